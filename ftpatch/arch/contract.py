@@ -1,0 +1,158 @@
+"""What an architecture must say of its call sites: pure functions over columns.
+
+Shapes: n sites, addresses uint64[n], code uint8[n, k]. The code of a site is the row of bytes from
+``ip - lead`` on that an update may write: on x86 the instruction at ip, on arm64 the pair whose
+second instruction is at ip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Abi", "Arch", "State", "U8", "U64"]
+
+U8 = NDArray[np.uint8]
+U64 = NDArray[np.uint64]
+
+
+class State(IntEnum):
+    """What stands at a site."""
+
+    NOP = 0
+    CALL = 1
+    UNEXPECTED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Abi:
+    """What an image itself says of its sites; read off the image, not off its version.
+
+    ``mcount``: address of the compiled-in callee (``__fentry__``, ``mcount``, ``_mcount``), 0 where
+    there is none. ``mcount_got``: address of the GOT slot that holds it, 0 where there is none.
+    ``pad``: the compiled-in form is NOPs. ``prefix``: bytes of pad before the function (M of
+    ``-fpatchable-function-entry=N,M``) that most records point at. ``nop``: the image's own NOP,
+    empty where it names none. ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a
+    literal (CALL_OPS), else 0. ``kernel``: ``ftrace_init`` will run over the table. ``null_seen``:
+    the table has null records, so this kernel tests for them before ``ftrace_call_adjust``, and
+    skips records that are not in its text.
+    """
+
+    mcount: int = 0
+    mcount_got: int = 0
+    pad: bool = False
+    prefix: int = 0
+    nop: bytes = b""
+    nop_ops: int = 0
+    kernel: bool = False
+    null_seen: bool = False
+
+
+class Arch(Protocol):
+    """One per architecture; the constants' units are bytes."""
+
+    name: ClassVar[str]
+    machine: ClassVar[int]
+    elf_class: ClassVar[int]
+    relative: ClassVar[int]
+    """R_*_RELATIVE."""
+    got: ClassVar[tuple[int, ...]]
+    """R_*_GLOB_DAT, R_*_JUMP_SLOT: relocations that name what a GOT slot holds."""
+    align: ClassVar[int]
+    """Alignment of an instruction."""
+    around: ClassVar[int]
+    """How many bytes from a record or entry on prefix and call_adjust want to see."""
+    width: ClassVar[int]
+    """k: the widest site."""
+    veneer_size: ClassVar[int]
+    """Bytes of a veneer; 0 where there is none."""
+    nops: ClassVar[dict[str, bytes]]
+    """Names and bytes of the NOPs that ``--nop`` offers."""
+    skips: ClassVar[tuple[int, ...]]
+    """Values that are no records: null, and what call_adjust makes null."""
+    own_nops: ClassVar[frozenset[bytes]]
+    """NOPs that an image may name as its own."""
+    mcount_names: ClassVar[tuple[str, ...]]
+    """Names of the compiled-in callee, most likely first."""
+    mcount_is_pad: ClassVar[bool]
+    """In the pad form MCOUNT_ADDR stands for what the compiler left: a call of it is no change."""
+    gates: ClassVar[dict[str, tuple[str, ...]]]
+    """Named sites -> the sites that are updated together."""
+
+    def lead(self, abi: Abi) -> int:
+        """How many bytes of a site come before its ip."""
+        ...
+
+    def prefix(self, code: U8) -> NDArray[np.int64]:
+        """How many bytes at the start of each row are NOPs, int64[n]."""
+        ...
+
+    def landing(self, code: U8) -> NDArray[np.bool_]:
+        """Which rows begin with a landing pad (endbr, BTI) of ``landing_size`` bytes."""
+        ...
+
+    landing_size: ClassVar[int]
+
+    def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
+        """ftrace_call_adjust, after it skipped the pad before the function: ip of the site of each
+        entry (uint64[n]); code is what stands there, uint8[n, around]."""
+        ...
+
+    def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
+        """State, addr (0 unless CALL), width, and whether addr is that of a GOT slot."""
+        ...
+
+    def make_nop(self, width: U8, nop: bytes, abi: Abi) -> U8:
+        """The NOP for sites of these widths; ``nop`` is the chosen five-byte form, if any."""
+        ...
+
+    def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
+        """The call of ``addr`` at each ip; targets must be reachable."""
+        ...
+
+    def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
+        """The compiler's own form at each ip. Where there are several pads, the one that stands
+        there is chosen if it is one of them."""
+        ...
+
+    def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
+        """(start relative to ip, bytes uint8[n, w]) that the kernel's ftrace_init_nop compares."""
+        ...
+
+    def after_init(self, ip: U64, abi: Abi) -> U8:
+        """What ftrace_init leaves in the bytes that it compared, uint8[n, w]. A second record of
+        the same site meets this."""
+        ...
+
+    def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
+        """Whether one branch at ip reaches addr."""
+        ...
+
+    def veneer(self, at: int, addr: int) -> bytes:
+        """A veneer at address ``at`` that goes on to ``addr``; empty where it cannot reach."""
+        ...
+
+    def veneer_target(self, code: bytes, at: int) -> int:
+        """Where the veneer or PLT entry ``code`` at address ``at`` goes; 0 for what is none.
+        A PLT entry gives the address of its GOT slot, negated."""
+        ...
+
+    def drop(self, abi: Abi) -> int | None:
+        """The value that this kernel skips as a record; None where there is none."""
+        ...
+
+    def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
+        """The code of the named site that goes to ``addr``; addr 0 where it is to be a NOP."""
+        ...
+
+    def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
+        """Where the code of a named site goes, 0 for a NOP; None for what it never is."""
+        ...
+
+    def gate_rest(self, name: str) -> str:
+        """Symbol to which a disabled named site goes; empty where it is a NOP."""
+        ...

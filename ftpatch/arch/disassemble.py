@@ -1,0 +1,80 @@
+"""Capstone: bytes to the text that people read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+__all__ = ["Instruction", "disassemble"]
+
+ENGINES = {"x86_64": ("CS_ARCH_X86", "CS_MODE_64"), "i386": ("CS_ARCH_X86", "CS_MODE_32")}
+ENGINES["arm64"] = ("CS_ARCH_ARM64", "CS_MODE_ARM")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction; ``size`` bytes at ``address``. ``target`` is where a branch goes, else None.
+    ``operands`` is GNU's AT&T text on x86, the manual's on arm64."""
+
+    address: int
+    size: int
+    mnemonic: str
+    operands: str
+    target: int | None
+
+
+@cache
+def _engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
+    import capstone
+
+    kind, mode = ENGINES[arch]
+    engine = capstone.Cs(getattr(capstone, kind), getattr(capstone, mode))
+    engine.detail = True
+    if kind == "CS_ARCH_X86":
+        engine.syntax = capstone.CS_OPT_SYNTAX_ATT
+    return engine
+
+
+def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
+    """The instructions of ``code`` at ``address``, up to the first byte that is none."""
+    return [_instruction(insn) for insn in _engine(arch).disasm(code, address)]
+
+
+def _instruction(insn: Any) -> Instruction:  # noqa: ANN401
+    import capstone
+
+    branches = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_BRANCH_RELATIVE)
+    target = None
+    if any(insn.group(group) for group in branches):
+        # CS_OP_IMM is 2 on every architecture of Capstone 5.
+        target = next((op.imm for op in insn.operands if op.type == capstone.CS_OP_IMM), None)
+        target = None if target is None else target & 0xFFFF_FFFF_FFFF_FFFF
+    mnemonic, operands = insn.mnemonic, insn.op_str
+    if mnemonic in ("callq", "jmpq"):  # GNU as since 2.38 writes no suffix here
+        mnemonic = mnemonic[:-1]
+    if mnemonic.startswith(("nop", "lea")):
+        operands = _gnu_memory(insn, operands)
+    return Instruction(insn.address, insn.size, mnemonic, operands, target)
+
+
+def _gnu_memory(insn: Any, operands: str) -> str:  # noqa: ANN401
+    """A memory operand as objdump prints it: ``0x0(%rax,%rax,1)``.
+
+    Capstone leaves out a displacement of zero that is encoded, and the scale of one; a NOP5 and a
+    NOP3 would look the same.
+    """
+    import capstone.x86 as x86
+
+    texts = []
+    for op in insn.operands:
+        if op.type == x86.X86_OP_MEM:
+            base, index = (f"%{insn.reg_name(r)}" if r else "" for r in (op.mem.base, op.mem.index))
+            inner = base + (f",{index or '%eiz'},{op.mem.scale}" if index else "")
+            disp = op.mem.disp
+            shown = hex(disp) if disp or insn.disp_size else ""
+            segment = f"%{insn.reg_name(op.mem.segment)}:" if op.mem.segment else ""
+            texts.append(f"{segment}{shown}({inner})")
+        elif op.type == x86.X86_OP_REG:
+            texts.append(f"%{insn.reg_name(op.reg)}")
+    return ",".join(texts) if texts else operands

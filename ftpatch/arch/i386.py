@@ -1,0 +1,29 @@
+"""i386 (EM_386)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from ftpatch.arch.contract import Arch
+from ftpatch.arch.x86 import X86
+
+__all__ = ["I386"]
+
+
+class _I386(X86):
+    name: ClassVar[str] = "i386"
+    machine: ClassVar[int] = 3  # EM_386
+    elf_class: ClassVar[int] = 32
+    wrap: ClassVar[int] = 0xFFFF_FFFF
+    relative: ClassVar[int] = 8  # R_386_RELATIVE, i386 psABI table 4.9
+    got: ClassVar[tuple[int, ...]] = (6, 7)  # R_386_GLOB_DAT, R_386_JMP_SLOT
+    pads: ClassVar[tuple[bytes, ...]] = (
+        b"\x90\x90\x90\x90\x90",  # gcc: five nop
+        b"\x0f\x1f\x44\x00\x08",  # clang: nopl 0x8(%eax,%eax,1)
+        b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%eax,%eax,1)
+        b"\x3e\x8d\x74\x26\x00",  # GNU as without nopl: lea %ds:0x0(%esi,%eiz,1),%esi
+    )
+    own_nops: ClassVar[frozenset[bytes]] = frozenset({*X86.nops.values(), pads[3]})
+
+
+I386: Final[Arch] = _I386()

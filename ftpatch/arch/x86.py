@@ -1,0 +1,199 @@
+"""What x86_64 and i386 have in common: five bytes at the start of a function.
+
+    Compiled             Disabled               Enabled
+    e8 <rel32> __fentry__   0f 1f 44 00 00      e8 <rel32> ftrace_caller      (kernel)
+    90 90 90 90 90          0f 1f 44 00 00      e8 <rel32> ftrace_caller      (pad)
+    ff 15 <disp32>          66 0f 1f 44 00 00   67 e8 <rel32> ftrace_caller   (call by the GOT)
+
+rel32 counts from the end of the instruction. The longer form exists in position-independent
+programs only; ``67 e8`` is what link editors relax ``ff 15`` to (x86-64 psABI, B.2).
+
+Opcodes: Intel SDM volume 2A, CALL and JMP; NOPs: volume 2B, NOP, "Recommended Multi-Byte Sequence";
+make_nop, make_call, modify_call: arch/x86/kernel/ftrace.c.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.assemble import template
+from ftpatch.arch.contract import U8, U64, Abi, State
+
+__all__ = ["X86"]
+
+CALL = 0xE8  # call rel32
+ADDR32 = 0x67  # address-size prefix, of no effect on a call
+CALL_GOT = (0xFF, 0x15)  # call *disp32(%rip)
+ENDBR = (b"\xf3\x0f\x1e\xfa", b"\xf3\x0f\x1e\xfb")  # endbr64; endbr32
+
+
+def rows(*codes: bytes) -> U8:
+    """Codes of one length as a matrix."""
+    return np.array([list(code) for code in codes], np.uint8)
+
+
+class X86:
+    """The part of the contract that both word sizes share."""
+
+    name: ClassVar[str]
+    elf_class: ClassVar[int]
+    wrap: ClassVar[int]
+    """Largest address."""
+    pads: ClassVar[tuple[bytes, ...]]
+    """Five-byte pads of compilers, most likely first."""
+    align: ClassVar[int] = 1
+    around: ClassVar[int] = 32
+    width: ClassVar[int] = 6
+    landing_size: ClassVar[int] = 4
+    veneer_size: ClassVar[int] = 0
+    skips: ClassVar[tuple[int, ...]] = (0,)
+    mcount_is_pad: ClassVar[bool] = False
+    mcount_names: ClassVar[tuple[str, ...]] = ("__fentry__", "mcount", "_mcount")
+    gates: ClassVar[dict[str, tuple[str, ...]]] = {
+        # ftrace_update_ftrace_func updates both.
+        "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
+        "ftrace_regs_call": ("ftrace_regs_call",),
+        "ftrace_graph_call": ("ftrace_graph_call",),
+    }
+    nops: ClassVar[dict[str, bytes]] = {
+        "p6": b"\x0f\x1f\x44\x00\x00",  # nopl 0x0(%rax,%rax,1)
+        "nop5": b"\x66\x66\x66\x66\x90",  # data16 data16 data16 xchg %ax,%ax
+        "jmp": b"\xeb\x03\x90\x90\x90",  # jmp .+5; nop; nop; nop
+    }
+    nops6: ClassVar[dict[bytes, bytes]] = {
+        nops["p6"]: b"\x66\x0f\x1f\x44\x00\x00",  # nopw 0x0(%rax,%rax,1)
+        nops["nop5"]: b"\x66\x66\x66\x66\x66\x90",  # five data16, xchg %ax,%ax
+        nops["jmp"]: b"\xeb\x04\x90\x90\x90\x90",  # jmp .+6; four nop
+    }
+
+    def lead(self, abi: Abi) -> int:
+        """The site is the instruction at ip."""
+        return 0
+
+    def prefix(self, code: U8) -> NDArray[np.int64]:
+        """Bytes of NOPs that each row begins with: 0x90, or whole five-byte pads."""
+        run = np.minimum.accumulate(code == 0x90, axis=1).sum(axis=1)
+        for pad in self.pads[1:]:
+            matches = (code[:, :5] == np.frombuffer(pad, np.uint8)).all(axis=1)
+            run = np.where(matches & (run == 0), 5, run)
+        return np.asarray(run, np.int64)
+
+    def landing(self, code: U8) -> NDArray[np.bool_]:
+        """endbr64 or endbr32."""
+        return self._any(code, ENDBR)
+
+    def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
+        """The address itself; a pad comes behind an endbr that stands at the entry."""
+        return entry + self.landing(code).astype(np.uint64) * np.uint64(self.landing_size)
+
+    def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
+        """Five- and six-byte calls, and every NOP of these lengths."""
+        nop5 = self._any(code, (*self.pads, *self.nops.values(), *((abi.nop,) if abi.nop else ())))
+        nop6 = self._any(code, tuple(self.nops6.values()))
+        direct = code[:, 0] == CALL
+        relaxed = (code[:, 0] == ADDR32) & (code[:, 1] == CALL)
+        got = (code[:, 0] == CALL_GOT[0]) & (code[:, 1] == CALL_GOT[1]) & (self.elf_class == 64)
+        # A GOT call is only known where the image says which slot it goes through.
+        call = direct | relaxed | got
+        width = np.where(relaxed | got | (nop6 & ~nop5), 6, 5).astype(np.uint8)
+        rel = np.where(direct[:, None], code[:, 1:5], code[:, 2:6]).copy().view("<i4")[:, 0]
+        addr = (ip + width + rel.astype(np.int64).view(np.uint64)) & np.uint64(self.wrap)
+        state = np.full(len(ip), State.UNEXPECTED, np.uint8)
+        state[nop5 | nop6] = State.NOP
+        state[call] = State.CALL
+        return state, np.where(call, addr, np.uint64(0)), width, got
+
+    def make_nop(self, width: U8, nop: bytes, abi: Abi) -> U8:
+        """The chosen NOP, else the image's own, else P6; its longer sister for six bytes."""
+        five = nop or abi.nop or self.nops["p6"]
+        six = self.nops6.get(five, self.nops6[self.nops["p6"]])
+        return np.where((width == 6)[:, None], rows(six), rows(five + b"\0"))
+
+    def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
+        """``call addr``, with an address-size prefix where six bytes are to be filled."""
+        opcode = template(self.name, "call 0x101000", ("call",))[:1]  # e8
+        rel = (addr - ip - width.astype(np.uint64)).astype(np.uint32)
+        rel32 = rel.astype("<u4").view(np.uint8).reshape(-1, 4)
+        code = np.zeros((len(ip), self.width), np.uint8)
+        wide = width == 6
+        code[:, 0] = np.where(wide, ADDR32, opcode[0])
+        code[:, 1] = np.where(wide, opcode[0], rel32[:, 0])
+        code[:, 2:6] = np.where(wide[:, None], rel32, np.pad(rel32[:, 1:], ((0, 0), (0, 1))))
+        return code
+
+    def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
+        """A call of the compiled-in callee, or one of the compilers' pads."""
+        if abi.pad:
+            forms = rows(*(pad + b"\0" for pad in self.pads))
+            same = (code[:, None, :5] == forms[None, :, :5]).all(axis=2)
+            return np.asarray(forms[np.where(same.any(axis=1), same.argmax(axis=1), 0)])
+        mcount = np.full(len(ip), abi.mcount, np.uint64)
+        call = self.make_call(ip, mcount, width, abi)
+        if abi.mcount_got:
+            disp = (np.uint64(abi.mcount_got) - ip - np.uint64(6)).astype("<u4")
+            got = np.empty((len(ip), 6), np.uint8)
+            got[:, :2] = CALL_GOT
+            got[:, 2:] = disp.view(np.uint8).reshape(-1, 4)
+            call = np.where((width == 6)[:, None], got, call)
+        return call
+
+    def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
+        """ftrace_make_nop(mod, rec, MCOUNT_ADDR) compares the whole call."""
+        mcount = np.full(len(ip), abi.mcount, np.uint64)
+        return 0, self.make_call(ip, mcount, np.full(len(ip), 5, np.uint8), abi)[:, :5]
+
+    def after_init(self, ip: U64, abi: Abi) -> U8:
+        """The image's own NOP."""
+        return np.tile(rows(abi.nop or self.nops["p6"]), (len(ip), 1))
+
+    def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
+        """rel32: 2 GB either way from the end of the instruction; all of it on 32 bits."""
+        if self.elf_class == 32:
+            return np.ones(len(ip), bool)
+        distance = (addr - ip - np.uint64(6)).view(np.int64)
+        return (distance >= -(1 << 31)) & (distance < (1 << 31) - 1)
+
+    def veneer(self, at: int, addr: int) -> bytes:
+        """There is none: what rel32 does not reach is refused."""
+        return b""
+
+    def veneer_target(self, code: bytes, at: int) -> int:
+        """A PLT entry, with or without endbr and bnd: ``jmp *slot``."""
+        if code[:4] in ENDBR:
+            code, at = code[4:], at + 4
+        if code[:1] == b"\xf2":  # bnd
+            code, at = code[1:], at + 1
+        if code[:2] != b"\xff\x25":  # jmp *disp32(%rip); on i386 jmp *disp32
+            return 0
+        disp = int.from_bytes(code[2:6], "little", signed=True)
+        return -((at + 6 + disp if self.elf_class == 64 else disp) & self.wrap)
+
+    def drop(self, abi: Abi) -> int | None:
+        """Null: call_adjust is the identity, so it is skipped whichever test comes first."""
+        return 0
+
+    def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
+        """``jmp addr`` at ftrace_graph_call (ftrace_mod_jmp), ``call addr`` elsewhere."""
+        text, name = ("jmp 0x101000", "jmp") if "graph" in name else ("call 0x101000", "call")
+        opcode = template(self.name, text, (name,))[:1]  # e9; e8
+        return opcode + ((addr - ip - 5) & 0xFFFF_FFFF).to_bytes(4, "little")
+
+    def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
+        """Target of the jmp or call."""
+        if code[:1] != (b"\xe9" if "graph" in name else b"\xe8"):
+            return None
+        return (ip + 5 + int.from_bytes(code[1:5], "little", signed=True)) & self.wrap
+
+    def gate_rest(self, name: str) -> str:
+        """Both kinds of gate go to ftrace_stub when disabled."""
+        return "ftrace_stub"
+
+    @staticmethod
+    def _any(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.bool_]:
+        out = np.zeros(len(code), bool)
+        for form in forms:
+            out |= (code[:, : len(form)] == np.frombuffer(form, np.uint8)).all(axis=1)
+        return out

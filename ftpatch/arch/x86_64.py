@@ -1,0 +1,29 @@
+"""x86_64 (EM_X86_64)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from ftpatch.arch.contract import Arch
+from ftpatch.arch.x86 import X86
+
+__all__ = ["X86_64"]
+
+
+class _X8664(X86):
+    name: ClassVar[str] = "x86_64"
+    machine: ClassVar[int] = 62  # EM_X86_64
+    elf_class: ClassVar[int] = 64
+    wrap: ClassVar[int] = 0xFFFF_FFFF_FFFF_FFFF
+    relative: ClassVar[int] = 8  # R_X86_64_RELATIVE, x86-64 psABI table 4.9
+    got: ClassVar[tuple[int, ...]] = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+    pads: ClassVar[tuple[bytes, ...]] = (
+        b"\x90\x90\x90\x90\x90",  # gcc: five nop
+        b"\x0f\x1f\x44\x00\x08",  # clang: nopl 0x8(%rax,%rax,1)
+        b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%rax,%rax,1)
+        b"\x67\x0f\x1f\x04\x00",  # nopl (%eax,%eax,1)
+    )
+    own_nops: ClassVar[frozenset[bytes]] = frozenset(X86.nops.values())
+
+
+X86_64: Final[Arch] = _X8664()

@@ -1,0 +1,60 @@
+"""The few kinds of failure, and the one place that knows exit codes.
+
+ftrace tells its callers three things (``ftrace_bug`` in kernel/trace/ftrace.c): the site could
+not be read (EFAULT), it did not hold what was expected (EINVAL), it could not be written (EPERM).
+The first two are a refusal and end with 1; the third is I/O and ends with 2, as does all that is
+wrong with the input or with the command.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from pathlib import Path
+
+__all__ = ["Exit", "FtpatchError", "InputError", "OutputError", "SiteRefused", "UsageError"]
+
+
+class Exit(IntEnum):
+    """Exit codes of every verb."""
+
+    DONE = 0
+    """Done, or nothing differs."""
+    FOUND = 1
+    """A site was refused, a check found something, or files differ."""
+    ERROR = 2
+    """Usage, unreadable, unparseable or unsupported input, I/O."""
+
+
+class FtpatchError(Exception):
+    """One line for the person at the terminal: the file, the place, the reason and what to do.
+
+    ``path`` may be None where no file is concerned; ``reason`` is a clause without a full stop;
+    ``hint`` says what to do and may be empty.
+    """
+
+    exit = Exit.ERROR
+
+    def __init__(self, path: Path | str | None, reason: str, hint: str = "") -> None:
+        self.path = None if path is None else str(path)
+        self.reason = reason
+        self.hint = hint
+        place = "" if self.path is None else f"{self.path}: "
+        super().__init__(f"{place}{reason}" + (f"; {hint}" if hint else ""))
+
+
+class UsageError(FtpatchError):
+    """The command asks for what cannot be: an unknown symbol, a filter that matches nothing."""
+
+
+class InputError(FtpatchError):
+    """The input cannot be read, is not what it says it is, or is not supported."""
+
+
+class OutputError(FtpatchError):
+    """The output cannot be written (EPERM of ftrace's contract)."""
+
+
+class SiteRefused(FtpatchError):
+    """At least one site was refused (EFAULT, EINVAL), so nothing was written."""
+
+    exit = Exit.FOUND

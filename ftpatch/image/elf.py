@@ -1,0 +1,167 @@
+"""An ELF image: its bytes, its sections and segments, virtual addresses and file offsets."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.changes import Changes
+from ftpatch.errors import InputError
+from ftpatch.image.skeleton import Section, Segment, Skeleton, read_skeleton
+
+__all__ = ["Elf", "map_file"]
+
+
+def map_file(path: Path) -> NDArray[np.uint8]:
+    """The file's bytes, uint8[size], mapped for reading.
+
+    Raises InputError for what is no regular file or cannot be read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+    try:
+        if not path.is_file():
+            raise InputError(path, "not a regular file", "give one image")
+        if os.fstat(fd).st_size == 0:
+            raise InputError(path, "the file is empty")
+        return np.frombuffer(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), np.uint8)
+    except OSError as error:
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+    finally:
+        os.close(fd)
+
+
+@dataclass(frozen=True)
+class Elf:
+    """A little-endian ELF file. ``data`` is uint8[size], the whole file."""
+
+    path: Path
+    data: NDArray[np.uint8] = field(repr=False)
+    skeleton: Skeleton = field(repr=False)
+
+    @classmethod
+    def open(cls, path: Path) -> Elf:
+        """Read the headers of ``path``. Raises InputError."""
+        data = map_file(path)
+        return cls(path, data, read_skeleton(str(path), data))
+
+    @property
+    def word(self) -> int:
+        """Bytes of an address: 4 or 8."""
+        return self.skeleton.elf_class // 8
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """All section headers; empty in a file without."""
+        return self.skeleton.sections
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((s for s in self.sections if s.name == name), None)
+
+    def segment(self, kind: int) -> Segment | None:
+        """The first segment of that p_type."""
+        return next((s for s in self.skeleton.segments if s.type == kind), None)
+
+    @cached_property
+    def loads(self) -> NDArray[np.uint64]:
+        """PT_LOADs by address: uint64[m, 3] of (address, size in the file, file offset)."""
+        rows = sorted(
+            (s.address, s.size, s.offset)
+            for s in self.skeleton.segments
+            if s.type == Segment.PT_LOAD
+        )
+        return np.array(rows, np.uint64).reshape(-1, 3)
+
+    @cached_property
+    def text(self) -> NDArray[np.uint64]:
+        """Where code is, by address: uint64[m, 2] of (address, size). Executable sections, since
+        kernels keep .init.text in a writable segment and .rodata in an executable one; without
+        section headers, executable segments."""
+        wanted = Section.SHF_ALLOC | Section.SHF_EXECINSTR
+        rows = sorted(
+            (s.address, s.size)
+            for s in self.sections
+            if s.flags & wanted == wanted and s.type != Section.SHT_NOBITS
+        ) or sorted(
+            (s.address, s.size)
+            for s in self.skeleton.segments
+            if s.type == Segment.PT_LOAD and s.flags & Segment.PF_X
+        )
+        return np.array(rows, np.uint64).reshape(-1, 2)
+
+    def offset_of(
+        self, address: NDArray[np.uint64], *, executable: bool = False
+    ) -> NDArray[np.int64]:
+        """File offsets of virtual addresses, int64[n]; -1 for what is not in the file, and with
+        ``executable`` for what is not code."""
+        row, distance = _within(self.loads, address)
+        inside = row >= 0
+        if executable:
+            inside &= _within(self.text, address)[0] >= 0
+        if not len(self.loads):
+            return np.full(len(address), -1, np.int64)
+        return np.where(inside, (self.loads[row, 2] + distance).view(np.int64), -1)
+
+    def gather(
+        self, offset: NDArray[np.int64], width: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """``width`` bytes at each file offset: uint8[n, width] and whether all are there.
+
+        A row whose offset is negative or that runs over the end of the file is zero there.
+        """
+        where = offset[:, None] + np.arange(width)
+        there = (offset[:, None] >= 0) & (where < len(self.data))
+        code = np.where(there, self.data[np.where(there, where, 0)], np.uint8(0))
+        return code, np.asarray(there.all(axis=1))
+
+    def word_at(self, offset: int) -> int:
+        """The address-sized integer at a file offset. Raises InputError outside the file."""
+        return int.from_bytes(self.contents(offset, self.word, "word").tobytes(), "little")
+
+    def contents(self, offset: int, size: int, what: str) -> NDArray[np.uint8]:
+        """``size`` bytes from a file offset on, uint8[size]. Raises InputError outside the file."""
+        if offset < 0 or size < 0 or offset + size > len(self.data):
+            raise InputError(
+                self.path,
+                f"the {what} at {offset:#x} needs {size:#x} bytes, "
+                f"the file has {len(self.data):#x}",
+            )
+        return self.data[offset : offset + size]
+
+    def altered(self, changes: Iterable[Changes], *, old: bool = False) -> Elf:
+        """This image in memory with Changes applied (or, with ``old``, taken back), in that order.
+
+        The pages are private copies: nothing reaches the file. Offsets must be inside it.
+        """
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            private = mmap.mmap(fd, len(self.data), access=mmap.ACCESS_COPY)
+        finally:
+            os.close(fd)
+        data = np.frombuffer(private, np.uint8)
+        for block in changes:
+            block.put(data, old=old)
+        return replace(self, data=data)
+
+
+def _within(
+    ranges: NDArray[np.uint64], address: NDArray[np.uint64]
+) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+    """Row of the range (start, size, ...; sorted) that holds each address, -1 for none, and how
+    far in it is."""
+    if not len(ranges):
+        return np.full(len(address), -1, np.intp), np.zeros(len(address), np.uint64)
+    row = np.searchsorted(ranges[:, 0], address, side="right") - 1
+    distance = address - ranges[np.maximum(row, 0), 0]
+    inside = (row >= 0) & (distance < ranges[np.maximum(row, 0), 1])
+    return np.where(inside, row, -1), distance

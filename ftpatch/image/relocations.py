@@ -1,0 +1,156 @@
+"""Dynamic relocations: which words the loader (or the kernel itself) writes before use.
+
+    RELA  | r_offset | r_info | r_addend |      *(r_offset) = base + r_addend
+    REL   | r_offset | r_info |                 *(r_offset) += base
+    RELR  | address (even) | bitmap (odd) ...   *(each place) += base
+
+System V ABI, chapter 4, "Relocation" and "Relative Relocation Table" (RELR).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.image.dynamic import Tag, dynamic_tags, offset_of_tag
+from ftpatch.image.elf import Elf
+from ftpatch.image.skeleton import Section
+
+__all__ = ["Form", "Relocations", "read_relocations"]
+
+
+class Form:
+    """How a relocation is written."""
+
+    NONE, REL, RELA, RELR = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Relocations:
+    """n dynamic relocations.
+
+    ``place`` uint64[n] (virtual address that is written), ``type`` uint32[n] (RELR rows: 0),
+    ``symbol`` uint32[n] (index in .dynsym), ``addend`` int64[n] (RELA only), ``form`` uint8[n],
+    ``entry`` int64[n] (file offset of the entry, for RELR of its bitmap or address word), ``bit``
+    uint8[n] (RELR: which bit of the bitmap; 0 is the address word itself).
+    """
+
+    place: NDArray[np.uint64]
+    type: NDArray[np.uint32]
+    symbol: NDArray[np.uint32]
+    addend: NDArray[np.int64]
+    form: NDArray[np.uint8]
+    entry: NDArray[np.int64]
+    bit: NDArray[np.uint8]
+
+    def at(self, place: NDArray[np.uint64], relative: int) -> NDArray[np.int64]:
+        """Row of the relative relocation of each place, int64[m]; -1 where there is none.
+
+        ``relative`` is the machine's R_*_RELATIVE; RELR rows are relative by nature.
+        """
+        rows = np.flatnonzero((self.form == Form.RELR) | (self.type == relative))
+        rows = rows[np.argsort(self.place[rows], kind="stable")]
+        if not len(rows):
+            return np.full(len(place), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.place[rows], place), len(rows) - 1)
+        return np.where(self.place[rows][at] == place, rows[at], -1)
+
+
+def read_relocations(elf: Elf) -> Relocations:
+    """All dynamic relocations of an image, from its allocated sections or its dynamic table.
+
+    Raises InputError where a table lies outside the file.
+    """
+    parts = [_read(elf, form, offset, size) for form, offset, size in _tables(elf)]
+    columns = zip(*parts, strict=True) if parts else [[]] * 7
+    kinds = (np.uint64, np.uint32, np.uint32, np.int64, np.uint8, np.int64, np.uint8)
+    joined = [
+        np.concatenate([np.empty(0, kind), *column])
+        for kind, column in zip(kinds, columns, strict=True)
+    ]
+    return Relocations(*joined)
+
+
+def _tables(elf: Elf) -> list[tuple[int, int, int]]:
+    """(form, file offset, size) of every table; those of a linked vmlinux have no PT_DYNAMIC."""
+    forms = {
+        Section.SHT_REL: Form.REL,
+        Section.SHT_RELA: Form.RELA,
+        Section.SHT_RELR: Form.RELR,
+    }
+    if elf.sections:
+        return [
+            (forms[s.type], s.offset, s.size)
+            for s in elf.sections
+            if s.type in forms and s.flags & Section.SHF_ALLOC
+        ]
+    tags = dynamic_tags(elf)
+    plt = Form.RELA if tags.get(Tag.PLTREL) == Tag.RELA else Form.REL
+    return [
+        (form, offset, tags.get(size, 0))
+        for form, table, size in (
+            (Form.REL, Tag.REL, Tag.RELSZ),
+            (Form.RELA, Tag.RELA, Tag.RELASZ),
+            (Form.RELR, Tag.RELR, Tag.RELRSZ),
+            (plt, Tag.JMPREL, Tag.PLTRELSZ),
+        )
+        if (offset := offset_of_tag(elf, tags, table)) >= 0
+    ]
+
+
+def _read(elf: Elf, form: int, offset: int, size: int) -> tuple[NDArray[np.generic], ...]:
+    words = {Form.REL: 2, Form.RELA: 3, Form.RELR: 1}[form]
+    entry_size = words * elf.word
+    count = size // entry_size
+    raw = elf.contents(offset, count * entry_size, "relocation table")
+    table = np.frombuffer(raw.tobytes(), f"<u{elf.word}").reshape(-1, words).astype(np.uint64)
+    entry = offset + np.arange(count, dtype=np.int64) * entry_size
+    if form == Form.RELR:
+        return _relr(table[:, 0], entry, elf.word)
+    info = table[:, 1]
+    wide = elf.word == 8
+    addend = table[:, 2].view(np.int64) if form == Form.RELA else np.zeros(count, np.int64)
+    return (
+        table[:, 0],
+        (info & np.uint64(0xFFFF_FFFF if wide else 0xFF)).astype(np.uint32),
+        (info >> np.uint64(32 if wide else 8)).astype(np.uint32),
+        addend,
+        np.full(count, form, np.uint8),
+        entry,
+        np.zeros(count, np.uint8),
+    )
+
+
+def _relr(
+    word: NDArray[np.uint64], entry: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.generic], ...]:
+    """Places of a RELR table.
+
+    An even word is an address: that place. Each odd word that follows is a bitmap of the next
+    8*size-1 places; so the base of a bitmap is its address word + size * (1 + bitmaps between).
+    """
+    n = len(word)
+    per = 8 * size - 1
+    is_bitmap = (word & np.uint64(1)).astype(bool)
+    index = np.arange(n)
+    last = np.maximum.accumulate(np.where(is_bitmap, -1, index)) if n else index
+    orphan = last < 0
+    start = word[np.maximum(last, 0)] + np.uint64(size)
+    base = start + ((index - last - 1) * per * size).astype(np.uint64)
+    bits = np.unpackbits(word.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    row, bit = np.nonzero(bits[:, 1 : per + 1] & (is_bitmap & ~orphan)[:, None])
+    heads = np.flatnonzero(~is_bitmap)
+    place = np.concatenate([word[heads], base[row] + (bit * size).astype(np.uint64)])
+    count = len(place)
+    zero = np.zeros(count, np.uint32)
+    return (
+        place,
+        zero,
+        zero,
+        np.zeros(count, np.int64),
+        np.full(count, Form.RELR, np.uint8),
+        np.concatenate([entry[heads], entry[row]]),
+        np.concatenate([np.zeros(len(heads), np.uint8), (bit + 1).astype(np.uint8)]),
+    )

@@ -1,0 +1,21 @@
+"""The linked kernel: vmlinux."""
+
+from __future__ import annotations
+
+from ftpatch.image.elf import Elf
+from ftpatch.image.skeleton import Skeleton
+from ftpatch.image.symbols import Symbols
+
+__all__ = ["is_vmlinux"]
+
+SECTIONS = {".init.text", "__ksymtab", ".data..percpu", "__param"}
+"""Sections that include/asm-generic/vmlinux.lds.h lays out and no program has together."""
+
+
+def is_vmlinux(elf: Elf, symbols: Symbols) -> bool:
+    """Whether the image is a linked kernel: by the bounds of its table or by its sections."""
+    if elf.skeleton.type not in (Skeleton.ET_EXEC, Skeleton.ET_DYN):
+        return False
+    if {section.name for section in elf.sections} >= SECTIONS:
+        return True
+    return symbols.find("__start_mcount_loc") is not None

@@ -1,0 +1,145 @@
+"""The undo record that ftpatch appends to a file it writes.
+
+Each command appends one block behind everything else, outside every segment:
+
+    | file as it was, less what was cut from its end | laid-in bytes | payload | trailer |
+                                                                     ^ zlib    ^ 56 bytes
+
+    trailer: magic (8) | version (4) | count (4) | length before (8) | cut (8)
+             | payload bytes (8) | unpacked bytes (8) | CRC-32 of payload and trailer (4) | zero (4)
+
+    payload: count times each of offset (8, signed difference to the one before) | owner (8)
+             | width (2) | kind (1); then the old bytes, the new bytes, and what was cut.
+
+All numbers are little-endian. A block is untrusted input: a torn one (wrong magic or CRC) is
+ignored, one that contradicts itself is an error.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.changes import Changes
+from ftpatch.errors import InputError
+
+__all__ = ["Block", "pack_block", "read_blocks"]
+
+MAGIC = b"\x7fftpatch"
+VERSION = 1
+TRAILER = struct.Struct("<8sIIQQQQ")
+SEAL = struct.Struct("<II")
+FIXED = 8 + 8 + 2 + 1
+"""Unpacked bytes of a Change, besides its old and new bytes."""
+LIMIT = 1 << 30
+"""Largest unpacked block (bytes); 50,000 sites take 3 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One command's Changes. The file was ``length`` bytes long before it, of which the last
+    ``len(cut)`` were cut off; the block ends at offset ``end``."""
+
+    changes: Changes
+    length: int
+    cut: bytes
+    end: int
+
+
+def pack_block(changes: Changes, length: int, cut: bytes = b"") -> bytes:
+    """The block for Changes to a file of ``length`` bytes, to be appended to it."""
+    changes = changes.ordered()
+    _, within = changes.spread()
+    offset = np.diff(changes.offset, prepend=np.int64(0))
+    parts = (
+        offset.astype("<i8"),
+        changes.owner.astype("<u8"),
+        changes.width.astype("<u2"),
+        changes.kind,
+        changes.old[within],
+        changes.new[within],
+    )
+    raw = b"".join(part.tobytes() for part in parts) + cut
+    payload = zlib.compress(raw, 1)
+    head = TRAILER.pack(MAGIC, VERSION, len(changes), length, len(cut), len(payload), len(raw))
+    return payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
+
+
+def read_blocks(path: Path, data: NDArray[np.uint8]) -> list[Block]:
+    """The blocks at the end of a file (``data`` is uint8[size]), the latest first.
+
+    Raises InputError for a block that is whole but contradicts itself or the file.
+    """
+    return list(_blocks(path, data))
+
+
+def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
+    end = len(data)
+    size = TRAILER.size + SEAL.size
+    while end >= size:
+        trailer = data[end - size : end].tobytes()
+        magic, version, count, length, cut, packed, unpacked = TRAILER.unpack_from(trailer)
+        crc, _ = SEAL.unpack_from(trailer, TRAILER.size)
+        if magic != MAGIC or packed > end - size:
+            return
+        payload = data[end - size - packed : end - size].tobytes()
+        if zlib.crc32(trailer[: TRAILER.size], zlib.crc32(payload)) != crc:
+            return
+        if version != VERSION:
+            raise InputError(path, f"journal of version {version}", "use the ftpatch that wrote it")
+        if cut > length or length - cut > end - size - packed:
+            raise InputError(path, "journal: the length before is longer than the file")
+        raw = _unpack(path, payload, unpacked, length)
+        changes, tail = _parse(path, raw, count, length - cut)
+        if len(tail) != cut:
+            raise InputError(path, "journal: its parts do not add up")
+        yield Block(changes, length, tail, end)
+        end = length - cut
+
+
+def _unpack(path: Path, payload: bytes, unpacked: int, length: int) -> bytes:
+    # Changes do not overlap, so there is at most one per byte of the file.
+    if unpacked > min((FIXED + 3) * length, LIMIT):
+        raise InputError(path, f"journal: unpacks to {unpacked} bytes, more than the file can need")
+    inflate = zlib.decompressobj()
+    try:
+        raw = inflate.decompress(payload, unpacked + 1)
+    except zlib.error as error:
+        raise InputError(path, f"journal: {error}") from None
+    if len(raw) != unpacked or not inflate.eof:
+        raise InputError(path, "journal: does not unpack to the stated size")
+    return raw
+
+
+def _parse(path: Path, raw: bytes, count: int, limit: int) -> tuple[Changes, bytes]:
+    """Changes within the first ``limit`` bytes of the file, and what follows them in ``raw``."""
+    if count * FIXED > len(raw):
+        raise InputError(path, "journal: its parts do not add up")
+    offset = np.cumsum(np.frombuffer(raw, "<i8", count))
+    owner = np.frombuffer(raw, "<u8", count, 8 * count)
+    width = np.frombuffer(raw, "<u2", count, 16 * count)
+    kind = np.frombuffer(raw, "u1", count, 18 * count)
+    total = int(width.sum(dtype=np.int64))
+    at = FIXED * count
+    if at + 2 * total > len(raw):
+        raise InputError(path, "journal: its parts do not add up")
+    inside = (offset >= 0) & (offset <= limit) & (offset + width <= limit)
+    if not inside.all() or (offset[1:] < offset[:-1] + width[:-1]).any():
+        raise InputError(path, "journal: Changes overlap or lie outside the file")
+    k = int(width.max(initial=1))
+    if count * k > max(64 * total, 1 << 16):
+        raise InputError(path, "journal: widths that no command writes")
+    within = np.arange(k) < width[:, None]
+    old, new = np.zeros((count, k), np.uint8), np.zeros((count, k), np.uint8)
+    old[within] = np.frombuffer(raw, np.uint8, total, at)
+    new[within] = np.frombuffer(raw, np.uint8, total, at + total)
+    changes = Changes(
+        offset, width.astype(np.uint16), old, new, kind.copy(), owner.astype(np.uint64)
+    )
+    return changes, raw[at + 2 * total :]

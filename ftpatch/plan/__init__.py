@@ -1,0 +1,173 @@
+"""What each selected site must become, as Changes.
+
+Old code is generated, never copied from the site: it is what the compiler left, or a call of one
+of the image's own ftrace entries (a modify_call), or what the journal says ftpatch wrote there.
+Whether it really stands there is for the verifier to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import State
+from ftpatch.arch.contract import U8
+from ftpatch.changes import Changes, Kind
+from ftpatch.plan.records import follow, restore
+from ftpatch.plan.veneers import lay_veneers
+from ftpatch.sites import Sites
+from ftpatch.sites.targets import CALLERS
+
+__all__ = ["Plan", "plan_disable", "plan_enable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Changes, and what they come to: how many of the ``selected`` sites change their code, how
+    many records are dropped or restored. ``action`` is how ftrace_bug ends; ``new`` names the
+    bytes that NOPs are made of, empty for calls."""
+
+    changes: Changes
+    selected: int
+    changed: int
+    dropped: int
+    restored: int
+    action: str
+    new: bytes = b""
+
+    @property
+    def unchanged(self) -> int:
+        """Selected sites whose code stays."""
+        return self.selected - self.changed
+
+
+def plan_enable(
+    sites: Sites, mask: NDArray[np.bool_], addr: int, *, keep_records: bool = False
+) -> Plan:
+    """make_call and modify_call: the sites in ``mask``, bool[n], are to call ``addr``.
+
+    Raises SiteRefused where a branch cannot reach, or a record cannot be dropped.
+    """
+    action = "Setting ftrace call site to call ftrace function"
+    if sites.arch.mcount_is_pad and sites.abi.pad and addr == sites.abi.mcount != 0:
+        mask = np.zeros(len(sites), bool)
+    already = (sites.state == State.CALL) & (_final(sites) == addr)
+    wanted = mask & ~already
+    via, veneers = lay_veneers(sites, wanted, addr)
+    new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
+    if (sites.state[wanted] == State.CALL).any():
+        action = "Updating ftrace call site to call a different ftrace function"
+    return _plan(sites, mask, wanted, new, [veneers], keep_records, action)
+
+
+def plan_disable(
+    sites: Sites, mask: NDArray[np.bool_], nop: bytes = b"", *, keep_records: bool = False
+) -> Plan:
+    """make_nop: the sites in ``mask``, bool[n], are to do nothing. ``nop`` is a five-byte form, or
+    empty for the image's own. Raises SiteRefused where a record cannot be dropped."""
+    new = sites.arch.make_nop(sites.width, nop, sites.abi)
+    idle = sites.state == State.NOP
+    if nop:  # another form is written only where the journal says what stands there
+        idle &= ~_journalled(sites) | _same(new, sites.code, sites.width)
+    plan = _plan(
+        sites, mask, mask & ~idle, new, [], keep_records, "Setting ftrace call site to NOP"
+    )
+    shown = sites.arch.make_nop(np.array([5], np.uint8), nop, sites.abi)[0]
+    size = 5 if sites.arch.lead(sites.abi) == 0 and sites.arch.nops else sites.arch.width
+    return Plan(
+        plan.changes,
+        plan.selected,
+        plan.changed,
+        plan.dropped,
+        plan.restored,
+        plan.action,
+        shown[:size].tobytes(),
+    )
+
+
+def _plan(
+    sites: Sites,
+    mask: NDArray[np.bool_],
+    wanted: NDArray[np.bool_],
+    new: U8,
+    parts: list[Changes],
+    keep_records: bool,
+    action: str,
+) -> Plan:
+    old = _old(sites)
+    code = Changes.of(
+        Kind.CODE,
+        sites.offset[wanted],
+        old[wanted],
+        new[wanted],
+        sites.ip[wanted],
+        sites.width[wanted],
+    )
+    parts = [code, *parts]
+    dropped = restored = 0
+    if sites.abi.kernel:
+        final = np.where(wanted[:, None], new, sites.code)
+        start, expected = sites.arch.init_expects(sites.ip, sites.abi)
+        first = start + sites.lead
+        fits = (final[:, first : first + expected.shape[1]] == expected).all(axis=1)
+        state, _, _, _ = sites.arch.decode(final, sites.ip, sites.abi)
+        calls = mask & (state == State.CALL) & ~fits
+        back = mask & fits
+        parts.append(restore(sites, back))
+        restored = int((back & sites.dropped).sum())
+        away = mask & ~fits & (not keep_records)
+        parts.append(follow(sites, away, calls))
+        dropped = int((away & ~sites.dropped).sum())
+    return Plan(
+        Changes.concat(parts),
+        selected=int(mask.sum()),
+        changed=int(wanted.sum()),
+        dropped=dropped,
+        restored=restored,
+        action=action,
+    )
+
+
+def _old(sites: Sites) -> U8:
+    """Old code of every site, uint8[n, k]."""
+    arch, abi = sites.arch, sites.abi
+    old = arch.compiled(sites.ip, sites.code, sites.width, abi)
+    own = sites.targets.are((*arch.mcount_names, *CALLERS))
+    own = np.append(own, [np.uint64(abi.mcount)] if abi.mcount else [])
+    calls = (sites.state == State.CALL) & ~sites.got
+    known = np.isin(sites.addr, own)
+    if arch.veneer_size:
+        # As make_nop of a far addr: what cannot be reached is called through a veneer, of which
+        # no more is known than that a branch and link goes there.
+        far = [addr for addr in own.tolist() if addr]
+        for addr in far:
+            known |= ~arch.reachable(sites.ip, np.full(len(sites), addr, np.uint64))
+        known |= np.isin(_final(sites), own)
+    calls &= known
+    old[calls] = arch.make_call(sites.ip, sites.addr, sites.width, abi)[calls]
+    if sites.blocks:
+        written = _journalled(sites)
+        left, _ = sites.left.elf.gather(sites.offset, arch.width)
+        old[written] = left[written]
+    return old
+
+
+def _final(sites: Sites) -> NDArray[np.uint64]:
+    """Where each site's call ends up, behind veneers and PLT entries; 0 for no call."""
+    if not len(sites.targets.addr):
+        return np.zeros(len(sites), np.uint64)
+    final = sites.targets.final[sites.targets.index(sites.addr)]
+    return np.where(sites.state == State.CALL, final, np.uint64(0))
+
+
+def _journalled(sites: Sites) -> NDArray[np.bool_]:
+    """Sites whose code ftpatch wrote."""
+    written = [b.changes.owner[b.changes.kind == Kind.CODE] for b in sites.blocks]
+    return np.isin(sites.ip, np.concatenate([np.empty(0, np.uint64), *written]))
+
+
+def _same(new: U8, code: U8, width: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    beyond = np.arange(code.shape[1]) >= width[:, None]
+    return np.asarray(((new == code) | beyond).all(axis=1))

@@ -1,0 +1,128 @@
+"""Which sites a command means: set_ftrace_filter's globs (Documentation/trace/ftrace.rst).
+
+Filters work in their order: a name or glob adds the functions it matches, with a leading ``!`` it
+takes them away; ``@FILE`` stands for the lines of a file. A function is known by every name of its
+address. One that several share selects them all.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError, UsageError
+from ftpatch.sites import Sites
+
+__all__ = ["Selection", "select_sites"]
+
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,16}")
+"""A site may also be named by its address: a stripped image has nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the command line says: filters, functions to leave out, and whether both are regular
+    expressions instead of globs."""
+
+    filters: Sequence[str] = field(default=())
+    notrace: Sequence[str] = field(default=())
+    regex: bool = False
+
+
+def select_sites(sites: Sites, selection: Selection) -> NDArray[np.bool_]:
+    """Mask of the selected sites, bool[n]; all of them without a filter.
+
+    Raises UsageError for a filter that matches no site, InputError for a filter file.
+    """
+    if not selection.filters and not selection.notrace:
+        return np.ones(len(sites), bool)
+    names = _Names(sites)
+    filters = list(_expanded(selection.filters))
+    # As with set_ftrace_filter, a first filter that takes away leaves all the others.
+    chosen = np.full(len(sites), not filters or filters[0].startswith("!"))
+    for removes, group in groupby(filters, key=lambda text: text.startswith("!")):
+        texts = [text.removeprefix("!") for text in group]
+        matched = names.match(texts, selection.regex)
+        chosen = chosen & ~matched if removes else chosen | matched
+    if selection.notrace:
+        chosen &= ~names.match(list(_expanded(selection.notrace)), selection.regex)
+    if not chosen.any():
+        raise UsageError(sites.image.path, "the filters leave no site", "see `ftpatch list`")
+    return chosen
+
+
+def _expanded(filters: Sequence[str]) -> Iterator[str]:
+    for text in filters:
+        if not text.startswith("@"):
+            yield text
+            continue
+        path = Path(text[1:])
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise InputError(path, f"cannot read the filter file: {reason}") from None
+        yield from (line.strip() for line in lines if line.strip() and not line.startswith("#"))
+
+
+class _Names:
+    """Names of all functions that have a site."""
+
+    def __init__(self, sites: Sites) -> None:
+        self.path = sites.image.path
+        self.ip, self.lead = sites.ip, sites.lead
+        kallsyms = sites.image.kallsyms
+        self.group = kallsyms.groups_of(sites.ip)
+        with_site = np.zeros(len(kallsyms.start) + 1, bool)
+        with_site[self.group] = True
+        self.known = self.group >= 0
+        rows = np.flatnonzero(with_site[kallsyms.group])
+        self.names = kallsyms.symbols.names(kallsyms.row[rows])
+        self.owner = kallsyms.group[rows]
+        self.groups = len(kallsyms.start)
+
+    def match(self, texts: list[str], regex: bool) -> NDArray[np.bool_]:
+        """Sites that any of the texts matches; every text must match one."""
+        hit = np.zeros(len(self.names), bool)
+        by_address = np.zeros(len(self.ip), bool)
+        for text in texts:
+            if ADDRESS.fullmatch(text):
+                address = np.uint64(int(text, 16))
+                at = (self.ip == address) | (self.ip - np.uint64(self.lead) == address)
+                if not at.any():
+                    self._nothing(text)
+                by_address |= at
+        texts = [text for text in texts if not ADDRESS.fullmatch(text)]
+        plain = set() if regex else {text for text in texts if not re.search(r"[*?[]", text)}
+        if plain:
+            hit |= np.fromiter((name in plain for name in self.names), bool, len(self.names))
+            missing = plain.difference(self.names)
+            if missing:
+                self._nothing(min(missing))
+        for text in texts:
+            if text in plain:
+                continue
+            try:
+                pattern = re.compile(text if regex else fnmatch.translate(text))
+            except re.error as error:
+                raise UsageError(
+                    None, f"filter {text!r} is no regular expression: {error}"
+                ) from None
+            found = np.fromiter(map(pattern.fullmatch, self.names), object, len(self.names))
+            matched = found.astype(bool)
+            if not matched.any():
+                self._nothing(text)
+            hit |= matched
+        chosen = np.zeros(self.groups + 1, bool)
+        chosen[self.owner[hit]] = True
+        return np.asarray(chosen[self.group] & self.known | by_address)
+
+    def _nothing(self, text: str) -> None:
+        raise UsageError(self.path, f"filter {text!r} matches no site", "see `ftpatch list`")

@@ -1,0 +1,141 @@
+"""Records become sites: where each is, what stands there, and what it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import Abi, Arch, State, arch_of
+from ftpatch.arch.contract import U8, U64
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+from ftpatch.journal import Block, read_blocks
+from ftpatch.sites.abi import read_abi
+from ftpatch.sites.entries import prefixes
+from ftpatch.sites.find import find_table
+from ftpatch.sites.table import Table, read_table, table_span
+from ftpatch.sites.targets import CALLERS, Targets, read_targets
+
+__all__ = ["Sites", "read_sites"]
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The n sites of an image, in the order of its table.
+
+    ``original`` is the image before all of the journal, ``left`` as the journal says that it was
+    left; both are the image itself where there is no journal. ``table`` has all records as they
+    are now, ``table_before`` as they were, ``row`` intp[n] the row of each site there.
+
+    ``ip`` uint64[n]; ``offset`` int64[n]: file offset of the site's code, which begins ``lead``
+    bytes before ip, -1 where that is not in an executable segment; ``code`` uint8[n, k] and
+    ``state``, ``addr``, ``width``, ``got`` as the architecture decodes it; ``dropped`` bool[n]:
+    the record was dropped. ``null`` counts null records, ``unexecuted`` those whose pad lies
+    wholly before the function.
+    """
+
+    image: Image
+    original: Image = field(repr=False)
+    left: Image = field(repr=False)
+    blocks: Sequence[Block] = field(repr=False)
+    arch: Arch
+    abi: Abi
+    table_name: str
+    table: Table = field(repr=False)
+    table_before: Table = field(repr=False)
+    row: NDArray[np.intp]
+    ip: NDArray[np.uint64]
+    offset: NDArray[np.int64]
+    code: NDArray[np.uint8]
+    state: NDArray[np.uint8]
+    addr: NDArray[np.uint64]
+    width: NDArray[np.uint8]
+    got: NDArray[np.bool_]
+    dropped: NDArray[np.bool_]
+    targets: Targets
+    null: int
+    unexecuted: int
+
+    def __len__(self) -> int:
+        return len(self.ip)
+
+    @property
+    def lead(self) -> int:
+        """Bytes of a site's code before its ip."""
+        return self.arch.lead(self.abi)
+
+
+def read_sites(image: Image) -> Sites:
+    """The sites of an image. Raises InputError where there is no table or it cannot be read."""
+    skeleton = image.elf.skeleton
+    arch = arch_of(skeleton.machine, skeleton.elf_class)
+    if arch is None:
+        raise InputError(
+            image.path,
+            f"machine {skeleton.machine} ({skeleton.elf_class}-bit ELF) is not supported",
+        )
+    blocks = read_blocks(image.path, image.data)
+    changes = [block.changes for block in blocks]
+    original = image.altered(changes, old=True) if blocks else image
+    left = image.altered(reversed(changes)) if blocks else image
+    span = table_span(original) or find_table(original, arch)
+    if span is None:
+        raise InputError(
+            image.path,
+            "no __mcount_loc and no __patchable_function_entries",
+            "compile with -fpatchable-function-entry=5 (arm64: =2) or -pg -mfentry -mrecord-mcount",
+        )
+    before = read_table(original, arch, span)
+    now = read_table(image, arch, span) if blocks else before
+    live = np.flatnonzero(~np.isin(before.value, np.array(arch.skips, np.uint64)))
+    record = before.value[live]
+    prefix = prefixes(original, arch, record)
+    abi = read_abi(original, arch, record, prefix, null_seen=bool((before.value == 0).any()))
+    if abi.nop_ops:  # the kernel's call_adjust knows one prefix for all
+        prefix = np.full(len(live), abi.prefix, np.int64)
+    entry = record + prefix.view(np.uint64)
+    around, _ = original.elf.gather(original.elf.offset_of(entry), arch.around)
+    ip = arch.call_adjust(entry, around, abi)
+    offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
+
+    def decode(of: Image) -> tuple[U8, U8, U64, U8, NDArray[np.bool_]]:
+        code, there = of.elf.gather(offset, arch.width)
+        state, addr, width, got = arch.decode(code, ip, abi)
+        state[~there] = State.UNEXPECTED
+        return code, state, np.where(state == State.CALL, addr, np.uint64(0)), width, got
+
+    code, state, addr, width, got = decode(image)
+    calls = state == State.CALL
+    targets = read_targets(image, arch, addr[calls], got[calls])
+    # A pad that lies wholly before its function leaves what the function happens to begin with.
+    compiled = decode(original)[1] if blocks else state
+    known = targets.are((*arch.mcount_names, *CALLERS))
+    entered = (compiled == State.NOP) | (calls & np.isin(addr, known))
+    kept = (prefix == 0) | bool(abi.nop_ops) | entered
+    rows = live[kept]
+    return Sites(
+        image,
+        original,
+        left,
+        blocks,
+        arch,
+        abi,
+        span.name,
+        now,
+        before,
+        rows,
+        ip[kept],
+        offset[kept],
+        code[kept],
+        state[kept],
+        addr[kept],
+        width[kept],
+        got[kept],
+        dropped=np.isin(now.value[rows], np.array(arch.skips, np.uint64)),
+        targets=targets,
+        null=len(before.value) - len(live),
+        unexecuted=int((~kept).sum()),
+    )

@@ -1,0 +1,117 @@
+"""What an image says of its own sites: read off the image, not off its version, since
+distributions backport."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import Abi, Arch, State
+from ftpatch.image import Image
+from ftpatch.sites.targets import read_targets
+
+__all__ = ["read_abi"]
+
+NOP_SIZE = 5
+"""Bytes of the NOP that ``x86_nops[NOP_SIZE]`` points at."""
+
+
+def read_abi(
+    image: Image,
+    arch: Arch,
+    record: NDArray[np.uint64],
+    prefix: NDArray[np.int64],
+    null_seen: bool,
+) -> Abi:
+    """The abi of an image in its original state; ``record`` and ``prefix`` are those of its
+    non-null records."""
+    common = _majority(prefix)
+    pad = Abi(pad=True, prefix=common, kernel=image.is_kernel, null_seen=null_seen)
+    as_pad, _, _ = _decode(image, arch, record + prefix.view(np.uint64), pad)
+    call = Abi(kernel=image.is_kernel, null_seen=null_seen)
+    as_call, addr, got = _decode(image, arch, record, call)
+    calls = as_call == State.CALL
+    if image.is_kernel and not arch.lead(pad) and _symbol(image, arch):
+        # The kernel has the callee, so its ftrace_init expects calls whatever stands there now.
+        is_pad = False
+    else:
+        is_pad = int((as_pad == State.NOP).sum()) >= int(calls.sum())
+    if is_pad:
+        nop_ops = image.symbols.find("ftrace_nop_ops") if common == 8 else None
+        return Abi(
+            mcount=_symbol(image, arch),
+            pad=True,
+            prefix=common,
+            nop=_own_nop(image, arch),
+            nop_ops=nop_ops or 0 if image.is_kernel else 0,
+            kernel=image.is_kernel,
+            null_seen=null_seen,
+        )
+    mcount, mcount_got = _callee(image, arch, addr[calls], got[calls])
+    return Abi(
+        mcount=mcount,
+        mcount_got=mcount_got,
+        nop=_own_nop(image, arch),
+        kernel=image.is_kernel,
+        null_seen=null_seen,
+    )
+
+
+def _majority(values: NDArray[np.int64]) -> int:
+    if not len(values):
+        return 0
+    distinct, count = np.unique(values, return_counts=True)
+    return int(distinct[count.argmax()])
+
+
+def _decode(
+    image: Image, arch: Arch, entry: NDArray[np.uint64], abi: Abi
+) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.bool_]]:
+    code, _ = image.elf.gather(image.elf.offset_of(entry), arch.around)
+    ip = arch.call_adjust(entry, code, abi)
+    offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)))
+    state, addr, _, got = arch.decode(image.elf.gather(offset, arch.width)[0], ip, abi)
+    return state, addr, got
+
+
+def _symbol(image: Image, arch: Arch) -> int:
+    found = (image.symbols.find(name) for name in arch.mcount_names)
+    return next((address for address in found if address), 0)
+
+
+def _callee(
+    image: Image, arch: Arch, addr: NDArray[np.uint64], got: NDArray[np.bool_]
+) -> tuple[int, int]:
+    """Address and GOT slot of the compiled-in callee. By name; in a file without names it is what
+    most sites call."""
+    targets = read_targets(image, arch, addr, got)
+    named = np.array([name in arch.mcount_names for name in targets.name], bool)
+    counts = np.bincount(targets.index(addr), minlength=len(targets.addr))
+    chosen: dict[bool, int] = {False: 0, True: 0}
+    for slot in (False, True):
+        rows = np.flatnonzero((targets.got == slot) & named)
+        if not len(rows) and not named.any():
+            rows = np.flatnonzero((targets.got == slot) & (counts * 2 > len(addr)))
+        if len(rows):
+            chosen[slot] = int(targets.addr[rows[counts[rows].argmax()]])
+    if image.is_kernel or not chosen[False]:
+        chosen[False] = _symbol(image, arch) or chosen[False]
+    return chosen[False], chosen[True]
+
+
+def _own_nop(image: Image, arch: Arch) -> bytes:
+    """What ``x86_nops[5]`` points at (arch/x86/kernel/alternative.c), if it is a NOP that we
+    know; else empty."""
+    table = image.symbols.find("x86_nops")
+    if table is None:
+        return b""
+    elf = image.elf
+    place = np.array([table + NOP_SIZE * elf.word], np.uint64)
+    at = int(elf.offset_of(place)[0])
+    if not 0 <= at <= len(elf.data) - elf.word:
+        return b""
+    pointed = int(elf.offset_of(np.array([elf.word_at(at)], np.uint64))[0])
+    if not 0 <= pointed <= len(elf.data) - NOP_SIZE:
+        return b""
+    nop = elf.data[pointed : pointed + NOP_SIZE].tobytes()
+    return nop if nop in arch.own_nops else b""

@@ -1,0 +1,103 @@
+"""The table: where it lies, and its records with their relocations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import Arch
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+from ftpatch.image.relocations import Form
+from ftpatch.image.skeleton import Section
+
+__all__ = ["NAMES", "Span", "Table", "read_table", "table_span"]
+
+NAMES = ("__mcount_loc", "__patchable_function_entries")
+"""Sections of the table, in order of preference: where x86 has both, the second also lists
+functions that are not traced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A table's place: name, (virtual address, file offset, size in bytes) of each part."""
+
+    name: str
+    parts: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """n records in the order of the table.
+
+    ``slot`` uint64[n] (virtual address), ``offset`` int64[n] (file offset), ``raw`` uint64[n] (the
+    word in the file), ``value`` uint64[n] (the record, after relocation to the linked address),
+    ``relocation`` int64[n]: row in the image's relocations, -1 where the word stands as it is.
+    """
+
+    slot: NDArray[np.uint64]
+    offset: NDArray[np.int64]
+    raw: NDArray[np.uint64]
+    value: NDArray[np.uint64]
+    relocation: NDArray[np.int64]
+
+
+def table_span(image: Image) -> Span | None:
+    """Where the image itself says that its table is: by section, or, in a linked kernel, by
+    ``__start_mcount_loc`` and ``__stop_mcount_loc``. Raises InputError for a place that cannot be.
+    """
+    for name in NAMES:
+        found = [s for s in image.elf.sections if s.name == name]
+        if found:
+            if any(s.type == Section.SHT_NOBITS for s in found):
+                raise InputError(image.path, f"table {name} has no bytes in this file")
+            return Span(name, tuple((s.address, s.offset, s.size) for s in found))
+        if name == NAMES[0] and image.is_kernel:
+            start = image.symbols.find("__start_mcount_loc")
+            stop = image.symbols.find("__stop_mcount_loc")
+            if start is not None and stop is not None:
+                return _between(image, start, stop)
+    return None
+
+
+def _between(image: Image, start: int, stop: int) -> Span:
+    if stop < start:
+        raise InputError(
+            image.path, f"__stop_mcount_loc {stop:#x} is before __start_mcount_loc {start:#x}"
+        )
+    ends = image.elf.offset_of(np.array([start, max(stop - 1, start)], np.uint64))
+    size = stop - start
+    if size and ((ends < 0).any() or ends[1] - ends[0] != size - 1):
+        raise InputError(image.path, f"the table at {start:#x} to {stop:#x} is not in the file")
+    return Span(NAMES[0], ((start, max(int(ends[0]), 0), size),))
+
+
+def read_table(image: Image, arch: Arch, span: Span) -> Table:
+    """The records. Raises InputError for a table outside the file or of a broken size."""
+    word = image.elf.word
+    slots: list[NDArray[np.uint64]] = []
+    offsets: list[NDArray[np.int64]] = []
+    raws: list[NDArray[np.uint64]] = []
+    for address, offset, size in span.parts:
+        if size % word:
+            raise InputError(
+                image.path, f"table {span.name}: {size} bytes are no multiple of the word ({word})"
+            )
+        held = image.elf.contents(offset, size, f"table {span.name}")
+        step = np.arange(size // word, dtype=np.int64) * word
+        slots.append(np.uint64(address) + step.astype(np.uint64))
+        offsets.append(offset + step)
+        raws.append(np.frombuffer(held.tobytes(), f"<u{word}").astype(np.uint64))
+    slot, raw = np.concatenate(slots), np.concatenate(raws)
+    relocations = image.relocations
+    row = relocations.at(slot, arch.relative)
+    addend = (
+        (row >= 0) & (relocations.form[row] == Form.RELA)
+        if len(relocations.form)
+        else np.zeros(len(row), bool)
+    )
+    value = raw.copy()
+    value[addend] = relocations.addend[row[addend]].view(np.uint64)
+    return Table(slot, np.concatenate(offsets), raw, value, row)

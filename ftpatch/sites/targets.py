@@ -1,0 +1,91 @@
+"""What sites call: the name and the true address behind PLT entries, veneers and GOT slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import Arch
+from ftpatch.image import Image
+from ftpatch.image.kallsyms import read_kallsyms
+
+__all__ = ["CALLERS", "Targets", "read_targets"]
+
+CALLERS = ("ftrace_caller", "ftrace_regs_caller")
+"""Entries of an image that a site may call, besides the compiled-in callee."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """m distinct callees: ``addr`` uint64[m], sorted; the address each site calls, or, where
+    ``got``, bool[m], of the slot it calls through. ``name`` is as kallsyms has it or ``0x...``;
+    ``final`` uint64[m] is where the call ends up, 0 where another file decides."""
+
+    addr: NDArray[np.uint64]
+    got: NDArray[np.bool_]
+    name: tuple[str, ...]
+    final: NDArray[np.uint64]
+
+    def index(self, addr: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Row of each address (which must be one of them)."""
+        return np.minimum(np.searchsorted(self.addr, addr), max(len(self.addr) - 1, 0))
+
+    def are(self, names: tuple[str, ...]) -> NDArray[np.uint64]:
+        """Addresses of the callees with one of these names."""
+        return self.addr[[name in names for name in self.name]]
+
+
+def read_targets(
+    image: Image, arch: Arch, addr: NDArray[np.uint64], got: NDArray[np.bool_]
+) -> Targets:
+    """Resolve the distinct values of ``addr``, of which those with ``got`` are slots."""
+    unique, first = np.unique(addr, return_index=True)
+    slots = got[first]
+    names, finals = [], []
+    direct = _names(image, unique)
+    for value, slot in zip(unique.tolist(), slots.tolist(), strict=True):
+        name, final = direct.get(value, ""), value
+        if slot:
+            name, final = _slot(image, arch, value)
+        elif not name:
+            name, final = _stub(image, arch, value)
+        names.append(name or hex(value))
+        finals.append(final)
+    return Targets(unique, slots, tuple(names), np.array(finals, np.uint64))
+
+
+def _names(image: Image, addr: NDArray[np.uint64]) -> dict[int, str]:
+    known = read_kallsyms(image.symbols, only=addr)
+    names = image.symbols.names(known.row[known.first])
+    return dict(zip(known.start.tolist(), names, strict=True))
+
+
+def _stub(image: Image, arch: Arch, addr: int) -> tuple[str, int]:
+    """A PLT entry or veneer at ``addr``; else no name and the address itself."""
+    code, _ = image.elf.gather(
+        image.elf.offset_of(np.array([addr], np.uint64), executable=True), arch.around
+    )
+    target = arch.veneer_target(code[0].tobytes(), addr)
+    if target < 0:
+        return _slot(image, arch, -target)
+    if target > 0:
+        return _names(image, np.array([target], np.uint64)).get(target, ""), target
+    return "", addr
+
+
+def _slot(image: Image, arch: Arch, slot: int) -> tuple[str, int]:
+    """What a GOT slot holds, by its relocation or, in a static file, by its contents."""
+    relocations = image.relocations
+    rows = np.flatnonzero((relocations.place == slot) & np.isin(relocations.type, arch.got))
+    symbols = image.dynamic_symbols
+    if len(rows) and relocations.symbol[rows[0]] < len(symbols):
+        row = np.array([relocations.symbol[rows[0]]], np.intp)
+        return symbols.names(row)[0], int(symbols.value[row[0]])
+    relative = int(relocations.at(np.array([slot], np.uint64), arch.relative)[0])
+    offset = int(image.elf.offset_of(np.array([slot], np.uint64))[0])
+    held = int(relocations.addend[relative]) if relative >= 0 else 0
+    if not held and 0 <= offset <= len(image.data) - image.elf.word:
+        held = image.elf.word_at(offset)
+    return _names(image, np.array([held], np.uint64)).get(held, ""), held

@@ -1,0 +1,60 @@
+"""Undo: the journal's latest block, or all of them, taken back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.changes import Changes
+from ftpatch.errors import InputError, SiteRefused
+from ftpatch.image import Image
+from ftpatch.journal import Block, read_blocks
+
+__all__ = ["Undo", "plan_undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What a file was before ``blocks`` (the latest first): ``changes`` from what stands there to
+    what stood there, the ``length`` to cut to (bytes) and the ``tail`` that follows."""
+
+    blocks: tuple[Block, ...]
+    changes: Changes
+    length: int
+    tail: bytes
+
+
+def plan_undo(image: Image, *, everything: bool = False) -> Undo:
+    """Take back the latest block, or all.
+
+    Raises InputError where there is no journal, SiteRefused where the new bytes are not there any
+    more.
+    """
+    blocks = read_blocks(image.path, image.data)
+    if not blocks:
+        raise InputError(image.path, "no journal: ftpatch did not write this file")
+    blocks = blocks if everything else blocks[:1]
+    left = image.altered([block.changes for block in reversed(blocks)])
+    before = image.altered([block.changes for block in blocks], old=True)
+    touched = Changes.concat([block.changes for block in blocks])
+    widest = touched.old.shape[1]
+    beyond = np.arange(widest) >= touched.width[:, None]
+
+    def held(of: Image) -> NDArray[np.uint8]:
+        return np.where(beyond, np.uint8(0), of.elf.gather(touched.offset, widest)[0])
+
+    now, then = held(image), held(before)
+    changed = touched.offset[(now != held(left)).any(axis=1)]
+    if len(changed):
+        raise SiteRefused(
+            image.path,
+            f"{len(changed)} places do not hold what the journal says was written, the first at "
+            f"file offset {int(changed.min()):#x}",
+            "the file was changed by other means",
+        )
+    oldest = blocks[-1]
+    length = oldest.length - len(oldest.cut)
+    changes = Changes(touched.offset, touched.width, now, then, touched.kind, touched.owner)
+    return Undo(tuple(blocks), changes, length, oldest.cut)

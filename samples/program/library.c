@@ -1,0 +1,6 @@
+#include "program.h"
+
+notrace unsigned long library_calls(void)
+{
+	return ftrace_calls;
+}

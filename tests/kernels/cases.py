@@ -1,0 +1,104 @@
+"""The changes that are made to every kernel, and which sites each must reach."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import random
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .fetch import Kernel
+from .independent import Vmlinux
+
+__all__ = ["Case", "Patched", "cases", "entry_sites"]
+
+SEED = int(os.environ.get("FTPATCH_SEED", "1"))
+RANDOM_NAMES = 2000  # of some 40,000
+# An instrumented function's ip is at most this many bytes after its symbol: endbr64 on x86 (4),
+# BTI and a NOP on arm64 (8). What lies further is left of a weak function that another overrode,
+# and kallsyms, which has lost its name, calls it by the function before.
+ENTRY = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of `enable` or `disable` over an untouched kernel."""
+
+    kernel: Kernel
+    verb: str
+    select: str  # "all", a glob, or "random-SEED"
+
+    @property
+    def id(self) -> str:
+        return f"{self.kernel.name}-{self.verb}-{self.select.replace('*', '')}"
+
+    def words(self, image: Vmlinux, scratch: Path) -> list[str]:
+        """The filter as the command line takes it."""
+        if self.select == "all":
+            return []
+        if not self.select.startswith("random-"):
+            return ["-f", self.select]
+        names = scratch / f"{self.id}.names"
+        names.write_text("".join(f"{name}\n" for name in self._random(image)))
+        return ["-f", f"@{names}"]
+
+    def reach(self, image: Vmlinux) -> NDArray[np.bool_]:
+        """The sites whose name this case selects, in the order of `Vmlinux.sites`."""
+        if self.select == "all":
+            return np.ones(len(image.sites), bool)
+        if self.select.startswith("random-"):
+            chosen = set(self._random(image))
+            return np.array([name in chosen for name in image.names])
+        return np.array([fnmatch.fnmatchcase(name, self.select) for name in image.names])
+
+    def _random(self, image: Vmlinux) -> list[str]:
+        names = sorted({n for n, e in zip(image.names, entry_sites(image), strict=True) if e})
+        return random.Random(self.select + image.arch).sample(names, RANDOM_NAMES)
+
+
+def cases(kernel: Kernel, arm64: bool) -> list[Case]:
+    """An arm64 kernel comes with NOPs: there, nothing is left to disable."""
+    filters = ["vfs_*", f"random-{SEED}", "all"]
+    made = [Case(kernel, "enable", select) for select in filters]
+    return made + [Case(kernel, "disable", select) for select in (["all"] if arm64 else filters)]
+
+
+def entry_sites(image: Vmlinux) -> NDArray[np.bool_]:
+    """Which sites stand at the entry of the function that kallsyms names for them."""
+    return np.array([offset <= ENTRY for _, offset, _ in image.kallsyms.lookup(image.sites)])
+
+
+@dataclass
+class Patched:
+    """What came of a case."""
+
+    case: Case
+    original: Vmlinux
+    path: Path
+    report: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def image(self) -> Vmlinux:
+        return Vmlinux(self.path)
+
+    @cached_property
+    def state(self) -> str:
+        return "call" if self.case.verb == "enable" else "nop"
+
+    @cached_property
+    def changed(self) -> NDArray[np.bool_]:
+        """The sites that must be changed: selected, and not in the wanted state already."""
+        if self.original.arch == "arm64" and self.case.verb == "disable":
+            return np.zeros(len(self.original.sites), bool)
+        return self.case.reach(self.original)
+
+    @cached_property
+    def slots(self) -> NDArray[np.int64]:
+        """The table's index of each site."""
+        return np.flatnonzero(self.original.records != 0)

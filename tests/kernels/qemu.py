@@ -1,0 +1,138 @@
+"""Boot a vmlinux under QEMU, without KVM, up to the panic for want of a root file system.
+
+The kernel is the judge of what was done to its file: it says how many ftrace records it took, and
+prints an ftrace bug for a site that it refuses. Nothing but the console's words is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Console", "FtraceBug", "boot", "read_console"]
+
+BOOT_LIMIT = 300  # seconds; a boot takes 1 to 3 here, 15 on a slow machine
+# The end that every boot must reach: no root file system was given.
+ROOT_PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs"
+END = "Kernel panic - not syncing"
+# No network card, no display: what ROMs and drivers of those would do takes a third of the time.
+BARE = ["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot", "-m", "1G"]
+PC = ["qemu-system-x86_64", *BARE]
+# cortex-a72 has no pointer authentication and no BTI: QEMU emulates both slowly.
+VIRT = ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72", *BARE]
+MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT}
+APPEND = {
+    "x86_64": "console=ttyS0 earlyprintk=serial panic=-1",
+    "i386": "console=ttyS0 earlyprintk=serial panic=-1",
+    "arm64": "console=ttyAMA0 earlycon panic=-1",
+}
+
+STAMP = re.compile(r"^\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
+SITE = re.compile(r"^\[<(?P<address>[0-9a-f]+)>\] (?P<symbol>\S+)")
+TROUBLE = re.compile(r"WARNING: |\bBUG: |Oops|Unable to handle|general protection|Internal error")
+
+
+@dataclass(frozen=True)
+class FtraceBug:
+    """What ftrace_bug printed, word for word, where there is such a line."""
+
+    kind: str  # "ftrace failed to modify", "ftrace faulted on writing", ...
+    address: int
+    symbol: str  # "vfs_read+0x0/0x310"
+    actual: str  # bytes "0f:1f:44:00:00"; empty where no line says it
+    expected: str
+    type: str  # "Initializing ftrace call sites"
+
+
+@dataclass(frozen=True)
+class Console:
+    """A boot, as its console tells it."""
+
+    text: str
+    reached_panic: bool  # the panic for want of a root file system
+    allocating: int | None  # N of "ftrace: allocating N entries"
+    ftrace_bug: FtraceBug | None
+    warnings: frozenset[str]  # headlines, without what differs from boot to boot
+
+    @property
+    def tail(self) -> str:
+        return "\n".join(self.text.splitlines()[-30:])
+
+
+def boot(vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False) -> Console:
+    """Boot until the first panic. ``arch`` is ftpatch's word; a raw image goes into ``scratch``."""
+    image = vmlinux
+    if arch == "arm64":  # QEMU takes the raw Image there, and x86's vmlinux for its PVH note
+        image = scratch / f"{vmlinux.name}.Image"
+        objcopy = ["aarch64-linux-gnu-objcopy", "-O", "binary", "-S", str(vmlinux), str(image)]
+        subprocess.run(objcopy, check=True, timeout=BOOT_LIMIT)
+    append = APPEND[arch] + ("" if kaslr else " nokaslr")
+    command = [*MACHINES[arch], "-kernel", str(image), "-append", append]
+    try:
+        return read_console(_run(command))
+    finally:
+        if image != vmlinux:
+            image.unlink()
+
+
+def _run(command: list[str]) -> str:
+    lines = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace",
+    ) as machine:  # fmt: skip
+        timer = threading.Timer(BOOT_LIMIT, machine.kill)
+        timer.start()
+        try:
+            assert machine.stdout is not None
+            for line in machine.stdout:
+                lines.append(line)
+                if END in line:
+                    break
+        finally:
+            timer.cancel()
+            machine.kill()
+    return "".join(lines)
+
+
+def read_console(text: str) -> Console:
+    """Take a console's text apart."""
+    lines = [STAMP.sub("", line.rstrip("\r\n")) for line in text.split("\n")]
+    count = re.search(r"ftrace: allocating (\d+) entries", text)
+    return Console(
+        text=text,
+        reached_panic=ROOT_PANIC in text,
+        allocating=int(count[1]) if count else None,
+        ftrace_bug=_bug(lines),
+        warnings=frozenset(_normal(line) for line in lines if TROUBLE.search(line)),
+    )
+
+
+def _bug(lines: list[str]) -> FtraceBug | None:
+    starts = [number for number, line in enumerate(lines) if "[ ftrace bug ]" in line]
+    if not starts:
+        return None
+    kind = address = symbol = actual = expected = type_line = ""
+    for line in lines[starts[0] + 1 : starts[0] + 60]:  # a WARNING's own block may lie between
+        site = SITE.match(line)
+        if not kind and line.startswith("ftrace "):
+            kind = line.strip()
+        elif site and not address:
+            address, symbol = site["address"], site["symbol"]
+        elif line.startswith(" actual:"):
+            actual = line.split()[1]
+        elif line.startswith(" expected:"):
+            expected = line.split()[1]
+        elif kind and not type_line and re.match(r"(Initializing|Setting|Updating|Unknown) ", line):
+            type_line = line
+    return FtraceBug(kind, int(address or "0", 16), symbol, actual, expected, type_line)
+
+
+def _normal(line: str) -> str:
+    """Without CPU, process, address and offset: what two boots of one kernel have in common."""
+    line = re.sub(r"\b(CPU|PID): ?\d+", r"\1", line)
+    line = re.sub(r"(\+0x[0-9a-f]+)?/0x[0-9a-f]+", "", line)
+    return re.sub(r"\b(0x)?[0-9a-f]{8,16}\b", "ADDR", line)

@@ -1,0 +1,117 @@
+"""Code at sites, read by Capstone, and what the kernel's own code does with the table."""
+
+from __future__ import annotations
+
+import capstone
+import numpy as np
+from capstone import arm64_const, x86_const
+from numpy.typing import NDArray
+
+from .independent import Vmlinux
+
+__all__ = ["announced", "drop_value", "nop5", "read_sites", "skips_early"]
+
+COUNT_WORDS = b"\0016ftrace: allocating %ld entries"  # KERN_INFO is \001 and 6
+
+
+def read_sites(
+    image: Vmlinux, sites: NDArray[np.uint64]
+) -> tuple[NDArray[np.str_], NDArray[np.uint64]]:
+    """(state, target) of each site: `nop`, `call` or `unexpected`; a target of 0 is none."""
+    states, targets = [], []
+    read = _arm64_site if image.arch == "arm64" else _x86_site
+    start, width = (4, 8) if image.arch == "arm64" else (0, 5)
+    rows = image.code(sites - np.uint64(start), width)
+    nop = b"" if image.arch == "arm64" else nop5(image)
+    for ip, row in zip(sites.tolist(), rows, strict=True):
+        state, target = read(image.disassembler, row.tobytes(), ip - start, nop)
+        states.append(state)
+        targets.append(target)
+    return np.array(states, dtype="U10"), np.array(targets, dtype=np.uint64)
+
+
+def _x86_site(cs: capstone.Cs, code: bytes, at: int, nop: bytes) -> tuple[str, int]:
+    if code == nop:
+        return "nop", 0
+    for _, size, mnemonic, operand in cs.disasm_lite(code, at):
+        if (size, mnemonic) == (5, "call"):
+            return "call", int(operand, 16)
+        break
+    return "unexpected", 0
+
+
+def _arm64_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str, int]:
+    text = [f"{mnemonic} {operand}".strip() for _, _, mnemonic, operand in cs.disasm_lite(code, at)]
+    match text:
+        case ["nop" | "mov x9, x30", "nop"]:
+            return "nop", 0
+        case ["mov x9, x30", call] if call.startswith("bl #"):
+            return "call", int(call[4:], 16)
+    return "unexpected", 0
+
+
+def nop5(image: Vmlinux) -> bytes:
+    """The five-byte NOP that this x86 kernel writes: x86_nops[5]."""
+    entry = image.address("x86_nops") + 5 * image.bits // 8
+    at = image.offset(image.word(entry))
+    return image.data[at : at + 5].tobytes()
+
+
+def skips_early(image: Vmlinux) -> bool:
+    """Whether records are tested before call_adjust, and those outside of the text are skipped.
+
+    That came in v6.15 (and by backport) together with the counting of what is skipped, so it is
+    seen by who prints the count: ftrace_process_locs afterwards, or ftrace_init beforehand.
+    """
+    _, at, size = image.sections[".rodata"]
+    place = image.data[at : at + size].tobytes().index(COUNT_WORDS)
+    words = image.sections[".rodata"][0] + place
+    early, late = (_mentions(image, f, words) for f in ("ftrace_process_locs", "ftrace_init"))
+    assert early != late, "one of the two prints the count"
+    return early
+
+
+def _mentions(image: Vmlinux, function: str, wanted: int) -> bool:
+    """Whether a function makes an address."""
+    symbol = image.symbol(function)
+    assert symbol is not None
+    start, size = symbol
+    at = image.offset(start)
+    cs = capstone.Cs(image.disassembler.arch, image.disassembler.mode)
+    cs.detail = True
+    pages: dict[int, int] = {}  # register: page that adrp put there
+    for insn in cs.disasm(image.data[at : at + size].tobytes(), start):
+        if insn.mnemonic == "adrp":
+            pages[insn.operands[0].reg] = insn.operands[1].imm
+        elif image.arch == "arm64" and insn.mnemonic == "add":
+            page, last = pages.get(insn.operands[1].reg), insn.operands[2]
+            if page is not None and last.type == arm64_const.ARM64_OP_IMM:
+                if (page + last.imm) % 2**64 == wanted:
+                    return True
+        elif image.arch != "arm64":
+            for op in insn.operands:
+                rip = op.type == x86_const.X86_OP_MEM and op.mem.base == x86_const.X86_REG_RIP
+                made = insn.address + insn.size + op.mem.disp if rip else op.imm
+                if made % 2**image.bits == wanted:
+                    return True
+    return False
+
+
+def announced(image: Vmlinux) -> int:
+    """N of the "ftrace: allocating N entries" that this image will print."""
+    records = image.records
+    if not skips_early(image):
+        return len(records)
+    kept = np.zeros(len(records), bool)
+    for first, last in (("_stext", "_etext"), ("_sinittext", "_einittext")):
+        kept |= (records >= image.address(first)) & (records < image.address(last))
+    return int(kept.sum())
+
+
+def drop_value(image: Vmlinux) -> int:
+    """The record that this kernel skips: 0, or what call_adjust makes 0 where that is tested."""
+    if image.arch == "arm64" and not skips_early(image):
+        return 2**64 - 4
+    return 0
+
+
