@@ -2,7 +2,8 @@
 
 Filters work in their order: a name or glob adds the functions it matches, with a leading ``!`` it
 takes them away; ``@FILE`` stands for the lines of a file. A function is known by every name of its
-address. One that several share selects them all.
+address. One that several share selects them all. The body of an overridden weak function stands
+behind another function and has no name; it can be selected by its address only.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class _Names:
         self.group = kallsyms.groups_of(sites.ip)
         with_site = np.zeros(len(kallsyms.start) + 1, bool)
         with_site[self.group] = True
-        self.known = self.group >= 0
+        self.known = (self.group >= 0) & (sites.ip < kallsyms.ends[self.group])
         rows = np.flatnonzero(with_site[kallsyms.group])
         self.names = kallsyms.symbols.names(kallsyms.row[rows])
         self.owner = kallsyms.group[rows]

@@ -66,6 +66,8 @@ class _Arm64:
     around: ClassVar[int] = 32
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 4
+    insn_size: ClassVar[int] = 4
+    says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 12
     nops: ClassVar[dict[str, bytes]] = {}
     skips: ClassVar[tuple[int, ...]] = (0, -4 & WRAP)
@@ -185,6 +187,10 @@ class _Arm64:
         if abi.null_seen or not abi.pad:
             return 0
         return None if abi.nop_ops else -4 & WRAP
+
+    def literal(self, ip: U64) -> U64:
+        """8-aligned, 12 or 16 before the branch: ftrace_caller takes it off the link register."""
+        return ((ip + np.uint64(4)) & ~np.uint64(7)) - np.uint64(16)
 
     def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``b addr`` or NOP at ftrace_graph_call (ftrace_modify_graph_caller), ``bl`` elsewhere."""

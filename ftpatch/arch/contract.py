@@ -68,6 +68,10 @@ class Arch(Protocol):
     """How many bytes from a record or entry on prefix and call_adjust want to see."""
     width: ClassVar[int]
     """k: the widest site."""
+    insn_size: ClassVar[int]
+    """MCOUNT_INSN_SIZE: bytes that ftrace_bug shows."""
+    says_expected: ClassVar[bool]
+    """Whether ftrace_bug prints what was expected (ftrace_expected is set)."""
     veneer_size: ClassVar[int]
     """Bytes of a veneer; 0 where there is none."""
     nops: ClassVar[dict[str, bytes]]
@@ -143,6 +147,10 @@ class Arch(Protocol):
 
     def drop(self, abi: Abi) -> int | None:
         """The value that this kernel skips as a record; None where there is none."""
+        ...
+
+    def literal(self, ip: U64) -> U64:
+        """Address of each site's literal (CALL_OPS), uint64[n]."""
         ...
 
     def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:

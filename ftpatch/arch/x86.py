@@ -48,6 +48,8 @@ class X86:
     around: ClassVar[int] = 32
     width: ClassVar[int] = 6
     landing_size: ClassVar[int] = 4
+    insn_size: ClassVar[int] = 5
+    says_expected: ClassVar[bool] = True
     veneer_size: ClassVar[int] = 0
     skips: ClassVar[tuple[int, ...]] = (0,)
     mcount_is_pad: ClassVar[bool] = False
@@ -174,6 +176,10 @@ class X86:
     def drop(self, abi: Abi) -> int | None:
         """Null: call_adjust is the identity, so it is skipped whichever test comes first."""
         return 0
+
+    def literal(self, ip: U64) -> U64:
+        """There is none: the address itself."""
+        return ip
 
     def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``jmp addr`` at ftrace_graph_call (ftrace_mod_jmp), ``call addr`` elsewhere."""

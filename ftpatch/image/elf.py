@@ -112,6 +112,13 @@ class Elf:
             return np.full(len(address), -1, np.int64)
         return np.where(inside, (self.loads[row, 2] + distance).view(np.int64), -1)
 
+    def in_memory(self, address: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which addresses a segment maps, in the file or as zeros behind it, bool[n]."""
+        rows = sorted(
+            (s.address, s.memory_size) for s in self.skeleton.segments if s.type == Segment.PT_LOAD
+        )
+        return _within(np.array(rows, np.uint64).reshape(-1, 2), address)[0] >= 0
+
     def gather(
         self, offset: NDArray[np.int64], width: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

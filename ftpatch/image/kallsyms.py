@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,15 @@ class Kallsyms:
     group: NDArray[np.intp]
     start: NDArray[np.uint64]
     first: NDArray[np.intp]
+
+    @cached_property
+    def ends(self) -> NDArray[np.uint64]:
+        """Where what begins at each distinct address ends, uint64[g + 1] (the last one stands for
+        none): by the sizes of its symbols, or at the end of memory where none has a size."""
+        ends = np.append(self.start, np.uint64(0))
+        end = self.symbols.value[self.row] + self.symbols.size[self.row]
+        np.maximum.at(ends, self.group, end)
+        return np.where(ends > np.append(self.start, 0), ends, np.uint64(0xFFFF_FFFF_FFFF_FFFF))
 
     def groups_of(self, address: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Index of the symbol address at or before each address, intp[m]; -1 before the first."""

@@ -133,7 +133,7 @@ def _literals(sites: Sites, calls: NDArray[np.bool_]) -> list[Changes]:
     """The ops pointer of each site, eight bytes aligned, 12 or 16 before the branch."""
     relocations, abi = sites.image.relocations, sites.abi
     owner = sites.ip[calls]
-    literal = ((owner + np.uint64(4)) & ~np.uint64(7)) - np.uint64(16)
+    literal = sites.arch.literal(owner)
     offset = sites.image.elf.offset_of(literal, executable=True)
     held = relocations.at(literal, sites.arch.relative)
     fresh = np.flatnonzero(held < 0)

@@ -14,6 +14,7 @@ from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.journal import Block, read_blocks
 from ftpatch.sites.abi import read_abi
+from ftpatch.sites.adjust import adjust
 from ftpatch.sites.entries import prefixes
 from ftpatch.sites.find import find_table
 from ftpatch.sites.table import Table, read_table, table_span
@@ -96,9 +97,7 @@ def read_sites(image: Image) -> Sites:
     abi = read_abi(original, arch, record, prefix, null_seen=bool((before.value == 0).any()))
     if abi.nop_ops:  # the kernel's call_adjust knows one prefix for all
         prefix = np.full(len(live), abi.prefix, np.int64)
-    entry = record + prefix.view(np.uint64)
-    around, _ = original.elf.gather(original.elf.offset_of(entry), arch.around)
-    ip = arch.call_adjust(entry, around, abi)
+    ip = adjust(original, arch, abi, record, prefix)
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
 
     def decode(of: Image) -> tuple[U8, U8, U64, U8, NDArray[np.bool_]]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State
 from ftpatch.image import Image
+from ftpatch.sites.adjust import adjust
 from ftpatch.sites.targets import read_targets
 
 __all__ = ["read_abi"]
@@ -67,8 +68,7 @@ def _majority(values: NDArray[np.int64]) -> int:
 def _decode(
     image: Image, arch: Arch, entry: NDArray[np.uint64], abi: Abi
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.bool_]]:
-    code, _ = image.elf.gather(image.elf.offset_of(entry), arch.around)
-    ip = arch.call_adjust(entry, code, abi)
+    ip = adjust(image, arch, abi, entry, np.zeros(len(entry), np.int64))
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)))
     state, addr, _, got = arch.decode(image.elf.gather(offset, arch.width)[0], ip, abi)
     return state, addr, got

@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 __all__ = ["FetchError", "Kernel", "ensure", "kernels"]
@@ -78,10 +79,9 @@ def kernels() -> list[Kernel]:
         raise FetchError(f"FTPATCH_KERNEL_SET={which}: it takes all, required or none")
     found: dict[str, Kernel] = {}
     for meta in METAS:
-        if which == "all" or (which == "required" and meta.required):
-            kernel = _from_apt(meta)
-            if kernel is not None:  # two metas may stand for one package: the first has it
-                found.setdefault(kernel.name, kernel)
+        wanted = which == "all" or (which == "required" and meta.required)
+        if wanted and (kernel := _from_apt(meta)):
+            found.setdefault(kernel.name, kernel)  # two metas may stand for one package
     for text in os.environ.get("FTPATCH_KERNELS", "").split(":"):
         if text:
             path = Path(text).resolve()
@@ -102,7 +102,6 @@ def ensure(kernel: Kernel) -> Path:
     with _lock(kernel.meta.name):
         if not kernel.path.is_file():
             _download(kernel.path, kernel.meta)
-            _prune(kernel.path.parent)
     return kernel.path
 
 
@@ -122,7 +121,7 @@ def _lock(name: str) -> Iterator[None]:
 
 def _short(text: str) -> str:
     """`6.1-amd64` out of `linux-image-6.1.0-56-amd64-dbg`; other names stay as they are."""
-    match = re.search(r"(\d+\.\d+)[\w.+~-]*?-(amd64|arm64|686|riscv64)\b", text)
+    match = re.search(r"(\d+\.\d+)[\w.+~-]*?-(amd64|arm64|686)\b", text)
     return f"{match[1]}-{match[2].replace('686', 'i386')}" if match else text.replace("/", "-")
 
 
@@ -144,7 +143,7 @@ def _from_apt(meta: Meta) -> Kernel | None:
     if target == UNKNOWN:
         if not meta.required and not problem:
             return None
-        problem = problem or f"apt does not know the package {meta.name}"
+        problem = problem or f"apt does not know {meta.name}"
         return Kernel(meta.name, _cache() / UNKNOWN, meta, problem)
     path = _cache() / target / "vmlinux"
     if problem and path.is_file():  # offline, say: yesterday's kernel is as good
@@ -156,13 +155,12 @@ def _from_apt(meta: Meta) -> Kernel | None:
 def _resolve(meta: Meta) -> str:
     """`<package>_<version>` that a meta package stands for today, or `UNKNOWN`."""
     with _lock(f"apt-{meta.arch}"):
-        stamp = _cache() / f"apt-{meta.arch}" / "updated"
-        if not stamp.is_file() or time.time() - stamp.stat().st_mtime > DAY:
-            _apt(meta.arch, "apt-get", "update", "-q", "--error-on=any")
-            stamp.touch()
+        complaint = _update(meta.arch)
         try:
             depends = _apt(meta.arch, "apt-cache", "depends", meta.name)
-        except FetchError:  # exit 100: no such package
+        except FetchError as error:  # no such package: so it is, or the lists are not here
+            if complaint:
+                raise FetchError(f"{error}; before that, {complaint}") from error
             return UNKNOWN
         package = re.search(r"^ *Depends: (linux-image-\S+-dbg)$", depends, re.MULTILINE)
         if package is None:
@@ -174,33 +172,48 @@ def _resolve(meta: Meta) -> str:
     return f"{package[1]}_{version[1]}"
 
 
+@cache
+def _update(arch: str) -> str:
+    """Renew an architecture's lists once a day; what went wrong, or an empty string.
+
+    A list that one of the machine's sources does not have need not matter: who asks decides.
+    """
+    stamp = _cache() / f"apt-{arch}" / "updated"
+    if stamp.is_file() and time.time() - stamp.stat().st_mtime < DAY:
+        return ""
+    try:
+        _apt(arch, "apt-get", "update", "-q", "--error-on=any")
+    except FetchError as error:
+        return str(error)
+    stamp.touch()
+    return ""
+
+
 def _download(path: Path, meta: Meta) -> None:
     package, _, version = path.parent.name.partition("_")
     path.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_cache(), prefix=".download-") as folder:
         _apt(meta.arch, "apt-get", "download", "-q", f"{package}={version}", cwd=folder)
-        (deb,) = Path(folder).glob("*.deb")
         part = Path(folder) / "vmlinux"
-        _take_vmlinux(deb, part)
+        _take_vmlinux(next(Path(folder).glob("*.deb")), part)
         part.replace(path)
+    _prune(keep=path.parent)
 
 
 def _take_vmlinux(deb: Path, part: Path) -> None:
     """The vmlinux is the package's first file: dpkg-deb is stopped there, 4 GB before its end."""
     command = ["dpkg-deb", "--fsys-tarfile", str(deb)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as packer:
-        try:
-            with tarfile.open(fileobj=packer.stdout, mode="r|", bufsize=1 << 20) as archive:
-                for member in archive:
-                    content = archive.extractfile(member) if member.isfile() else None
-                    if content is not None and Path(member.name).name.startswith("vmlinux"):
-                        with part.open("wb") as out:
-                            shutil.copyfileobj(content, out, 1 << 20)
-                        return
-        except tarfile.TarError as error:
-            raise FetchError(f"{deb.name}: {error}") from error
-        finally:
-            packer.kill()
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE) as packer,
+        tarfile.open(fileobj=packer.stdout, mode="r|", bufsize=1 << 20) as archive,
+    ):
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is not None and Path(member.name).name.startswith("vmlinux"):
+                with part.open("wb") as out:
+                    shutil.copyfileobj(content, out, 1 << 20)
+                packer.kill()
+                return
     raise FetchError(f"{deb.name} holds no vmlinux")
 
 

@@ -131,7 +131,7 @@ class Vmlinux:
         return places[order], values[order]
 
     def _relr(self) -> Addresses:
-        """Places that .relr.dyn names: an even entry is an address, an odd one a map of 63 words."""
+        """Places that .relr.dyn names: even entries are addresses, odd ones maps of 63 words."""
         _, at, size = self.sections.get(".relr.dyn", (0, 0, 0))
         places: list[int] = []
         base = 0

@@ -85,9 +85,9 @@ def _mentions(image: Vmlinux, function: str, wanted: int) -> bool:
             pages[insn.operands[0].reg] = insn.operands[1].imm
         elif image.arch == "arm64" and insn.mnemonic == "add":
             page, last = pages.get(insn.operands[1].reg), insn.operands[2]
-            if page is not None and last.type == arm64_const.ARM64_OP_IMM:
-                if (page + last.imm) % 2**64 == wanted:
-                    return True
+            known = page is not None and last.type == arm64_const.ARM64_OP_IMM
+            if known and (page + last.imm) % 2**64 == wanted:
+                return True
         elif image.arch != "arm64":
             for op in insn.operands:
                 rip = op.type == x86_const.X86_OP_MEM and op.mem.base == x86_const.X86_REG_RIP
@@ -113,5 +113,3 @@ def drop_value(image: Vmlinux) -> int:
     if image.arch == "arm64" and not skips_early(image):
         return 2**64 - 4
     return 0
-
-

@@ -78,6 +78,8 @@ def test_relocations(patched: Patched) -> None:
     if original.call_ops and patched.state == "call":
         literals = original.records[patched.slots[patched.changed]]
         nop_ops = original.address("ftrace_nop_ops")
+        carried = image.code(literals, 8).copy().view("<u8")
+        assert set(carried.ravel().tolist()) <= {nop_ops}, "the value stands there as well"
         places = np.concatenate([places, literals])
         values = np.concatenate([values, np.full(len(literals), nop_ops, np.uint64)])
     order = np.argsort(places, kind="stable")

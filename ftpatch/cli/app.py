@@ -1,0 +1,82 @@
+"""The verbs together, and the way from every failure to a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from ftpatch import __version__
+from ftpatch.cli import check, diff, disable, enable, list_, status, undo
+from ftpatch.cli.console import error_line
+from ftpatch.errors import Exit, FtpatchError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="ftpatch",
+    help="ftrace for ELF files on disk: turn call sites into NOPs and calls, checked as ftrace "
+    "checks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (status, list_, check, enable, disable, undo, diff):
+    app.command(verb.NAME)(verb.command)
+
+# Typer brings its own copy of click in newer versions; the base class is the same in both.
+ClickError: type[Exception] = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
+)
+Aborted = typer.Abort
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"ftpatch {__version__}")
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Run the command line and exit with one of the codes of ``errors.Exit``."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as every filter: `ftpatch list | head`
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an unfinished output goes away
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        code = app(prog_name="ftpatch", standalone_mode=False)
+    except FtpatchError as error:
+        error_line(str(error))
+        return int(error.exit)
+    except (KeyboardInterrupt, Aborted):
+        error_line("interrupted; nothing was written")
+        return 128 + signal.SIGINT
+    except ClickError as error:
+        context = getattr(error, "ctx", None)
+        where = f"; see `{context.command_path} --help`" if context is not None else ""
+        message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is
+        if message:
+            error_line(message.rstrip(".") + where)
+        return int(Exit.ERROR)
+    except OSError as error:
+        error_line(f"{error.filename or 'I/O'}: {error.strerror}")
+        return int(Exit.ERROR)
+    except MemoryError:
+        error_line("out of memory")
+        return int(Exit.ERROR)
+    except Exception as error:
+        if os.environ.get("FTPATCH_DEBUG"):
+            raise
+        kind = type(error).__name__
+        error_line(f"internal error: {kind}: {error}; FTPATCH_DEBUG=1 shows where, please report")
+        return int(Exit.ERROR)
+    return code if isinstance(code, int) else int(Exit.DONE)

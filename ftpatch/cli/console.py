@@ -1,0 +1,93 @@
+"""Where output goes: rich on a terminal, plain lines when piped, JSON lines on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["clean", "error_line", "json_line", "lines", "table", "wait_for"]
+
+PATIENCE = 1.0
+"""Seconds of work before a progress bar appears."""
+
+
+def clean(text: str) -> str:
+    """Text from a file, fit for a terminal: what is not printable is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def error_line(text: str) -> None:
+    """One line on standard error."""
+    sys.stderr.write(f"ftpatch: {clean(text)}\n")
+
+
+def json_line(value: dict[str, Any]) -> None:
+    """One object on a line of its own."""
+    sys.stdout.write(json.dumps(value) + "\n")
+
+
+def lines(texts: Iterable[str]) -> None:
+    """Plain lines."""
+    sys.stdout.writelines(f"{clean(text)}\n" for text in texts)
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str | int]], numbers: Iterable[int] = ()
+) -> None:
+    """A table on a terminal; elsewhere aligned columns under a line of names. Columns whose index
+    is in ``numbers`` are aligned to the right."""
+    right = set(numbers)
+    cells = [[clean(str(cell)) for cell in row] for row in rows]
+    if not _terminal():
+        _plain(columns, cells, right)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, name in enumerate(columns):
+        justify = "right" if index in right else "left"
+        drawn.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in cells:
+        drawn.add_row(*map(Text, row))
+    Console().print(drawn)
+
+
+def _plain(columns: Sequence[str], cells: list[list[str]], right: set[int]) -> None:
+    every = [[name.upper() for name in columns], *cells]
+    widths = [max(len(row[i]) for row in every) for i in range(len(columns))]
+    for row in every:
+        parts = [
+            cell.rjust(width) if index in right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        sys.stdout.write("  ".join(parts).rstrip() + "\n")
+
+
+def _terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def wait_for(what: Any) -> None:  # noqa: ANN401 - anything with copied, size and running()
+    """Wait for an output's copy; on a terminal with a progress bar if that takes a while."""
+    begun = time.monotonic()
+    while what.running() and time.monotonic() - begun < PATIENCE:
+        time.sleep(0.01)
+    if not what.running() or not sys.stderr.isatty():
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("copying", total=what.size)
+        while what.running():
+            progress.update(task, completed=what.copied)
+            time.sleep(0.05)

@@ -1,0 +1,91 @@
+"""``ftpatch disable``: make sites NOPs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ftpatch.cli.options import (
+    AllowSetuid,
+    DryRun,
+    Filter,
+    Force,
+    Format,
+    Image,
+    InPlace,
+    Json,
+    KeepRecords,
+    Notrace,
+    Output,
+    Quiet,
+    Regex,
+    Site,
+    Verbose,
+    wants_json,
+)
+from ftpatch.cli.update import Update, run_update
+from ftpatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.plan import Plan
+    from ftpatch.sites import Sites
+
+__all__ = ["NAME", "command"]
+
+NAME = "disable"
+
+
+def command(
+    image: Image,
+    filter_: Filter = [],  # noqa: B006 - typer copies it
+    notrace: Notrace = [],  # noqa: B006
+    regex: Regex = False,
+    nop: Annotated[
+        str | None,
+        typer.Option(
+            "--nop",
+            metavar="p6|nop5|jmp",
+            help="Which NOP, on x86. Default: the image's own (x86_nops), else p6.",
+        ),
+    ] = None,
+    site: Site = None,
+    output: Output = None,
+    in_place: InPlace = False,
+    force: Force = False,
+    keep_records: KeepRecords = False,
+    allow_setuid: AllowSetuid = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    format_: Format = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Make the selected sites NOPs."""
+    update = Update(
+        image, output, in_place, force, allow_setuid, dry_run, wants_json(json, format_), quiet
+    )
+    if site is not None and (filter_ or notrace or nop):
+        raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
+
+    def plan(sites: Sites) -> Plan:
+        from ftpatch.plan import plan_disable
+        from ftpatch.plan.gates import plan_gate
+        from ftpatch.select import Selection, select_sites
+
+        if site is not None:
+            return plan_gate(sites, site, None, enable=False)
+        mask = select_sites(sites, Selection(filter_, notrace, regex))
+        return plan_disable(sites, mask, _nop(sites, nop), keep_records=keep_records)
+
+    run_update(update, plan)
+
+
+def _nop(sites: Sites, name: str | None) -> bytes:
+    if name is None:
+        return b""
+    nops = sites.arch.nops
+    if name not in nops:
+        known = f"it has {', '.join(nops)}" if nops else "leave --nop out"
+        raise UsageError(sites.image.path, f"{sites.arch.name} has no NOP {name!r}", known)
+    return nops[name]

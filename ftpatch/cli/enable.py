@@ -1,0 +1,83 @@
+"""``ftpatch enable``: make sites call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ftpatch.cli.options import (
+    AllowSetuid,
+    DryRun,
+    Filter,
+    Force,
+    Format,
+    Image,
+    InPlace,
+    Json,
+    KeepRecords,
+    Notrace,
+    Output,
+    Quiet,
+    Regex,
+    Site,
+    Verbose,
+    wants_json,
+)
+from ftpatch.cli.update import Update, run_update
+from ftpatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.plan import Plan
+    from ftpatch.sites import Sites
+
+__all__ = ["NAME", "command"]
+
+NAME = "enable"
+
+
+def command(
+    image: Image,
+    filter_: Filter = [],  # noqa: B006 - typer copies it
+    notrace: Notrace = [],  # noqa: B006
+    regex: Regex = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="SYMBOL|0xADDR",
+            help="What the sites call. Default: the image's own ftrace_caller.",
+        ),
+    ] = None,
+    site: Site = None,
+    output: Output = None,
+    in_place: InPlace = False,
+    force: Force = False,
+    keep_records: KeepRecords = False,
+    allow_setuid: AllowSetuid = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    format_: Format = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Make the selected sites call ftrace_caller, or another function of the image."""
+    update = Update(
+        image, output, in_place, force, allow_setuid, dry_run, wants_json(json, format_), quiet
+    )
+    if site is not None and (filter_ or notrace):
+        raise UsageError(None, "--site names one site", "leave -f and -n out")
+
+    def plan(sites: Sites) -> Plan:
+        from ftpatch.plan import plan_enable
+        from ftpatch.plan.gates import plan_gate
+        from ftpatch.plan.target import resolve_target
+        from ftpatch.select import Selection, select_sites
+
+        if site is not None:
+            return plan_gate(sites, site, resolve_target(sites, to) if to else None, enable=True)
+        addr = resolve_target(sites, to)
+        mask = select_sites(sites, Selection(filter_, notrace, regex))
+        return plan_enable(sites, mask, addr, keep_records=keep_records)
+
+    run_update(update, plan)

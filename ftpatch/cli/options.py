@@ -1,0 +1,77 @@
+"""Options that several verbs have, in ftrace's and trace-cmd's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "AllowSetuid",
+    "DryRun",
+    "Filter",
+    "Force",
+    "Image",
+    "Images",
+    "InPlace",
+    "Json",
+    "KeepRecords",
+    "Notrace",
+    "Output",
+    "Quiet",
+    "Regex",
+    "Site",
+    "Verbose",
+    "wants_json",
+]
+
+Image = Annotated[Path, typer.Argument(help="An image: vmlinux, program or library.")]
+Images = Annotated[list[Path], typer.Argument(help="Images: vmlinux, programs or libraries.")]
+Filter = Annotated[
+    list[str],
+    typer.Option(
+        "-f",
+        "--filter",
+        metavar="GLOB",
+        help="Functions to select (* ? [], leading ! takes away, @FILE reads a list, 0xADDR is "
+        "one site). Repeatable.",
+    ),
+]
+Notrace = Annotated[
+    list[str],
+    typer.Option("-n", "--notrace", metavar="GLOB", help="Functions to leave out. Repeatable."),
+]
+Regex = Annotated[bool, typer.Option("--regex", help="Filters are regular expressions.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Default: the input's name + .ftpatch."),
+]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Replace the input.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
+KeepRecords = Annotated[
+    bool,
+    typer.Option("--keep-records", help="Leave the table alone; `check` says what happens then."),
+]
+AllowSetuid = Annotated[
+    bool,
+    typer.Option("--allow-setuid", help="Accept a privileged input; the output is never one."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Verify everything, write nothing.")]
+Site = Annotated[
+    str | None,
+    typer.Option("--site", metavar="SYMBOL", help="One named site: ftrace_call, ..."),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No summary.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="text|json", help="--json is --format json.")
+]
+
+
+def wants_json(json: bool, format_: str | None) -> bool:
+    """Whether output is JSON. Raises BadParameter for a format that is neither."""
+    if format_ not in (None, "text", "json"):
+        raise typer.BadParameter(f"--format is text or json, not {format_!r}")
+    return json or format_ == "json"

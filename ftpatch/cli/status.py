@@ -1,0 +1,84 @@
+"""``ftpatch status``: what an image's sites are and call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ftpatch.cli.console import error_line, json_line, lines, table
+from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
+from ftpatch.errors import Exit, FtpatchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["NAME", "command"]
+
+NAME = "status"
+
+
+def command(
+    images: Images,
+    json: Json = False,
+    format_: Format = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Count an image's records and sites, their states, and what they call."""
+    as_json = wants_json(json, format_)
+    failed = False
+    for path in images:
+        try:
+            row = _status(path)
+        except FtpatchError as error:
+            error_line(str(error))
+            failed = True
+            continue
+        if as_json:
+            json_line(row)
+        elif not quiet:
+            _show(row)
+    if failed:
+        raise typer.Exit(Exit.ERROR)
+
+
+def _status(path: Path) -> dict[str, Any]:
+    import numpy as np
+
+    from ftpatch.arch import State
+    from ftpatch.image import open_image
+    from ftpatch.sites import read_sites
+
+    sites = read_sites(open_image(path))
+    counts = np.bincount(sites.state, minlength=len(State)).tolist()
+    called = sites.addr[sites.state == State.CALL]
+    number = np.bincount(sites.targets.index(called), minlength=len(sites.targets.addr)).tolist()
+    targets: dict[str, int] = {}
+    for name, count in zip(sites.targets.name, number, strict=False):
+        targets[name] = targets.get(name, 0) + count
+    return {
+        "path": str(path),
+        "container": sites.image.container,
+        "arch": sites.arch.name,
+        "table": sites.table_name,
+        "records": len(sites.table.value),
+        "null": sites.null,
+        "dropped": int(sites.dropped.sum()),
+        "sites": len(sites),
+        "states": {state.name.lower(): counts[state] for state in State},
+        "targets": targets,
+    }
+
+
+def _show(row: dict[str, Any]) -> None:
+    lines(
+        [
+            f"{row['path']}: {row['arch']} {row['container']}, table {row['table']}",
+            f"{row['records']} records: {row['null']} null, {row['dropped']} dropped, "
+            f"{row['sites']} sites",
+        ]
+    )
+    states = [(name, count, "") for name, count in row["states"].items() if name != "call"]
+    calls = [("call", count, target) for target, count in row["targets"].items()]
+    table(("state", "sites", "calls"), calls + states, numbers=[1])

@@ -1,0 +1,72 @@
+"""``ftpatch undo``: take back what the journal tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ftpatch.cli.console import json_line, lines, wait_for
+from ftpatch.cli.options import (
+    AllowSetuid,
+    DryRun,
+    Force,
+    Format,
+    Image,
+    InPlace,
+    Json,
+    Quiet,
+    wants_json,
+)
+from ftpatch.cli.update import output_path
+
+__all__ = ["NAME", "command"]
+
+NAME = "undo"
+
+
+def command(
+    image: Image,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Take back all commands, not just the latest.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Default: the image itself."),
+    ] = None,
+    in_place: InPlace = False,
+    force: Force = False,
+    allow_setuid: AllowSetuid = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    format_: Format = None,
+    quiet: Quiet = False,
+) -> None:
+    """Take back the latest command that wrote the image: byte for byte what it was before."""
+    as_json = wants_json(json, format_)
+    target = output_path(image, output, in_place or output is None)
+    from ftpatch.copy import Copy
+
+    with Copy(image, None if dry_run else target, force=force, allow_setuid=allow_setuid) as copy:
+        from ftpatch.image import open_image
+        from ftpatch.undo import plan_undo
+        from ftpatch.write import write
+
+        undo = plan_undo(open_image(image), everything=everything)
+        if not dry_run:
+            wait_for(copy)
+            write(copy, undo.changes, journal=False, length=undo.length, tail=undo.tail)
+    for block in undo.blocks:
+        if as_json:
+            json_line(
+                {
+                    "output": None if dry_run else str(target),
+                    "changes": len(block.changes),
+                    "length": block.length,
+                }
+            )
+        elif not quiet:
+            lines([f"{len(block.changes)} changes taken back, {block.length} bytes as before"])
+    if not as_json and not quiet:
+        lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])

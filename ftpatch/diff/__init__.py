@@ -1,0 +1,60 @@
+"""What differs between two images: sites, records, and every other byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ftpatch.diff.other_bytes import byte_differences, same_layout
+from ftpatch.diff.pairs import Pairs, pair_sites
+from ftpatch.diff.text import code_text
+from ftpatch.sites import Sites
+
+__all__ = ["Diff", "Difference", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference. ``kind`` is ``site``, ``record``, ``added``, ``removed``, or what other bytes
+    are (``literal``, ``relocation``, ``code``, ``data``, ``journal``, ``appended``).
+
+    ``address`` is virtual, or a file offset where ``address`` is None; ``old`` and ``new`` are the
+    text of both sides.
+    """
+
+    kind: str
+    address: int | None
+    offset: int
+    symbol: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The comparison of two images: ``pairs`` of sites in columns, and the ``others``."""
+
+    before: Sites
+    after: Sites
+    pairs: Pairs
+    others: tuple[Difference, ...]
+
+    def __len__(self) -> int:
+        return len(self.pairs) + len(self.others)
+
+    def sites(self, limit: int | None = None) -> Iterator[Difference]:
+        """Site and record differences as text, in the order of addresses; at most ``limit``."""
+        yield from (Difference(*row) for row in self.pairs.rows(self.before, self.after, limit))
+
+
+def compare(before: Sites, after: Sites) -> Diff:
+    """Compare two images, by address, or by symbol where addresses moved.
+
+    Bytes outside of sites are compared only where both have the same layout: between two builds
+    everything differs.
+    """
+    pairs = pair_sites(before, after)
+    others = [Difference(*row) for row in pairs.unpaired(before, after)]
+    if same_layout(before, after):
+        others += [Difference(*row) for row in byte_differences(before, after, code_text)]
+    return Diff(before, after, pairs, tuple(others))

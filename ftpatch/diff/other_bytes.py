@@ -1,0 +1,146 @@
+"""Bytes that differ outside of sites and records, between images of one layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.changes import Changes
+from ftpatch.diff.pairs import Row, literal_offsets
+from ftpatch.image.skeleton import Section
+from ftpatch.journal import read_blocks
+from ftpatch.sites import Sites
+
+__all__ = ["byte_differences", "same_layout"]
+
+STEP = 64 << 20
+"""Bytes compared at a time."""
+GAP = 4
+"""Differing bytes at most this far apart are one difference."""
+RELOCATION_WORDS = 3
+"""Words of the longest relocation entry."""
+RELOCATIONS = {Section.SHT_REL, Section.SHT_RELA, Section.SHT_RELR}
+
+
+def same_layout(old: Sites, new: Sites) -> bool:
+    """Whether all sections and segments lie at the same places."""
+    return old.image.elf.skeleton == new.image.elf.skeleton
+
+
+def byte_differences(
+    old: Sites, new: Sites, text: Callable[[Sites, bytes, int], str]
+) -> Iterator[Row]:
+    """(kind, address, file offset, symbol, old, new) of each stretch of differing bytes, and of
+    what one file has behind the end of the other."""
+    ends = [_end(sites) for sites in (old, new)]
+    common = min(ends)
+    differing = _differing(old, new, common)
+    differing = differing[~_owned(old, differing) & ~_owned(new, differing)]
+    cuts = np.flatnonzero(np.diff(differing) > GAP) + 1
+    for part in np.split(differing, cuts):
+        if len(part):
+            yield _row(old, new, int(part[0]), int(part[-1]) + 1, text)
+    if ends[0] != ends[1]:
+        sizes = [f"{end - common} bytes" if end > common else "" for end in ends]
+        yield "appended", None, common, "", sizes[0], sizes[1]
+    journals = [len(sites.image.data) - end for sites, end in zip((old, new), ends, strict=True)]
+    if journals[0] != journals[1]:
+        words = [f"{size} bytes" if size else "" for size in journals]
+        yield "journal", None, max(ends), "", words[0], words[1]
+
+
+def _end(sites: Sites) -> int:
+    """Where the journal begins: the length before the first of its blocks."""
+    blocks = read_blocks(sites.image.path, sites.image.data)
+    return blocks[-1].length - len(blocks[-1].cut) if blocks else len(sites.image.data)
+
+
+def _differing(old: Sites, new: Sites, common: int) -> NDArray[np.int64]:
+    """Offsets of differing bytes below ``common``, int64[n]."""
+    shared = _by_journal(old, new)
+    if shared is not None:
+        where = shared[shared < common]
+        return np.asarray(where[old.image.data[where] != new.image.data[where]])
+    found = [np.empty(0, np.int64)]
+    for start in range(0, common, STEP):
+        end = min(start + STEP, common)
+        a, b = old.image.data[start:end], new.image.data[start:end]
+        if not np.array_equal(a, b):
+            found.append(np.flatnonzero(a != b) + start)
+    return np.concatenate(found)
+
+
+def _by_journal(old: Sites, new: Sites) -> NDArray[np.int64] | None:
+    """Offsets that the journal names, if both images are views of one file; else None."""
+    if old.image.path != new.image.path:
+        return None
+    where, within = Changes.concat([block.changes for block in new.blocks]).spread()
+    return np.unique(where[within])
+
+
+def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which file offsets are within a site's code or literal, a slot of the table or the
+    relocation of a slot: what the pairs of sites already tell."""
+    word = sites.image.elf.word
+    relocations = sites.original.relocations
+    rows = sites.table_before.relocation
+    rows = rows[rows >= 0]
+    parts = (
+        (sites.offset, sites.width),
+        (sites.table.offset, word),
+        (relocations.entry[rows], RELOCATION_WORDS * word),
+        (literal_offsets(sites), 8),
+    )
+    start = np.concatenate([offset for offset, _ in parts])
+    end = np.concatenate([offset + width for offset, width in parts])
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    if not len(start):
+        return np.zeros(len(where), bool)
+    at = np.searchsorted(start, where, side="right") - 1
+    return np.asarray((at >= 0) & (where < end[at]))
+
+
+def _row(
+    old: Sites, new: Sites, start: int, end: int, text: Callable[[Sites, bytes, int], str]
+) -> Row:
+    elf = old.image.elf
+    section = next(
+        (
+            s
+            for s in elf.sections
+            if s.type != Section.SHT_NOBITS and s.offset <= start < s.offset + s.size
+        ),
+        None,
+    )
+    load = next((r for r in elf.loads.tolist() if r[2] <= start < r[2] + r[1]), None)
+    address = None if load is None else load[0] + start - load[2]
+    symbol, kind = "", "data"
+    if section is not None and section.type in RELOCATIONS:
+        kind = "relocation"
+    elif address is not None and _is_code(old, address):
+        kind = "code"
+        align = old.arch.align
+        start, end = start - address % align, end + -(address + end - start) % align
+        address -= address % align
+    if address is not None:
+        name, offset, _ = old.image.kallsyms.lookup(np.array([address], np.uint64))[0]
+        symbol = f"{name}+{offset:#x}" if name else ""
+    sides = [sites.image.data[start:end].tobytes() for sites in (old, new)]
+    if kind == "code" and address is not None:
+        words = [text(sites, side, address) for sites, side in zip((old, new), sides, strict=True)]
+    else:
+        words = [_short(side) for side in sides]
+    return kind, address, start, symbol, words[0], words[1]
+
+
+def _is_code(sites: Sites, address: int) -> bool:
+    where = np.array([address], np.uint64)
+    return bool(sites.image.elf.offset_of(where, executable=True)[0] >= 0)
+
+
+def _short(side: bytes) -> str:
+    """Bytes in hexadecimal, the first 24 of them."""
+    return side[:24].hex(" ") + (" ..." if len(side) > 24 else "")

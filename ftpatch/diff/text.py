@@ -1,0 +1,43 @@
+"""Code as people read it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ftpatch.arch.disassemble import disassemble
+from ftpatch.sites import Sites
+
+__all__ = ["code_text"]
+
+
+def code_text(sites: Sites, code: bytes, address: int) -> str:
+    """Capstone's reading of ``code`` at ``address``; branch targets by name, bytes that are no
+    instruction in hexadecimal."""
+    texts, done = [], 0
+    for mnemonic, operands, target, size in _read(sites.arch.name, code, address):
+        if target is not None:
+            operands = _name(sites, target)
+        texts.append(f"{mnemonic} {operands}".rstrip())
+        done += size
+    if done < len(code):
+        texts.append(f".byte {code[done:].hex(' ')}")
+    if len(texts) > 1 and len(set(texts)) == 1:
+        return f"{texts[0]} (x{len(texts)})"
+    return "; ".join(texts)
+
+
+@lru_cache(maxsize=4096)
+def _read(arch: str, code: bytes, address: int) -> list[tuple[str, str, int | None, int]]:
+    return [(i.mnemonic, i.operands, i.target, i.size) for i in disassemble(arch, code, address)]
+
+
+def _name(sites: Sites, target: int) -> str:
+    at = np.searchsorted(sites.targets.addr, np.uint64(target))
+    if at < len(sites.targets.addr) and int(sites.targets.addr[at]) == target:
+        return sites.targets.name[int(at)]
+    name, offset, _ = sites.image.kallsyms.lookup(np.array([target], np.uint64))[0]
+    if not name:
+        return hex(target)
+    return f"{name}+{offset:#x}" if offset else name
