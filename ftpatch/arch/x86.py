@@ -78,9 +78,7 @@ class X86:
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Bytes of NOPs that each row begins with: 0x90, or whole five-byte pads."""
         run = np.minimum.accumulate(code == 0x90, axis=1).sum(axis=1)
-        for pad in self.pads[1:]:
-            matches = (code[:, :5] == np.frombuffer(pad, np.uint8)).all(axis=1)
-            run = np.where(matches & (run == 0), 5, run)
+        run[(run == 0) & self._any(code, self.pads[1:])] = 5
         return np.asarray(run, np.int64)
 
     def landing(self, code: U8) -> NDArray[np.bool_]:
@@ -199,7 +197,14 @@ class X86:
 
     @staticmethod
     def _any(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.bool_]:
+        """Which rows begin with one of the forms; compared as numbers of eight bytes."""
+        packed = np.zeros((len(code), 8), np.uint8)
+        packed[:, : min(code.shape[1], 8)] = code[:, :8]
+        number = packed.view("<u8")[:, 0]
         out = np.zeros(len(code), bool)
-        for form in forms:
-            out |= (code[:, : len(form)] == np.frombuffer(form, np.uint8)).all(axis=1)
+        for size in {len(form) for form in forms}:
+            start = number & np.uint64((1 << 8 * size) - 1)
+            for form in forms:
+                if len(form) == size:
+                    out |= start == int.from_bytes(form, "little")
         return out

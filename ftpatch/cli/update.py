@@ -125,7 +125,7 @@ def _refused(refused: list[tuple[FtraceBug, str]], shown: int = 10) -> None:
 def _summary(
     update: Update, plan: Plan, refused: int, written: Path | None, seconds: float, total: int
 ) -> None:
-    if plan.new:
+    if plan.new and plan.changed:
         lines([f"converting mcount calls to {plan.new.hex(' ')}"])
     done = 0 if refused else plan.changed
     lines(

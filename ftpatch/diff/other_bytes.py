@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
 from ftpatch.diff.pairs import Row, literal_offsets
+from ftpatch.diff.relocations import relocation_differences
 from ftpatch.image.skeleton import Section
 from ftpatch.journal import read_blocks
 from ftpatch.sites import Sites
@@ -21,7 +22,6 @@ GAP = 4
 """Differing bytes at most this far apart are one difference."""
 RELOCATION_WORDS = 3
 """Words of the longest relocation entry."""
-RELOCATIONS = {Section.SHT_REL, Section.SHT_RELA, Section.SHT_RELR}
 
 
 def same_layout(old: Sites, new: Sites) -> bool:
@@ -38,6 +38,9 @@ def byte_differences(
     common = min(ends)
     differing = _differing(old, new, common)
     differing = differing[~_owned(old, differing) & ~_owned(new, differing)]
+    in_entries, rows = relocation_differences(old, new, differing)
+    yield from rows
+    differing = differing[~in_entries]
     cuts = np.flatnonzero(np.diff(differing) > GAP) + 1
     for part in np.split(differing, cuts):
         if len(part):
@@ -106,19 +109,11 @@ def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _row(
     old: Sites, new: Sites, start: int, end: int, text: Callable[[Sites, bytes, int], str]
 ) -> Row:
-    elf = old.image.elf
-    section = next(
-        (
-            s
-            for s in elf.sections
-            if s.type != Section.SHT_NOBITS and s.offset <= start < s.offset + s.size
-        ),
-        None,
-    )
+    elf, sections = old.image.elf, old.image.elf.sections
     load = next((r for r in elf.loads.tolist() if r[2] <= start < r[2] + r[1]), None)
     address = None if load is None else load[0] + start - load[2]
     symbol, kind = "", "data"
-    if section is not None and section.type in RELOCATIONS:
+    if any(s.type == Section.SHT_RELR and s.offset <= start < s.offset + s.size for s in sections):
         kind = "relocation"
     elif address is not None and _is_code(old, address):
         kind = "code"

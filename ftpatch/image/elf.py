@@ -126,10 +126,19 @@ class Elf:
 
         A row whose offset is negative or that runs over the end of the file is zero there.
         """
-        where = offset[:, None] + np.arange(width)
-        there = (offset[:, None] >= 0) & (where < len(self.data))
-        code = np.where(there, self.data[np.where(there, where, 0)], np.uint8(0))
-        return code, np.asarray(there.all(axis=1))
+        size = len(self.data)
+        there = (offset >= 0) & (offset <= size - width)
+        code = np.zeros((len(offset), width), np.uint8)
+        if there.any():
+            # Overlapping windows: one short copy for each row instead of an index for each byte.
+            windows = np.lib.stride_tricks.as_strided(
+                self.data, (size - width + 1, width), (1, 1), writeable=False
+            )
+            code[there] = windows[offset[there]]
+        for row in np.flatnonzero(~there & (offset >= 0) & (offset < size)).tolist():
+            tail = self.data[int(offset[row]) :]
+            code[row, : len(tail)] = tail
+        return code, there
 
     def word_at(self, offset: int) -> int:
         """The address-sized integer at a file offset. Raises InputError outside the file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,6 +54,10 @@ class Symbols:
         return len(self.value)
 
     @cached_property
+    def _text(self) -> bytes:
+        return self.strings.tobytes()
+
+    @cached_property
     def _ends(self) -> NDArray[np.intp]:
         """Where each string of the table ends."""
         return np.flatnonzero(self.strings == 0)
@@ -86,10 +89,15 @@ class Symbols:
     def rows_named(self, name: str) -> NDArray[np.intp]:
         """Rows of the defined symbols of that name. Table tails may be shared, so the string is
         looked for at every place it ends."""
-        pattern = re.compile(re.escape(name.encode()) + b"\\0")
-        found = pattern.finditer(memoryview(self.strings.data))
-        starts = np.array([match.start() for match in found], np.uint32)
-        return np.flatnonzero(np.isin(self.name, starts) & (self.section != self.SHN_UNDEF))
+        wanted, starts = name.encode() + b"\0", []
+        at = self._text.find(wanted)
+        while at >= 0:
+            starts.append(at)
+            at = self._text.find(wanted, at + 1)
+        rows = np.zeros(len(self), bool)
+        for start in starts:
+            rows |= self.name == start
+        return np.flatnonzero(rows & (self.section != self.SHN_UNDEF))
 
     def find(self, name: str) -> int | None:
         """Address of the first defined symbol of that name."""

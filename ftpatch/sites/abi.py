@@ -28,9 +28,11 @@ def read_abi(
     non-null records."""
     common = _majority(prefix)
     pad = Abi(pad=True, prefix=common, kernel=image.is_kernel, null_seen=null_seen)
-    as_pad, _, _ = _decode(image, arch, record + prefix.view(np.uint64), pad)
+    as_pad, pad_addr, pad_got = _decode(image, arch, record + prefix.view(np.uint64), pad)
     call = Abi(kernel=image.is_kernel, null_seen=null_seen)
-    as_call, addr, got = _decode(image, arch, record, call)
+    as_call, addr, got = as_pad, pad_addr, pad_got
+    if arch.lead(pad) or common:  # else both forms are read alike
+        as_call, addr, got = _decode(image, arch, record, call)
     calls = as_call == State.CALL
     if image.is_kernel and not arch.lead(pad) and _symbol(image, arch):
         # The kernel has the callee, so its ftrace_init expects calls whatever stands there now.

@@ -1,0 +1,41 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SAMPLE ?= samples/built/vmlinux-x86_64
+
+.PHONY: help demo test test-kernels lint bench packages samples clean
+
+help:                 ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
+
+$(READY): pyproject.toml scripts/environment.sh
+	@sh scripts/environment.sh $(PYTHON) $(VENV)
+	@touch $@
+
+demo: $(READY)        ## status, enable, diff, check and undo on a sample kernel
+	@sh scripts/demo.sh $(BIN)/ftpatch $(SAMPLE)
+
+packages:             ## what the tests need from the distribution (root on Debian: installs it)
+	@sh scripts/packages.sh
+
+test: packages $(READY) ## all tests but those on real kernels
+	$(BIN)/python -m pytest -n auto --ignore tests/kernels
+
+test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
+	$(BIN)/python -m pytest -n auto --dist loadgroup tests/kernels
+
+lint: $(READY)        ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: packages $(READY) ## ratios, measured alternately in one run
+	$(BIN)/python bench/bench.py
+
+samples: $(READY)     ## build the samples again
+	$(MAKE) -C samples PYTHON=$(abspath $(BIN)/python)
+
+clean:                ## remove the environment and caches of this folder
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

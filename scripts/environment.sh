@@ -1,0 +1,25 @@
+#!/bin/sh
+# Makes the Python environment and installs ftpatch with what its tests need.
+# usage: environment.sh PYTHON VENV
+set -eu
+python=$1 venv=$2
+
+if ! command -v "$python" >/dev/null; then
+    echo "no $python; install Python 3.11 or later (Debian: apt-get install python3 python3-venv)" >&2
+    exit 1
+fi
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "$("$python" --version): ftpatch needs 3.11 or later; say make PYTHON=python3.x" >&2
+    exit 1
+fi
+# Debian splits venv off; without it ensurepip is missing.
+if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -q && apt-get install -qy --no-install-recommends python3-venv
+    else
+        echo "Python's venv is missing; install it: apt-get install python3-venv" >&2
+        exit 1
+    fi
+fi
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[test]'

@@ -1,0 +1,42 @@
+#!/bin/sh
+# What the tests need from the distribution. As root on Debian the missing packages are installed;
+# elsewhere the line to install them is printed, and what is skipped without them.
+set -eu
+
+# package                 what is skipped without it
+needed='
+gcc                       programs and encodings that are built while testing
+libc6-dev                 programs and encodings that are built while testing
+binutils                  GNU as and readelf as oracles
+clang                     rebuilding the samples
+lld                       rebuilding the samples
+gcc-aarch64-linux-gnu     arm64 encodings by GNU as, rebuilding the samples
+libc6-dev-arm64-cross     arm64 programs under qemu-user
+gcc-i686-linux-gnu        i386 programs
+libc6-dev-i386-cross      i386 programs
+qemu-user-static          arm64 programs
+qemu-system-x86           booting x86 kernels
+qemu-system-arm           booting arm64 kernels
+'
+missing=
+if ! command -v dpkg-query >/dev/null; then
+    echo "not a Debian system: tests that miss a tool are skipped, and say which" >&2
+    exit 0
+fi
+for package in $(echo "$needed" | awk '{ print $1 }'); do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+        missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ]; then
+    echo "installing$missing"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q >/dev/null
+    # shellcheck disable=SC2086
+    apt-get install -qy --no-install-recommends $missing >/dev/null
+    exit 0
+fi
+echo "some tests will be skipped; to run them all: apt-get install$missing" >&2
+for package in $missing; do
+    echo "$needed" | awk -v p="$package" '$1 == p { $1 = ""; print "  without " p ":" $0 }' >&2
+done
