@@ -20,6 +20,7 @@ from ftpatch.sites.targets import CALLERS
 __all__ = ["INVARIANTS", "Check", "Finding", "check_sites"]
 
 INVARIANTS = {
+    "table-found": "the image has a table of call sites",
     "record-unique": "each site has one record",
     "record-in-text": "each record is in executable text that the file holds",
     "record-aligned": "each site is aligned as an instruction",

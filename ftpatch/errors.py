@@ -11,7 +11,15 @@ from __future__ import annotations
 from enum import IntEnum
 from pathlib import Path
 
-__all__ = ["Exit", "FtpatchError", "InputError", "OutputError", "SiteRefused", "UsageError"]
+__all__ = [
+    "Exit",
+    "FtpatchError",
+    "InputError",
+    "NoTable",
+    "OutputError",
+    "SiteRefused",
+    "UsageError",
+]
 
 
 class Exit(IntEnum):
@@ -48,6 +56,10 @@ class UsageError(FtpatchError):
 
 class InputError(FtpatchError):
     """The input cannot be read, is not what it says it is, or is not supported."""
+
+
+class NoTable(InputError):
+    """The image can be read, but has no table of call sites."""
 
 
 class OutputError(FtpatchError):

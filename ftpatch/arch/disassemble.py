@@ -10,6 +10,8 @@ __all__ = ["Instruction", "disassemble"]
 
 ENGINES = {"x86_64": ("CS_ARCH_X86", "CS_MODE_64"), "i386": ("CS_ARCH_X86", "CS_MODE_32")}
 ENGINES["arm64"] = ("CS_ARCH_ARM64", "CS_MODE_ARM")
+SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
+"""Branches that Capstone prints with a suffix; objdump since 2.38 prints none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def _instruction(insn: Any) -> Instruction:  # noqa: ANN401
         target = next((op.imm for op in insn.operands if op.type == capstone.CS_OP_IMM), None)
         target = None if target is None else target & 0xFFFF_FFFF_FFFF_FFFF
     mnemonic, operands = insn.mnemonic, insn.op_str
-    if mnemonic in ("callq", "jmpq"):  # GNU as since 2.38 writes no suffix here
+    if mnemonic in SUFFIXED:
         mnemonic = mnemonic[:-1]
     if mnemonic.startswith(("nop", "lea")):
         operands = _gnu_memory(insn, operands)

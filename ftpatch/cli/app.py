@@ -61,6 +61,9 @@ def _run() -> int:
         error_line("interrupted; nothing was written")
         return 128 + signal.SIGINT
     except ClickError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(getattr(error, "format_message")(), err=True)  # noqa: B009
+            return int(Exit.ERROR)
         context = getattr(error, "ctx", None)
         where = f"; see `{context.command_path} --help`" if context is not None else ""
         message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is

@@ -8,7 +8,7 @@ import typer
 
 from ftpatch.cli.console import error_line, json_line, lines
 from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
-from ftpatch.errors import Exit, FtpatchError
+from ftpatch.errors import Exit, FtpatchError, NoTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,11 +48,15 @@ def command(
 
 
 def _check(path: Path) -> Check:
-    from ftpatch.check import check_sites
+    from ftpatch.check import Check, Finding, check_sites
     from ftpatch.image import open_image
     from ftpatch.sites import read_sites
 
-    return check_sites(read_sites(open_image(path)))
+    image = open_image(path)
+    try:
+        return check_sites(read_sites(image))
+    except NoTable as error:
+        return Check((Finding("table-found", 0, "", f"{error.reason}; {error.hint}"),), None)
 
 
 def _json(path: Path, result: Check) -> None:

@@ -26,8 +26,9 @@ def command(
     other: Annotated[
         Path | None,
         typer.Argument(
+            metavar="[OTHER]",
             help="The image to compare with. Default: what IMAGE was before its journal, or else "
-            "IMAGE.ftpatch."
+            "IMAGE.ftpatch.",
         ),
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="Groups of like differences only.")] = False,
@@ -111,7 +112,8 @@ def _text(found: Diff, stat: bool, limit: int) -> None:
     if stat:
         return
     rows = list(found.sites(limit or None))
-    table(("kind", "place", "before", "after"), map(_line, rows))
+    if rows:
+        table(("kind", "place", "before", "after"), map(_line, rows))
     if limit and paired > limit:
         lines([f"... and {paired - limit} more sites; --limit 0 shows all"])
     others = found.others[: limit or None]

@@ -26,8 +26,10 @@ __all__ = [
     "wants_json",
 ]
 
-Image = Annotated[Path, typer.Argument(help="An image: vmlinux, program or library.")]
-Images = Annotated[list[Path], typer.Argument(help="Images: vmlinux, programs or libraries.")]
+Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A vmlinux, program or library.")]
+Images = Annotated[
+    list[Path], typer.Argument(metavar="IMAGE", help="A vmlinux, programs or libraries.")
+]
 Filter = Annotated[
     list[str],
     typer.Option(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ftpatch.changes import Changes
 from ftpatch.diff.pairs import Row, literal_offsets
 from ftpatch.diff.relocations import relocation_differences
+from ftpatch.diff.text import whole_instructions
 from ftpatch.image.skeleton import Section
 from ftpatch.journal import read_blocks
 from ftpatch.sites import Sites
@@ -117,9 +118,8 @@ def _row(
         kind = "relocation"
     elif address is not None and _is_code(old, address):
         kind = "code"
-        align = old.arch.align
-        start, end = start - address % align, end + -(address + end - start) % align
-        address -= address % align
+        low, high = whole_instructions(old, address, address + end - start)
+        start, end, address = start - (address - low), start + high - address, low
     if address is not None:
         name, offset, _ = old.image.kallsyms.lookup(np.array([address], np.uint64))[0]
         symbol = f"{name}+{offset:#x}" if name else ""

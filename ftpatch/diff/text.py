@@ -9,7 +9,12 @@ import numpy as np
 from ftpatch.arch.disassemble import disassemble
 from ftpatch.sites import Sites
 
-__all__ = ["code_text"]
+__all__ = ["code_text", "whole_instructions"]
+
+NEAR = 4096
+"""Bytes behind a symbol within which instructions are counted from it."""
+LONGEST = 16
+"""Bytes of the longest instruction (x86: 15)."""
 
 
 def code_text(sites: Sites, code: bytes, address: int) -> str:
@@ -26,6 +31,21 @@ def code_text(sites: Sites, code: bytes, address: int) -> str:
     if len(texts) > 1 and len(set(texts)) == 1:
         return f"{texts[0]} (x{len(texts)})"
     return "; ".join(texts)
+
+
+def whole_instructions(sites: Sites, start: int, end: int) -> tuple[int, int]:
+    """The range of addresses widened to whole instructions, counted from the symbol before it;
+    as it was where no symbol is near or Capstone loses the thread."""
+    name, offset, _ = sites.image.kallsyms.lookup(np.array([start], np.uint64))[0]
+    if not name or offset > NEAR:
+        return start, end
+    first = start - offset
+    at = sites.image.elf.offset_of(np.array([first], np.uint64))
+    code, _ = sites.image.elf.gather(at, end - first + LONGEST)
+    begins = [i.address for i in disassemble(sites.arch.name, code[0].tobytes(), first)]
+    before = [address for address in begins if address <= start]
+    after = [address for address in begins if address >= end]
+    return (before[-1], after[0]) if before and after else (start, end)
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State, arch_of
 from ftpatch.arch.contract import U8, U64
-from ftpatch.errors import InputError
+from ftpatch.errors import InputError, NoTable
 from ftpatch.image import Image
 from ftpatch.journal import Block, read_blocks
 from ftpatch.sites.abi import read_abi
@@ -84,7 +84,7 @@ def read_sites(image: Image) -> Sites:
     left = image.altered(reversed(changes)) if blocks else image
     span = table_span(original) or find_table(original, arch)
     if span is None:
-        raise InputError(
+        raise NoTable(
             image.path,
             "no __mcount_loc and no __patchable_function_entries",
             "compile with -fpatchable-function-entry=5 (arm64: =2) or -pg -mfentry -mrecord-mcount",

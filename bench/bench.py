@@ -1,0 +1,105 @@
+"""Ratios, not times: each pair is measured alternately in one run, warm, and the median is taken.
+
+usage: python bench/bench.py [VMLINUX]
+
+Without an argument the largest x86-64 vmlinux that the tests on real kernels use is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ROUNDS = 5
+FTPATCH = (sys.executable, "-m", "ftpatch")
+
+
+def seconds(command: Sequence[str]) -> float:
+    """Wall-clock seconds of a command, which must succeed."""
+    begun = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+def peak_mb(command: Sequence[str]) -> float:
+    """Peak resident memory (MB) of a command: ru_maxrss of a child that is the only one."""
+    code = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
+        "stdout=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], check=True, capture_output=True, text=True
+    )
+    return int(done.stdout) / 1024
+
+
+def alternately(
+    ours: Callable[[], float], theirs: Callable[[], float]
+) -> tuple[float, float, float]:
+    """Medians of both (seconds), and the median of the ratios of each round."""
+    pairs = [(ours(), theirs()) for _ in range(ROUNDS)]
+    return (
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+        statistics.median(a / b for a, b in pairs),
+    )
+
+
+def report(what: str, result: tuple[float, float, float], at_most: float) -> None:
+    """One line of the table."""
+    ours, theirs, ratio = result
+    print(f"{what:<58} {ours:6.2f} s {theirs:6.2f} s  x{ratio:4.2f}  (at most {at_most})")
+
+
+def kernel() -> Path:
+    """The x86-64 vmlinux to measure on."""
+    if len(sys.argv) > 1:
+        return Path(sys.argv[1])
+    sys.path.insert(0, str(ROOT))
+    from tests.kernels.fetch import ensure, kernels
+
+    found = [ensure(kernel) for kernel in kernels() if kernel.name.endswith("amd64")]
+    return max(found, key=lambda path: path.stat().st_size)
+
+
+def main() -> None:
+    """Print the ratios."""
+    vmlinux = kernel()
+    for _ in range(2):  # warm cache
+        with vmlinux.open("rb") as file:
+            while file.read(1 << 24):
+                pass
+    print(f"{vmlinux.stat().st_size / 1e6:.0f} MB vmlinux, {os.cpu_count()} CPUs, {ROUNDS} rounds")
+    with tempfile.TemporaryDirectory(dir=vmlinux.parent) as folder:
+        output, copy = Path(folder) / "output", Path(folder) / "copy"
+        disable = (*FTPATCH, "disable", str(vmlinux), "-o", str(output), "-q")
+
+        def ours() -> float:
+            output.unlink(missing_ok=True)
+            return seconds(disable)
+
+        def theirs() -> float:
+            copy.unlink(missing_ok=True)
+            shell = 'cp --reflink=never "$1" "$2" && sync "$2"'
+            return seconds(("sh", "-c", shell, "sh", str(vmlinux), str(copy)))
+
+        report("ftpatch disable -o OUT : cp --reflink=never + sync", alternately(ours, theirs), 2.5)
+        output.unlink(missing_ok=True)
+        memory = peak_mb(disable)
+        print(f"{'ftpatch disable, peak resident memory':<58} {memory:6.0f} MB  (at most 300)")
+    imports = (sys.executable, "-c", "import lief, numpy, typer, rich")
+    status = (*FTPATCH, "status", str(vmlinux))
+    result = alternately(lambda: seconds(status), lambda: seconds(imports))
+    report("ftpatch status : import lief, numpy, typer, rich", result, 1.5)
+
+
+if __name__ == "__main__":
+    main()
