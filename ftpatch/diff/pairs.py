@@ -84,8 +84,8 @@ class Pairs:
 
 
 def pair_sites(old: Sites, new: Sites) -> Pairs:
-    """Pair by address if most addresses are common to both, else by symbol and offset in it; where
-    several functions share a name, the first with the first."""
+    """Pair by address if most addresses are common to both, else by symbol; where several functions
+    share a name, the first with the first."""
     before, after, moved = _by_address(old, new)
     if 2 * len(before) < min(len(old), len(new)) or not _same_names(old, new, before, after):
         before, after = _by_symbol(old, new)
@@ -139,13 +139,17 @@ def _by_symbol(old: Sites, new: Sites) -> tuple[NDArray[np.intp], NDArray[np.int
     return both[:, 0], both[:, 1]
 
 
-def _keys(sites: Sites) -> list[tuple[str, int, int]]:
-    """(name, offset, how many of the kind came before) of each site."""
-    seen: Counter[tuple[str, int]] = Counter()
-    keys: list[tuple[str, int, int]] = []
-    for name, offset, _ in sites.image.kallsyms.lookup(sites.ip):
-        keys.append((name, offset, seen[name, offset]))
-        seen[name, offset] += 1
+def _keys(sites: Sites) -> list[tuple[str, int]]:
+    """(name, how many of that name lie before) of each site. The offset does not count: another
+    build may put a landing pad before the site."""
+    seen: Counter[str] = Counter()
+    keys = [("", 0)] * len(sites)
+    order = np.argsort(sites.ip, kind="stable")
+    for row, place in zip(
+        order.tolist(), sites.image.kallsyms.lookup(sites.ip[order]), strict=True
+    ):
+        keys[row] = (place[0], seen[place[0]])
+        seen[place[0]] += 1
     return keys
 
 
