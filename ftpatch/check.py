@@ -25,6 +25,7 @@ INVARIANTS = {
     "record-in-text": "each record is in executable text that the file holds",
     "record-aligned": "each site is aligned as an instruction",
     "record-sorted": "a table that was sorted when the kernel was built still is",
+    "site-placed": "symbols tell where in a pad longer than a call the function begins",
     "site-overlap": "no two sites share a byte",
     "site-known": "each site holds a known NOP or a call",
     "site-target": "each call goes to one of the image's own ftrace entries",
@@ -67,6 +68,9 @@ def check_sites(sites: Sites) -> Check:
         *_sorted(sites),
         *_broken(
             sites, "site-overlap", _overlaps(sites), "the site shares bytes with the one before it"
+        ),
+        *_broken(
+            sites, "site-placed", ~sites.placed, "no symbol tells where in this pad code begins"
         ),
         *_unknown(sites),
         *_targets(sites),

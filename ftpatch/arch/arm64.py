@@ -63,9 +63,11 @@ class _Arm64:
     relative: ClassVar[int] = 1027  # R_AARCH64_RELATIVE, AArch64 ELF table "Dynamic relocations"
     got: ClassVar[tuple[int, ...]] = (1025, 1026)  # R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT
     align: ClassVar[int] = 4
-    around: ClassVar[int] = 32
+    around: ClassVar[int] = 64
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 4
+    pad_size: ClassVar[int] = 8
+    apart: ClassVar[int] = 12
     insn_size: ClassVar[int] = 4
     says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 12

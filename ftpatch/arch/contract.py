@@ -68,6 +68,10 @@ class Arch(Protocol):
     """How many bytes from a record or entry on prefix and call_adjust want to see."""
     width: ClassVar[int]
     """k: the widest site."""
+    pad_size: ClassVar[int]
+    """Bytes of pad that a call takes."""
+    apart: ClassVar[int]
+    """Sites of two functions are at least this far apart: a pad and a return."""
     insn_size: ClassVar[int]
     """MCOUNT_INSN_SIZE: bytes that ftrace_bug shows."""
     says_expected: ClassVar[bool]

@@ -45,9 +45,11 @@ class X86:
     pads: ClassVar[tuple[bytes, ...]]
     """Five-byte pads of compilers, most likely first."""
     align: ClassVar[int] = 1
-    around: ClassVar[int] = 32
+    around: ClassVar[int] = 64
     width: ClassVar[int] = 6
     landing_size: ClassVar[int] = 4
+    pad_size: ClassVar[int] = 5
+    apart: ClassVar[int] = 6
     insn_size: ClassVar[int] = 5
     says_expected: ClassVar[bool] = True
     veneer_size: ClassVar[int] = 0

@@ -17,8 +17,10 @@ from ftpatch.sites import Sites
 
 __all__ = ["byte_differences", "same_layout"]
 
-STEP = 64 << 20
+STEP = 8 << 20
 """Bytes compared at a time."""
+MOST = 10_000
+"""Stretches of differing bytes that are told one by one."""
 GAP = 4
 """Differing bytes at most this far apart are one difference."""
 RELOCATION_WORDS = 3
@@ -37,15 +39,19 @@ def byte_differences(
     what one file has behind the end of the other."""
     ends = [_end(sites) for sites in (old, new)]
     common = min(ends)
-    differing = _differing(old, new, common)
-    differing = differing[~_owned(old, differing) & ~_owned(new, differing)]
-    in_entries, rows = relocation_differences(old, new, differing)
-    yield from rows
-    differing = differing[~in_entries]
-    cuts = np.flatnonzero(np.diff(differing) > GAP) + 1
-    for part in np.split(differing, cuts):
-        if len(part):
+    shown = 0
+    for differing in _differing(old, new, common):
+        differing = differing[~_owned(old, differing) & ~_owned(new, differing)]
+        in_entries, rows = relocation_differences(old, new, differing)
+        yield from rows
+        differing = differing[~in_entries]
+        cuts = np.flatnonzero(np.diff(differing) > GAP) + 1
+        stretches = np.split(differing, cuts) if len(differing) else []
+        for part in stretches[: MOST - shown]:
             yield _row(old, new, int(part[0]), int(part[-1]) + 1, text)
+        shown += len(stretches)
+    if shown > MOST:
+        yield "data", None, common, "", f"{shown - MOST} more stretches of bytes", ""
     if ends[0] != ends[1]:
         sizes = [f"{end - common} bytes" if end > common else "" for end in ends]
         yield "appended", None, common, "", sizes[0], sizes[1]
@@ -61,19 +67,18 @@ def _end(sites: Sites) -> int:
     return blocks[-1].length - len(blocks[-1].cut) if blocks else len(sites.image.data)
 
 
-def _differing(old: Sites, new: Sites, common: int) -> NDArray[np.int64]:
-    """Offsets of differing bytes below ``common``, int64[n]."""
+def _differing(old: Sites, new: Sites, common: int) -> Iterator[NDArray[np.int64]]:
+    """Offsets of differing bytes below ``common``, int64[n], a part of the file at a time."""
     shared = _by_journal(old, new)
     if shared is not None:
         where = shared[shared < common]
-        return np.asarray(where[old.image.data[where] != new.image.data[where]])
-    found = [np.empty(0, np.int64)]
+        yield where[old.image.data[where] != new.image.data[where]]
+        return
     for start in range(0, common, STEP):
         end = min(start + STEP, common)
         a, b = old.image.data[start:end], new.image.data[start:end]
         if not np.array_equal(a, b):
-            found.append(np.flatnonzero(a != b) + start)
-    return np.concatenate(found)
+            yield np.flatnonzero(a != b) + start
 
 
 def _by_journal(old: Sites, new: Sites) -> NDArray[np.int64] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from ftpatch.image.skeleton import Section
 
 __all__ = ["Symbols", "read_symbols"]
 
+LIMIT = 1 << 28
+"""Bytes of names at most; a vmlinux has 4 MB. Entries may share one long string."""
 _ENTRY = {
     8: np.dtype(
         {
@@ -44,6 +47,7 @@ class Symbols:
     section: NDArray[np.uint16]
     name: NDArray[np.uint32]
     strings: NDArray[np.uint8]
+    path: Path
 
     STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
     STT_GNU_IFUNC = 10
@@ -70,10 +74,13 @@ class Symbols:
         return np.maximum(end - start, 0)
 
     def blob(self, rows: NDArray[np.intp]) -> bytes:
-        """The rows' names, each ended by a NUL byte, one after the other."""
+        """The rows' names, each ended by a NUL byte, one after the other. Raises InputError where
+        they add up to more than any image has."""
         length = self.lengths(rows) + 1
         stop = np.cumsum(length)
         total = int(stop[-1]) if len(stop) else 0
+        if total > LIMIT:
+            raise InputError(self.path, f"the names of its symbols add up to {total} bytes")
         at = np.arange(total) + np.repeat(
             self.name[rows].astype(np.int64) - (stop - length), length
         )
@@ -151,4 +158,5 @@ def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int)
         table["shndx"].astype(np.uint16),
         table["name"].astype(np.uint32),
         strings,
+        elf.path,
     )

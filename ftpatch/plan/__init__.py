@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import State
 from ftpatch.arch.contract import U8
 from ftpatch.changes import Changes, Kind
+from ftpatch.errors import SiteRefused
 from ftpatch.plan.records import follow, restore
 from ftpatch.plan.veneers import lay_veneers
 from ftpatch.sites import Sites
@@ -96,6 +97,14 @@ def _plan(
     keep_records: bool,
     action: str,
 ) -> Plan:
+    unplaced = wanted & ~sites.placed
+    if unplaced.any():
+        raise SiteRefused(
+            sites.image.path,
+            f"{unplaced.sum()} pads are longer than a call, and no symbol tells where in them the "
+            "function begins",
+            "give the image with its symbols",
+        )
     old = _old(sites)
     code = Changes.of(
         Kind.CODE,

@@ -32,10 +32,10 @@ class Sites:
     are now, ``table_before`` as they were, ``row`` intp[n] the row of each site there.
 
     ``ip`` uint64[n]; ``offset`` int64[n]: file offset of the site's code, which begins ``lead``
-    bytes before ip, -1 where that is not in an executable segment; ``code`` uint8[n, k] and
-    ``state``, ``addr``, ``width``, ``got`` as the architecture decodes it; ``dropped`` bool[n]:
-    the record was dropped. ``null`` counts null records, ``unexecuted`` those whose pad lies
-    wholly before the function.
+    bytes before ip, -1 where that is not in executable text; ``code`` uint8[n, k] and ``state``,
+    ``addr``, ``width``, ``got`` as the architecture decodes it; ``placed`` bool[n]: it is certain
+    that the site is executed from its start; ``dropped`` bool[n]: the record was dropped. ``null``
+    counts null records, ``unexecuted`` those whose pad lies wholly before the function.
     """
 
     image: Image
@@ -55,6 +55,7 @@ class Sites:
     addr: NDArray[np.uint64]
     width: NDArray[np.uint8]
     got: NDArray[np.bool_]
+    placed: NDArray[np.bool_]
     dropped: NDArray[np.bool_]
     targets: Targets
     null: int
@@ -93,10 +94,10 @@ def read_sites(image: Image) -> Sites:
     now = read_table(image, arch, span) if blocks else before
     live = np.flatnonzero(~np.isin(before.value, np.array(arch.skips, np.uint64)))
     record = before.value[live]
-    prefix = prefixes(original, arch, record)
+    prefix, placed = prefixes(original, arch, record)
     abi = read_abi(original, arch, record, prefix, null_seen=bool((before.value == 0).any()))
-    if abi.nop_ops:  # the kernel's call_adjust knows one prefix for all
-        prefix = np.full(len(live), abi.prefix, np.int64)
+    if abi.kernel or not abi.pad:  # the kernel's call_adjust knows one prefix for all
+        prefix, placed = np.full(len(live), abi.prefix, np.int64), np.ones(len(live), bool)
     ip = adjust(original, arch, abi, record, prefix)
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
 
@@ -113,7 +114,7 @@ def read_sites(image: Image) -> Sites:
     compiled = decode(original)[1] if blocks else state
     known = targets.are((*arch.mcount_names, *CALLERS))
     entered = (compiled == State.NOP) | (calls & np.isin(addr, known))
-    kept = (prefix == 0) | bool(abi.nop_ops) | entered
+    kept = (prefix == 0) | abi.kernel | entered
     rows = live[kept]
     return Sites(
         image,
@@ -133,6 +134,7 @@ def read_sites(image: Image) -> Sites:
         addr[kept],
         width[kept],
         got[kept],
+        placed[kept],
         dropped=np.isin(now.value[rows], np.array(arch.skips, np.uint64)),
         targets=targets,
         null=len(before.value) - len(live),

@@ -16,32 +16,39 @@ from numpy.typing import NDArray
 from ftpatch.arch import Arch
 from ftpatch.image import Image
 from ftpatch.image.symbols import Symbols
-from ftpatch.image.unwind import unwind_starts
 
 __all__ = ["function_starts", "prefixes"]
 
 
 def function_starts(image: Image) -> NDArray[np.uint64]:
-    """Addresses of the functions, uint64[n], sorted: by the symbols, else by the unwind table."""
+    """Addresses of the functions, uint64[n], sorted, by the symbols. Unwind tables are no help: gcc
+    lets a function begin behind its pad there."""
     symbols = image.symbols
     functions = np.isin(symbols.type, [Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC]) & (
         symbols.section != Symbols.SHN_UNDEF
     )
-    by_symbol = np.unique(symbols.value[functions])
-    by_unwind = unwind_starts(image.elf)
-    return by_symbol if len(by_symbol) >= len(by_unwind) else by_unwind
+    return np.unique(symbols.value[functions])
 
 
-def prefixes(image: Image, arch: Arch, record: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Bytes of pad between each record and its function, int64[n]: 0 where the record is in it.
+def prefixes(
+    image: Image, arch: Arch, record: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Bytes of pad between each record and its function, int64[n], 0 where the record is in it;
+    and whether that is certain, bool[n].
 
-    The next function counts only if nothing but NOPs lies between.
+    The next function counts only if nothing but NOPs lies between. Where no symbol tells, a pad of
+    just the size of a site is all inside, but of a longer one any part may lie before: a call in
+    the wrong place would have its end executed.
     """
     starts = function_starts(image)
+    code, _ = image.elf.gather(image.elf.offset_of(record), arch.around)
+    run = arch.prefix(code)
+    longer = run > arch.pad_size
+    certain = np.full(len(record), 2 * int(longer.sum()) <= len(record))
     if not len(starts):
-        return np.zeros(len(record), np.int64)
+        return np.zeros(len(record), np.int64), certain
     at = np.minimum(np.searchsorted(starts, record), len(starts) - 1)
     distance = (starts[at] - record).view(np.int64)
-    code, _ = image.elf.gather(image.elf.offset_of(record), arch.around)
-    near = (distance > 0) & (distance <= arch.prefix(code))
-    return np.where(near, distance, 0)
+    near = (distance > 0) & (distance <= run)
+    landed = np.isin(record - np.uint64(arch.landing_size), starts)
+    return np.where(near, distance, 0), certain | near | (distance == 0) | landed | ~longer

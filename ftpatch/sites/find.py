@@ -8,6 +8,8 @@ already belongs to such a neighbour.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,42 +22,49 @@ from ftpatch.sites.table import NAMES, Span
 
 __all__ = ["find_table"]
 
+CANDIDATES = 16
+"""How many of the longest runs are looked at."""
+
 
 def find_table(image: Image, arch: Arch) -> Span | None:
     """The span of the table; None where no word is the address of a site.
 
     Raises InputError where two runs are equally good.
     """
-    slot, value = _candidates(image, arch)
-    order = np.argsort(slot)
-    slot, value = slot[order], value[order]
-    for pad in (True, False):
-        good = _sites(image, arch, value, pad)
-        runs = _runs(slot[good], value[good], image.elf.word)
-        if not runs:
-            continue
-        runs.sort(key=lambda run: run[2], reverse=True)
-        if len(runs) > 1 and runs[0][2] == runs[1][2]:
-            raise InputError(
-                image.path,
-                f"no section or symbol names the table, and two runs of {runs[0][2]} records "
-                f"look like it: at {runs[0][0]:#x} and {runs[1][0]:#x}",
-            )
-        start, count, _ = runs[0]
-        offset = int(image.elf.offset_of(np.array([start], np.uint64))[0])
-        return Span(NAMES[1] if pad else NAMES[0], ((start, offset, count * image.elf.word),))
-    return None
+    best: list[tuple[int, int, int, str]] = []
+    # GNU as aligns __mcount_loc to a byte, so a table may begin anywhere.
+    for shift, (name, pad) in product(
+        range(image.elf.word), zip(NAMES, (False, True), strict=True)
+    ):
+        slot, value = _candidates(image, arch, shift)
+        good, ip = _sites(image, arch, value, pad)
+        runs = _runs(slot[good], ip[good], image.elf.word, arch.apart)
+        best += [(distinct, start, count, name) for start, count, distinct in runs]
+    if not best:
+        return None
+    best.sort(reverse=True)
+    distinct, start, count, name = best[0]
+    if len(best) > 1 and best[1][0] == distinct:
+        raise InputError(
+            image.path,
+            f"no section or symbol names the table, and two runs of {distinct} records look like "
+            f"it: at {best[1][1]:#x} and {start:#x}",
+        )
+    offset = int(image.elf.offset_of(np.array([start], np.uint64))[0])
+    return Span(name, ((start, offset, count * image.elf.word),))
 
 
-def _candidates(image: Image, arch: Arch) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Slots and values of all aligned words of the image that are addresses of code."""
+def _candidates(
+    image: Image, arch: Arch, shift: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Slots and values of all words, ``shift`` bytes from alignment, that are addresses of code."""
     word, elf = image.elf.word, image.elf
     slots, values = [], []
     for segment in elf.skeleton.segments:
         if segment.type != Segment.PT_LOAD:
             continue
         address, size, offset = segment.address, segment.size, segment.offset
-        skip = -address % word
+        skip = (shift - address) % word
         count = max(size - skip, 0) // word
         raw = elf.contents(offset + skip, count * word, "segment")
         slots.append(
@@ -64,6 +73,7 @@ def _candidates(image: Image, arch: Arch) -> tuple[NDArray[np.uint64], NDArray[n
         values.append(np.frombuffer(raw.tobytes(), f"<u{word}").astype(np.uint64))
     relocations = image.relocations
     rela = (relocations.form == Form.RELA) & (relocations.type == arch.relative)
+    rela &= relocations.place % np.uint64(word) == shift
     slot = np.concatenate([relocations.place[rela], *slots])
     value = np.concatenate([relocations.addend[rela].view(np.uint64), *values])
     slot, first = np.unique(slot, return_index=True)  # a relocation comes before the word
@@ -72,8 +82,11 @@ def _candidates(image: Image, arch: Arch) -> tuple[NDArray[np.uint64], NDArray[n
     return slot[code], value[code]
 
 
-def _sites(image: Image, arch: Arch, value: NDArray[np.uint64], pad: bool) -> NDArray[np.bool_]:
-    """Which values are addresses of NOP pads, or, without ``pad``, of calls to one callee."""
+def _sites(
+    image: Image, arch: Arch, value: NDArray[np.uint64], pad: bool
+) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
+    """Which values are addresses of NOP pads, or, without ``pad``, of calls to one callee; and the
+    ip of each."""
     abi = Abi(pad=pad)
     code, _ = image.elf.gather(image.elf.offset_of(value), arch.around)
     ip = arch.call_adjust(value, code, abi)
@@ -81,27 +94,44 @@ def _sites(image: Image, arch: Arch, value: NDArray[np.uint64], pad: bool) -> ND
     code, there = image.elf.gather(offset, arch.width)
     state, addr, _, _ = arch.decode(code, ip, abi)
     if pad:
-        return np.asarray((state == State.NOP) & there)
+        return np.asarray((state == State.NOP) & there), ip
     call: NDArray[np.bool_] = (state == State.CALL) & there
-    if not call.any():
-        return call
-    callee, count = np.unique(addr[call], return_counts=True)
-    return np.asarray(call & (addr == callee[count.argmax()]))
+    if call.any():
+        callee, count = np.unique(addr[call], return_counts=True)
+        call &= addr == callee[count.argmax()]
+    return call, ip
 
 
 def _runs(
-    slot: NDArray[np.uint64], value: NDArray[np.uint64], word: int
+    slot: NDArray[np.uint64], ip: NDArray[np.uint64], word: int, apart: int
 ) -> list[tuple[int, int, int]]:
-    """(address, records, distinct records) of each run of neighbouring slots."""
+    """(address, records, distinct sites) of the longest runs of neighbouring slots."""
     if not len(slot):
         return []
-    edges = np.flatnonzero(np.diff(slot) != word) + 1
+    start = np.concatenate([[0], np.flatnonzero(np.diff(slot) != word) + 1])
+    length = np.diff(start, append=len(slot))
+    longest = np.argsort(length, kind="stable")[-CANDIDATES:]
     runs = []
-    for part, values in zip(np.split(slot, edges), np.split(value, edges), strict=True):
-        low, high = 0, len(part)
-        while high - low > 1 and values[low] in values[low + 1 : high]:
-            low += 1
-        while high - low > 1 and values[high - 1] in values[low : high - 1]:
-            high -= 1
-        runs.append((int(part[low]), high - low, len(np.unique(values[low:high]))))
+    for first, count in zip(start[longest].tolist(), length[longest].tolist(), strict=True):
+        which = _functions(ip[first : first + count], apart)
+        # From the front, up to the first function that does not come again; then from the back.
+        low = int(_last(which).argmax())
+        high = count - int(_last(which[low:][::-1]).argmax())
+        runs.append((int(slot[first + low]), high - low, len(np.unique(which[low:high]))))
     return runs
+
+
+def _functions(ip: NDArray[np.uint64], apart: int) -> NDArray[np.intp]:
+    """A number for each site, the same for those too near to belong to two functions."""
+    order = np.argsort(ip, kind="stable")
+    number = np.empty(len(ip), np.intp)
+    number[order] = np.concatenate([[0], np.cumsum(np.diff(ip[order]) >= apart)])
+    return number
+
+
+def _last(which: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which numbers do not come again behind themselves."""
+    _, first = np.unique(which[::-1], return_index=True)
+    last = np.zeros(len(which), bool)
+    last[len(which) - 1 - first] = True
+    return last

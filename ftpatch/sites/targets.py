@@ -45,12 +45,14 @@ def read_targets(
     slots = got[first]
     names, finals = [], []
     direct = _names(image, unique)
-    for value, slot in zip(unique.tolist(), slots.tolist(), strict=True):
+    codes, _ = image.elf.gather(image.elf.offset_of(unique, executable=True), arch.around)
+    rows = zip(unique.tolist(), slots.tolist(), codes, strict=True)
+    for value, slot, code in rows:
         name, final = direct.get(value, ""), value
         if slot:
             name, final = _slot(image, arch, value)
         elif not name:
-            name, final = _stub(image, arch, value)
+            name, final = _stub(image, arch, value, code.tobytes())
         names.append(name or hex(value))
         finals.append(final)
     return Targets(unique, slots, tuple(names), np.array(finals, np.uint64))
@@ -62,12 +64,9 @@ def _names(image: Image, addr: NDArray[np.uint64]) -> dict[int, str]:
     return dict(zip(known.start.tolist(), names, strict=True))
 
 
-def _stub(image: Image, arch: Arch, addr: int) -> tuple[str, int]:
+def _stub(image: Image, arch: Arch, addr: int, code: bytes) -> tuple[str, int]:
     """A PLT entry or veneer at ``addr``; else no name and the address itself."""
-    code, _ = image.elf.gather(
-        image.elf.offset_of(np.array([addr], np.uint64), executable=True), arch.around
-    )
-    target = arch.veneer_target(code[0].tobytes(), addr)
+    target = arch.veneer_target(code, addr)
     if target < 0:
         return _slot(image, arch, -target)
     if target > 0:
