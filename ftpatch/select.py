@@ -47,7 +47,8 @@ def select_sites(sites: Sites, selection: Selection) -> NDArray[np.bool_]:
     names = _Names(sites)
     filters = list(_expanded(selection.filters))
     # As with set_ftrace_filter, a first filter that takes away leaves all the others.
-    chosen = np.full(len(sites), not filters or filters[0].startswith("!"))
+    takes = bool(filters) and filters[0].startswith("!")
+    chosen = np.full(len(sites), not selection.filters or takes)
     for removes, group in groupby(filters, key=lambda text: text.startswith("!")):
         texts = [text.removeprefix("!") for text in group]
         matched = names.match(texts, selection.regex)
@@ -60,17 +61,21 @@ def select_sites(sites: Sites, selection: Selection) -> NDArray[np.bool_]:
 
 
 def _expanded(filters: Sequence[str]) -> Iterator[str]:
+    """Filters with the lines of files in their place; ``!@FILE`` takes away each of them."""
     for text in filters:
-        if not text.startswith("@"):
+        bare = text.removeprefix("!")
+        if not bare.startswith("@"):
             yield text
             continue
-        path = Path(text[1:])
+        path = Path(bare[1:])
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             raise InputError(path, f"cannot read the filter file: {reason}") from None
-        yield from (line.strip() for line in lines if line.strip() and not line.startswith("#"))
+        for line in map(str.strip, lines):
+            if line and not line.startswith("#"):
+                yield text[: -len(bare)] + line if bare != text else line
 
 
 class _Names:

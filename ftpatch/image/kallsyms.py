@@ -62,7 +62,8 @@ class Kallsyms:
         ends = np.append(self.start, np.uint64(0))
         end = self.symbols.value[self.row] + self.symbols.size[self.row]
         np.maximum.at(ends, self.group, end)
-        return np.where(ends > np.append(self.start, 0), ends, np.uint64(0xFFFF_FFFF_FFFF_FFFF))
+        start = np.append(self.start, np.uint64(0))  # a plain 0 would make floats of addresses
+        return np.where(ends > start, ends, np.uint64(0xFFFF_FFFF_FFFF_FFFF))
 
     def groups_of(self, address: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Index of the symbol address at or before each address, intp[m]; -1 before the first."""

@@ -144,7 +144,7 @@ def _old(sites: Sites) -> U8:
     arch, abi = sites.arch, sites.abi
     old = arch.compiled(sites.ip, sites.code, sites.width, abi)
     own = sites.targets.are((*arch.mcount_names, *CALLERS))
-    own = np.append(own, [np.uint64(abi.mcount)] if abi.mcount else [])
+    own = np.append(own, np.uint64(abi.mcount)) if abi.mcount else own
     calls = (sites.state == State.CALL) & ~sites.got
     known = np.isin(sites.addr, own)
     if arch.veneer_size:
