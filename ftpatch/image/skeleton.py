@@ -155,15 +155,15 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
 
     programs = part("program headers", phoff, phnum * layout.program)
     sections = bytearray(part("section headers", shoff, shnum * layout.section))
-    names = b""
+    names, offset = b"", 0
     if shnum:
         if shstrndx >= shnum:
             raise InputError(path, f"section-name table is section {shstrndx} of {shnum}")
         at = shstrndx * layout.section + layout.section_offset_at
         offset, length = struct.unpack_from(layout.section_offset, sections, at)
         names = part("section-name table", offset, length)
-        moved = layout.header + len(programs) + len(sections)
-        struct.pack_into(layout.section_offset[:2], sections, at, moved)
+        behind = layout.header + len(programs) + len(sections)
+        struct.pack_into(layout.section_offset[:2], sections, at, behind)
     struct.pack_into(
         layout.offsets,
         header,
@@ -171,10 +171,11 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         layout.header if phnum else 0,
         layout.header + len(programs) if shnum else 0,
     )
-    return _parse(path, bytes(header) + programs + bytes(sections) + names, size, shnum)
+    skeleton = bytes(header) + programs + bytes(sections) + names
+    return _parse(path, skeleton, size, shnum, {shstrndx: offset} if shnum else {})
 
 
-def _parse(path: str, skeleton: bytes, size: int, shnum: int) -> Skeleton:
+def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, int]) -> Skeleton:
     lief.logging.disable()
     config = lief.ELF.ParserConfig()
     config.parse_relocations = False
@@ -193,7 +194,7 @@ def _parse(path: str, skeleton: bytes, size: int, shnum: int) -> Skeleton:
             _number(s.type),
             int(s.flags),
             s.virtual_address,
-            s.file_offset,
+            moved.get(index, s.file_offset),
             s.size,
             s.link,
             s.entry_size,
