@@ -58,6 +58,11 @@ SAMPLES = {
         " .rela.dyn, null records whose RELR bit is still set, ftrace_nop_ops.",
         Pad(4, 2),
     ),
+    "vmlinux-arm64-callops-room": Sample(
+        "The same with 256 bytes of .text that belong to no symbol: room for a stub that has the"
+        " ops pointer, where .rela.dyn has too few entries for all literals.",
+        Pad(4, 2),
+    ),
     "vmlinux-arm64-far": Sample(
         "arm64 as of 5.10 whose ftrace_caller is 256 MB away, out of a BL's reach, with room for"
         " veneers in .text; ftrace_graph_call.",

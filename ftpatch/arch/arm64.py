@@ -25,35 +25,11 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch.aarch64 import A64, address_of, branch, branch_target, words
 from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8, U64, Abi, Arch, State
 
 __all__ = ["ARM64"]
-
-NOP = 0xD503201F  # nop
-MOV_X9_LR = 0xAA1E03E9  # mov x9, x30
-BL, BL_MASK = 0x94000000, 0xFC000000  # bl imm26
-B, B_MASK = 0x14000000, 0xFC000000  # b imm26
-BTI = (0xD503245F, 0xD503249F, 0xD50324DF, 0xD503241F)  # bti c; bti j; bti jc; bti
-REACH = 1 << 27  # bytes either way of an imm26 branch: +-128 MB
-WRAP = 0xFFFF_FFFF_FFFF_FFFF
-
-
-def words(code: U8) -> NDArray[np.uint32]:
-    """Rows of bytes as rows of little-endian instructions."""
-    return np.ascontiguousarray(code).view("<u4")
-
-
-def branch(opcode: int, ip: U64, addr: U64) -> NDArray[np.uint32]:
-    """``opcode`` with the distance from ip to addr in its imm26, uint32[n]."""
-    distance = (addr - ip).view(np.int64) >> 2
-    return (np.uint32(opcode) | (distance & 0x03FF_FFFF).astype(np.uint32)).astype("<u4")
-
-
-def branch_target(insn: NDArray[np.uint32], ip: U64) -> U64:
-    """Where imm26 branches at ip go, uint64[n]."""
-    imm = (insn << np.uint32(6)).view(np.int32).astype(np.int64) >> 6
-    return ip + (imm << 2).view(np.uint64)
 
 
 class _Arm64:
@@ -72,7 +48,7 @@ class _Arm64:
     says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 12
     nops: ClassVar[dict[str, bytes]] = {}
-    skips: ClassVar[tuple[int, ...]] = (0, -4 & WRAP)
+    skips: ClassVar[tuple[int, ...]] = (0, -4 & A64.WRAP)
     own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
@@ -87,12 +63,12 @@ class _Arm64:
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Bytes of NOPs that each row begins with."""
-        run = np.minimum.accumulate(words(code) == NOP, axis=1).sum(axis=1)
+        run = np.minimum.accumulate(words(code) == A64.NOP, axis=1).sum(axis=1)
         return np.asarray(run * 4, np.int64)
 
     def landing(self, code: U8) -> NDArray[np.bool_]:
         """Any BTI."""
-        return np.isin(words(code)[:, 0], BTI)
+        return np.isin(words(code)[:, 0], A64.BTI)
 
     def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
         """Behind a BTI, the second instruction of the pair; the -pg form's record is its ip."""
@@ -105,9 +81,9 @@ class _Arm64:
         """The pair, or the one instruction of the -pg form."""
         insn = words(code)
         last = insn[:, 1] if abi.pad else insn[:, 0]
-        saved = insn[:, 0] == MOV_X9_LR if abi.pad else np.ones(len(ip), bool)
-        call = saved & ((last & np.uint32(BL_MASK)) == BL)
-        nop = (last == NOP) & (saved | (insn[:, 0] == NOP))
+        saved = insn[:, 0] == A64.MOV_X9_LR if abi.pad else np.ones(len(ip), bool)
+        call = saved & ((last & np.uint32(A64.BL_MASK)) == A64.BL)
+        nop = (last == A64.NOP) & (saved | (insn[:, 0] == A64.NOP))
         state = np.full(len(ip), State.UNEXPECTED, np.uint8)
         state[nop] = State.NOP
         state[call] = State.CALL
@@ -123,7 +99,7 @@ class _Arm64:
     def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
         """``mov x9, lr; bl addr``, in this order; ``bl addr`` in the -pg form."""
         bl = template(self.name, "bl 0x101000", ("bl",))
-        opcode = int.from_bytes(bl, "little") & BL_MASK
+        opcode = int.from_bytes(bl, "little") & A64.BL_MASK
         insn = np.zeros((len(ip), 2), "<u4")
         if abi.pad:
             insn[:, 0] = int.from_bytes(template(self.name, "mov x9, lr", ("mov",)), "little")
@@ -135,7 +111,7 @@ class _Arm64:
         if abi.pad:
             insn = words(code)
             pair = words(self.make_nop(width, b"", abi)).copy()
-            pair[(insn[:, 0] == MOV_X9_LR) & (insn[:, 1] == NOP), 0] = MOV_X9_LR
+            pair[(insn[:, 0] == A64.MOV_X9_LR) & (insn[:, 1] == A64.NOP), 0] = A64.MOV_X9_LR
             return pair.view(np.uint8)
         return self.make_call(ip, np.full(len(ip), abi.mcount, np.uint64), width, abi)
 
@@ -148,35 +124,51 @@ class _Arm64:
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """``mov x9, lr``; with -pg a NOP."""
-        left = MOV_X9_LR if abi.pad else NOP
+        left = A64.MOV_X9_LR if abi.pad else A64.NOP
         return np.tile(np.array([left], "<u4").view(np.uint8), (len(ip), 1))
 
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
         """imm26 words: 128 MB either way."""
         distance = (addr - ip).view(np.int64)
-        return np.asarray((distance >= -REACH) & (distance < REACH) & (distance % 4 == 0))
+        return np.asarray((distance >= -A64.REACH) & (distance < A64.REACH) & (distance % 4 == 0))
 
     def veneer(self, at: int, addr: int) -> bytes:
         """adrp x16, addr; add x16, x16, :lo12:addr; br x16. Reaches 4 GB either way."""
-        pages = (addr >> 12) - (at >> 12)
-        if not -(1 << 20) <= pages < 1 << 20:
+        loaded = address_of(at, addr, "x16")
+        return loaded and loaded + template(self.name, "br x16", ("br",))
+
+    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
+        """adrp x11, ops; add x11, x11, :lo12:ops; b behind the two that load it in the caller."""
+        insn = [int.from_bytes(caller[i : i + 4], "little") for i in range(0, 12, 4)]
+        skip = 1 if insn[0] in A64.BTI else 0
+        on = addr + 4 * (skip + len(A64.LOAD_OPS))
+        from_, to = np.array([at + 8], np.uint64), np.array([on], np.uint64)
+        if tuple(insn[skip : skip + 2]) != A64.LOAD_OPS or not self.reachable(from_, to)[0]:
             return b""
-        text = "adrp x16, 0x1000; add x16, x16, #0; br x16"
-        code = template(self.name, text, ("adrp", "add", "br"), 0x1000)
-        adrp, add, br = (int.from_bytes(code[i : i + 4], "little") for i in (0, 4, 8))
-        adrp |= (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5  # immlo, immhi
-        add |= (addr & 0xFFF) << 10  # imm12
-        return b"".join(insn.to_bytes(4, "little") for insn in (adrp, add, br))
+        loaded = address_of(at, ops, "x11")
+        return loaded and loaded + branch(A64.B, from_, to).tobytes()
+
+    def is_ops_stub(self, code: bytes) -> bool:
+        """adrp x11; add x11, x11; b."""
+        insn = [int.from_bytes(code[i : i + 4], "little") for i in range(0, 12, 4)]
+        return (
+            insn[0] & 0x9F00_001F == 0x9000_000B  # adrp x11, imm
+            and insn[1] & 0xFFC0_03FF == 0x9100_016B  # add x11, x11, #imm
+            and insn[2] & A64.B_MASK == A64.B
+        )
 
     def veneer_target(self, code: bytes, at: int) -> int:
         """A veneer, or a PLT entry (adrp x16; ldr x17, [x16, #]; add; br x17), behind a BTI."""
         insn = [int.from_bytes(code[i : i + 4], "little") for i in range(0, 20, 4)]
-        if insn[0] in BTI:
+        if self.is_ops_stub(code):
+            last = np.array([insn[2]], "<u4")
+            return int(branch_target(last, np.array([at + 8], np.uint64))[0])
+        if insn[0] in A64.BTI:
             insn, at = insn[1:], at + 4
         if insn[0] & 0x9F00_001F != 0x9000_0010:  # adrp x16, imm
             return 0
         pages = (insn[0] >> 5 & 0x7FFFF) << 2 | insn[0] >> 29 & 3
-        page = ((at >> 12) + (pages - (1 << 21) if pages >> 20 else pages) << 12) & WRAP
+        page = ((at >> 12) + (pages - (1 << 21) if pages >> 20 else pages) << 12) & A64.WRAP
         if insn[1] & 0xFFC0_03FF == 0x9100_0210 and insn[2] == 0xD61F_0200:
             return page + (insn[1] >> 10 & 0xFFF)  # add x16, x16, #lo12; br x16
         if insn[1] & 0xFFC0_03FF == 0xF940_0211 and insn[3] == 0xD61F_0220:
@@ -188,7 +180,7 @@ class _Arm64:
         CALL_OPS it reads the code at the record, so no value but a tested null is safe."""
         if abi.null_seen or not abi.pad:
             return 0
-        return None if abi.nop_ops else -4 & WRAP
+        return None if abi.nop_ops else -4 & A64.WRAP
 
     def literal(self, ip: U64) -> U64:
         """8-aligned, 12 or 16 before the branch: ftrace_caller takes it off the link register."""
@@ -199,16 +191,16 @@ class _Arm64:
         if not addr:
             return template(self.name, "nop", ("nop",))
         text, mnemonic = ("b 0x101000", "b") if "graph" in name else ("bl 0x101000", "bl")
-        opcode = int.from_bytes(template(self.name, text, (mnemonic,)), "little") & BL_MASK
+        opcode = int.from_bytes(template(self.name, text, (mnemonic,)), "little") & A64.BL_MASK
         at, to = np.array([ip], np.uint64), np.array([addr], np.uint64)
         return branch(opcode, at, to).tobytes()
 
     def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
         """Target of the branch; 0 for a NOP at ftrace_graph_call."""
         insn = np.frombuffer(code[:4], "<u4")
-        if "graph" in name and insn[0] == NOP:
+        if "graph" in name and insn[0] == A64.NOP:
             return 0
-        if int(insn[0]) & B_MASK != (B if "graph" in name else BL):
+        if int(insn[0]) & A64.B_MASK != (A64.B if "graph" in name else A64.BL):
             return None
         return int(branch_target(insn, np.array([ip], np.uint64))[0])
 

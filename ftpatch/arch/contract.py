@@ -144,6 +144,16 @@ class Arch(Protocol):
         """A veneer at address ``at`` that goes on to ``addr``; empty where it cannot reach."""
         ...
 
+    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
+        """A stub at address ``at`` that has the ops pointer and goes on in ftrace_caller at
+        ``addr``, whose code begins ``caller``, behind the load of the literal; empty where that
+        does not begin as expected."""
+        ...
+
+    def is_ops_stub(self, code: bytes) -> bool:
+        """Whether code begins as such a stub."""
+        ...
+
     def veneer_target(self, code: bytes, at: int) -> int:
         """Where the veneer or PLT entry ``code`` at address ``at`` goes; 0 for what is none.
         A PLT entry gives the address of its GOT slot, negated."""

@@ -162,6 +162,14 @@ class X86:
         """There is none: what rel32 does not reach is refused."""
         return b""
 
+    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
+        """There are no literals."""
+        return b""
+
+    def is_ops_stub(self, code: bytes) -> bool:
+        """Never."""
+        return False
+
     def veneer_target(self, code: bytes, at: int) -> int:
         """A PLT entry, with or without endbr and bnd: ``jmp *slot``."""
         if code[:4] in ENDBR:

@@ -32,7 +32,7 @@ for verb in (status, list_, check, enable, disable, undo, diff):
 ClickError: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
 )
-Aborted = typer.Abort
+INTERRUPTED = 128 + signal.SIGINT
 
 
 @app.callback(invoke_without_command=True)
@@ -57,9 +57,9 @@ def _run() -> int:
     except FtpatchError as error:
         error_line(str(error))
         return int(error.exit)
-    except (KeyboardInterrupt, Aborted):
+    except (KeyboardInterrupt, typer.Abort):
         error_line("interrupted; nothing was written")
-        return 128 + signal.SIGINT
+        return INTERRUPTED
     except ClickError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(getattr(error, "format_message")(), err=True)  # noqa: B009
@@ -82,4 +82,6 @@ def _run() -> int:
         kind = type(error).__name__
         error_line(f"internal error: {kind}: {error}; FTPATCH_DEBUG=1 shows where, please report")
         return int(Exit.ERROR)
+    if code == INTERRUPTED:  # as newer versions of typer say it
+        error_line("interrupted; nothing was written")
     return code if isinstance(code, int) else int(Exit.DONE)

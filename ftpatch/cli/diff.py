@@ -27,6 +27,7 @@ def command(
         Path | None,
         typer.Argument(
             metavar="[OTHER]",
+            readable=False,
             help="The image to compare with. Default: what IMAGE was before its journal, or else "
             "IMAGE.ftpatch.",
         ),

@@ -26,9 +26,12 @@ __all__ = [
     "wants_json",
 ]
 
-Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="A vmlinux, program or library.")]
+Image = Annotated[
+    Path, typer.Argument(metavar="IMAGE", readable=False, help="A vmlinux, program or library.")
+]
 Images = Annotated[
-    list[Path], typer.Argument(metavar="IMAGE", help="A vmlinux, programs or libraries.")
+    list[Path],
+    typer.Argument(metavar="IMAGE", readable=False, help="A vmlinux, programs or libraries."),
 ]
 Filter = Annotated[
     list[str],

@@ -11,7 +11,7 @@ from ftpatch.changes import Changes
 from ftpatch.diff.pairs import Row, literal_offsets
 from ftpatch.diff.relocations import relocation_differences
 from ftpatch.diff.text import whole_instructions
-from ftpatch.image.skeleton import Section
+from ftpatch.image.headers import Section
 from ftpatch.journal import read_blocks
 from ftpatch.sites import Sites
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ftpatch.image.elf import Elf
-from ftpatch.image.skeleton import Segment
+from ftpatch.image.headers import Segment
 
 __all__ = ["Tag", "dynamic_tags", "offset_of_tag"]
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
 from ftpatch.errors import InputError
-from ftpatch.image.skeleton import Section, Segment, Skeleton, read_skeleton
+from ftpatch.image.headers import Section, Segment, Skeleton
+from ftpatch.image.skeleton import read_skeleton
 
 __all__ = ["Elf", "map_file"]
 
@@ -111,6 +112,14 @@ class Elf:
         if not len(self.loads):
             return np.full(len(address), -1, np.int64)
         return np.where(inside, (self.loads[row, 2] + distance).view(np.int64), -1)
+
+    def address_of(self, offset: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Virtual addresses of file offsets, uint64[n]; 0 for what no segment maps."""
+        out = np.zeros(len(offset), np.uint64)
+        for address, size, start in self.loads:
+            distance = offset.view(np.uint64) - start
+            out = np.where(distance < size, address + distance, out)
+        return out
 
     def in_memory(self, address: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which addresses a segment maps, in the file or as zeros behind it, bool[n]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ftpatch.image.dynamic import dynamic_tags
 from ftpatch.image.elf import Elf
-from ftpatch.image.skeleton import Segment, Skeleton
+from ftpatch.image.headers import Segment, Skeleton
 
 __all__ = ["program_container"]
 

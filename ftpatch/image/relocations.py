@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ftpatch.image.dynamic import Tag, dynamic_tags, offset_of_tag
 from ftpatch.image.elf import Elf
-from ftpatch.image.skeleton import Section
+from ftpatch.image.headers import Section
 
 __all__ = ["Form", "Relocations", "read_relocations"]
 

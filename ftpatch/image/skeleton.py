@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 from dataclasses import dataclass
 
 import lief
@@ -23,69 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
+from ftpatch.image.headers import Section, Segment, Skeleton
 
-__all__ = ["Section", "Segment", "Skeleton", "read_skeleton"]
+__all__ = ["read_skeleton"]
 
 EI_CLASS, EI_DATA, E_TYPE = 4, 5, 16
 ELFCLASS32, ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB = 1, 2, 1, 2
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One section header; addresses are virtual, offsets are in the file, sizes in bytes."""
-
-    index: int
-    name: str
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    entsize: int
-
-    SHT_NULL = 0
-    SHT_SYMTAB = 2
-    SHT_RELA = 4
-    SHT_NOBITS = 8
-    SHT_REL = 9
-    SHT_DYNSYM = 11
-    SHT_RELR = 19
-    SHF_ALLOC = 2
-    SHF_EXECINSTR = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One program header; ``size`` bytes of the file, ``memory_size`` in memory."""
-
-    type: int
-    flags: int
-    offset: int
-    address: int
-    size: int
-    memory_size: int
-
-    PT_LOAD = 1
-    PT_DYNAMIC = 2
-    PT_INTERP = 3
-    PF_X = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Skeleton:
-    """What the headers say; ``elf_class`` is 32 or 64 (bits)."""
-
-    elf_class: int
-    machine: int
-    type: int
-    sections: tuple[Section, ...]
-    segments: tuple[Segment, ...]
-
-    ET_REL = 1
-    ET_EXEC = 2
-    ET_DYN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,33 +132,11 @@ def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, i
     binary = lief.ELF.parse(io.BytesIO(skeleton), config)
     if not isinstance(binary, lief.ELF.Binary):
         raise InputError(path, "LIEF cannot read the ELF headers")
-    sections = tuple(
-        Section(
-            index,
-            str(s.name),
-            _number(s.type),
-            int(s.flags),
-            s.virtual_address,
-            moved.get(index, s.file_offset),
-            s.size,
-            s.link,
-            s.entry_size,
-        )
-        for index, s in enumerate(binary.sections)
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of types that LIEF's enumerations do not know
+        sections, segments = _sections(binary, moved), _segments(binary)
     if len(sections) != shnum:
         raise InputError(path, f"{shnum} section headers, of which {len(sections)} are readable")
-    segments = tuple(
-        Segment(
-            _number(s.type),
-            _number(s.flags),
-            s.file_offset,
-            s.virtual_address,
-            s.physical_size,
-            s.virtual_size,
-        )
-        for s in binary.segments
-    )
     for segment in segments:
         if segment.type == Segment.PT_LOAD and segment.offset + segment.size > size:
             raise InputError(
@@ -237,3 +160,35 @@ def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, i
 def _number(value: object) -> int:
     """LIEF's enumerations carry the machine in the high bits of processor-specific types."""
     return int(getattr(value, "value", value)) & 0xFFFF_FFFF  # type: ignore[call-overload, no-any-return]
+
+
+def _sections(binary: lief.ELF.Binary, moved: dict[int, int]) -> tuple[Section, ...]:
+    """``moved``: true file offsets of what the skeleton has elsewhere, by index."""
+    return tuple(
+        Section(
+            index,
+            str(s.name),
+            _number(s.type),
+            int(s.flags),
+            s.virtual_address,
+            moved.get(index, s.file_offset),
+            s.size,
+            s.link,
+            s.entry_size,
+        )
+        for index, s in enumerate(binary.sections)
+    )
+
+
+def _segments(binary: lief.ELF.Binary) -> tuple[Segment, ...]:
+    return tuple(
+        Segment(
+            _number(s.type),
+            _number(s.flags),
+            s.file_offset,
+            s.virtual_address,
+            s.physical_size,
+            s.virtual_size,
+        )
+        for s in binary.segments
+    )

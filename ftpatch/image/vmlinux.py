@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ftpatch.image.elf import Elf
-from ftpatch.image.skeleton import Skeleton
+from ftpatch.image.headers import Skeleton
 from ftpatch.image.symbols import Symbols
 
 __all__ = ["is_vmlinux"]

@@ -16,6 +16,7 @@ from ftpatch.arch import State
 from ftpatch.arch.contract import U8
 from ftpatch.changes import Changes, Kind
 from ftpatch.errors import SiteRefused
+from ftpatch.plan.ops import lay_ops_stub, load_ops
 from ftpatch.plan.records import follow, restore
 from ftpatch.plan.veneers import lay_veneers
 from ftpatch.sites import Sites
@@ -56,11 +57,12 @@ def plan_enable(
         mask = np.zeros(len(sites), bool)
     already = (sites.state == State.CALL) & (_final(sites) == addr)
     wanted = mask & ~already
-    via, veneers = lay_veneers(sites, wanted, addr)
+    stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
+    via, laid = stub or lay_veneers(sites, wanted, addr)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
     if (sites.state[wanted] == State.CALL).any():
         action = "Updating ftrace call site to call a different ftrace function"
-    return _plan(sites, mask, wanted, new, [veneers], keep_records, action)
+    return _plan(sites, mask, wanted, new, laid, keep_records, action)
 
 
 def plan_disable(
@@ -73,7 +75,13 @@ def plan_disable(
     if nop:  # another form is written only where the journal says what stands there
         idle &= ~_journalled(sites) | _same(new, sites.code, sites.width)
     plan = _plan(
-        sites, mask, mask & ~idle, new, [], keep_records, "Setting ftrace call site to NOP"
+        sites,
+        mask,
+        mask & ~idle,
+        new,
+        Changes.concat([]),
+        keep_records,
+        "Setting ftrace call site to NOP",
     )
     shown = sites.arch.make_nop(np.array([5], np.uint8), nop, sites.abi)[0]
     size = 5 if sites.arch.lead(sites.abi) == 0 and sites.arch.nops else sites.arch.width
@@ -93,7 +101,7 @@ def _plan(
     mask: NDArray[np.bool_],
     wanted: NDArray[np.bool_],
     new: U8,
-    parts: list[Changes],
+    laid: Changes,
     keep_records: bool,
     action: str,
 ) -> Plan:
@@ -114,15 +122,17 @@ def _plan(
         sites.ip[wanted],
         sites.width[wanted],
     )
-    parts = [code, *parts]
+    parts = [code, laid]
     dropped = restored = 0
     if sites.abi.kernel:
         final = np.where(wanted[:, None], new, sites.code)
         start, expected = sites.arch.init_expects(sites.ip, sites.abi)
         first = start + sites.lead
         fits = (final[:, first : first + expected.shape[1]] == expected).all(axis=1)
-        state, _, _, _ = sites.arch.decode(final, sites.ip, sites.abi)
+        state, addr, _, _ = sites.arch.decode(final, sites.ip, sites.abi)
         calls = mask & (state == State.CALL) & ~fits
+        if sites.abi.nop_ops:
+            calls &= ~load_ops(sites, addr, laid)
         back = mask & fits
         parts.append(restore(sites, back))
         restored = int((back & sites.dropped).sum())

@@ -25,7 +25,7 @@ from ftpatch.errors import SiteRefused
 from ftpatch.image.relocations import Form, Relocations
 from ftpatch.sites import Sites
 
-__all__ = ["follow", "restore"]
+__all__ = ["follow", "literals_fit", "restore"]
 
 U8 = NDArray[np.uint8]
 
@@ -72,7 +72,7 @@ def follow(sites: Sites, mask: NDArray[np.bool_], calls: NDArray[np.bool_]) -> C
     if fresh.any():
         parts += _drop(sites, fresh, taken=calls)
     if sites.abi.nop_ops and calls.any():
-        parts += _literals(sites, calls)
+        parts += _literals(sites, calls, fresh)
     return Changes.concat(parts).effective()
 
 
@@ -129,7 +129,7 @@ def _bits(
     return Changes.of(Kind.RELOCATION, entry, held, _words(new, word), NO_OWNER)
 
 
-def _literals(sites: Sites, calls: NDArray[np.bool_]) -> list[Changes]:
+def _literals(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> list[Changes]:
     """The ops pointer of each site, eight bytes aligned, 12 or 16 before the branch."""
     relocations, abi = sites.image.relocations, sites.abi
     owner = sites.ip[calls]
@@ -144,7 +144,7 @@ def _literals(sites: Sites, calls: NDArray[np.bool_]) -> list[Changes]:
     ops = np.full(len(fresh), abi.nop_ops, np.uint64)
     parts = [Changes.of(Kind.LITERAL, offset, nops, _words(ops, 8), owner)]
     new = np.stack([literal, np.full_like(ops, sites.arch.relative), ops], axis=1)
-    entry, old = _entries(sites, sites.row[calls][fresh], ~sites.dropped[calls][fresh])
+    entry, old = _entries(sites, sites.row[calls][fresh], dropping[calls][fresh])
     packed = new.astype("<u8").view(np.uint8).reshape(-1, 24)
     parts.append(Changes.of(Kind.RELOCATION, entry, old, packed, owner))
     return parts
@@ -157,18 +157,14 @@ def _entries(
     it, else one of type NONE."""
     relocations, table = sites.image.relocations, sites.table
     at = table.relocation[row]
-    own = dropping & (at >= 0)
-    own[own] = relocations.form[at[own]] == Form.RELA
+    own = _own_entry(sites, row, dropping)
     entry = np.zeros(len(row), np.int64)
     old = np.zeros((len(row), 3), np.uint64)
     entry[own] = relocations.entry[at[own]]
     old[own, 0] = table.slot[row[own]]
     old[own, 1] = sites.arch.relative
     old[own, 2] = table.value[row[own]]
-    # R_AARCH64_NONE is 0; an entry that belongs to a dropped record may be wanted back.
-    none = (relocations.form == Form.RELA) & (relocations.type == 0)
-    none &= ~np.isin(relocations.entry + 8, _journalled(sites))
-    free = np.flatnonzero(none)
+    free = _free_entries(sites)
     wanted = np.flatnonzero(~own)
     if len(wanted) > len(free):
         raise SiteRefused(
@@ -182,6 +178,33 @@ def _entries(
     old[wanted, 1] = relocations.symbol[free].astype(np.uint64) << np.uint64(32)
     old[wanted, 2] = relocations.addend[free].view(np.uint64)
     return entry, old.astype("<u8").view(np.uint8).reshape(-1, 24)
+
+
+def _own_entry(
+    sites: Sites, row: NDArray[np.intp], dropping: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which sites' records give up a RELA entry."""
+    at = sites.table.relocation[row]
+    own = dropping & (at >= 0)
+    own[own] = sites.image.relocations.form[at[own]] == Form.RELA
+    return own
+
+
+def _free_entries(sites: Sites) -> NDArray[np.intp]:
+    """Rows of RELA relocations of type NONE (R_AARCH64_NONE is 0). One that belonged to a dropped
+    record may be wanted back."""
+    relocations = sites.image.relocations
+    none = (relocations.form == Form.RELA) & (relocations.type == 0)
+    return np.flatnonzero(none & ~np.isin(relocations.entry + 8, _journalled(sites)))
+
+
+def literals_fit(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> bool:
+    """Whether there are relocation entries for the literals of the sites in ``calls``, bool[n], of
+    which those in ``dropping`` give up that of their record."""
+    held = sites.image.relocations.at(sites.arch.literal(sites.ip[calls]), sites.arch.relative)
+    dropping = (dropping & ~sites.dropped)[calls][held < 0]
+    own = _own_entry(sites, sites.row[calls][held < 0], dropping)
+    return int((~own).sum()) <= len(_free_entries(sites))
 
 
 def _journalled(sites: Sites) -> NDArray[np.int64]:

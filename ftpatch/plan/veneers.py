@@ -7,6 +7,8 @@ grow, and nothing moves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +17,7 @@ from ftpatch.errors import SiteRefused
 from ftpatch.image.symbols import Symbols
 from ftpatch.sites import Sites
 
-__all__ = ["lay_veneers"]
+__all__ = ["lay_code", "lay_veneers"]
 
 SCAN = 64
 """How many bytes from the end of a symbol on are looked at."""
@@ -29,35 +31,45 @@ def lay_veneers(
 
     Raises SiteRefused where a site neither reaches ``addr`` nor a place for a veneer to it.
     """
-    arch = sites.arch
     via = np.full(len(sites), addr, np.uint64)
-    far = mask & ~arch.reachable(sites.ip, via)
+    far = mask & ~sites.arch.reachable(sites.ip, via)
     if not far.any():
         return via, Changes.concat([])
+    return lay_code(sites, far, addr, lambda at: sites.arch.veneer(at, addr))
+
+
+def lay_code(
+    sites: Sites, mask: NDArray[np.bool_], addr: int, code: Callable[[int], bytes]
+) -> tuple[NDArray[np.uint64], Changes]:
+    """Lay ``code(at)``, which goes on to ``addr`` and is empty where it cannot, within reach of
+    every site in ``mask``, bool[n]. Where an earlier command laid it, it is used again.
+
+    Gives where these sites branch to, uint64[n] (others: ``addr``), and the Changes. Raises
+    SiteRefused where no place is within reach.
+    """
+    arch = sites.arch
+    via = np.full(len(sites), addr, np.uint64)
+    left = mask.copy()
     places = _places(sites) if arch.veneer_size else np.empty(0, np.uint64)
-    laid = [
-        at
-        for at, final in zip(sites.targets.addr.tolist(), sites.targets.final.tolist(), strict=True)
-        if final == addr and at != addr
-    ]
+    laid = [at for at in _laid_before(sites) if _holds(sites, at, code(at))]
     parts: list[Changes] = []
-    while far.any():
-        ip = sites.ip[far]
-        known = [at for at in laid if arch.reachable(ip, np.full(len(ip), at, np.uint64)).any()]
+    while left.any():
+        ip = sites.ip[left]
+        known = [at for at in laid if arch.reachable(ip[:1], np.array([at], np.uint64))[0]]
         if known:
             at = known[0]
         else:
             reached = arch.reachable(np.full(len(places), ip[0]), places)
-            fits = [int(at) for at in places[reached] if arch.veneer(int(at), addr)]
+            fits = [int(at) for at in places[reached] if code(int(at))]
             if not fits:
                 raise SiteRefused(sites.image.path, _refusal(sites, int(ip[0]), addr))
             at = fits[0]
-            parts.append(_lay(sites, at, addr))
+            laid.append(at)
+            parts.append(_lay(sites, at, code(at)))
             places = places[places != at]
-        laid.append(at)
-        reaches = far & arch.reachable(sites.ip, np.full(len(sites), at, np.uint64))
+        reaches = left & arch.reachable(sites.ip, np.full(len(sites), at, np.uint64))
         via[reaches] = at
-        far &= ~reaches
+        left &= ~reaches
     return via, Changes.concat(parts)
 
 
@@ -67,6 +79,19 @@ def _refusal(sites: Sites, ip: int, addr: int) -> str:
     if not size:
         return f"{what}, and {sites.arch.name} has no veneer"
     return f"{what}, and no {size} bytes of padding for a veneer lie within its reach"
+
+
+def _laid_before(sites: Sites) -> list[int]:
+    """Addresses of what earlier commands laid into padding."""
+    offsets = [b.changes.offset[b.changes.kind == Kind.PADDING] for b in sites.blocks]
+    laid = np.concatenate([np.empty(0, np.int64), *offsets])
+    return [int(at) for at in sites.image.elf.address_of(laid) if at]
+
+
+def _holds(sites: Sites, at: int, code: bytes) -> bool:
+    offset = sites.left.elf.offset_of(np.array([at], np.uint64), executable=True)
+    held, _ = sites.left.elf.gather(offset, len(code))
+    return bool(code) and held[0].tobytes() == code
 
 
 def _places(sites: Sites) -> NDArray[np.uint64]:
@@ -87,7 +112,9 @@ def _places(sites: Sites) -> NDArray[np.uint64]:
     before = np.searchsorted(start, end, side="right") - 1
     free = (before >= 0) & (reach[np.maximum(before, 0)] <= end)
     end = end[free]
-    bounds = np.sort(np.concatenate([named, sites.ip - np.uint64(sites.lead)]))
+    # Before a function come its literal and other pads, which the record points at.
+    records = sites.table_before.value
+    bounds = np.sort(np.concatenate([named, records, sites.ip - np.uint64(sites.lead)]))
     bounds = np.append(bounds, np.uint64(0xFFFF_FFFF_FFFF_FFFF))
     room = bounds[np.searchsorted(bounds, end)] - end
     code, there = elf.gather(elf.offset_of(end, executable=True), SCAN)
@@ -100,8 +127,8 @@ def _places(sites: Sites) -> NDArray[np.uint64]:
     return np.asarray(end[(room >= size) & there & (last >= 0) & padding])
 
 
-def _lay(sites: Sites, at: int, addr: int) -> Changes:
+def _lay(sites: Sites, at: int, code: bytes) -> Changes:
     offset = sites.image.elf.offset_of(np.array([at], np.uint64))
-    old, _ = sites.image.elf.gather(offset, sites.arch.veneer_size)
-    new = np.frombuffer(sites.arch.veneer(at, addr), np.uint8).reshape(1, -1)
+    old, _ = sites.image.elf.gather(offset, len(code))
+    new = np.frombuffer(code, np.uint8).reshape(1, -1)
     return Changes.of(Kind.PADDING, offset, old, new, NO_OWNER)

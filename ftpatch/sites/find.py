@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from ftpatch.arch import Abi, Arch, State
 from ftpatch.errors import InputError
 from ftpatch.image import Image
+from ftpatch.image.headers import Segment
 from ftpatch.image.relocations import Form
-from ftpatch.image.skeleton import Segment
 from ftpatch.sites.table import NAMES, Span
 
 __all__ = ["find_table"]
 
+MOST = 0.8
+"""Share of a run that must be sites."""
 CANDIDATES = 16
-"""How many of the longest runs are looked at."""
+"""How many of the runs are looked at."""
 
 
 def find_table(image: Image, arch: Arch) -> Span | None:
@@ -38,7 +40,7 @@ def find_table(image: Image, arch: Arch) -> Span | None:
     ):
         slot, value = _candidates(image, arch, shift)
         good, ip = _sites(image, arch, value, pad)
-        runs = _runs(slot[good], ip[good], image.elf.word, arch.apart)
+        runs = _runs(slot, good, ip, image.elf.word, arch.apart)
         best += [(distinct, start, count, name) for start, count, distinct in runs]
     if not best:
         return None
@@ -103,21 +105,34 @@ def _sites(
 
 
 def _runs(
-    slot: NDArray[np.uint64], ip: NDArray[np.uint64], word: int, apart: int
+    slot: NDArray[np.uint64],
+    good: NDArray[np.bool_],
+    ip: NDArray[np.uint64],
+    word: int,
+    apart: int,
 ) -> list[tuple[int, int, int]]:
-    """(address, records, distinct sites) of the longest runs of neighbouring slots."""
+    """(address, records, distinct sites) of the runs of neighbouring slots with most sites.
+
+    A few of a run may be damaged, so a run is of pointers to code, of which most are sites.
+    """
     if not len(slot):
         return []
     start = np.concatenate([[0], np.flatnonzero(np.diff(slot) != word) + 1])
-    length = np.diff(start, append=len(slot))
-    longest = np.argsort(length, kind="stable")[-CANDIDATES:]
+    count = np.diff(start, append=len(slot))
+    sites = np.add.reduceat(good.astype(np.int64), start)
     runs = []
-    for first, count in zip(start[longest].tolist(), length[longest].tolist(), strict=True):
-        which = _functions(ip[first : first + count], apart)
+    for row in np.argsort(sites, kind="stable")[-CANDIDATES:].tolist():
+        first, rows = int(start[row]), np.flatnonzero(good[start[row] : start[row] + count[row]])
+        if not len(rows):
+            continue
+        which = _functions(ip[first + rows], apart)
         # From the front, up to the first function that does not come again; then from the back.
         low = int(_last(which).argmax())
-        high = count - int(_last(which[low:][::-1]).argmax())
-        runs.append((int(slot[first + low]), high - low, len(np.unique(which[low:high]))))
+        high = len(rows) - int(_last(which[low:][::-1]).argmax())
+        length = int(rows[high - 1] - rows[low]) + 1
+        if MOST * length <= high - low:
+            distinct = len(np.unique(which[low:high]))
+            runs.append((int(slot[first + rows[low]]), length, distinct))
     return runs
 
 

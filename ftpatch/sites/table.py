@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ftpatch.arch import Arch
 from ftpatch.errors import InputError
 from ftpatch.image import Image
+from ftpatch.image.headers import Section
 from ftpatch.image.relocations import Form
-from ftpatch.image.skeleton import Section
 
 __all__ = ["NAMES", "Span", "Table", "read_table", "table_span"]
 

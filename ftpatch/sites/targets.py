@@ -15,6 +15,8 @@ __all__ = ["CALLERS", "Targets", "read_targets"]
 
 CALLERS = ("ftrace_caller", "ftrace_regs_caller")
 """Entries of an image that a site may call, besides the compiled-in callee."""
+NEAR = 16
+"""Bytes at the start of ftrace_caller that a stub with the ops pointer leaves out, and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,12 @@ def _stub(image: Image, arch: Arch, addr: int, code: bytes) -> tuple[str, int]:
     if target < 0:
         return _slot(image, arch, -target)
     if target > 0:
-        return _names(image, np.array([target], np.uint64)).get(target, ""), target
+        # A stub that has the ops pointer goes on a few instructions into ftrace_caller.
+        near = np.uint64(target) - np.arange(0, NEAR, 4, dtype=np.uint64)
+        names = _names(image, near)
+        entry = next((at for at, name in names.items() if name in CALLERS), target)
+        at = target if target in names else entry
+        return names.get(at, ""), at
     return "", addr
 
 

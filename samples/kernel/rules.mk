@@ -22,7 +22,8 @@ ARM64_LD := -nostdlib -shared -Wl,-Bsymbolic -Wl,-z,notext -Wl,--build-id=sha1 \
 release = -DKERNEL_RELEASE='"$(1)-sample"' -DKERNEL_COMPILER='"$(2)"'
 
 KERNELS := $(addprefix $(OUT)/,vmlinux-x86_64 vmlinux-x86_64-clang vmlinux-i386 \
-	vmlinux-arm64 vmlinux-arm64-callops vmlinux-arm64-far vmlinux-arm64-far-full)
+	vmlinux-arm64 vmlinux-arm64-callops vmlinux-arm64-callops-room \
+	vmlinux-arm64-far vmlinux-arm64-far-full)
 
 # $(call kernel-objects,IMAGE,COMPILER,FLAGS,NAMES): build NAMES.c/.S into $(OBJ)/IMAGE/
 define kernel-objects
@@ -100,18 +101,23 @@ $(OUT)/vmlinux-arm64: $(OBJ)/vmlinux-arm64/arm64.lds \
 # cross GNU ld of Debian 12 cannot). GNU ld leaves R_AARCH64_NONE entries where it reserved
 # more than it needed; lld reserves exactly, so the linker script adds NONE_SLOTS of them.
 CALLOPS := -DCALL_OPS -DKIMAGE_VADDR=0xffff800080000000 -DNONE_SLOTS=24
-FLAGS_vmlinux-arm64-callops_read_write := -mbranch-protection=bti
-FLAGS_vmlinux-arm64-callops_open := -mbranch-protection=pac-ret
-FLAGS_vmlinux-arm64-callops_namei := -mbranch-protection=standard
-$(eval $(call kernel-objects,vmlinux-arm64-callops,$(CC_arm64),$(ARM64_FLAGS) \
+# callops-room has 256 bytes of .text that belong to no symbol.
+define callops-image
+FLAGS_$(1)_read_write := -mbranch-protection=bti
+FLAGS_$(1)_open := -mbranch-protection=pac-ret
+FLAGS_$(1)_namei := -mbranch-protection=standard
+$(call kernel-objects,$(1),$(CC_arm64),$(ARM64_FLAGS) \
 	-fpatchable-function-entry=4$(comma)2 -falign-functions=8 -mbranch-protection=none \
-	$(call release,6.12,gcc) -DCALL_OPS,$(CALLOPS)))
-$(OUT)/vmlinux-arm64-callops: $(OBJ)/vmlinux-arm64-callops/arm64.lds tools/sorttable.py \
-		$(call objects,vmlinux-arm64-callops,entry-arm64 $(KERNEL_C) ops) | $(OUT)
+	$(call release,6.12,gcc) -DCALL_OPS,$(CALLOPS) $(2))
+$(OUT)/$(1): $(OBJ)/$(1)/arm64.lds tools/sorttable.py \
+		$(call objects,$(1),entry-arm64 $(KERNEL_C) ops) | $(OUT)
 	$(LLD) -nostdlib -shared -Bsymbolic -z notext --build-id=sha1 -z max-page-size=0x1000 \
-		-z noexecstack --pack-dyn-relocs=relr --apply-dynamic-relocs -T $< \
-		$(filter %.o,$^) -o $@
-	$(PYTHON) tools/sorttable.py --before 8 $@
+		-z noexecstack --pack-dyn-relocs=relr --apply-dynamic-relocs -T $$< \
+		$$(filter %.o,$$^) -o $$@
+	$(PYTHON) tools/sorttable.py --before 8 $$@
+endef
+$(eval $(call callops-image,vmlinux-arm64-callops,))
+$(eval $(call callops-image,vmlinux-arm64-callops-room,-DROOM=256))
 
 # The entries lie 256 MB from the sites. far: room for a veneer in .text; far-full: none.
 FAR := -DFAR

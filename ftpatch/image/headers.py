@@ -1,0 +1,64 @@
+"""What the headers of an ELF file say (System V ABI, chapters 4 and 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Section", "Segment", "Skeleton"]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section header; addresses are virtual, offsets are in the file, sizes in bytes."""
+
+    index: int
+    name: str
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    entsize: int
+
+    SHT_NULL = 0
+    SHT_SYMTAB = 2
+    SHT_RELA = 4
+    SHT_NOBITS = 8
+    SHT_REL = 9
+    SHT_DYNSYM = 11
+    SHT_RELR = 19
+    SHF_ALLOC = 2
+    SHF_EXECINSTR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One program header; ``size`` bytes of the file, ``memory_size`` in memory."""
+
+    type: int
+    flags: int
+    offset: int
+    address: int
+    size: int
+    memory_size: int
+
+    PT_LOAD = 1
+    PT_DYNAMIC = 2
+    PT_INTERP = 3
+    PF_X = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """What the headers say; ``elf_class`` is 32 or 64 (bits)."""
+
+    elf_class: int
+    machine: int
+    type: int
+    sections: tuple[Section, ...]
+    segments: tuple[Segment, ...]
+
+    ET_REL = 1
+    ET_EXEC = 2
+    ET_DYN = 3
