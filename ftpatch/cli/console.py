@@ -32,9 +32,10 @@ def json_line(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
 
 
-def lines(texts: Iterable[str]) -> None:
-    """Plain lines."""
-    sys.stdout.writelines(f"{clean(text)}\n" for text in texts)
+def lines(texts: Iterable[str], *, error: bool = False) -> None:
+    """Plain lines, with ``error`` on standard error."""
+    stream = sys.stderr if error else sys.stdout
+    stream.writelines(f"{clean(text)}\n" for text in texts)
 
 
 def table(

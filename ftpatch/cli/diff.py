@@ -57,7 +57,7 @@ def command(
             json_line(_object(row))
     elif not quiet:
         _text(found, stat, SHOWN if limit is None else limit)
-    if len(found):
+    if not found.identical:
         raise typer.Exit(Exit.FOUND)
 
 
@@ -98,11 +98,14 @@ def _object(row: Difference) -> dict[str, object]:
 
 
 def _text(found: Diff, stat: bool, limit: int) -> None:
-    if not len(found):
+    if found.identical:
         lines(["nothing differs"])
         return
     if found.pairs.moved:
         lines(["addresses moved: functions are compared by name"])
+    if not len(found):
+        lines(["two builds, of which no site differs"])
+        return
     paired = len(found.pairs.before)
     if stat or (limit and paired > limit):
         table(

@@ -77,7 +77,7 @@ def run_update(update: Update, plan: Callable[[Sites], Plan]) -> None:
     if update.as_json:
         _json(planned, refused, written, seconds)
     else:
-        _refused(refused)
+        _refused(update.image, refused)
         if not update.quiet:
             _summary(update, planned, len(refused), written, seconds, len(sites))
     if refused:
@@ -111,13 +111,12 @@ def _json(
     )
 
 
-def _refused(refused: list[tuple[FtraceBug, str]], shown: int = 10) -> None:
+def _refused(image: Path, refused: list[tuple[FtraceBug, str]], shown: int = 10) -> None:
     from ftpatch.bug import bug_text
 
     for bug, reason in refused[:shown]:
-        error_line(reason)
-        for line in bug_text(bug).splitlines():
-            error_line(line)
+        error_line(f"{image}: {bug.place}: {reason}")
+        lines(bug_text(bug).splitlines(), error=True)
     if len(refused) > shown:
         error_line(f"... and {len(refused) - shown} more; --json has all")
 

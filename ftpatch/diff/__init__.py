@@ -38,6 +38,12 @@ class Diff:
     after: Sites
     pairs: Pairs
     others: tuple[Difference, ...]
+    same_layout: bool
+
+    @property
+    def identical(self) -> bool:
+        """Whether nothing differs. Images of another layout may have the same sites."""
+        return not len(self) and self.same_layout
 
     def __len__(self) -> int:
         return len(self.pairs) + len(self.others)
@@ -55,6 +61,7 @@ def compare(before: Sites, after: Sites) -> Diff:
     """
     pairs = pair_sites(before, after)
     others = [Difference(*row) for row in pairs.unpaired(before, after)]
-    if same_layout(before, after):
+    alike = same_layout(before, after)
+    if alike:
         others += [Difference(*row) for row in byte_differences(before, after, code_text)]
-    return Diff(before, after, pairs, tuple(others))
+    return Diff(before, after, pairs, tuple(others), alike)

@@ -84,7 +84,8 @@ class Symbols:
         at = np.arange(total) + np.repeat(
             self.name[rows].astype(np.int64) - (stop - length), length
         )
-        text = self.strings[np.minimum(at, max(len(self.strings) - 1, 0))]
+        strings = self.strings if len(self.strings) else np.zeros(1, np.uint8)
+        text = strings[np.minimum(at, len(strings) - 1)]
         text[stop - 1] = 0
         return bytes(text.tobytes())
 

@@ -39,7 +39,10 @@ def lay_ops_stub(
     caller = sites.image.elf.gather(offset, arch.around)[0][0].tobytes()
     if not arch.ops_stub(addr, caller, addr, abi.nop_ops):
         return None
-    return lay_code(sites, mask, addr, lambda at: arch.ops_stub(at, caller, addr, abi.nop_ops))
+    need = f"{int(mask.sum())} literals need more relocation entries than .rela.dyn has free"
+    return lay_code(
+        sites, mask, addr, lambda at: arch.ops_stub(at, caller, addr, abi.nop_ops), need
+    )
 
 
 def load_ops(sites: Sites, addr: NDArray[np.uint64], laid: Changes) -> NDArray[np.bool_]:

@@ -35,14 +35,18 @@ def lay_veneers(
     far = mask & ~sites.arch.reachable(sites.ip, via)
     if not far.any():
         return via, Changes.concat([])
-    return lay_code(sites, far, addr, lambda at: sites.arch.veneer(at, addr))
+    need = f"a branch at {int(sites.ip[far][0]):#x} cannot reach {addr:#x}"
+    if not sites.arch.veneer_size:
+        raise SiteRefused(sites.image.path, f"{need}, and {sites.arch.name} has no veneer")
+    return lay_code(sites, far, addr, lambda at: sites.arch.veneer(at, addr), need)
 
 
 def lay_code(
-    sites: Sites, mask: NDArray[np.bool_], addr: int, code: Callable[[int], bytes]
+    sites: Sites, mask: NDArray[np.bool_], addr: int, code: Callable[[int], bytes], need: str
 ) -> tuple[NDArray[np.uint64], Changes]:
     """Lay ``code(at)``, which goes on to ``addr`` and is empty where it cannot, within reach of
-    every site in ``mask``, bool[n]. Where an earlier command laid it, it is used again.
+    every site in ``mask``, bool[n]. Where an earlier command laid it, it is used again. ``need``
+    says what it is for.
 
     Gives where these sites branch to, uint64[n] (others: ``addr``), and the Changes. Raises
     SiteRefused where no place is within reach.
@@ -50,7 +54,7 @@ def lay_code(
     arch = sites.arch
     via = np.full(len(sites), addr, np.uint64)
     left = mask.copy()
-    places = _places(sites) if arch.veneer_size else np.empty(0, np.uint64)
+    places = _places(sites)
     laid = [at for at in _laid_before(sites) if _holds(sites, at, code(at))]
     parts: list[Changes] = []
     while left.any():
@@ -62,7 +66,12 @@ def lay_code(
             reached = arch.reachable(np.full(len(places), ip[0]), places)
             fits = [int(at) for at in places[reached] if code(int(at))]
             if not fits:
-                raise SiteRefused(sites.image.path, _refusal(sites, int(ip[0]), addr))
+                raise SiteRefused(
+                    sites.image.path,
+                    f"{need}, and no {arch.veneer_size} bytes of padding that no symbol owns lie "
+                    f"within reach of {int(ip[0]):#x}",
+                    "choose other functions with -f",
+                )
             at = fits[0]
             laid.append(at)
             parts.append(_lay(sites, at, code(at)))
@@ -71,14 +80,6 @@ def lay_code(
         via[reaches] = at
         left &= ~reaches
     return via, Changes.concat(parts)
-
-
-def _refusal(sites: Sites, ip: int, addr: int) -> str:
-    size = sites.arch.veneer_size
-    what = f"a branch at {ip:#x} cannot reach {addr:#x}"
-    if not size:
-        return f"{what}, and {sites.arch.name} has no veneer"
-    return f"{what}, and no {size} bytes of padding for a veneer lie within its reach"
 
 
 def _laid_before(sites: Sites) -> list[int]:
