@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import typer
@@ -43,6 +44,8 @@ def command(
             _json(path, result)
         else:
             _text(path, result, quiet)
+            if verbose:
+                _each(path, result)
     if code:
         raise typer.Exit(code)
 
@@ -69,6 +72,15 @@ def _json(path: Path, result: Check) -> None:
             "message": finding.message,
         }
         json_line(row | ({"bug": finding.bug} if finding.bug else {}))
+
+
+def _each(path: Path, result: Check) -> None:
+    from ftpatch.check import INVARIANTS
+
+    broken = Counter(finding.invariant for finding in result.findings)
+    for name, words in INVARIANTS.items():
+        found = f"{broken[name]} findings" if broken[name] else "holds"
+        lines([f"{path}: {name}: {words}: {found}"])
 
 
 def _text(path: Path, result: Check, quiet: bool) -> None:

@@ -62,9 +62,8 @@ def command(
     verbose: Verbose = False,
 ) -> None:
     """Make the selected sites NOPs."""
-    update = Update(
-        image, output, in_place, force, allow_setuid, dry_run, wants_json(json, format_), quiet
-    )
+    as_json = wants_json(json, format_)
+    update = Update(image, output, in_place, force, allow_setuid, dry_run, as_json, quiet, verbose)
     if site is not None and (filter_ or notrace or nop):
         raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
 

@@ -62,9 +62,8 @@ def command(
     verbose: Verbose = False,
 ) -> None:
     """Make the selected sites call ftrace_caller, or another function of the image."""
-    update = Update(
-        image, output, in_place, force, allow_setuid, dry_run, wants_json(json, format_), quiet
-    )
+    as_json = wants_json(json, format_)
+    update = Update(image, output, in_place, force, allow_setuid, dry_run, as_json, quiet, verbose)
     if site is not None and (filter_ or notrace):
         raise UsageError(None, "--site names one site", "leave -f and -n out")
 

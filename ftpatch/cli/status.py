@@ -39,6 +39,8 @@ def command(
             json_line(row)
         elif not quiet:
             _show(row)
+            if verbose:
+                _abi(path)
     if failed:
         raise typer.Exit(Exit.ERROR)
 
@@ -69,6 +71,28 @@ def _status(path: Path) -> dict[str, Any]:
         "states": {state.name.lower(): counts[state] for state in State},
         "targets": targets,
     }
+
+
+def _abi(path: Path) -> None:
+    """What the image says of its sites."""
+    from ftpatch.image import open_image
+    from ftpatch.sites import read_sites
+
+    sites = read_sites(open_image(path))
+    abi = sites.abi
+    said = ["compiled-in: a pad" if abi.pad else f"compiled-in: a call of {abi.mcount:#x}"]
+    if abi.prefix:
+        said.append(f"records point {abi.prefix} bytes before the function")
+    if abi.nop:
+        said.append(f"its own NOP: {abi.nop.hex(' ')}")
+    if abi.nop_ops:
+        said.append(f"CALL_OPS: a literal before each function, ftrace_nop_ops at {abi.nop_ops:#x}")
+    if abi.kernel:
+        drop = sites.arch.drop(abi)
+        said.append("no record can be dropped" if drop is None else f"dropped records: {drop:#x}")
+    if sites.unexecuted:
+        said.append(f"{sites.unexecuted} pads lie wholly before their function: no sites")
+    lines(f"  {text}" for text in said)
 
 
 def _show(row: dict[str, Any]) -> None:

@@ -33,6 +33,7 @@ class Update:
     dry_run: bool
     as_json: bool
     quiet: bool
+    verbose: bool
 
 
 def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
@@ -79,7 +80,9 @@ def run_update(update: Update, plan: Callable[[Sites], Plan]) -> None:
     else:
         _refused(update.image, refused)
         if not update.quiet:
-            _summary(update, planned, len(refused), written, seconds, len(sites))
+            _summary(planned, len(refused), written, seconds, len(sites))
+        if update.verbose and not refused:
+            _each(sites, planned)
     if refused:
         if not update.as_json:
             error_line(f"{update.image}: {len(refused)} sites were refused; nothing was written")
@@ -121,9 +124,16 @@ def _refused(image: Path, refused: list[tuple[FtraceBug, str]], shown: int = 10)
         error_line(f"... and {len(refused) - shown} more; --json has all")
 
 
-def _summary(
-    update: Update, plan: Plan, refused: int, written: Path | None, seconds: float, total: int
-) -> None:
+def _each(sites: Sites, plan: Plan) -> None:
+    """Every changed site."""
+    from ftpatch.changes import Kind
+
+    ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
+    for at, (name, offset, _) in zip(ip.tolist(), sites.image.kallsyms.lookup(ip), strict=True):
+        lines([f"{at:#x} {name}+{offset:#x}" if name else f"{at:#x}"])
+
+
+def _summary(plan: Plan, refused: int, written: Path | None, seconds: float, total: int) -> None:
     if plan.new and plan.changed:
         lines([f"converting mcount calls to {plan.new.hex(' ')}"])
     done = 0 if refused else plan.changed
