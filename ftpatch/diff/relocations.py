@@ -17,25 +17,32 @@ def relocation_differences(
 ) -> tuple[NDArray[np.bool_], list[Row]]:
     """Which of the differing file offsets, int64[n], lie in REL and RELA entries, and a row for
     each such entry."""
-    before, after = old.image.relocations, new.image.relocations
-    rows = np.flatnonzero(np.isin(before.form, [Form.REL, Form.RELA]))
-    if not len(rows) or not len(differing):
+    # Bitmaps of RELR give more or fewer rows than before, entries of the other forms do not.
+    before, after = (_by_entry(sites.image.relocations) for sites in (old, new))
+    if not len(before) or not len(differing) or len(before) != len(after):
         return np.zeros(len(differing), bool), []
-    rows = rows[np.argsort(before.entry[rows], kind="stable")]
-    start = before.entry[rows]
-    words = np.where(before.form[rows] == Form.RELA, 3, 2)
+    start = old.image.relocations.entry[before]
+    forms = old.image.relocations.form[before]
+    words = np.where(forms == Form.RELA, 3, 2)
     at = np.maximum(np.searchsorted(start, differing, side="right") - 1, 0)
     within = (differing >= start[at]) & (differing < start[at] + words[at] * old.image.elf.word)
-    changed = rows[np.unique(at[within])]
-    places = old.image.kallsyms.lookup(after.place[changed])
+    changed = np.unique(at[within])
+    was, becomes = old.image.relocations, new.image.relocations
+    places = old.image.kallsyms.lookup(becomes.place[after[changed]])
     out: list[Row] = []
     for row, (name, offset, _) in zip(changed.tolist(), places, strict=True):
         symbol = f"{name}+{offset:#x}" if name else ""
-        texts = [_text(side, row, old.arch.relative) for side in (before, after)]
-        out.append(
-            ("relocation", int(after.place[row]), int(before.entry[row]), symbol, *texts)  # type: ignore[arg-type]
-        )
+        first = _text(was, int(before[row]), old.arch.relative)
+        second = _text(becomes, int(after[row]), old.arch.relative)
+        place = int(becomes.place[after[row]])
+        out.append(("relocation", place, int(start[row]), symbol, first, second))
     return within, out
+
+
+def _by_entry(relocations: Relocations) -> NDArray[np.intp]:
+    """Rows of REL and RELA entries, in the order of the file."""
+    rows = np.flatnonzero(np.isin(relocations.form, [Form.REL, Form.RELA]))
+    return rows[np.argsort(relocations.entry[rows], kind="stable")]
 
 
 def _text(relocations: Relocations, row: int, relative: int) -> str:
