@@ -13,7 +13,7 @@ import numpy as np
 from .independent import MOV_X9_X30, R_AARCH64_RELATIVE, Vmlinux
 from .sitecode import nop5
 
-__all__ = ["ARM64", "X86", "break_copy"]
+__all__ = ["ARM64", "X86", "Breakage", "break_copy"]
 
 Edits = list[tuple[int, bytes]]  # file offset, bytes
 

@@ -49,13 +49,19 @@ class Case:
         return ["-f", f"@{names}"]
 
     def reach(self, image: Vmlinux) -> NDArray[np.bool_]:
-        """The sites whose name this case selects, in the order of `Vmlinux.sites`."""
+        """The sites that this case selects, in the order of `Vmlinux.sites`.
+
+        A function goes by each of its names; what is left of a weak one goes by none.
+        """
         if self.select == "all":
             return np.ones(len(image.sites), bool)
+        every = image.kallsyms.aliases(image.sites)
         if self.select.startswith("random-"):
             chosen = set(self._random(image))
-            return np.array([name in chosen for name in image.names])
-        return np.array([fnmatch.fnmatchcase(name, self.select) for name in image.names])
+            hit = [not chosen.isdisjoint(names) for names in every]
+        else:
+            hit = [bool(fnmatch.filter(names, self.select)) for names in every]
+        return np.array(hit) & entry_sites(image)
 
     def _random(self, image: Vmlinux) -> list[str]:
         names = sorted({n for n, e in zip(image.names, entry_sites(image), strict=True) if e})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from . import fetch
+from .breakage import ARM64, X86
 from .cases import Case, Patched, cases
 from .cli import ftpatch
 from .fetch import FetchError, Kernel
@@ -47,37 +49,31 @@ def _image(kernel: Kernel) -> Vmlinux:
 def _is_arm64(kernel: Kernel) -> bool:
     if kernel.meta is not None:
         return kernel.meta.arch == "arm64"
-    if kernel.problem:
-        return False
     with kernel.path.open("rb") as file:
         return int.from_bytes(file.read(20)[18:], "little") == EM_AARCH64
 
 
+@cache  # pytest keeps a fixture while its parameter is the same object
+def _cases(kernel: Kernel) -> list[Case]:
+    return cases(kernel, _is_arm64(kernel))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    names = [name for name in ("image", "patched", "kaslr") if name in metafunc.fixturenames]
-    if not {"image", "patched"} & set(names):
-        return
+    wanted = [n for n in ("image", "patched", "breakage") if n in metafunc.fixturenames]
     rows = []
-    for kernel in _kernels():
-        arm64 = _is_arm64(kernel)
+    for kernel in _kernels() if wanted else []:
         # With `--dist loadgroup`, all of a kernel's tests go to one worker.
         group = pytest.mark.xdist_group(kernel.name)
-        subjects: list[Kernel | Case] = [kernel]
-        if "patched" in names:
-            subjects = list(cases(kernel, arm64))
-        for subject in subjects:
-            name = subject.id if isinstance(subject, Case) else subject.name
-            if "kaslr" not in names:
-                rows.append(pytest.param(subject, id=name, marks=group))
-                continue
-            # x86's KASLR is the decompressor's, which a bare vmlinux does without.
-            for kaslr in (False, True) if arm64 else (False,):
-                boot_id = f"{name}-{'kaslr' if kaslr else 'nokaslr'}"
-                rows.append(pytest.param(subject, kaslr, id=boot_id, marks=group))
-    if "kaslr" not in names:
-        metafunc.parametrize(names[0], rows, indirect=True, scope="session")
-    else:
-        metafunc.parametrize(names, rows, indirect=names[:1], scope="session")
+        if wanted == ["image"]:
+            rows.append(pytest.param(kernel, id=kernel.name, marks=group))
+        elif wanted == ["patched"]:
+            rows += [pytest.param(c, id=c.id, marks=group) for c in _cases(kernel)]
+        else:
+            for each in ARM64 if _is_arm64(kernel) else X86:
+                name = f"{kernel.name}-{each.__name__}"
+                rows.append(pytest.param(kernel, each, id=name, marks=group))
+    if wanted:
+        metafunc.parametrize(wanted, rows, indirect=wanted[:1], scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -89,6 +85,15 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def image(request: pytest.FixtureRequest) -> Vmlinux:
     """An untouched kernel."""
     return _image(request.param)
+
+
+@pytest.fixture
+def copy(image: Vmlinux, scratch: Path) -> Iterator[Path]:
+    """A copy of an untouched kernel to write into; it goes afterwards."""
+    path = scratch / f"{image.path.parent.name}.copy"
+    shutil.copyfile(image.path, path)
+    yield path
+    path.unlink()
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +112,7 @@ def patched(request: pytest.FixtureRequest, scratch: Path) -> Iterator[Patched]:
 
 @pytest.fixture(scope="session")
 def untouched(scratch: Path) -> Callable[[Vmlinux, bool], Console]:
-    """How a kernel boots before anything is done to it; each once per session."""
+    """How a kernel boots before anything is done to it, with KASLR or without."""
     seen: dict[tuple[Path, bool], Console] = {}
 
     def look(image: Vmlinux, kaslr: bool) -> Console:

@@ -32,7 +32,8 @@ from pathlib import Path
 __all__ = ["FetchError", "Kernel", "ensure", "kernels"]
 
 DAY = 24 * 3600  # seconds
-STEP_LIMIT = 1800  # seconds that one apt command may take: the packages have up to 1 GB
+STEP = 1800  # seconds that one apt command may take: the packages have up to 1 GB
+C = os.environ | {"LC_ALL": "C"}  # apt's words are read below
 UNKNOWN = "unknown"  # what a link says when apt does not know the meta package
 
 
@@ -82,14 +83,12 @@ def kernels() -> list[Kernel]:
         wanted = which == "all" or (which == "required" and meta.required)
         if wanted and (kernel := _from_apt(meta)):
             found.setdefault(kernel.name, kernel)  # two metas may stand for one package
-    for text in os.environ.get("FTPATCH_KERNELS", "").split(":"):
-        if text:
-            path = Path(text).resolve()
-            problem = "" if path.is_file() else f"FTPATCH_KERNELS: no file {text}"
-            name = _short(f"{path.parent.name}/{path.name}")
-            while name in found:
-                name += "'"
-            found[name] = Kernel(name, path, problem=problem)
+    for text in filter(None, os.environ.get("FTPATCH_KERNELS", "").split(":")):
+        path = Path(text).resolve()
+        if not path.is_file():
+            raise FetchError(f"FTPATCH_KERNELS: no file {text}")
+        name = _short(f"{path.parent.name}/{path.name}")
+        found[name if name not in found else text] = Kernel(name, path)
     return list(found.values())
 
 
@@ -133,19 +132,15 @@ def _from_apt(meta: Meta) -> Kernel | None:
         if not link.is_symlink() or time.time() - link.lstat().st_mtime > DAY:
             try:
                 target = _resolve(meta)
-                fresh = link.with_name(f".{meta.name}.link")
-                fresh.unlink(missing_ok=True)
-                fresh.symlink_to(target)
-                fresh.replace(link)
+                link.unlink(missing_ok=True)
+                link.symlink_to(target)
             except FetchError as error:
                 problem = str(error)
     target = str(link.readlink()) if link.is_symlink() else UNKNOWN
-    if target == UNKNOWN:
-        if not meta.required and not problem:
-            return None
-        problem = problem or f"apt does not know {meta.name}"
-        return Kernel(meta.name, _cache() / UNKNOWN, meta, problem)
     path = _cache() / target / "vmlinux"
+    if target == UNKNOWN:
+        problem = problem or (f"apt does not know {meta.name}" if meta.required else "")
+        return Kernel(meta.name, path, meta, problem) if problem else None
     if problem and path.is_file():  # offline, say: yesterday's kernel is as good
         print(f"{meta.name}: {problem}; taking the cached {target}", file=sys.stderr)
         problem = ""
@@ -166,10 +161,8 @@ def _resolve(meta: Meta) -> str:
         if package is None:
             return UNKNOWN
         shown = _apt(meta.arch, "apt-cache", "show", "--no-all-versions", package[1])
-    version = re.search(r"^Version: (\S+)$", shown, re.MULTILINE)
-    if version is None:
-        raise FetchError(f"apt-cache show {package[1]} names no version")
-    return f"{package[1]}_{version[1]}"
+    (version,) = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)
+    return f"{package[1]}_{version}"
 
 
 @cache
@@ -202,9 +195,8 @@ def _download(path: Path, meta: Meta) -> None:
 
 def _take_vmlinux(deb: Path, part: Path) -> None:
     """The vmlinux is the package's first file: dpkg-deb is stopped there, 4 GB before its end."""
-    command = ["dpkg-deb", "--fsys-tarfile", str(deb)]
     with (
-        subprocess.Popen(command, stdout=subprocess.PIPE) as packer,
+        subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as packer,
         tarfile.open(fileobj=packer.stdout, mode="r|", bufsize=1 << 20) as archive,
     ):
         for member in archive:
@@ -240,11 +232,8 @@ def _apt(arch: str, command: str, *words: str, cwd: str | None = None) -> str:
         "Dir::Cache": state / "cache",
     }
     line = [command, *(f"-o{key}={value}" for key, value in settings.items()), *words]
-    environment = os.environ | {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        done = subprocess.run(
-            line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=STEP_LIMIT
-        )
+        done = subprocess.run(line, cwd=cwd, env=C, capture_output=True, text=True, timeout=STEP)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise FetchError(f"{command} {' '.join(words)}: {error}") from error
     if done.returncode:
@@ -253,15 +242,9 @@ def _apt(arch: str, command: str, *words: str, cwd: str | None = None) -> str:
     return done.stdout
 
 
-def main() -> int:
-    try:
-        for kernel in kernels():
-            print(f"{kernel.name} -> {ensure(kernel)}", flush=True)
-    except FetchError as error:
-        print(f"fetch: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        for each in kernels():
+            print(f"{each.name} -> {ensure(each)}", flush=True)
+    except FetchError as failure:
+        sys.exit(f"fetch: {failure}")

@@ -60,6 +60,16 @@ class Kallsyms:
         at, length = self._starts[position]
         return "".join(self._tokens[c] for c in self._packed[at : at + length])[1:]  # [0]: type
 
+    def aliases(self, ips: NDArray[np.uint64]) -> list[list[str]]:
+        """All names of the address that `lookup` finds."""
+        starts = self._addresses[np.searchsorted(self._addresses, ips, "right") - 1]
+        first = np.searchsorted(self._addresses, starts, "left").tolist()
+        end = np.searchsorted(self._addresses, starts, "right").tolist()
+        return [
+            [self._name(int(self._live[place])) for place in range(*bounds)]
+            for bounds in zip(first, end, strict=True)
+        ]
+
     def lookup(self, ips: NDArray[np.uint64]) -> list[tuple[str, int, int]]:
         """(name, offset of ip, size) per address; the size reaches to the next symbol."""
         last = np.searchsorted(self._addresses, ips, "right") - 1

@@ -6,13 +6,17 @@ prints an ftrace bug for a site that it refuses. Nothing but the console's words
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Console", "FtraceBug", "boot", "read_console"]
+import pytest
+
+__all__ = ["Console", "FtraceBug", "boot", "kaslr_choices", "read_console"]
 
 BOOT_LIMIT = 300  # seconds; a boot takes 1 to 3 here, 15 on a slow machine
 # The end that every boot must reach: no root file system was given.
@@ -25,6 +29,7 @@ PC = ["qemu-system-x86_64", *BARE]
 # to emulate as the architecture's.
 VIRT = ["qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", *BARE]
 MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT}
+OBJCOPY = "aarch64-linux-gnu-objcopy"
 APPEND = {
     "x86_64": "console=ttyS0 earlyprintk=serial panic=-1",
     "i386": "console=ttyS0 earlyprintk=serial panic=-1",
@@ -65,11 +70,13 @@ class Console:
 
 def boot(vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False) -> Console:
     """Boot until the first panic. ``arch`` is ftpatch's word; a raw image goes into ``scratch``."""
+    _need(MACHINES[arch][0])
     image = vmlinux
     if arch == "arm64":  # QEMU takes the raw Image there, and x86's vmlinux for its PVH note
+        _need(OBJCOPY)
         image = scratch / f"{vmlinux.name}.Image"
-        objcopy = ["aarch64-linux-gnu-objcopy", "-O", "binary", "-S", str(vmlinux), str(image)]
-        subprocess.run(objcopy, check=True, timeout=BOOT_LIMIT)
+        command = [OBJCOPY, "-O", "binary", "-S", str(vmlinux), str(image)]
+        subprocess.run(command, check=True, timeout=BOOT_LIMIT)
     append = APPEND[arch] + ("" if kaslr else " nokaslr")
     command = [*MACHINES[arch], "-kernel", str(image), "-append", append]
     try:
@@ -77,6 +84,19 @@ def boot(vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False) -> Con
     finally:
         if image != vmlinux:
             image.unlink()
+
+
+def _need(program: str) -> None:
+    if shutil.which(program) is None:
+        reason = f"{program} is not installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+def kaslr_choices(arch: str) -> tuple[bool, ...]:
+    """x86's KASLR is the decompressor's, which a bare vmlinux does without."""
+    return (False, True) if arch == "arm64" else (False,)
 
 
 def _run(command: list[str]) -> str:

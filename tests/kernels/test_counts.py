@@ -29,7 +29,8 @@ def test_status_counts_what_is_there(image: Vmlinux) -> None:
 def test_list_names_every_site_as_kallsyms_does(image: Vmlinux) -> None:
     said = ftpatch("list", image.path).objects
     states, targets = read_sites(image, image.sites)
-    offsets = image.offsets(image.sites)
+    # A site's code begins with the move before the call, on arm64.
+    offsets = image.offsets(image.sites) - (4 if image.arch == "arm64" else 0)
     names = image.kallsyms.lookup(image.sites)
     expected = {
         int(ip): (int(at), name, offset, state)

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import filecmp
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from .cli import ftpatch
 from .independent import Vmlinux
 from .sitecode import drop_value, read_sites
-
-
-@pytest.fixture
-def copy(image: Vmlinux, scratch: Path) -> Iterator[Path]:
-    path = scratch / f"{image.path.parent.name}.copy"
-    shutil.copyfile(image.path, path)
-    yield path
-    path.unlink()
 
 
 def states_of(image: Vmlinux, path: Path, prefix: str) -> set[str]:

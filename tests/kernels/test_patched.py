@@ -15,7 +15,7 @@ from .cases import Patched, entry_sites
 from .cli import ftpatch
 from .compare import different_bytes, other_relocations, spread
 from .independent import Vmlinux
-from .qemu import Console, boot
+from .qemu import Console, boot, kaslr_choices
 from .sitecode import announced, drop_value, read_sites
 
 
@@ -47,10 +47,6 @@ def test_sites_read_back(patched: Patched) -> None:
     assert set(to[changed].tolist()) <= {target}
     assert (after[~changed] == before[~changed]).all()
     assert (to[~changed] == from_[~changed]).all()
-    if patched.original.arch == "arm64" and patched.state == "call":
-        # A call must not lose the return address: mov x9, x30 stands before it.
-        words = patched.image.insns(patched.original.sites[changed] - np.uint64(4))
-        assert (words == 0xAA1E03E9).all()
 
 
 def test_records_of_changed_sites_are_dropped(patched: Patched) -> None:
@@ -121,15 +117,15 @@ def test_status_of_the_output(patched: Patched) -> None:
     assert [f for f in found if f["invariant"] == "ftrace_init"] == []
 
 
-def test_boots(
-    patched: Patched, kaslr: bool, untouched: Callable[[Vmlinux, bool], Console]
-) -> None:
-    plain = untouched(patched.original, kaslr)
-    seen = boot(patched.path, patched.original.arch, patched.path.parent, kaslr=kaslr)
-    assert seen.reached_panic, seen.tail
-    assert seen.ftrace_bug is None, seen.ftrace_bug
-    assert seen.warnings <= plain.warnings, seen.warnings - plain.warnings
-    assert seen.allocating == announced(patched.image)
+def test_boots(patched: Patched, untouched: Callable[[Vmlinux, bool], Console]) -> None:
+    original = patched.original
+    for kaslr in kaslr_choices(original.arch):
+        plain = untouched(original, kaslr)
+        seen = boot(patched.path, original.arch, patched.path.parent, kaslr=kaslr)
+        assert seen.reached_panic, seen.tail
+        assert seen.ftrace_bug is None, seen.ftrace_bug
+        assert seen.warnings <= plain.warnings, seen.warnings - plain.warnings
+        assert seen.allocating == announced(patched.image)
 
 
 def test_undo_gives_the_original_back(patched: Patched) -> None:

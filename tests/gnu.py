@@ -1,0 +1,83 @@
+"""GNU as and ld as the oracle of encodings."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+__all__ = ["link_at", "program", "runner"]
+
+PREFIXES = {
+    "x86_64": ("x86_64-linux-gnu-",),
+    "i386": ("i686-linux-gnu-", "x86_64-linux-gnu-"),
+    "arm64": ("aarch64-linux-gnu-",),
+}
+AS_MODE = {"x86_64": ["--64"], "i386": ["--32"], "arm64": []}
+LD_MODE = {"x86_64": ["-m", "elf_x86_64"], "i386": ["-m", "elf_i386"], "arm64": []}
+
+
+def _tool(arch: str, name: str) -> str:
+    for prefix in PREFIXES[arch]:
+        if found := shutil.which(prefix + name):
+            return found
+    pytest.skip(f"no GNU {name} for {arch}: install binutils-{PREFIXES[arch][0].rstrip('-')}")
+
+
+def _object(arch: str, source: str, folder: str) -> Path:
+    target = Path(folder, "code.o")
+    command = [_tool(arch, "as"), *AS_MODE[arch], "-o", str(target), "-"]
+    subprocess.run(command, input=source, text=True, check=True, capture_output=True)
+    return target
+
+
+def link_at(arch: str, pieces: Sequence[tuple[int, str, int]]) -> list[bytes]:
+    """Assemble and link each (address, text, value of the symbol ``target`` in it)."""
+    source, script = "", ""
+    for i, (at, text, target) in enumerate(pieces):
+        source += f'.section .p{i},"ax",%progbits\n{text.replace("target", f"target{i}")}\n'
+        script += f".p{i} {at:#x} : SUBALIGN(1) {{ *(.p{i}) }}\ntarget{i} = {target:#x};\n"
+    with tempfile.TemporaryDirectory() as folder:
+        code = _object(arch, source, folder)
+        layout, linked = Path(folder, "layout.ld"), Path(folder, "linked")
+        layout.write_text(f"SECTIONS {{ {script} /DISCARD/ : {{ *(*) }} }}\n")
+        # The pieces are far from each other and in no order.
+        options = ["--no-check-sections", "-z", "max-page-size=0x1000", "-e", "0", "-T"]
+        command = [_tool(arch, "ld"), *LD_MODE[arch], *options, str(layout), str(code)]
+        done = subprocess.run(
+            [*command, "-o", str(linked)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        with linked.open("rb") as file:
+            elf = ELFFile(file)
+            return [elf.get_section_by_name(f".p{i}").data() for i in range(len(pieces))]
+
+
+def program(arch: str, source: str, target: Path) -> None:
+    """Assemble and link a program without libc that starts at ``_start``."""
+    with tempfile.TemporaryDirectory() as folder:
+        code = _object(arch, source, folder)
+        command = [_tool(arch, "ld"), *LD_MODE[arch], "-o", str(target), str(code)]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+def runner(arch: str) -> list[str]:
+    """What runs programs of an architecture here; skips where nothing does."""
+    import platform
+
+    machine = platform.machine()
+    if machine == "x86_64" and arch in ("x86_64", "i386"):
+        return []
+    if machine == "aarch64" and arch == "arm64":
+        return []
+    emulator = {"x86_64": "qemu-x86_64-static", "i386": "qemu-i386-static"}.get(
+        arch, "qemu-aarch64-static"
+    )
+    if shutil.which(emulator) is None:
+        pytest.skip(f"{emulator} is not installed (qemu-user-static)")
+    return [emulator]
