@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8
 from ftpatch.bug import FtraceBug
+from ftpatch.image.own_kallsyms import own_lookup
 from ftpatch.sites import Sites
 from ftpatch.sites.adjust import adjust
 
@@ -35,7 +36,7 @@ def forecast(sites: Sites) -> Forecast:
     """Predict ftrace_init for the records as they are in the file now."""
     image, arch, abi = sites.image, sites.arch, sites.abi
     value = sites.table.value
-    live = ~np.isin(value, np.array(arch.skips, np.uint64))
+    live = ~np.isin(value, np.array(arch.skipped(abi), np.uint64))
     if abi.null_seen:
         live &= _in_text(sites, value)
     record = value[live]
@@ -55,7 +56,8 @@ def forecast(sites: Sites) -> Forecast:
         return Forecast(entries, None)
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
-    symbol, offset, size = image.kallsyms.lookup(ip[first])[0]
+    own = own_lookup(image, int(ip[first][0]), arch.relative)
+    symbol, offset, size = own or image.kallsyms.lookup(ip[first])[0]
     shown, _ = _read(sites, ip[first], arch.insn_size)
     if again[first][0] and start == 0:
         shown = actual[first]

@@ -122,7 +122,7 @@ def test_x86_reaches_two_gigabytes() -> None:
     # rel32 counts from the end of the instruction, which has five or six bytes: both must do.
     lowest, highest = ip + 6 - (1 << 31), ip + 5 + (1 << 31) - 1
     inside = [lowest, lowest + 1, ip, highest - 1, highest]
-    outside = [lowest - 2, highest + 2, ip + (1 << 32), 0, (1 << 64) - 1]
+    outside = [lowest - 1, highest + 1, ip + (1 << 32), 0, (1 << 64) - 1]
     assert arch.reachable(_u64([ip] * 5), _u64(inside)).all()
     assert not arch.reachable(_u64([ip] * 5), _u64(outside)).any()
     for width in (5, 6):

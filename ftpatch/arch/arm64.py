@@ -175,6 +175,11 @@ class _Arm64:
             return -(page + (insn[1] >> 10 & 0xFFF) * 8)  # ldr x17, [x16, #]; ...; br x17
         return 0
 
+    def skipped(self, abi: Abi) -> tuple[int, ...]:
+        """Null where it is tested before call_adjust, -4 where that adds 4."""
+        first = (0,) if abi.null_seen or not abi.pad else ()
+        return first if abi.nop_ops or not abi.pad else (*first, -4 & A64.WRAP)
+
     def drop(self, abi: Abi) -> int | None:
         """Null where it is tested before call_adjust; else what call_adjust makes null. With
         CALL_OPS it reads the code at the record, so no value but a tested null is safe."""

@@ -38,8 +38,8 @@ class Abi:
     ``-fpatchable-function-entry=N,M``) that most records point at. ``nop``: the image's own NOP,
     empty where it names none. ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a
     literal (CALL_OPS), else 0. ``kernel``: ``ftrace_init`` will run over the table. ``null_seen``:
-    the table has null records, so this kernel tests for them before ``ftrace_call_adjust``, and
-    skips records that are not in its text.
+    the table begins with null records, as scripts/sorttable.c leaves it, so this kernel tests for
+    them before ``ftrace_call_adjust``, and skips records that are not in its text.
     """
 
     mcount: int = 0
@@ -81,7 +81,7 @@ class Arch(Protocol):
     nops: ClassVar[dict[str, bytes]]
     """Names and bytes of the NOPs that ``--nop`` offers."""
     skips: ClassVar[tuple[int, ...]]
-    """Values that are no records: null, and what call_adjust makes null."""
+    """Values that are no records of any kernel: null, and what call_adjust makes null."""
     own_nops: ClassVar[frozenset[bytes]]
     """NOPs that an image may name as its own."""
     mcount_names: ClassVar[tuple[str, ...]]
@@ -157,6 +157,10 @@ class Arch(Protocol):
     def veneer_target(self, code: bytes, at: int) -> int:
         """Where the veneer or PLT entry ``code`` at address ``at`` goes; 0 for what is none.
         A PLT entry gives the address of its GOT slot, negated."""
+        ...
+
+    def skipped(self, abi: Abi) -> tuple[int, ...]:
+        """The values that this kernel skips as records."""
         ...
 
     def drop(self, abi: Abi) -> int | None:

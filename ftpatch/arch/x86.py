@@ -181,6 +181,10 @@ class X86:
         disp = int.from_bytes(code[2:6], "little", signed=True)
         return -((at + 6 + disp if self.elf_class == 64 else disp) & self.wrap)
 
+    def skipped(self, abi: Abi) -> tuple[int, ...]:
+        """Null."""
+        return (0,)
+
     def drop(self, abi: Abi) -> int | None:
         """Null: call_adjust is the identity, so it is skipped whichever test comes first."""
         return 0

@@ -35,7 +35,7 @@ def command(
     states = [State(value).name.lower() for value in range(len(State))]
     rows = zip(
         ip.tolist(),
-        sites.offset[mask].tolist(),
+        (sites.offset[mask] + sites.lead).tolist(),
         places,
         sites.state[mask].tolist(),
         index.tolist(),

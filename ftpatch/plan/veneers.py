@@ -32,7 +32,8 @@ def lay_veneers(
     Raises SiteRefused where a site neither reaches ``addr`` nor a place for a veneer to it.
     """
     via = np.full(len(sites), addr, np.uint64)
-    far = mask & ~sites.arch.reachable(sites.ip, via)
+    aligned = sites.ip % np.uint64(sites.arch.align) == 0  # the others are for the verifier
+    far = mask & aligned & ~sites.arch.reachable(sites.ip, via)
     if not far.any():
         return via, Changes.concat([])
     need = f"a branch at {int(sites.ip[far][0]):#x} cannot reach {addr:#x}"

@@ -95,7 +95,7 @@ def read_sites(image: Image) -> Sites:
     live = np.flatnonzero(~np.isin(before.value, np.array(arch.skips, np.uint64)))
     record = before.value[live]
     prefix, placed = prefixes(original, arch, record)
-    abi = read_abi(original, arch, record, prefix, null_seen=bool((before.value == 0).any()))
+    abi = read_abi(original, arch, record, prefix, null_seen=bool((before.value[:1] == 0).any()))
     if abi.kernel or not abi.pad:  # the kernel's call_adjust knows one prefix for all
         prefix, placed = np.full(len(live), abi.prefix, np.int64), np.ones(len(live), bool)
     ip = adjust(original, arch, abi, record, prefix)

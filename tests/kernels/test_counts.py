@@ -30,7 +30,7 @@ def test_list_names_every_site_as_kallsyms_does(image: Vmlinux) -> None:
     said = ftpatch("list", image.path).objects
     states, targets = read_sites(image, image.sites)
     # A site's code begins with the move before the call, on arm64.
-    offsets = image.offsets(image.sites) - (4 if image.arch == "arm64" else 0)
+    offsets = image.offsets(image.sites)
     names = image.kallsyms.lookup(image.sites)
     expected = {
         int(ip): (int(at), name, offset, state)
