@@ -54,9 +54,9 @@ def section(image: Image, name: str) -> Section:
     return next(s for s in image.sections if s.name == name)
 
 
-def symbols_at(base: int, names: Sequence[str] = FUNCTIONS) -> dict[str, int]:
+def symbols_at(base: int, names: Sequence[str] = FUNCTIONS, step: int = STEP) -> dict[str, int]:
     """Where the functions of an image with this base begin."""
-    return {name: base + STEP * (i + 1) for i, name in enumerate(names)}
+    return {name: base + STEP + step * i for i, name in enumerate(names)}
 
 
 def _image(
@@ -66,15 +66,16 @@ def _image(
     site: Callable[[int], bytes],
     helpers: dict[str, int],
     fill: bytes,
+    step: int = STEP,
 ) -> Image:
     """.text with ``site`` (of its address) at the entry of each function, and their symbols."""
-    places = symbols_at(base, names)
-    text = bytearray(fill * (STEP * (len(names) + 1) // len(fill)))
+    places = symbols_at(base, names, step)
+    text = bytearray(fill * ((STEP + step * len(names)) // len(fill)))
     for at in places.values():
         code = site(at)
         text[at - base : at - base + len(code)] = code
     symbols = [Symbol(name, base + at, 8) for name, at in helpers.items()]
-    symbols += [Symbol(name, at, STEP) for name, at in places.items()]
+    symbols += [Symbol(name, at, step) for name, at in places.items()]
     flags = SHF_ALLOC | SHF_EXECINSTR
     return Image(
         machine,
@@ -98,13 +99,13 @@ def _bounds(image: Image, base: int, table: int, size: int) -> None:
         image.symbols.append(Symbol(name, value, type=0, section=where))
 
 
-def fentry_kernel(names: Sequence[str] = FUNCTIONS, *, nulls: int = 0) -> Image:
+def fentry_kernel(names: Sequence[str] = FUNCTIONS, *, nulls: int = 0, step: int = STEP) -> Image:
     """x86_64: ``call __fentry__`` at every entry, a sorted table in .init.data behind ``nulls``."""
     base = X86_BASE
     helpers = {"__fentry__": 8, "ftrace_stub": 16, "ftrace_caller": 24, "ftrace_regs_caller": 32}
-    image = _image(X86, base, names, lambda at: call32(at, base + 8) + RET, helpers, b"\xcc")
-    table = image.table([0] * nulls + list(symbols_at(base, names).values()))
-    at = base + 0x10000
+    image = _image(X86, base, names, lambda at: call32(at, base + 8) + RET, helpers, b"\xcc", step)
+    table = image.table([0] * nulls + list(symbols_at(base, names, step).values()))
+    at = base + ((step * len(names) & ~0xFFFF) + 0x10000)
     image.sections.append(Section(".init.data", table, at, flags=SHF_ALLOC | SHF_WRITE))
     image.segments.append(Segment((".init.data",), PF_R | PF_W))
     _bounds(image, base, at, len(table))

@@ -131,6 +131,18 @@ def test_diff_and_undo() -> None:
     _same("undo", ftpatch("undo", path, "--dry-run"), ftpatch("undo", path), ftpatch("undo", path))
 
 
+def test_verbose() -> None:
+    path = _copy("vmlinux-x86_64")
+    few = ["-f", "vfs_read", "-f", "vfs_write"]
+    _same(
+        "verbose",
+        ftpatch("status", "-v", path),
+        ftpatch("check", "-v", path),
+        ftpatch("enable", "-v", path, *few),
+        ftpatch("disable", "-v", path, "--force", *few),
+    )
+
+
 def test_usage_errors() -> None:
     path = _copy("pad")
     _same(

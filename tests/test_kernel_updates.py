@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,8 +12,11 @@ from typing import Any
 import pytest
 
 from .command import ftpatch
+from .elf_writer import Symbol
+from .images import arm64_callops_kernel, arm64_relr_kernel, fentry_kernel, section
 from .readers import disassembled, target_of
 from .samples import KERNELS, Sample, sample
+from .tables import relr
 
 Copied = Callable[[str], Path]
 CALLABLE = [s for s in KERNELS if s.name != "vmlinux-arm64-far-full"]
@@ -151,3 +156,68 @@ def test_named_sites(
     assert ftpatch("disable", "--in-place", path, "--site", gate).code == 0
     assert ftpatch("undo", "--all", path).code == 0
     assert path.read_bytes() == kernel.data
+
+
+@pytest.mark.parametrize("nulls", [0, 1])
+def test_the_address_word_of_a_relr_run_cannot_be_cleared(nulls: int, tmp_path: Path) -> None:
+    """Zero plus the kernel's displacement is skipped by a kernel that looks where records point;
+    by another it would be followed."""
+    image = arm64_relr_kernel(nulls=nulls)
+    table, relocations = section(image, ".init.data"), section(image, ".relr.dyn")
+    words = len(table.data) // 8
+    # Without the pointer before the table, and without a relocation of the nulls.
+    first = table.address + 8 * (1 + nulls)
+    relocations.data = relr(image, [first + 8 * i for i in range(words - 1 - nulls)])
+    path = tmp_path / "vmlinux"
+    path.write_bytes(image.build())
+    result = ftpatch("enable", "--in-place", path, "-f", "vfs_read")
+    if not nulls:
+        assert result.code == 1 and "RELR" in result.err
+        assert ftpatch("enable", "--in-place", path, "-f", "vfs_write").code == 0
+        return
+    assert result.code == 0
+    _entries(path)
+    assert ftpatch("undo", path).code == 0 and path.read_bytes() == image.build()
+
+
+def test_a_kernel_of_real_size_takes_seconds(tmp_path: Path) -> None:
+    """What is done site by site shows here."""
+    names = [f"function_{i:05}" for i in range(40_000)]
+    path = tmp_path / "vmlinux"
+    path.write_bytes(fentry_kernel(names, step=16, nulls=600).build())
+    commands: tuple[list[str | Path], ...] = (
+        ["enable", "--in-place", path],
+        ["disable", "--in-place", path, "-f", "*[02468]"],
+        ["check", path],
+        ["diff", "-q", path],
+        ["status", path],
+        ["undo", "--all", path],
+    )
+    for arguments in commands:
+        begun = time.monotonic()
+        assert ftpatch(*arguments).code == (1 if arguments[0] == "diff" else 0)
+        assert time.monotonic() - begun < 10, arguments
+
+
+def test_a_misaligned_patch_site_is_none(tmp_path: Path) -> None:
+    """With CALL_OPS ftrace_call_adjust makes a record that is not 8-aligned null: compilers that
+    do not align cold functions leave such, and a literal has no place there."""
+    image = arm64_callops_kernel(nulls=2)
+    text, data = section(image, ".text"), section(image, ".init.data")
+    nop, ret = bytes.fromhex("1f2003d5"), bytes.fromhex("c0035fd6")
+    cold = text.address + len(text.data) + 4
+    text.data += ret + nop * 4 + ret
+    image.symbols.append(Symbol("cold", cold + 8, 12))
+    image.symbols = [
+        replace(s, value=cold + 32) if s.name == "_etext" else s for s in image.symbols
+    ]
+    words = [int.from_bytes(data.data[i : i + 8], "little") for i in range(0, len(data.data), 8)]
+    data.data = image.table([words[0], *words[2:], cold])  # in the place of one null
+    path = tmp_path / "vmlinux"
+    path.write_bytes(image.build())
+    functions = len(words) - 3
+    _entries(path)
+    result = ftpatch("enable", "--json", "--in-place", path)
+    assert (result.code, result.only["changed"]) == (0, functions), result.err
+    assert path.read_bytes().count(text.data[-24:]) == 1, "its code is as it was"
+    _entries(path)

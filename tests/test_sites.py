@@ -14,7 +14,7 @@ from ftpatch.image import open_image
 from ftpatch.sites import read_sites
 
 from .command import ftpatch
-from .elf_writer import SHT_NOBITS, Image
+from .elf_writer import SHT_NOBITS, Image, Section, Segment
 from .images import (
     FUNCTIONS,
     arm64_callops_kernel,
@@ -152,6 +152,34 @@ def test_an_unknown_machine_is_refused(tmp_path: Path) -> None:
     image.machine = 8  # EM_MIPS
     reason = _refusal(image, tmp_path / "image")
     assert reason == "machine 8 (64-bit ELF) is not supported"
+
+
+def test_where_there_are_both_tables_mcount_loc_is_the_one(tmp_path: Path) -> None:
+    """The other also lists functions that must not be traced."""
+    path = tmp_path / "image"
+    image = pad_program()
+    places = list(symbols_at(section(image, ".text").address).values())
+    at = image.sections[1].address + 0x10000
+    # Behind the other, so that it is not just the first that is found.
+    image.sections.append(Section("__mcount_loc", image.table(places[1:4]), at, align=8))
+    image.segments.append(Segment(("__mcount_loc",)))
+    path.write_bytes(image.build())
+    sites = read_sites(open_image(path))
+    assert (sites.table_name, sites.ip.tolist()) == ("__mcount_loc", places[1:4])
+
+
+def test_several_sections_of_one_name_are_one_table(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    image = pad_program()
+    name, table = image.sections[1].name, image.sections[1].data
+    places = list(symbols_at(section(image, ".text").address).values())
+    image.sections[1].data = table[:16]
+    at = image.sections[1].address + 0x10000
+    image.sections.append(Section(name, table[16:], at, align=8))
+    image.segments[1] = Segment((name,), header={"p_memsz": 0x10100})
+    path.write_bytes(image.build())
+    assert read_sites(open_image(path)).ip.tolist() == places
+    assert ftpatch("status", "--json", path).only["records"] == len(places)
 
 
 def test_an_empty_table_is_no_error(tmp_path: Path) -> None:

@@ -22,10 +22,17 @@ class Kallsyms:
     def __init__(self, image: Vmlinux) -> None:
         count = int(image.array("kallsyms_num_syms", "<u4", 1)[0])
         offsets = image.array("kallsyms_offsets", "<i4", count).astype(np.int64)
-        base = image.word(image.address("kallsyms_relative_base"))
+        # Without a base (v7.x) an offset counts from its own place.
+        relative: NDArray[np.int64]
+        places = image.address("kallsyms_offsets") + 4 * np.arange(count, dtype=np.uint64)
+        based = image.find("kallsyms_relative_base") is not None
+        base = image.word(image.address("kallsyms_relative_base")) if based else 0
         # KALLSYMS_ABSOLUTE_PERCPU (x86-64 up to 6.14): negative offsets count from the base, and
         # the others are per-CPU variables. Without it, offsets are unsigned and count from it.
-        if (offsets < 0).any() and image.arch == "x86_64":
+        if not based:
+            self._live = np.arange(count)
+            relative = places.astype(np.uint64).view(np.int64) + offsets
+        elif (offsets < 0).any() and image.arch == "x86_64":
             self._live = np.flatnonzero(offsets < 0)
             relative = -1 - offsets[self._live]
         else:

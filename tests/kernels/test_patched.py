@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .cases import Patched, entry_sites
 from .cli import ftpatch
 from .compare import different_bytes, other_relocations, spread
 from .independent import Vmlinux
+from .opsstub import STUB_SIZE, needs_stub, reads_as_stub, was_padding
 from .qemu import Console, boot, kaslr_choices
 from .sitecode import announced, drop_value, read_sites
 
@@ -35,6 +37,19 @@ def test_case_reaches_sites(patched: Patched) -> None:
     assert entry_sites(patched.original).mean() > 0.95
 
 
+def stub_of(patched: Patched, targets: NDArray[np.uint64] | None = None) -> int:
+    """Address of the stub that all changed sites call, if this kernel needs one; else 0."""
+    calls = int(patched.changed.sum()) if patched.state == "call" else 0
+    if not needs_stub(patched.original, calls):
+        return 0
+    if targets is None:
+        _, targets = read_sites(patched.image, patched.original.sites)
+    (stub,) = set(targets[patched.changed].tolist())
+    assert reads_as_stub(patched.original, patched.image, stub)
+    assert was_padding(patched.original, stub)
+    return int(stub)
+
+
 def test_sites_read_back(patched: Patched) -> None:
     """Capstone reads the wanted code at every changed site, and the old at every other."""
     before, from_ = read_sites(patched.original, patched.original.sites)
@@ -43,8 +58,9 @@ def test_sites_read_back(patched: Patched) -> None:
     assert Counter(after[changed].tolist()) == (
         {patched.state: int(changed.sum())} if changed.any() else {}
     )
+    stub = stub_of(patched, to)
     target = patched.original.address("ftrace_caller") if patched.state == "call" else 0
-    assert set(to[changed].tolist()) <= {target}
+    assert set(to[changed].tolist()) <= {stub or target}
     assert (after[~changed] == before[~changed]).all()
     assert (to[~changed] == from_[~changed]).all()
 
@@ -71,7 +87,7 @@ def test_relocations(patched: Patched) -> None:
     places, values = original.relative
     kept = ~np.isin(places, gone)
     places, values = places[kept], values[kept]
-    if original.call_ops and patched.state == "call":
+    if original.call_ops and patched.state == "call" and not stub_of(patched):
         literals = original.records[patched.slots[patched.changed]]
         nop_ops = original.address("ftrace_nop_ops")
         carried = image.code(literals, 8).copy().view("<u8")
@@ -99,6 +115,8 @@ def test_no_other_byte_differs(patched: Patched) -> None:
     if original.call_ops:
         literals = original.records[patched.slots[patched.changed]]
         allowed.append(spread(original.offsets(literals), 8))
+    if stub := stub_of(patched):
+        allowed.append(spread(original.offsets(np.array([stub], np.uint64)), STUB_SIZE))
     stray = differ[~np.isin(differ, np.concatenate(allowed))]
     assert not len(stray), f"{len(stray)} bytes, at {[hex(at) for at in stray[:5]]}"
     same_length = len(patched.image.data) == len(original.data)
