@@ -41,6 +41,8 @@ def forecast(sites: Sites) -> Forecast:
         live &= _in_text(sites, value)
     record = value[live]
     ip = adjust(image, arch, abi, record)
+    skipped = int((ip == 0).sum())
+    ip = ip[ip != 0]
     order = np.argsort(ip, kind="stable")
     ip = ip[order]
     start, expected = arch.init_expects(ip, abi)
@@ -51,7 +53,7 @@ def forecast(sites: Sites) -> Forecast:
     again[1:] = ip[1:] == ip[:-1]
     actual[again] = arch.after_init(ip, abi)[again]
     refused = np.flatnonzero(~there | (actual != expected).any(axis=1))
-    entries = len(record) if abi.null_seen else len(value)
+    entries = len(record) - skipped if abi.null_seen else len(value)
     if not len(refused):
         return Forecast(entries, None)
     first = refused[:1]

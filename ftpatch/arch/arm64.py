@@ -71,11 +71,13 @@ class _Arm64:
         return np.isin(words(code)[:, 0], A64.BTI)
 
     def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
-        """Behind a BTI, the second instruction of the pair; the -pg form's record is its ip."""
+        """Behind a BTI, the second instruction of the pair; the -pg form's record is its ip. With
+        CALL_OPS, 0 where the literal would not be aligned ("Misaligned patch-site")."""
         if not abi.pad:
             return entry
         skip = self.landing(code).astype(np.uint64) * np.uint64(4) + np.uint64(4)
-        return entry + skip
+        misaligned = bool(abi.nop_ops) & (entry % np.uint64(8) != 0)
+        return np.where(misaligned, np.uint64(0), entry + skip)
 
     def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
         """The pair, or the one instruction of the -pg form."""

@@ -107,7 +107,7 @@ class Arch(Protocol):
 
     def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
         """ftrace_call_adjust, after it skipped the pad before the function: ip of the site of each
-        entry (uint64[n]); code is what stands there, uint8[n, around]."""
+        entry (uint64[n]), 0 for none; code is what stands there, uint8[n, around]."""
         ...
 
     def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:

@@ -114,7 +114,7 @@ def read_sites(image: Image) -> Sites:
     compiled = decode(original)[1] if blocks else state
     known = targets.are((*arch.mcount_names, *CALLERS))
     entered = (compiled == State.NOP) | (calls & np.isin(addr, known))
-    kept = (prefix == 0) | abi.kernel | _mostly(entered, prefix)
+    kept = ((prefix == 0) | abi.kernel | _mostly(entered, prefix)) & (ip != 0)
     rows = live[kept]
     return Sites(
         image,

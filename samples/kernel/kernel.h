@@ -8,10 +8,17 @@
 /* No record and no site: as Linux's notrace, for either way of leaving sites. */
 #define notrace __attribute__((no_instrument_function)) \
 	__attribute__((patchable_function_entry(0, 0)))
-#define __init __attribute__((section(".init.text"), cold, __noinline__))
+/* With CALL_OPS a literal must be aligned; gcc leaves cold functions out of -falign-functions. */
+#ifdef CALL_OPS
+#define __aligned_function __attribute__((aligned(8)))
+#else
+#define __aligned_function
+#endif
+
+#define __init __attribute__((section(".init.text"), cold, __noinline__)) __aligned_function
 #define __initdata __attribute__((section(".init.data")))
 #define __weak __attribute__((weak))
-#define __cold __attribute__((cold))
+#define __cold __attribute__((cold)) __aligned_function
 /* Goes first in .text, its record does not: one way for a table to be unsorted. */
 #define __hot __attribute__((hot))
 /* Static functions keep their own symbol and site only if gcc neither clones nor folds them. */
