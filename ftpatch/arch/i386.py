@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 
 from ftpatch.arch.contract import Arch
 from ftpatch.arch.x86 import X86
+from ftpatch.arch.x86_nops import CLANG_PADS
 
 __all__ = ["I386"]
 
@@ -19,11 +20,13 @@ class _I386(X86):
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_386_GLOB_DAT, R_386_JMP_SLOT
     pads: ClassVar[tuple[bytes, ...]] = (
         b"\x90\x90\x90\x90\x90",  # gcc: five nop
-        b"\x0f\x1f\x44\x00\x08",  # clang: nopl 0x8(%eax,%eax,1)
+        *CLANG_PADS,  # for -march=i686 and later
+        b"\x66\x90\x66\x90\x90",  # clang: xchg %ax,%ax, twice; nop
+        b"\x66\x90\x66\x90\x66",  # the same, longer: what is left begins with 90, a nop
         b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%eax,%eax,1)
         b"\x3e\x8d\x74\x26\x00",  # GNU as without nopl: lea %ds:0x0(%esi,%eiz,1),%esi
     )
-    own_nops: ClassVar[frozenset[bytes]] = frozenset({*X86.nops.values(), pads[3]})
+    own_nops: ClassVar[frozenset[bytes]] = frozenset({*X86.nops.values(), pads[-1]})
 
 
 I386: Final[Arch] = _I386()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8, U64, Abi, State
+from ftpatch.arch.x86_nops import LONGEST, OFFERED, OFFERED6, TAIL
 
 __all__ = ["X86"]
 
@@ -31,8 +32,8 @@ ENDBR = (b"\xf3\x0f\x1e\xfa", b"\xf3\x0f\x1e\xfb")  # endbr64; endbr32
 
 
 def rows(*codes: bytes) -> U8:
-    """Codes of one length as a matrix."""
-    return np.array([list(code) for code in codes], np.uint8)
+    """Codes as a matrix, uint8[n, LONGEST]; zeros follow the shorter."""
+    return np.array([list(code.ljust(LONGEST, b"\0")) for code in codes], np.uint8)
 
 
 class X86:
@@ -43,10 +44,10 @@ class X86:
     wrap: ClassVar[int]
     """Largest address."""
     pads: ClassVar[tuple[bytes, ...]]
-    """Five-byte pads of compilers, most likely first."""
+    """Pads of compilers, most likely first."""
     align: ClassVar[int] = 1
     around: ClassVar[int] = 64
-    width: ClassVar[int] = 6
+    width: ClassVar[int] = LONGEST
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 5
     apart: ClassVar[int] = 6
@@ -62,23 +63,15 @@ class X86:
         "ftrace_regs_call": ("ftrace_regs_call",),
         "ftrace_graph_call": ("ftrace_graph_call",),
     }
-    nops: ClassVar[dict[str, bytes]] = {
-        "p6": b"\x0f\x1f\x44\x00\x00",  # nopl 0x0(%rax,%rax,1)
-        "nop5": b"\x66\x66\x66\x66\x90",  # data16 data16 data16 xchg %ax,%ax
-        "jmp": b"\xeb\x03\x90\x90\x90",  # jmp .+5; nop; nop; nop
-    }
-    nops6: ClassVar[dict[bytes, bytes]] = {
-        nops["p6"]: b"\x66\x0f\x1f\x44\x00\x00",  # nopw 0x0(%rax,%rax,1)
-        nops["nop5"]: b"\x66\x66\x66\x66\x66\x90",  # five data16, xchg %ax,%ax
-        nops["jmp"]: b"\xeb\x04\x90\x90\x90\x90",  # jmp .+6; four nop
-    }
+    nops: ClassVar[dict[str, bytes]] = OFFERED
 
     def lead(self, abi: Abi) -> int:
         """The site is the instruction at ip."""
         return 0
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
-        """Bytes of NOPs that each row begins with: 0x90, or whole five-byte pads."""
+        """Bytes of NOPs that each row begins with: 0x90, or 5 for a pad of one instruction, which
+        no function can begin in the midst of."""
         run = np.minimum.accumulate(code == 0x90, axis=1).sum(axis=1)
         run[(run == 0) & self._any(code, self.pads[1:])] = 5
         return np.asarray(run, np.int64)
@@ -92,53 +85,62 @@ class X86:
         return entry + self.landing(code).astype(np.uint64) * np.uint64(self.landing_size)
 
     def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
-        """Five- and six-byte calls, and every NOP of these lengths."""
-        nop5 = self._any(code, (*self.pads, *self.nops.values(), *((abi.nop,) if abi.nop else ())))
-        nop6 = self._any(code, tuple(self.nops6.values()))
+        """Five- and six-byte calls, and every NOP that compilers or ftpatch leave."""
+        own = (abi.nop,) if abi.nop else ()
+        nop = self._length(code, (*self.pads, *self.nops.values(), *own, *OFFERED6.values()))
         direct = code[:, 0] == CALL
         relaxed = (code[:, 0] == ADDR32) & (code[:, 1] == CALL)
         got = (code[:, 0] == CALL_GOT[0]) & (code[:, 1] == CALL_GOT[1]) & (self.elf_class == 64)
         # A GOT call is only known where the image says which slot it goes through.
         call = direct | relaxed | got
-        width = np.where(relaxed | got | (nop6 & ~nop5), 6, 5).astype(np.uint8)
+        width = np.where(relaxed | got, 6, np.maximum(nop, 5)).astype(np.uint8)
         rel = np.where(direct[:, None], code[:, 1:5], code[:, 2:6]).copy().view("<i4")[:, 0]
         addr = (ip + width + rel.astype(np.int64).view(np.uint64)) & np.uint64(self.wrap)
         state = np.full(len(ip), State.UNEXPECTED, np.uint8)
-        state[nop5 | nop6] = State.NOP
+        state[nop > 0] = State.NOP
         state[call] = State.CALL
         return state, np.where(call, addr, np.uint64(0)), width, got
 
     def make_nop(self, width: U8, nop: bytes, abi: Abi) -> U8:
-        """The chosen NOP, else the image's own, else P6; its longer sister for six bytes."""
+        """The chosen NOP, else the image's own, else P6, and a NOP of what is left; its longer
+        sister for six bytes."""
         five = nop or abi.nop or self.nops["p6"]
-        six = self.nops6.get(five, self.nops6[self.nops["p6"]])
-        return np.where((width == 6)[:, None], rows(six), rows(five + b"\0"))
+        code = np.empty((len(width), LONGEST), np.uint8)
+        for size in np.unique(width).tolist():
+            form = OFFERED6.get(five, five + TAIL[1]) if size == 6 else five + TAIL[size - 5]
+            code[width == size] = rows(form)
+        return code
 
     def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
-        """``call addr``, with an address-size prefix where six bytes are to be filled."""
-        opcode = template(self.name, "call 0x101000", ("call",))[:1]  # e8
-        rel = (addr - ip - width.astype(np.uint64)).astype(np.uint32)
-        rel32 = rel.astype("<u4").view(np.uint8).reshape(-1, 4)
-        code = np.zeros((len(ip), self.width), np.uint8)
+        """``call addr``: with an address-size prefix to fill six bytes, with a NOP behind it to
+        fill more."""
+        opcode = template(self.name, "call 0x101000", ("call",))[0]  # e8
+        size = np.where(width == 6, 6, 5)
+        rel = (addr - ip - size.astype(np.uint64)).astype("<u4")
+        rel32 = rel.view(np.uint8).reshape(-1, 4)
+        code = np.zeros((len(ip), LONGEST), np.uint8)
+        code[:, 0], code[:, 1:5] = opcode, rel32
         wide = width == 6
-        code[:, 0] = np.where(wide, ADDR32, opcode[0])
-        code[:, 1] = np.where(wide, opcode[0], rel32[:, 0])
-        code[:, 2:6] = np.where(wide[:, None], rel32, np.pad(rel32[:, 1:], ((0, 0), (0, 1))))
+        code[wide, 0], code[wide, 1], code[wide, 2:6] = ADDR32, opcode, rel32[wide]
+        for longer in np.unique(width[width > 6]).tolist():
+            code[width == longer, 5:] = rows(TAIL[longer - 5])[:, : LONGEST - 5]
         return code
 
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
         """A call of the compiled-in callee, or one of the compilers' pads."""
         if abi.pad:
-            forms = rows(*(pad + b"\0" for pad in self.pads))
-            same = (code[:, None, :5] == forms[None, :, :5]).all(axis=2)
+            forms = rows(*self.pads)
+            sizes = np.array([len(pad) for pad in self.pads])
+            beyond = np.arange(LONGEST) >= sizes[:, None]
+            same = ((code[:, None, :] == forms[None]) | beyond[None]).all(axis=2)
             return np.asarray(forms[np.where(same.any(axis=1), same.argmax(axis=1), 0)])
         mcount = np.full(len(ip), abi.mcount, np.uint64)
         call = self.make_call(ip, mcount, width, abi)
         if abi.mcount_got:
             disp = (np.uint64(abi.mcount_got) - ip - np.uint64(6)).astype("<u4")
-            got = np.empty((len(ip), 6), np.uint8)
+            got = np.zeros((len(ip), LONGEST), np.uint8)
             got[:, :2] = CALL_GOT
-            got[:, 2:] = disp.view(np.uint8).reshape(-1, 4)
+            got[:, 2:6] = disp.view(np.uint8).reshape(-1, 4)
             call = np.where((width == 6)[:, None], got, call)
         return call
 
@@ -149,7 +151,7 @@ class X86:
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """The image's own NOP."""
-        return np.tile(rows(abi.nop or self.nops["p6"]), (len(ip), 1))
+        return np.tile(rows(abi.nop or self.nops["p6"])[:, :5], (len(ip), 1))
 
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
         """rel32: 2 GB either way from the end of the instruction; all of it on 32 bits."""
@@ -209,16 +211,24 @@ class X86:
         """Both kinds of gate go to ftrace_stub when disabled."""
         return "ftrace_stub"
 
+    @classmethod
+    def _any(cls, code: U8, forms: tuple[bytes, ...]) -> NDArray[np.bool_]:
+        """Which rows begin with one of the forms."""
+        return np.asarray(cls._length(code, forms) > 0)
+
     @staticmethod
-    def _any(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.bool_]:
-        """Which rows begin with one of the forms; compared as numbers of eight bytes."""
+    def _length(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.int64]:
+        """Bytes of the form that each row begins with, int64[n]; 0 for none. The first eight
+        bytes are compared as one number."""
         packed = np.zeros((len(code), 8), np.uint8)
         packed[:, : min(code.shape[1], 8)] = code[:, :8]
         number = packed.view("<u8")[:, 0]
-        out = np.zeros(len(code), bool)
-        for size in {len(form) for form in forms}:
-            start = number & np.uint64((1 << 8 * size) - 1)
-            for form in forms:
-                if len(form) == size:
-                    out |= start == int.from_bytes(form, "little")
+        out = np.zeros(len(code), np.int64)
+        for form in forms:
+            head = form[:8]
+            same = number & np.uint64((1 << 8 * len(head)) - 1) == int.from_bytes(head, "little")
+            if len(form) > 8:
+                rest = np.frombuffer(form[8:], np.uint8)
+                same &= (code[:, 8 : len(form)] == rest).all(axis=1)
+            out[same & (out == 0)] = len(form)
         return out

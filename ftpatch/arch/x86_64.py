@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 
 from ftpatch.arch.contract import Arch
 from ftpatch.arch.x86 import X86
+from ftpatch.arch.x86_nops import CLANG_PADS
 
 __all__ = ["X86_64"]
 
@@ -19,7 +20,7 @@ class _X8664(X86):
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
     pads: ClassVar[tuple[bytes, ...]] = (
         b"\x90\x90\x90\x90\x90",  # gcc: five nop
-        b"\x0f\x1f\x44\x00\x08",  # clang: nopl 0x8(%rax,%rax,1)
+        *CLANG_PADS,
         b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%rax,%rax,1)
         b"\x67\x0f\x1f\x04\x00",  # nopl (%eax,%eax,1)
     )

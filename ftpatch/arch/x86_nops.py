@@ -1,0 +1,52 @@
+"""NOPs of x86: what compilers leave, what ftpatch writes.
+
+Intel SDM volume 2B, NOP, "Recommended Multi-Byte Sequence of NOP Instruction". A pad is one
+instruction where the compiler knows multi-byte NOPs; a call takes its first five bytes, so the
+others must become a NOP of their own:
+
+    2e 66 0f 1f 84 00 00 02 00 00     ->     e8 <rel32> 0f 1f 44 00 00
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CLANG_PADS", "LONGEST", "OFFERED", "OFFERED6", "TAIL"]
+
+TAIL: Final[tuple[bytes, ...]] = (
+    b"",
+    b"\x90",  # nop
+    b"\x66\x90",  # xchg %ax,%ax
+    b"\x0f\x1f\x00",  # nopl (%rax)
+    b"\x0f\x1f\x40\x00",  # nopl 0x0(%rax)
+    b"\x0f\x1f\x44\x00\x00",  # nopl 0x0(%rax,%rax,1): P6 NOP5
+)
+"""One NOP of each length (bytes)."""
+
+CLANG_PADS: Final[tuple[bytes, ...]] = (
+    b"\x0f\x1f\x44\x00\x08",  # nopl 0x8(%rax,%rax,1)
+    b"\x66\x0f\x1f\x44\x00\x08",  # nopw 0x8(%rax,%rax,1)
+    b"\x0f\x1f\x80\x00\x02\x00\x00",  # nopl 0x200(%rax)
+    b"\x0f\x1f\x84\x00\x00\x02\x00\x00",  # nopl 0x200(%rax,%rax,1)
+    b"\x66\x0f\x1f\x84\x00\x00\x02\x00\x00",  # nopw 0x200(%rax,%rax,1)
+    b"\x2e\x66\x0f\x1f\x84\x00\x00\x02\x00\x00",  # cs nopw 0x200(%rax,%rax,1)
+)
+"""clang's pads of five to ten bytes; a longer one begins with the last. Its displacements are not
+zero, so that they differ from alignment."""
+
+LONGEST: Final = 10
+"""Bytes of the longest."""
+
+OFFERED: Final[dict[str, bytes]] = {
+    "p6": TAIL[5],
+    "nop5": b"\x66\x66\x66\x66\x90",  # data16 data16 data16 xchg %ax,%ax
+    "jmp": b"\xeb\x03\x90\x90\x90",  # jmp .+5; nop; nop; nop
+}
+"""``--nop``: the three of the ftrace.c of v2.6.28."""
+
+OFFERED6: Final[dict[bytes, bytes]] = {
+    OFFERED["p6"]: b"\x66\x0f\x1f\x44\x00\x00",  # nopw 0x0(%rax,%rax,1)
+    OFFERED["nop5"]: b"\x66\x66\x66\x66\x66\x90",  # five data16, xchg %ax,%ax
+    OFFERED["jmp"]: b"\xeb\x04\x90\x90\x90\x90",  # jmp .+6; four nop
+}
+"""Their longer sisters, for a call of six bytes."""
