@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import State
 from ftpatch.bug import bug_text
 from ftpatch.changes import Kind
+from ftpatch.columns import addresses
 from ftpatch.forecast import Forecast, forecast
 from ftpatch.image.relocations import Form
 from ftpatch.sites import Sites
@@ -152,7 +153,7 @@ def _unknown(sites: Sites) -> Iterator[Finding]:
 
 def _targets(sites: Sites) -> Iterator[Finding]:
     own = sites.targets.are((*sites.arch.mcount_names, *CALLERS))
-    own = np.append(own, np.array([sites.abi.mcount, sites.abi.mcount_got], np.uint64))
+    own = np.append(own, addresses(sites.abi.mcount, sites.abi.mcount_got))
     final = [int(f) for f in sites.targets.final if f in own]
     own = np.append(
         own, sites.targets.addr[np.isin(sites.targets.final, np.array(final, np.uint64))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import stat
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ftpatch.errors import InputError, OutputError, UsageError
+from ftpatch.unfinished import UNFINISHED
 
 __all__ = ["Copy"]
 
@@ -33,16 +35,23 @@ class Copy:
     """
 
     def __init__(
-        self, source: Path, target: Path | None, *, force: bool, allow_setuid: bool
+        self,
+        source: Path,
+        target: Path | None,
+        *,
+        force: bool,
+        allow_setuid: bool,
+        in_place: bool = False,
     ) -> None:
-        """Check both places and start to copy. With ``target`` equal to ``source`` the file is
-        replaced in place.
+        """Check both places and start to copy. With ``in_place`` the target is the source.
 
         Raises UsageError for an output that exists (without ``force``) or is a link, InputError for
         a source that cannot be read, OutputError where no file can be made.
         """
         self.target = target
-        self.force = force or target == source
+        self.in_place = in_place
+        self.force = force or in_place
+        self._path = source
         self.copied = self.size = 0
         self.fd = -1
         self._name: Path | None = None
@@ -60,6 +69,7 @@ class Copy:
                 return
             self._check_target(source, target)
             self._name, self.fd = self._unnamed(target)
+            UNFINISHED.name = self._name
         except BaseException:
             os.close(self._source)
             raise
@@ -85,6 +95,16 @@ class Copy:
         if self._name is not None:
             self._name.unlink(missing_ok=True)
 
+    def check_unchanged(self) -> None:
+        """Raise InputError if the source is not what it was when the copy began: other file,
+        other size, or written to. What was read of it need not be what was copied."""
+        try:
+            now = self._path.stat()
+        except OSError as error:
+            raise InputError(self._path, f"cannot read: {error.strerror}") from None
+        if _identity(now) != _identity(self._stat):
+            raise InputError(self._path, "the file was changed while it was read", "try again")
+
     def running(self) -> bool:
         """Whether there is still something to copy."""
         return self._thread is not None and self._thread.is_alive()
@@ -101,10 +121,20 @@ class Copy:
         if self.target is None:
             return
         mode = stat.S_IMODE(self._stat.st_mode) & ~(stat.S_ISUID | stat.S_ISGID)
-        with contextlib.suppress(PermissionError):  # only root may give files away
+        with contextlib.suppress(OSError):  # only root may give files away, and not to everyone
             os.fchown(self.fd, self._stat.st_uid, self._stat.st_gid)
         os.fchmod(self.fd, mode)
         os.fsync(self.fd)
+        # From here on a signal would meet something between the two.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            self._give_name()
+            UNFINISHED.name, UNFINISHED.appeared = None, True
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _give_name(self) -> None:
+        assert self.target is not None
         if self._name is not None:
             self._rename(self._name, self.target)
             self._name = None
@@ -186,7 +216,7 @@ class Copy:
             return
         if target.is_dir():
             raise UsageError(target, "the output is a directory")
-        if target != source and target.samefile(source):
+        if not self.in_place and target.samefile(source):
             raise UsageError(target, "output and input are one file", "use --in-place")
         if not self.force:
             raise UsageError(target, "the output exists", "use --force to overwrite it")
@@ -206,3 +236,7 @@ class Copy:
         except OSError as error:
             raise OutputError(target, f"cannot write: {error.strerror}") from None
         return Path(name), fd
+
+
+def _identity(stat_: os.stat_result) -> tuple[int, int, int, int]:
+    return stat_.st_dev, stat_.st_ino, stat_.st_size, stat_.st_mtime_ns

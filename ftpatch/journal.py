@@ -76,7 +76,12 @@ def read_blocks(path: Path, data: NDArray[np.uint8]) -> list[Block]:
 
     Raises InputError for a block that is whole but contradicts itself or the file.
     """
-    return list(_blocks(path, data))
+    blocks = list(_blocks(path, data))
+    # Columns of all blocks are joined, as wide as the widest Change of all.
+    widest = max((block.changes.old.shape[1] for block in blocks), default=0)
+    if widest * sum(len(block.changes) for block in blocks) > LIMIT // 4:
+        raise InputError(path, "journal: widths that no command writes")
+    return blocks
 
 
 def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -23,6 +24,10 @@ from ftpatch.sites import Sites
 
 __all__ = ["Selection", "select_sites"]
 
+LIST_LIMIT = 32 << 20
+"""Bytes of a filter file at most."""
+STREAMS = (Path("/dev/fd"), Path("/proc/self/fd"))
+"""Where a shell's <(...) is."""
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,16}")
 """A site may also be named by its address: a stripped image has nothing else."""
 
@@ -68,8 +73,14 @@ def _expanded(filters: Sequence[str]) -> Iterator[str]:
             yield text
             continue
         path = Path(bare[1:])
+        if path.exists() and not path.is_file() and path.parent not in STREAMS:
+            raise InputError(path, "not a regular file", "give a list of functions")
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            with path.open("rb") as file:
+                raw = file.read(LIST_LIMIT + 1)
+            if len(raw) > LIST_LIMIT:
+                raise InputError(path, f"a filter file of more than {LIST_LIMIT} bytes")
+            lines = raw.decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             raise InputError(path, f"cannot read the filter file: {reason}") from None
@@ -116,8 +127,10 @@ class _Names:
             if text in plain:
                 continue
             try:
-                pattern = re.compile(text if regex else fnmatch.translate(text))
-            except re.error as error:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of sets that may mean more one day
+                    pattern = re.compile(text if regex else fnmatch.translate(text))
+            except (re.error, OverflowError, RecursionError) as error:
                 raise UsageError(
                     None, f"filter {text!r} is no regular expression: {error}"
                 ) from None

@@ -34,7 +34,9 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     """
     blocks = read_blocks(image.path, image.data)
     if not blocks:
-        raise InputError(image.path, "no journal: ftpatch did not write this file")
+        raise InputError(
+            image.path, "no journal: no command changed this file", "strip and objcopy remove it"
+        )
     blocks = blocks if everything else blocks[:1]
     left = image.altered([block.changes for block in reversed(blocks)])
     before = image.altered([block.changes for block in blocks], old=True)

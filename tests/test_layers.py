@@ -12,8 +12,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
-    ("errors", "bug"),
-    ("changes",),
+    ("errors", "bug", "unfinished"),
+    ("changes", "columns"),
     ("image", "arch"),
     ("journal",),
     ("sites",),

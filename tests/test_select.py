@@ -152,7 +152,11 @@ def test_files(sites: Sites, tmp_path: Path) -> None:
 def test_unreadable_files(sites: Sites, tmp_path: Path) -> None:
     missing, binary = tmp_path / "missing", tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
-    for path, words in ((missing, "No such file"), (tmp_path, "directory"), (binary, "UTF-8")):
+    for path, words in (
+        (missing, "No such file"),
+        (tmp_path, "not a regular file"),
+        (binary, "UTF-8"),
+    ):
         with pytest.raises(InputError, match=words) as caught:
             _chosen(sites, f"@{path}")
         assert caught.value.path == str(path)

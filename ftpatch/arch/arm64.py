@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from ftpatch.arch.aarch64 import A64, address_of, branch, branch_target, words
 from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8, U64, Abi, Arch, State
+from ftpatch.columns import addresses
 
 __all__ = ["ARM64"]
 
@@ -144,7 +145,7 @@ class _Arm64:
         insn = [int.from_bytes(caller[i : i + 4], "little") for i in range(0, 12, 4)]
         skip = 1 if insn[0] in A64.BTI else 0
         on = addr + 4 * (skip + len(A64.LOAD_OPS))
-        from_, to = np.array([at + 8], np.uint64), np.array([on], np.uint64)
+        from_, to = addresses(at + 8), addresses(on)
         if tuple(insn[skip : skip + 2]) != A64.LOAD_OPS or not self.reachable(from_, to)[0]:
             return b""
         loaded = address_of(at, ops, "x11")
@@ -164,7 +165,7 @@ class _Arm64:
         insn = [int.from_bytes(code[i : i + 4], "little") for i in range(0, 20, 4)]
         if self.is_ops_stub(code):
             last = np.array([insn[2]], "<u4")
-            return int(branch_target(last, np.array([at + 8], np.uint64))[0])
+            return int(branch_target(last, addresses(at + 8))[0])
         if insn[0] in A64.BTI:
             insn, at = insn[1:], at + 4
         if insn[0] & 0x9F00_001F != 0x9000_0010:  # adrp x16, imm
@@ -172,9 +173,10 @@ class _Arm64:
         pages = (insn[0] >> 5 & 0x7FFFF) << 2 | insn[0] >> 29 & 3
         page = ((at >> 12) + (pages - (1 << 21) if pages >> 20 else pages) << 12) & A64.WRAP
         if insn[1] & 0xFFC0_03FF == 0x9100_0210 and insn[2] == 0xD61F_0200:
-            return page + (insn[1] >> 10 & 0xFFF)  # add x16, x16, #lo12; br x16
+            return (page + (insn[1] >> 10 & 0xFFF)) & A64.WRAP  # add x16, x16, #lo12; br x16
         if insn[1] & 0xFFC0_03FF == 0xF940_0211 and insn[3] == 0xD61F_0220:
-            return -(page + (insn[1] >> 10 & 0xFFF) * 8)  # ldr x17, [x16, #]; ...; br x17
+            slot = page + (insn[1] >> 10 & 0xFFF) * 8  # ldr x17, [x16, #]; ...; br x17
+            return -(slot & A64.WRAP)
         return 0
 
     def skipped(self, abi: Abi) -> tuple[int, ...]:
@@ -199,7 +201,7 @@ class _Arm64:
             return template(self.name, "nop", ("nop",))
         text, mnemonic = ("b 0x101000", "b") if "graph" in name else ("bl 0x101000", "bl")
         opcode = int.from_bytes(template(self.name, text, (mnemonic,)), "little") & A64.BL_MASK
-        at, to = np.array([ip], np.uint64), np.array([addr], np.uint64)
+        at, to = addresses(ip), addresses(addr)
         return branch(opcode, at, to).tobytes()
 
     def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
@@ -209,7 +211,7 @@ class _Arm64:
             return 0
         if int(insn[0]) & A64.B_MASK != (A64.B if "graph" in name else A64.BL):
             return None
-        return int(branch_target(insn, np.array([ip], np.uint64))[0])
+        return int(branch_target(insn, addresses(ip))[0])
 
     def gate_rest(self, name: str) -> str:
         """ftrace_graph_call is a NOP when disabled, ftrace_call goes to ftrace_stub."""

@@ -132,6 +132,7 @@ class X86:
             forms = rows(*self.pads)
             sizes = np.array([len(pad) for pad in self.pads])
             beyond = np.arange(LONGEST) >= sizes[:, None]
+            code = np.pad(code, ((0, 0), (0, LONGEST - code.shape[1])))
             same = ((code[:, None, :] == forms[None]) | beyond[None]).all(axis=2)
             return np.asarray(forms[np.where(same.any(axis=1), same.argmax(axis=1), 0)])
         mcount = np.full(len(ip), abi.mcount, np.uint64)

@@ -2,6 +2,33 @@
 
 from __future__ import annotations
 
-from ftpatch.cli.app import main
+import os
+import signal
+import sys
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit with one of the codes of ``errors.Exit``.
+
+    Until everything is imported a signal just ends the process: an exception in the midst of an
+    import would end in a traceback of other people's code.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as every filter: `ftpatch list | head`
+    _open_closed_streams()
+    from ftpatch.cli.app import run
+
+    sys.exit(run())
+
+
+def _open_closed_streams() -> None:
+    """Give closed standard streams to /dev/null: nothing else may get their descriptors."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if number == 0 else "w"))  # noqa: SIM115, PTH123

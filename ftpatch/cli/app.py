@@ -13,8 +13,9 @@ from ftpatch import __version__
 from ftpatch.cli import check, diff, disable, enable, list_, status, undo
 from ftpatch.cli.console import error_line
 from ftpatch.errors import Exit, FtpatchError
+from ftpatch.unfinished import UNFINISHED
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 app = typer.Typer(
     name="ftpatch",
@@ -32,7 +33,6 @@ for verb in (status, list_, check, enable, disable, undo, diff):
 ClickError: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
 )
-INTERRUPTED = 128 + signal.SIGINT
 
 
 @app.callback(invoke_without_command=True)
@@ -44,11 +44,26 @@ def _version(
         raise typer.Exit()
 
 
-def main() -> None:
-    """Run the command line and exit with one of the codes of ``errors.Exit``."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as every filter: `ftpatch list | head`
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an unfinished output goes away
-    sys.exit(_run())
+def run() -> int:
+    """The command line's exit code. SIGINT and SIGTERM take the output in the making away."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    code = _run()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        error_line(f"standard output: {error.strerror}")
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - or the exit tries again
+        return int(Exit.ERROR)
+    return code
+
+
+def _interrupted(number: int, frame: object) -> None:
+    """Not by an exception: that would have to find its way through libraries in C++."""
+    UNFINISHED.discard()
+    done = "the output is written" if UNFINISHED.appeared else "nothing was written"
+    error_line(f"interrupted; {done}")
+    os._exit(128 + number)
 
 
 def _run() -> int:
@@ -57,9 +72,6 @@ def _run() -> int:
     except FtpatchError as error:
         error_line(str(error))
         return int(error.exit)
-    except (KeyboardInterrupt, typer.Abort):
-        error_line("interrupted; nothing was written")
-        return INTERRUPTED
     except ClickError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(getattr(error, "format_message")(), err=True)  # noqa: B009
@@ -71,7 +83,7 @@ def _run() -> int:
             error_line(message.rstrip(".") + where)
         return int(Exit.ERROR)
     except OSError as error:
-        error_line(f"{error.filename or 'I/O'}: {error.strerror}")
+        error_line(f"{error.filename or 'standard output'}: {error.strerror}")
         return int(Exit.ERROR)
     except MemoryError:
         error_line("out of memory")
@@ -82,6 +94,4 @@ def _run() -> int:
         kind = type(error).__name__
         error_line(f"internal error: {kind}: {error}; FTPATCH_DEBUG=1 shows where, please report")
         return int(Exit.ERROR)
-    if code == INTERRUPTED:  # as newer versions of typer say it
-        error_line("interrupted; nothing was written")
     return code if isinstance(code, int) else int(Exit.DONE)

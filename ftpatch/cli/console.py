@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -23,8 +24,10 @@ def clean(text: str) -> str:
 
 
 def error_line(text: str) -> None:
-    """One line on standard error."""
-    sys.stderr.write(f"ftpatch: {clean(text)}\n")
+    """One line on standard error, if there is any place for it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"ftpatch: {clean(text)}\n")
+        sys.stderr.flush()
 
 
 def json_line(value: dict[str, Any]) -> None:

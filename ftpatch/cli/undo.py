@@ -45,10 +45,17 @@ def command(
 ) -> None:
     """Take back the latest command that wrote the image: byte for byte what it was before."""
     as_json = wants_json(json, format_)
-    target = output_path(image, output, in_place or output is None)
+    in_place = in_place or output is None
+    target = output_path(image, output, in_place)
     from ftpatch.copy import Copy
 
-    with Copy(image, None if dry_run else target, force=force, allow_setuid=allow_setuid) as copy:
+    with Copy(
+        image,
+        None if dry_run else target,
+        force=force,
+        allow_setuid=allow_setuid,
+        in_place=in_place,
+    ) as copy:
         from ftpatch.image import open_image
         from ftpatch.undo import plan_undo
         from ftpatch.write import write

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ftpatch.cli.console import error_line, json_line, lines, wait_for
-from ftpatch.errors import Exit, UsageError
+from ftpatch.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
     from ftpatch.bug import FtraceBug
@@ -40,6 +40,8 @@ def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
     """Where to write. Raises UsageError for two places, or for a link to be replaced."""
     if in_place and output is not None:
         raise UsageError(None, "--in-place and -o name two outputs", "choose one")
+    if not image.name:
+        raise InputError(image, "not a regular file", "give one image")
     if in_place and image.is_symlink():
         raise UsageError(image, "a link cannot be replaced in place", "name the file itself")
     if in_place:
@@ -59,6 +61,7 @@ def run_update(update: Update, plan: Callable[[Sites], Plan]) -> None:
         None if update.dry_run else target,
         force=update.force,
         allow_setuid=update.allow_setuid,
+        in_place=update.in_place,
     ) as copy:
         from ftpatch.image import open_image
         from ftpatch.refusals import refusals

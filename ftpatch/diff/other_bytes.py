@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
+from ftpatch.columns import addresses
 from ftpatch.diff.pairs import Row, literal_offsets
 from ftpatch.diff.relocations import relocation_differences
 from ftpatch.diff.text import whole_instructions
@@ -126,7 +127,7 @@ def _row(
         low, high = whole_instructions(old, address, address + end - start)
         start, end, address = start - (address - low), start + high - address, low
     if address is not None:
-        name, offset, _ = old.image.kallsyms.lookup(np.array([address], np.uint64))[0]
+        name, offset, _ = old.image.kallsyms.lookup(addresses(address))[0]
         symbol = f"{name}+{offset:#x}" if name else ""
     sides = [sites.image.data[start:end].tobytes() for sites in (old, new)]
     if kind == "code" and address is not None:
@@ -137,7 +138,7 @@ def _row(
 
 
 def _is_code(sites: Sites, address: int) -> bool:
-    where = np.array([address], np.uint64)
+    where = addresses(address)
     return bool(sites.image.elf.offset_of(where, executable=True)[0] >= 0)
 
 

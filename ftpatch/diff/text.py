@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from ftpatch.arch.disassemble import disassemble
+from ftpatch.columns import addresses
 from ftpatch.sites import Sites
 
 __all__ = ["code_text", "whole_instructions"]
@@ -36,11 +37,11 @@ def code_text(sites: Sites, code: bytes, address: int) -> str:
 def whole_instructions(sites: Sites, start: int, end: int) -> tuple[int, int]:
     """The range of addresses widened to whole instructions, counted from the symbol before it;
     as it was where no symbol is near or Capstone loses the thread."""
-    name, offset, _ = sites.image.kallsyms.lookup(np.array([start], np.uint64))[0]
+    name, offset, _ = sites.image.kallsyms.lookup(addresses(start))[0]
     if not name or offset > NEAR:
         return start, end
     first = start - offset
-    at = sites.image.elf.offset_of(np.array([first], np.uint64))
+    at = sites.image.elf.offset_of(addresses(first))
     code, _ = sites.image.elf.gather(at, end - first + LONGEST)
     begins = [i.address for i in disassemble(sites.arch.name, code[0].tobytes(), first)]
     before = [address for address in begins if address <= start]
@@ -54,10 +55,10 @@ def _read(arch: str, code: bytes, address: int) -> list[tuple[str, str, int | No
 
 
 def _name(sites: Sites, target: int) -> str:
-    at = np.searchsorted(sites.targets.addr, np.uint64(target))
+    at = np.searchsorted(sites.targets.addr, addresses(target)[0])
     if at < len(sites.targets.addr) and int(sites.targets.addr[at]) == target:
         return sites.targets.name[int(at)]
-    name, offset, _ = sites.image.kallsyms.lookup(np.array([target], np.uint64))[0]
+    name, offset, _ = sites.image.kallsyms.lookup(addresses(target))[0]
     if not name:
         return hex(target)
     return f"{name}+{offset:#x}" if offset else name

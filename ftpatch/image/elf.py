@@ -19,9 +19,13 @@ from ftpatch.image.skeleton import read_skeleton
 
 __all__ = ["Elf", "map_file"]
 
+SMALL = 64 << 20
+"""Bytes up to which a file is read as a whole."""
+
 
 def map_file(path: Path) -> NDArray[np.uint8]:
-    """The file's bytes, uint8[size], mapped for reading.
+    """The file's bytes, uint8[size]: read, or, of a large file, mapped. (A mapped file that becomes
+    shorter meanwhile ends the process with SIGBUS.)
 
     Raises InputError for what is no regular file or cannot be read.
     """
@@ -34,6 +38,10 @@ def map_file(path: Path) -> NDArray[np.uint8]:
             raise InputError(path, "not a regular file", "give one image")
         if os.fstat(fd).st_size == 0:
             raise InputError(path, "the file is empty")
+        if os.fstat(fd).st_size <= SMALL:
+            os.set_blocking(fd, True)
+            with os.fdopen(os.dup(fd), "rb") as file:
+                return np.frombuffer(file.read(), np.uint8)
         return np.frombuffer(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), np.uint8)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
@@ -53,7 +61,19 @@ class Elf:
     def open(cls, path: Path) -> Elf:
         """Read the headers of ``path``. Raises InputError."""
         data = map_file(path)
-        return cls(path, data, read_skeleton(str(path), data))
+        elf = cls(path, data, read_skeleton(str(path), data))
+        loads = (s.size for s in elf.skeleton.segments if s.type == Segment.PT_LOAD)
+        elf.bounded("segments", loads)
+        return elf
+
+    def bounded(self, what: str, sizes: Iterable[int]) -> None:
+        """Raise InputError if parts that should lie apart add up to more than twice the file: read
+        one by one, overlapping ones would take any amount of memory."""
+        total, size = sum(sizes), len(self.data)
+        if total > 2 * size:
+            raise InputError(
+                self.path, f"its {what} add up to {total:#x} bytes, the file has {size:#x}"
+            )
 
     @property
     def word(self) -> int:
@@ -168,15 +188,22 @@ class Elf:
 
         The pages are private copies: nothing reaches the file. Offsets must be inside it.
         """
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            private = mmap.mmap(fd, len(self.data), access=mmap.ACCESS_COPY)
-        finally:
-            os.close(fd)
-        data = np.frombuffer(private, np.uint8)
+        data = self._private()
         for block in changes:
             block.put(data, old=old)
         return replace(self, data=data)
+
+    def _private(self) -> NDArray[np.uint8]:
+        """A copy that can be written to; of a large file only the pages that are."""
+        if len(self.data) <= SMALL:
+            return self.data.copy()
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return np.frombuffer(mmap.mmap(fd, len(self.data), access=mmap.ACCESS_COPY), np.uint8)
+        except (OSError, ValueError):
+            raise InputError(self.path, "the file was changed while it was read") from None
+        finally:
+            os.close(fd)
 
 
 def _within(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.columns import addresses
 from ftpatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ def own_lookup(image: Image, address: int, relative: int) -> tuple[str, int, int
     ``relative`` is the machine's R_*_RELATIVE.
     """
     try:
-        addresses, live = _addresses(image, relative)
-        last = int(np.searchsorted(addresses, np.uint64(address), side="right")) - 1
-        if last < 0 or not _is_ksym(image, addresses, address):
+        every, live = _addresses(image, relative)
+        last = int(np.searchsorted(every, addresses(address)[0], side="right")) - 1
+        if last < 0 or not _is_ksym(image, every, address):
             return "", 0, 0
-        start = addresses[last]
-        first = int(np.searchsorted(addresses, start, side="left"))
-        end = int(np.searchsorted(addresses, start, side="right"))
-        size = int(addresses[end] - start) if end < len(addresses) else 0
+        start = every[last]
+        first = int(np.searchsorted(every, start, side="left"))
+        end = int(np.searchsorted(every, start, side="right"))
+        size = int(every[end] - start) if end < len(every) else 0
         return _name(image, int(live[first])), address - int(start), size
     except (InputError, LookupError, ValueError):
         return None
@@ -53,7 +54,7 @@ def _place(image: Image, symbol: str) -> tuple[int, int]:
     address = image.symbols.find(symbol)
     if address is None:
         raise KeyError(symbol)
-    return address, int(image.elf.offset_of(np.array([address], np.uint64))[0])
+    return address, int(image.elf.offset_of(addresses(address))[0])
 
 
 def _addresses(image: Image, relative: int) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
@@ -65,9 +66,9 @@ def _addresses(image: Image, relative: int) -> tuple[NDArray[np.uint64], NDArray
     offset = np.frombuffer(raw, "<i4").astype(np.int64)
     live = np.arange(count)
     if image.symbols.find("kallsyms_relative_base") is None:
-        place = np.uint64(where) + 4 * np.arange(count, dtype=np.uint64)
+        place = addresses(where)[0] + 4 * np.arange(count, dtype=np.uint64)
         return place + offset.view(np.uint64), live
-    base = np.uint64(_base(image, relative))
+    base = addresses(_base(image, relative))[0]
     if 2 * int((offset < 0).sum()) > count:
         # KALLSYMS_ABSOLUTE_PERCPU (x86-64 up to v6.14): the others are per-CPU offsets.
         live = np.flatnonzero(offset < 0)
@@ -77,18 +78,18 @@ def _addresses(image: Image, relative: int) -> tuple[NDArray[np.uint64], NDArray
 
 def _base(image: Image, relative: int) -> int:
     address, at = _place(image, "kallsyms_relative_base")
-    row = int(image.relocations.at(np.array([address], np.uint64), relative)[0])
+    row = int(image.relocations.at(addresses(address), relative)[0])
     addend = int(image.relocations.addend[row]) if row >= 0 else 0
     return addend & 0xFFFF_FFFF_FFFF_FFFF or image.elf.word_at(at)
 
 
-def _is_ksym(image: Image, addresses: NDArray[np.uint64], address: int) -> bool:
+def _is_ksym(image: Image, every: NDArray[np.uint64], address: int) -> bool:
     """is_ksym_addr(): any address of a kernel with KALLSYMS_ALL, else one in its text."""
-    inside = np.zeros(len(addresses), bool)
+    inside = np.zeros(len(every), bool)
     here = False
     for low, high in (("_stext", "_etext"), ("_sinittext", "_einittext")):
         start, end = _place(image, low)[0], _place(image, high)[0]
-        inside |= (addresses >= start) & (addresses < end)
+        inside |= (every >= start) & (every < end)
         here |= start <= address < end
     return here or float((~inside).mean()) > ALL
 

@@ -14,11 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.errors import InputError
 from ftpatch.image.dynamic import Tag, dynamic_tags, offset_of_tag
 from ftpatch.image.elf import Elf
 from ftpatch.image.headers import Section
 
 __all__ = ["Form", "Relocations", "read_relocations"]
+
+LIMIT = 1 << 26
+"""Bytes that RELR may relocate; a vmlinux has 4 MB of them."""
 
 
 class Form:
@@ -63,7 +67,9 @@ def read_relocations(elf: Elf) -> Relocations:
 
     Raises InputError where a table lies outside the file.
     """
-    parts = [_read(elf, form, offset, size) for form, offset, size in _tables(elf)]
+    tables = _tables(elf)
+    elf.bounded("relocation tables", (size for _, _, size in tables))
+    parts = [_read(elf, form, offset, size) for form, offset, size in tables]
     columns = zip(*parts, strict=True) if parts else [[]] * 7
     kinds = (np.uint64, np.uint32, np.uint32, np.int64, np.uint8, np.int64, np.uint8)
     joined = [
@@ -108,7 +114,7 @@ def _read(elf: Elf, form: int, offset: int, size: int) -> tuple[NDArray[np.gener
     table = np.frombuffer(raw.tobytes(), f"<u{elf.word}").reshape(-1, words).astype(np.uint64)
     entry = offset + np.arange(count, dtype=np.int64) * entry_size
     if form == Form.RELR:
-        return _relr(table[:, 0], entry, elf.word)
+        return _relr(elf, table[:, 0], entry)
     info = table[:, 1]
     wide = elf.word == 8
     addend = table[:, 2].view(np.int64) if form == Form.RELA else np.zeros(count, np.int64)
@@ -124,14 +130,14 @@ def _read(elf: Elf, form: int, offset: int, size: int) -> tuple[NDArray[np.gener
 
 
 def _relr(
-    word: NDArray[np.uint64], entry: NDArray[np.int64], size: int
+    elf: Elf, word: NDArray[np.uint64], entry: NDArray[np.int64]
 ) -> tuple[NDArray[np.generic], ...]:
     """Places of a RELR table.
 
     An even word is an address: that place. Each odd word that follows is a bitmap of the next
     8*size-1 places; so the base of a bitmap is its address word + size * (1 + bitmaps between).
     """
-    n = len(word)
+    n, size = len(word), elf.word
     per = 8 * size - 1
     is_bitmap = (word & np.uint64(1)).astype(bool)
     index = np.arange(n)
@@ -140,6 +146,8 @@ def _relr(
     start = word[np.maximum(last, 0)] + np.uint64(size)
     base = start + ((index - last - 1) * per * size).astype(np.uint64)
     bits = np.unpackbits(word.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    if int(bits.sum(dtype=np.int64)) * size > LIMIT:
+        raise InputError(elf.path, "its RELR tables relocate more than any image has")
     row, bit = np.nonzero(bits[:, 1 : per + 1] & (is_bitmap & ~orphan)[:, None])
     heads = np.flatnonzero(~is_bitmap)
     place = np.concatenate([word[heads], base[row] + (bit * size).astype(np.uint64)])

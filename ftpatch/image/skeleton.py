@@ -30,6 +30,10 @@ __all__ = ["read_skeleton"]
 
 EI_CLASS, EI_DATA, E_TYPE = 4, 5, 16
 ELFCLASS32, ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB = 1, 2, 1, 2
+LIMIT_HEADERS = 1 << 20
+"""Product of the numbers of program and section headers; LIEF pairs them."""
+LIMIT_NAMES = 1 << 24
+"""Bytes of section names; a vmlinux has 4 KB, a library of 60,000 sections 3 MB."""
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
 
 
@@ -98,6 +102,9 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
             )
         return data[offset : offset + length].tobytes()
 
+    if phnum * shnum > LIMIT_HEADERS:
+        raise InputError(path, f"{phnum} program headers and {shnum} section headers")
+
     programs = part("program headers", phoff, phnum * layout.program)
     sections = bytearray(part("section headers", shoff, shnum * layout.section))
     names, offset = b"", 0
@@ -107,6 +114,7 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         at = shstrndx * layout.section + layout.section_offset_at
         offset, length = struct.unpack_from(layout.section_offset, sections, at)
         names = part("section-name table", offset, length)
+        _limit_names(path, sections, names, layout.section)
         behind = layout.header + len(programs) + len(sections)
         struct.pack_into(layout.section_offset[:2], sections, at, behind)
     struct.pack_into(
@@ -118,6 +126,16 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
     )
     skeleton = bytes(header) + programs + bytes(sections) + names
     return _parse(path, skeleton, size, shnum, {shstrndx: offset} if shnum else {})
+
+
+def _limit_names(path: str, sections: bytearray, names: bytes, entry: int) -> None:
+    """Refuse section names that add up to more than any file has: all may share one long string."""
+    ends = np.flatnonzero(np.frombuffer(names, np.uint8) == 0)
+    start = np.frombuffer(sections, np.uint8).reshape(-1, entry)[:, :4].copy().view("<u4")[:, 0]
+    at = np.searchsorted(ends, start.astype(np.int64))
+    length = np.append(ends, len(names))[at] - start.astype(np.int64)
+    if int(np.maximum(length, 0).sum()) > LIMIT_NAMES:
+        raise InputError(path, "its section names add up to more than any file has")
 
 
 def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, int]) -> Skeleton:

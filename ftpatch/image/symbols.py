@@ -16,8 +16,8 @@ from ftpatch.image.headers import Section
 
 __all__ = ["Symbols", "read_symbols"]
 
-LIMIT = 1 << 28
-"""Bytes of names at most; a vmlinux has 4 MB. Entries may share one long string."""
+LIMIT = 1 << 24
+"""Bytes of names that a small string table may add up to. Entries may share one long string."""
 _ENTRY = {
     8: np.dtype(
         {
@@ -79,7 +79,7 @@ class Symbols:
         length = self.lengths(rows) + 1
         stop = np.cumsum(length)
         total = int(stop[-1]) if len(stop) else 0
-        if total > LIMIT:
+        if total > max(LIMIT, 4 * len(self.strings)):
             raise InputError(self.path, f"the names of its symbols add up to {total} bytes")
         at = np.arange(total) + np.repeat(
             self.name[rows].astype(np.int64) - (stop - length), length

@@ -72,8 +72,9 @@ def plan_disable(
     empty for the image's own. Raises SiteRefused where a record cannot be dropped."""
     new = sites.arch.make_nop(sites.width, nop, sites.abi)
     idle = sites.state == State.NOP
-    if nop:  # another form is written only where the journal says what stands there
-        idle &= ~_journalled(sites) | _same(new, sites.code, sites.width)
+    if nop:  # another form is written only where it is known what stands there
+        known = _journalled(sites) | sites.abi.pad
+        idle &= ~known | _same(new, sites.code, sites.width)
     plan = _plan(
         sites,
         mask,

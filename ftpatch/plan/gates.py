@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ftpatch.changes import Changes, Kind
+from ftpatch.columns import addresses
 from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.plan import Plan
 from ftpatch.sites import Sites
@@ -59,7 +60,7 @@ def _graph_caller(sites: Sites, name: str) -> int:
 
 def _change(sites: Sites, gate: str, at: int, addr: int) -> Changes:
     image, arch = sites.image, sites.arch
-    ip, to = np.array([at], np.uint64), np.array([addr], np.uint64)
+    ip, to = addresses(at), addresses(addr)
     if addr and not arch.reachable(ip, to)[0]:
         raise SiteRefused(image.path, f"{gate} at {at:#x} cannot reach {addr:#x}")
     new = arch.gate(gate, at, addr, sites.abi)

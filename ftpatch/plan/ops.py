@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
+from ftpatch.columns import addresses
 from ftpatch.plan.records import literals_fit
 from ftpatch.plan.veneers import lay_code
 from ftpatch.sites import Sites
@@ -35,7 +36,7 @@ def lay_ops_stub(
     dropping = np.zeros(len(sites), bool) if keep_records else mask
     if not abi.nop_ops or literals_fit(sites, mask, dropping):
         return None
-    offset = sites.image.elf.offset_of(np.array([addr], np.uint64), executable=True)
+    offset = sites.image.elf.offset_of(addresses(addr), executable=True)
     caller = sites.image.elf.gather(offset, arch.around)[0][0].tobytes()
     if not arch.ops_stub(addr, caller, addr, abi.nop_ops):
         return None

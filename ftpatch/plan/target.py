@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from ftpatch.columns import addresses
 from ftpatch.errors import UsageError
 from ftpatch.sites import Sites
 
@@ -23,7 +24,9 @@ def resolve_target(sites: Sites, text: str | None) -> int:
         found = image.symbols.find("ftrace_caller")
         if found is None:
             raise UsageError(
-                image.path, "this image has no ftrace_caller", "name a callee with --to or --tracer"
+                image.path,
+                "this image has no ftrace_caller",
+                "name a callee with --to SYMBOL (there is no --tracer yet)",
             )
         addr = found
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
@@ -36,6 +39,6 @@ def resolve_target(sites: Sites, text: str | None) -> int:
             places = ", ".join(hex(value) for value in values[:4].tolist())
             raise UsageError(image.path, f"{text!r} is {len(values)} functions", f"say {places}")
         addr = int(values[0])
-    if image.elf.offset_of(np.array([addr], np.uint64), executable=True)[0] < 0:
+    if image.elf.offset_of(addresses(addr), executable=True)[0] < 0:
         raise UsageError(image.path, f"{text or 'ftrace_caller'} at {addr:#x} is no code")
     return addr

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.changes import NO_OWNER, Changes, Kind
+from ftpatch.columns import addresses
 from ftpatch.errors import SiteRefused
 from ftpatch.image.symbols import Symbols
 from ftpatch.sites import Sites
@@ -60,7 +61,7 @@ def lay_code(
     parts: list[Changes] = []
     while left.any():
         ip = sites.ip[left]
-        known = [at for at in laid if arch.reachable(ip[:1], np.array([at], np.uint64))[0]]
+        known = [at for at in laid if arch.reachable(ip[:1], addresses(at))[0]]
         if known:
             at = known[0]
         else:
@@ -91,7 +92,7 @@ def _laid_before(sites: Sites) -> list[int]:
 
 
 def _holds(sites: Sites, at: int, code: bytes) -> bool:
-    offset = sites.left.elf.offset_of(np.array([at], np.uint64), executable=True)
+    offset = sites.left.elf.offset_of(addresses(at), executable=True)
     held, _ = sites.left.elf.gather(offset, len(code))
     return bool(code) and held[0].tobytes() == code
 
@@ -130,7 +131,7 @@ def _places(sites: Sites) -> NDArray[np.uint64]:
 
 
 def _lay(sites: Sites, at: int, code: bytes) -> Changes:
-    offset = sites.image.elf.offset_of(np.array([at], np.uint64))
+    offset = sites.image.elf.offset_of(addresses(at))
     old, _ = sites.image.elf.gather(offset, len(code))
     new = np.frombuffer(code, np.uint8).reshape(1, -1)
     return Changes.of(Kind.PADDING, offset, old, new, NO_OWNER)

@@ -83,7 +83,7 @@ def read_sites(image: Image) -> Sites:
     changes = [block.changes for block in blocks]
     original = image.altered(changes, old=True) if blocks else image
     left = image.altered(reversed(changes)) if blocks else image
-    span = table_span(original) or find_table(original, arch)
+    span = table_span(original, arch) or find_table(original, arch)
     if span is None:
         raise NoTable(
             image.path,
@@ -95,7 +95,14 @@ def read_sites(image: Image) -> Sites:
     live = np.flatnonzero(~np.isin(before.value, np.array(arch.skips, np.uint64)))
     record = before.value[live]
     prefix, placed = prefixes(original, arch, record)
-    abi = read_abi(original, arch, record, prefix, null_seen=bool((before.value[:1] == 0).any()))
+    abi = read_abi(
+        original,
+        arch,
+        record,
+        prefix,
+        null_seen=bool((before.value[:1] == 0).any()),
+        pads="," in span.name,
+    )
     if abi.kernel or not abi.pad:  # the kernel's call_adjust knows one prefix for all
         prefix, placed = np.full(len(live), abi.prefix, np.int64), np.ones(len(live), bool)
     ip = adjust(original, arch, abi, record, prefix)
@@ -108,6 +115,12 @@ def read_sites(image: Image) -> Sites:
         return code, state, np.where(state == State.CALL, addr, np.uint64(0)), width, got
 
     code, state, addr, width, got = decode(image)
+    # A site must be in one piece: its last byte where the first says it is.
+    last = ip - np.uint64(arch.lead(abi)) + width - np.uint64(1)
+    whole = image.elf.offset_of(last, executable=True) == offset + width - 1
+    offset = np.where(whole, offset, -1)
+    state[~whole] = State.UNEXPECTED
+    addr = np.where(whole, addr, np.uint64(0))
     calls = state == State.CALL
     targets = read_targets(image, arch, addr[calls], got[calls])
     # A pad that lies wholly before its function leaves what the function happens to begin with.

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State
+from ftpatch.columns import addresses
 from ftpatch.image import Image
 from ftpatch.sites.adjust import adjust
 from ftpatch.sites.targets import read_targets
@@ -22,10 +23,12 @@ def read_abi(
     arch: Arch,
     record: NDArray[np.uint64],
     prefix: NDArray[np.int64],
+    *,
     null_seen: bool,
+    pads: bool,
 ) -> Abi:
     """The abi of an image in its original state; ``record`` and ``prefix`` are those of its
-    non-null records."""
+    non-null records. ``pads``: one of several tables is known to list pads."""
     common = _majority(prefix)
     pad = Abi(pad=True, prefix=common, kernel=image.is_kernel, null_seen=null_seen)
     as_pad, pad_addr, pad_got = _decode(image, arch, record + prefix.view(np.uint64), pad)
@@ -38,7 +41,7 @@ def read_abi(
         # The kernel has the callee, so its ftrace_init expects calls whatever stands there now.
         is_pad = False
     else:
-        is_pad = int((as_pad == State.NOP).sum()) >= int(calls.sum())
+        is_pad = pads or int((as_pad == State.NOP).sum()) >= int(calls.sum())
     if is_pad:
         nop_ops = image.symbols.find("ftrace_nop_ops") if common == 8 else None
         return Abi(
@@ -108,11 +111,11 @@ def _own_nop(image: Image, arch: Arch) -> bytes:
     if table is None:
         return b""
     elf = image.elf
-    place = np.array([table + NOP_SIZE * elf.word], np.uint64)
+    place = addresses(table + NOP_SIZE * elf.word)
     at = int(elf.offset_of(place)[0])
     if not 0 <= at <= len(elf.data) - elf.word:
         return b""
-    pointed = int(elf.offset_of(np.array([elf.word_at(at)], np.uint64))[0])
+    pointed = int(elf.offset_of(addresses(elf.word_at(at)))[0])
     if not 0 <= pointed <= len(elf.data) - NOP_SIZE:
         return b""
     nop = elf.data[pointed : pointed + NOP_SIZE].tobytes()

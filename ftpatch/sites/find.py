@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State
+from ftpatch.columns import addresses
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
@@ -52,7 +53,7 @@ def find_table(image: Image, arch: Arch) -> Span | None:
             f"no section or symbol names the table, and two runs of {distinct} records look like "
             f"it: at {best[1][1]:#x} and {start:#x}",
         )
-    offset = int(image.elf.offset_of(np.array([start], np.uint64))[0])
+    offset = int(image.elf.offset_of(addresses(start))[0])
     return Span(name, ((start, offset, count * image.elf.word),))
 
 
@@ -70,7 +71,7 @@ def _candidates(
         count = max(size - skip, 0) // word
         raw = elf.contents(offset + skip, count * word, "segment")
         slots.append(
-            np.uint64(address + skip) + np.arange(count, dtype=np.uint64) * np.uint64(word)
+            addresses(address + skip)[0] + np.arange(count, dtype=np.uint64) * np.uint64(word)
         )
         values.append(np.frombuffer(raw.tobytes(), f"<u{word}").astype(np.uint64))
     relocations = image.relocations

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Arch
+from ftpatch.columns import addresses
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Section
@@ -16,8 +17,8 @@ from ftpatch.image.relocations import Form
 __all__ = ["NAMES", "Span", "Table", "read_table", "table_span"]
 
 NAMES = ("__mcount_loc", "__patchable_function_entries")
-"""Sections of the table, in order of preference: where x86 has both, the second also lists
-functions that are not traced."""
+"""Sections of the table, in order of preference: where an x86 kernel has both, the second also
+lists functions that are not traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +45,34 @@ class Table:
     relocation: NDArray[np.int64]
 
 
-def table_span(image: Image) -> Span | None:
+def table_span(image: Image, arch: Arch) -> Span | None:
     """Where the image itself says that its table is: by section, or, in a linked kernel, by
     ``__start_mcount_loc`` and ``__stop_mcount_loc``. Raises InputError for a place that cannot be.
     """
+    spans = []
     for name in NAMES:
         found = [s for s in image.elf.sections if s.name == name]
         if found:
+            image.elf.bounded(f"tables {name}", (s.size for s in found))
             if any(s.type == Section.SHT_NOBITS for s in found):
                 raise InputError(image.path, f"table {name} has no bytes in this file")
-            return Span(name, tuple((s.address, s.offset, s.size) for s in found))
+            spans.append(Span(name, tuple((s.address, s.offset, s.size) for s in found)))
+            if image.is_kernel:
+                break
         if name == NAMES[0] and image.is_kernel:
             start = image.symbols.find("__start_mcount_loc")
             stop = image.symbols.find("__stop_mcount_loc")
             if start is not None and stop is not None:
                 return _between(image, start, stop)
-    return None
+    if len(spans) < 2:
+        return spans[0] if spans else None
+    # A program may be linked of objects compiled in both ways. Where the second lists what the
+    # first has, it is not the table of others but of more.
+    first, second = (read_table(image, arch, span).value for span in spans)
+    if np.isin(second, first[first != 0]).any():
+        return spans[0]
+    name = ",".join(span.name for span in spans)
+    return Span(name, tuple(part for span in spans for part in span.parts))
 
 
 def _between(image: Image, start: int, stop: int) -> Span:
@@ -67,7 +80,7 @@ def _between(image: Image, start: int, stop: int) -> Span:
         raise InputError(
             image.path, f"__stop_mcount_loc {stop:#x} is before __start_mcount_loc {start:#x}"
         )
-    ends = image.elf.offset_of(np.array([start, max(stop - 1, start)], np.uint64))
+    ends = image.elf.offset_of(addresses(start, max(stop - 1, start)))
     size = stop - start
     if size and ((ends < 0).any() or ends[1] - ends[0] != size - 1):
         raise InputError(image.path, f"the table at {start:#x} to {stop:#x} is not in the file")

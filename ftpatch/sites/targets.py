@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Arch
+from ftpatch.columns import addresses
 from ftpatch.image import Image
 from ftpatch.image.kallsyms import read_kallsyms
 
@@ -46,15 +47,15 @@ def read_targets(
     unique, first = np.unique(addr, return_index=True)
     slots = got[first]
     names, finals = [], []
-    direct = _names(image, unique)
+    direct, named = _names(image, unique), _named_slots(image, arch)
     codes, _ = image.elf.gather(image.elf.offset_of(unique, executable=True), arch.around)
     rows = zip(unique.tolist(), slots.tolist(), codes, strict=True)
     for value, slot, code in rows:
         name, final = direct.get(value, ""), value
         if slot:
-            name, final = _slot(image, arch, value)
+            name, final = _slot(image, arch, value, named)
         elif not name:
-            name, final = _stub(image, arch, value, code.tobytes())
+            name, final = _stub(image, arch, value, code.tobytes(), named)
         names.append(name or hex(value))
         finals.append(final)
     return Targets(unique, slots, tuple(names), np.array(finals, np.uint64))
@@ -66,14 +67,16 @@ def _names(image: Image, addr: NDArray[np.uint64]) -> dict[int, str]:
     return dict(zip(known.start.tolist(), names, strict=True))
 
 
-def _stub(image: Image, arch: Arch, addr: int, code: bytes) -> tuple[str, int]:
+def _stub(
+    image: Image, arch: Arch, addr: int, code: bytes, named: dict[int, int]
+) -> tuple[str, int]:
     """A PLT entry or veneer at ``addr``; else no name and the address itself."""
     target = arch.veneer_target(code, addr)
     if target < 0:
-        return _slot(image, arch, -target)
+        return _slot(image, arch, -target, named)
     if target > 0:
         # A stub that has the ops pointer goes on a few instructions into ftrace_caller.
-        near = np.uint64(target) - np.arange(0, NEAR, 4, dtype=np.uint64)
+        near = addresses(target)[0] - np.arange(0, NEAR, 4, dtype=np.uint64)
         names = _names(image, near)
         entry = next((at for at, name in names.items() if name in CALLERS), target)
         at = target if target in names else entry
@@ -81,17 +84,26 @@ def _stub(image: Image, arch: Arch, addr: int, code: bytes) -> tuple[str, int]:
     return "", addr
 
 
-def _slot(image: Image, arch: Arch, slot: int) -> tuple[str, int]:
-    """What a GOT slot holds, by its relocation or, in a static file, by its contents."""
-    relocations = image.relocations
-    rows = np.flatnonzero((relocations.place == slot) & np.isin(relocations.type, arch.got))
-    symbols = image.dynamic_symbols
-    if len(rows) and relocations.symbol[rows[0]] < len(symbols):
-        row = np.array([relocations.symbol[rows[0]]], np.intp)
+def _slot(image: Image, arch: Arch, slot: int, named: dict[int, int]) -> tuple[str, int]:
+    """What a GOT slot holds, by its relocation (``named``: slot -> row of the dynamic symbols) or,
+    in a static file, by its contents."""
+    if slot in named:
+        symbols, row = image.dynamic_symbols, np.array([named[slot]], np.intp)
         return symbols.names(row)[0], int(symbols.value[row[0]])
-    relative = int(relocations.at(np.array([slot], np.uint64), arch.relative)[0])
-    offset = int(image.elf.offset_of(np.array([slot], np.uint64))[0])
+    relocations = image.relocations
+    relative = int(relocations.at(addresses(slot), arch.relative)[0])
+    offset = int(image.elf.offset_of(addresses(slot))[0])
     held = int(relocations.addend[relative]) if relative >= 0 else 0
     if not held and 0 <= offset <= len(image.data) - image.elf.word:
         held = image.elf.word_at(offset)
-    return _names(image, np.array([held], np.uint64)).get(held, ""), held
+    where = addresses(held)
+    return _names(image, where).get(int(where[0]), ""), int(where[0])
+
+
+def _named_slots(image: Image, arch: Arch) -> dict[int, int]:
+    """GOT slots that a relocation gives a symbol -> its row in the dynamic symbols."""
+    relocations = image.relocations
+    rows = np.flatnonzero(np.isin(relocations.type, arch.got))
+    rows = rows[relocations.symbol[rows] < len(image.dynamic_symbols)]
+    pairs = zip(relocations.place[rows].tolist(), relocations.symbol[rows].tolist(), strict=True)
+    return dict(pairs)
