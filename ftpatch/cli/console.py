@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["clean", "error_line", "json_line", "lines", "table", "wait_for"]
+__all__ = ["clean", "count", "error_line", "json_line", "lines", "table", "wait_for"]
 
 PATIENCE = 1.0
 """Seconds of work before a progress bar appears."""
@@ -28,6 +28,11 @@ def error_line(text: str) -> None:
     with contextlib.suppress(OSError):
         sys.stderr.write(f"ftpatch: {clean(text)}\n")
         sys.stderr.flush()
+
+
+def count(number: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def json_line(value: dict[str, Any]) -> None:
@@ -56,7 +61,8 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    header = "" if os.environ.get("NO_COLOR") else "table.header"
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=header)
     for index, name in enumerate(columns):
         justify = "right" if index in right else "left"
         drawn.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]

@@ -80,7 +80,10 @@ def _abi(path: Path) -> None:
 
     sites = read_sites(open_image(path))
     abi = sites.abi
-    said = ["compiled-in: a pad" if abi.pad else f"compiled-in: a call of {abi.mcount:#x}"]
+    symbols = sites.image.symbols
+    callee = next((n for n in sites.arch.mcount_names if symbols.find(n) == abi.mcount), "")
+    callee = f"{callee} at {abi.mcount:#x}".strip()
+    said = ["compiled-in: a pad" if abi.pad else f"compiled-in: a call of {callee}"]
     if abi.prefix:
         said.append(f"records point {abi.prefix} bytes before the function")
     if abi.nop:
@@ -89,7 +92,9 @@ def _abi(path: Path) -> None:
         said.append(f"CALL_OPS: a literal before each function, ftrace_nop_ops at {abi.nop_ops:#x}")
     if abi.kernel:
         drop = sites.arch.drop(abi)
-        said.append("no record can be dropped" if drop is None else f"dropped records: {drop:#x}")
+        said.append(
+            "no record can be dropped" if drop is None else f"a dropped record holds {drop:#x}"
+        )
     if sites.unexecuted:
         said.append(f"{sites.unexecuted} pads lie wholly before their function: no sites")
     lines(f"  {text}" for text in said)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ftpatch.cli.console import json_line, lines, wait_for
+from ftpatch.cli.console import count, json_line, lines, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
@@ -74,6 +74,7 @@ def command(
                 }
             )
         elif not quiet:
-            lines([f"{len(block.changes)} changes taken back, {block.length} bytes as before"])
+            done = count(len(block.changes), "change")
+            lines([f"{done} taken back, {block.length} bytes as before"])
     if not as_json and not quiet:
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])

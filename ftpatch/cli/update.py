@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ftpatch.cli.console import error_line, json_line, lines, wait_for
+from ftpatch.cli.console import count, error_line, json_line, lines, wait_for
 from ftpatch.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def run_update(update: Update, plan: Callable[[Sites], Plan]) -> None:
             _each(sites, planned)
     if refused:
         if not update.as_json:
-            error_line(f"{update.image}: {len(refused)} sites were refused; nothing was written")
+            error_line(
+                f"{update.image}: {count(len(refused), 'site')} refused; nothing was written"
+            )
         raise typer.Exit(Exit.FOUND)
 
 
@@ -142,7 +144,7 @@ def _summary(plan: Plan, refused: int, written: Path | None, seconds: float, tot
     done = 0 if refused else plan.changed
     lines(
         [
-            f"{total} sites, {plan.selected} selected: {done} changed, {plan.unchanged} "
+            f"{count(total, 'site')}, {plan.selected} selected: {done} changed, {plan.unchanged} "
             f"unchanged, {0 if refused else plan.dropped} dropped, {refused} refused, "
             f"{seconds:.2f} seconds"
         ]
@@ -152,10 +154,14 @@ def _summary(plan: Plan, refused: int, written: Path | None, seconds: float, tot
     if plan.dropped:
         lines(
             [
-                f"{plan.dropped} records dropped: these functions are out of reach of ftrace, "
-                "BPF fentry and live patching"
+                f"{count(plan.dropped, 'record')} dropped: these functions are out of reach of "
+                "ftrace, BPF fentry and live patching"
             ]
         )
     if plan.restored:
-        lines([f"{plan.restored} records restored"])
-    lines([f"wrote {written}" if written is not None else "dry run: nothing was written"])
+        lines([f"{count(plan.restored, 'record')} restored"])
+    if written is None:
+        lines(["dry run: nothing was written"])
+    else:
+        plain = "" if len(plan.changes) else ", a plain copy: nothing had to change"
+        lines([f"wrote {written}{plain}"])
