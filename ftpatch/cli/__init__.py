@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import signal
 import sys
@@ -18,9 +20,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as every filter: `ftpatch list | head`
     _open_closed_streams()
+    # A command lives for a second: to look for cycles while libraries load, and to take them apart
+    # at the end, would be a fifth of it.
+    gc.disable()
     from ftpatch.cli.app import run
 
-    sys.exit(run())
+    code = run()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _open_closed_streams() -> None:
