@@ -28,6 +28,7 @@ INVARIANTS = {
     "record-sorted": "a table that was sorted when the kernel was built still is",
     "site-placed": "symbols tell where in a pad longer than a call the function begins",
     "site-overlap": "no two sites share a byte",
+    "site-relocated": "no relocation writes over a site when the file is loaded",
     "site-known": "each site holds a known NOP or a call",
     "site-target": "each call goes to one of the image's own ftrace entries",
     "ftrace_init": "the kernel's ftrace_init accepts every record",
@@ -73,6 +74,7 @@ def check_sites(sites: Sites) -> Check:
         *_broken(
             sites, "site-placed", ~sites.placed, "no symbol tells where in this pad code begins"
         ),
+        *_broken(sites, "site-relocated", _relocated(sites), "a relocation writes over this site"),
         *_unknown(sites),
         *_targets(sites),
     ]
@@ -99,6 +101,12 @@ def _repeated(sites: Sites) -> NDArray[np.bool_]:
     repeated = np.ones(len(sites), bool)
     repeated[first] = False
     return repeated & ~sites.dropped
+
+
+def _relocated(sites: Sites) -> NDArray[np.bool_]:
+    start = sites.ip - np.uint64(sites.lead)
+    width = sites.width.astype(np.int64)
+    return sites.image.relocations.touch(start, width, sites.image.elf.word)
 
 
 def _overlaps(sites: Sites) -> NDArray[np.bool_]:

@@ -117,7 +117,8 @@ class Copy:
             raise self._failure
 
     def appear(self) -> None:
-        """Sync the file, give it owner and mode of the source, and its name. Raises OSError."""
+        """Sync the file, give it owner and mode of the source, and its name. Raises OSError, and
+        InputError where the source has changed."""
         if self.target is None:
             return
         mode = stat.S_IMODE(self._stat.st_mode) & ~(stat.S_ISUID | stat.S_ISGID)
@@ -135,6 +136,7 @@ class Copy:
 
     def _give_name(self) -> None:
         assert self.target is not None
+        self.check_unchanged()
         if self._name is not None:
             self._rename(self._name, self.target)
             self._name = None
@@ -146,11 +148,13 @@ class Copy:
                 named = Path(folder) / "new"
                 self._link(named)
                 self._rename(named, self.target)
-        folder_fd = os.open(self.target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder_fd)
-        finally:
-            os.close(folder_fd)
+        # The file is there; that its name outlives a power cut is more than can always be had.
+        with contextlib.suppress(OSError):
+            folder_fd = os.open(self.target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder_fd)
+            finally:
+                os.close(folder_fd)
 
     def _link(self, name: Path) -> None:
         """Give the unnamed file a name, as open(2) tells for O_TMPFILE. Python follows the link

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.changes import Changes
+from ftpatch.changes import Changes, Kind
 from ftpatch.errors import InputError
 
 __all__ = ["Block", "pack_block", "read_blocks"]
@@ -134,6 +134,8 @@ def _parse(path: Path, raw: bytes, count: int, limit: int) -> tuple[Changes, byt
     at = FIXED * count
     if at + 2 * total > len(raw):
         raise InputError(path, "journal: its parts do not add up")
+    if (kind > max(Kind)).any():
+        raise InputError(path, "journal: a kind of Change that no command writes")
     inside = (offset >= 0) & (offset <= limit) & (offset + width <= limit)
     if not inside.all() or (offset[1:] < offset[:-1] + width[:-1]).any():
         raise InputError(path, "journal: Changes overlap or lie outside the file")

@@ -30,6 +30,8 @@ def refusals(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBu
             reason = "EFAULT: not in executable text of the file"
         elif verdict.overlaps[row]:
             reason = "EINVAL: shares bytes with another site"
+        elif verdict.relocated[row]:
+            reason = "EINVAL: a relocation writes over it when the file is loaded"
         elif np.array_equal(verdict.actual[row], changes.old[row]):
             reason = "EINVAL: not aligned as an instruction"
         else:

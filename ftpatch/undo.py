@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ftpatch.changes import Changes
 from ftpatch.errors import InputError, SiteRefused
 from ftpatch.image import Image
+from ftpatch.image.skeleton import read_skeleton
 from ftpatch.journal import Block, read_blocks
 
 __all__ = ["Undo", "plan_undo"]
@@ -58,5 +59,19 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
         )
     oldest = blocks[-1]
     length = oldest.length - len(oldest.cut)
+    _require_elf(before, length, oldest.cut)
     changes = Changes(touched.offset, touched.width, now, then, touched.kind, touched.owner)
     return Undo(tuple(blocks), changes, length, oldest.cut)
+
+
+def _require_elf(before: Image, length: int, tail: bytes) -> None:
+    """A forged block may give back anything; what no command can have written is refused."""
+    data = before.data[:length]
+    if tail:
+        data = np.concatenate([data, np.frombuffer(tail, np.uint8)])
+    try:
+        read_skeleton(str(before.path), data)
+    except InputError as error:
+        raise InputError(
+            before.path, f"journal: what it would give back is no image: {error.reason}"
+        ) from None

@@ -1,7 +1,8 @@
 """The comparison before every write, as ftrace_modify_code makes it. Only this layer compares.
 
-EFAULT: what should be there cannot be read, or is not code. EINVAL: something else stands there, or
-two Changes claim the same bytes. Nothing may be written unless every Change passes.
+EFAULT: what should be there cannot be read, or is not code. EINVAL: something else stands there,
+two Changes claim the same bytes, or the loader will write there. Nothing may be written unless
+every Change passes.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ __all__ = ["Verdict", "verify"]
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``errno`` uint8[n] of each of n Changes, 0 where it may be made; ``actual`` uint8[n, k]: what
-    stands there; ``overlaps`` bool[n]: refused because another Change claims the same bytes."""
+    stands there; ``overlaps`` bool[n]: refused because another Change claims the same bytes;
+    ``relocated`` bool[n]: because a relocation would write over the new code."""
 
     changes: Changes
     errno: NDArray[np.uint8]
     actual: NDArray[np.uint8]
     overlaps: NDArray[np.bool_]
+    relocated: NDArray[np.bool_]
 
     @property
     def passed(self) -> bool:
@@ -60,9 +63,13 @@ def verify(image: Image, changes: Changes, align: int) -> Verdict:
     outcome[code & (changes.owner % np.uint64(align) != 0)] = errno.EINVAL
     overlaps = _overlaps(changes.offset, width) & inside
     outcome[overlaps] = errno.EINVAL
+    relocated = np.isin(changes.kind, [Kind.CODE, Kind.PADDING]) & inside
+    address = image.elf.address_of(changes.offset)
+    relocated &= image.relocations.touch(address, width, image.elf.word)
+    outcome[relocated] = errno.EINVAL
     outcome[~inside] = errno.EFAULT
     assert actual.shape == (len(changes), k)
-    return Verdict(changes, outcome, actual, overlaps)
+    return Verdict(changes, outcome, actual, overlaps, relocated)
 
 
 def _overlaps(offset: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.bool_]:

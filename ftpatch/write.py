@@ -40,7 +40,6 @@ def write(
         if journal and len(changes):
             end = os.fstat(copy.fd).st_size
             _put(copy.fd, pack_block(changes, end), end)
-        copy.check_unchanged()
         copy.appear()
     except OSError as error:
         raise OutputError(copy.target, f"cannot write: {error.strerror}") from None

@@ -97,3 +97,39 @@ def test_objects_compiled_in_both_ways(tmp_path: Path) -> None:
     done = ftpatch("enable", "--json", "--in-place", program)
     assert (done.code, done.only["changed"]) == (0, 3), done.err
     assert _run(program) == "27 3\n"
+
+
+def test_a_site_that_the_loader_writes_to_is_refused(tmp_path: Path) -> None:
+    """A library with text relocations: what stands at its sites is not what will be executed."""
+    compiler = "i686-linux-gnu-gcc"
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    source, library = tmp_path / "text.c", tmp_path / "text.so"
+    source.write_text("int g(int x) { return x * 2 + 1; }\n")
+    flags = ["-O1", "-shared", "-fno-pic", "-pg", "-mfentry", "-mrecord-mcount", "-Wl,-z,notext"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
+    before = library.read_bytes()
+    done = ftpatch("disable", "--json", "--in-place", library)
+    assert done.code == 1
+    assert done.only["failed"][0]["reason"] == (
+        "EINVAL: a relocation writes over it when the file is loaded"
+    )
+    assert library.read_bytes() == before
+    assert "site-relocated" in [
+        row["invariant"] for row in ftpatch("check", "--json", library).json
+    ]
+
+
+def test_an_indirect_function_is_no_callee(tmp_path: Path) -> None:
+    """Sites would call the resolver instead of what it chooses."""
+    program = _build(tmp_path, ("gcc", ["-fpatchable-function-entry=5", "-fno-pie"]))
+    more = tmp_path / "ifunc.c"
+    more.write_text(
+        "static void f(void) {}\nstatic void *pick(void) { return f; }\n"
+        'void chosen(void) __attribute__((ifunc("pick")));\n'
+    )
+    objects = [str(tmp_path / name) for name in ("caller.S", "0.o")]
+    subprocess.run(["gcc", "-no-pie", *objects, str(more), "-o", str(program)], check=True)
+    done = ftpatch("enable", "--to", "chosen", "--in-place", program)
+    assert done.code == 2
+    assert "no function that can be called directly" in done.err

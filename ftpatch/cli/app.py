@@ -52,7 +52,8 @@ def run() -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        error_line(f"standard output: {error.strerror}")
+        done = "; the output is written" if UNFINISHED.appeared else ""
+        error_line(f"standard output: {error.strerror}{done}")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - or the exit tries again
         return int(Exit.ERROR)
     return code
@@ -83,7 +84,8 @@ def _run() -> int:
             error_line(message.rstrip(".") + where)
         return int(Exit.ERROR)
     except OSError as error:
-        error_line(f"{error.filename or 'standard output'}: {error.strerror}")
+        done = "; the output is written" if UNFINISHED.appeared else ""
+        error_line(f"{error.filename or 'standard output'}: {error.strerror}{done}")
         return int(Exit.ERROR)
     except MemoryError:
         error_line("out of memory")

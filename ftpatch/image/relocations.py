@@ -61,6 +61,17 @@ class Relocations:
         at = np.minimum(np.searchsorted(self.place[rows], place), len(rows) - 1)
         return np.where(self.place[rows][at] == place, rows[at], -1)
 
+    def touch(
+        self, address: NDArray[np.uint64], width: NDArray[np.int64], word: int
+    ) -> NDArray[np.bool_]:
+        """Which ranges of ``width`` bytes at an address a relocation writes to, bool[n]. Each is
+        taken to write ``word`` bytes; those of type NONE write nothing."""
+        writes = (self.form == Form.RELR) | (self.type != 0)
+        place = np.sort(self.place[writes])
+        first = np.searchsorted(place, address - np.uint64(word - 1))
+        last = np.searchsorted(place, address + width.astype(np.uint64))
+        return np.asarray(last > first)
+
 
 def read_relocations(elf: Elf) -> Relocations:
     """All dynamic relocations of an image, from its allocated sections or its dynamic table.

@@ -57,6 +57,10 @@ def plan_enable(
         mask = np.zeros(len(sites), bool)
     already = (sites.state == State.CALL) & (_final(sites) == addr)
     wanted = mask & ~already
+    into = np.uint64(addr) - (sites.ip - np.uint64(sites.lead))
+    inside = wanted & (into > 0) & (into < sites.width)
+    if inside.any():
+        raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site that would be changed")
     stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
     via, laid = stub or lay_veneers(sites, wanted, addr)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ftpatch.columns import addresses
 from ftpatch.errors import UsageError
+from ftpatch.image.symbols import Symbols
 from ftpatch.sites import Sites
 
 __all__ = ["resolve_target"]
@@ -32,7 +33,11 @@ def resolve_target(sites: Sites, text: str | None) -> int:
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
         addr = int(text, 16)
     else:
-        values = np.unique(image.symbols.value[image.symbols.rows_named(text)])
+        rows = image.symbols.rows_named(text)
+        kinds = image.symbols.type[rows]
+        if np.isin(kinds, [Symbols.STT_GNU_IFUNC, Symbols.STT_TLS]).any():
+            raise UsageError(image.path, f"{text!r} is no function that can be called directly")
+        values = np.unique(image.symbols.value[rows])
         if not len(values):
             raise UsageError(image.path, f"no symbol {text!r}", "name one that the image defines")
         if len(values) > 1:
