@@ -114,6 +114,14 @@ class Changes:
         column = np.arange(self.old.shape[1])
         return self.offset[:, None] + column, column < self.width[:, None]
 
+    def held(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """What ``data``, uint8[size], the whole file, holds in each row's place, uint8[n, k]; a
+        row that is not wholly inside is zero."""
+        where, within = self.spread()
+        inside = (self.offset >= 0) & (self.offset + self.width <= len(data))
+        readable = within & inside[:, None]
+        return np.where(readable, data[np.where(readable, where, 0)], np.uint8(0))
+
     def put(self, data: NDArray[np.uint8], *, old: bool = False, base: int = 0) -> None:
         """Write the new (or old) bytes of all rows into ``data``, which begins at offset base."""
         where, within = self.spread()

@@ -15,6 +15,7 @@ from ftpatch.changes import Kind
 from ftpatch.columns import addresses
 from ftpatch.forecast import Forecast, forecast
 from ftpatch.image.relocations import Form
+from ftpatch.journal import journalled
 from ftpatch.sites import Sites
 from ftpatch.sites.targets import CALLERS
 
@@ -92,8 +93,8 @@ def _broken(
     sites: Sites, invariant: str, mask: NDArray[np.bool_], message: str
 ) -> Iterator[Finding]:
     ip = sites.ip[mask]
-    for at, (name, offset, _) in zip(ip.tolist(), sites.image.kallsyms.lookup(ip), strict=True):
-        yield Finding(invariant, at, f"{name}+{offset:#x}" if name else "", message)
+    for at, place in zip(ip.tolist(), sites.image.kallsyms.places(ip), strict=True):
+        yield Finding(invariant, at, place, message)
 
 
 def _repeated(sites: Sites) -> NDArray[np.bool_]:
@@ -140,11 +141,10 @@ def _sorted(sites: Sites) -> Iterator[Finding]:
     ):
         return
     at = value[descents[:1] + 1]
-    name, offset, _ = sites.image.kallsyms.lookup(at)[0]
     yield Finding(
         "record-sorted",
         int(at[0]),
-        f"{name}+{offset:#x}" if name else "",
+        sites.image.kallsyms.places(at)[0],
         "the record is lower than the one before it; a kernel that relies on the build's order "
         "will not find functions by address",
     )
@@ -166,8 +166,7 @@ def _targets(sites: Sites) -> Iterator[Finding]:
     own = np.append(
         own, sites.targets.addr[np.isin(sites.targets.final, np.array(final, np.uint64))]
     )
-    written = [b.changes.owner[b.changes.kind == Kind.CODE] for b in sites.blocks]
-    ours = np.isin(sites.ip, np.concatenate([np.empty(0, np.uint64), *written]))
+    ours = np.isin(sites.ip, journalled(sites.blocks, Kind.CODE).owner)
     mask = (sites.state == State.CALL) & ~np.isin(sites.addr, own) & ~ours
     rows = np.flatnonzero(mask)
     for row, finding in zip(rows.tolist(), _broken(sites, "site-target", mask, ""), strict=True):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ftpatch.changes import Changes, Kind
 from ftpatch.errors import InputError
 
-__all__ = ["Block", "pack_block", "read_blocks"]
+__all__ = ["Block", "journalled", "pack_block", "read_blocks"]
 
 MAGIC = b"\x7fftpatch"
 VERSION = 1
@@ -82,6 +82,12 @@ def read_blocks(path: Path, data: NDArray[np.uint8]) -> list[Block]:
     if widest * sum(len(block.changes) for block in blocks) > LIMIT // 4:
         raise InputError(path, "journal: widths that no command writes")
     return blocks
+
+
+def journalled(blocks: Sequence[Block], kind: Kind) -> Changes:
+    """The Changes of one kind that all blocks tell of, the latest block's first."""
+    parts = (block.changes for block in blocks)
+    return Changes.concat(part.take(part.kind == kind) for part in parts)
 
 
 def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
 from ftpatch.errors import InputError, SiteRefused
@@ -42,14 +41,8 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     left = image.altered([block.changes for block in reversed(blocks)])
     before = image.altered([block.changes for block in blocks], old=True)
     touched = Changes.concat([block.changes for block in blocks])
-    widest = touched.old.shape[1]
-    beyond = np.arange(widest) >= touched.width[:, None]
-
-    def held(of: Image) -> NDArray[np.uint8]:
-        return np.where(beyond, np.uint8(0), of.elf.gather(touched.offset, widest)[0])
-
-    now, then = held(image), held(before)
-    changed = touched.offset[(now != held(left)).any(axis=1)]
+    now, then = touched.held(image.data), touched.held(before.data)
+    changed = touched.offset[(now != touched.held(left.data)).any(axis=1)]
     if len(changed):
         raise SiteRefused(
             image.path,
@@ -60,7 +53,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     oldest = blocks[-1]
     length = oldest.length - len(oldest.cut)
     _require_elf(before, length, oldest.cut)
-    changes = Changes(touched.offset, touched.width, now, then, touched.kind, touched.owner)
+    changes = replace(touched, old=now, new=then)
     return Undo(tuple(blocks), changes, length, oldest.cut)
 
 

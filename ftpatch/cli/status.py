@@ -13,6 +13,8 @@ from ftpatch.errors import Exit, FtpatchError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftpatch.sites import Sites
+
 __all__ = ["NAME", "command"]
 
 NAME = "status"
@@ -30,29 +32,34 @@ def command(
     failed = False
     for path in images:
         try:
-            row = _status(path)
+            sites = _read(path)
         except FtpatchError as error:
             error_line(str(error))
             failed = True
             continue
+        row = _status(path, sites)
         if as_json:
             json_line(row)
         elif not quiet:
             _show(row)
             if verbose:
-                _abi(path)
+                _abi(sites)
     if failed:
         raise typer.Exit(Exit.ERROR)
 
 
-def _status(path: Path) -> dict[str, Any]:
-    import numpy as np
-
-    from ftpatch.arch import State
+def _read(path: Path) -> Sites:
     from ftpatch.image import open_image
     from ftpatch.sites import read_sites
 
-    sites = read_sites(open_image(path))
+    return read_sites(open_image(path))
+
+
+def _status(path: Path, sites: Sites) -> dict[str, Any]:
+    import numpy as np
+
+    from ftpatch.arch import State
+
     counts = np.bincount(sites.state, minlength=len(State)).tolist()
     called = sites.addr[sites.state == State.CALL]
     number = np.bincount(sites.targets.index(called), minlength=len(sites.targets.addr)).tolist()
@@ -73,12 +80,8 @@ def _status(path: Path) -> dict[str, Any]:
     }
 
 
-def _abi(path: Path) -> None:
+def _abi(sites: Sites) -> None:
     """What the image says of its sites."""
-    from ftpatch.image import open_image
-    from ftpatch.sites import read_sites
-
-    sites = read_sites(open_image(path))
     abi = sites.abi
     symbols = sites.image.symbols
     callee = next((n for n in sites.arch.mcount_names if symbols.find(n) == abi.mcount), "")

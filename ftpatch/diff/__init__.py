@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ftpatch.diff.other_bytes import byte_differences, same_layout
 from ftpatch.diff.pairs import Pairs, pair_sites
-from ftpatch.diff.text import code_text
 from ftpatch.sites import Sites
 
 __all__ = ["Diff", "Difference", "compare"]
@@ -63,5 +62,5 @@ def compare(before: Sites, after: Sites) -> Diff:
     others = [Difference(*row) for row in pairs.unpaired(before, after)]
     alike = same_layout(before, after)
     if alike:
-        others += [Difference(*row) for row in byte_differences(before, after, code_text)]
+        others += [Difference(*row) for row in byte_differences(before, after)]
     return Diff(before, after, pairs, tuple(others), alike)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,8 @@ from ftpatch.changes import Changes
 from ftpatch.columns import addresses
 from ftpatch.diff.pairs import Row, literal_offsets
 from ftpatch.diff.relocations import relocation_differences
-from ftpatch.diff.text import whole_instructions
+from ftpatch.diff.text import code_text, whole_instructions
 from ftpatch.image.headers import Section
-from ftpatch.journal import read_blocks
 from ftpatch.sites import Sites
 
 __all__ = ["byte_differences", "same_layout"]
@@ -33,9 +32,7 @@ def same_layout(old: Sites, new: Sites) -> bool:
     return old.image.elf.skeleton == new.image.elf.skeleton
 
 
-def byte_differences(
-    old: Sites, new: Sites, text: Callable[[Sites, bytes, int], str]
-) -> Iterator[Row]:
+def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
     """(kind, address, file offset, symbol, old, new) of each stretch of differing bytes, and of
     what one file has behind the end of the other."""
     ends = [_end(sites) for sites in (old, new)]
@@ -49,7 +46,7 @@ def byte_differences(
         cuts = np.flatnonzero(np.diff(differing) > GAP) + 1
         stretches = np.split(differing, cuts) if len(differing) else []
         for part in stretches[: MOST - shown]:
-            yield _row(old, new, int(part[0]), int(part[-1]) + 1, text)
+            yield _row(old, new, int(part[0]), int(part[-1]) + 1)
         shown += len(stretches)
     if shown > MOST:
         yield "data", None, common, "", f"{shown - MOST} more stretches of bytes", ""
@@ -64,7 +61,7 @@ def byte_differences(
 
 def _end(sites: Sites) -> int:
     """Where the journal begins: the length before the first of its blocks."""
-    blocks = read_blocks(sites.image.path, sites.image.data)
+    blocks = sites.blocks
     return blocks[-1].length - len(blocks[-1].cut) if blocks else len(sites.image.data)
 
 
@@ -115,9 +112,7 @@ def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((at >= 0) & (where < end[at]))
 
 
-def _row(
-    old: Sites, new: Sites, start: int, end: int, text: Callable[[Sites, bytes, int], str]
-) -> Row:
+def _row(old: Sites, new: Sites, start: int, end: int) -> Row:
     elf, sections = old.image.elf, old.image.elf.sections
     load = next((r for r in elf.loads.tolist() if r[2] <= start < r[2] + r[1]), None)
     address = None if load is None else load[0] + start - load[2]
@@ -129,11 +124,12 @@ def _row(
         low, high = whole_instructions(old, address, address + end - start)
         start, end, address = start - (address - low), start + high - address, low
     if address is not None:
-        name, offset, _ = old.image.kallsyms.lookup(addresses(address))[0]
-        symbol = f"{name}+{offset:#x}" if name else ""
+        symbol = old.image.kallsyms.places(addresses(address))[0]
     sides = [sites.image.data[start:end].tobytes() for sites in (old, new)]
     if kind == "code" and address is not None:
-        words = [text(sites, side, address) for sites, side in zip((old, new), sides, strict=True)]
+        words = [
+            code_text(sites, side, address) for sites, side in zip((old, new), sides, strict=True)
+        ]
     else:
         words = [_short(side) for side in sides]
     return kind, address, start, symbol, words[0], words[1]

@@ -39,11 +39,10 @@ class Pairs:
 
     def rows(self, old: Sites, new: Sites, limit: int | None) -> Iterator[Row]:
         """The differences of at most ``limit`` sites as text, in the order of addresses."""
-        places = old.image.kallsyms.lookup(old.ip[self.before[:limit]])
+        places = old.image.kallsyms.places(old.ip[self.before[:limit]])
         literals = literal_offsets(old) if self.literal.any() else old.offset
         rows = zip(places, self.before.tolist(), self.after.tolist(), strict=False)
-        for at, ((name, offset, _), b, a) in enumerate(rows):
-            symbol = f"{name}+{offset:#x}" if name else ""
+        for at, (symbol, b, a) in enumerate(rows):
             ip = int(old.ip[b])
             if self.code[at]:
                 yield "site", ip, int(old.offset[b]), symbol, _code(old, b), _code(new, a)
@@ -56,9 +55,8 @@ class Pairs:
     def unpaired(self, old: Sites, new: Sites) -> Iterator[Row]:
         """Sites that only one of the images has."""
         for kind, sites, rows in (("removed", old, self.removed), ("added", new, self.added)):
-            places = sites.image.kallsyms.lookup(sites.ip[rows])
-            for row, (name, offset, _) in zip(rows.tolist(), places, strict=True):
-                symbol = f"{name}+{offset:#x}" if name else ""
+            places = sites.image.kallsyms.places(sites.ip[rows])
+            for row, symbol in zip(rows.tolist(), places, strict=True):
                 text = _code(sites, row)
                 old_new = (text, "") if kind == "removed" else ("", text)
                 yield kind, int(sites.ip[row]), int(sites.offset[row]), symbol, *old_new
@@ -86,7 +84,8 @@ class Pairs:
 def pair_sites(old: Sites, new: Sites) -> Pairs:
     """Pair by address if most addresses are common to both, else by symbol; where several functions
     share a name, the first with the first."""
-    before, after, moved = _by_address(old, new)
+    _, before, after = np.intersect1d(old.ip, new.ip, return_indices=True)
+    moved = False
     if 2 * len(before) < min(len(old), len(new)) or not _same_names(old, new, before, after):
         before, after = _by_symbol(old, new)
         moved = True
@@ -115,11 +114,6 @@ def literal_offsets(sites: Sites) -> NDArray[np.int64]:
     if not sites.abi.nop_ops:
         return np.empty(0, np.int64)
     return sites.image.elf.offset_of(sites.arch.literal(sites.ip), executable=True)
-
-
-def _by_address(old: Sites, new: Sites) -> tuple[NDArray[np.intp], NDArray[np.intp], bool]:
-    _, before, after = np.intersect1d(old.ip, new.ip, return_indices=True)
-    return before, after, False
 
 
 def _same_names(old: Sites, new: Sites, before: NDArray[np.intp], after: NDArray[np.intp]) -> bool:

@@ -28,10 +28,9 @@ def relocation_differences(
     within = (differing >= start[at]) & (differing < start[at] + words[at] * old.image.elf.word)
     changed = np.unique(at[within])
     was, becomes = old.image.relocations, new.image.relocations
-    places = old.image.kallsyms.lookup(becomes.place[after[changed]])
+    places = old.image.kallsyms.places(becomes.place[after[changed]])
     out: list[Row] = []
-    for row, (name, offset, _) in zip(changed.tolist(), places, strict=True):
-        symbol = f"{name}+{offset:#x}" if name else ""
+    for row, symbol in zip(changed.tolist(), places, strict=True):
         first = _text(was, int(before[row]), old.arch.relative)
         second = _text(becomes, int(after[row]), old.arch.relative)
         place = int(becomes.place[after[row]])

@@ -86,6 +86,11 @@ class Kallsyms:
             for name, at, g in zip(names, address.tolist(), group.tolist(), strict=True)
         ]
 
+    def places(self, address: NDArray[np.uint64]) -> list[str]:
+        """``vfs_read+0x4`` of each address, empty before the first symbol."""
+        found = self.lookup(address)
+        return [f"{name}+{offset:#x}" if name else "" for name, offset, _ in found]
+
 
 def read_kallsyms(symbols: Symbols, only: NDArray[np.uint64] | None = None) -> Kallsyms:
     """Order the symbols of an image as its kallsyms would; with ``only`` just those addresses."""

@@ -7,7 +7,7 @@ Whether it really stands there is for the verifier to say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from ftpatch.arch import State
 from ftpatch.arch.contract import U8
 from ftpatch.changes import Changes, Kind
 from ftpatch.errors import SiteRefused
+from ftpatch.journal import journalled
 from ftpatch.plan.ops import lay_ops_stub, load_ops
 from ftpatch.plan.records import follow, restore
 from ftpatch.plan.veneers import lay_veneers
@@ -90,15 +91,7 @@ def plan_disable(
     )
     shown = sites.arch.make_nop(np.array([5], np.uint8), nop, sites.abi)[0]
     size = 5 if sites.arch.lead(sites.abi) == 0 and sites.arch.nops else sites.arch.width
-    return Plan(
-        plan.changes,
-        plan.selected,
-        plan.changed,
-        plan.dropped,
-        plan.restored,
-        plan.action,
-        shown[:size].tobytes(),
-    )
+    return replace(plan, new=shown[:size].tobytes())
 
 
 def _plan(
@@ -188,8 +181,7 @@ def _final(sites: Sites) -> NDArray[np.uint64]:
 
 def _journalled(sites: Sites) -> NDArray[np.bool_]:
     """Sites whose code ftpatch wrote."""
-    written = [b.changes.owner[b.changes.kind == Kind.CODE] for b in sites.blocks]
-    return np.isin(sites.ip, np.concatenate([np.empty(0, np.uint64), *written]))
+    return np.isin(sites.ip, journalled(sites.blocks, Kind.CODE).owner)
 
 
 def _same(new: U8, code: U8, width: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ import numpy as np
 from ftpatch.changes import Changes, Kind
 from ftpatch.columns import addresses
 from ftpatch.errors import SiteRefused, UsageError
+from ftpatch.journal import journalled
 from ftpatch.plan import Plan
 from ftpatch.sites import Sites
 
@@ -72,7 +73,7 @@ def _change(sites: Sites, gate: str, at: int, addr: int) -> Changes:
     if not known:  # then it must be at rest
         target = image.symbols.find(rest) if rest else 0
     old = arch.gate(gate, at, target or 0, sites.abi)
-    if any(np.isin(ip, b.changes.owner[b.changes.kind == Kind.CODE])[0] for b in sites.blocks):
+    if np.isin(ip, journalled(sites.blocks, Kind.CODE).owner)[0]:
         old = sites.left.elf.gather(offset, len(new))[0].tobytes()
     was, becomes = (np.frombuffer(part, np.uint8).reshape(1, -1) for part in (old, new))
     return Changes.of(Kind.CODE, offset, was, becomes, ip)

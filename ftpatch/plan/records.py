@@ -17,12 +17,15 @@ All of it goes back when the site's code goes back to what ftrace_init expects.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.changes import NO_OWNER, Changes, Kind
 from ftpatch.errors import SiteRefused
 from ftpatch.image.relocations import Form, Relocations
+from ftpatch.journal import journalled
 from ftpatch.sites import Sites
 
 __all__ = ["follow", "literals_fit", "restore"]
@@ -38,27 +41,19 @@ def restore(sites: Sites, mask: NDArray[np.bool_]) -> Changes:
     owners = sites.ip[mask]
     before = sites.original.relocations
     bitmaps = before.entry[before.form == Form.RELR]
-    parts = [
-        block.changes.take(
-            np.isin(block.changes.owner, owners)
-            & np.isin(block.changes.kind, [Kind.RECORD, Kind.RELOCATION, Kind.LITERAL])
-            & ~np.isin(block.changes.offset, bitmaps)
-        )
-        for block in sites.blocks
-    ]
-    touched = Changes.concat(parts)
+    kinds = (Kind.RECORD, Kind.RELOCATION, Kind.LITERAL)
+    touched = Changes.concat(journalled(sites.blocks, kind) for kind in kinds)
+    touched = touched.take(np.isin(touched.owner, owners) & ~np.isin(touched.offset, bitmaps))
     # Several commands may have touched a place: it goes from what the last left to what was first.
     _, first = np.unique(touched.offset, return_index=True)
     touched = touched.take(first)
-    widest = touched.old.shape[1]
-    left, _ = sites.left.elf.gather(touched.offset, widest)
-    original, _ = sites.original.elf.gather(touched.offset, widest)
-    changes = Changes(touched.offset, touched.width, left, original, touched.kind, touched.owner)
+    left, original = (touched.held(of.data) for of in (sites.left, sites.original))
+    changes = replace(touched, old=left, new=original)
     row = sites.table_before.relocation[sites.row[mask & sites.dropped]]
     row = row[row >= 0]
     row = row[(before.form[row] == Form.RELR) & (before.bit[row] > 0)]
     bits = _bits(sites, before, row, set_them=True)
-    return Changes.concat([_trimmed(changes), bits]).effective()
+    return Changes.concat([changes, bits]).effective()
 
 
 def follow(sites: Sites, mask: NDArray[np.bool_], calls: NDArray[np.bool_]) -> Changes:
@@ -195,7 +190,8 @@ def _free_entries(sites: Sites) -> NDArray[np.intp]:
     record may be wanted back."""
     relocations = sites.image.relocations
     none = (relocations.form == Form.RELA) & (relocations.type == 0)
-    return np.flatnonzero(none & ~np.isin(relocations.entry + 8, _journalled(sites)))
+    ours = journalled(sites.blocks, Kind.RELOCATION).offset
+    return np.flatnonzero(none & ~np.isin(relocations.entry + 8, ours))
 
 
 def literals_fit(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> bool:
@@ -207,23 +203,9 @@ def literals_fit(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bo
     return int((~own).sum()) <= len(_free_entries(sites))
 
 
-def _journalled(sites: Sites) -> NDArray[np.int64]:
-    """File offsets of the relocation Changes of all blocks."""
-    parts = [b.changes.offset[b.changes.kind == Kind.RELOCATION] for b in sites.blocks]
-    return np.concatenate([np.empty(0, np.int64), *parts])
-
-
 def _words(value: NDArray[np.uint64], size: int) -> U8:
     return value.astype(f"<u{size}").view(np.uint8).reshape(-1, size)
 
 
 def _numbers(code: U8) -> NDArray[np.uint64]:
     return np.ascontiguousarray(code).view(f"<u{code.shape[1]}")[:, 0].astype(np.uint64)
-
-
-def _trimmed(changes: Changes) -> Changes:
-    """Bytes beyond each row's width set to zero."""
-    beyond = np.arange(changes.old.shape[1]) >= changes.width[:, None]
-    changes.old[beyond] = 0
-    changes.new[beyond] = 0
-    return changes

@@ -16,6 +16,7 @@ from ftpatch.changes import NO_OWNER, Changes, Kind
 from ftpatch.columns import addresses
 from ftpatch.errors import SiteRefused
 from ftpatch.image.symbols import Symbols
+from ftpatch.journal import journalled
 from ftpatch.sites import Sites
 
 __all__ = ["lay_code", "lay_veneers"]
@@ -86,8 +87,7 @@ def lay_code(
 
 def _laid_before(sites: Sites) -> list[int]:
     """Addresses of what earlier commands laid into padding."""
-    offsets = [b.changes.offset[b.changes.kind == Kind.PADDING] for b in sites.blocks]
-    laid = np.concatenate([np.empty(0, np.int64), *offsets])
+    laid = journalled(sites.blocks, Kind.PADDING).offset
     return [int(at) for at in sites.image.elf.address_of(laid) if at]
 
 

@@ -19,6 +19,7 @@ from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 from ftpatch.image.relocations import Form
+from ftpatch.sites.adjust import adjust
 from ftpatch.sites.table import NAMES, Span
 
 __all__ = ["find_table"]
@@ -91,8 +92,7 @@ def _sites(
     """Which values are addresses of NOP pads, or, without ``pad``, of calls to one callee; and the
     ip of each."""
     abi = Abi(pad=pad)
-    code, _ = image.elf.gather(image.elf.offset_of(value), arch.around)
-    ip = arch.call_adjust(value, code, abi)
+    ip = adjust(image, arch, abi, value)
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
     code, there = image.elf.gather(offset, arch.width)
     state, addr, _, _ = arch.decode(code, ip, abi)
