@@ -18,7 +18,8 @@ FAILED = {
 class FtraceBug:
     """One refused site. ``symbol``, ``offset`` and ``size`` (bytes) are kallsyms'; ``actual`` and
     ``expected`` are empty where nothing could be read or nothing is shown; ``word`` is the size of
-    an address."""
+    an address. A module has no addresses before it is loaded: then ``where`` stands for ip, and
+    ``actual_filled`` and ``expected_filled`` say which bytes (from, to) the loader will fill in."""
 
     errno: int
     ip: int
@@ -29,24 +30,36 @@ class FtraceBug:
     expected: bytes
     action: str
     word: int = 8
+    where: str = ""
+    module: str = ""
+    actual_filled: tuple[int, int] = (0, 0)
+    expected_filled: tuple[int, int] = (0, 0)
 
     @property
     def place(self) -> str:
         """``vfs_read+0x0/0x310``; the bare address where no symbol is known."""
         if not self.symbol:
             return f"{self.ip:#x}"
-        return f"{self.symbol}+{self.offset:#x}/{self.size:#x}"
+        module = f" [{self.module}]" if self.module else ""
+        return f"{self.symbol}+{self.offset:#x}/{self.size:#x}{module}"
 
 
 def bug_text(bug: FtraceBug) -> str:
     """The lines that the kernel prints, without a time stamp."""
+    where = bug.where or f"{bug.ip:0{2 * bug.word}x}"
     lines = [
         "------------[ ftrace bug ]------------",
         FAILED.get(bug.errno, "ftrace faulted on unknown error"),
-        f"[<{bug.ip:0{2 * bug.word}x}>] {bug.place}",
+        f"[<{where}>] {bug.place}",
     ]
     if bug.errno == errno.EINVAL:
-        lines.append(f" actual:   {bug.actual.hex(':')}")
+        lines.append(f" actual:   {_shown(bug.actual, bug.actual_filled)}")
         if bug.expected:
-            lines.append(f" expected: {bug.expected.hex(':')}")
+            lines.append(f" expected: {_shown(bug.expected, bug.expected_filled)}")
     return "\n".join([*lines, bug.action])
+
+
+def _shown(code: bytes, filled: tuple[int, int]) -> str:
+    """Bytes as the kernel prints them; ``??`` for what only a loader knows."""
+    hidden = range(*filled)
+    return ":".join("??" if i in hidden else f"{byte:02x}" for i, byte in enumerate(code))

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["addresses"]
+__all__ = ["addresses", "among"]
 
 
 def addresses(*values: int) -> NDArray[np.uint64]:
     """Virtual addresses as uint64[n]. They wrap at 2^64, as they do in memory: what a file says can
     lie beyond either end."""
     return np.array([value & 0xFFFF_FFFF_FFFF_FFFF for value in values], np.uint64)
+
+
+def among(column: NDArray[np.integer], values: Iterable[int]) -> NDArray[np.bool_]:
+    """Which numbers are one of a few values, bool[n]; for a handful np.isin takes ten times as
+    long."""
+    out = np.zeros(len(column), bool)
+    for value in values:
+        out |= column == column.dtype.type(value)
+    return out

@@ -49,6 +49,10 @@ class FtpatchError(Exception):
         place = "" if self.path is None else f"{self.path}: "
         super().__init__(f"{place}{reason}" + (f"; {hint}" if hint else ""))
 
+    def __reduce__(self) -> tuple[type[FtpatchError], tuple[str | None, str, str]]:
+        """How it gets out of a worker process."""
+        return type(self), (self.path, self.reason, self.hint)
+
 
 class UsageError(FtpatchError):
     """The command asks for what cannot be: an unknown symbol, a filter that matches nothing."""

@@ -8,7 +8,7 @@ it: one ftrace bug, and no tracing after it.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ftpatch.bug import FtraceBug
 from ftpatch.image.own_kallsyms import own_lookup
 from ftpatch.sites import Sites
 from ftpatch.sites.adjust import adjust
+from ftpatch.sites.code import read_code
 
 __all__ = ["Forecast", "forecast"]
 
@@ -47,7 +48,7 @@ def forecast(sites: Sites) -> Forecast:
     ip = ip[order]
     start, expected = arch.init_expects(ip, abi)
     at = ip + np.uint64(start & 0xFFFF_FFFF_FFFF_FFFF)
-    actual, there = _read(sites, at, expected.shape[1])
+    actual, there = _read(sites, ip, at, expected.shape[1])
     # The second record of a site meets what ftrace_init made of the first.
     again = np.zeros(len(ip), bool)
     again[1:] = ip[1:] == ip[:-1]
@@ -60,9 +61,10 @@ def forecast(sites: Sites) -> Forecast:
     code = errno.EINVAL if there[first][0] else errno.EFAULT
     own = own_lookup(image, int(ip[first][0]), arch.relative)
     symbol, offset, size = own or image.kallsyms.lookup(ip[first])[0]
-    shown, _ = _read(sites, ip[first], arch.insn_size)
+    shown, _ = _read(sites, ip[first], ip[first], arch.insn_size)
     if again[first][0] and start == 0:
         shown = actual[first]
+    wanted = expected[first] if arch.says_expected else np.zeros((1, 0), np.uint8)
     bug = FtraceBug(
         code,
         int(ip[first][0]),
@@ -70,17 +72,50 @@ def forecast(sites: Sites) -> Forecast:
         offset,
         size,
         shown[0].tobytes(),
-        expected[first][0].tobytes() if arch.says_expected else b"",
+        wanted[0].tobytes(),
         ACTION,
         image.elf.word,
     )
-    return Forecast(entries, bug)
+    return Forecast(entries, _of_module(sites, bug) if image.is_loose else bug)
 
 
-def _read(sites: Sites, at: NDArray[np.uint64], width: int) -> tuple[U8, NDArray[np.bool_]]:
-    """What stands in memory at addresses, whether it is code or not, and where it can be read."""
-    code, there = sites.image.elf.gather(sites.image.elf.offset_of(at), width)
-    return code, there | sites.image.elf.in_memory(at)
+def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:
+    """What can be said of a module's address and calls before it is loaded. (The kernel prints a
+    bare address, since it does not know the module's symbols yet.)"""
+    inside = (s for s in sites.image.elf.sections if 0 <= bug.ip - s.address < s.size)
+    section = next((s for s in inside if s.address), None)
+    where = f"{section.name}+{bug.ip - section.address:#x}" if section else hex(bug.ip)
+
+    def filled(code: bytes) -> tuple[int, int]:
+        row = np.zeros((1, sites.arch.width), np.uint8)
+        held = np.frombuffer(code, np.uint8)[: sites.arch.width - sites.lead]
+        row[0, sites.lead : sites.lead + len(held)] = held
+        call = sites.arch.unlinked(row, sites.abi) != row
+        at = np.flatnonzero(call[0]) - sites.lead
+        return (sites.arch.call_field, sites.arch.call_field + 4) if len(at) else (0, 0)
+
+    return replace(
+        bug,
+        where=where,
+        module=sites.image.module_name,
+        actual_filled=filled(bug.actual),
+        expected_filled=filled(bug.expected),
+    )
+
+
+def _read(
+    sites: Sites, ip: NDArray[np.uint64], at: NDArray[np.uint64], width: int
+) -> tuple[U8, NDArray[np.bool_]]:
+    """What stands in memory at addresses within sites, whether it is code or not, and where it can
+    be read."""
+    elf = sites.image.elf
+    if not sites.image.is_loose:
+        code, there = elf.gather(elf.offset_of(at), width)
+        return code, there | elf.in_memory(at)
+    begin = ip - np.uint64(sites.lead)
+    code, _ = read_code(sites.image, sites.arch, sites.abi, ip, elf.offset_of(begin))
+    skip = int((at - begin)[0]) if len(at) else 0
+    return code[:, skip : skip + width], elf.in_memory(at)
 
 
 def _in_text(sites: Sites, value: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -44,11 +44,13 @@ LIMIT = 1 << 30
 @dataclass(frozen=True, slots=True)
 class Block:
     """One command's Changes. The file was ``length`` bytes long before it, of which the last
-    ``len(cut)`` were cut off; the block ends at offset ``end``."""
+    ``len(cut)`` were cut off; what was laid in behind that goes up to ``start``, where the block
+    begins; it ends at offset ``end``."""
 
     changes: Changes
     length: int
     cut: bytes
+    start: int
     end: int
 
 
@@ -110,7 +112,7 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
         changes, tail = _parse(path, raw, count, length - cut)
         if len(tail) != cut:
             raise InputError(path, "journal: its parts do not add up")
-        yield Block(changes, length, tail, end)
+        yield Block(changes, length, tail, end - size - packed, end)
         end = length - cut
 
 

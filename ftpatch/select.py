@@ -1,9 +1,10 @@
 """Which sites a command means: set_ftrace_filter's globs (Documentation/trace/ftrace.rst).
 
 Filters work in their order: a name or glob adds the functions it matches, with a leading ``!`` it
-takes them away; ``@FILE`` stands for the lines of a file. A function is known by every name of its
-address. One that several share selects them all. The body of an overridden weak function stands
-behind another function and has no name; it can be selected by its address only.
+takes them away; ``@FILE`` stands for the lines of a file, and ``GLOB:mod:MODULE`` means functions
+of the modules that a second glob matches. A function is known by every name of its address. One
+that several share selects them all. The body of an overridden weak function stands behind another
+function and has no name; it can be selected by its address only.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from numpy.typing import NDArray
 from ftpatch.errors import InputError, UsageError
 from ftpatch.sites import Sites
 
-__all__ = ["Selection", "select_sites"]
+__all__ = ["Selection", "expand", "select_sites"]
 
 LIST_LIMIT = 32 << 20
 """Bytes of a filter file at most."""
 STREAMS = (Path("/dev/fd"), Path("/proc/self/fd"))
 """Where a shell's <(...) is."""
+MODULE = ":mod:"
+"""Between the functions and the module of a filter, as in set_ftrace_filter."""
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,16}")
 """A site may also be named by its address: a stripped image has nothing else."""
 
@@ -42,10 +45,13 @@ class Selection:
     regex: bool = False
 
 
-def select_sites(sites: Sites, selection: Selection) -> NDArray[np.bool_]:
+def select_sites(
+    sites: Sites, selection: Selection, missing: set[str] | None = None
+) -> NDArray[np.bool_]:
     """Mask of the selected sites, bool[n]; all of them without a filter.
 
-    Raises UsageError for a filter that matches no site, InputError for a filter file.
+    Raises UsageError for a filter that matches no site, InputError for a filter file. With
+    ``missing``, as for one of many modules, such filters are put there, and none need match.
     """
     if not selection.filters and not selection.notrace:
         return np.ones(len(sites), bool)
@@ -60,9 +66,21 @@ def select_sites(sites: Sites, selection: Selection) -> NDArray[np.bool_]:
         chosen = chosen & ~matched if removes else chosen | matched
     if selection.notrace:
         chosen &= ~names.match(list(_expanded(selection.notrace)), selection.regex)
-    if not chosen.any():
+    if missing is not None:
+        missing |= names.missing
+    elif names.missing:
+        text = min(names.missing)
+        raise UsageError(names.path, f"filter {text!r} matches no site", "see `ftpatch list`")
+    elif not chosen.any():
         raise UsageError(sites.image.path, "the filters leave no site", "see `ftpatch list`")
     return chosen
+
+
+def expand(selection: Selection) -> Selection:
+    """The same with the lines of its filter files in their place. Raises InputError."""
+    return Selection(
+        list(_expanded(selection.filters)), list(_expanded(selection.notrace)), selection.regex
+    )
 
 
 def _expanded(filters: Sequence[str]) -> Iterator[str]:
@@ -94,6 +112,8 @@ class _Names:
 
     def __init__(self, sites: Sites) -> None:
         self.path = sites.image.path
+        self.module = sites.image.module_name
+        self.missing: set[str] = set()
         self.ip, self.lead = sites.ip, sites.lead
         kallsyms = sites.image.kallsyms
         self.group = kallsyms.groups_of(sites.ip)
@@ -106,30 +126,34 @@ class _Names:
         self.groups = len(kallsyms.start)
 
     def match(self, texts: list[str], regex: bool) -> NDArray[np.bool_]:
-        """Sites that any of the texts matches; every text must match one."""
+        """Sites that any of the texts matches; those that match none are added to ``missing``."""
         hit = np.zeros(len(self.names), bool)
         by_address = np.zeros(len(self.ip), bool)
+        globs = []
         for text in texts:
-            if ADDRESS.fullmatch(text):
+            functions, of_module, module = text.rpartition(MODULE)
+            if of_module and not fnmatch.fnmatchcase(self.module, module.replace("-", "_")):
+                self.missing.add(text)
+            elif ADDRESS.fullmatch(text):
                 address = np.uint64(int(text, 16))
                 at = (self.ip == address) | (self.ip - np.uint64(self.lead) == address)
                 if not at.any():
-                    self._nothing(text)
+                    self.missing.add(text)
                 by_address |= at
-        texts = [text for text in texts if not ADDRESS.fullmatch(text)]
-        plain = set() if regex else {text for text in texts if not re.search(r"[*?[]", text)}
+            else:
+                globs.append((text, (functions or "*") if of_module else text))
+        plain = set() if regex else {name for _, name in globs if not re.search(r"[*?[]", name)}
         if plain:
             hit |= np.fromiter((name in plain for name in self.names), bool, len(self.names))
-            missing = plain.difference(self.names)
-            if missing:
-                self._nothing(min(missing))
-        for text in texts:
-            if text in plain:
+            unknown = plain.difference(self.names)
+            self.missing.update(text for text, name in globs if name in unknown)
+        for text, name in globs:
+            if name in plain:
                 continue
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of sets that may mean more one day
-                    pattern = re.compile(text if regex else fnmatch.translate(text))
+                    pattern = re.compile(name if regex else fnmatch.translate(name))
             except (re.error, OverflowError, RecursionError) as error:
                 raise UsageError(
                     None, f"filter {text!r} is no regular expression: {error}"
@@ -137,11 +161,8 @@ class _Names:
             found = np.fromiter(map(pattern.fullmatch, self.names), object, len(self.names))
             matched = found.astype(bool)
             if not matched.any():
-                self._nothing(text)
+                self.missing.add(text)
             hit |= matched
         chosen = np.zeros(self.groups + 1, bool)
         chosen[self.owner[hit]] = True
         return np.asarray(chosen[self.group] & self.known | by_address)
-
-    def _nothing(self, text: str) -> None:
-        raise UsageError(self.path, f"filter {text!r} matches no site", "see `ftpatch list`")

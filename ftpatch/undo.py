@@ -32,7 +32,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     Raises InputError where there is no journal, SiteRefused where the new bytes are not there any
     more.
     """
-    blocks = read_blocks(image.path, image.data)
+    blocks = read_blocks(image.path, image.data[: image.end])
     if not blocks:
         raise InputError(
             image.path, "no journal: no command changed this file", "strip and objcopy remove it"

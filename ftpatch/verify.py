@@ -47,9 +47,12 @@ class Verdict:
         return rows[first]
 
 
-def verify(image: Image, changes: Changes, align: int) -> Verdict:
+def verify(
+    image: Image, changes: Changes, align: int, written: NDArray[np.int64] | None = None
+) -> Verdict:
     """Compare the old bytes of every Change with the image. ``align`` is that of an instruction
-    (bytes). Nothing is raised: the verdict says it all."""
+    (bytes), ``written`` int64[m] how many bytes each of the image's relocations writes (without
+    it: a word). Nothing is raised: the verdict says it all."""
     width = changes.width.astype(np.int64)
     inside = (changes.offset >= 0) & (changes.offset + width <= len(image.data))
     actual = changes.held(image.data)
@@ -61,7 +64,13 @@ def verify(image: Image, changes: Changes, align: int) -> Verdict:
     outcome[overlaps] = errno.EINVAL
     relocated = np.isin(changes.kind, [Kind.CODE, Kind.PADDING]) & inside
     address = image.elf.address_of(changes.offset)
-    relocated &= image.relocations.touch(address, width, image.elf.word)
+    relocations = image.relocations
+    if written is None:
+        written = np.full(len(relocations.place), image.elf.word)
+    # An entry that is changed with the code does not write there any more, or is meant to.
+    changed = changes.offset[changes.kind == Kind.RELOCATION]
+    stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_loose)
+    relocated &= relocations.touch(address, width, np.where(stays, written, 0)) > 0
     outcome[relocated] = errno.EINVAL
     outcome[~inside] = errno.EFAULT
     return Verdict(changes, outcome, actual, overlaps, relocated)

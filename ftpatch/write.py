@@ -9,6 +9,8 @@ import numpy as np
 from ftpatch.changes import Changes
 from ftpatch.copy import Copy
 from ftpatch.errors import InputError, OutputError
+from ftpatch.image import Image
+from ftpatch.image.compression import pack
 from ftpatch.journal import pack_block
 
 __all__ = ["write"]
@@ -19,30 +21,44 @@ STEP = 4 << 20
 
 def write(
     copy: Copy,
+    image: Image,
     changes: Changes,
     *,
     journal: bool = True,
     length: int | None = None,
     tail: bytes = b"",
 ) -> None:
-    """Apply Changes, which must have passed the verifier, and let the file appear.
+    """Apply Changes to ``image``, of which ``copy`` is one, and let the file appear. They must have
+    passed the verifier.
 
-    With ``length`` the file ends there (bytes), followed by ``tail``. If anything changes and
-    ``journal`` is wanted, its block comes last. Raises OutputError; then nothing appears.
+    With ``length`` the file ends there (bytes); ``tail`` follows. If anything changes and
+    ``journal`` is wanted, its block comes last. What was compressed is so again. Raises
+    OutputError; then nothing appears.
     """
     try:
         copy.finish()
         copy.check_unchanged()
-        _apply(copy, changes)
-        if length is not None:
-            os.ftruncate(copy.fd, length)
-            _put(copy.fd, tail, length)
-        if journal and len(changes):
-            end = os.fstat(copy.fd).st_size
-            _put(copy.fd, pack_block(changes, end), end)
+        size = len(image.data)
+        cut = b"" if length is None else image.data[length:].tobytes()
+        end = size if length is None else length
+        block = pack_block(changes, size, cut) if journal and (len(changes) or cut) else b""
+        if image.compression:
+            _repack(copy, image, changes, end, tail + block)
+        else:
+            _apply(copy, changes)
+            os.ftruncate(copy.fd, end)
+            _put(copy.fd, tail + block, end)
         copy.appear()
     except OSError as error:
         raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
+
+
+def _repack(copy: Copy, image: Image, changes: Changes, end: int, behind: bytes) -> None:
+    """The copy of a compressed file is made anew: what it holds lies here."""
+    data = image.data[:end].copy()
+    changes.put(data)
+    os.ftruncate(copy.fd, 0)
+    _put(copy.fd, pack(image.compression, data.tobytes() + behind), 0)
 
 
 def _apply(copy: Copy, changes: Changes) -> None:

@@ -14,21 +14,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from arches import runner
 from reader import Image, Pad, Site
 
 __all__ = ["run"]
 
 MOV_X9_LR = 0xAA1E03E9  # mov x9, x30
 BL = 0x94000000
-CROSS = "aarch64-linux-gnu-gcc"
-
-
-def _runner(arch: str) -> list[str]:
-    """What runs a program of that architecture; x86-64 machines run i386 themselves."""
-    if arch != "arm64":
-        return []
-    loader = subprocess.check_output([CROSS, "-print-file-name=ld-linux-aarch64.so.1"], text=True)
-    return ["qemu-aarch64-static", "-L", str(Path(loader.strip()).resolve().parent.parent)]
+AUIPC_RA, JALR_RA = 0x97, 0x80E7  # auipc ra, 0; jalr ra, 0(ra)
+AUIPC_T0, JALR_T0 = 0x297, 0x282E7  # auipc t0, 0; jalr t0, 0(t0)
 
 
 def _call(image: Image, site: Site, target: int) -> tuple[int, bytes]:
@@ -37,6 +31,11 @@ def _call(image: Image, site: Site, target: int) -> tuple[int, bytes]:
         distance = (target - site.ip) // 4 & 0x3FFFFFF
         words = (MOV_X9_LR, BL | distance)
         return site.ip - 4, b"".join(word.to_bytes(4, "little") for word in words)
+    if image.arch == "riscv64":
+        auipc, jalr = (AUIPC_T0, JALR_T0) if image.pad.total else (AUIPC_RA, JALR_RA)
+        low = (target - site.ip + 0x800) % 0x1000 - 0x800
+        words = (auipc | (target - site.ip - low), jalr | (low & 0xFFF) << 20)
+        return site.ip, b"".join((word % 2**32).to_bytes(4, "little") for word in words)
     # A six-byte call (ff 15 disp32, 67 e8 rel32) becomes an addr32 call.
     prefix = b"\x67" if site.width == 6 else b""
     distance = target - (site.ip + len(prefix) + 5)
@@ -56,7 +55,7 @@ def _enable(image: Image, target: int, path: Path) -> None:
 def _start(program: Path, arch: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SHOW_CALLS": "1"}
     return subprocess.run(
-        [*_runner(arch), str(program)],
+        [*runner(arch), str(program)],
         env=environment,
         capture_output=True,
         text=True,

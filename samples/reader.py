@@ -7,44 +7,20 @@ It reads every byte again for every question; the samples are small.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from capstone import CS_ARCH_ARM64, CS_ARCH_X86, CS_MODE_32, CS_MODE_64, CS_MODE_ARM, Cs, CsInsn
+from arches import ARCHES, DECODERS, RELATIVE
+from capstone import Cs, CsInsn
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection, RelrRelocationSection
+from site_forms import SITES, Pad, Site
 
 __all__ = ["Image", "Pad", "Site"]
 
 MCOUNT, PATCHABLE = "__mcount_loc", "__patchable_function_entries"
-ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64"}
-DECODERS = {
-    "x86_64": (CS_ARCH_X86, CS_MODE_64),
-    "i386": (CS_ARCH_X86, CS_MODE_32),
-    "arm64": (CS_ARCH_ARM64, CS_MODE_ARM),
-}
-# R_X86_64_RELATIVE, R_386_RELATIVE, R_AARCH64_RELATIVE
-RELATIVE = {"x86_64": 8, "i386": 8, "arm64": 0x403}
 DF_1_PIE = 0x08000000
-
-
-class Pad(NamedTuple):
-    """-fpatchable-function-entry=total,before; (0, 0) where the sites are calls of -pg."""
-
-    total: int
-    before: int
-
-
-@dataclass(frozen=True)
-class Site:
-    """One patchable place: its address, and what Capstone says stands there."""
-
-    ip: int
-    state: str
-    target: str | None
-    width: int
 
 
 class Image:
@@ -181,6 +157,9 @@ class Image:
         if "rip" in call.op_str:
             (disp,) = (operand.mem.disp for operand in self._operands(call))
             return self.slot_target(call.address + call.size + disp)
+        if "ebx" in call.op_str:  # which holds the address of the GOT
+            (disp,) = (operand.mem.disp for operand in self._operands(call))
+            return self.slot_target((self.address_of("_GLOBAL_OFFSET_TABLE_") or 0) + disp)
         address = int(call.op_str.lstrip("#"), 16)
         step = self.instruction(address)
         if step is not None and step.mnemonic in ("bnd jmp", "jmp") and "rip" in step.op_str:
@@ -196,40 +175,7 @@ class Image:
 
     def site(self, record: int) -> Site:
         """The site of one record."""
-        if self.arch == "arm64":
-            return self._site_arm64(record)
-        address = record + self.pad.before
-        first = self.instruction(address)
-        if first is not None and first.mnemonic.startswith("endbr"):
-            address += first.size
-            first = self.instruction(address)
-        if first is None:
-            return Site(address, "unexpected", None, 0)
-        if first.mnemonic in ("call", "addr32 call"):
-            return Site(address, "call", self.target(first), first.size)
-        wanted = max(5, self.pad.total - self.pad.before)
-        code = self.decoder.disasm(self.read(address, wanted), address)
-        width = sum(i.size for i in code if i.mnemonic == "nop")
-        return Site(address, "nop" if width == wanted else "unexpected", None, width)
-
-    def _site_arm64(self, record: int) -> Site:
-        # The record points to the first NOP, or to the literal before the function. The site is
-        # the second instruction of the pair; the first keeps LR in x9.
-        address = record + 4 * self.pad.before
-        first = self.instruction(address)
-        # gcc puts the BTI before the record, except where the record is before the function.
-        if first is not None and first.mnemonic == "bti":
-            address += 4
-            first = self.instruction(address)
-        second = self.instruction(address + 4)
-        if first is None or second is None:
-            return Site(address + 4, "unexpected", None, 4)
-        saves = first.mnemonic == "nop" or (first.mnemonic, first.op_str) == ("mov", "x9, x30")
-        if saves and second.mnemonic == "nop":
-            return Site(address + 4, "nop", None, 4)
-        if saves and first.mnemonic == "mov" and second.mnemonic == "bl":
-            return Site(address + 4, "call", self.target(second), 4)
-        return Site(address + 4, "unexpected", None, 4)
+        return SITES[self.arch](self, record)
 
     @cached_property
     def sites(self) -> list[Site]:

@@ -17,9 +17,21 @@ PREFIXES = {
     "x86_64": ("x86_64-linux-gnu-",),
     "i386": ("i686-linux-gnu-", "x86_64-linux-gnu-"),
     "arm64": ("aarch64-linux-gnu-",),
+    "riscv64": ("riscv64-linux-gnu-",),
 }
-AS_MODE = {"x86_64": ["--64"], "i386": ["--32"], "arm64": []}
-LD_MODE = {"x86_64": ["-m", "elf_x86_64"], "i386": ["-m", "elf_i386"], "arm64": []}
+AS_MODE = {"x86_64": ["--64"], "i386": ["--32"], "arm64": [], "riscv64": ["-march=rv64gc"]}
+LD_MODE = {
+    "x86_64": ["-m", "elf_x86_64"],
+    "i386": ["-m", "elf_i386"],
+    "arm64": [],
+    "riscv64": ["--no-relax"],
+}
+EMULATORS = {
+    "x86_64": "qemu-x86_64-static",
+    "i386": "qemu-i386-static",
+    "arm64": "qemu-aarch64-static",
+    "riscv64": "qemu-riscv64-static",
+}
 
 
 def _tool(arch: str, name: str) -> str:
@@ -75,9 +87,7 @@ def runner(arch: str) -> list[str]:
         return []
     if machine == "aarch64" and arch == "arm64":
         return []
-    emulator = {"x86_64": "qemu-x86_64-static", "i386": "qemu-i386-static"}.get(
-        arch, "qemu-aarch64-static"
-    )
+    emulator = EMULATORS[arch]
     if shutil.which(emulator) is None:
         pytest.skip(f"{emulator} is not installed (qemu-user-static)")
     return [emulator]

@@ -13,6 +13,7 @@ CAPSTONE = {
     "x86_64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
     "i386": (capstone.CS_ARCH_X86, capstone.CS_MODE_32),
     "arm64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+    "riscv64": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
 }
 KEYSTONE = {
     "x86_64": (keystone.KS_ARCH_X86, keystone.KS_MODE_64),

@@ -36,7 +36,7 @@ class Sample:
 
     @property
     def arch(self) -> str:
-        """x86_64, i386 or arm64."""
+        """x86_64, i386, arm64 or riscv64."""
         return str(self.expected["arch"])
 
     @property

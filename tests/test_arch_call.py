@@ -19,8 +19,9 @@ BASES = {
     "x86_64": (0x40_1000, 0x5555_5555_4000, 0x7FFF_F7DD_0000, 0xFFFF_FFFF_8100_0000),
     "i386": (0x804_9000, 0x5655_6000, 0xC100_0000, 0xF7FC_0000),
     "arm64": (0x40_0000, 0xAAAA_AAAA_0000, 0xFFFF_8000_0800_0000, 0xFFFF_8000_8000_0000),
+    "riscv64": (0x1_0000, 0x2A_AAAA_A000, 0x3F_F7DD_0000, 0xFFFF_FFFF_8000_0000),
 }
-REACH = {"x86_64": 1 << 31, "i386": 1 << 31, "arm64": 1 << 27}
+REACH = {"x86_64": 1 << 31, "i386": 1 << 31, "arm64": 1 << 27, "riscv64": (1 << 31) - 0x800}
 FORMS = [
     pytest.param("x86_64", Abi(pad=True), 5, "call target", id="x86_64"),
     pytest.param("x86_64", Abi(), 6, ".byte 0x67\ncall target", id="x86_64-addr32"),
@@ -28,6 +29,15 @@ FORMS = [
     pytest.param("i386", Abi(), 6, ".byte 0x67\ncall target", id="i386-addr32"),
     pytest.param("arm64", Abi(pad=True), 8, "mov x9, x30\nbl target", id="arm64"),
     pytest.param("arm64", Abi(), 4, "bl target", id="arm64-pg"),
+]
+T0_PAIR = "0: auipc t0, %pcrel_hi(target)\njalr t0, %pcrel_lo(0b)(t0)"
+OPS = Abi(pad=True, prefix=8, nop_ops=0x1000, kernel=True)
+LINKED = [
+    *FORMS,
+    # Keystone has no RISC-V, and Capstone reads a pair as two (test_riscv64).
+    pytest.param("riscv64", Abi(pad=True), 8, T0_PAIR, id="riscv64"),
+    pytest.param("riscv64", OPS, 8, T0_PAIR, id="riscv64-ops"),
+    pytest.param("riscv64", Abi(), 8, "call target", id="riscv64-pg"),
 ]
 PAIRS = 160
 
@@ -84,7 +94,7 @@ def test_keystone_agrees(name: str, abi: Abi, width: int, text: str) -> None:
             assert code == b"\x67" * (width - 5) + assembled(name, f"call {addr:#x}", at)
 
 
-@pytest.mark.parametrize(("name", "abi", "width", "text"), FORMS)
+@pytest.mark.parametrize(("name", "abi", "width", "text"), LINKED)
 def test_gnu_as_agrees(name: str, abi: Abi, width: int, text: str) -> None:
     arch = ARCHES[name]
     ips, addrs = _pairs(name)
@@ -105,7 +115,7 @@ def test_capstone_reads_the_same_target(name: str, abi: Abi, width: int, text: s
         assert [f"{i.mnemonic} {i.op_str}" for i in before] == ["mov x9, x30"] * (width == 8)
 
 
-@pytest.mark.parametrize(("name", "abi", "width", "text"), FORMS)
+@pytest.mark.parametrize(("name", "abi", "width", "text"), LINKED)
 def test_decode_is_the_inverse(name: str, abi: Abi, width: int, text: str) -> None:
     arch = ARCHES[name]
     ips, addrs = (_u64(values) for values in _pairs(name))
@@ -154,3 +164,20 @@ def test_arm64_reaches_128_megabytes_of_words() -> None:
     outside = [ip - reach - 4, ip + reach, ip + reach + 4, ip + 2, ip + 1]
     assert arch.reachable(_u64([ip] * 5), _u64(inside)).all()
     assert not arch.reachable(_u64([ip] * 5), _u64(outside)).any()
+
+
+def test_riscv64_reaches_two_gigabytes_less_the_rounding() -> None:
+    """[-2^31 - 2^11, 2^31 - 2^11), as riscv_insn_valid_32bit_offset has it (Linux,
+    arch/riscv/kernel/module.c), from ip, and from four before it where that is the pair's start."""
+    arch = ARCHES["riscv64"]
+    ip, reach = 0xFFFF_FFFF_8000_1000, 1 << 31
+    lowest, highest = ip - reach - 0x800, ip + reach - 0x800 - 6
+    inside = [lowest, lowest + 2, ip, highest - 2, highest]
+    outside = [lowest - 2, highest + 2, ip + 1, ip + (1 << 32), 0x1000]
+    top = (1 << 64) - 1
+    ips, addrs = _u64([ip] * 5), _u64([addr & top for addr in inside])
+    assert arch.reachable(ips, addrs).all(), "also over the end of the address space"
+    assert not arch.reachable(ips, _u64([addr & top for addr in outside])).any()
+    for abi in (Abi(pad=True), OPS, Abi()):
+        code = arch.make_call(ips, addrs, np.full(5, 8, np.uint8), abi)
+        assert (arch.decode(code, ips, abi)[1] == addrs).all()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import Abi, Arch, State, architectures
 
 ARCHES = {arch.name: arch for arch in architectures().values()}
-X86, I386, ARM64 = (ARCHES[name] for name in ("x86_64", "i386", "arm64"))
+X86, I386, ARM64, RISCV64 = (ARCHES[name] for name in ("x86_64", "i386", "arm64", "riscv64"))
 IP = 0x40_1000
 ENDBR64, ENDBR32 = bytes.fromhex("f30f1efa"), bytes.fromhex("f30f1efb")
 NOP, MOV_X9_LR, BL = (bytes.fromhex(text) for text in ("1f2003d5", "e9031eaa", "00000094"))
@@ -59,6 +59,12 @@ def test_prefix_counts_whole_nops(name: str) -> None:
         words = (NOP * 2 + PACIASP, PACIASP + NOP, NOP * 8, NOP[:3] + b"\0" + NOP)
         assert arch.prefix(_rows(*words)).tolist() == [8, 0, 32, 0]
         return
+    if name == "riscv64":
+        two, four, ret = bytes.fromhex("0100"), bytes.fromhex("13000000"), bytes.fromhex("8280")
+        pads = (two * 4 + ret, four * 2 + ret, two + four + ret, ret + two, two * 16, four[:2])
+        assert arch.prefix(_rows(*pads)).tolist() == [8, 8, 6, 0, 32, 0]
+        assert arch.prefix(_rows(four * 2, width=6)).tolist() == [4], "half of one is none"
+        return
     nopl = bytes.fromhex("0f1f440008")
     codes = (b"\x90" * 5 + b"\x55", b"\x55\x90", b"\x90" * 32, nopl, b"\x90\x90" + nopl)
     assert arch.prefix(_rows(*codes)).tolist() == [5, 0, 32, 5, 2]
@@ -67,8 +73,12 @@ def test_prefix_counts_whole_nops(name: str) -> None:
 @pytest.mark.parametrize("name", ARCHES)
 def test_landing_pads(name: str) -> None:
     arch = ARCHES[name]
-    codes = [*BTI.values(), PACIASP, NOP] if name == "arm64" else [ENDBR64, ENDBR32, NOP]
-    wanted = [True] * 4 + [False] * 2 if name == "arm64" else [True, True, False]
+    codes, wanted = [ENDBR64, ENDBR32, NOP], [True, True, False]
+    if name == "arm64":
+        codes, wanted = [*BTI.values(), PACIASP, NOP], [True] * 4 + [False] * 2
+    if name == "riscv64":  # lpad 0; lpad 1; auipc t0, 0; nop
+        codes = [bytes.fromhex(t) for t in ("17000000", "17100000", "97020000", "13000000")]
+        wanted = [True, True, False, False]
     assert arch.landing(_rows(*codes)).tolist() == wanted
     assert arch.landing_size == 4
 

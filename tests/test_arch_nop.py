@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,14 @@ from .readers import disassembled, target_of
 ARCHES = {arch.name: arch for arch in architectures().values()}
 IP = 0x40_1000
 SIGN = 0x0101_0101
+PAIRED = ("arm64", "riscv64")
+"""A site is two instructions."""
 
 
 def _forms(name: str) -> list[tuple[str, bytes, int]]:
     """(name, bytes, width) of everything that make_nop can write."""
     arch = ARCHES[name]
-    widths = [8] if name == "arm64" else [5, 6]
+    widths = [8] if name in PAIRED else [5, 6]
     chosen = {"": b"", **arch.nops}
     out = []
     for label, nop in chosen.items():
@@ -56,7 +59,7 @@ def test_capstone_reads_a_nop(name: str, code: bytes, width: int) -> None:
         # lea %ds:0x0(%esi,%eiz,1),%esi is GNU's NOP for processors without nopl.
         is_lea = i.mnemonic == "lea" and i.op_str == "esi, ds:[esi]"
         assert is_lea or "nop" in i.mnemonic or i.op_str == "ax, ax"
-    assert len(read) == (2 if name == "arm64" else 1), "one instruction, or the pair"
+    assert len(read) == (2 if name in PAIRED else 1), "one instruction, or the pair"
 
 
 @pytest.mark.parametrize(("name", "code", "width"), ALL)
@@ -77,7 +80,7 @@ def test_each_name_is_its_form() -> None:
             "nop5": bytes.fromhex("6666666690"),
             "jmp": bytes.fromhex("eb03909090"),
         }
-    assert ARCHES["arm64"].nops == {}
+    assert ARCHES["arm64"].nops == ARCHES["riscv64"].nops == {}
 
 
 @pytest.mark.parametrize("name", ["x86_64", "i386"])
@@ -124,9 +127,22 @@ def _arm64(codes: list[bytes]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _riscv64(codes: list[bytes]) -> str:
+    registers = [i for i in range(1, 32) if i not in (2, 8)]
+    lines = [".globl _start", "_start:", "mv s0, sp"]
+    lines += [f"li x{i}, {SIGN * i}" for i in registers]
+    lines += [f".byte {','.join(map(str, code))}" for code in codes]
+    lines += ["bne s0, sp, bad"]
+    for i in registers:
+        lines += [f"li s0, {SIGN * i}", f"bne x{i}, s0, bad"]
+    end = ["li a7, 93", "ecall"]
+    lines += ["li a0, 0", *end, "bad:", "li a0, 1", *end]
+    return "\n".join(lines) + "\n"
+
+
 def _run(name: str, codes: list[bytes], folder: Path) -> int:
     target = folder / "program"
-    source = _arm64(codes) if name == "arm64" else _x86(name, codes)
+    source = {"arm64": _arm64, "riscv64": _riscv64}.get(name, partial(_x86, name))(codes)
     program(name, source, target)
     return subprocess.run([*runner(name), str(target)], check=False, timeout=60).returncode
 
@@ -143,6 +159,7 @@ def test_executed_it_changes_nothing(name: str, tmp_path: Path) -> None:
         ("x86_64", b"\xf8"),  # clc
         ("i386", b"\x46"),  # inc %esi
         ("arm64", bytes.fromhex("21040091")),  # add x1, x1, #1
+        ("riscv64", bytes.fromhex("9382f2ff")),  # addi t0, t0, -1
     ],
 )
 def test_the_harness_sees_a_change(name: str, code: bytes, tmp_path: Path) -> None:

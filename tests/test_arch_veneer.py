@@ -119,8 +119,8 @@ def test_an_x86_plt_entry_gives_its_slot(name: str, text: str) -> None:
     assert ARCHES[name].veneer_target(code + bytes(16), at) == -slot
 
 
-@pytest.mark.parametrize("name", ["x86_64", "i386"])
-def test_x86_has_none(name: str) -> None:
+@pytest.mark.parametrize("name", ["x86_64", "i386", "riscv64"])
+def test_what_reaches_two_gigabytes_has_none(name: str) -> None:
     assert ARCHES[name].veneer_size == 0 and ARCHES[name].veneer(BASE, BASE + REACH) == b""
 
 
@@ -144,11 +144,16 @@ def test_gates_are_what_the_kernel_writes(name: str, gate: str) -> None:
     arch = ARCHES[name]
     ip, addr = (0xC100_0000, 0xC0F0_0010) if name == "i386" else (BASE, BASE - 0xF_FFF0)
     code = arch.gate(gate, ip, addr, Abi())
-    (insn,) = disassembled(name, code, ip)
     graph, arm64 = "graph" in gate, name == "arm64"
+    assert arch.gate_target(gate, code, ip) == addr
+    if name == "riscv64":  # both are calls
+        assert [code] == link_at(name, [(ip, "call target", addr)])
+        assert arch.gate_rest(gate) == "ftrace_stub"
+        assert arch.gate_target(gate, arch.gate(gate, ip, 0, Abi()), ip) == (0 if graph else None)
+        return
+    (insn,) = disassembled(name, code, ip)
     assert insn.mnemonic == {(0, 0): "call", (0, 1): "bl", (1, 0): "jmp", (1, 1): "b"}[graph, arm64]
     assert target_of(insn) & ((1 << arch.elf_class) - 1) == addr
-    assert arch.gate_target(gate, code, ip) == addr
     other = "ftrace_graph_call" if not graph else "ftrace_call"
     assert arch.gate_target(other, code, ip) is None
     assert arch.gate_rest(gate) == ("" if graph and arm64 else "ftrace_stub")

@@ -129,7 +129,6 @@ def _reason(image: Image | bytes, path: Path) -> str:
         ({"e_phentsize": 0}, "program header of 0"),
         ({"e_shentsize": 40}, "section header of 40"),
         ({"e_type": 4}, "ELF type 4"),
-        ({"e_type": 1}, "ELF type 1"),
         ({"e_type": 0xFE00}, "ELF type"),
     ],
 )

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors", "bug", "unfinished"),
+    ("tree",),
     ("changes", "columns"),
     ("image", "arch"),
     ("journal",),
@@ -22,6 +23,7 @@ LEVELS = (
     ("verify",),
     ("copy", "write"),
     ("undo", "refusals", "forecast", "check", "diff"),
+    ("update",),
     ("cli",),
     ("__main__",),
 )

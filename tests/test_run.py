@@ -21,26 +21,26 @@ TWINS = {"pad-library": "libpad.so", "fentry-library": "libmfentry.so"}
 """Programs whose library has sites as well."""
 
 
+MACHINES = {"arm64": "aarch64", "riscv64": "riscv64"}
+
+
 def _runner(arch: str) -> list[str]:
     """What runs a program of the architecture here, with its libraries."""
-    machine = platform.machine()
-    if arch == "arm64" and machine == "aarch64":
+    machine, own = platform.machine(), MACHINES.get(arch, "x86_64")
+    if machine == own:
         return []
-    if arch != "arm64":
-        if machine != "x86_64":
-            pytest.skip(f"a program of {arch} does not run on {machine}")
-        return []
-    if shutil.which("qemu-aarch64-static") is None:
-        pytest.skip("qemu-aarch64-static is not installed (qemu-user-static)")
-    libraries = Path("/usr/aarch64-linux-gnu")
-    return ["qemu-aarch64-static", "-L", str(libraries)]
+    if arch not in MACHINES:
+        pytest.skip(f"a program of {arch} does not run on {machine}")
+    emulator = f"qemu-{own}-static"
+    if shutil.which(emulator) is None:
+        pytest.skip(f"{emulator} is not installed (qemu-user-static)")
+    return [emulator, "-L", f"/usr/{own}-linux-gnu"]
 
 
 def _start(sample_: Sample, path: Path) -> subprocess.CompletedProcess[str]:
     runner = _runner(sample_.arch)
-    dynamic = "static" not in sample_.name and "4-2" not in sample_.name
-    if runner and dynamic and not Path(runner[-1], "lib").exists():
-        pytest.skip("no libraries for arm64 (libc6-arm64-cross)")
+    if runner and b"/lib/ld-linux" in sample_.data and not Path(runner[-1], "lib").exists():
+        pytest.skip(f"no libraries for {sample_.arch} (libc6-{sample_.arch}-cross)")
     try:
         return subprocess.run(
             [*runner, str(path)],
@@ -153,23 +153,32 @@ def test_patched_bytes_are_calls_to_another_reader(
     spans = []
     for record in filter(None, before.records):
         was, now = before.site(record), after.site(record)
-        lead = 4 if sample_.arch == "arm64" else 0
-        code = after.read(now.ip - lead, 8 if lead else 6)
-        *_, call = after.decoder.disasm(code, now.ip - lead, 2 if lead else 1)
-        start = before.offset(was.ip - lead)
         if now.state != "call":
             assert few and was == now
             continue
-        target = int(call.op_str.lstrip("#"), 16)
+        start, size, target = _called(after, now)
         if target != sample_.ftrace_caller:
             assert "far" in sample_.name or "room" in sample_.name, "these need a way there"
             target = _onward(after, target)
         assert target == sample_.ftrace_caller
         calls += 1
-        spans.append((start, start + (8 if lead else now.width)))
+        spans.append((before.offset(start), before.offset(start) + size))
     assert calls == result.only["changed"] > 0
     if not sample_.kernel:
         _only_these_differ(sample_.data, output.read_bytes(), spans)
+
+
+def _called(image: Any, site: Any) -> tuple[int, int, int]:  # noqa: ANN401 - of a script
+    """Address and size of a patched site's code, and where it goes."""
+    ops = image.address_of("ftrace_nop_ops") is not None
+    start = site.ip - {"arm64": 4, "riscv64": 4 * ops}.get(image.arch, 0)
+    size = 8 if image.arch in MACHINES else site.width
+    *before, call = image.decoder.disasm(image.read(start, size), start)
+    if image.arch != "riscv64":
+        return start, size, int(call.op_str.lstrip("#"), 16)
+    (auipc,) = before
+    high, low = (int(insn.op_str.split(", ")[-1], 0) for insn in (auipc, call))
+    return start, size, (start + (high << 12 ^ 1 << 31) - (1 << 31) + low) % 2**64
 
 
 def _onward(image: Any, at: int) -> int:  # noqa: ANN401 - of a script

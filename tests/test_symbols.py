@@ -124,7 +124,7 @@ def test_rel_and_rela_of_both_classes(bits: int) -> None:
         (4, 7, 2, -4 & mask),
     ]
     places = np.array([0x1000, 0x1008, 0x1010, 0x1018], np.uint64)
-    assert found.at(places, 8).tolist() == [0, -1, 2, -1]
+    assert found.at(places, (8,)).tolist() == [0, -1, 2, -1]
 
 
 def test_names_that_share_their_tails_are_found() -> None:

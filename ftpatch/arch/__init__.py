@@ -10,7 +10,7 @@ from ftpatch.arch.contract import Abi, Arch, State
 
 __all__ = ["Abi", "Arch", "State", "arch_of", "architectures"]
 
-SHARED = {"aarch64", "assemble", "contract", "disassemble", "x86", "x86_nops"}
+SHARED = {"aarch64", "assemble", "contract", "disassemble", "riscv", "x86", "x86_nops"}
 """Files of this package that are no architecture."""
 
 

@@ -39,6 +39,13 @@ class _Arm64:
     elf_class: ClassVar[int] = 64
     relative: ClassVar[int] = 1027  # R_AARCH64_RELATIVE, AArch64 ELF table "Dynamic relocations"
     got: ClassVar[tuple[int, ...]] = (1025, 1026)  # R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT
+    absolute: ClassVar[int] = 257  # R_AARCH64_ABS64
+    calls: ClassVar[tuple[int, ...]] = (283,)  # R_AARCH64_CALL26
+    module_tables: ClassVar[tuple[str, ...]] = ("__patchable_function_entries", "__mcount_loc")
+    module_nop: ClassVar[bytes] = b""
+    call_field: ClassVar[int] = 0
+    call_addend: ClassVar[int] = 0
+    neutral: ClassVar[int] = 0  # R_AARCH64_NONE
     align: ClassVar[int] = 4
     around: ClassVar[int] = 64
     width: ClassVar[int] = 8
@@ -108,6 +115,13 @@ class _Arm64:
             insn[:, 0] = int.from_bytes(template(self.name, "mov x9, lr", ("mov",)), "little")
         insn[:, 1 if abi.pad else 0] = branch(opcode, ip, addr)
         return insn.view(np.uint8).reshape(-1, 8)
+
+    def unlinked(self, code: U8, abi: Abi) -> U8:
+        """``bl`` with nothing in its imm26."""
+        insn = words(code).copy()
+        last = insn[:, 1 if abi.pad else 0]
+        last[(last & np.uint32(A64.BL_MASK)) == A64.BL] = A64.BL
+        return insn.view(np.uint8)
 
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
         """Two NOPs, or what a running kernel makes of them; ``bl _mcount``."""

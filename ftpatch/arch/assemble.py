@@ -1,7 +1,8 @@
 """Keystone makes the bytes, Capstone reads them back.
 
 One template is assembled per kind of instruction and read back; displacements are filled in by the
-architectures, over columns. Only text from this package reaches Keystone.
+architectures, over columns. Only text from this package reaches Keystone. It has no RISC-V, whose
+instructions are numbers in riscv.py.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ class Abi:
 
     ``mcount``: address of the compiled-in callee (``__fentry__``, ``mcount``, ``_mcount``), 0 where
     there is none. ``mcount_got``: address of the GOT slot that holds it, 0 where there is none.
+    ``got_base``: what a register holds that points at the GOT (i386: ebx), 0 where unknown.
     ``pad``: the compiled-in form is NOPs. ``prefix``: bytes of pad before the function (M of
     ``-fpatchable-function-entry=N,M``) that most records point at. ``nop``: the image's own NOP,
     empty where it names none. ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a
@@ -44,6 +45,7 @@ class Abi:
 
     mcount: int = 0
     mcount_got: int = 0
+    got_base: int = 0
     pad: bool = False
     prefix: int = 0
     nop: bytes = b""
@@ -62,6 +64,21 @@ class Arch(Protocol):
     """R_*_RELATIVE."""
     got: ClassVar[tuple[int, ...]]
     """R_*_GLOB_DAT, R_*_JUMP_SLOT: relocations that name what a GOT slot holds."""
+    absolute: ClassVar[int]
+    """R_*_64 or R_*_32: a word that is to hold S + A."""
+    calls: ClassVar[tuple[int, ...]]
+    """Relocations of a call in a relocatable file; a new call gets the first."""
+    call_field: ClassVar[int]
+    """Bytes from ip to what they write."""
+    call_addend: ClassVar[int]
+    """A of a call of S itself."""
+    module_tables: ClassVar[tuple[str, ...]]
+    """Section of the table in modules, as the kernel's loader names it; where kernels differ, the
+    later one's first."""
+    module_nop: ClassVar[bytes]
+    """The five-byte NOP for modules, which do not say what their kernel's own is; empty: any."""
+    neutral: ClassVar[int]
+    """Type that with symbol 0 leaves everything as it is, for every loader."""
     align: ClassVar[int]
     """Alignment of an instruction."""
     around: ClassVar[int]
@@ -122,13 +139,19 @@ class Arch(Protocol):
         """The call of ``addr`` at each ip; targets must be reachable."""
         ...
 
+    def unlinked(self, code: U8, abi: Abi) -> U8:
+        """Code of sites as it stands in a relocatable file: calls without their distance, with A
+        in its place where relocations carry none."""
+        ...
+
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
         """The compiler's own form at each ip. Where there are several pads, the one that stands
         there is chosen if it is one of them."""
         ...
 
     def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
-        """(start relative to ip, bytes uint8[n, w]) that the kernel's ftrace_init_nop compares."""
+        """(start relative to ip, bytes uint8[n, w]) that the kernel's ftrace_init_nop compares; w is
+        0 where it compares nothing and makes a NOP of whatever stands there."""
         ...
 
     def after_init(self, ip: U64, abi: Abi) -> U8:

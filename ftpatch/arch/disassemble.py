@@ -8,8 +8,12 @@ from typing import Any
 
 __all__ = ["Instruction", "disassemble"]
 
-ENGINES = {"x86_64": ("CS_ARCH_X86", "CS_MODE_64"), "i386": ("CS_ARCH_X86", "CS_MODE_32")}
-ENGINES["arm64"] = ("CS_ARCH_ARM64", "CS_MODE_ARM")
+ENGINES: dict[str, tuple[str, ...]] = {
+    "x86_64": ("CS_ARCH_X86", "CS_MODE_64"),
+    "i386": ("CS_ARCH_X86", "CS_MODE_32"),
+    "arm64": ("CS_ARCH_ARM64", "CS_MODE_ARM"),
+    "riscv64": ("CS_ARCH_RISCV", "CS_MODE_RISCV64", "CS_MODE_RISCVC"),
+}
 SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
 """Branches that Capstone prints with a suffix; objdump since 2.38 prints none."""
 
@@ -17,7 +21,8 @@ SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One instruction; ``size`` bytes at ``address``. ``target`` is where a branch goes, else None.
-    ``operands`` is GNU's AT&T text on x86, the manual's on arm64."""
+    ``operands`` is GNU's AT&T text on x86, the manual's elsewhere; auipc and jalr of one register
+    are a ``call``, with that register if it is not ra."""
 
     address: int
     size: int
@@ -30,8 +35,8 @@ class Instruction:
 def _engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
     import capstone
 
-    kind, mode = ENGINES[arch]
-    engine = capstone.Cs(getattr(capstone, kind), getattr(capstone, mode))
+    kind, *modes = ENGINES[arch]
+    engine = capstone.Cs(getattr(capstone, kind), sum(getattr(capstone, mode) for mode in modes))
     engine.detail = True
     if kind == "CS_ARCH_X86":
         engine.syntax = capstone.CS_OPT_SYNTAX_ATT
@@ -40,10 +45,39 @@ def _engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
 
 def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
     """The instructions of ``code`` at ``address``, up to the first byte that is none."""
-    return [_instruction(insn) for insn in _engine(arch).disasm(code, address)]
+    from capstone import CS_ARCH_RISCV as RISCV
+
+    engine = _engine(arch)
+    insns = list(engine.disasm(code, address))
+    out: list[Instruction] = []
+    for before, insn in zip([None, *insns], insns, strict=False):
+        if before is not None and (call := _pair(before, insn)):
+            out[-1:] = [call]
+        else:
+            out.append(_instruction(insn, relative=engine.arch == RISCV))
+    return out
 
 
-def _instruction(insn: Any) -> Instruction:  # noqa: ANN401
+def _pair(auipc: Any, jalr: Any) -> Instruction | None:  # noqa: ANN401
+    """auipc rd, high; jalr rd, low(rd), as one instruction."""
+    if (auipc.mnemonic, jalr.mnemonic) != ("auipc", "jalr"):
+        return None
+    link, high = auipc.operands
+    name = auipc.reg_name(link.reg)
+    *registers, low = [op.imm if op.type == 2 else op.reg for op in jalr.operands]  # CS_OP_IMM
+    if len(jalr.operands) == 1:  # jalr ra is jalr ra, ra, 0
+        registers, low = [low if name == "ra" else 0], 0
+    if set(registers) != {link.reg}:
+        return None
+    # Capstone 5 gives the upper 20 bits without their sign.
+    distance = ((high.imm << 12 ^ 1 << 31) & 0xFFFF_FFFF) - (1 << 31) + low
+    target = (auipc.address + distance) & 0xFFFF_FFFF_FFFF_FFFF
+    mnemonic = "call" if name == "ra" else f"call {name},"
+    return Instruction(auipc.address, auipc.size + jalr.size, mnemonic, hex(target), target)
+
+
+def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
+    """``relative``: Capstone gives distances, that of jalr from a register."""
     import capstone
 
     branches = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_BRANCH_RELATIVE)
@@ -51,6 +85,8 @@ def _instruction(insn: Any) -> Instruction:  # noqa: ANN401
     if any(insn.group(group) for group in branches):
         # CS_OP_IMM is 2 on every architecture of Capstone 5.
         target = next((op.imm for op in insn.operands if op.type == capstone.CS_OP_IMM), None)
+        if target is not None and relative:
+            target = None if insn.mnemonic == "jalr" else insn.address + target
         target = None if target is None else target & 0xFFFF_FFFF_FFFF_FFFF
     mnemonic, operands = insn.mnemonic, insn.op_str
     if mnemonic in SUFFIXED:

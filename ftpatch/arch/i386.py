@@ -18,6 +18,11 @@ class _I386(X86):
     wrap: ClassVar[int] = 0xFFFF_FFFF
     relative: ClassVar[int] = 8  # R_386_RELATIVE, i386 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_386_GLOB_DAT, R_386_JMP_SLOT
+    absolute: ClassVar[int] = 1  # R_386_32
+    calls: ClassVar[tuple[int, ...]] = (2, 4)  # R_386_PC32, R_386_PLT32
+    # Linux knows no R_386_NONE (apply_relocate in arch/x86/kernel/module.c); R_386_32 of symbol 0,
+    # whose value is 0, adds nothing.
+    neutral: ClassVar[int] = 1
     pads: ClassVar[tuple[bytes, ...]] = (
         b"\x90\x90\x90\x90\x90",  # gcc: five nop
         *CLANG_PADS,  # for -march=i686 and later
@@ -26,6 +31,7 @@ class _I386(X86):
         b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%eax,%eax,1)
         b"\x3e\x8d\x74\x26\x00",  # GNU as without nopl: lea %ds:0x0(%esi,%eiz,1),%esi
     )
+    module_nop: ClassVar[bytes] = b"\x3e\x8d\x74\x26\x00"  # the lea above: an i486 has no nopl
     own_nops: ClassVar[frozenset[bytes]] = frozenset({*X86.nops.values(), pads[-1]})
 
 

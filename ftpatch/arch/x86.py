@@ -4,9 +4,11 @@
     e8 <rel32> __fentry__   0f 1f 44 00 00      e8 <rel32> ftrace_caller      (kernel)
     90 90 90 90 90          0f 1f 44 00 00      e8 <rel32> ftrace_caller      (pad)
     ff 15 <disp32>          66 0f 1f 44 00 00   67 e8 <rel32> ftrace_caller   (call by the GOT)
+    ff 93 <disp32>          66 0f 1f 44 00 00   67 e8 <rel32> ftrace_caller   (the same on i386)
 
-rel32 counts from the end of the instruction. The longer form exists in position-independent
-programs only; ``67 e8`` is what link editors relax ``ff 15`` to (x86-64 psABI, B.2).
+rel32 counts from the end of the instruction, and so does the disp32 of ff 15; that of ff 93 counts
+from what ebx holds, _GLOBAL_OFFSET_TABLE_. The longer form exists in position-independent programs
+only; ``67 e8`` is what link editors relax it to (x86-64 psABI, B.2; i386 psABI, A.2).
 
 Opcodes: Intel SDM volume 2A, CALL and JMP; NOPs: volume 2B, NOP, "Recommended Multi-Byte Sequence";
 make_nop, make_call, modify_call: arch/x86/kernel/ftrace.c.
@@ -21,13 +23,13 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8, U64, Abi, State
-from ftpatch.arch.x86_nops import LONGEST, OFFERED, OFFERED6, TAIL
+from ftpatch.arch.x86_nops import LONGEST, OFFERED, OFFERED6, TAIL, form_lengths
 
 __all__ = ["X86"]
 
 CALL = 0xE8  # call rel32
 ADDR32 = 0x67  # address-size prefix, of no effect on a call
-CALL_GOT = (0xFF, 0x15)  # call *disp32(%rip)
+CALL_GOT = {64: (0xFF, 0x15), 32: (0xFF, 0x93)}  # call *disp32(%rip); call *disp32(%ebx)
 ENDBR = (b"\xf3\x0f\x1e\xfa", b"\xf3\x0f\x1e\xfb")  # endbr64; endbr32
 
 
@@ -46,6 +48,12 @@ class X86:
     pads: ClassVar[tuple[bytes, ...]]
     """Pads of compilers, most likely first."""
     align: ClassVar[int] = 1
+    calls: ClassVar[tuple[int, ...]]
+    # The other section, where there is one, lists padding before functions.
+    module_tables: ClassVar[tuple[str, ...]] = ("__mcount_loc",)
+    module_nop: ClassVar[bytes] = b""
+    call_field: ClassVar[int] = 1
+    call_addend: ClassVar[int] = -4
     around: ClassVar[int] = 64
     width: ClassVar[int] = LONGEST
     landing_size: ClassVar[int] = 4
@@ -87,15 +95,21 @@ class X86:
     def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
         """Five- and six-byte calls, and every NOP that compilers or ftpatch leave."""
         own = (abi.nop,) if abi.nop else ()
-        nop = self._length(code, (*self.pads, *self.nops.values(), *own, *OFFERED6.values()))
         direct = code[:, 0] == CALL
         relaxed = (code[:, 0] == ADDR32) & (code[:, 1] == CALL)
-        got = (code[:, 0] == CALL_GOT[0]) & (code[:, 1] == CALL_GOT[1]) & (self.elf_class == 64)
+        first, second = CALL_GOT[self.elf_class]
         # A GOT call is only known where the image says which slot it goes through.
+        known = self.elf_class == 64 or abi.got_base > 0
+        got = (code[:, 0] == first) & (code[:, 1] == second) & known
         call = direct | relaxed | got
+        nop = np.zeros(len(code), np.int64)
+        if not call.all():
+            forms = (*self.pads, *self.nops.values(), *own, *OFFERED6.values())
+            nop[~call] = form_lengths(code[~call], forms)
         width = np.where(relaxed | got, 6, np.maximum(nop, 5)).astype(np.uint8)
         rel = np.where(direct[:, None], code[:, 1:5], code[:, 2:6]).copy().view("<i4")[:, 0]
-        addr = (ip + width + rel.astype(np.int64).view(np.uint64)) & np.uint64(self.wrap)
+        base = np.where(got, self._got_base(ip, abi), ip + width)
+        addr = (base + rel.astype(np.int64).view(np.uint64)) & np.uint64(self.wrap)
         state = np.full(len(ip), State.UNEXPECTED, np.uint8)
         state[nop > 0] = State.NOP
         state[call] = State.CALL
@@ -126,6 +140,15 @@ class X86:
             code[width == longer, 5:] = rows(TAIL[longer - 5])[:, : LONGEST - 5]
         return code
 
+    def unlinked(self, code: U8, abi: Abi) -> U8:
+        """``e8 00 00 00 00``; on i386, whose relocations have no addend, ``e8 fc ff ff ff``."""
+        addend = 0 if self.elf_class == 64 else self.call_addend
+        field = np.frombuffer(addend.to_bytes(4, "little", signed=True), np.uint8)
+        call = code[:, 0] == CALL
+        out = code.copy()
+        out[call, 1:5] = field
+        return out
+
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
         """A call of the compiled-in callee, or one of the compilers' pads."""
         if abi.pad:
@@ -138,9 +161,9 @@ class X86:
         mcount = np.full(len(ip), abi.mcount, np.uint64)
         call = self.make_call(ip, mcount, width, abi)
         if abi.mcount_got:
-            disp = (np.uint64(abi.mcount_got) - ip - np.uint64(6)).astype("<u4")
+            disp = (np.uint64(abi.mcount_got) - self._got_base(ip, abi)).astype("<u4")
             got = np.zeros((len(ip), LONGEST), np.uint8)
-            got[:, :2] = CALL_GOT
+            got[:, :2] = CALL_GOT[self.elf_class]
             got[:, 2:6] = disp.view(np.uint8).reshape(-1, 4)
             call = np.where((width == 6)[:, None], got, call)
         return call
@@ -212,24 +235,11 @@ class X86:
         """Both kinds of gate go to ftrace_stub when disabled."""
         return "ftrace_stub"
 
-    @classmethod
-    def _any(cls, code: U8, forms: tuple[bytes, ...]) -> NDArray[np.bool_]:
-        """Which rows begin with one of the forms."""
-        return np.asarray(cls._length(code, forms) > 0)
+    def _got_base(self, ip: U64, abi: Abi) -> U64:
+        """What the displacement of a call through the GOT at each ip counts from, uint64[n]."""
+        return ip + np.uint64(6) if self.elf_class == 64 else np.full_like(ip, abi.got_base)
 
     @staticmethod
-    def _length(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.int64]:
-        """Bytes of the form that each row begins with, int64[n]; 0 for none. The first eight
-        bytes are compared as one number."""
-        packed = np.zeros((len(code), 8), np.uint8)
-        packed[:, : min(code.shape[1], 8)] = code[:, :8]
-        number = packed.view("<u8")[:, 0]
-        out = np.zeros(len(code), np.int64)
-        for form in forms:
-            head = form[:8]
-            same = number & np.uint64((1 << 8 * len(head)) - 1) == int.from_bytes(head, "little")
-            if len(form) > 8:
-                rest = np.frombuffer(form[8:], np.uint8)
-                same &= (code[:, 8 : len(form)] == rest).all(axis=1)
-            out[same & (out == 0)] = len(form)
-        return out
+    def _any(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.bool_]:
+        """Which rows begin with one of the forms."""
+        return np.asarray(form_lengths(code, forms) > 0)

@@ -18,6 +18,9 @@ class _X8664(X86):
     wrap: ClassVar[int] = 0xFFFF_FFFF_FFFF_FFFF
     relative: ClassVar[int] = 8  # R_X86_64_RELATIVE, x86-64 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+    absolute: ClassVar[int] = 1  # R_X86_64_64
+    calls: ClassVar[tuple[int, ...]] = (4, 2)  # R_X86_64_PLT32, R_X86_64_PC32
+    neutral: ClassVar[int] = 0  # R_X86_64_NONE
     pads: ClassVar[tuple[bytes, ...]] = (
         b"\x90\x90\x90\x90\x90",  # gcc: five nop
         *CLANG_PADS,

@@ -11,7 +11,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CLANG_PADS", "LONGEST", "OFFERED", "OFFERED6", "TAIL"]
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.contract import U8
+
+__all__ = ["CLANG_PADS", "LONGEST", "OFFERED", "OFFERED6", "TAIL", "form_lengths"]
 
 TAIL: Final[tuple[bytes, ...]] = (
     b"",
@@ -50,3 +55,20 @@ OFFERED6: Final[dict[bytes, bytes]] = {
     OFFERED["jmp"]: b"\xeb\x04\x90\x90\x90\x90",  # jmp .+6; four nop
 }
 """Their longer sisters, for a call of six bytes."""
+
+
+def form_lengths(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.int64]:
+    """Bytes of the form that each row begins with, int64[n]; 0 for none. The first eight
+    bytes are compared as one number."""
+    packed = np.zeros((len(code), 8), np.uint8)
+    packed[:, : min(code.shape[1], 8)] = code[:, :8]
+    number = packed.view("<u8")[:, 0]
+    out = np.zeros(len(code), np.int64)
+    for form in forms:
+        head = form[:8]
+        same = number & np.uint64((1 << 8 * len(head)) - 1) == int.from_bytes(head, "little")
+        if len(form) > 8:
+            rest = np.frombuffer(form[8:], np.uint8)
+            same &= (code[:, 8 : len(form)] == rest).all(axis=1)
+        out[same & (out == 0)] = len(form)
+    return out

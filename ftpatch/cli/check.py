@@ -2,98 +2,132 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.console import error_line, json_line, lines
-from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
-from ftpatch.errors import Exit, FtpatchError, NoTable
+from ftpatch.cli.console import count, lines
+from ftpatch.cli.options import Images, Json, Quiet, Verbose
+from ftpatch.cli.reports import Notes, Results, report_for
+from ftpatch.errors import Exit, FtpatchError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ftpatch.check import Check
+    from ftpatch.check.baseline import Baseline
 
-__all__ = ["NAME", "command"]
+__all__ = ["NAME", "command", "outcome"]
 
 NAME = "check"
+
+CheckFormat = Annotated[
+    str | None,
+    typer.Option("--format", metavar="text|json|github|junit", help="--json is --format json."),
+]
+BaselineFile = Annotated[
+    Path | None,
+    typer.Option("--baseline", metavar="FILE", help="Findings that are known, and do not count."),
+]
+WriteBaseline = Annotated[
+    Path | None,
+    typer.Option("--write-baseline", metavar="FILE", help="Make today's findings the known ones."),
+]
+Keyed = Iterable[tuple[Path, str, "Check | FtpatchError | str"]]
+"""Path, the name by which a baseline knows the image (its file name; in a tree the path from its
+root), and what the check says or why there is none."""
 
 
 def command(
     images: Images,
     json: Json = False,
-    format_: Format = None,
+    format_: CheckFormat = None,
+    baseline: BaselineFile = None,
+    write_baseline: WriteBaseline = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Check the table and the sites; for a kernel, predict what its ftrace_init will report."""
-    as_json = wants_json(json, format_)
-    code = Exit.DONE
-    for path in images:
-        try:
-            result = _check(path)
-        except FtpatchError as error:
-            error_line(str(error))
-            code = Exit.ERROR
-            continue
-        if result.findings:
-            code = max(code, Exit.FOUND)
-        if as_json:
-            _json(path, result)
-        else:
-            _text(path, result, quiet)
-            if verbose:
-                _each(path, result)
-    if code:
-        raise typer.Exit(code)
+    report = report_for(json, format_)
+    if baseline is not None and write_baseline is not None:
+        raise typer.BadParameter("--baseline and --write-baseline are one too many")
+    named = [(path, path.name) for path in images]
+    if baseline is not None or write_baseline is not None:
+        _distinct(named)
+    rows: Keyed = ((path, key, outcome(path)) for path, key in named)
+    known: Baseline | None = None
+    if baseline is not None:
+        from ftpatch.check.baseline import read_baseline
+
+        known = read_baseline(baseline)
+    elif write_baseline is not None:
+        rows = list(rows)
+        known = _write(write_baseline, rows, quiet)
+    gate = _Gate(known)
+    report(gate.through(rows), Notes(quiet, verbose, _stale(baseline, known)))
+    if gate.code:
+        raise typer.Exit(gate.code)
 
 
-def _check(path: Path) -> Check:
-    from ftpatch.check import Check, Finding, check_sites
-    from ftpatch.image import open_image
-    from ftpatch.sites import read_sites
+def outcome(path: Path) -> Check | str:
+    """What the check of one image says, or in one line why it cannot be read. It prints nothing and
+    can be pickled, so another process may do it."""
+    from ftpatch.check import check_image
 
-    image = open_image(path)
     try:
-        return check_sites(read_sites(image))
-    except NoTable as error:
-        return Check((Finding("table-found", 0, "", f"{error.reason}; {error.hint}"),), None)
+        return check_image(path)
+    except FtpatchError as error:
+        return str(error)
 
 
-def _json(path: Path, result: Check) -> None:
-    for finding in result.findings:
-        row = {
-            "path": str(path),
-            "invariant": finding.invariant,
-            "ip": hex(finding.ip),
-            "symbol": finding.symbol,
-            "message": finding.message,
-        }
-        json_line(row | ({"bug": finding.bug} if finding.bug else {}))
+class _Gate:
+    """Lets results pass, less what is known, and adds up the exit code on the way."""
+
+    def __init__(self, known: Baseline | None) -> None:
+        self.code = Exit.DONE
+        self._known = known
+
+    def through(self, rows: Keyed) -> Results:
+        for path, key, check in rows:
+            if isinstance(check, FtpatchError | str):
+                self.code = Exit.ERROR
+                yield path, str(check)
+                continue
+            left = check if self._known is None else self._known.sift(key, check)
+            if left.findings:
+                self.code = max(self.code, Exit.FOUND)
+            yield path, left
 
 
-def _each(path: Path, result: Check) -> None:
-    from ftpatch.check import INVARIANTS
+def _distinct(named: list[tuple[Path, str]]) -> None:
+    """Raise UsageError for two images that a baseline could not tell apart."""
+    seen: dict[str, Path] = {}
+    for path, key in named:
+        if seen.setdefault(key, path) is not path:
+            raise UsageError(
+                path,
+                f"a baseline knows images by name, and {seen[key]} has the same",
+                "check them one by one, each with a baseline of its own",
+            )
 
-    broken = Counter(finding.invariant for finding in result.findings)
-    for name, words in INVARIANTS.items():
-        found = f"{broken[name]} findings" if broken[name] else "holds"
-        lines([f"{path}: {name}: {words}: {found}"])
+
+def _write(path: Path, rows: Keyed, quiet: bool) -> Baseline | None:
+    """Write a baseline, unless an image could not be read: it would forget what that has."""
+    from ftpatch.check.baseline import write_baseline
+
+    checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError | str)]
+    if len(checked) < len(list(rows)):
+        lines([f"ftpatch: {path}: not written, since not all images can be read"], error=True)
+        return None
+    known = write_baseline(path, checked)
+    if not quiet:
+        total = sum(len(check.findings) for _, check in checked)
+        lines([f"ftpatch: wrote {path}: {count(total, 'known exception')}"], error=True)
+    return known
 
 
-def _text(path: Path, result: Check, quiet: bool) -> None:
-    for finding in result.findings:
-        place = f"{finding.ip:#x}" + (f" {finding.symbol}" if finding.symbol else "")
-        lines([f"{path}: {finding.invariant}: {place}: {finding.message}"])
-        if finding.bug:
-            lines(finding.bug.splitlines())
-    if quiet:
-        return
-    outlook = result.forecast
-    if outlook is not None:
-        end = "one ftrace bug" if outlook.bug else "no ftrace bug"
-        lines([f"{path}: ftrace: allocating {outlook.entries} entries, {end}"])
-    if not result.findings:
-        lines([f"{path}: every invariant holds"])
+def _stale(path: Path | None, known: Baseline | None) -> Iterator[str]:
+    """A line for each entry of the baseline that is not needed any more."""
+    if path is not None and known is not None:
+        for entry in known.stale():
+            yield f"{path}: stale: {entry.image}: {entry.invariant}: {entry.place}"

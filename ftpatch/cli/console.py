@@ -7,10 +7,21 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-__all__ = ["clean", "count", "error_line", "json_line", "lines", "table", "wait_for"]
+__all__ = [
+    "clean",
+    "count",
+    "error_line",
+    "json_line",
+    "lines",
+    "table",
+    "wait_for",
+    "watched",
+]
+
+Item = TypeVar("Item")
 
 PATIENCE = 1.0
 """Seconds of work before a progress bar appears."""
@@ -101,3 +112,29 @@ def wait_for(what: Any) -> None:  # noqa: ANN401 - anything with copied, size an
         while what.running():
             progress.update(task, completed=what.copied)
             time.sleep(0.05)
+
+
+def watched(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """The items; on a terminal with a progress bar of how many came, if that takes a while."""
+    begun = time.monotonic()
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    progress, task, done = None, None, 0
+    try:
+        for item in items:
+            done += 1
+            if progress is None and time.monotonic() - begun > PATIENCE:
+                from rich.console import Console
+                from rich.progress import MofNCompleteColumn, Progress
+
+                columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+                progress = Progress(*columns, console=Console(stderr=True), transient=True)
+                task = progress.add_task(what, total=total)
+                progress.start()
+            if progress is not None and task is not None:
+                progress.update(task, completed=done)
+            yield item
+    finally:
+        if progress is not None:
+            progress.stop()

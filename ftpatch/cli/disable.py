@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,7 @@ from ftpatch.cli.options import (
     Quiet,
     Regex,
     Site,
+    StripSignature,
     Verbose,
     wants_json,
 )
@@ -55,6 +57,7 @@ def command(
     force: Force = False,
     keep_records: KeepRecords = False,
     allow_setuid: AllowSetuid = False,
+    strip_signature: StripSignature = False,
     dry_run: DryRun = False,
     json: Json = False,
     format_: Format = None,
@@ -63,21 +66,45 @@ def command(
 ) -> None:
     """Make the selected sites NOPs."""
     as_json = wants_json(json, format_)
-    update = Update(image, output, in_place, force, allow_setuid, dry_run, as_json, quiet, verbose)
+    update = Update(
+        image,
+        output,
+        in_place,
+        force,
+        allow_setuid,
+        dry_run,
+        as_json,
+        quiet,
+        verbose,
+        strip_signature,
+    )
     if site is not None and (filter_ or notrace or nop):
         raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
 
-    def plan(sites: Sites) -> Plan:
+    run_update(update, _Disable(filter_, notrace, regex, nop, site, keep_records))
+
+
+@dataclass(frozen=True)
+class _Disable:
+    """What the command line wants, to be planned for the sites of one image or of many."""
+
+    filters: list[str]
+    notrace: list[str]
+    regex: bool
+    nop: str | None
+    site: str | None
+    keep_records: bool
+
+    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.plan import plan_disable
         from ftpatch.plan.gates import plan_gate
         from ftpatch.select import Selection, select_sites
 
-        if site is not None:
-            return plan_gate(sites, site, None, enable=False)
-        mask = select_sites(sites, Selection(filter_, notrace, regex))
-        return plan_disable(sites, mask, _nop(sites, nop), keep_records=keep_records)
-
-    run_update(update, plan)
+        if self.site is not None:
+            return plan_gate(sites, self.site, None, enable=False)
+        selection = Selection(self.filters, self.notrace, self.regex)
+        mask = select_sites(sites, selection, missing)
+        return plan_disable(sites, mask, _nop(sites, self.nop), keep_records=self.keep_records)
 
 
 def _nop(sites: Sites, name: str | None) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,7 @@ from ftpatch.cli.options import (
     Quiet,
     Regex,
     Site,
+    StripSignature,
     Verbose,
     wants_json,
 )
@@ -55,6 +57,7 @@ def command(
     force: Force = False,
     keep_records: KeepRecords = False,
     allow_setuid: AllowSetuid = False,
+    strip_signature: StripSignature = False,
     dry_run: DryRun = False,
     json: Json = False,
     format_: Format = None,
@@ -63,20 +66,45 @@ def command(
 ) -> None:
     """Make the selected sites call ftrace_caller, or another function of the image."""
     as_json = wants_json(json, format_)
-    update = Update(image, output, in_place, force, allow_setuid, dry_run, as_json, quiet, verbose)
+    update = Update(
+        image,
+        output,
+        in_place,
+        force,
+        allow_setuid,
+        dry_run,
+        as_json,
+        quiet,
+        verbose,
+        strip_signature,
+    )
     if site is not None and (filter_ or notrace):
         raise UsageError(None, "--site names one site", "leave -f and -n out")
 
-    def plan(sites: Sites) -> Plan:
+    run_update(update, _Enable(filter_, notrace, regex, to, site, keep_records))
+
+
+@dataclass(frozen=True)
+class _Enable:
+    """What the command line wants, to be planned for the sites of one image or of many."""
+
+    filters: list[str]
+    notrace: list[str]
+    regex: bool
+    to: str | None
+    site: str | None
+    keep_records: bool
+
+    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.plan import plan_enable
         from ftpatch.plan.gates import plan_gate
         from ftpatch.plan.target import resolve_target
         from ftpatch.select import Selection, select_sites
 
-        if site is not None:
-            return plan_gate(sites, site, resolve_target(sites, to) if to else None, enable=True)
-        addr = resolve_target(sites, to)
-        mask = select_sites(sites, Selection(filter_, notrace, regex))
-        return plan_enable(sites, mask, addr, keep_records=keep_records)
-
-    run_update(update, plan)
+        if self.site is not None:
+            addr = resolve_target(sites, self.to).addr if self.to else None
+            return plan_gate(sites, self.site, addr, enable=True)
+        selection = Selection(self.filters, self.notrace, self.regex)
+        callee = resolve_target(sites, self.to)
+        mask = select_sites(sites, selection, missing)
+        return plan_enable(sites, mask, callee, keep_records=self.keep_records)

@@ -22,6 +22,7 @@ __all__ = [
     "Quiet",
     "Regex",
     "Site",
+    "StripSignature",
     "Verbose",
     "wants_json",
 ]
@@ -61,6 +62,10 @@ KeepRecords = Annotated[
 AllowSetuid = Annotated[
     bool,
     typer.Option("--allow-setuid", help="Accept a privileged input; the output is never one."),
+]
+StripSignature = Annotated[
+    bool,
+    typer.Option("--strip-signature", help="Accept a signed module; the output has none."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Verify everything, write nothing.")]
 Site = Annotated[

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ftpatch.sites import Sites
 
-__all__ = ["NAME", "command"]
+__all__ = ["NAME", "command", "status_row"]
 
 NAME = "status"
 
@@ -31,13 +31,18 @@ def command(
     as_json = wants_json(json, format_)
     failed = False
     for path in images:
+        if path.is_dir():
+            from ftpatch.cli.status_tree import tree_status
+
+            failed |= not tree_status(path, as_json=as_json, quiet=quiet)
+            continue
         try:
             sites = _read(path)
         except FtpatchError as error:
             error_line(str(error))
             failed = True
             continue
-        row = _status(path, sites)
+        row = status_row(path, sites)
         if as_json:
             json_line(row)
         elif not quiet:
@@ -55,7 +60,8 @@ def _read(path: Path) -> Sites:
     return read_sites(open_image(path))
 
 
-def _status(path: Path, sites: Sites) -> dict[str, Any]:
+def status_row(path: Path, sites: Sites) -> dict[str, Any]:
+    """The status of an image as JSON."""
     import numpy as np
 
     from ftpatch.arch import State
@@ -71,7 +77,7 @@ def _status(path: Path, sites: Sites) -> dict[str, Any]:
         "container": sites.image.container,
         "arch": sites.arch.name,
         "table": sites.table_name,
-        "records": len(sites.table.value),
+        "records": len(sites.table_before.value),
         "null": sites.null,
         "dropped": int(sites.dropped.sum()),
         "sites": len(sites),

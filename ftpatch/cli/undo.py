@@ -60,10 +60,11 @@ def command(
         from ftpatch.undo import plan_undo
         from ftpatch.write import write
 
-        undo = plan_undo(open_image(image), everything=everything)
+        opened = open_image(image)
+        undo = plan_undo(opened, everything=everything)
         if not dry_run:
             wait_for(copy)
-            write(copy, undo.changes, journal=False, length=undo.length, tail=undo.tail)
+            write(copy, opened, undo.changes, journal=False, length=undo.length, tail=undo.tail)
     for block in undo.blocks:
         if as_json:
             json_line(

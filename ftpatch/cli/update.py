@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from ftpatch.bug import FtraceBug
     from ftpatch.plan import Plan
     from ftpatch.sites import Sites
+    from ftpatch.update import Outcome
 
-__all__ = ["Update", "output_path", "run_update"]
+__all__ = ["Planner", "Update", "outcome_row", "output_path", "refused_lines", "run_update"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,16 @@ class Update:
     as_json: bool
     quiet: bool
     verbose: bool
+    strip_signature: bool
+
+
+class Planner(Protocol):
+    """What a verb wants of the sites of an image. ``missing`` collects filters that match nothing
+    in one of many modules; without it they are errors."""
+
+    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
+        """The plan."""
+        ...
 
 
 def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
@@ -49,8 +59,13 @@ def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
     return output or image.with_name(image.name + ".ftpatch")
 
 
-def run_update(update: Update, plan: Callable[[Sites], Plan]) -> None:
+def run_update(update: Update, plan: Planner) -> None:
     """Plan with the image's sites, verify, write. Exits 1 where a site is refused."""
+    if update.image.is_dir():
+        from ftpatch.cli.update_tree import run_tree_update
+
+        run_tree_update(update, plan)
+        return
     begun = time.monotonic()
     target = output_path(update.image, update.output, update.in_place)
     # The copy runs while everything heavy is imported and planned.
@@ -63,105 +78,105 @@ def run_update(update: Update, plan: Callable[[Sites], Plan]) -> None:
         allow_setuid=update.allow_setuid,
         in_place=update.in_place,
     ) as copy:
-        from ftpatch.image import open_image
-        from ftpatch.refusals import refusals
-        from ftpatch.sites import read_sites
-        from ftpatch.verify import verify
-        from ftpatch.write import write
+        from ftpatch.update import prepare
+        from ftpatch.update import update as write
 
-        sites = read_sites(open_image(update.image))
-        planned = plan(sites)
-        verdict = verify(sites.image, planned.changes, sites.arch.align)
-        refused = [] if verdict.passed else refusals(sites, verdict, planned.action)
-        if not refused and not update.dry_run:
+        prepared = prepare(update.image, plan, strip_signature=update.strip_signature)
+        if not prepared.refused and not update.dry_run:
             wait_for(copy)
-            write(copy, planned.changes)
+            write(copy, prepared)
     seconds = time.monotonic() - begun
-    written = None if refused or update.dry_run else target
+    outcome = prepared.outcome(None if update.dry_run else target, verbose=update.verbose)
     if update.as_json:
-        _json(planned, refused, written, seconds)
+        json_line(outcome_row(outcome, seconds))
     else:
-        _refused(update.image, refused)
+        refused_lines(update.image, outcome)
         if not update.quiet:
-            _summary(planned, len(refused), written, seconds, len(sites))
-        if update.verbose and not refused:
-            _each(sites, planned)
-    if refused:
+            _summary(outcome, seconds)
+        for at, place in zip(outcome.ip.tolist(), outcome.places, strict=True):
+            lines([f"{at:#x} {place}".rstrip()])
+    if outcome.refused:
         if not update.as_json:
-            error_line(
-                f"{update.image}: {count(len(refused), 'site')} refused; nothing was written"
-            )
+            number = count(len(outcome.refused), "site")
+            error_line(f"{update.image}: {number} refused; nothing was written")
         raise typer.Exit(Exit.FOUND)
 
 
-def _json(
-    plan: Plan, refused: list[tuple[FtraceBug, str]], written: Path | None, seconds: float
-) -> None:
-    json_line(
-        {
-            "output": None if written is None else str(written),
-            "changed": 0 if refused else plan.changed,
-            "unchanged": plan.unchanged,
-            "dropped": 0 if refused else plan.dropped,
-            "restored": 0 if refused else plan.restored,
-            "seconds": round(seconds, 3),
-            "failed": [
-                {
-                    "ip": hex(bug.ip),
-                    "symbol": bug.place if bug.symbol else "",
-                    "reason": reason,
-                    "actual": bug.actual.hex(":"),
-                    "expected": bug.expected.hex(":"),
-                }
-                for bug, reason in refused
-            ],
-        }
-    )
+def outcome_row(outcome: Outcome, seconds: float | None = None) -> dict[str, Any]:
+    """An outcome as JSON."""
+    row: dict[str, Any] = {
+        "output": None if outcome.written is None else str(outcome.written),
+        "changed": outcome.changed,
+        "unchanged": outcome.unchanged,
+        "dropped": outcome.dropped,
+        "restored": outcome.restored,
+    }
+    if seconds is not None:
+        row["seconds"] = round(seconds, 3)
+    if outcome.undefined:
+        row["undefined"] = outcome.undefined
+    return row | {"failed": [_failed(bug, reason) for bug, reason in outcome.refused]}
 
 
-def _refused(image: Path, refused: list[tuple[FtraceBug, str]], shown: int = 10) -> None:
+def _failed(bug: FtraceBug, reason: str) -> dict[str, str]:
+    return {
+        "ip": hex(bug.ip),
+        "symbol": bug.place if bug.symbol else "",
+        "reason": reason,
+        "actual": bug.actual.hex(":"),
+        "expected": bug.expected.hex(":"),
+    }
+
+
+def refused_lines(image: Path, outcome: Outcome, shown: int = 10) -> None:
+    """The refused sites, as ftrace_bug prints them."""
     from ftpatch.bug import bug_text
 
-    for bug, reason in refused[:shown]:
+    for bug, reason in outcome.refused[:shown]:
         error_line(f"{image}: {bug.place}: {reason}")
         lines(bug_text(bug).splitlines(), error=True)
-    if len(refused) > shown:
-        error_line(f"... and {len(refused) - shown} more; --json has all")
+    if len(outcome.refused) > shown:
+        error_line(f"... and {len(outcome.refused) - shown} more; --json has all")
 
 
-def _each(sites: Sites, plan: Plan) -> None:
-    """Every changed site."""
-    from ftpatch.changes import Kind
-
-    ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
-    for at, (name, offset, _) in zip(ip.tolist(), sites.image.kallsyms.lookup(ip), strict=True):
-        lines([f"{at:#x} {name}+{offset:#x}" if name else f"{at:#x}"])
-
-
-def _summary(plan: Plan, refused: int, written: Path | None, seconds: float, total: int) -> None:
-    if plan.new and plan.changed:
-        lines([f"converting mcount calls to {plan.new.hex(' ')}"])
-    done = 0 if refused else plan.changed
+def _summary(outcome: Outcome, seconds: float) -> None:
+    refused = len(outcome.refused)
+    if outcome.new and outcome.changed:
+        lines([f"converting mcount calls to {outcome.new.hex(' ')}"])
     lines(
         [
-            f"{count(total, 'site')}, {plan.selected} selected: {done} changed, {plan.unchanged} "
-            f"unchanged, {0 if refused else plan.dropped} dropped, {refused} refused, "
-            f"{seconds:.2f} seconds"
+            f"{count(outcome.sites, 'site')}, {outcome.selected} selected: {outcome.changed} "
+            f"changed, {outcome.unchanged} unchanged, {outcome.dropped} dropped, {refused} "
+            f"refused, {seconds:.2f} seconds"
         ]
     )
     if refused:
         return
-    if plan.dropped:
-        lines(
-            [
-                f"{count(plan.dropped, 'record')} dropped: these functions are out of reach of "
-                "ftrace, BPF fentry and live patching"
-            ]
-        )
-    if plan.restored:
-        lines([f"{count(plan.restored, 'record')} restored"])
-    if written is None:
+    if outcome.undefined:
+        lines([undefined_line(outcome.undefined)])
+    if outcome.dropped:
+        lines([dropped_line(outcome.dropped)])
+    if outcome.restored:
+        lines([f"{count(outcome.restored, 'record')} restored"])
+    if outcome.written is None:
         lines(["dry run: nothing was written"])
     else:
-        plain = "" if len(plan.changes) else ", a plain copy: nothing had to change"
-        lines([f"wrote {written}{plain}"])
+        plain = ", a plain copy: nothing had to change" if outcome.plain else ""
+        lines([f"wrote {outcome.written}{plain}"])
+
+
+def dropped_line(number: int) -> str:
+    """What dropped records mean."""
+    return (
+        f"{count(number, 'record')} dropped: these functions are out of reach of ftrace, BPF "
+        "fentry and live patching"
+    )
+
+
+def undefined_line(name: str) -> str:
+    """What a callee means that a module does not define."""
+    from ftpatch.sites.targets import CALLERS
+
+    if name in CALLERS:
+        return f"{name}: no kernel exports it to modules, so insmod will say Unknown symbol"
+    return f"{name} is not defined here: the kernel, or another module, must export it"

@@ -15,7 +15,8 @@ __all__ = ["Diff", "Difference", "compare"]
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One difference. ``kind`` is ``site``, ``record``, ``added``, ``removed``, or what other bytes
-    are (``literal``, ``relocation``, ``code``, ``data``, ``journal``, ``appended``).
+    are (``literal``, ``relocation``, ``header``, ``code``, ``data``, ``signature``, ``laid in``,
+    ``journal``, ``appended``).
 
     ``address`` is virtual, or a file offset where ``address`` is None; ``old`` and ``new`` are the
     text of both sides.

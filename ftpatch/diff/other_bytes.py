@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
 from ftpatch.columns import addresses
+from ftpatch.diff.loose import call_entries, header_differences
 from ftpatch.diff.pairs import Row, literal_offsets
 from ftpatch.diff.relocations import relocation_differences
 from ftpatch.diff.text import code_text, whole_instructions
@@ -28,8 +29,16 @@ RELOCATION_WORDS = 3
 
 
 def same_layout(old: Sites, new: Sites) -> bool:
-    """Whether all sections and segments lie at the same places."""
-    return old.image.elf.skeleton == new.image.elf.skeleton
+    """Whether all sections and segments lie at the same places; of relocatable files those that
+    will be loaded."""
+    first, second = old.image.elf.skeleton, new.image.elf.skeleton
+    if old.image.is_loose and new.image.is_loose:
+        kept = [
+            [(s.name, s.type, s.offset) for s in side.sections if s.flags & Section.SHF_ALLOC]
+            for side in (first, second)
+        ]
+        return kept[0] == kept[1]
+    return first == second
 
 
 def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
@@ -40,9 +49,10 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
     shown = 0
     for differing in _differing(old, new, common):
         differing = differing[~_owned(old, differing) & ~_owned(new, differing)]
-        in_entries, rows = relocation_differences(old, new, differing)
-        yield from rows
-        differing = differing[~in_entries]
+        for told in (relocation_differences, header_differences):
+            within, rows = told(old, new, differing)
+            yield from rows
+            differing = differing[~within]
         cuts = np.flatnonzero(np.diff(differing) > GAP) + 1
         stretches = np.split(differing, cuts) if len(differing) else []
         for part in stretches[: MOST - shown]:
@@ -51,18 +61,22 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
     if shown > MOST:
         yield "data", None, common, "", f"{shown - MOST} more stretches of bytes", ""
     if ends[0] != ends[1]:
-        sizes = [f"{end - common} bytes" if end > common else "" for end in ends]
-        yield "appended", None, common, "", sizes[0], sizes[1]
-    journals = [len(sites.image.data) - end for sites, end in zip((old, new), ends, strict=True)]
-    if journals[0] != journals[1]:
-        words = [f"{size} bytes" if size else "" for size in journals]
-        yield "journal", None, max(ends), "", words[0], words[1]
+        more, less = (f"{end - common} bytes" if end > common else "" for end in ends)
+        yield "appended", None, common, "", more, less
+    for kind, sizes in (
+        ("signature", [len(sites.image.data) - sites.image.end for sites in (old, new)]),
+        ("laid in", [sum(b.start - b.length + len(b.cut) for b in s.blocks) for s in (old, new)]),
+        ("journal", [sum(b.end - b.start for b in s.blocks) for s in (old, new)]),
+    ):
+        if sizes[0] != sizes[1]:
+            old_size, new_size = (f"{size} bytes" if size else "" for size in sizes)
+            yield kind, None, max(ends), "", old_size, new_size
 
 
 def _end(sites: Sites) -> int:
-    """Where the journal begins: the length before the first of its blocks."""
+    """Where what ftpatch laid in begins: the length before the first of its blocks."""
     blocks = sites.blocks
-    return blocks[-1].length - len(blocks[-1].cut) if blocks else len(sites.image.data)
+    return blocks[-1].length - len(blocks[-1].cut) if blocks else sites.image.end
 
 
 def _differing(old: Sites, new: Sites, common: int) -> Iterator[NDArray[np.int64]]:
@@ -96,12 +110,13 @@ def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
     relocations = sites.original.relocations
     rows = sites.table_before.relocation
     rows = rows[rows >= 0]
-    parts = (
+    parts: list[tuple[NDArray[np.int64], NDArray[np.uint8] | int]] = [
         (sites.offset, sites.width),
-        (sites.table.offset, word),
+        (sites.table_before.offset, word),
         (relocations.entry[rows], RELOCATION_WORDS * word),
         (literal_offsets(sites), 8),
-    )
+        *call_entries(sites),
+    ]
     start = np.concatenate([offset for offset, _ in parts])
     end = np.concatenate([offset + width for offset, width in parts])
     order = np.argsort(start, kind="stable")

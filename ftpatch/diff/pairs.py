@@ -47,7 +47,7 @@ class Pairs:
             if self.code[at]:
                 yield "site", ip, int(old.offset[b]), symbol, _code(old, b), _code(new, a)
             if self.record[at]:
-                place = int(old.table.offset[old.row[b]])
+                place = int(old.table_before.offset[old.row[b]])
                 yield "record", ip, place, symbol, _record(old, b), _record(new, a)
             if self.literal[at]:
                 yield "literal", ip, int(literals[b]), symbol, _literal(old, b), _literal(new, a)

@@ -10,12 +10,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.changes import Changes
+from ftpatch.changes import Changes, Kind
 from ftpatch.errors import InputError
-from ftpatch.image.elf import Elf
+from ftpatch.image.elf import Elf, map_file
+from ftpatch.image.headers import Skeleton
 from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
+from ftpatch.image.payload import read_payload
 from ftpatch.image.program import program_container
+from ftpatch.image.relocatable import (
+    lay_out,
+    lay_out_symbols,
+    module_name,
+    relocatable_container,
+)
 from ftpatch.image.relocations import Relocations, read_relocations
+from ftpatch.image.signature import signature_size
 from ftpatch.image.symbols import Symbols, dynamic_symbols, read_symbols
 from ftpatch.image.vmlinux import is_vmlinux
 
@@ -24,11 +33,13 @@ __all__ = ["Image", "open_image"]
 
 @dataclass(frozen=True)
 class Image:
-    """An opened image: the ELF file and what container it is."""
+    """An opened image: the ELF file, what container it is, and how the file that it was read from
+    is compressed (empty: not at all)."""
 
     elf: Elf
     container: str
     symbols: Symbols = field(repr=False)
+    compression: str = ""
 
     @property
     def path(self) -> Path:
@@ -44,6 +55,26 @@ class Image:
     def is_kernel(self) -> bool:
         """Whether ``ftrace_init`` will read this image's table."""
         return self.container == "vmlinux"
+
+    @cached_property
+    def end(self) -> int:
+        """Where the file ends (offset), without a module's signature."""
+        return len(self.data) - signature_size(self.path, self.data)
+
+    @cached_property
+    def module_name(self) -> str:
+        """A kernel module's name, as lsmod prints it; empty for what is none."""
+        return module_name(self.elf) if self.container == "module" else ""
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether it is relocatable: its calls and records are relocations."""
+        return self.elf.skeleton.type == Skeleton.ET_REL
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether a kernel's ftrace will go over this image's table: at boot, or on insmod."""
+        return self.is_kernel or self.container == "module"
 
     @cached_property
     def kallsyms(self) -> Kallsyms:
@@ -62,18 +93,34 @@ class Image:
 
     def altered(self, changes: Iterable[Changes], *, old: bool = False) -> Image:
         """This image in memory with Changes applied, or with ``old`` taken back, in that order."""
-        return replace(self, elf=self.elf.altered(changes, old=old))
+        blocks = list(changes)
+        elf = self.elf.altered(blocks, old=old)
+        if not any((block.kind == Kind.HEADER).any() for block in blocks):
+            return replace(self, elf=elf)
+        # What the headers say is not what it was.
+        return _image(Elf.read(elf.path, elf.data, mapped=elf.mapped), self.compression)
 
 
 def open_image(path: Path) -> Image:
     """Open an image and say what it is. Raises InputError with the reason in one line."""
-    elf = Elf.open(path)
+    data, mapped = map_file(path)
+    payload = read_payload(path, data)
+    if not payload.layers:
+        return _image(Elf.read(path, data, mapped=mapped))
+    return _image(Elf.read(path, payload.data), payload.layers[0].compression)
+
+
+def _image(read: Elf, compression: str = "") -> Image:
+    elf = lay_out(read)
     symbols = read_symbols(elf)
+    loose = relocatable_container(elf)
+    if loose is not None:
+        return Image(elf, loose, lay_out_symbols(elf, symbols), compression)
     container = "vmlinux" if is_vmlinux(elf, symbols) else program_container(elf)
     if container is None:
         raise InputError(
-            path,
+            elf.path,
             f"ELF type {elf.skeleton.type} is not supported",
-            "give a vmlinux, an executable or a shared library",
+            "give a vmlinux, a module, an executable or a shared library",
         )
-    return Image(elf, container, symbols)
+    return Image(elf, container, symbols, compression)

@@ -24,6 +24,7 @@ class Tag:
     PLTREL = 20
     JMPREL = 23
     PLTRELSZ = 2
+    PLTGOT = 3
     RELRSZ = 35
     RELR = 36
     GNU_HASH = 0x6FFFFEF5

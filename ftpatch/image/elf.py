@@ -23,9 +23,9 @@ SMALL = 64 << 20
 """Bytes up to which a file is read as a whole."""
 
 
-def map_file(path: Path) -> NDArray[np.uint8]:
-    """The file's bytes, uint8[size]: read, or, of a large file, mapped. (A mapped file that becomes
-    shorter meanwhile ends the process with SIGBUS.)
+def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
+    """The file's bytes, uint8[size]: read, or, of a large file, mapped; and whether they are
+    mapped. (A mapped file that becomes shorter meanwhile ends the process with SIGBUS.)
 
     Raises InputError for what is no regular file or cannot be read.
     """
@@ -41,8 +41,8 @@ def map_file(path: Path) -> NDArray[np.uint8]:
         if os.fstat(fd).st_size <= SMALL:
             os.set_blocking(fd, True)
             with os.fdopen(os.dup(fd), "rb") as file:
-                return np.frombuffer(file.read(), np.uint8)
-        return np.frombuffer(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), np.uint8)
+                return np.frombuffer(file.read(), np.uint8), False
+        return np.frombuffer(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), np.uint8), True
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
     finally:
@@ -51,17 +51,18 @@ def map_file(path: Path) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Elf:
-    """A little-endian ELF file. ``data`` is uint8[size], the whole file."""
+    """A little-endian ELF file. ``data`` is uint8[size], the whole file, ``mapped`` whether these
+    are pages of the file at ``path`` (it may also be what a compressed file holds)."""
 
     path: Path
     data: NDArray[np.uint8] = field(repr=False)
     skeleton: Skeleton = field(repr=False)
+    mapped: bool = False
 
     @classmethod
-    def open(cls, path: Path) -> Elf:
-        """Read the headers of ``path``. Raises InputError."""
-        data = map_file(path)
-        elf = cls(path, data, read_skeleton(str(path), data))
+    def read(cls, path: Path, data: NDArray[np.uint8], *, mapped: bool = False) -> Elf:
+        """Read the headers of an image. Raises InputError."""
+        elf = cls(path, data, read_skeleton(str(path), data), mapped)
         loads = (s.size for s in elf.skeleton.segments if s.type == Segment.PT_LOAD)
         elf.bounded("segments", loads)
         return elf
@@ -194,8 +195,8 @@ class Elf:
         return replace(self, data=data)
 
     def _private(self) -> NDArray[np.uint8]:
-        """A copy that can be written to; of a large file only the pages that are."""
-        if len(self.data) <= SMALL:
+        """A copy that can be written to; of a mapped file only the pages that are."""
+        if not self.mapped:
             return self.data.copy()
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:

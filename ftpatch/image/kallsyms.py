@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.columns import among
 from ftpatch.image.symbols import Symbols
 
 __all__ = ["Kallsyms", "read_kallsyms"]
@@ -94,8 +95,8 @@ class Kallsyms:
 
 def read_kallsyms(symbols: Symbols, only: NDArray[np.uint64] | None = None) -> Kallsyms:
     """Order the symbols of an image as its kallsyms would; with ``only`` just those addresses."""
-    kept = (symbols.section != Symbols.SHN_UNDEF) & ~np.isin(
-        symbols.type, [Symbols.STT_SECTION, Symbols.STT_FILE, Symbols.STT_TLS]
+    kept = (symbols.section != Symbols.SHN_UNDEF) & ~among(
+        symbols.type, (Symbols.STT_SECTION, Symbols.STT_FILE, Symbols.STT_TLS)
     )
     if only is not None:
         kept &= np.isin(symbols.value, only)

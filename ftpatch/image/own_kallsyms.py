@@ -78,7 +78,7 @@ def _addresses(image: Image, relative: int) -> tuple[NDArray[np.uint64], NDArray
 
 def _base(image: Image, relative: int) -> int:
     address, at = _place(image, "kallsyms_relative_base")
-    row = int(image.relocations.at(addresses(address), relative)[0])
+    row = int(image.relocations.at(addresses(address), (relative,))[0])
     addend = int(image.relocations.addend[row]) if row >= 0 else 0
     return addend & 0xFFFF_FFFF_FFFF_FFFF or image.elf.word_at(at)
 

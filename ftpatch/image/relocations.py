@@ -1,10 +1,12 @@
-"""Dynamic relocations: which words the loader (or the kernel itself) writes before use.
+"""Relocations: which words the loader (or the kernel itself) writes before use.
 
     RELA  | r_offset | r_info | r_addend |      *(r_offset) = base + r_addend
     REL   | r_offset | r_info |                 *(r_offset) += base
     RELR  | address (even) | bitmap (odd) ...   *(each place) += base
 
-System V ABI, chapter 4, "Relocation" and "Relative Relocation Table" (RELR).
+In a linked file r_offset is an address, in a relocatable one it counts from the start of the
+section that sh_info names. System V ABI, chapter 4, "Relocation" and "Relative Relocation Table"
+(RELR).
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.columns import among
 from ftpatch.errors import InputError
 from ftpatch.image.dynamic import Tag, dynamic_tags, offset_of_tag
 from ftpatch.image.elf import Elf
-from ftpatch.image.headers import Section
+from ftpatch.image.headers import Section, Skeleton
 
 __all__ = ["Form", "Relocations", "read_relocations"]
 
@@ -33,10 +36,11 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Relocations:
-    """n dynamic relocations.
+    """n relocations.
 
     ``place`` uint64[n] (virtual address that is written), ``type`` uint32[n] (RELR rows: 0),
-    ``symbol`` uint32[n] (index in .dynsym), ``addend`` int64[n] (RELA only), ``form`` uint8[n],
+    ``symbol`` uint32[n] (index in .dynsym; in a relocatable file in .symtab), ``addend`` int64[n]
+    (RELA only), ``form`` uint8[n],
     ``entry`` int64[n] (file offset of the entry, for RELR of its bitmap or address word), ``bit``
     uint8[n] (RELR: which bit of the bitmap; 0 is the address word itself).
     """
@@ -49,12 +53,10 @@ class Relocations:
     entry: NDArray[np.int64]
     bit: NDArray[np.uint8]
 
-    def at(self, place: NDArray[np.uint64], relative: int) -> NDArray[np.int64]:
-        """Row of the relative relocation of each place, int64[m]; -1 where there is none.
-
-        ``relative`` is the machine's R_*_RELATIVE; RELR rows are relative by nature.
-        """
-        rows = np.flatnonzero((self.form == Form.RELR) | (self.type == relative))
+    def at(self, place: NDArray[np.uint64], types: tuple[int, ...]) -> NDArray[np.int64]:
+        """Row of the relocation of these types at each place, int64[m]; -1 where there is none.
+        RELR rows are relative by nature: they have every machine's R_*_RELATIVE."""
+        rows = np.flatnonzero((self.form == Form.RELR) | among(self.type, types))
         rows = rows[np.argsort(self.place[rows], kind="stable")]
         if not len(rows):
             return np.full(len(place), -1, np.int64)
@@ -62,25 +64,33 @@ class Relocations:
         return np.where(self.place[rows][at] == place, rows[at], -1)
 
     def touch(
-        self, address: NDArray[np.uint64], width: NDArray[np.int64], word: int
-    ) -> NDArray[np.bool_]:
-        """Which ranges of ``width`` bytes at an address a relocation writes to, bool[n]. Each is
-        taken to write ``word`` bytes; those of type NONE write nothing."""
-        writes = (self.form == Form.RELR) | (self.type != 0)
-        place = np.sort(self.place[writes])
-        first = np.searchsorted(place, address - np.uint64(word - 1))
-        last = np.searchsorted(place, address + width.astype(np.uint64))
-        return np.asarray(last > first)
+        self, address: NDArray[np.uint64], width: NDArray[np.int64], size: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """How many of them write to each range of ``width`` bytes at an address, int64[m]; each
+        writes ``size`` bytes, int64[n], 0 for none."""
+        rows = np.flatnonzero(size)
+        start = np.sort(self.place[rows])
+        end = np.sort(self.place[rows] + size[rows].astype(np.uint64))
+        begun = np.searchsorted(start, address + width.astype(np.uint64))
+        return np.asarray(begun - np.searchsorted(end, address, side="right"))
 
 
 def read_relocations(elf: Elf) -> Relocations:
-    """All dynamic relocations of an image, from its allocated sections or its dynamic table.
+    """All relocations of an image that count when it is loaded: from its allocated sections or its
+    dynamic table; in a relocatable file those of its allocated sections.
 
-    Raises InputError where a table lies outside the file.
+    Raises InputError where a table lies outside the file, or what it relocates outside its section.
     """
-    tables = _tables(elf)
-    elf.bounded("relocation tables", (size for _, _, size in tables))
-    parts = [_read(elf, form, offset, size) for form, offset, size in tables]
+    if elf.skeleton.type == Skeleton.ET_REL:
+        parts = [
+            _read_loose(elf, form, own)
+            for form in (Form.REL, Form.RELA)
+            if (own := _of_sections(elf, form))
+        ]
+    else:
+        tables = _tables(elf)
+        elf.bounded("relocation tables", (size for _, _, size in tables))
+        parts = [_read(elf, form, offset, size) for form, offset, size in tables]
     columns = zip(*parts, strict=True) if parts else [[]] * 7
     kinds = (np.uint64, np.uint32, np.uint32, np.int64, np.uint8, np.int64, np.uint8)
     joined = [
@@ -117,18 +127,65 @@ def _tables(elf: Elf) -> list[tuple[int, int, int]]:
     ]
 
 
+def _of_sections(elf: Elf, form: int) -> list[tuple[Section, Section]]:
+    """(table, what it relocates) of the tables of one form of a relocatable file."""
+    kind = Section.SHT_RELA if form == Form.RELA else Section.SHT_REL
+    out = []
+    for section in elf.sections:
+        if section.type != kind or not section.size:
+            continue
+        if section.info >= len(elf.sections):
+            raise InputError(elf.path, f"{section.name} relocates section {section.info}")
+        target = elf.sections[section.info]
+        if target.flags & Section.SHF_ALLOC:
+            out.append((section, target))
+    return out
+
+
+def _read_loose(
+    elf: Elf, form: int, tables: list[tuple[Section, Section]]
+) -> tuple[NDArray[np.generic], ...]:
+    """All tables of one form at once: a module has a dozen, most with few entries."""
+    elf.bounded("relocation tables", (table.size for table, _ in tables))
+    size = (3 if form == Form.RELA else 2) * elf.word
+    counts = np.array([table.size // size for table, _ in tables])
+    held = [elf.contents(t.offset, t.size // size * size, t.name) for t, _ in tables]
+    of = np.repeat(np.arange(len(tables)), counts)
+    start = np.array([table.offset for table, _ in tables])
+    entry = start[of] + (np.arange(len(of)) - (np.cumsum(counts) - counts)[of]) * size
+    columns = _columns(elf, form, np.concatenate(held), entry)
+    place: NDArray[np.uint64] = columns[0].astype(np.uint64)
+    limit = np.array([target.size for _, target in tables], np.uint64)[of]
+    if (place >= limit).any():
+        name = tables[int(of[(place >= limit).argmax()])][1].name
+        raise InputError(elf.path, f"a relocation of {name} points outside of it")
+    base = np.array([target.address for _, target in tables], np.uint64)[of]
+    return place + base, *columns[1:]
+
+
 def _read(elf: Elf, form: int, offset: int, size: int) -> tuple[NDArray[np.generic], ...]:
     words = {Form.REL: 2, Form.RELA: 3, Form.RELR: 1}[form]
     entry_size = words * elf.word
     count = size // entry_size
     raw = elf.contents(offset, count * entry_size, "relocation table")
-    table = np.frombuffer(raw.tobytes(), f"<u{elf.word}").reshape(-1, words).astype(np.uint64)
     entry = offset + np.arange(count, dtype=np.int64) * entry_size
     if form == Form.RELR:
-        return _relr(elf, table[:, 0], entry)
+        word = np.frombuffer(raw.tobytes(), f"<u{elf.word}").astype(np.uint64)
+        return _relr(elf, word, entry)
+    return _columns(elf, form, raw, entry)
+
+
+def _columns(
+    elf: Elf, form: int, raw: NDArray[np.uint8], entry: NDArray[np.int64]
+) -> tuple[NDArray[np.generic], ...]:
+    """The entries of REL or RELA at file offsets ``entry``, whose bytes are ``raw``."""
+    wide, count = elf.word == 8, len(entry)
+    table = np.frombuffer(raw.tobytes(), f"<u{elf.word}").reshape(count, -1).astype(np.uint64)
     info = table[:, 1]
-    wide = elf.word == 8
-    addend = table[:, 2].view(np.int64) if form == Form.RELA else np.zeros(count, np.int64)
+    addend = np.zeros(count, np.int64)
+    if form == Form.RELA:
+        signed = table[:, 2].astype(f"<u{elf.word}").view(f"<i{elf.word}")
+        addend = signed.astype(np.int64)
     return (
         table[:, 0],
         (info & np.uint64(0xFFFF_FFFF if wide else 0xFF)).astype(np.uint32),

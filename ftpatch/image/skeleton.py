@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import lief
 import numpy as np
@@ -125,7 +125,8 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         layout.header + len(programs) if shnum else 0,
     )
     skeleton = bytes(header) + programs + bytes(sections) + names
-    return _parse(path, skeleton, size, shnum, {shstrndx: offset} if shnum else {})
+    parsed = _parse(path, skeleton, size, shnum, {shstrndx: offset} if shnum else {})
+    return replace(parsed, section_headers=shoff if shnum else 0)
 
 
 def _limit_names(path: str, sections: bytearray, names: bytes, entry: int) -> None:
@@ -192,6 +193,7 @@ def _sections(binary: lief.ELF.Binary, moved: dict[int, int]) -> tuple[Section, 
             moved.get(index, s.file_offset),
             s.size,
             s.link,
+            s.information,
             s.entry_size,
         )
         for index, s in enumerate(binary.sections)

@@ -52,7 +52,9 @@ class Symbols:
     STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
     STT_GNU_IFUNC = 10
     STB_WEAK = 2
-    SHN_UNDEF = 0
+    SHN_UNDEF, SHN_ABS = 0, 0xFFF1
+    EXTERNAL = 0xFF20
+    """Ours, for what a relocatable file leaves to be defined elsewhere (SHN_LOOS is unused)."""
 
     def __len__(self) -> int:
         return len(self.value)

@@ -17,10 +17,13 @@ from ftpatch.arch.contract import U8
 from ftpatch.changes import Changes, Kind
 from ftpatch.errors import SiteRefused
 from ftpatch.journal import journalled
+from ftpatch.plan.loose import link
 from ftpatch.plan.ops import lay_ops_stub, load_ops
 from ftpatch.plan.records import follow, restore
+from ftpatch.plan.target import Callee
 from ftpatch.plan.veneers import lay_veneers
 from ftpatch.sites import Sites
+from ftpatch.sites.code import read_code
 from ftpatch.sites.targets import CALLERS
 
 __all__ = ["Plan", "plan_disable", "plan_enable"]
@@ -30,7 +33,8 @@ __all__ = ["Plan", "plan_disable", "plan_enable"]
 class Plan:
     """Changes, and what they come to: how many of the ``selected`` sites change their code, how
     many records are dropped or restored. ``action`` is how ftrace_bug ends; ``new`` names the
-    bytes that NOPs are made of, empty for calls."""
+    bytes that NOPs are made of, empty for calls. ``tail`` is laid behind the end of the file;
+    ``undefined`` names a callee that the file leaves to be defined elsewhere."""
 
     changes: Changes
     selected: int
@@ -39,6 +43,8 @@ class Plan:
     restored: int
     action: str
     new: bytes = b""
+    tail: bytes = b""
+    undefined: str = ""
 
     @property
     def unchanged(self) -> int:
@@ -47,12 +53,13 @@ class Plan:
 
 
 def plan_enable(
-    sites: Sites, mask: NDArray[np.bool_], addr: int, *, keep_records: bool = False
+    sites: Sites, mask: NDArray[np.bool_], callee: Callee, *, keep_records: bool = False
 ) -> Plan:
-    """make_call and modify_call: the sites in ``mask``, bool[n], are to call ``addr``.
+    """make_call and modify_call: the sites in ``mask``, bool[n], are to call ``callee``.
 
     Raises SiteRefused where a branch cannot reach, or a record cannot be dropped.
     """
+    addr = callee.addr
     action = "Setting ftrace call site to call ftrace function"
     if sites.arch.mcount_is_pad and sites.abi.pad and addr == sites.abi.mcount != 0:
         mask = np.zeros(len(sites), bool)
@@ -62,12 +69,15 @@ def plan_enable(
     inside = wanted & (into > 0) & (into < sites.width)
     if inside.any():
         raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site that would be changed")
-    stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
-    via, laid = stub or lay_veneers(sites, wanted, addr)
+    via, laid = np.full(len(sites), addr, np.uint64), Changes.concat([])
+    if not sites.image.is_loose:  # there it is for the loader to reach it
+        stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
+        via, laid = stub or lay_veneers(sites, wanted, addr)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
     if (sites.state[wanted] == State.CALL).any():
         action = "Updating ftrace call site to call a different ftrace function"
-    return _plan(sites, mask, wanted, new, laid, keep_records, action)
+    plan = _plan(sites, mask, wanted, new, laid, keep_records, action, callee)
+    return replace(plan, undefined=callee.name if callee.undefined else "")
 
 
 def plan_disable(
@@ -102,6 +112,7 @@ def _plan(
     laid: Changes,
     keep_records: bool,
     action: str,
+    callee: Callee | None = None,
 ) -> Plan:
     unplaced = wanted & ~sites.placed
     if unplaced.any():
@@ -112,39 +123,55 @@ def _plan(
             "give the image with its symbols",
         )
     old = _old(sites)
+    written = new
+    parts, tail = [laid], b""
+    away, back, calls = _records(sites, mask, wanted, new, laid)
+    away &= not keep_records
+    if sites.image.is_loose:
+        dropped = (sites.dropped | away) & ~back
+        linked, tail = link(sites, wanted, old, new, callee, dropped)
+        parts.append(linked)
+        old, written = (sites.arch.unlinked(code, sites.abi) for code in (old, new))
+    elif sites.abi.kernel:
+        parts += [restore(sites, back), follow(sites, away, calls)]
     code = Changes.of(
         Kind.CODE,
         sites.offset[wanted],
         old[wanted],
-        new[wanted],
+        written[wanted],
         sites.ip[wanted],
         sites.width[wanted],
     )
-    parts = [code, laid]
-    dropped = restored = 0
-    if sites.abi.kernel:
-        final = np.where(wanted[:, None], new, sites.code)
-        start, expected = sites.arch.init_expects(sites.ip, sites.abi)
-        first = start + sites.lead
-        fits = (final[:, first : first + expected.shape[1]] == expected).all(axis=1)
-        state, addr, _, _ = sites.arch.decode(final, sites.ip, sites.abi)
-        calls = mask & (state == State.CALL) & ~fits
-        if sites.abi.nop_ops:
-            calls &= ~load_ops(sites, addr, laid)
-        back = mask & fits
-        parts.append(restore(sites, back))
-        restored = int((back & sites.dropped).sum())
-        away = mask & ~fits & (not keep_records)
-        parts.append(follow(sites, away, calls))
-        dropped = int((away & ~sites.dropped).sum())
     return Plan(
-        Changes.concat(parts),
+        Changes.concat([code, *parts]),
         selected=int(mask.sum()),
         changed=int(wanted.sum()),
-        dropped=dropped,
-        restored=restored,
+        dropped=int((away & ~sites.dropped).sum()),
+        restored=int((back & sites.dropped).sum()),
         action=action,
+        tail=tail,
     )
+
+
+def _records(
+    sites: Sites, mask: NDArray[np.bool_], wanted: NDArray[np.bool_], new: U8, laid: Changes
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of the sites in ``mask``, bool[n], ftrace_init would refuse, which it would accept,
+    and which of the first call what needs a literal. None where no kernel will read the table."""
+    if not sites.abi.kernel:
+        none = np.zeros(len(sites), bool)
+        return none, none, none
+    final = np.where(wanted[:, None], new, sites.code)
+    start, expected = sites.arch.init_expects(sites.ip, sites.abi)
+    first = start + sites.lead
+    fits = (final[:, first : first + expected.shape[1]] == expected).all(axis=1)
+    state, addr, _, _ = sites.arch.decode(final, sites.ip, sites.abi)
+    if not expected.shape[1]:  # it compares nothing, and makes a NOP of whatever stands there
+        fits = state == State.NOP
+    calls = mask & (state == State.CALL) & ~fits
+    if sites.abi.nop_ops:
+        calls &= ~load_ops(sites, addr, laid)
+    return mask & ~fits, mask & fits, calls
 
 
 def _old(sites: Sites) -> U8:
@@ -166,7 +193,7 @@ def _old(sites: Sites) -> U8:
     old[calls] = arch.make_call(sites.ip, sites.addr, sites.width, abi)[calls]
     if sites.blocks:
         written = _journalled(sites)
-        left, _ = sites.left.elf.gather(sites.offset, arch.width)
+        left, _ = read_code(sites.left, arch, abi, sites.ip, sites.offset)
         old[written] = left[written]
     return old
 

@@ -130,14 +130,19 @@ def _literals(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_
     owner = sites.ip[calls]
     literal = sites.arch.literal(owner)
     offset = sites.image.elf.offset_of(literal, executable=True)
-    held = relocations.at(literal, sites.arch.relative)
-    fresh = np.flatnonzero(held < 0)
+    held, _ = sites.image.elf.gather(offset, 8)
+    there = relocations.at(literal, (sites.arch.relative,)) >= 0
+    if not len(relocations.place):
+        there = _numbers(held) == abi.nop_ops
+    fresh = np.flatnonzero(~there)
     if not len(fresh):
         return []
     offset, literal, owner = offset[fresh], literal[fresh], owner[fresh]
-    nops = sites.arch.make_nop(np.full(len(fresh), 8, np.uint8), b"", abi)
+    nops = sites.arch.compiled(literal, held[fresh], np.full(len(fresh), 8, np.uint8), abi)
     ops = np.full(len(fresh), abi.nop_ops, np.uint64)
     parts = [Changes.of(Kind.LITERAL, offset, nops, _words(ops, 8), owner)]
+    if not len(relocations.place):  # a kernel that is not relocated
+        return parts
     new = np.stack([literal, np.full_like(ops, sites.arch.relative), ops], axis=1)
     entry, old = _entries(sites, sites.row[calls][fresh], dropping[calls][fresh])
     packed = new.astype("<u8").view(np.uint8).reshape(-1, 24)
@@ -196,8 +201,11 @@ def _free_entries(sites: Sites) -> NDArray[np.intp]:
 
 def literals_fit(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> bool:
     """Whether there are relocation entries for the literals of the sites in ``calls``, bool[n], of
-    which those in ``dropping`` give up that of their record."""
-    held = sites.image.relocations.at(sites.arch.literal(sites.ip[calls]), sites.arch.relative)
+    which those in ``dropping`` give up that of their record. A kernel that is not relocated needs
+    none."""
+    if not len(sites.image.relocations.place):
+        return True
+    held = sites.image.relocations.at(sites.arch.literal(sites.ip[calls]), (sites.arch.relative,))
     dropping = (dropping & ~sites.dropped)[calls][held < 0]
     own = _own_entry(sites, sites.row[calls][held < 0], dropping)
     return int((~own).sum()) <= len(_free_entries(sites))

@@ -3,47 +3,79 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from ftpatch.columns import addresses
 from ftpatch.errors import UsageError
+from ftpatch.image import Image
+from ftpatch.image.relocatable import STEP, externals
 from ftpatch.image.symbols import Symbols
 from ftpatch.sites import Sites
 
-__all__ = ["resolve_target"]
+__all__ = ["Callee", "resolve_target"]
+
+NAME = re.compile(r"[A-Za-z_.$][\w.$@]{0,1023}", re.ASCII)
 
 
-def resolve_target(sites: Sites, text: str | None) -> int:
-    """Address of ``SYMBOL`` or ``0xADDR``; without it that of the image's own ftrace_caller.
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """``addr`` is its virtual address, ``name`` what the command called it, ``row`` its row in the
+    symbol table, -1 where it has none. ``undefined``: the file names it for ftpatch's sake only,
+    and another one must define it."""
+
+    addr: int
+    name: str = ""
+    row: int = -1
+    undefined: bool = False
+
+
+def resolve_target(sites: Sites, text: str | None) -> Callee:
+    """``SYMBOL`` or ``0xADDR``; without it the image's own ftrace_caller. In a relocatable file the
+    symbol may be one that it does not refer to yet.
 
     Raises UsageError for a symbol that is not there or is ambiguous, and for an address that is no
     code.
     """
     image = sites.image
     if text is None:
-        found = image.symbols.find("ftrace_caller")
-        if found is None:
+        if not len(image.symbols.rows_named("ftrace_caller")):
             raise UsageError(
                 image.path,
                 "this image has no ftrace_caller",
                 "name a callee with --to SYMBOL (there is no --tracer yet)",
             )
-        addr = found
+        text = "ftrace_caller"
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
-        addr = int(text, 16)
-    else:
-        rows = image.symbols.rows_named(text)
-        kinds = image.symbols.type[rows]
-        if np.isin(kinds, [Symbols.STT_GNU_IFUNC, Symbols.STT_TLS]).any():
-            raise UsageError(image.path, f"{text!r} is no function that can be called directly")
-        values = np.unique(image.symbols.value[rows])
-        if not len(values):
-            raise UsageError(image.path, f"no symbol {text!r}", "name one that the image defines")
-        if len(values) > 1:
-            places = ", ".join(hex(value) for value in values[:4].tolist())
-            raise UsageError(image.path, f"{text!r} is {len(values)} functions", f"say {places}")
-        addr = int(values[0])
-    if image.elf.offset_of(addresses(addr), executable=True)[0] < 0:
-        raise UsageError(image.path, f"{text or 'ftrace_caller'} at {addr:#x} is no code")
-    return addr
+        if image.is_loose:
+            raise UsageError(image.path, f"{text}: this file has no addresses yet", "name a symbol")
+        return _code(image, Callee(int(text, 16), text))
+    rows = image.symbols.rows_named(text)
+    if not len(rows) and image.is_loose:
+        if not NAME.fullmatch(text):
+            raise UsageError(image.path, f"{text!r} is no symbol's name")
+        row = len(image.symbols)
+        return Callee(externals(image.elf) + STEP * row, text, undefined=True)
+    kinds = image.symbols.type[rows]
+    if np.isin(kinds, [Symbols.STT_GNU_IFUNC, Symbols.STT_TLS]).any():
+        raise UsageError(image.path, f"{text!r} is no function that can be called directly")
+    values = np.unique(image.symbols.value[rows])
+    if not len(values):
+        raise UsageError(image.path, f"no symbol {text!r}", "name one that the image defines")
+    if len(values) > 1:
+        places = ", ".join(hex(value) for value in values[:4].tolist())
+        hint = "" if image.is_loose else f"say {places}"
+        raise UsageError(image.path, f"{text!r} is {len(values)} functions", hint)
+    row = int(rows[0])
+    if image.is_loose and row >= len(sites.original.symbols):  # ours, in use or not
+        return Callee(externals(image.elf) + STEP * row, text, row, undefined=True)
+    callee = Callee(int(values[0]), text, row)
+    external = image.symbols.section[row] == Symbols.EXTERNAL
+    return callee if external else _code(image, callee)
+
+
+def _code(image: Image, callee: Callee) -> Callee:
+    if image.elf.offset_of(addresses(callee.addr), executable=True)[0] < 0:
+        raise UsageError(image.path, f"{callee.name} at {callee.addr:#x} is no code")
+    return callee

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State, arch_of
 from ftpatch.arch.contract import U8, U64
+from ftpatch.columns import among
 from ftpatch.errors import InputError, NoTable
 from ftpatch.image import Image
 from ftpatch.journal import Block, read_blocks
-from ftpatch.sites.abi import read_abi
+from ftpatch.sites.abi import certain_abi, read_abi
 from ftpatch.sites.adjust import adjust
+from ftpatch.sites.code import read_code
 from ftpatch.sites.entries import prefixes
 from ftpatch.sites.find import find_table
 from ftpatch.sites.table import Table, read_table, table_span
@@ -29,7 +31,8 @@ class Sites:
 
     ``original`` is the image before all of the journal, ``left`` as the journal says that it was
     left; both are the image itself where there is no journal. ``table`` has all records as they
-    are now, ``table_before`` as they were, ``row`` intp[n] the row of each site there.
+    are now (those dropped from a module are not there any more), ``table_before`` as they were,
+    ``row`` intp[n] the row of each site there.
 
     ``ip`` uint64[n]; ``offset`` int64[n]: file offset of the site's code, which begins ``lead``
     bytes before ip, -1 where that is not in executable text; ``code`` uint8[n, k] and ``state``,
@@ -79,11 +82,13 @@ def read_sites(image: Image) -> Sites:
             image.path,
             f"machine {skeleton.machine} ({skeleton.elf_class}-bit ELF) is not supported",
         )
-    blocks = read_blocks(image.path, image.data)
+    blocks = read_blocks(image.path, image.data[: image.end])
     changes = [block.changes for block in blocks]
     original = image.altered(changes, old=True) if blocks else image
     left = image.altered(reversed(changes)) if blocks else image
-    span = table_span(original, arch) or find_table(original, arch)
+    span = table_span(original, arch)
+    if span is None and not image.is_loose:  # what is not linked has sections
+        span = find_table(original, arch)
     if span is None:
         raise NoTable(
             image.path,
@@ -91,25 +96,27 @@ def read_sites(image: Image) -> Sites:
             "compile with -fpatchable-function-entry=5 (arm64: =2) or -pg -mfentry -mrecord-mcount",
         )
     before = read_table(original, arch, span)
-    now = read_table(image, arch, span) if blocks else before
-    live = np.flatnonzero(~np.isin(before.value, np.array(arch.skips, np.uint64)))
+    now = before
+    if blocks:  # a module's headers may tell of fewer records now
+        now = read_table(image, arch, (table_span(image, arch) if image.is_loose else None) or span)
+    live = np.flatnonzero(~among(before.value, arch.skips))
     record = before.value[live]
-    prefix, placed = prefixes(original, arch, record)
-    abi = read_abi(
-        original,
-        arch,
-        record,
-        prefix,
-        null_seen=bool((before.value[:1] == 0).any()),
-        pads="," in span.name,
-    )
-    if abi.kernel or not abi.pad:  # the kernel's call_adjust knows one prefix for all
-        prefix, placed = np.full(len(live), abi.prefix, np.int64), np.ones(len(live), bool)
+    null_seen = bool((before.value[:1] == 0).any())
+    prefix, placed = np.zeros(len(live), np.int64), np.ones(len(live), bool)
+    abi = certain_abi(original, arch, null_seen=null_seen)
+    if abi is None:
+        found, certain = prefixes(original, arch, record)
+        pads = "," in span.name
+        abi = read_abi(original, arch, record, found, null_seen=null_seen, pads=pads)
+        if abi.kernel or not abi.pad:  # the kernel's call_adjust knows one prefix for all
+            prefix = np.full(len(live), abi.prefix, np.int64)
+        else:
+            prefix, placed = found, certain
     ip = adjust(original, arch, abi, record, prefix)
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
 
     def decode(of: Image) -> tuple[U8, U8, U64, U8, NDArray[np.bool_]]:
-        code, there = of.elf.gather(offset, arch.width)
+        code, there = read_code(of, arch, abi, ip, offset)
         state, addr, width, got = arch.decode(code, ip, abi)
         state[~there] = State.UNEXPECTED
         return code, state, np.where(state == State.CALL, addr, np.uint64(0)), width, got
@@ -127,8 +134,12 @@ def read_sites(image: Image) -> Sites:
     compiled = decode(original)[1] if blocks else state
     known = targets.are((*arch.mcount_names, *CALLERS))
     entered = (compiled == State.NOP) | (calls & np.isin(addr, known))
-    kept = ((prefix == 0) | abi.kernel | _mostly(entered, prefix)) & (ip != 0)
+    kept = ((prefix == 0) | image.is_traced | _mostly(entered, prefix)) & (ip != 0)
     rows = live[kept]
+    if image.is_loose and blocks:
+        gone = ~np.isin(before.value, now.value)
+    else:
+        gone = among(now.value, arch.skips)
     return Sites(
         image,
         original,
@@ -148,7 +159,7 @@ def read_sites(image: Image) -> Sites:
         width[kept],
         got[kept],
         placed[kept],
-        dropped=np.isin(now.value[rows], np.array(arch.skips, np.uint64)),
+        dropped=gone[rows],
         targets=targets,
         null=len(before.value) - len(live),
         unexecuted=int((~kept).sum()),

@@ -3,19 +3,33 @@ distributions backport."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State
 from ftpatch.columns import addresses
 from ftpatch.image import Image
+from ftpatch.image.dynamic import Tag, dynamic_tags
 from ftpatch.sites.adjust import adjust
+from ftpatch.sites.code import read_code
 from ftpatch.sites.targets import read_targets
 
-__all__ = ["read_abi"]
+__all__ = ["certain_abi", "read_abi"]
 
 NOP_SIZE = 5
 """Bytes of the NOP that ``x86_nops[NOP_SIZE]`` points at."""
+
+
+def certain_abi(image: Image, arch: Arch, *, null_seen: bool) -> Abi | None:
+    """The abi of a kernel or module that has the compiled-in callee, so that its ftrace_init
+    expects calls whatever stands there now; None for any other image."""
+    if not image.is_traced or arch.mcount_is_pad:
+        return None
+    mcount = _symbol(image, arch)
+    nop = arch.module_nop if image.is_loose else _own_nop(image, arch)
+    return Abi(mcount=mcount, nop=nop, kernel=True, null_seen=null_seen) if mcount else None
 
 
 def read_abi(
@@ -27,40 +41,26 @@ def read_abi(
     null_seen: bool,
     pads: bool,
 ) -> Abi:
-    """The abi of an image in its original state; ``record`` and ``prefix`` are those of its
+    """The abi of any other image in its original state; ``record`` and ``prefix`` are those of its
     non-null records. ``pads``: one of several tables is known to list pads."""
     common = _majority(prefix)
-    pad = Abi(pad=True, prefix=common, kernel=image.is_kernel, null_seen=null_seen)
+    call = Abi(kernel=image.is_traced, null_seen=null_seen, got_base=_got_base(image))
+    pad = replace(call, pad=True, prefix=common)
     as_pad, pad_addr, pad_got = _decode(image, arch, record + prefix.view(np.uint64), pad)
-    call = Abi(kernel=image.is_kernel, null_seen=null_seen)
     as_call, addr, got = as_pad, pad_addr, pad_got
-    if arch.lead(pad) or common:  # else both forms are read alike
+    if arch.mcount_is_pad or common:  # else both forms are read alike
         as_call, addr, got = _decode(image, arch, record, call)
     calls = as_call == State.CALL
-    if image.is_kernel and not arch.lead(pad) and _symbol(image, arch):
-        # The kernel has the callee, so its ftrace_init expects calls whatever stands there now.
-        is_pad = False
-    else:
-        is_pad = pads or int((as_pad == State.NOP).sum()) >= int(calls.sum())
-    if is_pad:
+    if pads or int((as_pad == State.NOP).sum()) >= int(calls.sum()):
         nop_ops = image.symbols.find("ftrace_nop_ops") if common == 8 else None
-        return Abi(
+        return replace(
+            pad,
             mcount=_symbol(image, arch),
-            pad=True,
-            prefix=common,
             nop=_own_nop(image, arch),
             nop_ops=nop_ops or 0 if image.is_kernel else 0,
-            kernel=image.is_kernel,
-            null_seen=null_seen,
         )
     mcount, mcount_got = _callee(image, arch, addr[calls], got[calls])
-    return Abi(
-        mcount=mcount,
-        mcount_got=mcount_got,
-        nop=_own_nop(image, arch),
-        kernel=image.is_kernel,
-        null_seen=null_seen,
-    )
+    return replace(call, mcount=mcount, mcount_got=mcount_got, nop=_own_nop(image, arch))
 
 
 def _majority(values: NDArray[np.int64]) -> int:
@@ -75,7 +75,8 @@ def _decode(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.bool_]]:
     ip = adjust(image, arch, abi, entry, np.zeros(len(entry), np.int64))
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)))
-    state, addr, _, got = arch.decode(image.elf.gather(offset, arch.width)[0], ip, abi)
+    code, _ = read_code(image, arch, abi, ip, offset)
+    state, addr, _, got = arch.decode(code, ip, abi)
     return state, addr, got
 
 
@@ -99,9 +100,15 @@ def _callee(
             rows = np.flatnonzero((targets.got == slot) & (counts * 2 > len(addr)))
         if len(rows):
             chosen[slot] = int(targets.addr[rows[counts[rows].argmax()]])
-    if image.is_kernel or not chosen[False]:
+    if image.is_traced or not chosen[False]:
         chosen[False] = _symbol(image, arch) or chosen[False]
     return chosen[False], chosen[True]
+
+
+def _got_base(image: Image) -> int:
+    """_GLOBAL_OFFSET_TABLE_, which DT_PLTGOT names on x86 (i386 psABI, "Dynamic Section")."""
+    base = dynamic_tags(image.elf).get(Tag.PLTGOT)
+    return base or image.symbols.find("_GLOBAL_OFFSET_TABLE_") or 0
 
 
 def _own_nop(image: Image, arch: Arch) -> bytes:

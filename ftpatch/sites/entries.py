@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Arch
+from ftpatch.columns import among
 from ftpatch.image import Image
 from ftpatch.image.symbols import Symbols
 
@@ -24,7 +25,7 @@ def function_starts(image: Image) -> NDArray[np.uint64]:
     """Addresses of the functions, uint64[n], sorted, by the symbols. Unwind tables are no help: gcc
     lets a function begin behind its pad there."""
     symbols = image.symbols
-    functions = np.isin(symbols.type, [Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC]) & (
+    functions = among(symbols.type, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC)) & (
         symbols.section != Symbols.SHN_UNDEF
     )
     return np.unique(symbols.value[functions])

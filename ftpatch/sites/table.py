@@ -21,6 +21,10 @@ NAMES = ("__mcount_loc", "__patchable_function_entries")
 lists functions that are not traced."""
 
 
+NOWHERE = np.uint64(1 << 62)
+"""Added to an address that is not in the layout of a relocatable file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A table's place: name, (virtual address, file offset, size in bytes) of each part."""
@@ -50,14 +54,16 @@ def table_span(image: Image, arch: Arch) -> Span | None:
     ``__start_mcount_loc`` and ``__stop_mcount_loc``. Raises InputError for a place that cannot be.
     """
     spans = []
-    for name in NAMES:
+    for name in arch.module_tables if image.container == "module" else NAMES:
         found = [s for s in image.elf.sections if s.name == name]
         if found:
             image.elf.bounded(f"tables {name}", (s.size for s in found))
             if any(s.type == Section.SHT_NOBITS for s in found):
                 raise InputError(image.path, f"table {name} has no bytes in this file")
+            if image.container == "module":
+                found = found[:1]  # find_sec() in kernel/module/main.c gives no other
             spans.append(Span(name, tuple((s.address, s.offset, s.size) for s in found)))
-            if image.is_kernel:
+            if image.is_traced:
                 break
         if name == NAMES[0] and image.is_kernel:
             start = image.symbols.find("__start_mcount_loc")
@@ -105,7 +111,10 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
         raws.append(np.frombuffer(held.tobytes(), f"<u{word}").astype(np.uint64))
     slot, raw = np.concatenate(slots), np.concatenate(raws)
     relocations = image.relocations
-    row = relocations.at(slot, arch.relative)
+    if image.is_loose:
+        row, value = _loose(image, arch, slot, raw)
+        return Table(slot, np.concatenate(offsets), raw, value, row)
+    row = relocations.at(slot, (arch.relative,))
     addend = (
         (row >= 0) & (relocations.form[row] == Form.RELA)
         if len(relocations.form)
@@ -114,3 +123,20 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     value = raw.copy()
     value[addend] = relocations.addend[row[addend]].view(np.uint64)
     return Table(slot, np.concatenate(offsets), raw, value, row)
+
+
+def _loose(
+    image: Image, arch: Arch, slot: NDArray[np.uint64], raw: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Rows of the relocations of a relocatable file's slots, and what they make of them. A word
+    that none fills is an address of nothing in the file, or null."""
+    relocations, symbols = image.relocations, image.symbols
+    row = relocations.at(slot, (arch.absolute,))
+    value = np.where(raw == 0, raw, raw | NOWHERE)
+    there = row >= 0
+    at = row[there]
+    if len(at) and len(symbols):
+        place = symbols.value[np.minimum(relocations.symbol[at], len(symbols) - 1)]
+        held = np.where(relocations.form[at] == Form.REL, raw[there].view(np.int64), 0)
+        value[there] = place + (relocations.addend[at] + held).view(np.uint64)
+    return row, value

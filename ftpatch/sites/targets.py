@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Arch
-from ftpatch.columns import addresses
+from ftpatch.columns import addresses, among
 from ftpatch.image import Image
 from ftpatch.image.kallsyms import read_kallsyms
 
@@ -91,7 +91,7 @@ def _slot(image: Image, arch: Arch, slot: int, named: dict[int, int]) -> tuple[s
         symbols, row = image.dynamic_symbols, np.array([named[slot]], np.intp)
         return symbols.names(row)[0], int(symbols.value[row[0]])
     relocations = image.relocations
-    relative = int(relocations.at(addresses(slot), arch.relative)[0])
+    relative = int(relocations.at(addresses(slot), (arch.relative,))[0])
     offset = int(image.elf.offset_of(addresses(slot))[0])
     held = int(relocations.addend[relative]) if relative >= 0 else 0
     if not held and 0 <= offset <= len(image.data) - image.elf.word:
@@ -103,7 +103,7 @@ def _slot(image: Image, arch: Arch, slot: int, named: dict[int, int]) -> tuple[s
 def _named_slots(image: Image, arch: Arch) -> dict[int, int]:
     """GOT slots that a relocation gives a symbol -> its row in the dynamic symbols."""
     relocations = image.relocations
-    rows = np.flatnonzero(np.isin(relocations.type, arch.got))
+    rows = np.flatnonzero(among(relocations.type, arch.got))
     rows = rows[relocations.symbol[rows] < len(image.dynamic_symbols)]
     pairs = zip(relocations.place[rows].tolist(), relocations.symbol[rows].tolist(), strict=True)
     return dict(pairs)

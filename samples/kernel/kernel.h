@@ -35,6 +35,8 @@
 #define SYS(name) __x64_sys_##name
 #elif defined(__i386__)
 #define SYS(name) __ia32_sys_##name
+#elif defined(__riscv)
+#define SYS(name) __riscv_sys_##name
 #else
 #define SYS(name) __arm64_sys_##name
 #endif

@@ -1,11 +1,11 @@
-/* What arm64's ftrace_caller follows when sites carry a pointer to their ops (CALL_OPS). */
+/* What ftrace_caller follows when sites carry a pointer to their ops (CALL_OPS): arm64, riscv64. */
 #include "kernel.h"
 
 struct ftrace_ops;
 typedef void (*ftrace_func_t)(unsigned long ip, unsigned long parent, struct ftrace_ops *op,
 			      void *regs);
 
-/* entry-arm64.S loads .func at offset 0. */
+/* entry-<arch>.S loads .func at offset 0. */
 struct ftrace_ops {
 	ftrace_func_t func;
 	struct ftrace_ops *next;

@@ -23,7 +23,8 @@ release = -DKERNEL_RELEASE='"$(1)-sample"' -DKERNEL_COMPILER='"$(2)"'
 
 KERNELS := $(addprefix $(OUT)/,vmlinux-x86_64 vmlinux-x86_64-clang vmlinux-i386 \
 	vmlinux-arm64 vmlinux-arm64-callops vmlinux-arm64-callops-room \
-	vmlinux-arm64-far vmlinux-arm64-far-full)
+	vmlinux-arm64-far vmlinux-arm64-far-full \
+	vmlinux-riscv64 vmlinux-riscv64-callops)
 
 # $(call kernel-objects,IMAGE,COMPILER,FLAGS,NAMES): build NAMES.c/.S into $(OBJ)/IMAGE/
 define kernel-objects
@@ -132,3 +133,23 @@ $(OUT)/vmlinux-arm64-far: $(OBJ)/vmlinux-arm64-far/arm64.lds \
 $(OUT)/vmlinux-arm64-far-full: $(OBJ)/vmlinux-arm64-far-full/arm64.lds \
 		$(call objects,vmlinux-arm64-far-full,entry-arm64 $(filter-out arch,$(KERNEL_C))) | $(OUT)
 	$(CC_arm64) $(ARM64_LD) -Wl,--no-apply-dynamic-relocs -Wl,-T,$< $(filter %.o,$^) -o $@
+
+# riscv64 as 6.12: the record is the function's start, nothing is nulled, ftrace_call. Linked at a
+# fixed address, so nothing is relocated. --no-relax: or a call of ftrace_stub has no room.
+RISCV64_FLAGS := -march=rv64imac -mabi=lp64 -mcmodel=medany -freorder-blocks-and-partition
+RISCV64_LD := -nostdlib -static -no-pie -Wl,--no-relax -Wl,--build-id=sha1 \
+	-Wl,-z,max-page-size=0x1000 -Wl,-z,noexecstack -Wl,--no-warn-rwx-segments
+$(eval $(call kernel-objects,vmlinux-riscv64,$(CC_riscv64),$(RISCV64_FLAGS) \
+	-fpatchable-function-entry=4 $(call release,6.12,gcc),))
+$(OUT)/vmlinux-riscv64: $(OBJ)/vmlinux-riscv64/riscv64.lds \
+		$(call objects,vmlinux-riscv64,entry-riscv64 $(KERNEL_C)) | $(OUT)
+	$(CC_riscv64) $(RISCV64_LD) -Wl,-T,$< $(filter %.o,$^) -o $@
+
+# riscv64 as 7.2: CALL_OPS, and the table is sorted.
+$(eval $(call kernel-objects,vmlinux-riscv64-callops,$(CC_riscv64),$(RISCV64_FLAGS) \
+	-fpatchable-function-entry=8$(comma)4 -falign-functions=8 $(call release,7.2,gcc) \
+	-DCALL_OPS,))
+$(OUT)/vmlinux-riscv64-callops: $(OBJ)/vmlinux-riscv64-callops/riscv64.lds tools/sorttable.py \
+		$(call objects,vmlinux-riscv64-callops,entry-riscv64 $(KERNEL_C) ops) | $(OUT)
+	$(CC_riscv64) $(RISCV64_LD) -Wl,-T,$< $(filter %.o,$^) -o $@
+	$(PYTHON) tools/sorttable.py --before 8 $@

@@ -103,6 +103,14 @@ $(eval $(call program,i386-fentry,$(CC_i386),$(I386) -fno-pie -pg -mfentry -mrec
 $(eval $(call program,i386-mcount,$(CC_i386),$(I386) -fno-pie -pg -mno-fentry -mrecord-mcount,\
 	-static -no-pie $(FREE_LD),$(I386_C)))
 
+# -pg in a PIE: a call through the GOT, ff 93, of which the linker makes 67 e8 where it may.
+I386_PIE := $(I386) -DSTATIC_PIE -fPIE -pg -mno-fentry -mrecord-mcount
+I386_PIE_LD := -static-pie -Wl$(comma)-z$(comma)notext -Wl$(comma)-T$(comma)program/mcount.lds
+$(eval $(call program,i386-mcount-pie,$(CC_i386),$(I386_PIE),$(I386_PIE_LD) $(FREE_LD),$(I386_C)))
+$(eval $(call program,i386-mcount-pie-got,$(CC_i386),$(I386_PIE) -Wa$(comma)-mrelax-relocations=no,\
+	$(I386_PIE_LD) $(FREE_LD),$(I386_C)))
+$(OUT)/i386-mcount-pie $(OUT)/i386-mcount-pie-got: program/mcount.lds
+
 # arm64.
 ARM64_C := main work say entry-arm64
 ARM64_FREE_C := $(FREE_C) start-arm64 entry-arm64
@@ -122,3 +130,35 @@ ARM64_CLANG := $(CLANG) --target=aarch64-linux-gnu
 $(eval $(call program,arm64-pad-clang-bti,$(ARM64_CLANG),$(FREE) -fno-pie \
 	-mbranch-protection=standard $(PAD)=2,\
 	-static -fuse-ld=lld $(FREE_LD),$(ARM64_FREE_C)))
+
+# riscv64. The number counts instructions: NOPs of two bytes, without the C extension of four.
+RISCV64_C := main work say entry-riscv64
+RISCV64_FREE := $(FREE) $(NO_CALL_OF_ITSELF) -fno-pie
+RISCV64_FREE_C := $(FREE_C) start-riscv64 entry-riscv64
+RISCV64_FREE_LD := -static $(FREE_LD)
+$(eval $(call program,riscv64-pad,$(CC_riscv64),$(HOSTED) -fPIE $(PAD)=4,\
+	-pie $(HOSTED_LD),$(RISCV64_C)))
+$(eval $(call program,riscv64-pad-static,$(CC_riscv64),$(RISCV64_FREE) $(PAD)=4,\
+	$(RISCV64_FREE_LD),$(RISCV64_FREE_C)))
+$(eval $(call program,riscv64-pad-static-pie,$(CC_riscv64),$(FREE) $(NO_CALL_OF_ITSELF) \
+	-DSTATIC_PIE -fPIE $(PAD)=4,-static-pie $(FREE_LD),$(RISCV64_FREE_C)))
+$(eval $(call program,riscv64-pad-8,$(CC_riscv64),$(RISCV64_FREE) $(PAD)=8,\
+	$(RISCV64_FREE_LD),$(RISCV64_FREE_C)))
+$(eval $(call program,riscv64-pad-8-4,$(CC_riscv64),$(RISCV64_FREE) -falign-functions=8 \
+	$(PAD)=8$(comma)4,$(RISCV64_FREE_LD),$(RISCV64_FREE_C)))
+$(eval $(call program,riscv64-pad-noc,$(CC_riscv64),$(RISCV64_FREE) -march=rv64g $(PAD)=2,\
+	$(RISCV64_FREE_LD),$(RISCV64_FREE_C)))
+# lld 14 does not relax.
+RISCV64_CLANG := $(CLANG) --target=riscv64-linux-gnu
+$(eval $(call program,riscv64-pad-clang,$(RISCV64_CLANG),$(FREE) -fno-pie -march=rv64gc \
+	-mno-relax $(PAD)=4,-static -fuse-ld=lld $(FREE_LD),$(RISCV64_FREE_C)))
+
+# -pg: `call _mcount`, which a linker would relax to a jal. gcc has no -mrecord-mcount here.
+RISCV64_MCOUNT := $(RISCV64_FREE) -DMCOUNT
+$(eval $(call program,riscv64-mcount,$(CC_riscv64),$(RISCV64_MCOUNT),\
+	$(RISCV64_FREE_LD) -Wl$(comma)--no-relax,$(RISCV64_FREE_C)))
+$(OBJ)/riscv64-mcount/%.s: program/%.c program/program.h tools/objtool.py | $(OBJ)/riscv64-mcount
+	$(CC_riscv64) $(COMMON_GCC) $(RISCV64_MCOUNT) -pg -S $< -o $@
+	$(PYTHON) tools/objtool.py mcount $@
+$(addprefix $(OBJ)/riscv64-mcount/,main.o work.o): %.o: %.s
+	$(CC_riscv64) -c $< -o $@

@@ -24,6 +24,8 @@ typedef Elf32_Rel rel_t;
 #define RELATIVE R_X86_64_RELATIVE
 #elif defined(__i386__)
 #define RELATIVE R_386_RELATIVE
+#elif defined(__riscv)
+#define RELATIVE R_RISCV_RELATIVE
 #else
 #define RELATIVE R_AARCH64_RELATIVE
 #endif

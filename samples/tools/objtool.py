@@ -1,6 +1,7 @@
 """What Linux's objtool adds to an object file, done on the compiler's assembly.
 
-    objtool.py mcount FILE.s    a record per `call __fentry__` (clang has no -mrecord-mcount)
+    objtool.py mcount FILE.s    a record per `call __fentry__` or `call _mcount` (where the compiler
+                                has no -mrecord-mcount)
     objtool.py prefix FILE.s    a __pfx_NAME symbol on the 16 bytes of padding before NAME
 
 The file is rewritten in place.
@@ -12,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-CALL = re.compile(r"^\s+callq?\s+__fentry__(@PLT)?\s*(#.*)?$")
+CALL = re.compile(r"^\s+callq?\s+(__fentry__|_mcount)(@PLT|@plt)?\s*(#.*)?$")
 FUNCTION = re.compile(r"^\s+\.type\s+([A-Za-z_]\w*),\s*@function")
 PADDING = 16
 

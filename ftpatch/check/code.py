@@ -1,0 +1,68 @@
+"""Rules on what stands at the sites."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.arch import State
+from ftpatch.changes import Kind
+from ftpatch.check.rows import Broken, broken
+from ftpatch.columns import addresses
+from ftpatch.journal import journalled
+from ftpatch.sites import Sites
+from ftpatch.sites.code import call_rows, written
+from ftpatch.sites.targets import CALLERS
+
+__all__ = ["foreign", "overlapping", "relocated", "unknown", "unplaced"]
+
+
+def unplaced(sites: Sites) -> Broken:
+    """Sites in a pad of which any part may lie before its function."""
+    return broken(sites, ~sites.placed, "no symbol tells where in this pad code begins")
+
+
+def overlapping(sites: Sites) -> Broken:
+    """Sites whose code begins before that of a lower site ends; the same site twice is no overlap
+    but a repeated record."""
+    start = sites.ip - np.uint64(sites.lead)
+    unique, first = np.unique(start, return_index=True)
+    end = unique + sites.width[first]
+    hit = first[1:][unique[1:] < np.maximum.accumulate(end)[:-1]]
+    mask = np.zeros(len(sites), bool)
+    mask[hit] = True
+    return broken(sites, mask, "the site shares bytes with the one before it")
+
+
+def relocated(sites: Sites) -> Broken:
+    """Sites that a loader would write to, besides the distance of a relocatable file's call."""
+    image, arch = sites.image, sites.arch
+    start = sites.ip - np.uint64(sites.lead)
+    width = sites.width.astype(np.int64)
+    writes = image.relocations.touch(start, width, written(image, arch))
+    if image.is_loose:
+        writes -= call_rows(image, arch, sites.ip) >= 0
+    return broken(sites, writes > 0, "a relocation writes over this site")
+
+
+def unknown(sites: Sites) -> Broken:
+    """Sites that hold neither a known NOP nor a call."""
+    rows = np.flatnonzero((sites.state == State.UNEXPECTED) & (sites.offset >= 0))
+    code = (sites.code[row].tobytes().hex(":") for row in rows.tolist())
+    return sites.ip[rows], [f"neither a known NOP nor a call: {held}" for held in code]
+
+
+def foreign(sites: Sites) -> Broken:
+    """Calls of what is none of the image's ftrace entries, unless the journal says that ftpatch
+    made them so."""
+    own = sites.targets.are((*sites.arch.mcount_names, *CALLERS))
+    own = np.append(own, addresses(sites.abi.mcount, sites.abi.mcount_got))
+    final = [int(f) for f in sites.targets.final if f in own]
+    own = np.append(
+        own, sites.targets.addr[np.isin(sites.targets.final, np.array(final, np.uint64))]
+    )
+    ours = np.isin(sites.ip, journalled(sites.blocks, Kind.CODE).owner)
+    rows = np.flatnonzero((sites.state == State.CALL) & ~np.isin(sites.addr, own) & ~ours)
+    names = [sites.targets.name[i] for i in sites.targets.index(sites.addr[rows]).tolist()]
+    return sites.ip[rows], [
+        f"calls {name}, which is none of the image's ftrace entries" for name in names
+    ]

@@ -1,0 +1,59 @@
+"""Rules on the table: each record for itself, and their order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.check.rows import Broken, broken
+from ftpatch.image.relocations import Form
+from ftpatch.sites import Sites
+
+__all__ = ["outside", "repeated", "unaligned", "unsorted"]
+
+FEW = 500
+"""A table with fewer than one descent in this many records was sorted once."""
+
+
+def repeated(sites: Sites) -> Broken:
+    """All but the first record of each site. A dropped record is none."""
+    _, first = np.unique(sites.ip, return_index=True)
+    again = np.ones(len(sites), bool)
+    again[first] = False
+    return broken(sites, again & ~sites.dropped, "the table has this record again")
+
+
+def outside(sites: Sites) -> Broken:
+    """Sites that are not in executable text."""
+    return broken(sites, sites.offset < 0, "the record is not in executable text")
+
+
+def unaligned(sites: Sites) -> Broken:
+    """Sites at which no instruction can begin."""
+    align = sites.arch.align
+    crooked = sites.ip % np.uint64(align) != 0
+    return broken(sites, crooked, f"the site is not aligned to {align} bytes")
+
+
+def unsorted(sites: Sites) -> Broken:
+    """The first record that is lower than the one before it.
+
+    Tables that hold their values in place are sorted when the kernel is built; those that are
+    filled by relocations are in link order, and the kernel sorts them, as it does every module's.
+    """
+    table = sites.table_before
+    relocations = sites.original.relocations
+    by_addend = (
+        relocations.form[table.relocation[table.relocation >= 0]] == Form.RELA
+        if len(relocations.form)
+        else np.zeros(0, bool)
+    )
+    value = table.value[~np.isin(table.value, np.array(sites.arch.skips, np.uint64))]
+    descents = np.flatnonzero(value[1:] < value[:-1])
+    sorted_once = 0 < len(descents) <= max(2, len(value) // FEW)
+    if not sites.image.is_kernel or by_addend.any() or not sorted_once:
+        return value[:0], []
+    message = (
+        "the record is lower than the one before it; a kernel that relies on the build's order "
+        "will not find functions by address"
+    )
+    return value[descents[:1] + 1], [message]

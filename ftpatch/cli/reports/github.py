@@ -1,0 +1,45 @@
+"""Findings as annotations of GitHub Actions: workflow commands, which the runner picks out of a
+job's output.
+
+    ::error file=vmlinux,title=ftpatch site-known::message
+
+The runner reads a line as a command if it begins with ``::``; the properties end at the next ``::``
+(TryParseV2 in actions/runner, src/Runner.Common/ActionCommand.cs). It would also take ``##[...]``
+anywhere in a line that is none. So everything is in a command, and nothing of a file can end it:
+characters are escaped as actions/toolkit does (packages/core/src/command.ts), and what is not
+printable as everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ftpatch.cli.console import clean, lines
+from ftpatch.cli.reports.finding import Notes, Results, message
+
+__all__ = ["annotation", "github"]
+
+DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+PROPERTY = DATA | str.maketrans({":": "%3A", ",": "%2C"})
+
+
+def github(results: Results, notes: Notes) -> None:
+    """Print an annotation for each finding, and for each image that could not be read."""
+    for path, outcome in results:
+        file = str(path)
+        if isinstance(outcome, str):
+            lines([annotation("error", [outcome], file=file, title="ftpatch: cannot read")])
+            continue
+        for finding in outcome.findings:
+            said = [message(finding), *finding.bug.splitlines()]
+            title = f"ftpatch {finding.invariant}"
+            lines([annotation("error", said, file=file, title=title)])
+    if not notes.quiet:
+        lines(annotation("notice", [line], title="ftpatch") for line in notes.last)
+
+
+def annotation(level: str, said: Sequence[str], **properties: str) -> str:
+    """One workflow command, whose annotation has these lines."""
+    data = "\n".join(map(clean, said)).translate(DATA)
+    named = ",".join(f"{k}={clean(v).translate(PROPERTY)}" for k, v in properties.items())
+    return f"::{level} {named}::{data}"

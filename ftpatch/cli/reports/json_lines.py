@@ -1,0 +1,26 @@
+"""Findings for programs: one JSON object a line."""
+
+from __future__ import annotations
+
+from ftpatch.cli.console import error_line, json_line
+from ftpatch.cli.reports.finding import Notes, Results, remarks
+
+__all__ = ["json_lines"]
+
+
+def json_lines(results: Results, notes: Notes) -> None:
+    """Print an object for each finding; what could not be read goes to standard error."""
+    for path, outcome in results:
+        if isinstance(outcome, str):
+            error_line(outcome)
+            continue
+        for finding in outcome.findings:
+            row = {
+                "path": str(path),
+                "invariant": finding.invariant,
+                "ip": hex(finding.ip),
+                "symbol": finding.symbol,
+                "message": finding.message,
+            }
+            json_line(row | ({"bug": finding.bug} if finding.bug else {}))
+    remarks(notes)

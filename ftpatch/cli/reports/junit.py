@@ -1,0 +1,91 @@
+"""Findings as a JUnit document: a suite for each image, a test case for each invariant.
+
+    <testsuites>                            one document for all images
+      <testsuite name="vmlinux">
+        <testcase name="record-unique" classname="vmlinux"/>                it holds
+        <testcase ...><failure message="2 findings" type="..."/>...         it does not
+        <testcase ...><skipped message="1 known exception"/>                a baseline knows why
+
+There is no specification; this is what the schema of Jenkins' xUnit plugin (junit-10.xsd) and
+GitLab's and Azure's readers have in common. It is ASCII, whatever the encoding of the output.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from ftpatch.cli.console import clean, count
+from ftpatch.cli.reports.finding import Notes, Results, message, remarks
+
+if TYPE_CHECKING:
+    from ftpatch.check import Check, Finding
+
+__all__ = ["junit"]
+
+
+def junit(results: Results, notes: Notes) -> None:
+    """Print the document when all results are in."""
+    root = ET.Element("testsuites", name="ftpatch check")
+    for path, outcome in results:
+        suite = ET.SubElement(root, "testsuite", name=clean(str(path)))
+        if isinstance(outcome, str):
+            _case(suite, path, "readable", "error", "cannot read", [outcome])
+        else:
+            _cases(suite, path, outcome)
+        _count(suite, "skipped")
+    _count(root)
+    ET.indent(root)
+    sys.stdout.write(ET.tostring(root, "us-ascii", xml_declaration=True).decode("ascii") + "\n")
+    remarks(notes)
+
+
+def _cases(suite: ET.Element, path: Path, check: Check) -> None:
+    from ftpatch.check import INVARIANTS
+
+    fresh, known = _by_name(check.findings), _by_name(check.known)
+    for name in INVARIANTS:
+        if fresh[name]:
+            said = [line for f in fresh[name] for line in (message(f), *f.bug.splitlines())]
+            _case(suite, path, name, "failure", count(len(fresh[name]), "finding"), said)
+        elif known[name]:
+            said = [message(finding) for finding in known[name]]
+            words = count(len(known[name]), "known exception")
+            _case(suite, path, name, "skipped", words, said)
+        else:
+            _case(suite, path, name)
+
+
+def _by_name(findings: tuple[Finding, ...]) -> defaultdict[str, list[Finding]]:
+    named = defaultdict(list)
+    for finding in findings:
+        named[finding.invariant].append(finding)
+    return named
+
+
+def _case(
+    suite: ET.Element,
+    path: Path,
+    name: str,
+    outcome: str = "",
+    words: str = "",
+    text: Sequence[str] = (),
+) -> None:
+    case = ET.SubElement(suite, "testcase", name=name, classname=clean(str(path)))
+    if outcome:
+        # What `clean` leaves is printable, and so a character that XML 1.0 allows.
+        said = ET.SubElement(case, outcome, message=words, type=name)
+        said.text = "\n".join(map(clean, text))
+
+
+def _count(element: ET.Element, *also: str) -> None:
+    """Set the attributes that count the test cases within."""
+    element.set("tests", str(len(element.findall(".//testcase"))))
+    for tag in ("failure", "error"):
+        element.set(f"{tag}s", str(len(element.findall(f".//{tag}"))))
+    for tag in also:
+        element.set(tag, str(len(element.findall(f".//{tag}"))))

@@ -1,0 +1,54 @@
+"""Findings for people: a line each, and below it what the kernel will print."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftpatch.cli.console import count, error_line, lines
+from ftpatch.cli.reports.finding import Notes, Results, message, remarks
+
+if TYPE_CHECKING:
+    from ftpatch.check import Check
+
+__all__ = ["text"]
+
+
+def text(results: Results, notes: Notes) -> None:
+    """Print all findings, then what holds."""
+    for path, outcome in results:
+        if isinstance(outcome, str):
+            error_line(outcome)
+            continue
+        for finding in outcome.findings:
+            lines([f"{path}: {message(finding)}", *finding.bug.splitlines()])
+        if not notes.quiet:
+            _summary(path, outcome)
+        if notes.verbose:
+            _each(path, outcome)
+    remarks(notes, error=False)
+
+
+def _summary(path: Path, check: Check) -> None:
+    outlook = check.forecast
+    if outlook is not None:
+        end = "one ftrace bug" if outlook.bug else "no ftrace bug"
+        lines([f"{path}: ftrace: allocating {outlook.entries} entries, {end}"])
+    if check.known:
+        end = "" if check.findings else ", nothing new"
+        lines([f"{path}: {count(len(check.known), 'known exception')}{end}"])
+    elif not check.findings:
+        lines([f"{path}: every invariant holds"])
+
+
+def _each(path: Path, check: Check) -> None:
+    from ftpatch.check import INVARIANTS
+
+    broken = Counter(finding.invariant for finding in check.findings)
+    known = Counter(finding.invariant for finding in check.known)
+    for name, words in INVARIANTS.items():
+        found = [count(broken[name], "finding")] * bool(broken[name])
+        found += [count(known[name], "known exception")] * bool(known[name])
+        lines([f"{path}: {name}: {words}: {', '.join(found) or 'holds'}"])
+    lines(f"{path}: known exception: {message(finding)}" for finding in check.known)

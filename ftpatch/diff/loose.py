@@ -1,0 +1,53 @@
+"""What differs between relocatable files besides sites: relocations of calls, section headers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.diff.pairs import Row
+from ftpatch.image import Image
+from ftpatch.image.relocations import Form
+from ftpatch.sites import Sites
+
+__all__ = ["call_entries", "header_differences"]
+
+SIZE = {8: 64, 4: 40}
+"""Bytes of a section header."""
+
+
+def call_entries(sites: Sites) -> list[tuple[NDArray[np.int64], int]]:
+    """(file offsets, bytes of each) of the relocation entries at the sites of a relocatable file:
+    what the pairs of sites tell already."""
+    if not sites.image.is_loose:
+        return []
+    arch, relocations = sites.arch, sites.image.relocations
+    place = sites.ip + np.uint64(arch.call_field)
+    rows = relocations.at(place, (*arch.calls, arch.neutral))
+    rows = rows[rows >= 0]
+    words = 3 if (relocations.form[rows] == Form.RELA).all() else 2
+    return [(relocations.entry[rows], words * sites.image.elf.word)]
+
+
+def header_differences(
+    old: Sites, new: Sites, differing: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], list[Row]]:
+    """Which of the differing file offsets, int64[n], lie in the section headers that both have at
+    one place, and a row for each such header."""
+    word = old.image.elf.word
+    start, sections = old.image.elf.skeleton.section_headers, old.image.elf.sections
+    at = (differing - start) // SIZE[word]
+    within = (differing >= start) & (at < len(sections)) & old.image.is_loose
+    out: list[Row] = []
+    for index in np.unique(at[within]).tolist():
+        texts = [_text(sites.image, index) for sites in (old, new)]
+        place = start + index * SIZE[word]
+        out.append(("header", None, place, sections[index].name, texts[0], texts[1]))
+    return within, out
+
+
+def _text(image: Image, index: int) -> str:
+    if index >= len(image.elf.sections):
+        return ""
+    section = image.elf.sections[index]
+    return f"offset {section.offset:#x}, {section.size} bytes"

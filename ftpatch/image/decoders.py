@@ -1,0 +1,161 @@
+"""What each compressed stream holds, by the libraries that read it, and never much more than asked
+for."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["DECODERS", "Damaged"]
+
+PIECE = 1 << 13
+"""Bytes fed at once. A block of zstd has 4 bytes and may unpack to 128 KiB, so a piece to 256 MiB;
+and of a stream that ends, the rest of a piece is copied."""
+MEMORY = 1 << 29
+"""Bytes that the xz and lzma decoders may take, nearly all of it for the dictionary: kernels are
+packed with one of 128 MiB (scripts/xz_wrap.sh), and `xz -9` takes 64."""
+WINDOW = 1 << 27
+"""Bytes of the largest zstd window: 128 MiB, that of `zstd --ultra -22`, as kernels are packed."""
+LZ4_LEGACY = b"\x02\x21\x4c\x18"
+LZ4_BLOCK = 8 << 20
+"""Bytes that a block of `lz4 -l` unpacks to, at most (lib/decompress_unlz4.c)."""
+SKIPPABLE = 0x184D2A50
+"""First word, but for its last four bits, of a frame of zstd or lz4 that holds something else."""
+
+
+class Damaged(Exception):
+    """Why a stream cannot be unpacked."""
+
+
+def _streams(
+    data: memoryview,
+    limit: int,
+    kind: str,
+    make: Callable[[], Any],
+    damaged: type[Exception],
+    bounded: bool = True,
+) -> bytes:
+    """Stream after stream of one kind. ``make`` gives a decompressor as zlib and the others have
+    it, ``damaged`` is what that raises, ``bounded`` whether it can be told when to stop."""
+    parts: list[bytes] = []
+    left, at, decoder = limit + 1, 0, make()
+    while left > 0:
+        piece = data[at : at + PIECE]
+        if not piece:
+            raise Damaged("cut short")
+        try:
+            part = decoder.decompress(piece, left) if bounded else decoder.decompress(piece)
+        except damaged as error:
+            raise Damaged(f"damaged: {error}") from None
+        if part:
+            parts.append(part)
+            left -= len(part)
+        at += len(piece)
+        if not decoder.eof:
+            continue
+        at = _skip(data, at - len(decoder.unused_data or b""), kind)
+        if at == len(data):
+            break
+        if kind == "lzma" or data[at : at + 3] != data[:3]:
+            raise Damaged(f"{len(data) - at} bytes behind its end")
+        decoder = make()
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _skip(data: memoryview, at: int, kind: str) -> int:
+    """Where what may stand behind a stream and belongs to none ends: frames of another purpose,
+    and xz's padding of zeros, four and four."""
+    while kind in ("zstd", "lz4") and len(data) - at >= 8:
+        magic, size = struct.unpack_from("<II", data, at)
+        if magic & ~0xF != SKIPPABLE or size > len(data) - at - 8:
+            break
+        at += 8 + size
+    for step in (4096, 4) if kind == "xz" else ():
+        while data[at : at + step] == bytes(step):
+            at += step
+    return at
+
+
+def _gzip(data: memoryview, limit: int, _: int | None) -> bytes:
+    return _streams(data, limit, "gzip", lambda: zlib.decompressobj(31), zlib.error)
+
+
+def _bzip2(data: memoryview, limit: int, _: int | None) -> bytes:
+    import bz2
+
+    return _streams(data, limit, "bzip2", bz2.BZ2Decompressor, OSError)
+
+
+def _xz(data: memoryview, limit: int, _: int | None) -> bytes:
+    import lzma
+
+    kind = "lzma" if data[0] == 0x5D else "xz"
+    form = lzma.FORMAT_ALONE if kind == "lzma" else lzma.FORMAT_XZ
+
+    def make() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(form, memlimit=MEMORY)
+
+    return _streams(data, limit, kind, make, lzma.LZMAError)
+
+
+def _zstd(data: memoryview, limit: int, size: int | None) -> bytes:
+    import zstandard
+
+    unpacker = zstandard.ZstdDecompressor(max_window_size=WINDOW)
+    if not size:
+        return _streams(
+            data, limit, "zstd", unpacker.decompressobj, zstandard.ZstdError, bounded=False
+        )
+    try:  # the size is known: one frame, into one block of memory
+        if zstandard.frame_content_size(data) not in (-1, size):
+            raise Damaged("damaged: its frame has another size than announced")
+        return unpacker.decompress(data, max_output_size=size, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise Damaged(f"damaged or cut short: {error}") from None
+
+
+def _lz4(data: memoryview, limit: int, _: int | None) -> bytes:
+    if data[:4] == LZ4_LEGACY:
+        return _lz4_legacy(data, limit)
+    import lz4.frame
+
+    make = lz4.frame.LZ4FrameDecompressor
+    return _streams(data, limit, "lz4", make, RuntimeError, bounded=False)
+
+
+def _lz4_legacy(data: memoryview, limit: int) -> bytes:
+    """magic | size of block (4 bytes) | block | size | block ... to the end; a further magic in
+    place of a size begins the next stream."""
+    import lz4.block
+
+    parts: list[bytes] = []
+    left, at = limit + 1, 4
+    while at < len(data) and left > 0:
+        if data[at : at + 4] == LZ4_LEGACY:
+            at += 4
+            continue
+        size = int.from_bytes(data[at : at + 4], "little")
+        if size > len(data) - at - 4:
+            raise Damaged("cut short")
+        try:
+            block = data[at + 4 : at + 4 + size]
+            parts.append(lz4.block.decompress(block, uncompressed_size=LZ4_BLOCK))
+        except lz4.block.LZ4BlockError as error:
+            raise Damaged(f"damaged: {error}") from None
+        left -= len(parts[-1])
+        at += 4 + size
+    return b"".join(parts)
+
+
+DECODERS: dict[str, Callable[[memoryview, int, int | None], bytes]] = {
+    "gzip": _gzip,
+    "bzip2": _bzip2,
+    "lzma": _xz,
+    "xz": _xz,
+    "lz4": _lz4,
+    "zstd": _zstd,
+}
+"""By kind: (stream, most bytes wanted, bytes announced or None) -> what it holds; of more than is
+wanted, some of it. Each raises Damaged."""

@@ -1,0 +1,208 @@
+"""Where a stripped kernel's own symbol table lies: found by what it is.
+
+scripts/kallsyms.c writes these, each aligned to a word (since v7.x to four bytes):
+
+    up to v6.3                          since v6.4
+    offsets, or addresses               num_syms
+    relative_base                       names
+    num_syms   (4 bytes; word < v4.20)  markers
+    names                               token_table
+    markers    (each the same)          token_index
+    [seqs_of_names, v6.2]               offsets, or addresses
+    token_table                         relative_base (up to v7.x)
+    token_index                         seqs_of_names
+
+    token_table  256 strings that end with NUL; those of the digits are the digits themselves
+    token_index  256 x 2 bytes: where each string begins
+    names        for each symbol: length (one byte, or since v6.1 two with bit 7 set), tokens
+    markers      where every 256th name begins
+
+So the digits are looked for, the index proves them, and each marker is proved by the names before
+it. Addresses are read in kallsyms_addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Tables", "find_tables"]
+
+DIGITS = re.compile(re.escape(b"".join(b"%d\0" % digit for digit in range(10))))
+ZERO = ord("0")
+TRIES = 16
+"""How many places that look like a table are proved; a kernel has one."""
+MANY = 1 << 14
+"""How many numbers that may be that of the symbols are looked at; names have up to 20 by chance."""
+REGION = 1 << 22
+"""Bytes before the tokens in which the markers are looked for: v6.2 has three for each symbol
+between both, and no kernel a million symbols."""
+PER_MARKER = 256
+"""Symbols from one marker to the next (scripts/kallsyms.c)."""
+LONGEST = 512 + 2
+"""Bytes of a packed name: KSYM_NAME_LEN, and its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Where the tables lie, as file offsets, for n symbols.
+
+    ``tokens`` uint8[m]: token_table; ``index`` uint16[256]. ``first`` int64[n], ``length``
+    int64[n]: where each packed name begins behind its length, and how many tokens it has.
+    ``names`` is where the first name's length stands, ``end`` where the last name ends. ``before``:
+    num_syms; ``behind``: the end of token_index.
+    """
+
+    tokens: NDArray[np.uint8] = field(repr=False)
+    index: NDArray[np.uint16] = field(repr=False)
+    first: NDArray[np.int64] = field(repr=False)
+    length: NDArray[np.int64] = field(repr=False)
+    names: int
+    end: int
+    before: int
+    behind: int
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def find_tables(data: NDArray[np.uint8], word: int) -> Tables | None:
+    """The tables in ``data`` (uint8[size], a kernel for words of ``word`` bytes); None where there
+    are none, or damaged ones. Kernels with fewer than 257 symbols are not recognised."""
+    for number, match in enumerate(DIGITS.finditer(data.data)):
+        if number == TRIES:
+            return None
+        tokens = _tokens(data, match.start())
+        if tokens is None:
+            continue
+        start, at, index = tokens
+        for marker, size in _markers(data, start, word):
+            if (names := _names(data, marker, size)) is not None:
+                return Tables(data[start:at], index, *names, behind=at + 512)
+    return None
+
+
+def _tokens(data: NDArray[np.uint8], digit: int) -> tuple[int, int, NDArray[np.uint16]] | None:
+    """Start of token_table, place and contents of token_index; by where the string "0" stands."""
+    ends = np.flatnonzero(data[digit : digit + (1 << 16)] == 0)[: 256 - ZERO]
+    if len(ends) < 256 - ZERO:
+        return None
+    after = digit + int(ends[-1]) + 1
+    for at in range(after, after + 8):  # aligned to 2 bytes at least, to 8 at most
+        raw = data[at : at + 512].tobytes()
+        if len(raw) < 512:
+            return None
+        index = np.frombuffer(raw, "<u2")
+        start = digit - int(index[ZERO])
+        if start < 0 or index[0]:
+            continue
+        stops = np.flatnonzero(data[start:after] == 0)
+        if len(stops) == 256 and (stops[:-1] + 1 == index[1:]).all():
+            return start, at, index
+    return None
+
+
+def _markers(
+    data: NDArray[np.uint8], stop: int, word: int
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Places before ``stop`` where what may be markers begins, with their values (int64[c], of
+    which the last may be something else); the longest first."""
+    found: list[tuple[int, int, int]] = []
+    for size in sorted({4, word}):
+        low = stop - min(REGION, stop) // size * size
+        value = np.frombuffer(data[low:stop].tobytes(), f"<u{size}").astype(np.int64)
+        step = np.diff(value)
+        rises = (step >= 2 * PER_MARKER) & (step <= PER_MARKER * LONGEST)
+        begins = np.flatnonzero(rises & (value[:-1] == 0))
+        breaks = np.append(np.flatnonzero(~rises), len(rises))
+        ends = breaks[np.searchsorted(breaks, begins)] + 1
+        runs = zip(ends.tolist(), begins.tolist(), strict=True)
+        found += [(end - begin, low + begin * size, size) for end, begin in runs]
+    for count, at, size in sorted(found, reverse=True)[:TRIES]:
+        raw = data[at : at + count * size].tobytes()
+        yield at, np.frombuffer(raw, f"<u{size}").astype(np.int64)
+
+
+def _names(
+    data: NDArray[np.uint8], stop: int, marker: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int, int] | None:
+    """(first, length, names, end, before) of Tables. The names end where the markers begin, at
+    ``stop``, and before their beginning stands how many they are.
+
+        | num_syms | 0 | name ... name, as many as the number says | 0 | 0 | 512 ... | 1040 ... |
+                                                                       `stop
+    """
+    reach = int(marker[-1]) + PER_MARKER * LONGEST + 16
+    low = stop - min(reach, stop) // 4 * 4
+    value = np.frombuffer(data[low:stop].tobytes(), "<u4").astype(np.int64)
+    room = np.arange(len(value), 0, -1) * 4  # bytes from each word up to the markers
+    groups = -(-value // PER_MARKER)
+    known = (groups >= 2) & (groups <= len(marker))
+    last = marker[np.where(known, groups, 1) - 1]
+    fits = []
+    for gap in (4, 8):
+        tail = room - gap - last
+        good = known & (tail >= 2) & (tail <= PER_MARKER * LONGEST + 8)
+        if gap == 8:
+            good &= np.append(value[1:], 1) == 0
+        fits += [(int(row), gap) for row in np.flatnonzero(good)[:MANY]]
+    begin = np.array([low + 4 * row + gap for row, gap in fits], np.int64)
+    for which in _reaching(data, begin, int(marker[1]))[:TRIES].tolist():
+        row, gap = fits[which]
+        count, at = int(value[row]), int(begin[which])
+        found = _chain(data[at:stop], marker[: int(groups[row])], count)
+        if found is not None:
+            first, length, end = found
+            if stop - at - end < 8 and not data[at + end : stop].any():
+                return first + at, length, at, at + end, at - gap
+    return None
+
+
+def _step(
+    data: NDArray[np.uint8], at: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where packed names begin behind their lengths, and how long they are (int64[k])."""
+    size = data[at].astype(np.int64)
+    long = size >> 7
+    size = np.where(long > 0, size & 0x7F | data[at + 1].astype(np.int64) << 7, size)
+    return at + 1 + long, size
+
+
+def _reaching(data: NDArray[np.uint8], begin: NDArray[np.int64], room: int) -> NDArray[np.intp]:
+    """From which places 256 names reach exactly ``room`` bytes far."""
+    row, at = np.arange(len(begin)), begin
+    for _ in range(PER_MARKER):
+        first, size = _step(data, at)
+        good = (size > 0) & (first + size <= begin[row] + room) & (first + size < len(data) - 1)
+        row, at = row[good], (first + size)[good]
+    return np.asarray(row[at == begin[row] + room])
+
+
+def _chain(
+    names: NDArray[np.uint8], marker: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
+    """Step over the names, from all markers at once: where each begins behind its length, its
+    length (both int64[count]), and where the last ends. None where that is not at each marker."""
+    lanes = len(marker)
+    at, stop = marker, np.append(marker[1:], len(names))
+    first = np.empty((PER_MARKER, lanes), np.int64)
+    length = np.empty((PER_MARKER, lanes), np.int64)
+    end = len(names) + 1
+    for step in range(PER_MARKER):
+        if PER_MARKER * (lanes - 1) + step == count:  # the last group is over
+            end, at, stop = int(at[-1]), at[:-1], stop[:-1]
+        if (at > np.minimum(stop, len(names) - 1) - 1).any():
+            return None
+        first[step, : len(at)], length[step, : len(at)] = _step(names, at)
+        at = first[step, : len(at)] + length[step, : len(at)]
+        if not length[step, : len(at)].all():
+            return None
+    if len(at) == lanes:
+        end, at, stop = int(at[-1]), at[:-1], stop[:-1]
+    if (at != stop).any() or end > len(names):
+        return None
+    return first.T.reshape(-1)[:count], length.T.reshape(-1)[:count], end

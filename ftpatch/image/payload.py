@@ -1,0 +1,89 @@
+"""What stands inside of a kernel image as it is booted: layer by layer down to ELF or Image.
+
+bzImage       | setup | decompressor | vmlinux (ELF), compressed | size |
+EFI zboot     | PE header | Image, compressed | size | decompressor |
+Image.gz      | Image, compressed |
+vmlinux.xz    | vmlinux (ELF), compressed |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError
+from ftpatch.image.bzimage import bzimage_stream
+from ftpatch.image.compression import LIMIT, kind_of, unpack
+from ftpatch.image.raw_image import is_raw_image
+from ftpatch.image.zboot import zboot_stream
+
+__all__ = ["Layer", "Payload", "read_payload"]
+
+DEPTH = 4
+"""Layers that one file may have. A gzip'd EFI zboot image has two."""
+ELF = b"\x7fELF"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One wrapping. ``container``: bzImage, zboot, or empty for a compressed file; ``compression``:
+    as kind_of() names it; ``offset``, ``size``: where in the outer bytes the stream lies."""
+
+    container: str
+    compression: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Payload:
+    """``data`` uint8[n]: what is patched. ``layers``: what stood around it, outermost first.
+    ``container``: bzImage or Image; empty where the ELF file inside must say what it is."""
+
+    container: str
+    layers: tuple[Layer, ...]
+    data: NDArray[np.uint8] = field(repr=False)
+
+
+def read_payload(path: Path | str, data: NDArray[np.uint8], limit: int = LIMIT) -> Payload:
+    """Unwrap the bytes of a file (uint8[size]); without layers, ``data`` is the file itself.
+
+    Raises InputError for a container or a stream that is cut short, damaged or not supported, for
+    more than ``limit`` bytes inside one, and for more than four layers.
+    """
+    layers: list[Layer] = []
+    while (found := _layer(path, data)) is not None:
+        if len(layers) == DEPTH:
+            raise InputError(path, f"more than {DEPTH} images inside of each other")
+        layer, size = found
+        stream = data[layer.offset : layer.offset + layer.size]
+        data = np.frombuffer(unpack(path, stream, limit, size), np.uint8)
+        layers.append(layer)
+    if is_raw_image(data):
+        return Payload("Image", tuple(layers), data)
+    if layers and data[:4].tobytes() != ELF:
+        raise InputError(path, "unpacks to neither an ELF file nor an Image that is supported")
+    boxed = any(layer.container == "bzImage" for layer in layers)
+    return Payload("bzImage" if boxed else "", tuple(layers), data)
+
+
+def _layer(path: Path | str, data: NDArray[np.uint8]) -> tuple[Layer, int | None] | None:
+    """The outermost layer, and how many bytes it says that it unpacks to."""
+    if (boxed := bzimage_stream(path, data)) is not None:
+        return _inner(path, data, "bzImage", boxed[0], boxed[1]), boxed[2]
+    if (booting := zboot_stream(path, data)) is not None:
+        return _inner(path, data, "zboot", *booting), None
+    kind = kind_of(data)
+    return None if kind is None else (Layer("", kind, 0, len(data)), None)
+
+
+def _inner(
+    path: Path | str, data: NDArray[np.uint8], container: str, offset: int, size: int
+) -> Layer:
+    kind = kind_of(data[offset : offset + size])
+    if kind is None:
+        raise InputError(path, f"the {container}'s payload is not compressed as kernels are")
+    return Layer(container, kind, offset, size)

@@ -1,0 +1,81 @@
+"""Symbols that a relocatable file refers to only because ftpatch wrote calls of them.
+
+A loader resolves every undefined symbol, called or not, so one that no site calls any more must
+not stay undefined:
+
+    st_shndx    SHN_UNDEF     the callee of a site; another file defines it
+                SHN_ABS       not called any more: nothing to resolve
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import State
+from ftpatch.changes import NO_OWNER, Changes, Kind
+from ftpatch.errors import InputError
+from ftpatch.image.headers import Section
+from ftpatch.image.symbols import Symbols
+from ftpatch.plan.headers import Headers
+from ftpatch.plan.target import Callee
+from ftpatch.sites import Sites
+from ftpatch.sites.code import call_rows
+
+__all__ = ["name_callee"]
+
+STB_GLOBAL = 1
+ST_SHNDX = {8: 6, 4: 14}
+"""Bytes from a symbol to its st_shndx, two bytes."""
+
+
+def name_callee(
+    sites: Sites, wanted: NDArray[np.bool_], callee: Callee | None, headers: Headers
+) -> tuple[int, Changes]:
+    """Row of the symbol that the sites in ``wanted``, bool[n], are to call, 0 for none; and Changes
+    to the rows that ftpatch added before. A new row is laid with the whole table into ``headers``.
+
+    Raises InputError where there is no symbol table.
+    """
+    symbols, elf = sites.image.symbols, sites.image.elf
+    first = len(sites.original.symbols)
+    if (callee is None or callee.row >= 0) and len(symbols) == first:
+        return (0 if callee is None else callee.row), Changes.concat([])
+    table = next((s for s in elf.sections if s.type == Section.SHT_SYMTAB), None)
+    if table is None or table.link >= len(elf.sections):
+        raise InputError(elf.path, "there is no symbol table to name the callee in")
+    still = (sites.state == State.CALL) & ~wanted
+    rows = call_rows(sites.image, sites.arch, sites.ip[still])
+    called = set(sites.image.relocations.symbol[rows[rows >= 0]].tolist())
+    if callee is not None:
+        called.add(callee.row)
+    added = np.arange(first, len(symbols))
+    size = 24 if elf.word == 8 else 16
+    place = added * size + ST_SHNDX[elf.word]
+    used = np.isin(added, sorted(called))
+    old, new = (
+        np.where(undefined, Symbols.SHN_UNDEF, Symbols.SHN_ABS).astype("<u2")
+        for undefined in (symbols.section[added] == Symbols.EXTERNAL, used)
+    )
+    if callee is None or callee.row >= 0:
+        row = 0 if callee is None else callee.row
+        was, becomes = (column.view(np.uint8).reshape(-1, 2) for column in (old, new))
+        return row, Changes.of(
+            Kind.HEADER, table.offset + place, was, becomes, NO_OWNER
+        ).effective()
+    held = np.frombuffer(headers.contents(table), np.uint8).copy()
+    for at, value in zip(place.tolist(), new.tolist(), strict=True):
+        held[at : at + 2] = (value & 0xFF, value >> 8)
+    strings = elf.sections[table.link]
+    names = headers.contents(strings)
+    headers.move(strings.index, names + callee.name.encode() + b"\0")
+    headers.move(table.index, held.tobytes() + _row(len(names), elf.word))
+    return len(symbols), Changes.concat([])
+
+
+def _row(name: int, word: int) -> bytes:
+    """An undefined global symbol (System V ABI, chapter 4, "Symbol Table")."""
+    st_name, st_info = name.to_bytes(4, "little"), bytes([STB_GLOBAL << 4])
+    if word == 8:  # name, info, other, shndx, value, size
+        return st_name + st_info + bytes(19)
+    return st_name + bytes(8) + st_info + bytes(3)  # name, value, size, info, other, shndx

@@ -1,0 +1,137 @@
+"""Calls of a relocatable file: what its loader fills in.
+
+    call __fentry__     e8 00 00 00 00    | ip + 1 | R_X86_64_PLT32, __fentry__ | -4 |
+    nop                 0f 1f 44 00 00    | ip + 1 | R_X86_64_NONE, 0           | -4 |
+    call another        e8 00 00 00 00    | ip + 1 | R_X86_64_PLT32, another    | -4 |
+
+A pad has no relocation: where it becomes a call, an entry is added to those of its section. A
+callee that the file does not refer to yet becomes an undefined symbol behind the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import State
+from ftpatch.arch.contract import U8
+from ftpatch.changes import Changes, Kind
+from ftpatch.errors import InputError
+from ftpatch.image.headers import Section
+from ftpatch.image.relocations import Form
+from ftpatch.image.symbols import Symbols
+from ftpatch.plan.headers import Headers
+from ftpatch.sites import Sites
+
+__all__ = ["link_calls"]
+
+NO_SYMBOL = 0xFFFFFF
+"""A row that no symbol table has room for (of ELF32's 24 bits)."""
+
+
+def link_calls(
+    sites: Sites, wanted: NDArray[np.bool_], old: U8, new: U8, symbol: int, headers: Headers
+) -> Changes:
+    """Changes to the relocations of the sites in ``wanted``, bool[n], whose linked code goes from
+    ``old`` to ``new``, uint8[n, k]. New calls are of row ``symbol`` of the symbol table. Entries
+    that have to be added go into ``headers``."""
+    arch, relocations = sites.arch, sites.image.relocations
+    ip = sites.ip[wanted]
+    place = ip + np.uint64(arch.call_field)
+    was, addr = arch.decode(old[wanted], ip, sites.abi)[:2]
+    call = arch.decode(new[wanted], ip, sites.abi)[0] == State.CALL
+    row = relocations.at(place, (*arch.calls, arch.neutral))
+    there = row >= 0
+    if (call & ~there).any():
+        _add_entries(sites, place[call & ~there], symbol, headers)
+    if not there.any():
+        return Changes.concat([])
+    at, was, addr, call = row[there], was[there], addr[there], call[there]
+    # The callee may be named in several ways (as a section and an addend, say): the one that
+    # stands there is chosen if it comes to what is expected.
+    state = sites.state[wanted][there]
+    same = (state == was) & (sites.addr[wanted][there] == np.where(was == State.CALL, addr, 0))
+    before = _words(
+        sites,
+        np.where(same, relocations.type[at], arch.calls[0]),
+        np.where(same, relocations.symbol[at], _named(sites.image.symbols, addr)),
+        relocations.addend[at],
+    )
+    first = sites.original.relocations
+    origin = first.at(place[there], arch.calls)
+    known = origin >= 0
+    again = known & (first.symbol[origin] == symbol) if len(first.symbol) else known
+    kind = np.where(known, first.type[origin], arch.calls[0]) if known.any() else arch.calls[0]
+    addend = (
+        np.where(again, first.addend[origin], arch.call_addend) if again.any() else arch.call_addend
+    )
+    after = _words(
+        sites,
+        np.where(call, kind, arch.neutral),
+        np.where(call, symbol, 0),
+        np.where(call, addend, relocations.addend[at]),
+    )
+    entry = relocations.entry[at] + sites.image.elf.word  # r_offset stays
+    return Changes.of(Kind.RELOCATION, entry, before, after, ip[there]).effective()
+
+
+def _add_entries(sites: Sites, place: NDArray[np.uint64], symbol: int, headers: Headers) -> None:
+    """Relocations of calls of ``symbol`` at new places, behind those that each section has."""
+    arch, elf = sites.arch, sites.image.elf
+    tables = [s for s in elf.sections if s.type in (Section.SHT_REL, Section.SHT_RELA)]
+    for target in elf.sections:
+        wanted = Section.SHF_ALLOC | Section.SHF_EXECINSTR
+        if target.flags & wanted != wanted:
+            continue
+        offset = place - np.uint64(target.address)
+        offset = offset[offset < target.size]
+        if not len(offset):
+            continue
+        count = len(offset)
+        rest = _words(
+            sites,
+            np.full(count, arch.calls[0]),
+            np.full(count, symbol),
+            np.full(count, arch.call_addend),
+        )
+        head = offset.astype(f"<u{elf.word}").view(np.uint8).reshape(count, -1)
+        added = np.concatenate([head, rest], axis=1).tobytes()
+        own = next((s for s in tables if s.info == target.index), None)
+        if own is not None:
+            headers.move(own.index, headers.contents(own) + added)
+        elif tables:
+            headers.add(tables[0], added, target.index)
+        else:
+            raise InputError(elf.path, "it has no relocations at all")
+
+
+def _words(
+    sites: Sites,
+    kind: NDArray[np.integer],
+    symbol: NDArray[np.integer],
+    addend: NDArray[np.int64],
+) -> U8:
+    """r_info, and r_addend where the file's relocations have one, as bytes, uint8[n, k]."""
+    word = sites.image.elf.word
+    shift = np.uint64(32 if word == 8 else 8)
+    info = symbol.astype(np.uint64) << shift | kind.astype(np.uint64)
+    columns = [info]
+    if _form(sites) == Form.RELA:
+        columns.append(addend.astype(np.int64).view(np.uint64))
+    rows = np.stack(columns, axis=1).astype(f"<u{word}")
+    return rows.view(np.uint8).reshape(len(kind), -1)
+
+
+def _form(sites: Sites) -> int:
+    """REL or RELA: a file has the one that its machine's ABI chose."""
+    form = sites.image.relocations.form
+    return int(form[0]) if len(form) else Form.RELA
+
+
+def _named(symbols: Symbols, addr: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """A row of the symbols at each address, int64[n]; NO_SYMBOL where there is none."""
+    order = np.argsort(symbols.value, kind="stable")
+    if not len(order):
+        return np.full(len(addr), NO_SYMBOL, np.int64)
+    at = np.minimum(np.searchsorted(symbols.value[order], addr), len(order) - 1)
+    return np.where(symbols.value[order][at] == addr, order[at], NO_SYMBOL)

@@ -1,0 +1,109 @@
+"""Trees of kernel modules: which files they have, and all of them at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from ftpatch.errors import FtpatchError, InputError
+from ftpatch.unfinished import UNFINISHED
+
+__all__ = ["each", "entries", "is_module"]
+
+MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?")
+"""Names of modules, as kmod reads them."""
+BATCH = 16
+"""Files that a worker takes at a time."""
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal that ends a worker whose parent died."""
+
+Result = TypeVar("Result")
+
+
+def entries(root: Path) -> Iterator[tuple[Path, os.stat_result | FtpatchError]]:
+    """Everything below a folder, in the order of names, with what lstat says; a folder comes before
+    what is in it. Links are not followed. What cannot be read comes as its error."""
+    pending = [root]
+    while pending:
+        folder = pending.pop()
+        try:
+            found = sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
+        except OSError as error:
+            yield folder, InputError(folder, f"cannot read: {error.strerror}")
+            continue
+        folders = []
+        for entry in reversed(found):
+            path = folder / entry.name
+            try:
+                held = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                yield path, InputError(path, f"cannot read: {error.strerror}")
+                continue
+            yield path, held
+            if stat.S_ISDIR(held.st_mode):
+                folders.append(path)
+        pending += reversed(folders)
+
+
+def is_module(path: Path, held: os.stat_result) -> bool:
+    """Whether it is a module by its name, and a file. (A link's target, if it is in the tree, comes
+    by its own name.)"""
+    return stat.S_ISREG(held.st_mode) and bool(MODULE.fullmatch(path.name))
+
+
+def each(
+    work: Callable[[Path], Result], paths: Sequence[Path]
+) -> Iterator[tuple[Path, Result | FtpatchError]]:
+    """``work`` of every path, on all processors, in their order. An FtpatchError is its result."""
+    guarded = _Guarded(work)
+    workers = min(len(os.sched_getaffinity(0)), -(-len(paths) // BATCH))
+    if workers <= 1:
+        yield from zip(paths, map(guarded, paths), strict=True)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    # A fork has all libraries loaded already.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, context, _begin) as pool:
+        results = pool.map(guarded, paths, chunksize=BATCH)
+        for path in paths:
+            try:
+                yield path, next(results)
+            except BrokenProcessPool:
+                raise InputError(path, "a worker died near this file", "look at it alone") from None
+
+
+class _Guarded(Generic[Result]):
+    """``work`` whose FtpatchErrors are results, so that one file does not hide the others."""
+
+    def __init__(self, work: Callable[[Path], Result]) -> None:
+        self.work = work
+
+    def __call__(self, path: Path) -> Result | FtpatchError:
+        try:
+            return self.work(path)
+        except FtpatchError as error:
+            return error
+        except MemoryError:
+            return InputError(path, "out of memory")
+
+
+def _begin() -> None:
+    """A worker ends with its parent, and leaves it to the parent to speak of it."""
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _ended)
+
+
+def _ended(number: int, frame: object) -> None:
+    UNFINISHED.discard()
+    os._exit(128 + number)

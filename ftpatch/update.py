@@ -1,0 +1,100 @@
+"""One image updated: read it, plan, verify all, write all. Nothing is printed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.bug import FtraceBug
+from ftpatch.changes import Kind
+from ftpatch.copy import Copy
+from ftpatch.errors import UsageError
+from ftpatch.image import Image, open_image
+from ftpatch.plan import Plan
+from ftpatch.refusals import refusals
+from ftpatch.sites import Sites, read_sites
+from ftpatch.sites.code import written
+from ftpatch.verify import verify
+from ftpatch.write import write
+
+__all__ = ["Outcome", "Prepared", "prepare", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an update: counts of sites and records, the sites that were refused (then
+    nothing was written) with the reason, and the output. ``new``, ``tail`` and ``undefined`` are
+    the plan's; ``sites`` counts all of the image."""
+
+    sites: int
+    selected: int
+    changed: int
+    unchanged: int
+    dropped: int
+    restored: int
+    refused: tuple[tuple[FtraceBug, str], ...] = ()
+    written: Path | None = None
+    plain: bool = False
+    new: bytes = b""
+    undefined: str = ""
+    ip: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A verified plan for an image; ``refused`` are the sites that stand in its way."""
+
+    image: Image
+    sites: Sites
+    plan: Plan
+    refused: tuple[tuple[FtraceBug, str], ...]
+
+    def outcome(self, target: Path | None, *, verbose: bool = False) -> Outcome:
+        """What came of it; ``target`` is where it was written. ``verbose``: with every site."""
+        plan, refused = self.plan, bool(self.refused)
+        ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
+        places = self.image.kallsyms.places(ip) if verbose and not refused else []
+        return Outcome(
+            len(self.sites),
+            plan.selected,
+            0 if refused else plan.changed,
+            plan.unchanged,
+            0 if refused else plan.dropped,
+            0 if refused else plan.restored,
+            self.refused,
+            None if refused else target,
+            not len(plan.changes),
+            plan.new,
+            plan.undefined if plan.changed else "",
+            ip if places else np.empty(0, np.uint64),
+            tuple(places),
+        )
+
+
+def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool) -> Prepared:
+    """Plan an update of the image at ``path`` and verify it. Raises what the plan raises, and
+    UsageError where a signature would have to go."""
+    image = open_image(path)
+    sites = read_sites(image)
+    planned = plan(sites)
+    if len(planned.changes) and image.end < len(image.data) and not strip_signature:
+        raise UsageError(
+            path,
+            "the module is signed, and its signature is not that of the changed module",
+            "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
+        )
+    verdict = verify(image, planned.changes, sites.arch.align, written(image, sites.arch))
+    refused = () if verdict.passed else tuple(refusals(sites, verdict, planned.action))
+    return Prepared(image, sites, planned, refused)
+
+
+def update(copy: Copy, prepared: Prepared) -> None:
+    """Write what was prepared into ``copy`` and let it appear. Raises OutputError."""
+    image, plan = prepared.image, prepared.plan
+    unsigned = image.end if len(plan.changes) and image.end < len(image.data) else None
+    write(copy, image, plan.changes, length=unsigned, tail=plan.tail)
