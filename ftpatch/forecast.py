@@ -27,10 +27,12 @@ ACTION = "Initializing ftrace call sites"
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """``entries``: the N of "ftrace: allocating N entries"; ``bug``: the ftrace bug, if any."""
+    """``entries``: the N of "ftrace: allocating N entries", or, of a ``module``, the records that
+    the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any."""
 
     entries: int
     bug: FtraceBug | None
+    module: bool = False
 
 
 def forecast(sites: Sites) -> Forecast:
@@ -56,7 +58,7 @@ def forecast(sites: Sites) -> Forecast:
     refused = np.flatnonzero(~there | (actual != expected).any(axis=1))
     entries = len(record) - skipped if abi.null_seen else len(value)
     if not len(refused):
-        return Forecast(entries, None)
+        return Forecast(entries, None, image.is_loose)
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
     own = own_lookup(image, int(ip[first][0]), arch.relative)
@@ -76,7 +78,8 @@ def forecast(sites: Sites) -> Forecast:
         ACTION,
         image.elf.word,
     )
-    return Forecast(entries, _of_module(sites, bug) if image.is_loose else bug)
+    bug = _of_module(sites, bug) if image.is_loose else bug
+    return Forecast(entries, bug, image.is_loose)
 
 
 def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:

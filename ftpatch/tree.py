@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.unfinished import UNFINISHED
 
-__all__ = ["each", "entries", "is_module"]
+__all__ = ["each", "entries", "is_module", "no_modules"]
 
 MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?")
 """Names of modules, as kmod reads them."""
@@ -53,6 +53,11 @@ def is_module(path: Path, held: os.stat_result) -> bool:
     """Whether it is a module by its name, and a file. (A link's target, if it is in the tree, comes
     by its own name.)"""
     return stat.S_ISREG(held.st_mode) and bool(MODULE.fullmatch(path.name))
+
+
+def no_modules(root: Path) -> InputError:
+    """A tree without any."""
+    return InputError(root, "no modules in this folder", "*.ko, *.ko.gz, *.ko.xz, *.ko.zst")
 
 
 def each(

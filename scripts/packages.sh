@@ -12,11 +12,14 @@ clang                     rebuilding the samples
 lld                       rebuilding the samples
 gcc-aarch64-linux-gnu     arm64 encodings by GNU as, rebuilding the samples
 libc6-dev-arm64-cross     arm64 programs under qemu-user
+gcc-riscv64-linux-gnu     riscv64 encodings by GNU as, rebuilding the samples
+libc6-dev-riscv64-cross   riscv64 programs under qemu-user
 gcc-i686-linux-gnu        i386 programs
 libc6-dev-i386-cross      i386 programs
-qemu-user-static          arm64 programs
+qemu-user-static          arm64 and riscv64 programs
 qemu-system-x86           booting x86 kernels
 qemu-system-arm           booting arm64 kernels
+qemu-system-misc          booting riscv64 kernels
 '
 missing=
 if ! command -v dpkg-query >/dev/null; then

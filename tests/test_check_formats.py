@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from ftpatch.check import INVARIANTS, check_image
-from ftpatch.cli.check import outcome
+from ftpatch.check import INVARIANTS, Check, check_image
 from ftpatch.cli.console import clean
 from ftpatch.cli.reports.github import annotation
+from ftpatch.errors import FtpatchError
 
 from .broken import put_code
 from .command import Result, ftpatch, ftpatch_process
@@ -30,6 +30,15 @@ NASTY = st.lists(
         ["::error::x", "##[error]x", "%0A", "\r\n", ",", "=", ":", "]]>", "\0", "\ufffe"]
     )
 ).map("".join)
+
+
+def outcome(path: Path) -> Check | str:
+    """What the check of one image says, or in one line why it cannot be read."""
+    try:
+        return check_image(path)
+    except FtpatchError as error:
+        return str(error)
+
 
 READERS = {  # junit-10.xsd of Jenkins' xUnit plugin: children, required and other attributes
     "testsuites": ({"testsuite"}, set(), {"name", "tests", "failures", "errors", "time"}),

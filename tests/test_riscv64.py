@@ -40,7 +40,8 @@ def _rows(*codes: bytes, width: int = 8) -> NDArray[np.uint8]:
 
 
 def _call(ip: int, addr: int, abi: Abi = PAD) -> bytes:
-    return ARCH.make_call(_u64(ip), _u64(addr), np.array([8], np.uint8), abi)[0].tobytes()
+    code = ARCH.make_call(_u64(ip), _u64(addr), np.array([8], np.uint8), abi)
+    return bytes(code[0].tobytes())
 
 
 def _pairs() -> list[tuple[int, int]]:

@@ -98,7 +98,7 @@ def test_ftrace_call(copy_of: Copied, reader: ModuleType) -> None:
     path = copy_of(PLAIN)
     image = _image(reader, path, PLAIN)
     at, to, stub = (image.address_of(n) for n in ("ftrace_call", "vfs_read", "ftrace_stub"))
-    gate = ["--in-place", path, "--site", "ftrace_call"]
+    gate = ["--in-place", str(path), "--site", "ftrace_call"]
     assert ftpatch("enable", *gate, "--to", "vfs_read").code == 0
     assert [_image(reader, path, PLAIN).read(at, 8)] == link_at(
         "riscv64", [(at, "call target", to)]

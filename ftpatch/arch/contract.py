@@ -150,8 +150,8 @@ class Arch(Protocol):
         ...
 
     def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
-        """(start relative to ip, bytes uint8[n, w]) that the kernel's ftrace_init_nop compares; w is
-        0 where it compares nothing and makes a NOP of whatever stands there."""
+        """(start relative to ip, bytes uint8[n, w]) that the kernel's ftrace_init_nop compares; w
+        is 0 where it compares nothing and makes a NOP of whatever stands there."""
         ...
 
     def after_init(self, ip: U64, abi: Abi) -> U8:

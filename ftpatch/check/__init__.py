@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ftpatch.bug import bug_text
-from ftpatch.check.code import foreign, overlapping, relocated, unknown, unplaced
+from ftpatch.check.code import foreign, overlapping, relocated, unknown, unlinked, unplaced
 from ftpatch.check.findings import Check, Finding
 from ftpatch.check.functions import off_entry
 from ftpatch.check.notrace import in_notrace
-from ftpatch.check.records import outside, repeated, unaligned, unsorted
+from ftpatch.check.records import outside, repeated, unaligned, unfilled, unsorted
 from ftpatch.check.rows import Broken
 from ftpatch.errors import NoTable
 from ftpatch.forecast import forecast
@@ -28,6 +28,7 @@ Rule = Callable[[Sites], Broken]
 
 RULES: dict[str, tuple[str, Rule]] = {
     "record-unique": ("each site has one record", repeated),
+    "record-relocated": ("each slot of a module's table is filled when it is loaded", unfilled),
     "record-in-text": ("each record is in executable text that the file holds", outside),
     "record-aligned": ("each site is aligned as an instruction", unaligned),
     "record-sorted": ("a table that was sorted when the kernel was built still is", unsorted),
@@ -39,6 +40,7 @@ RULES: dict[str, tuple[str, Rule]] = {
     ),
     "site-overlap": ("no two sites share a byte", overlapping),
     "site-relocated": ("no relocation writes over a site when the file is loaded", relocated),
+    "call-relocation": ("each call of a module has its relocation", unlinked),
     "site-known": ("each site holds a known NOP or a call", unknown),
     "site-target": (
         "each call goes to one of the image's own ftrace entries, or where the journal says",

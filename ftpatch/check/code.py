@@ -13,7 +13,7 @@ from ftpatch.sites import Sites
 from ftpatch.sites.code import call_rows, written
 from ftpatch.sites.targets import CALLERS
 
-__all__ = ["foreign", "overlapping", "relocated", "unknown", "unplaced"]
+__all__ = ["foreign", "overlapping", "relocated", "unknown", "unlinked", "unplaced"]
 
 
 def unplaced(sites: Sites) -> Broken:
@@ -42,6 +42,14 @@ def relocated(sites: Sites) -> Broken:
     if image.is_loose:
         writes -= call_rows(image, arch, sites.ip) >= 0
     return broken(sites, writes > 0, "a relocation writes over this site")
+
+
+def unlinked(sites: Sites) -> Broken:
+    """Calls of a relocatable file that no relocation will lead anywhere."""
+    if not sites.image.is_loose:
+        return broken(sites, np.zeros(len(sites), bool), "")
+    lost = (sites.state == State.CALL) & (call_rows(sites.image, sites.arch, sites.ip) < 0)
+    return broken(sites, lost, "the call has no relocation")
 
 
 def unknown(sites: Sites) -> Broken:

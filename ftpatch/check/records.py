@@ -8,7 +8,7 @@ from ftpatch.check.rows import Broken, broken
 from ftpatch.image.relocations import Form
 from ftpatch.sites import Sites
 
-__all__ = ["outside", "repeated", "unaligned", "unsorted"]
+__all__ = ["outside", "repeated", "unaligned", "unfilled", "unsorted"]
 
 FEW = 500
 """A table with fewer than one descent in this many records was sorted once."""
@@ -25,6 +25,14 @@ def repeated(sites: Sites) -> Broken:
 def outside(sites: Sites) -> Broken:
     """Sites that are not in executable text."""
     return broken(sites, sites.offset < 0, "the record is not in executable text")
+
+
+def unfilled(sites: Sites) -> Broken:
+    """Slots of a relocatable file's table that no relocation will fill; the address is the slot's
+    place in the file."""
+    empty = (sites.table.relocation < 0) & sites.image.is_loose
+    slots = sites.table.slot[empty]
+    return slots, ["no relocation fills this slot of the table"] * len(slots)
 
 
 def unaligned(sites: Sites) -> Broken:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.console import count, lines
+from ftpatch.cli.console import count, lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.cli.reports import Notes, Results, report_for
 from ftpatch.errors import Exit, FtpatchError, UsageError
+from ftpatch.tree import each, entries, is_module, no_modules
 
 if TYPE_CHECKING:
     from ftpatch.check import Check
     from ftpatch.check.baseline import Baseline
 
-__all__ = ["NAME", "command", "outcome"]
+__all__ = ["NAME", "command"]
 
 NAME = "check"
 
@@ -33,7 +34,7 @@ WriteBaseline = Annotated[
     Path | None,
     typer.Option("--write-baseline", metavar="FILE", help="Make today's findings the known ones."),
 ]
-Keyed = Iterable[tuple[Path, str, "Check | FtpatchError | str"]]
+Keyed = Iterable[tuple[Path, str, "Check | FtpatchError"]]
 """Path, the name by which a baseline knows the image (its file name; in a tree the path from its
 root), and what the check says or why there is none."""
 
@@ -51,10 +52,10 @@ def command(
     report = report_for(json, format_)
     if baseline is not None and write_baseline is not None:
         raise typer.BadParameter("--baseline and --write-baseline are one too many")
-    named = [(path, path.name) for path in images]
+    many = any(path.is_dir() for path in images)
     if baseline is not None or write_baseline is not None:
-        _distinct(named)
-    rows: Keyed = ((path, key, outcome(path)) for path, key in named)
+        _distinct(images)
+    rows: Keyed = _checked(images)
     known: Baseline | None = None
     if baseline is not None:
         from ftpatch.check.baseline import read_baseline
@@ -64,20 +65,32 @@ def command(
         rows = list(rows)
         known = _write(write_baseline, rows, quiet)
     gate = _Gate(known)
-    report(gate.through(rows), Notes(quiet, verbose, _stale(baseline, known)))
+    report(gate.through(rows), Notes(quiet, verbose, many, _stale(baseline, known)))
     if gate.code:
         raise typer.Exit(gate.code)
 
 
-def outcome(path: Path) -> Check | str:
-    """What the check of one image says, or in one line why it cannot be read. It prints nothing and
-    can be pickled, so another process may do it."""
+def _checked(images: list[Path]) -> Keyed:
+    """Every image with its check; a tree's modules are known by their place in it."""
     from ftpatch.check import check_image
 
-    try:
-        return check_image(path)
-    except FtpatchError as error:
-        return str(error)
+    for image in images:
+        if not image.is_dir():
+            try:
+                yield image, image.name, check_image(image)
+            except FtpatchError as error:
+                yield image, image.name, error
+            continue
+        modules = []
+        for path, held in entries(image):
+            if isinstance(held, FtpatchError):
+                yield path, str(path.relative_to(image)), held
+            elif is_module(path, held):
+                modules.append(path)
+        if not modules:
+            yield image, image.name, no_modules(image)
+        for path, result in watched(each(check_image, modules), len(modules), "modules"):
+            yield path, str(path.relative_to(image)), result
 
 
 class _Gate:
@@ -89,7 +102,7 @@ class _Gate:
 
     def through(self, rows: Keyed) -> Results:
         for path, key, check in rows:
-            if isinstance(check, FtpatchError | str):
+            if isinstance(check, FtpatchError):
                 self.code = Exit.ERROR
                 yield path, str(check)
                 continue
@@ -99,14 +112,17 @@ class _Gate:
             yield path, left
 
 
-def _distinct(named: list[tuple[Path, str]]) -> None:
+def _distinct(images: list[Path]) -> None:
     """Raise UsageError for two images that a baseline could not tell apart."""
     seen: dict[str, Path] = {}
-    for path, key in named:
+    for path in images:
+        key = "" if path.is_dir() else path.name
         if seen.setdefault(key, path) is not path:
             raise UsageError(
                 path,
-                f"a baseline knows images by name, and {seen[key]} has the same",
+                f"a baseline knows images by name, and {seen[key]} has the same"
+                if key
+                else f"a baseline knows modules by their place in the tree, and {seen[key]} is one",
                 "check them one by one, each with a baseline of its own",
             )
 
@@ -115,7 +131,7 @@ def _write(path: Path, rows: Keyed, quiet: bool) -> Baseline | None:
     """Write a baseline, unless an image could not be read: it would forget what that has."""
     from ftpatch.check.baseline import write_baseline
 
-    checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError | str)]
+    checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError)]
     if len(checked) < len(list(rows)):
         lines([f"ftpatch: {path}: not written, since not all images can be read"], error=True)
         return None

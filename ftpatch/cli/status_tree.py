@@ -12,7 +12,7 @@ from ftpatch.cli.status import status_row
 from ftpatch.errors import FtpatchError, NoTable
 from ftpatch.image import Image, open_image
 from ftpatch.sites import read_sites
-from ftpatch.tree import each, entries, is_module
+from ftpatch.tree import each, entries, is_module, no_modules
 
 __all__ = ["module_paths", "tree_status"]
 
@@ -31,7 +31,7 @@ def module_paths(root: Path) -> tuple[list[Path], int]:
         elif is_module(path, held):
             paths.append(path)
     if not paths:
-        error_line(f"{root}: no modules (*.ko, *.ko.gz, *.ko.xz, *.ko.zst)")
+        error_line(str(no_modules(root)))
         bad += 1
     return paths, bad
 

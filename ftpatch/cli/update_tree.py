@@ -22,7 +22,7 @@ from ftpatch.cli.update import (
 )
 from ftpatch.copy import Copy
 from ftpatch.errors import Exit, FtpatchError, NoTable, OutputError, UsageError
-from ftpatch.tree import each, entries, is_module
+from ftpatch.tree import each, entries, is_module, no_modules
 from ftpatch.update import Outcome, prepare
 from ftpatch.update import update as write
 
@@ -122,7 +122,7 @@ def run_tree_update(update: Update, plan: Planner) -> None:
         error_line(f"{update.image}: filter {min(missing)!r} matches no site of any module")
         code = Exit.ERROR
     if not modules:
-        error_line(f"{update.image}: no modules (*.ko, *.ko.gz, *.ko.xz, *.ko.zst)")
+        error_line(str(no_modules(update.image)))
         code = Exit.ERROR
     if code:
         raise typer.Exit(code)

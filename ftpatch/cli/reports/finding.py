@@ -20,10 +20,12 @@ Results = Iterable[tuple[Path, "Check | str"]]
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """How much to say, and ``last``: lines for the end, to be asked for when all results are in."""
+    """How much to say (``many``: of a tree, of which clean modules are only counted), and ``last``:
+    lines for the end, to be asked for when all results are in."""
 
     quiet: bool = False
     verbose: bool = False
+    many: bool = False
     last: Iterable[str] = ()
 
 

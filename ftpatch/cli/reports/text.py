@@ -17,16 +17,23 @@ __all__ = ["text"]
 
 def text(results: Results, notes: Notes) -> None:
     """Print all findings, then what holds."""
+    total = bad = broken = 0
     for path, outcome in results:
+        total += 1
         if isinstance(outcome, str):
             error_line(outcome)
+            bad += 1
             continue
+        broken += bool(outcome.findings)
         for finding in outcome.findings:
             lines([f"{path}: {message(finding)}", *finding.bug.splitlines()])
-        if not notes.quiet:
+        if not notes.quiet and not notes.many:
             _summary(path, outcome)
         if notes.verbose:
             _each(path, outcome)
+    if notes.many and not notes.quiet:
+        end = f"{broken} with findings" if broken else "every invariant holds"
+        lines([f"{count(total, 'image')}, {bad} unreadable, {end}"])
     remarks(notes, error=False)
 
 
@@ -34,7 +41,10 @@ def _summary(path: Path, check: Check) -> None:
     outlook = check.forecast
     if outlook is not None:
         end = "one ftrace bug" if outlook.bug else "no ftrace bug"
-        lines([f"{path}: ftrace: allocating {outlook.entries} entries, {end}"])
+        number = f"ftrace: allocating {outlook.entries} entries"
+        if outlook.module:
+            number = f"{count(outlook.entries, 'record')} for ftrace_module_init"
+        lines([f"{path}: {number}, {end}"])
     if check.known:
         end = "" if check.findings else ", nothing new"
         lines([f"{path}: {count(len(check.known), 'known exception')}{end}"])

@@ -1,0 +1,33 @@
+"""Bootable kernels made by hand, for tests: headers around a compressed stream."""
+
+from __future__ import annotations
+
+import struct
+
+__all__ = ["SETUP", "bzimage", "zboot"]
+
+SETUP = 5 * 512
+"""Bytes before the protected-mode code of a bzImage."""
+
+
+def bzimage(
+    stream: bytes, version: int = 0x20F, setup: int = 4, length: int | None = None
+) -> bytes:
+    """A bzImage around a stream; ``setup`` is setup_sects, ``length`` payload_length."""
+    header = bytearray(SETUP)
+    header[:2] = b"MZ"
+    header[0x1F1] = setup
+    header[0x1FE:0x206] = b"\x55\xaa\xeb\x66HdrS"
+    size = len(stream) if length is None else length
+    struct.pack_into("<H", header, 0x206, version)
+    struct.pack_into("<II", header, 0x248, 100, size)
+    return bytes(header) + b"\x90" * 100 + stream + b"decompressor" * 20
+
+
+def zboot(stream: bytes, size: int, word: str, offset: int = 0x1000) -> bytes:
+    """An EFI zboot image around a stream, whose header says ``size`` and ``word``."""
+    header = bytearray(0x1000)
+    struct.pack_into("<HH4sII", header, 0, 0x5A4D, 0, b"zimg", offset, size)
+    header[24 : 24 + len(word)] = word.encode()
+    header[56:60] = b"\xcd\x23\x82\x81"
+    return bytes(header) + stream + b"efi stub" * 20
