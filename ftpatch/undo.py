@@ -9,6 +9,7 @@ import numpy as np
 from ftpatch.changes import Changes
 from ftpatch.errors import InputError, SiteRefused
 from ftpatch.image import Image
+from ftpatch.image.raw_image import is_raw_image
 from ftpatch.image.skeleton import read_skeleton
 from ftpatch.journal import Block, read_blocks
 
@@ -52,16 +53,18 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
         )
     oldest = blocks[-1]
     length = oldest.length - len(oldest.cut)
-    _require_elf(before, length, oldest.cut)
+    _require_image(before, length, oldest.cut)
     changes = replace(touched, old=now, new=then)
     return Undo(tuple(blocks), changes, length, oldest.cut)
 
 
-def _require_elf(before: Image, length: int, tail: bytes) -> None:
+def _require_image(before: Image, length: int, tail: bytes) -> None:
     """A forged block may give back anything; what no command can have written is refused."""
     data = before.data[:length]
     if tail:
         data = np.concatenate([data, np.frombuffer(tail, np.uint8)])
+    if before.container == "Image" and is_raw_image(data):
+        return
     try:
         read_skeleton(str(before.path), data)
     except InputError as error:

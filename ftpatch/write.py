@@ -13,7 +13,7 @@ from ftpatch.image import Image
 from ftpatch.image.compression import pack
 from ftpatch.journal import pack_block
 
-__all__ = ["write"]
+__all__ = ["write", "write_new"]
 
 STEP = 4 << 20
 """Bytes that are read, changed and written back at a time."""
@@ -42,7 +42,9 @@ def write(
         cut = b"" if length is None else image.data[length:].tobytes()
         end = size if length is None else length
         block = pack_block(changes, size, cut) if journal and (len(changes) or cut) else b""
-        if image.compression:
+        if not len(changes) and not tail and end == size:
+            pass  # a plain copy, whatever packed it
+        elif image.compression:
             _repack(copy, image, changes, end, tail + block)
         else:
             _apply(copy, changes)
@@ -53,12 +55,26 @@ def write(
         raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
 
 
+def write_new(copy: Copy, data: bytes) -> None:
+    """Let ``data`` appear in place of the file that was copied. Raises OutputError."""
+    try:
+        copy.finish()
+        _replace(copy, data)
+        copy.appear()
+    except OSError as error:
+        raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
+
+
+def _replace(copy: Copy, data: bytes) -> None:
+    os.ftruncate(copy.fd, 0)
+    _put(copy.fd, data, 0)
+
+
 def _repack(copy: Copy, image: Image, changes: Changes, end: int, behind: bytes) -> None:
     """The copy of a compressed file is made anew: what it holds lies here."""
     data = image.data[:end].copy()
     changes.put(data)
-    os.ftruncate(copy.fd, 0)
-    _put(copy.fd, pack(image.compression, data.tobytes() + behind), 0)
+    _replace(copy, pack(image.compression, data.tobytes() + behind))
 
 
 def _apply(copy: Copy, changes: Changes) -> None:

@@ -150,8 +150,9 @@ class Image:
                 rows += self.pack("IWWBBH", at[name], symbol.value, symbol.size, info, 0, shndx)
         entsize = 24 if self.bits == 64 else 16
         link = len(before) + 1
+        info = 1 + next((i for i, s in enumerate(self.symbols) if s.bind), len(self.symbols))
         return [
-            Section(".symtab", rows, 0, SHT_SYMTAB, 0, 8, link=link, info=1, entsize=entsize),
+            Section(".symtab", rows, 0, SHT_SYMTAB, 0, 8, link=link, info=info, entsize=entsize),
             Section(".strtab", strings, 0, SHT_STRTAB, 0, 1),
         ]
 

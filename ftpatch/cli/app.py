@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ftpatch import __version__
-from ftpatch.cli import check, diff, disable, enable, list_, status, undo
+from ftpatch.cli import check, diff, disable, enable, extract, list_, status, undo
 from ftpatch.cli.console import error_line
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.unfinished import UNFINISHED
@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (status, list_, check, enable, disable, undo, diff):
+for verb in (status, list_, check, enable, disable, undo, diff, extract):
     app.command(verb.NAME)(verb.command)
 
 # Typer brings its own copy of click in newer versions; the base class is the same in both.

@@ -86,6 +86,9 @@ def _differing(old: Sites, new: Sites, common: int) -> Iterator[NDArray[np.int64
         where = shared[shared < common]
         yield where[old.image.data[where] != new.image.data[where]]
         return
+    if not (old.image.elf.mapped and new.image.elf.mapped):
+        yield np.flatnonzero(old.image.data[:common] != new.image.data[:common])
+        return
     # Read, not by way of the mapping: the pages of two kernels would all stay in memory.
     with old.image.path.open("rb") as first, new.image.path.open("rb") as second:
         for start in range(0, common, STEP):

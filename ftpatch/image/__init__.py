@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from ftpatch.changes import Changes, Kind
 from ftpatch.errors import InputError
+from ftpatch.image.compression import FOR_MODULES
 from ftpatch.image.elf import Elf, map_file
 from ftpatch.image.headers import Skeleton
 from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
+from ftpatch.image.own_symbols import read_own_symbols
 from ftpatch.image.payload import read_payload
 from ftpatch.image.program import program_container
+from ftpatch.image.raw_image import read_raw_image
 from ftpatch.image.relocatable import (
     lay_out,
     lay_out_symbols,
@@ -25,7 +28,7 @@ from ftpatch.image.relocatable import (
 )
 from ftpatch.image.relocations import Relocations, read_relocations
 from ftpatch.image.signature import signature_size
-from ftpatch.image.symbols import Symbols, dynamic_symbols, read_symbols
+from ftpatch.image.symbols import Symbols, dynamic_symbols, no_symbols, read_symbols
 from ftpatch.image.vmlinux import is_vmlinux
 
 __all__ = ["Image", "open_image"]
@@ -34,12 +37,14 @@ __all__ = ["Image", "open_image"]
 @dataclass(frozen=True)
 class Image:
     """An opened image: the ELF file, what container it is, and how the file that it was read from
-    is compressed (empty: not at all)."""
+    is compressed (empty: not at all). What is ``read_only`` lies in another container, and has to
+    be extracted first."""
 
     elf: Elf
     container: str
     symbols: Symbols = field(repr=False)
     compression: str = ""
+    read_only: bool = False
 
     @property
     def path(self) -> Path:
@@ -54,12 +59,18 @@ class Image:
     @property
     def is_kernel(self) -> bool:
         """Whether ``ftrace_init`` will read this image's table."""
-        return self.container == "vmlinux"
+        return self.container in ("vmlinux", "bzImage", "Image")
 
     @cached_property
     def end(self) -> int:
-        """Where the file ends (offset), without a module's signature."""
-        return len(self.data) - signature_size(self.path, self.data)
+        """Where the file ends (offset), without a module's signature. Raises InputError for one
+        that claims what belongs to the module."""
+        if not self.is_loose:
+            return len(self.data)
+        end = len(self.data) - signature_size(self.path, self.data)
+        if end < self.elf.end:
+            raise InputError(self.path, "its module signature reaches into the module")
+        return end
 
     @cached_property
     def module_name(self) -> str:
@@ -91,31 +102,54 @@ class Image:
         """The symbols that its dynamic relocations count by."""
         return dynamic_symbols(self.elf)
 
+    def laid_out_as(self, original: Image) -> Image:
+        """This image with the layout of what it was: of an Image that is found by content, and
+        commands change what it is found by."""
+        if self.container != "Image":
+            return self
+        elf = replace(self.elf, skeleton=original.elf.skeleton)
+        return replace(self, elf=elf, symbols=original.symbols)
+
     def altered(self, changes: Iterable[Changes], *, old: bool = False) -> Image:
         """This image in memory with Changes applied, or with ``old`` taken back, in that order."""
         blocks = list(changes)
         elf = self.elf.altered(blocks, old=old)
+        if self.container == "Image" and old:  # its layout was found by what stood there
+            return _raw(elf.path, elf.data)
         if not any((block.kind == Kind.HEADER).any() for block in blocks):
             return replace(self, elf=elf)
         # What the headers say is not what it was.
-        return _image(Elf.read(elf.path, elf.data, mapped=elf.mapped), self.compression)
+        image = _image(Elf.read(elf.path, elf.data, mapped=elf.mapped))
+        return replace(image, compression=self.compression)
 
 
 def open_image(path: Path) -> Image:
     """Open an image and say what it is. Raises InputError with the reason in one line."""
     data, mapped = map_file(path)
     payload = read_payload(path, data)
+    if payload.container == "Image":
+        return replace(_raw(path, payload.data), read_only=bool(payload.layers))
     if not payload.layers:
         return _image(Elf.read(path, data, mapped=mapped))
-    return _image(Elf.read(path, payload.data), payload.layers[0].compression)
+    image = _image(Elf.read(path, payload.data))
+    kind = payload.layers[0].compression
+    if len(payload.layers) == 1 and image.is_loose and kind in FOR_MODULES:
+        return replace(image, compression=kind)
+    container = payload.container or image.container
+    return _named(replace(image, container=container, read_only=True))
 
 
-def _image(read: Elf, compression: str = "") -> Image:
+def _raw(path: Path, data: NDArray[np.uint8]) -> Image:
+    raw = read_raw_image(path, data)
+    return Image(raw.elf, "Image", raw.own.symbols(path) if raw.own else no_symbols(path))
+
+
+def _image(read: Elf) -> Image:
     elf = lay_out(read)
     symbols = read_symbols(elf)
     loose = relocatable_container(elf)
     if loose is not None:
-        return Image(elf, loose, lay_out_symbols(elf, symbols), compression)
+        return Image(elf, loose, lay_out_symbols(elf, symbols))
     container = "vmlinux" if is_vmlinux(elf, symbols) else program_container(elf)
     if container is None:
         raise InputError(
@@ -123,4 +157,12 @@ def _image(read: Elf, compression: str = "") -> Image:
             f"ELF type {elf.skeleton.type} is not supported",
             "give a vmlinux, a module, an executable or a shared library",
         )
-    return Image(elf, container, symbols, compression)
+    return _named(Image(elf, container, symbols))
+
+
+def _named(image: Image) -> Image:
+    """A kernel without a symbol table has the names that it carries for itself."""
+    if not image.is_kernel or len(image.symbols):
+        return image
+    own = read_own_symbols(image.elf, image.relocations)
+    return image if own is None else replace(image, symbols=own.symbols(image.path))

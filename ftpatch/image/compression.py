@@ -21,13 +21,15 @@ from numpy.typing import NDArray
 from ftpatch.errors import InputError
 from ftpatch.image.decoders import DECODERS, Damaged
 
-__all__ = ["LIMIT", "kind_of", "pack", "unpack"]
+__all__ = ["FOR_MODULES", "LIMIT", "kind_of", "pack", "unpack"]
 
 LIMIT = 1 << 30
 """Bytes that a stream may unpack to. The largest kernels have 80 MB, modules with their debug
 information 200 MB."""
 DICTIONARY = 1 << 20
 """Bytes of an xz dictionary that every kernel reads, since Makefile.modinst gives it."""
+FOR_MODULES = ("gzip", "xz", "zstd")
+"""What kernels and kmod unpack modules from, and pack() makes."""
 MAGIC = (
     ("gzip", b"\x1f\x8b\x08"),
     ("xz", b"\xfd7zXZ\0"),

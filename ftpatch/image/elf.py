@@ -86,6 +86,13 @@ class Elf:
         """All section headers; empty in a file without."""
         return self.skeleton.sections
 
+    @cached_property
+    def end(self) -> int:
+        """Where the last section or the section headers end (file offset)."""
+        entry = 64 if self.word == 8 else 40
+        ends = (s.offset + s.size for s in self.sections if s.type != Section.SHT_NOBITS)
+        return max(self.skeleton.section_headers + entry * len(self.sections), *ends, 0)
+
     def section(self, name: str) -> Section | None:
         """The first section of that name."""
         return next((s for s in self.sections if s.name == name), None)

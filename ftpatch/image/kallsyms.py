@@ -109,7 +109,7 @@ def read_kallsyms(symbols: Symbols, only: NDArray[np.uint64] | None = None) -> K
     group = np.cumsum(fresh) - 1
     counts = np.bincount(group) if len(group) else np.empty(0, np.intp)
     shared = np.flatnonzero((counts > 1)[group]) if len(group) else np.empty(0, np.intp)
-    if len(shared):
+    if len(shared) and not symbols.ranked:
         names = symbols.names(rows[shared])
         weak = (symbols.bind[rows[shared]] == Symbols.STB_WEAK).tolist()
         keys = sorted(

@@ -35,9 +35,12 @@ __all__ = ["Tables", "find_tables"]
 DIGITS = re.compile(re.escape(b"".join(b"%d\0" % digit for digit in range(10))))
 ZERO = ord("0")
 TRIES = 16
-"""How many places that look like a table are proved; a kernel has one."""
-MANY = 1 << 14
-"""How many numbers that may be that of the symbols are looked at; names have up to 20 by chance."""
+"""How many places with the digits are looked at; kernels have up to five before the right one."""
+RUNS = 4
+"""How many runs that may be markers, the longest first, and of each how many beginnings of names
+are proved."""
+MANY = 1 << 10
+"""How many numbers that may be that of the symbols are looked at; some 20 are, by chance."""
 REGION = 1 << 22
 """Bytes before the tokens in which the markers are looked for: v6.2 has three for each symbol
 between both, and no kernel a million symbols."""
@@ -122,7 +125,7 @@ def _markers(
         ends = breaks[np.searchsorted(breaks, begins)] + 1
         runs = zip(ends.tolist(), begins.tolist(), strict=True)
         found += [(end - begin, low + begin * size, size) for end, begin in runs]
-    for count, at, size in sorted(found, reverse=True)[:TRIES]:
+    for count, at, size in sorted(found, reverse=True)[:RUNS]:
         raw = data[at : at + count * size].tobytes()
         yield at, np.frombuffer(raw, f"<u{size}").astype(np.int64)
 
@@ -151,7 +154,7 @@ def _names(
             good &= np.append(value[1:], 1) == 0
         fits += [(int(row), gap) for row in np.flatnonzero(good)[:MANY]]
     begin = np.array([low + 4 * row + gap for row, gap in fits], np.int64)
-    for which in _reaching(data, begin, int(marker[1]))[:TRIES].tolist():
+    for which in _reaching(data, begin, int(marker[1]))[:RUNS].tolist():
         row, gap = fits[which]
         count, at = int(value[row]), int(begin[which])
         found = _chain(data[at:stop], marker[: int(groups[row])], count)

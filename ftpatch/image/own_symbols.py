@@ -59,6 +59,7 @@ class OwnSymbols:
             self.name,
             self.strings,
             path,
+            ranked=True,
         )
 
 

@@ -24,6 +24,10 @@ GOOD = 0.9
 """Share of the relocated places that must hold what such places do."""
 LONGEST, TRIES = 256, 8
 """Of so many of the longest runs, so many are looked at."""
+PACKED = 16
+"""A table of bitmaps is never more than this part of an image; of a kernel it is a 300th."""
+ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)
+"""Bits that are set in each byte."""
 TYPES, SYMBOLS = 1 << 12, 1 << 16
 """All relocation types are below, and so many symbols no kernel's relocations name."""
 
@@ -101,6 +105,9 @@ def _find_relr(image: _Words, rela: tuple[int, int]) -> tuple[int, int]:
     for low, high in _runs(valid, odd):
         start, stop = _ascending(word[low:high], head[low:high])
         table = word[low + start : low + stop]
+        bits = ONES[table.view(np.uint8)].sum(dtype=np.int64)
+        if len(table) > len(word) // PACKED or bits > len(word):
+            continue
         place = _places(table, head[low + start : low + stop])
         if len(place) <= most:
             continue

@@ -16,11 +16,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from ftpatch.errors import InputError
 from ftpatch.image.elf import Elf
 from ftpatch.image.headers import Section, Segment, Skeleton
 from ftpatch.image.symbols import Symbols
 
 __all__ = [
+    "NOWHERE",
     "STEP",
     "externals",
     "lay_out",
@@ -31,6 +33,8 @@ __all__ = [
 
 STEP = 16
 """Bytes from one undefined symbol to the next."""
+NOWHERE = 1 << 62
+"""Added to an address that is not in this layout: of an absolute symbol, of what is not loaded."""
 MARKS = {".modinfo", ".gnu.linkonce.this_module"}
 """Sections that make an object a kernel module (scripts/mod/modpost.c writes the second)."""
 
@@ -76,6 +80,8 @@ def lay_out(elf: Elf) -> Elf:
             if section.type == Section.SHT_NOBITS:
                 address = free
                 free = _aligned(free + section.size + 1)
+                if free > NOWHERE:
+                    raise InputError(elf.path, f"section {section.name} of {section.size} bytes")
             sections[section.index] = section.at(address)
     return Elf(
         elf.path,
@@ -103,7 +109,9 @@ def lay_out_symbols(elf: Elf, symbols: Symbols) -> Symbols:
     start = np.array([s.address for s in elf.sections] or [0], np.uint64)
     section = symbols.section.astype(np.int64)
     inside = (section > 0) & (section < len(start))
-    value = symbols.value + np.where(inside, start[np.where(inside, section, 0)], np.uint64(0))
+    inside[inside] = start[section[inside]] > 0
+    base = np.where(inside, start[np.where(inside, section, 0)], np.uint64(NOWHERE))
+    value = symbols.value + base
     outside = (section == Symbols.SHN_UNDEF) & (symbols.name != 0)
     row = np.arange(len(symbols), dtype=np.uint64)
     place = np.uint64(externals(elf)) + np.uint64(STEP) * row

@@ -14,7 +14,7 @@ from ftpatch.image.dynamic import Tag, dynamic_tags, offset_of_tag
 from ftpatch.image.elf import Elf
 from ftpatch.image.headers import Section
 
-__all__ = ["Symbols", "read_symbols"]
+__all__ = ["Symbols", "dynamic_symbols", "no_symbols", "read_symbols"]
 
 LIMIT = 1 << 24
 """Bytes of names that a small string table may add up to. Entries may share one long string."""
@@ -48,6 +48,8 @@ class Symbols:
     name: NDArray[np.uint32]
     strings: NDArray[np.uint8]
     path: Path
+    ranked: bool = False
+    """Whether those of one address stand in kallsyms' order already."""
 
     STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
     STT_GNU_IFUNC = 10
@@ -145,6 +147,13 @@ def dynamic_symbols(elf: Elf) -> Symbols:
         return _table(elf, 0, 0, 0, 0)
     # No header counts the dynamic symbols; link editors lay the strings right behind them.
     return _table(elf, table, strings_at - table, strings_at, tags.get(Tag.STRSZ, 0))
+
+
+def no_symbols(path: Path) -> Symbols:
+    """Those of an image without any."""
+    empty = np.empty(0, np.uint64)
+    byte, half = np.empty(0, np.uint8), np.empty(0, np.uint16)
+    return Symbols(empty, empty, byte, byte, half, np.empty(0, np.uint32), byte, path)
 
 
 def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int) -> Symbols:

@@ -23,7 +23,7 @@ from ftpatch.plan.records import follow, restore
 from ftpatch.plan.target import Callee
 from ftpatch.plan.veneers import lay_veneers
 from ftpatch.sites import Sites
-from ftpatch.sites.code import read_code
+from ftpatch.sites.code import call_rows, read_code
 from ftpatch.sites.targets import CALLERS
 
 __all__ = ["Plan", "plan_disable", "plan_enable"]
@@ -131,7 +131,11 @@ def _plan(
         dropped = (sites.dropped | away) & ~back
         linked, tail = link(sites, wanted, old, new, callee, dropped)
         parts.append(linked)
-        old, written = (sites.arch.unlinked(code, sites.abi) for code in (old, new))
+        # A call whose relocation is missing is not what was expected.
+        lost = call_rows(sites.image, sites.arch, sites.ip) < 0
+        lost &= sites.state == State.CALL
+        written = sites.arch.unlinked(new, sites.abi)
+        old = np.where(lost[:, None], old, sites.arch.unlinked(old, sites.abi))
     elif sites.abi.kernel:
         parts += [restore(sites, back), follow(sites, away, calls)]
     code = Changes.of(

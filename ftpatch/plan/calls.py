@@ -98,7 +98,9 @@ def _add_entries(sites: Sites, place: NDArray[np.uint64], symbol: int, headers: 
         added = np.concatenate([head, rest], axis=1).tobytes()
         own = next((s for s in tables if s.info == target.index), None)
         if own is not None:
-            headers.move(own.index, headers.contents(own) + added)
+            held = headers.contents(own)
+            whole = len(held) // (len(added) // count) * (len(added) // count)
+            headers.move(own.index, held[:whole] + added)
         elif tables:
             headers.add(tables[0], added, target.index)
         else:

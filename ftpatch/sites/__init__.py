@@ -85,6 +85,7 @@ def read_sites(image: Image) -> Sites:
     blocks = read_blocks(image.path, image.data[: image.end])
     changes = [block.changes for block in blocks]
     original = image.altered(changes, old=True) if blocks else image
+    image = image.laid_out_as(original)
     left = image.altered(reversed(changes)) if blocks else image
     span = table_span(original, arch)
     if span is None and not image.is_loose:  # what is not linked has sections

@@ -8,8 +8,6 @@ already belongs to such a neighbour.
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,13 +35,17 @@ def find_table(image: Image, arch: Arch) -> Span | None:
     """
     best: list[tuple[int, int, int, str]] = []
     # GNU as aligns __mcount_loc to a byte, so a table may begin anywhere.
-    for shift, (name, pad) in product(
-        range(image.elf.word), zip(NAMES, (False, True), strict=True)
-    ):
+    # Kernels align it, and name it once, whatever compiled them.
+    shifts = range(1 if image.is_kernel else image.elf.word)
+    for shift in shifts:
         slot, value = _candidates(image, arch, shift)
-        good, ip = _sites(image, arch, value, pad)
-        runs = _runs(slot, good, ip, image.elf.word, arch.apart)
-        best += [(distinct, start, count, name) for start, count, distinct in runs]
+        for name, pad in zip(NAMES, (False, True), strict=True):
+            name = NAMES[0] if image.is_kernel else name
+            good, ip = _sites(image, arch, value, pad)
+            runs = _runs(slot, good, ip, image.elf.word, arch.apart)
+            if image.is_kernel:
+                runs = _joined(image, runs)
+            best += [(distinct, start, count, name) for start, count, distinct in runs]
     if not best:
         return None
     best.sort(reverse=True)
@@ -63,25 +65,26 @@ def _candidates(
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Slots and values of all words, ``shift`` bytes from alignment, that are addresses of code."""
     word, elf = image.elf.word, image.elf
-    slots, values = [], []
-    for segment in elf.skeleton.segments:
-        if segment.type != Segment.PT_LOAD:
-            continue
-        address, size, offset = segment.address, segment.size, segment.offset
-        skip = (shift - address) % word
-        count = max(size - skip, 0) // word
-        raw = elf.contents(offset + skip, count * word, "segment")
-        slots.append(
-            addresses(address + skip)[0] + np.arange(count, dtype=np.uint64) * np.uint64(word)
-        )
-        values.append(np.frombuffer(raw.tobytes(), f"<u{word}").astype(np.uint64))
     relocations = image.relocations
     rela = (relocations.form == Form.RELA) & (relocations.type == arch.relative)
     rela &= relocations.place % np.uint64(word) == shift
-    slot = np.concatenate([relocations.place[rela], *slots])
-    value = np.concatenate([relocations.addend[rela].view(np.uint64), *values])
-    slot, first = np.unique(slot, return_index=True)  # a relocation comes before the word
-    value = value[first]
+    slots, values = [relocations.place[rela]], [relocations.addend[rela].view(np.uint64)]
+    low = int(elf.text[:, 0].min(initial=0xFFFF_FFFF_FFFF_FFFF))
+    size = int(elf.text.sum(axis=1).max(initial=0)) - low
+    for segment in elf.skeleton.segments:
+        if segment.type != Segment.PT_LOAD or size <= 0:
+            continue
+        skip = (shift - segment.address) % word
+        count = max(segment.size - skip, 0) // word
+        raw = elf.contents(segment.offset + skip, count * word, "segment")
+        held = np.frombuffer(raw.tobytes(), f"<u{word}")
+        # Nearly no word is an address of code: the others go before anything is done with them.
+        near = np.flatnonzero(held - held.dtype.type(low) < size)
+        start = addresses(segment.address + skip)[0]
+        slots.append(start + near.astype(np.uint64) * np.uint64(word))
+        values.append(held[near].astype(np.uint64))
+    slot, first = np.unique(np.concatenate(slots), return_index=True)  # relocations come first
+    value = np.concatenate(values)[first]
     code = elf.offset_of(value, executable=True) >= 0
     return slot[code], value[code]
 
@@ -135,6 +138,23 @@ def _runs(
             distinct = len(np.unique(which[low:high]))
             runs.append((int(slot[first + rows[low]]), length, distinct))
     return runs
+
+
+def _joined(image: Image, runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """The runs, those that only null words part as one: records that were dropped, or nulled when
+    the kernel was built. (Nulls before the first cannot be told from padding.)"""
+    word, out = image.elf.word, list[tuple[int, int, int]]()
+    for start, count, distinct in sorted(runs):
+        if out:
+            before, length, number = out[-1]
+            end = before + length * word
+            offset = int(image.elf.offset_of(addresses(end))[0])
+            gap = image.data[offset : offset + start - end]
+            if 0 <= start - end == len(gap) and not gap.any():
+                out[-1] = (before, (start - before) // word + count, number + distinct)
+                continue
+        out.append((start, count, distinct))
+    return out
 
 
 def _functions(ip: NDArray[np.uint64], apart: int) -> NDArray[np.intp]:

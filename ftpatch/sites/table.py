@@ -12,6 +12,7 @@ from ftpatch.columns import addresses
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Section
+from ftpatch.image.relocatable import NOWHERE
 from ftpatch.image.relocations import Form
 
 __all__ = ["NAMES", "Span", "Table", "read_table", "table_span"]
@@ -19,10 +20,6 @@ __all__ = ["NAMES", "Span", "Table", "read_table", "table_span"]
 NAMES = ("__mcount_loc", "__patchable_function_entries")
 """Sections of the table, in order of preference: where an x86 kernel has both, the second also
 lists functions that are not traced."""
-
-
-NOWHERE = np.uint64(1 << 62)
-"""Added to an address that is not in the layout of a relocatable file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,7 @@ def _loose(
     that none fills is an address of nothing in the file, or null."""
     relocations, symbols = image.relocations, image.symbols
     row = relocations.at(slot, (arch.absolute,))
-    value = np.where(raw == 0, raw, raw | NOWHERE)
+    value = np.where(raw == 0, raw, raw | np.uint64(NOWHERE))
     there = row >= 0
     at = row[there]
     if len(at) and len(symbols):

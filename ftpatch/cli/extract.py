@@ -1,0 +1,62 @@
+"""``ftpatch extract``: the kernel or module that another container holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ftpatch.cli.console import json_line, lines
+from ftpatch.cli.options import Force, Format, Image, Json, Quiet, wants_json
+from ftpatch.errors import UsageError
+
+__all__ = ["NAME", "command"]
+
+NAME = "extract"
+PACKED = {".gz", ".xz", ".zst", ".lz4", ".lzma", ".bz2"}
+
+
+def command(
+    image: Image,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Default: the input's name without .gz, .xz, ..., or with .elf or .Image.",
+        ),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+    format_: Format = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write what a bzImage, a zboot image or a compressed file holds: an ELF file or an Image."""
+    as_json = wants_json(json, format_)
+    from ftpatch.image.elf import map_file
+    from ftpatch.image.payload import read_payload
+
+    data, _ = map_file(image)
+    payload = read_payload(image, data)
+    if not payload.layers:
+        raise UsageError(image, "there is nothing around it", "use it as it is")
+    target = output or _name(image, "Image" if payload.container == "Image" else "elf")
+    from ftpatch.copy import Copy
+
+    with Copy(image, target, force=force, allow_setuid=True) as copy:
+        from ftpatch.write import write_new
+
+        write_new(copy, payload.data.tobytes())
+    layers = [layer.container or layer.compression for layer in payload.layers]
+    if as_json:
+        json_line({"output": str(target), "layers": layers, "length": len(payload.data)})
+    elif not quiet:
+        lines([f"{', '.join(layers)}: {len(payload.data)} bytes inside", f"wrote {target}"])
+
+
+def _name(image: Path, kind: str) -> Path:
+    if image.suffix in PACKED:
+        return image.with_suffix("")
+    return image.with_name(f"{image.name}.{kind}")

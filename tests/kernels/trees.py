@@ -1,0 +1,87 @@
+"""A kernel as it is installed: its boot image and a few modules; and a busybox of its architecture."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .apt import Archive, FetchError, files_of, folder, lock
+from .fetch import Kernel
+
+__all__ = ["MODULES", "Tree", "busybox", "ensure_tree"]
+
+MODULES = ("dummy", "veth", "brd", "ifb")
+"""None of them needs another, nor a device."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A kernel's files."""
+
+    name: str  # "6.1-amd64"
+    arch: str  # ftpatch's word
+    kernel: Path  # bzImage or Image
+    modules: dict[str, Path]  # dummy.ko or dummy.ko.xz
+    busybox: Path
+
+    def module(self, name: str) -> bytes:
+        """A module as the loader gets it, without compression."""
+        path = self.modules[name]
+        data = path.read_bytes()
+        return lzma.decompress(data) if path.suffix == ".xz" else data
+
+
+def ensure_tree(kernel: Kernel) -> Tree:
+    """Fetch what belongs to a kernel with symbols. Safe to call from several processes."""
+    if kernel.problem or kernel.meta is None:
+        raise FetchError(kernel.problem or "a file, whose modules nobody knows")
+    archive = kernel.meta.archive
+    where = kernel.path.parent / "image"
+    with lock(kernel.meta.name):
+        if not where.is_dir():
+            package = kernel.path.parent.name.partition("_")[0].removesuffix("-dbg")
+            _download(archive, package, where)
+    held = {path.name.partition(".")[0]: path for path in where.glob("*.ko*")}
+    arch = {"amd64": "x86_64"}.get(archive.arch, archive.arch)
+    return Tree(kernel.name, arch, where / "kernel", held, busybox(archive))
+
+
+def _download(archive: Archive, package: str, where: Path) -> None:
+    archive.update()
+    where.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as scratch:
+        part = Path(scratch) / "image"
+        part.mkdir()
+        deb = archive.download(package, Path(scratch))
+        for name, content in files_of(deb):
+            file = Path(name)
+            module = ".ko" in file.suffixes and file.name.partition(".")[0] in MODULES
+            kernel = file.parent.name == "boot" and file.name.startswith("vmlinu")
+            if module or kernel:
+                with (part / ("kernel" if kernel else file.name)).open("wb") as out:
+                    shutil.copyfileobj(content, out, 1 << 20)
+        if len(list(part.iterdir())) != 1 + len(MODULES):
+            raise FetchError(f"{deb.name} holds no kernel with {', '.join(MODULES)}")
+        part.replace(where)
+
+
+def busybox(archive: Archive) -> Path:
+    """busybox-static of an architecture."""
+    path = folder() / archive.name / "busybox"
+    with lock(f"{archive.name}-busybox"):
+        if not path.is_file():
+            archive.update()
+            with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as scratch:
+                deb = archive.download("busybox-static", Path(scratch))
+                for name, content in files_of(deb):
+                    if Path(name).name == "busybox" and Path(name).parent.name == "bin":
+                        part = Path(scratch) / "busybox"
+                        part.write_bytes(content.read())
+                        part.replace(path)
+                        break
+                else:
+                    raise FetchError(f"{deb.name} holds no busybox")
+    return path
