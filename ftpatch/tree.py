@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.unfinished import UNFINISHED
 
-__all__ = ["each", "entries", "is_module", "no_modules"]
+__all__ = ["each", "entries", "is_module", "module_paths", "no_modules"]
 
 MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?")
 """Names of modules, as kmod reads them."""
@@ -55,6 +55,17 @@ def is_module(path: Path, held: os.stat_result) -> bool:
     return stat.S_ISREG(held.st_mode) and bool(MODULE.fullmatch(path.name))
 
 
+def module_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
+    """The modules below a folder, and what could not be read."""
+    paths, errors = [], []
+    for path, held in entries(root):
+        if isinstance(held, FtpatchError):
+            errors.append(held)
+        elif is_module(path, held):
+            paths.append(path)
+    return paths, errors
+
+
 def no_modules(root: Path) -> InputError:
     """A tree without any."""
     return InputError(root, "no modules in this folder", "*.ko, *.ko.gz, *.ko.xz, *.ko.zst")
@@ -81,7 +92,12 @@ def each(
             try:
                 yield path, next(results)
             except BrokenProcessPool:
-                raise InputError(path, "a worker died near this file", "look at it alone") from None
+                left = len(paths) - paths.index(path)
+                raise InputError(
+                    path,
+                    f"a worker process died; {left} modules from this one on may not be done",
+                    "give a part of the tree",
+                ) from None
 
 
 class _Guarded(Generic[Result]):

@@ -24,11 +24,16 @@ from ftpatch.write import write
 __all__ = ["Outcome", "Prepared", "prepare", "update"]
 
 
+VERSIONS = ("__versions", "__version_ext_names")
+"""Sections of CONFIG_MODVERSIONS, up to v6.13 and since."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of an update: counts of sites and records, the sites that were refused (then
-    nothing was written) with the reason, and the output. ``new``, ``tail`` and ``undefined`` are
-    the plan's; ``sites`` counts all of the image."""
+    nothing was written) with the reason, and the output. ``new`` and ``undefined`` are the
+    plan's; ``versioned``: the module has a CRC for each symbol that it takes from elsewhere, and
+    so none for an undefined one that is new; ``sites`` counts all of the image."""
 
     sites: int
     selected: int
@@ -41,6 +46,7 @@ class Outcome:
     plain: bool = False
     new: bytes = b""
     undefined: str = ""
+    versioned: bool = False
     ip: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
     places: tuple[str, ...] = ()
 
@@ -71,6 +77,7 @@ class Prepared:
             not len(plan.changes),
             plan.new,
             plan.undefined if plan.changed else "",
+            any(self.image.elf.section(name) for name in VERSIONS),
             ip if places else np.empty(0, np.uint64),
             tuple(places),
         )

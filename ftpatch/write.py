@@ -72,9 +72,9 @@ def _replace(copy: Copy, data: bytes) -> None:
 
 def _repack(copy: Copy, image: Image, changes: Changes, end: int, behind: bytes) -> None:
     """The copy of a compressed file is made anew: what it holds lies here."""
-    data = image.data[:end].copy()
+    data = image.data.copy()  # what is cut off may be changed as well
     changes.put(data)
-    _replace(copy, pack(image.compression, data.tobytes() + behind))
+    _replace(copy, pack(image.compression, data[:end].tobytes() + behind))
 
 
 def _apply(copy: Copy, changes: Changes) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
+
+from .loose_forms import Form
 
 __all__ = ["Entry", "Read", "read_loose"]
 
@@ -30,10 +29,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Read:
-    """What a file holds: contents of sections by name, relocations by the section they are of,
-    symbols as (name, section, value, bind), and the size of the file up to its last section."""
+    """What a file holds: contents and file offsets of sections by name, relocations by the section
+    they are of, symbols as (name, section or SHN_*, value, bind), and the bytes of an address."""
 
     contents: dict[str, bytes]
+    offsets: dict[str, int]
     relocations: dict[str, list[Entry]]
     symbols: list[tuple[str, str | int, int, str]]
     word: int
@@ -57,6 +57,17 @@ class Read:
         """The relocations of one place."""
         return [e for e in self.relocations.get(section, []) if e.place == place]
 
+    def calls(self, form: Form, symbol: str, *records: tuple[str, int]) -> bool:
+        """Whether the sites of all these records are calls of that symbol, and of nothing else."""
+        addend = form.addend if form.rela else None
+        for where, record in records:
+            at = record + form.before
+            code = self.contents[where][at : at + len(form.enabled)]
+            said = [(e.type, e.symbol, e.addend) for e in self.at(where, at + form.place)]
+            if code != form.enabled or said != [(form.call, symbol, addend)]:
+                return False
+        return True
+
     def undefined(self) -> set[str]:
         """Names that another file must define."""
         return {name for name, where, _, _ in self.symbols if where == "SHN_UNDEF" and name}
@@ -66,35 +77,27 @@ class Read:
         return [where for own, where, _, _ in self.symbols if own == name]
 
 
-@contextmanager
-def _opened(source: Path | bytes) -> Iterator[Any]:
-    data = source if isinstance(source, bytes) else source.read_bytes()
-    yield ELFFile(io.BytesIO(data))
-
-
 def read_loose(source: Path | bytes) -> Read:
     """Read a file, or its bytes."""
-    with _opened(source) as elf:
-        sections = list(elf.iter_sections())
-        table = elf.get_section_by_name(".symtab")
-        symbols = []
-        for symbol in table.iter_symbols():
-            index = symbol["st_shndx"]
-            where = sections[index].name if isinstance(index, int) else index
-            symbols.append((symbol.name, where, symbol["st_value"], symbol["st_info"]["bind"]))
-        relocations: dict[str, list[Entry]] = {}
-        for section in sections:
-            if not isinstance(section, RelocationSection):
-                continue
-            assert sections[section["sh_link"]] is table or section["sh_size"] == 0 or True
-            own = relocations.setdefault(sections[section["sh_info"]].name, [])
-            for entry in section.iter_relocations():
-                row = entry["r_info_sym"]
-                name, where, value, _ = symbols[row]
-                addend = entry["r_addend"] if entry.is_RELA() else None
-                shown = name or (str(where) if row else "")
-                own.append(
-                    Entry(entry["r_offset"], entry["r_info_type"], row, shown, value, addend)
-                )
-        contents = {s.name: s.data() for s in sections if s["sh_type"] != "SHT_NOBITS"}
-        return Read(contents, relocations, symbols, elf.elfclass // 8)
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    elf = ELFFile(io.BytesIO(data))
+    sections = list(elf.iter_sections())
+    symbols = []
+    for symbol in elf.get_section_by_name(".symtab").iter_symbols():
+        index = symbol["st_shndx"]
+        where = sections[index].name if isinstance(index, int) else index
+        symbols.append((symbol.name, where, symbol["st_value"], symbol["st_info"]["bind"]))
+    relocations: dict[str, list[Entry]] = {}
+    for section in sections:
+        if not isinstance(section, RelocationSection):
+            continue
+        own = relocations.setdefault(sections[section["sh_info"]].name, [])
+        for entry in section.iter_relocations():
+            row = entry["r_info_sym"]
+            name, where, value, _ = symbols[row]
+            addend = entry["r_addend"] if entry.is_RELA() else None
+            shown = name or (str(where) if row else "")
+            own.append(Entry(entry["r_offset"], entry["r_info_type"], row, shown, value, addend))
+    contents = {s.name: s.data() for s in sections if s["sh_type"] != "SHT_NOBITS"}
+    offsets = {s.name: s["sh_offset"] for s in sections}
+    return Read(contents, offsets, relocations, symbols, elf.elfclass // 8)

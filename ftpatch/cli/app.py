@@ -62,8 +62,7 @@ def run() -> int:
 def _interrupted(number: int, frame: object) -> None:
     """Not by an exception: that would have to find its way through libraries in C++."""
     UNFINISHED.discard()
-    done = "the output is written" if UNFINISHED.appeared else "nothing was written"
-    error_line(f"interrupted; {done}")
+    error_line(f"interrupted; {UNFINISHED.said()}")
     os._exit(128 + number)
 
 

@@ -12,7 +12,7 @@ from ftpatch.cli.console import count, lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.cli.reports import Notes, Results, report_for
 from ftpatch.errors import Exit, FtpatchError, UsageError
-from ftpatch.tree import each, entries, is_module, no_modules
+from ftpatch.tree import each, module_paths, no_modules
 
 if TYPE_CHECKING:
     from ftpatch.check import Check
@@ -81,14 +81,10 @@ def _checked(images: list[Path]) -> Keyed:
             except FtpatchError as error:
                 yield image, image.name, error
             continue
-        modules = []
-        for path, held in entries(image):
-            if isinstance(held, FtpatchError):
-                yield path, str(path.relative_to(image)), held
-            elif is_module(path, held):
-                modules.append(path)
-        if not modules:
-            yield image, image.name, no_modules(image)
+        modules, errors = module_paths(image)
+        for unread in errors or ([] if modules else [no_modules(image)]):
+            place = Path(unread.path or image)
+            yield place, str(place.relative_to(image)), unread
         for path, result in watched(each(check_image, modules), len(modules), "modules"):
             yield path, str(path.relative_to(image)), result
 

@@ -12,33 +12,20 @@ from ftpatch.cli.status import status_row
 from ftpatch.errors import FtpatchError, NoTable
 from ftpatch.image import Image, open_image
 from ftpatch.sites import read_sites
-from ftpatch.tree import each, entries, is_module, no_modules
+from ftpatch.tree import each, module_paths, no_modules
 
-__all__ = ["module_paths", "tree_status"]
+__all__ = ["tree_status"]
 
 COUNTS = ("records", "null", "dropped", "sites")
 STATES = ("call", "nop", "unexpected")
 
 
-def module_paths(root: Path) -> tuple[list[Path], int]:
-    """The modules of a tree, and how many folders and files of it could not be read, each of which
-    gets a line on standard error."""
-    paths, bad = [], 0
-    for path, held in entries(root):
-        if isinstance(held, FtpatchError):
-            error_line(str(held))
-            bad += 1
-        elif is_module(path, held):
-            paths.append(path)
-    if not paths:
-        error_line(str(no_modules(root)))
-        bad += 1
-    return paths, bad
-
-
 def tree_status(root: Path, *, as_json: bool, quiet: bool) -> bool:
     """Show the status of every module below ``root``; whether all could be read."""
-    paths, bad = module_paths(root)
+    paths, errors = module_paths(root)
+    for error in errors or ([] if paths else [no_modules(root)]):
+        error_line(str(error))
+    bad = len(errors) + (not paths)
     rows, total = [], Counter[str]()
     for path, result in watched(each(_status, paths), len(paths), "modules"):
         if isinstance(result, FtpatchError):

@@ -20,6 +20,7 @@ from ftpatch.cli.options import (
     wants_json,
 )
 from ftpatch.cli.update import output_path
+from ftpatch.errors import UsageError
 
 __all__ = ["NAME", "command"]
 
@@ -45,6 +46,13 @@ def command(
 ) -> None:
     """Take back the latest command that wrote the image: byte for byte what it was before."""
     as_json = wants_json(json, format_)
+    if image.is_dir():
+        from ftpatch.cli.undo_tree import run_tree_undo
+
+        if output is not None:
+            raise UsageError(image, "a tree is taken back in place", "leave -o out")
+        run_tree_undo(image, everything=everything, dry_run=dry_run, as_json=as_json, quiet=quiet)
+        return
     in_place = in_place or output is None
     target = output_path(image, output, in_place)
     from ftpatch.copy import Copy

@@ -153,7 +153,7 @@ def _summary(outcome: Outcome, seconds: float) -> None:
     if refused:
         return
     if outcome.undefined:
-        lines([undefined_line(outcome.undefined)])
+        lines([undefined_line(outcome.undefined, outcome.versioned)])
     if outcome.dropped:
         lines([dropped_line(outcome.dropped)])
     if outcome.restored:
@@ -173,10 +173,13 @@ def dropped_line(number: int) -> str:
     )
 
 
-def undefined_line(name: str) -> str:
-    """What a callee means that a module does not define."""
+def undefined_line(name: str, versioned: bool) -> str:
+    """What a callee means that a module does not define; ``versioned``: with CRCs of the others."""
     from ftpatch.sites.targets import CALLERS
 
     if name in CALLERS:
         return f"{name}: no kernel exports it to modules, so insmod will say Unknown symbol"
-    return f"{name} is not defined here: the kernel, or another module, must export it"
+    line = f"{name} is not defined here: the kernel, or another module, must export it"
+    if versioned:
+        line += "; the module has no CRC for it, which a kernel with CONFIG_MODVERSIONS refuses"
+    return line

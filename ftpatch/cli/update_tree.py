@@ -23,6 +23,7 @@ from ftpatch.cli.update import (
 from ftpatch.copy import Copy
 from ftpatch.errors import Exit, FtpatchError, NoTable, OutputError, UsageError
 from ftpatch.tree import each, entries, is_module, no_modules
+from ftpatch.unfinished import UNFINISHED
 from ftpatch.update import Outcome, prepare
 from ftpatch.update import update as write
 
@@ -80,6 +81,7 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     other modules are written nevertheless."""
     begun = time.monotonic()
     _check(update)
+    UNFINISHED.many = not update.dry_run
     code, modules = Exit.DONE, []
     for path, held in entries(update.image):
         if isinstance(held, FtpatchError):
@@ -137,9 +139,9 @@ def _check(update: Update) -> None:
         return
     if output.is_symlink() or (output.exists() and not output.is_dir()):
         raise UsageError(output, "the output of a tree must be a folder")
-    inside = output.resolve()
-    if inside == source.resolve() or source.resolve() in inside.parents:
-        raise UsageError(output, "the output is inside the tree", "name a folder beside it")
+    ours, theirs = output.resolve(), source.resolve()
+    if ours == theirs or theirs in ours.parents or ours in theirs.parents:
+        raise UsageError(output, "output and tree overlap", "name a folder beside it")
     if output.is_dir() and any(output.iterdir()) and not update.force:
         raise UsageError(output, "the output is not empty", "use --force to overwrite in it")
 
@@ -149,6 +151,10 @@ def _place(update: Update, path: Path, *, is_folder: bool) -> bool:
     if update.output is None or update.dry_run:
         return True
     target = update.output / path.relative_to(update.image)
+    if is_folder and target.is_symlink():
+        raise OutputError(target, "a link stands where a folder must be", "take it away")
+    if target.is_dir() and not target.is_symlink() and not is_folder:
+        raise OutputError(target, "a folder stands where a file must be", "take it away")
     try:
         if is_folder:
             target.mkdir(parents=True, exist_ok=True)
@@ -170,6 +176,8 @@ def _copy(path: Path, target: Path) -> None:
     try:
         if target.is_symlink():
             target.unlink()
+        if target.is_dir():
+            raise OutputError(target, "a folder stands where a file must be", "take it away")
         shutil.copy2(path, target)
     except OSError as error:
         raise OutputError(target, f"cannot copy {path}: {error.strerror}") from None
@@ -209,7 +217,8 @@ def _summary(
             f"{seconds:.2f} seconds"
         ]
     )
-    lines(undefined_line(name) for name in sorted({o.undefined for o in outcomes} - {""}))
+    undefined = sorted({(o.undefined, o.versioned) for o in outcomes if o.undefined})
+    lines(undefined_line(name, versioned) for name, versioned in undefined)
     if dropped:
         lines([dropped_line(dropped)])
     if restored:

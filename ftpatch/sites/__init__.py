@@ -94,7 +94,8 @@ def read_sites(image: Image) -> Sites:
         raise NoTable(
             image.path,
             "no __mcount_loc and no __patchable_function_entries",
-            "compile with -fpatchable-function-entry=5 (arm64: =2) or -pg -mfentry -mrecord-mcount",
+            "compile with -fpatchable-function-entry=5 (arm64: =2, riscv64: =4) or -pg -mfentry "
+            "-mrecord-mcount",
         )
     before = read_table(original, arch, span)
     now = before

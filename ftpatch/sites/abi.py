@@ -16,7 +16,7 @@ from ftpatch.sites.adjust import adjust
 from ftpatch.sites.code import read_code
 from ftpatch.sites.targets import read_targets
 
-__all__ = ["certain_abi", "read_abi"]
+__all__ = ["certain_abi", "got_base", "read_abi"]
 
 NOP_SIZE = 5
 """Bytes of the NOP that ``x86_nops[NOP_SIZE]`` points at."""
@@ -44,7 +44,7 @@ def read_abi(
     """The abi of any other image in its original state; ``record`` and ``prefix`` are those of its
     non-null records. ``pads``: one of several tables is known to list pads."""
     common = _majority(prefix)
-    call = Abi(kernel=image.is_traced, null_seen=null_seen, got_base=_got_base(image))
+    call = Abi(kernel=image.is_traced, null_seen=null_seen, got_base=got_base(image))
     pad = replace(call, pad=True, prefix=common)
     as_pad, pad_addr, pad_got = _decode(image, arch, record + prefix.view(np.uint64), pad)
     as_call, addr, got = as_pad, pad_addr, pad_got
@@ -105,7 +105,7 @@ def _callee(
     return chosen[False], chosen[True]
 
 
-def _got_base(image: Image) -> int:
+def got_base(image: Image) -> int:
     """_GLOBAL_OFFSET_TABLE_, which DT_PLTGOT names on x86 (i386 psABI, "Dynamic Section")."""
     base = dynamic_tags(image.elf).get(Tag.PLTGOT)
     return base or image.symbols.find("_GLOBAL_OFFSET_TABLE_") or 0

@@ -17,6 +17,7 @@ from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 from ftpatch.image.relocations import Form
+from ftpatch.sites.abi import got_base
 from ftpatch.sites.adjust import adjust
 from ftpatch.sites.table import NAMES, Span
 
@@ -94,7 +95,7 @@ def _sites(
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
     """Which values are addresses of NOP pads, or, without ``pad``, of calls to one callee; and the
     ip of each."""
-    abi = Abi(pad=pad)
+    abi = Abi(pad=pad, got_base=got_base(image))
     ip = adjust(image, arch, abi, value)
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
     code, there = image.elf.gather(offset, arch.width)

@@ -13,7 +13,7 @@ import numpy as np
 from .independent import MOV_X9_X30, R_AARCH64_RELATIVE, Vmlinux
 from .sitecode import nop5
 
-__all__ = ["ARM64", "X86", "Breakage", "break_copy"]
+__all__ = ["BREAKAGES", "Breakage", "break_copy"]
 
 Edits = list[tuple[int, bytes]]  # file offset, bytes
 
@@ -90,6 +90,8 @@ Breakage = Callable[[Vmlinux], Edits]
 BOTH: list[Breakage] = [two_sites, record_in_data, record_of_zero]
 X86: list[Breakage] = [nop_for_call, call_elsewhere, *BOTH]
 ARM64: list[Breakage] = [move_for_nop, hint_for_nop, second_word, *BOTH]
+RISCV64: list[Breakage] = [record_in_data, record_of_zero]
+BREAKAGES = {"arm64": ARM64, "riscv64": RISCV64, "x86": X86}
 
 
 def break_copy(copy: Path, edits: Edits) -> None:

@@ -68,11 +68,11 @@ class Case:
         return random.Random(self.select + image.arch).sample(names, RANDOM_NAMES)
 
 
-def cases(kernel: Kernel, arm64: bool) -> list[Case]:
-    """An arm64 kernel comes with NOPs: there, nothing is left to disable."""
+def cases(kernel: Kernel, pads: bool) -> list[Case]:
+    """A kernel that comes with NOPs has nothing left to disable."""
     filters = ["vfs_*", f"random-{SEED}", "all"]
     made = [Case(kernel, "enable", select) for select in filters]
-    return made + [Case(kernel, "disable", select) for select in (["all"] if arm64 else filters)]
+    return made + [Case(kernel, "disable", select) for select in (["all"] if pads else filters)]
 
 
 def entry_sites(image: Vmlinux) -> NDArray[np.bool_]:
@@ -100,7 +100,7 @@ class Patched:
     @cached_property
     def changed(self) -> NDArray[np.bool_]:
         """The sites that must be changed: selected, and not in the wanted state already."""
-        if self.original.arch == "arm64" and self.case.verb == "disable":
+        if self.original.pads and self.case.verb == "disable":
             return np.zeros(len(self.original.sites), bool)
         return self.case.reach(self.original)
 

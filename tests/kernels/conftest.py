@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from . import fetch
-from .breakage import ARM64, X86
+from .breakage import BREAKAGES
 from .cases import Case, Patched, cases
 from .cli import ftpatch
 from .fetch import FetchError, Kernel
@@ -19,7 +19,7 @@ from .independent import Vmlinux
 from .qemu import Console, boot
 
 HERE = Path(__file__).parent
-EM_AARCH64 = 183
+EM_AARCH64, EM_RISCV = 183, 243
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
@@ -46,16 +46,19 @@ def _image(kernel: Kernel) -> Vmlinux:
         pytest.skip(f"{kernel.name}: {error}")
 
 
-def _is_arm64(kernel: Kernel) -> bool:
+@cache
+def _machine(kernel: Kernel) -> str:
+    """ftpatch's word for a kernel's architecture, or x86; nothing is fetched for it."""
     if kernel.meta is not None:
-        return kernel.meta.arch == "arm64"
+        return kernel.meta.arch if kernel.meta.arch in BREAKAGES else "x86"
     with kernel.path.open("rb") as file:
-        return int.from_bytes(file.read(20)[18:], "little") == EM_AARCH64
+        machine = int.from_bytes(file.read(20)[18:], "little")
+    return {EM_AARCH64: "arm64", EM_RISCV: "riscv64"}.get(machine, "x86")
 
 
 @cache  # pytest keeps a fixture while its parameter is the same object
 def _cases(kernel: Kernel) -> list[Case]:
-    return cases(kernel, _is_arm64(kernel))
+    return cases(kernel, pads=_machine(kernel) != "x86")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -69,7 +72,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         elif wanted == ["patched"]:
             rows += [pytest.param(c, id=c.id, marks=group) for c in _cases(kernel)]
         else:
-            for each in ARM64 if _is_arm64(kernel) else X86:
+            for each in BREAKAGES[_machine(kernel)]:
                 name = f"{kernel.name}-{each.__name__}"
                 rows.append(pytest.param(kernel, each, id=name, marks=group))
     if wanted:

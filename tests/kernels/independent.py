@@ -26,7 +26,7 @@ BTI_C = 0xD503245F  # bti c
 R_AARCH64_NONE = 0
 R_AARCH64_RELATIVE = 1027
 
-ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64"}
+ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64", "EM_RISCV": "riscv64"}
 SYMBOL = {
     64: np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("shndx", "<u2"),
                   ("value", "<u8"), ("size", "<u8")]),
@@ -172,7 +172,21 @@ class Vmlinux:
         """ip of every record that is not null, in the table's order."""
         return self.call_adjust(self.records[self.records != 0])
 
+    @cached_property
+    def pads(self) -> bool:
+        """Whether the compiler left NOPs: there, nothing is left to disable."""
+        return self.arch in ("arm64", "riscv64")
+
+    @cached_property
+    def extent(self) -> tuple[int, int]:
+        """Of the code at a site: bytes before ip, and bytes in all."""
+        if self.arch == "riscv64":
+            return 4 if self.call_ops else 0, 8
+        return (4, 8) if self.pads else (0, 5)
+
     def call_adjust(self, records: Addresses) -> Addresses:
+        if self.arch == "riscv64":
+            return records + np.uint64(12 if self.call_ops else 0)
         if self.arch != "arm64":
             return records
         if not self.call_ops:  # the second of two NOPs
@@ -193,6 +207,9 @@ class Vmlinux:
     def disassembler(self) -> capstone.Cs:
         if self.arch == "arm64":
             return capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
+        if self.arch == "riscv64":
+            mode = capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC
+            return capstone.Cs(capstone.CS_ARCH_RISCV, mode)
         mode = capstone.CS_MODE_64 if self.bits == 64 else capstone.CS_MODE_32
         return capstone.Cs(capstone.CS_ARCH_X86, mode)
 

@@ -20,7 +20,7 @@ NOP = bytes.fromhex("1f2003d5")
 def needs_stub(original: Vmlinux, calls: int) -> bool:
     """Whether the literals of so many sites have too few entries: the free ones of .rela.dyn, or,
     where the table itself is relocated by it, those of the dropped records."""
-    if not original.call_ops:
+    if not original.call_ops or not len(original.rela):  # not relocatable: the value does
         return False
     start, end = original.table
     own = (original.rela["offset"] >= start) & (original.rela["offset"] < end)

@@ -16,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Console", "FtraceBug", "boot", "kaslr_choices", "read_console"]
+__all__ = [
+    "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot", "kaslr_choices", "need", "normal",
+    "read_console", "run_machine",
+]  # fmt: skip
 
 BOOT_LIMIT = 300  # seconds; a boot takes 1 to 3 here, 15 on a slow machine
 # The end that every boot must reach: no root file system was given.
@@ -28,12 +31,15 @@ PC = ["qemu-system-x86_64", *BARE]
 # Functions sign their return address behind the site; QEMU's own signature is three times as fast
 # to emulate as the architecture's.
 VIRT = ["qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", *BARE]
-MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT}
-OBJCOPY = "aarch64-linux-gnu-objcopy"
+RISCV = ["qemu-system-riscv64", "-M", "virt", *BARE]
+MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV}
+OBJCOPY = {"arm64": "aarch64-linux-gnu-objcopy", "riscv64": "riscv64-linux-gnu-objcopy"}
+"""QEMU takes the raw Image of these, and x86's vmlinux for its PVH note."""
 APPEND = {
     "x86_64": "console=ttyS0 earlyprintk=serial panic=-1",
     "i386": "console=ttyS0 earlyprintk=serial panic=-1",
     "arm64": "console=ttyAMA0 earlycon panic=-1",
+    "riscv64": "console=ttyS0 earlycon panic=-1",
 }
 
 STAMP = re.compile(r"^\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
@@ -70,23 +76,22 @@ class Console:
 
 def boot(vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False) -> Console:
     """Boot until the first panic. ``arch`` is ftpatch's word; a raw image goes into ``scratch``."""
-    _need(MACHINES[arch][0])
     image = vmlinux
-    if arch == "arm64":  # QEMU takes the raw Image there, and x86's vmlinux for its PVH note
-        _need(OBJCOPY)
+    if arch in OBJCOPY:
+        need(OBJCOPY[arch])
         image = scratch / f"{vmlinux.name}.Image"
-        command = [OBJCOPY, "-O", "binary", "-S", str(vmlinux), str(image)]
+        command = [OBJCOPY[arch], "-O", "binary", "-S", str(vmlinux), str(image)]
         subprocess.run(command, check=True, timeout=BOOT_LIMIT)
     append = APPEND[arch] + ("" if kaslr else " nokaslr")
-    command = [*MACHINES[arch], "-kernel", str(image), "-append", append]
     try:
-        return read_console(_run(command))
+        return read_console(run_machine(arch, image, append, END))
     finally:
         if image != vmlinux:
             image.unlink()
 
 
-def _need(program: str) -> None:
+def need(program: str) -> None:
+    """Skip the test without a program; on CI, fail it."""
     if shutil.which(program) is None:
         reason = f"{program} is not installed"
         if os.environ.get("CI") == "true":
@@ -99,7 +104,12 @@ def kaslr_choices(arch: str) -> tuple[bool, ...]:
     return (False, True) if arch == "arm64" else (False,)
 
 
-def _run(command: list[str]) -> str:
+def run_machine(
+    arch: str, image: Path, append: str, until: str, *words: str | Path
+) -> str:
+    """What a kernel prints, up to the line that holds ``until``."""
+    need(MACHINES[arch][0])
+    command = [*MACHINES[arch], "-kernel", image, "-append", append, *words]
     lines = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -111,7 +121,7 @@ def _run(command: list[str]) -> str:
             assert machine.stdout is not None
             for line in machine.stdout:
                 lines.append(line)
-                if END in line:
+                if until in line:
                     break
         finally:
             timer.cancel()
@@ -128,7 +138,7 @@ def read_console(text: str) -> Console:
         reached_panic=ROOT_PANIC in text,
         allocating=int(count[1]) if count else None,
         ftrace_bug=_bug(lines),
-        warnings=frozenset(_normal(line) for line in lines if TROUBLE.search(line)),
+        warnings=frozenset(normal(line) for line in lines if TROUBLE.search(line)),
     )
 
 
@@ -152,7 +162,7 @@ def _bug(lines: list[str]) -> FtraceBug | None:
     return FtraceBug(kind, int(address or "0", 16), symbol, actual, expected, type_line)
 
 
-def _normal(line: str) -> str:
+def normal(line: str) -> str:
     """Without CPU, process, address and offset: what two boots of one kernel have in common."""
     line = re.sub(r"\b(CPU|PID): ?\d+", r"\1", line)
     line = re.sub(r"(\+0x[0-9a-f]+)?/0x[0-9a-f]+", "", line)

@@ -19,10 +19,10 @@ def read_sites(
 ) -> tuple[NDArray[np.str_], NDArray[np.uint64]]:
     """(state, target) of each site: `nop`, `call` or `unexpected`; a target of 0 is none."""
     states, targets = [], []
-    read = _arm64_site if image.arch == "arm64" else _x86_site
-    start, width = (4, 8) if image.arch == "arm64" else (0, 5)
+    read = {"arm64": _arm64_site, "riscv64": _riscv64_site}.get(image.arch, _x86_site)
+    start, width = image.extent
     rows = image.code(sites - np.uint64(start), width)
-    nop = b"" if image.arch == "arm64" else nop5(image)
+    nop = b"" if image.pads else nop5(image)
     for ip, row in zip(sites.tolist(), rows, strict=True):
         state, target = read(image.disassembler, row.tobytes(), ip - start, nop)
         states.append(state)
@@ -47,6 +47,21 @@ def _arm64_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str, i
             return "nop", 0
         case ["mov x9, x30", call] if call.startswith("bl #"):
             return "call", int(call[4:], 16)
+    return "unexpected", 0
+
+
+def _riscv64_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str, int]:
+    match list(cs.disasm_lite(code, at)):
+        case [(_, _, "c.nop", _), *rest] if [insn[2] for insn in rest] == ["c.nop"] * 3:
+            return "nop", 0
+        case [(_, 4, "nop", _), (_, 4, "nop", _)]:
+            return "nop", 0
+        case [(_, 4, "auipc", high), (_, 4, "jalr", low)] if high.startswith("t0, "):
+            link, base, offset = low.split(", ")
+            if (link, base) == ("t0", "t0"):
+                page = int(high.split(", ")[1], 0) << 12 & 0xFFFFFFFF
+                page -= (page & 0x80000000) << 1  # a signed word
+                return "call", (at + page + int(offset, 0)) % 2**64
     return "unexpected", 0
 
 
@@ -78,7 +93,7 @@ def _mentions(image: Vmlinux, function: str, wanted: int) -> bool:
     at = image.offset(start)
     cs = capstone.Cs(image.disassembler.arch, image.disassembler.mode)
     cs.detail = True
-    pages: dict[int, int] = {}  # register: page that adrp put there
+    pages: dict[int, int] = {}  # register: page that adrp or auipc put there
     for insn in cs.disasm(image.data[at : at + size].tobytes(), start):
         if insn.mnemonic == "adrp":
             pages[insn.operands[0].reg] = insn.operands[1].imm
@@ -87,7 +102,13 @@ def _mentions(image: Vmlinux, function: str, wanted: int) -> bool:
             known = page is not None and last.type == arm64_const.ARM64_OP_IMM
             if known and (page + last.imm) % 2**64 == wanted:
                 return True
-        elif image.arch != "arm64":
+        elif insn.mnemonic == "auipc":
+            pages[insn.operands[0].reg] = insn.address + (insn.operands[1].imm << 12)
+        elif image.arch == "riscv64" and insn.mnemonic == "addi":
+            page = pages.get(insn.operands[1].reg)
+            if page is not None and (page + insn.operands[2].imm - wanted) % 2**32 == 0:
+                return True
+        elif not image.pads:
             for op in insn.operands:
                 rip = op.type == x86_const.X86_OP_MEM and op.mem.base == x86_const.X86_REG_RIP
                 made = insn.address + insn.size + op.mem.disp if rip else op.imm

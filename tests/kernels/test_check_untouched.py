@@ -22,7 +22,7 @@ MOVED = 16  # bytes that a record is moved by
 
 def _starts(image: Vmlinux) -> NDArray[np.uint64]:
     """Where the code of each site begins: on arm64 one instruction before its ip."""
-    return image.sites - np.uint64(4 if image.arch == "arm64" else 0)
+    return image.sites - np.uint64(image.extent[0])
 
 
 def _functions(path: Path) -> NDArray[np.uint64]:

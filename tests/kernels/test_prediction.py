@@ -41,10 +41,13 @@ def test_broken_by_hand(image: Vmlinux, copy: Path, breakage: Breakage) -> None:
 
 
 def test_keep_records(image: Vmlinux, copy: Path) -> None:
-    verb = "enable" if image.arch == "arm64" else "disable"
+    verb = "enable" if image.pads else "disable"
     done = ftpatch(verb, copy, "--in-place", "--keep-records", "-f", "vfs_read").one
     assert (done["changed"], done["dropped"]) == (1, 0)
     seen = printed(copy, image)
-    assert seen is not None
-    assert seen.symbol.startswith("vfs_read+")
+    if image.arch == "riscv64":  # ftrace_init_nop writes without a look
+        assert seen is None
+    else:
+        assert seen is not None
+        assert seen.symbol.startswith("vfs_read+")
     assert predicted(copy) == seen

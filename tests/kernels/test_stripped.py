@@ -10,7 +10,6 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from ftpatch.image.relocations import read_relocations
 
 from ..boot_images import bzimage, zboot
 from .independent import Vmlinux
-from .qemu import OBJCOPY
+from .qemu import OBJCOPY, need
 
 # As scripts/Makefile.lib calls them, but for their strength.
 PACKERS = {
@@ -37,9 +36,8 @@ PACKERS = {
 
 
 def _objcopy(image: Vmlinux, out: Path, *words: str) -> Path:
-    tool = OBJCOPY if image.arch == "arm64" else "objcopy"
-    if which(tool) is None:
-        pytest.skip(f"no {tool}")
+    tool = OBJCOPY.get(image.arch, "objcopy")
+    need(tool)
     subprocess.run([tool, *words, image.path, out], check=True, capture_output=True)
     return out
 
@@ -55,7 +53,7 @@ def stripped(image: Vmlinux, scratch: Path) -> Iterator[Path]:
 def raw(image: Vmlinux, scratch: Path) -> Iterator[Path]:
     """The Image; of other architectures, nothing."""
     path = scratch / f"{image.path.parent.name}.Image"
-    if image.arch == "arm64":
+    if image.arch in OBJCOPY:
         _objcopy(image, path, "-O", "binary", "-S")
     yield path
     path.unlink(missing_ok=True)
@@ -94,10 +92,9 @@ def test_a_stripped_vmlinux_names_its_functions(image: Vmlinux, stripped: Path) 
 
 @pytest.mark.parametrize("kind", PACKERS)
 def test_every_compression(image: Vmlinux, stripped: Path, raw: Path, kind: str) -> None:
-    """x86: a bzImage; arm64: a compressed Image, and an EFI zboot image."""
-    if which(PACKERS[kind][0]) is None:
-        pytest.skip(f"no {PACKERS[kind][0]}")
-    boxed = image.arch != "arm64"
+    """x86: a bzImage; the others: a compressed Image, and an EFI zboot image."""
+    need(PACKERS[kind][0])
+    boxed = image.arch not in OBJCOPY
     inner = stripped if boxed else raw
     with inner.open("rb") as file:
         stream = subprocess.run(PACKERS[kind], stdin=file, check=True, capture_output=True).stdout
@@ -111,11 +108,11 @@ def test_every_compression(image: Vmlinux, stripped: Path, raw: Path, kind: str)
 
 
 def test_an_image_reads_as_its_vmlinux(image: Vmlinux, raw: Path) -> None:
-    if image.arch != "arm64":
+    if image.arch not in OBJCOPY:
         pytest.skip("an Image is arm64's and riscv64's")
     read = read_raw_image(raw, np.fromfile(raw, np.uint8))
     (load,) = read.elf.skeleton.segments
-    assert load.address == image.address("_text")
+    assert load.address == image.sections[".head.text"][0]
     assert load.address + load.memory_size == image.address("_end")
     assert load.size == len(read.elf.data)
     sections = {s.name: (s.address, s.size) for s in read.elf.sections}

@@ -8,6 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import zstandard
+
 from .apt import Archive, FetchError, files_of, folder, lock
 from .fetch import Kernel
 
@@ -23,7 +25,7 @@ class Tree:
 
     name: str  # "6.1-amd64"
     arch: str  # ftpatch's word
-    kernel: Path  # bzImage or Image
+    kernel: Path  # the vmlinux of a bzImage, or the Image
     modules: dict[str, Path]  # dummy.ko or dummy.ko.xz
     busybox: Path
 
@@ -63,9 +65,26 @@ def _download(archive: Archive, package: str, where: Path) -> None:
             if module or kernel:
                 with (part / ("kernel" if kernel else file.name)).open("wb") as out:
                     shutil.copyfileobj(content, out, 1 << 20)
+        _unpack(part / "kernel")
         if len(list(part.iterdir())) != 1 + len(MODULES):
             raise FetchError(f"{deb.name} holds no kernel with {', '.join(MODULES)}")
         part.replace(where)
+
+
+def _unpack(kernel: Path) -> None:
+    """Leave of a bzImage the vmlinux in it, which QEMU boots without unpacking it under emulation
+    (Documentation/arch/x86/boot.rst: setup_sects, payload_offset, payload_length)."""
+    data = kernel.read_bytes()
+    if data[0x202:0x206] != b"HdrS":
+        return
+    start = (data[0x1F1] + 1) * 512 + int.from_bytes(data[0x248:0x24C], "little")
+    length = int.from_bytes(data[0x24C:0x250], "little")
+    size = int.from_bytes(data[start + length - 4 : start + length], "little")
+    packed = data[start : start + length - 4]
+    if packed.startswith(b"\xfd7zXZ"):
+        kernel.write_bytes(lzma.decompress(packed))
+    elif packed.startswith(b"\x28\xb5\x2f\xfd"):
+        kernel.write_bytes(zstandard.ZstdDecompressor().decompress(packed, size))
 
 
 def busybox(archive: Archive) -> Path:

@@ -1,0 +1,114 @@
+"""Run commands in a kernel of its own: an initramfs of busybox, a console, and steps.
+
+What a step prints and what the kernel logs meanwhile are kept apart: the log is taken by dmesg, and
+the console has nothing of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .qemu import STAMP, TROUBLE, FtraceBug, normal, read_console, run_machine
+from .trees import Tree
+
+__all__ = ["Step", "run_steps"]
+
+APPEND = {
+    "x86_64": "console=ttyS0", "i386": "console=ttyS0", "arm64": "console=ttyAMA0",
+    "riscv64": "console=ttyS0",
+}  # fmt: skip
+STEP, LOG, END = "@@ step ", "@@ log ", "@@ end"
+INIT = """#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /t /tmp
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev; mount -t tracefs t /t
+exec >/dev/console 2>&1 </dev/null
+dmesg -n 1
+dmesg -c >/dev/null
+"""
+
+
+@dataclass
+class Step:
+    """What became of some commands."""
+
+    said: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    def values(self, word: str) -> list[str]:
+        """What follows a word at the beginning of a line, for each such line."""
+        return [line[len(word) + 1 :] for line in self.said if line.startswith(f"{word} ")]
+
+    def value(self, word: str) -> str:
+        (only,) = self.values(word)
+        return only
+
+    @property
+    def ftrace_bug(self) -> FtraceBug | None:
+        return read_console("\n".join(self.log)).ftrace_bug
+
+    @property
+    def warnings(self) -> set[str]:
+        """Headlines, without what differs from boot to boot."""
+        return {normal(line) for line in self.log if TROUBLE.search(line)}
+
+
+def run_steps(
+    tree: Tree,
+    scratch: Path,
+    files: dict[str, bytes],
+    steps: dict[str, str],
+    helpers: str = "",
+    append: str = "",
+) -> dict[str, Step]:
+    """Boot, run each step's shell commands in turn, and tell what each came to.
+
+    ``files`` are laid in by their paths; ``helpers`` are shell functions for all steps.
+    """
+    script = [INIT, helpers]
+    for name, commands in steps.items():
+        script += [f"echo '{STEP}{name}'", commands, f"dmesg -c | sed 's/^/{LOG}/'"]
+    script += [f"echo '{END}'", "sleep 60"]
+    made = {"init": ("\n".join(script) + "\n").encode(), "bin/busybox": tree.busybox.read_bytes()}
+    initrd = scratch / f"{tree.name}.initrd"
+    initrd.write_bytes(cpio(made | files))
+    words = f"{APPEND[tree.arch]} panic=-1 loglevel=1 {append}"
+    text = run_machine(tree.arch, tree.kernel, words, END, "-initrd", initrd)
+    initrd.unlink()
+    assert END in text, "\n".join(text.splitlines()[-30:])
+    found: dict[str, Step] = {}
+    for line in text.splitlines():
+        if STEP in line:
+            found[line[line.index(STEP) + len(STEP) :].strip()] = Step()
+        elif found and line.startswith(LOG):
+            step = next(reversed(found.values()))
+            step.log.append(STAMP.sub("", line[len(LOG) :]))
+        elif found:
+            next(reversed(found.values())).said.append(line.rstrip())
+    assert list(found) == list(steps)
+    return found
+
+
+def cpio(files: dict[str, bytes]) -> bytes:
+    """An archive of the "newc" form (Documentation/driver-api/early-userspace/buffer-format.rst)."""
+    folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
+    device = 0x5 << 32 | 0x1  # /dev/console: 5, 1
+    entries = [(name, 0o40755, b"", 0) for name in sorted({*folders, "dev"})]
+    entries.append(("dev/console", 0o20600, b"", device))
+    entries += [(name, 0o100755, data, 0) for name, data in files.items()]
+    out = bytearray()
+    for number, (name, mode, data, rdev) in enumerate([*entries, ("TRAILER!!!", 0, b"", 0)]):
+        words = (number, mode, 0, 0, 1, 0, len(data), 0, 0, rdev >> 32, rdev & 0xFFFFFFFF)
+        head = "070701" + "".join(f"{word:08X}" for word in (*words, len(name) + 1, 0))
+        for part in (head.encode() + name.encode() + b"\0", data):
+            out += part + bytes(-len(part) % 4)
+    return bytes(out)
+
+
+def functions_listed(step: Step, module: str) -> set[str]:
+    """The functions of a module in available_filter_functions, as a step printed it."""
+    pattern = re.compile(rf"(\S+) \[{module}\]")
+    return {match[1] for line in step.said if (match := pattern.fullmatch(line))}

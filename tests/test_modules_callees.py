@@ -1,0 +1,85 @@
+"""What calls of a kernel module can go to: SYMBOL of --to, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .command import ftpatch
+from .elf_writer import Section, Symbol
+from .loose_forms import FORMS
+from .loose_images import FUNCTIONS, PLACES, module, put
+from .loose_reader import read_loose
+
+every_form = pytest.mark.parametrize("name", FORMS)
+
+
+@every_form
+def test_without_a_callee(name: str, tmp_path: Path) -> None:
+    path = put(module(FORMS[name]), tmp_path)
+    result = ftpatch("enable", path)
+    assert result.code == 2
+    assert "this image has no ftrace_caller; name a callee with --to SYMBOL" in result.err
+    assert [p.name for p in tmp_path.iterdir()] == ["demo.ko"]
+
+
+@every_form
+def test_a_module_with_a_caller_of_its_own(name: str, tmp_path: Path) -> None:
+    form = FORMS[name]
+    image = module(form, [*FUNCTIONS, ("ftrace_caller", ".text")])
+    path = put(image, tmp_path)
+    few = ["-n", "ftrace_caller"]
+    row = ftpatch("enable", "--in-place", "--json", path, *few).only
+    assert row["changed"] == 6 and "undefined" not in row
+    assert read_loose(path).calls(form, "ftrace_caller", *PLACES.values())
+
+
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        ("0x40", "this file has no addresses yet; name a symbol"),
+        ("0xffffffff81000000", "this file has no addresses yet"),
+        ("a b", "is no symbol's name"),
+        ("-f", "is no symbol's name"),
+        ("1st", "is no symbol's name"),
+        ("x" * 1025, "is no symbol's name"),
+        ("twice", "'twice' is 2 functions"),
+        ("data", "is no code"),
+        ("resolver", "is no function that can be called directly"),
+    ],
+)
+@every_form
+def test_what_is_no_callee(name: str, to: str, words: str, tmp_path: Path) -> None:
+    image = module(FORMS[name])
+    image.sections.append(Section(".data", bytes(64), flags=3))
+    image.symbols += [
+        Symbol("twice", 0, 4, 2, 0, ".text"),
+        Symbol("twice", 8, 4, 2, 0, ".text"),
+        Symbol("data", 8, 8, 1, 1, ".data"),
+        Symbol("resolver", 16, 8, 10, 1, ".text"),
+    ]
+    path = put(image, tmp_path)
+    result = ftpatch("enable", path, f"--to={to}")
+    assert result.code == 2 and words in result.err and result.err.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["demo.ko"]
+
+
+@pytest.mark.parametrize("to", ["ftrace_caller", "ftrace_regs_caller", "other_symbol"])
+def test_what_must_be_defined_elsewhere_is_said(to: str, tmp_path: Path) -> None:
+    path = put(module(FORMS["x86_64"]), tmp_path)
+    result = ftpatch("enable", path, "--to", to)
+    if to.startswith("ftrace"):
+        assert f"{to}: no kernel exports it to modules, so insmod will say Unknown" in result.out
+    else:
+        assert f"{to} is not defined here: the kernel, or another module, must" in result.out
+
+
+@pytest.mark.parametrize("name", ["x86_64", "arm64-ops"])
+def test_an_object_keeps_its_records(name: str, tmp_path: Path) -> None:
+    """No kernel reads them."""
+    form = FORMS[name]
+    path = put(module(form, name=""), tmp_path)
+    row = ftpatch("enable", "--in-place", "--json", path, "--to", "mine").only
+    assert (row["changed"], row["dropped"]) == (6, 0)
+    assert len(read_loose(path).records(form.table)) == 6
