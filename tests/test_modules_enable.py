@@ -115,7 +115,7 @@ def test_a_file_without_any_relocations(name: str, tmp_path: Path) -> None:
     """Its records are null then, and there is no site; so nothing has to be added to nothing."""
     image = module(FORMS[name])
     image.rows.clear()
-    result = ftpatch("enable", "--json", put(image), "--to", "printk", tmp_path)
+    result = ftpatch("enable", "--json", put(image, tmp_path), "--to", "printk")
     assert (result.code, result.only["changed"]) == (0, 0)
 
 

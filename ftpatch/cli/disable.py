@@ -26,7 +26,7 @@ from ftpatch.cli.options import (
     Verbose,
     wants_json,
 )
-from ftpatch.cli.update import Update, run_update
+from ftpatch.cli.update import Planner, Update, run_update
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,29 +81,22 @@ def command(
     if site is not None and (filter_ or notrace or nop):
         raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
 
-    run_update(update, _Disable(filter_, notrace, regex, nop, site, keep_records))
+    run_update(update, _Disable(filter_, notrace, regex, site, keep_records, nop))
 
 
 @dataclass(frozen=True)
-class _Disable:
-    """What the command line wants, to be planned for the sites of one image or of many."""
+class _Disable(Planner):
+    """NOPs of the form ``nop``."""
 
-    filters: list[str]
-    notrace: list[str]
-    regex: bool
     nop: str | None
-    site: str | None
-    keep_records: bool
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.plan import plan_disable
         from ftpatch.plan.gates import plan_gate
-        from ftpatch.select import Selection, select_sites
 
         if self.site is not None:
             return plan_gate(sites, self.site, None, enable=False)
-        selection = Selection(self.filters, self.notrace, self.regex)
-        mask = select_sites(sites, selection, missing)
+        mask = self.selected(sites, missing)
         return plan_disable(sites, mask, _nop(sites, self.nop), keep_records=self.keep_records)
 
 

@@ -26,7 +26,7 @@ from ftpatch.cli.options import (
     Verbose,
     wants_json,
 )
-from ftpatch.cli.update import Update, run_update
+from ftpatch.cli.update import Planner, Update, run_update
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,30 +81,23 @@ def command(
     if site is not None and (filter_ or notrace):
         raise UsageError(None, "--site names one site", "leave -f and -n out")
 
-    run_update(update, _Enable(filter_, notrace, regex, to, site, keep_records))
+    run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to))
 
 
 @dataclass(frozen=True)
-class _Enable:
-    """What the command line wants, to be planned for the sites of one image or of many."""
+class _Enable(Planner):
+    """Calls of ``to``."""
 
-    filters: list[str]
-    notrace: list[str]
-    regex: bool
     to: str | None
-    site: str | None
-    keep_records: bool
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.plan import plan_enable
         from ftpatch.plan.gates import plan_gate
         from ftpatch.plan.target import resolve_target
-        from ftpatch.select import Selection, select_sites
 
         if self.site is not None:
             addr = resolve_target(sites, self.to).addr if self.to else None
             return plan_gate(sites, self.site, addr, enable=True)
-        selection = Selection(self.filters, self.notrace, self.regex)
         callee = resolve_target(sites, self.to)
-        mask = select_sites(sites, selection, missing)
+        mask = self.selected(sites, missing)
         return plan_enable(sites, mask, callee, keep_records=self.keep_records)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -13,6 +15,9 @@ from ftpatch.cli.console import count, error_line, json_line, lines, wait_for
 from ftpatch.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ftpatch.bug import FtraceBug
     from ftpatch.plan import Plan
     from ftpatch.sites import Sites
@@ -37,13 +42,34 @@ class Update:
     strip_signature: bool
 
 
-class Planner(Protocol):
-    """What a verb wants of the sites of an image. ``missing`` collects filters that match nothing
-    in one of many modules; without it they are errors."""
+@dataclass(frozen=True)
+class Planner(ABC):
+    """What a verb wants of the sites of an image, or of each of many: the options that choose
+    sites."""
 
+    filters: Sequence[str]
+    notrace: Sequence[str]
+    regex: bool
+    site: str | None
+    keep_records: bool
+
+    @abstractmethod
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        """The plan."""
-        ...
+        """The plan. ``missing`` collects filters that match nothing in one of many modules; without
+        it they are errors."""
+
+    def selected(self, sites: Sites, missing: set[str] | None) -> NDArray[np.bool_]:
+        """Mask of the chosen sites."""
+        from ftpatch.select import Selection, select_sites
+
+        return select_sites(sites, Selection(self.filters, self.notrace, self.regex), missing)
+
+    def expanded(self) -> Self:
+        """The same with the lines of filter files in their place: a pipe can be read once."""
+        from ftpatch.select import Selection, expand
+
+        lists = expand(Selection(self.filters, self.notrace, self.regex))
+        return replace(self, filters=lists.filters, notrace=lists.notrace)
 
 
 def output_path(image: Path, output: Path | None, in_place: bool) -> Path:

@@ -95,7 +95,7 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     rows: list[tuple[Path, Outcome]] = []
     missing: set[str] | None = None
     reasons: Counter[str] = Counter()
-    results = each(_Module(update, plan), modules)
+    results = each(_Module(update, plan.expanded()), modules)
     for path, result in watched(results, len(modules), "modules"):
         if isinstance(result, FtpatchError):
             code = max(code, result.exit)

@@ -55,7 +55,7 @@ def test_the_kprobe_blacklist_is_no_list_of_untraced_functions(image: Vmlinux) -
     first, last = (image.address(f"__{end}_kprobe_blacklist") for end in ("start", "stop"))
     functions = [image.word(at) for at in range(first, last, width)]
     entries = np.array(functions, np.uint64)[:, None] + np.array([0, LANDING], np.uint64)
-    assert np.isin(_starts(image), entries).sum() > 40
+    assert np.isin(_starts(image), entries).sum() > 10
 
 
 def test_sites_are_at_entries_and_a_moved_record_is_found(image: Vmlinux, copy: Path) -> None:

@@ -1,0 +1,61 @@
+"""A tracer in a module of its own: Debian's ifb with tracer.S linked in, which exports count_calls.
+
+What a kernel asks of a module (its struct module, its vermagic, the versions of what it imports) is
+Debian's; so no headers and no compiler of that kernel are needed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from .qemu import need
+from .trees import Tree
+
+__all__ = ["CALLEE", "loader_program", "tracer_module"]
+
+CALLEE = "count_calls"
+HERE = Path(__file__).parent
+PREFIX = {"x86_64": "", "i386": "i686-linux-gnu-", "arm64": "aarch64-linux-gnu-",
+          "riscv64": "riscv64-linux-gnu-"}  # fmt: skip
+# Has the kernel itself unpack a module: busybox's insmod would do it before.
+LOADER = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    int fd = open(argv[1], O_RDONLY);
+    if (argc != 2 || syscall(SYS_finit_module, fd, "", 4 /* MODULE_INIT_COMPRESSED_FILE */)) {
+        perror(argv[0]);
+        return 1;
+    }
+    return 0;
+}
+"""
+
+
+def _run(*words: str | Path, stdin: str | None = None) -> None:
+    done = subprocess.run(words, input=stdin, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def tracer_module(tree: Tree, scratch: Path) -> bytes:
+    """ifb.ko with the tracer in it, without a signature."""
+    prefix = PREFIX[tree.arch]
+    need(f"{prefix}gcc")
+    base, code, out = (scratch / f"{tree.name}-{name}" for name in ("ifb.ko", "code.o", "out.ko"))
+    base.write_bytes(tree.module("ifb"))
+    _run(f"{prefix}gcc", "-c", "-fno-pic", HERE / "tracer.S", "-o", code)
+    _run(f"{prefix}ld", "-r", base, code, "-o", out)
+    return out.read_bytes()
+
+
+def loader_program(tree: Tree, scratch: Path) -> bytes:
+    """A program that loads the compressed module it is given."""
+    prefix = PREFIX[tree.arch]
+    need(f"{prefix}gcc")
+    out = scratch / f"{tree.name}-loader"
+    _run(f"{prefix}gcc", "-static", "-O1", "-x", "c", "-", "-o", out, stdin=LOADER)
+    return out.read_bytes()
