@@ -10,8 +10,8 @@ from ftpatch.changes import Changes
 from ftpatch.copy import Copy
 from ftpatch.errors import InputError, OutputError
 from ftpatch.image import Image
-from ftpatch.image.compression import pack
 from ftpatch.journal import pack_block
+from ftpatch.unwrap.compression import pack
 
 __all__ = ["write", "write_new"]
 

@@ -11,14 +11,13 @@ from collections.abc import Callable
 
 import lz4.block
 import lz4.frame
-import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.errors import InputError
-from ftpatch.image.compression import kind_of, pack, unpack
+from ftpatch.unwrap.compression import kind_of, pack, unpack
 
 MODULE_KINDS = ("gzip", "xz", "zstd")
 LEGACY = b"\x02\x21\x4c\x18"
@@ -55,12 +54,12 @@ every_packer = pytest.mark.parametrize("packer", PACKERS)
 SAMPLE = bytes(range(256)) * 8 + b"ftrace" * 100
 
 
-def _array(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.frombuffer(data, np.uint8)
+def _array(data: bytes) -> memoryview:
+    return memoryview(data)
 
 
 def _unpack(data: bytes, limit: int = 1 << 20, size: int | None = None) -> bytes:
-    return unpack("file", _array(data), limit, size)
+    return bytes(unpack("file", _array(data), limit, size))
 
 
 def _refused(data: bytes, limit: int = 1 << 20, size: int | None = None) -> str:

@@ -14,6 +14,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors", "bug", "unfinished"),
     ("tree",),
+    ("unwrap",),
+    ("ahead",),
     ("changes", "columns"),
     ("image", "arch"),
     ("journal",),

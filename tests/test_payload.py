@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftpatch.errors import InputError
-from ftpatch.image.payload import Layer, Payload, read_payload
+from ftpatch.unwrap.payload import Layer, Payload, read_payload
 
 from .boot_images import SETUP, bzimage, zboot
 
@@ -50,7 +50,7 @@ def _sized(kind: str, data: bytes) -> bytes:
 
 
 def _read(data: bytes, limit: int = 1 << 20) -> Payload:
-    return read_payload("file", np.frombuffer(data, np.uint8), limit)
+    return read_payload("file", memoryview(data), limit)
 
 
 def _refused(data: bytes, limit: int = 1 << 20) -> str:
@@ -99,7 +99,7 @@ def test_a_compressed_elf_file_says_itself_what_it_is(kind: str) -> None:
 
 @pytest.mark.parametrize("magic", [b"ARM\x64", b"RSC\x05"])
 def test_a_plain_image(magic: bytes) -> None:
-    data = np.frombuffer(IMAGE.replace(b"ARM\x64", magic), np.uint8)
+    data = memoryview(IMAGE.replace(b"ARM\x64", magic))
     found = read_payload("file", data)
     assert (found.container, found.layers) == ("Image", ())
     assert found.data is data

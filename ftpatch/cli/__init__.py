@@ -23,6 +23,9 @@ def main() -> None:
     # A command lives for a second: to look for cycles while libraries load, and to take them apart
     # at the end, would be a fifth of it.
     gc.disable()
+    from ftpatch.ahead import begin
+
+    begin(sys.argv[2:])
     from ftpatch.cli.app import run
 
     code = run()

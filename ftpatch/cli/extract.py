@@ -35,11 +35,11 @@ def command(
 ) -> None:
     """Write what a bzImage, a zboot image or a compressed file holds: an ELF file or an Image."""
     as_json = wants_json(json, format_)
+    from ftpatch.ahead import payload_of
     from ftpatch.image.elf import map_file
-    from ftpatch.image.payload import read_payload
 
     data, _ = map_file(image)
-    payload = read_payload(image, data)
+    payload = payload_of(image, data.data)
     if not payload.layers:
         raise UsageError(image, "there is nothing around it", "use it as it is")
     target = output or _name(image, "Image" if payload.container == "Image" else "elf")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import stat
+import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -173,14 +176,26 @@ def _place(update: Update, path: Path, *, is_folder: bool) -> bool:
 
 
 def _copy(path: Path, target: Path) -> None:
+    """A file as it is, whole or not at all; owner and permission bits, but neither setuid, setgid
+    nor capabilities. Raises OutputError."""
+    if target.is_dir() and not target.is_symlink():
+        raise OutputError(target, "a folder stands where a file must be", "take it away")
     try:
-        if target.is_symlink():
-            target.unlink()
-        if target.is_dir():
-            raise OutputError(target, "a folder stands where a file must be", "take it away")
-        shutil.copy2(path, target)
+        held = path.stat()
+        fd, name = tempfile.mkstemp(dir=target.parent, prefix=".ftpatch.")
+        UNFINISHED.name = Path(name)
+        with os.fdopen(fd, "wb") as out, path.open("rb") as file:
+            shutil.copyfileobj(file, out, 1 << 20)
+            with contextlib.suppress(OSError):  # only root may give files away
+                os.fchown(fd, held.st_uid, held.st_gid)
+            os.fchmod(fd, held.st_mode & 0o777)
+        os.utime(name, ns=(held.st_atime_ns, held.st_mtime_ns))
+        UNFINISHED.name.replace(target)
     except OSError as error:
         raise OutputError(target, f"cannot copy {path}: {error.strerror}") from None
+    finally:
+        UNFINISHED.discard()
+        UNFINISHED.name = None
 
 
 def _summary(

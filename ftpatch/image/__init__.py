@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.ahead import payload_of
 from ftpatch.changes import Changes, Kind
 from ftpatch.errors import InputError
-from ftpatch.image.compression import FOR_MODULES
 from ftpatch.image.elf import Elf, map_file
 from ftpatch.image.headers import Skeleton
 from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
 from ftpatch.image.own_symbols import read_own_symbols
-from ftpatch.image.payload import read_payload
 from ftpatch.image.program import program_container
 from ftpatch.image.raw_image import read_raw_image
 from ftpatch.image.relocatable import (
@@ -30,6 +29,7 @@ from ftpatch.image.relocations import Relocations, read_relocations
 from ftpatch.image.signature import signature_size
 from ftpatch.image.symbols import Symbols, dynamic_symbols, no_symbols, read_symbols
 from ftpatch.image.vmlinux import is_vmlinux
+from ftpatch.unwrap.compression import FOR_MODULES
 
 __all__ = ["Image", "open_image"]
 
@@ -126,12 +126,13 @@ class Image:
 def open_image(path: Path) -> Image:
     """Open an image and say what it is. Raises InputError with the reason in one line."""
     data, mapped = map_file(path)
-    payload = read_payload(path, data)
+    payload = payload_of(path, data.data)
+    inside = np.frombuffer(payload.data, np.uint8)
     if payload.container == "Image":
-        return replace(_raw(path, payload.data), read_only=bool(payload.layers))
+        return replace(_raw(path, inside), read_only=bool(payload.layers))
     if not payload.layers:
         return _image(Elf.read(path, data, mapped=mapped))
-    image = _image(Elf.read(path, payload.data))
+    image = _image(Elf.read(path, inside))
     kind = payload.layers[0].compression
     if len(payload.layers) == 1 and image.is_loose and kind in FOR_MODULES:
         return replace(image, compression=kind)

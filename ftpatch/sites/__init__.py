@@ -19,6 +19,7 @@ from ftpatch.sites.adjust import adjust
 from ftpatch.sites.code import read_code
 from ftpatch.sites.entries import prefixes
 from ftpatch.sites.find import find_table
+from ftpatch.sites.find_kernel import find_kernel_table
 from ftpatch.sites.table import Table, read_table, table_span
 from ftpatch.sites.targets import CALLERS, Targets, read_targets
 
@@ -89,7 +90,7 @@ def read_sites(image: Image) -> Sites:
     left = image.altered(reversed(changes)) if blocks else image
     span = table_span(original, arch)
     if span is None and not image.is_loose:  # what is not linked has sections
-        span = find_table(original, arch)
+        span = (find_kernel_table if image.is_kernel else find_table)(original, arch)
     if span is None:
         raise NoTable(
             image.path,

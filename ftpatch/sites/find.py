@@ -1,4 +1,4 @@
-"""The table of an image that does not say where it is: found by what it is.
+"""The table of a program that does not say where it is: found by what it is.
 
 A table lists every instrumented function, so it is the longest run of words (or of relative
 relocations) of which each is the address of a site. Pointers to functions stand elsewhere too, in
@@ -21,7 +21,7 @@ from ftpatch.sites.abi import got_base
 from ftpatch.sites.adjust import adjust
 from ftpatch.sites.table import NAMES, Span
 
-__all__ = ["find_table"]
+__all__ = ["find_table", "not_again", "numbered_functions", "sites_among"]
 
 MOST = 0.8
 """Share of a run that must be sites."""
@@ -36,16 +36,11 @@ def find_table(image: Image, arch: Arch) -> Span | None:
     """
     best: list[tuple[int, int, int, str]] = []
     # GNU as aligns __mcount_loc to a byte, so a table may begin anywhere.
-    # Kernels align it, and name it once, whatever compiled them.
-    shifts = range(1 if image.is_kernel else image.elf.word)
-    for shift in shifts:
+    for shift in range(image.elf.word):
         slot, value = _candidates(image, arch, shift)
         for name, pad in zip(NAMES, (False, True), strict=True):
-            name = NAMES[0] if image.is_kernel else name
-            good, ip = _sites(image, arch, value, pad)
+            good, ip = sites_among(image, arch, value, pad)
             runs = _runs(slot, good, ip, image.elf.word, arch.apart)
-            if image.is_kernel:
-                runs = _joined(image, runs)
             best += [(distinct, start, count, name) for start, count, distinct in runs]
     if not best:
         return None
@@ -90,7 +85,7 @@ def _candidates(
     return slot[code], value[code]
 
 
-def _sites(
+def sites_among(
     image: Image, arch: Arch, value: NDArray[np.uint64], pad: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
     """Which values are addresses of NOP pads, or, without ``pad``, of calls to one callee; and the
@@ -130,10 +125,10 @@ def _runs(
         first, rows = int(start[row]), np.flatnonzero(good[start[row] : start[row] + count[row]])
         if not len(rows):
             continue
-        which = _functions(ip[first + rows], apart)
+        which = numbered_functions(ip[first + rows], apart)
         # From the front, up to the first function that does not come again; then from the back.
-        low = int(_last(which).argmax())
-        high = len(rows) - int(_last(which[low:][::-1]).argmax())
+        low = int(not_again(which).argmax())
+        high = len(rows) - int(not_again(which[low:][::-1]).argmax())
         length = int(rows[high - 1] - rows[low]) + 1
         if MOST * length <= high - low:
             distinct = len(np.unique(which[low:high]))
@@ -141,24 +136,7 @@ def _runs(
     return runs
 
 
-def _joined(image: Image, runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """The runs, those that only null words part as one: records that were dropped, or nulled when
-    the kernel was built. (Nulls before the first cannot be told from padding.)"""
-    word, out = image.elf.word, list[tuple[int, int, int]]()
-    for start, count, distinct in sorted(runs):
-        if out:
-            before, length, number = out[-1]
-            end = before + length * word
-            offset = int(image.elf.offset_of(addresses(end))[0])
-            gap = image.data[offset : offset + start - end]
-            if 0 <= start - end == len(gap) and not gap.any():
-                out[-1] = (before, (start - before) // word + count, number + distinct)
-                continue
-        out.append((start, count, distinct))
-    return out
-
-
-def _functions(ip: NDArray[np.uint64], apart: int) -> NDArray[np.intp]:
+def numbered_functions(ip: NDArray[np.uint64], apart: int) -> NDArray[np.intp]:
     """A number for each site, the same for those too near to belong to two functions."""
     order = np.argsort(ip, kind="stable")
     number = np.empty(len(ip), np.intp)
@@ -166,7 +144,7 @@ def _functions(ip: NDArray[np.uint64], apart: int) -> NDArray[np.intp]:
     return number
 
 
-def _last(which: NDArray[np.intp]) -> NDArray[np.bool_]:
+def not_again(which: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Which numbers do not come again behind themselves."""
     _, first = np.unique(which[::-1], return_index=True)
     last = np.zeros(len(which), bool)

@@ -75,7 +75,7 @@ def run_steps(
     made = {"init": ("\n".join(script) + "\n").encode(), "bin/busybox": tree.busybox.read_bytes()}
     initrd = scratch / f"{tree.name}.initrd"
     initrd.write_bytes(cpio(made | files))
-    words = f"{APPEND[tree.arch]} panic=-1 loglevel=1 {append}"
+    words = f"{APPEND[tree.arch]} panic=-1 oops=panic loglevel=1 {append}"
     text = run_machine(tree.arch, tree.kernel, words, END, "-initrd", initrd)
     initrd.unlink()
     assert END in text, "\n".join(text.splitlines()[-30:])

@@ -89,9 +89,7 @@ class ModuleFile:
                 for at in range(start, start + int(table["sh_size"]), size):
                     if self.wide:
                         offset, info, addend = struct.unpack_from("<QQq", self.data, at)
-                        rows.append(
-                            Relocation(at, offset, info >> 32, info & 0xFFFFFFFF, addend)
-                        )
+                        rows.append(Relocation(at, offset, info >> 32, info & 0xFFFFFFFF, addend))
                     else:
                         offset, info = struct.unpack_from("<II", self.data, at)
                         rows.append(Relocation(at, offset, info >> 8, info & 0xFF, None))
@@ -123,9 +121,7 @@ class ModuleFile:
 
     def lasting(self) -> set[str]:
         """The functions with a record that stay when the module's .init sections are freed."""
-        names = (
-            (self.sections[r.section].name, r.function) for r in self.records
-        )
+        names = ((self.sections[r.section].name, r.function) for r in self.records)
         return {function for name, function in names if not name.startswith(".init")}
 
     def relocation_at(self, section: int, offset: int) -> Relocation:

@@ -104,9 +104,7 @@ def kaslr_choices(arch: str) -> tuple[bool, ...]:
     return (False, True) if arch == "arm64" else (False,)
 
 
-def run_machine(
-    arch: str, image: Path, append: str, until: str, *words: str | Path
-) -> str:
+def run_machine(arch: str, image: Path, append: str, until: str, *words: str | Path) -> str:
     """What a kernel prints, up to the line that holds ``until``."""
     need(MACHINES[arch][0])
     command = [*MACHINES[arch], "-kernel", image, "-append", append, *words]

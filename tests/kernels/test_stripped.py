@@ -16,9 +16,9 @@ import pytest
 
 from ftpatch.image.elf import Elf
 from ftpatch.image.own_symbols import OwnSymbols, read_own_symbols
-from ftpatch.image.payload import read_payload
 from ftpatch.image.raw_image import read_raw_image
 from ftpatch.image.relocations import read_relocations
+from ftpatch.unwrap.payload import read_payload
 
 from ..boot_images import bzimage, zboot
 from .independent import Vmlinux
@@ -101,7 +101,7 @@ def test_every_compression(image: Vmlinux, stripped: Path, raw: Path, kind: str)
     size = b"" if kind == "gzip" else struct.pack("<I", inner.stat().st_size)
     made = [bzimage(stream + size)] if boxed else [stream, zboot(stream + size, len(stream), kind)]
     for whole in made:
-        found = read_payload("kernel", np.frombuffer(whole, np.uint8))
+        found = read_payload("kernel", memoryview(whole))
         assert found.container == ("bzImage" if boxed else "Image")
         assert [layer.compression for layer in found.layers] == [kind]
         assert found.data.tobytes() == inner.read_bytes()

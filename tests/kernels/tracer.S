@@ -54,7 +54,7 @@ calls:	.skip 4
 parameter: .asciz "calls"
 
 	.section __param, "a"	// struct kernel_param
-	.p2align 3
+	.p2align WIDTH / 4 + 1
 	WORD parameter, __this_module, param_ops_int
 	.hword 0444		// perm
 	.byte -1, 0		// level, flags
@@ -66,7 +66,7 @@ exported: .asciz "count_calls"
 namespace: .asciz ""
 
 	.section __ksymtab, "a"	// struct kernel_symbol, by HAVE_ARCH_PREL32_RELOCATIONS or not
-	.p2align 3
+	.p2align WIDTH / 4 + 1
 #if defined(__riscv)
 	WORD count_calls, exported, namespace
 #else

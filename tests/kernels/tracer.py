@@ -36,6 +36,9 @@ int main(int argc, char **argv)
 """
 
 
+FLAGS = {"riscv64": ["-march=rv64imac", "-mabi=lp64"]}  # as the kernel: no floats
+
+
 def _run(*words: str | Path, stdin: str | None = None) -> None:
     done = subprocess.run(words, input=stdin, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -47,7 +50,7 @@ def tracer_module(tree: Tree, scratch: Path) -> bytes:
     need(f"{prefix}gcc")
     base, code, out = (scratch / f"{tree.name}-{name}" for name in ("ifb.ko", "code.o", "out.ko"))
     base.write_bytes(tree.module("ifb"))
-    _run(f"{prefix}gcc", "-c", "-fno-pic", HERE / "tracer.S", "-o", code)
+    _run(f"{prefix}gcc", "-c", "-fno-pic", *FLAGS.get(tree.arch, []), HERE / "tracer.S", "-o", code)
     _run(f"{prefix}ld", "-r", base, code, "-o", out)
     return out.read_bytes()
 

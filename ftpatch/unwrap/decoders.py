@@ -10,9 +10,11 @@ from typing import Any
 
 __all__ = ["DECODERS", "Damaged"]
 
-PIECE = 1 << 13
-"""Bytes fed at once. A block of zstd has 4 bytes and may unpack to 128 KiB, so a piece to 256 MiB;
-and of a stream that ends, the rest of a piece is copied."""
+PIECE, LARGEST_PIECE = 1 << 13, 1 << 20
+"""Bytes fed at once. A block of zstd has 4 bytes and may unpack to 128 KiB, so a piece to 256 MiB.
+Others can be told when to stop, and get more and more as a stream goes on: a call of a decoder lets
+other threads run, and waits for them when it ends. Of a stream that ends, the rest of a piece is
+copied, so each begins with little."""
 MEMORY = 1 << 29
 """Bytes that the xz and lzma decoders may take, nearly all of it for the dictionary: kernels are
 packed with one of 128 MiB (scripts/xz_wrap.sh), and `xz -9` takes 64."""
@@ -36,22 +38,22 @@ def _streams(
     make: Callable[[], Any],
     damaged: type[Exception],
     bounded: bool = True,
-) -> bytes:
+) -> bytearray:
     """Stream after stream of one kind. ``make`` gives a decompressor as zlib and the others have
     it, ``damaged`` is what that raises, ``bounded`` whether it can be told when to stop."""
-    parts: list[bytes] = []
-    left, at, decoder = limit + 1, 0, make()
+    out = bytearray()  # grows in place: fresh memory costs as much as a tenth of the unpacking
+    left, at, decoder, size = limit + 1, 0, make(), PIECE
     while left > 0:
-        piece = data[at : at + PIECE]
+        piece = data[at : at + size]
+        size = min(2 * size, LARGEST_PIECE) if bounded else PIECE
         if not piece:
             raise Damaged("cut short")
         try:
             part = decoder.decompress(piece, left) if bounded else decoder.decompress(piece)
         except damaged as error:
             raise Damaged(f"damaged: {error}") from None
-        if part:
-            parts.append(part)
-            left -= len(part)
+        out += part
+        left -= len(part)
         at += len(piece)
         if not decoder.eof:
             continue
@@ -60,8 +62,8 @@ def _streams(
             break
         if kind == "lzma" or data[at : at + 3] != data[:3]:
             raise Damaged(f"{len(data) - at} bytes behind its end")
-        decoder = make()
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        decoder, size = make(), PIECE
+    return out
 
 
 def _skip(data: memoryview, at: int, kind: str) -> int:
@@ -78,17 +80,17 @@ def _skip(data: memoryview, at: int, kind: str) -> int:
     return at
 
 
-def _gzip(data: memoryview, limit: int, _: int | None) -> bytes:
+def _gzip(data: memoryview, limit: int, _: int | None) -> bytearray:
     return _streams(data, limit, "gzip", lambda: zlib.decompressobj(31), zlib.error)
 
 
-def _bzip2(data: memoryview, limit: int, _: int | None) -> bytes:
+def _bzip2(data: memoryview, limit: int, _: int | None) -> bytearray:
     import bz2
 
     return _streams(data, limit, "bzip2", bz2.BZ2Decompressor, OSError)
 
 
-def _xz(data: memoryview, limit: int, _: int | None) -> bytes:
+def _xz(data: memoryview, limit: int, _: int | None) -> bytearray:
     import lzma
 
     kind = "lzma" if data[0] == 0x5D else "xz"
@@ -100,7 +102,7 @@ def _xz(data: memoryview, limit: int, _: int | None) -> bytes:
     return _streams(data, limit, kind, make, lzma.LZMAError)
 
 
-def _zstd(data: memoryview, limit: int, size: int | None) -> bytes:
+def _zstd(data: memoryview, limit: int, size: int | None) -> bytes | bytearray:
     import zstandard
 
     unpacker = zstandard.ZstdDecompressor(max_window_size=WINDOW)
@@ -116,7 +118,7 @@ def _zstd(data: memoryview, limit: int, size: int | None) -> bytes:
         raise Damaged(f"damaged or cut short: {error}") from None
 
 
-def _lz4(data: memoryview, limit: int, _: int | None) -> bytes:
+def _lz4(data: memoryview, limit: int, _: int | None) -> bytearray:
     if data[:4] == LZ4_LEGACY:
         return _lz4_legacy(data, limit)
     import lz4.frame
@@ -125,12 +127,12 @@ def _lz4(data: memoryview, limit: int, _: int | None) -> bytes:
     return _streams(data, limit, "lz4", make, RuntimeError, bounded=False)
 
 
-def _lz4_legacy(data: memoryview, limit: int) -> bytes:
+def _lz4_legacy(data: memoryview, limit: int) -> bytearray:
     """magic | size of block (4 bytes) | block | size | block ... to the end; a further magic in
     place of a size begins the next stream."""
     import lz4.block
 
-    parts: list[bytes] = []
+    out = bytearray()
     left, at = limit + 1, 4
     while at < len(data) and left > 0:
         if data[at : at + 4] == LZ4_LEGACY:
@@ -141,15 +143,16 @@ def _lz4_legacy(data: memoryview, limit: int) -> bytes:
             raise Damaged("cut short")
         try:
             block = data[at + 4 : at + 4 + size]
-            parts.append(lz4.block.decompress(block, uncompressed_size=LZ4_BLOCK))
+            part = lz4.block.decompress(block, uncompressed_size=LZ4_BLOCK)
         except lz4.block.LZ4BlockError as error:
             raise Damaged(f"damaged: {error}") from None
-        left -= len(parts[-1])
+        out += part
+        left -= len(part)
         at += 4 + size
-    return b"".join(parts)
+    return out
 
 
-DECODERS: dict[str, Callable[[memoryview, int, int | None], bytes]] = {
+DECODERS: dict[str, Callable[[memoryview, int, int | None], bytes | bytearray]] = {
     "gzip": _gzip,
     "bzip2": _bzip2,
     "lzma": _xz,

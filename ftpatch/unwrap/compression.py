@@ -15,11 +15,8 @@ import struct
 import zlib
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ftpatch.errors import InputError
-from ftpatch.image.decoders import DECODERS, Damaged
+from ftpatch.unwrap.decoders import DECODERS, Damaged
 
 __all__ = ["FOR_MODULES", "LIMIT", "kind_of", "pack", "unpack"]
 
@@ -42,8 +39,8 @@ BZIP2 = (b"1AY&SY", b"\x17rE8P\x90")
 """The first block's magic (pi), or, in a stream of nothing, the end's (its square root)."""
 
 
-def kind_of(data: NDArray[np.uint8]) -> str | None:
-    """What the bytes (uint8[size]) are compressed with: gzip, bzip2, lzma, xz, lzo, lz4 or zstd;
+def kind_of(data: memoryview) -> str | None:
+    """What the bytes  are compressed with: gzip, bzip2, lzma, xz, lzo, lz4 or zstd;
     None where they begin like none of them."""
     head = data[:16].tobytes()
     for kind, magic in MAGIC:
@@ -67,9 +64,9 @@ def _is_lzma(head: bytes) -> bool:
 
 
 def unpack(
-    path: Path | str, data: NDArray[np.uint8], limit: int = LIMIT, size: int | None = None
-) -> bytes:
-    """What a compressed stream holds. ``data`` (uint8[n]) must be the stream and nothing else; it
+    path: Path | str, data: memoryview, limit: int = LIMIT, size: int | None = None
+) -> bytes | bytearray:
+    """What a compressed stream holds. ``data``  must be the stream and nothing else; it
     may be several streams in a row, as the packers' own tools take them, and xz's may end in zeros.
 
     ``size`` is what the container says that the stream unpacks to, in bytes: then it must.
@@ -86,7 +83,7 @@ def unpack(
     if size is not None and size > limit:
         raise too_much
     try:
-        out = DECODERS[kind](np.ascontiguousarray(data).data, limit, size)
+        out = DECODERS[kind](data, limit, size)
     except Damaged as error:
         raise InputError(path, f"{kind}: {error}") from None
     if len(out) > limit:

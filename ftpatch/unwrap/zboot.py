@@ -16,11 +16,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ftpatch.errors import InputError
-from ftpatch.image.compression import kind_of
+from ftpatch.unwrap.compression import kind_of
 
 __all__ = ["zboot_stream"]
 
@@ -38,8 +35,8 @@ TYPES = {
 """Makefile.zboot's words for what kind_of() tells."""
 
 
-def zboot_stream(path: Path | str, data: NDArray[np.uint8]) -> tuple[int, int] | None:
-    """(file offset, size) of the compressed stream, in bytes; None where ``data`` (uint8[n]) is no
+def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
+    """(file offset, size) of the compressed stream, in bytes; None where ``data``  is no
     zboot image. Raises InputError for one that is cut short, or whose payload is not what its
     header says."""
     header = data[:HEADER].tobytes()

@@ -17,11 +17,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ftpatch.errors import InputError
-from ftpatch.image.compression import kind_of
+from ftpatch.unwrap.compression import kind_of
 
 __all__ = ["bzimage_stream"]
 
@@ -32,9 +29,9 @@ NAMES_PAYLOAD = 0x208
 """The first version that has payload_offset and payload_length."""
 
 
-def bzimage_stream(path: Path | str, data: NDArray[np.uint8]) -> tuple[int, int, int] | None:
+def bzimage_stream(path: Path | str, data: memoryview) -> tuple[int, int, int] | None:
     """(file offset, size, unpacked size) of the compressed stream, in bytes; None where ``data``
-    (uint8[n]) is no bzImage. Raises InputError for one that is too old or cut short."""
+    is no bzImage. Raises InputError for one that is too old or cut short."""
     header = data[:HEADER].tobytes()
     if len(header) < HEADER or header[0x1FE:0x200] != b"\x55\xaa" or header[0x202:0x206] != b"HdrS":
         return None

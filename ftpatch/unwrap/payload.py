@@ -11,20 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ftpatch.errors import InputError
-from ftpatch.image.bzimage import bzimage_stream
-from ftpatch.image.compression import LIMIT, kind_of, unpack
-from ftpatch.image.raw_image import is_raw_image
-from ftpatch.image.zboot import zboot_stream
+from ftpatch.unwrap.bzimage import bzimage_stream
+from ftpatch.unwrap.compression import LIMIT, kind_of, unpack
+from ftpatch.unwrap.zboot import zboot_stream
 
 __all__ = ["Layer", "Payload", "read_payload"]
 
 DEPTH = 4
 """Layers that one file may have. A gzip'd EFI zboot image has two."""
 ELF = b"\x7fELF"
+MAGIC_AT = 0x38
+IMAGES = (b"ARM\x64", b"RSC\x05")
+"""An Image's magic, of arm64 and riscv64 (see image/raw_image.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +39,16 @@ class Layer:
 
 @dataclass(frozen=True)
 class Payload:
-    """``data`` uint8[n]: what is patched. ``layers``: what stood around it, outermost first.
+    """``data``: what is patched. ``layers``: what stood around it, outermost first.
     ``container``: bzImage or Image; empty where the ELF file inside must say what it is."""
 
     container: str
     layers: tuple[Layer, ...]
-    data: NDArray[np.uint8] = field(repr=False)
+    data: memoryview = field(repr=False)
 
 
-def read_payload(path: Path | str, data: NDArray[np.uint8], limit: int = LIMIT) -> Payload:
-    """Unwrap the bytes of a file (uint8[size]); without layers, ``data`` is the file itself.
+def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payload:
+    """Unwrap the bytes of a file ; without layers, ``data`` is the file itself.
 
     Raises InputError for a container or a stream that is cut short, damaged or not supported, for
     more than ``limit`` bytes inside one, and for more than four layers.
@@ -60,9 +59,9 @@ def read_payload(path: Path | str, data: NDArray[np.uint8], limit: int = LIMIT) 
             raise InputError(path, f"more than {DEPTH} images inside of each other")
         layer, size = found
         stream = data[layer.offset : layer.offset + layer.size]
-        data = np.frombuffer(unpack(path, stream, limit, size), np.uint8)
+        data = memoryview(unpack(path, stream, limit, size)).toreadonly()
         layers.append(layer)
-    if is_raw_image(data):
+    if data[MAGIC_AT : MAGIC_AT + 4].tobytes() in IMAGES:
         return Payload("Image", tuple(layers), data)
     if layers and data[:4].tobytes() != ELF:
         raise InputError(path, "unpacks to neither an ELF file nor an Image that is supported")
@@ -70,7 +69,7 @@ def read_payload(path: Path | str, data: NDArray[np.uint8], limit: int = LIMIT) 
     return Payload("bzImage" if boxed else "", tuple(layers), data)
 
 
-def _layer(path: Path | str, data: NDArray[np.uint8]) -> tuple[Layer, int | None] | None:
+def _layer(path: Path | str, data: memoryview) -> tuple[Layer, int | None] | None:
     """The outermost layer, and how many bytes it says that it unpacks to."""
     if (boxed := bzimage_stream(path, data)) is not None:
         return _inner(path, data, "bzImage", boxed[0], boxed[1]), boxed[2]
@@ -80,9 +79,7 @@ def _layer(path: Path | str, data: NDArray[np.uint8]) -> tuple[Layer, int | None
     return None if kind is None else (Layer("", kind, 0, len(data)), None)
 
 
-def _inner(
-    path: Path | str, data: NDArray[np.uint8], container: str, offset: int, size: int
-) -> Layer:
+def _inner(path: Path | str, data: memoryview, container: str, offset: int, size: int) -> Layer:
     kind = kind_of(data[offset : offset + size])
     if kind is None:
         raise InputError(path, f"the {container}'s payload is not compressed as kernels are")

@@ -1,0 +1,79 @@
+"""The payload of a compressed image, unpacked beside everything else, as copy.py copies.
+
+A bzImage takes half a second to unpack, and the libraries take nearly as long to load. So the first
+image that a command line names is begun at once, in a thread, and asked for when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ftpatch.errors import FtpatchError
+from ftpatch.unwrap import Payload, read_payload
+
+__all__ = ["begin", "payload_of"]
+
+LARGEST = 64 << 20
+"""Bytes of a file that is read for this."""
+HEAD = 0x206
+"""Bytes from which on a file tells whether it is worth it: a bzImage's 'HdrS' ends here."""
+
+
+class _Ahead:
+    """The one image that was begun: what lstat said of it, and what came of it."""
+
+    identity: tuple[int, ...] | None = None
+    thread: threading.Thread | None = None
+    result: Payload | FtpatchError | None = None
+
+
+def begin(arguments: Sequence[str]) -> None:
+    """Begin with the first of the words that names a compressed kernel. What goes wrong here goes
+    wrong once more where it is told."""
+    for word in arguments:
+        path = Path(word)
+        try:
+            held = path.stat()
+            if not stat.S_ISREG(held.st_mode) or not HEAD <= held.st_size <= LARGEST:
+                continue
+            with path.open("rb") as file:
+                head = file.read(HEAD)
+        except (OSError, ValueError):
+            continue
+        if head[:4] == b"\x7fELF":
+            continue
+        _Ahead.identity = _identity(held)
+        _Ahead.thread = threading.Thread(target=_run, args=(path,), daemon=True)
+        _Ahead.thread.start()
+        return
+
+
+def payload_of(path: Path, data: memoryview) -> Payload:
+    """What the file at ``path``, whose bytes are ``data``, holds: read_payload(), perhaps begun
+    before. Raises InputError."""
+    thread, _Ahead.thread = _Ahead.thread, None
+    if thread is None:
+        return read_payload(path, data)
+    thread.join()
+    result, _Ahead.result = _Ahead.result, None
+    try:
+        same = _identity(path.stat()) == _Ahead.identity and len(data) == path.stat().st_size
+    except OSError:
+        same = False
+    return result if same and isinstance(result, Payload) else read_payload(path, data)
+
+
+def _run(path: Path) -> None:
+    try:
+        data = path.read_bytes()
+        _Ahead.result = read_payload(path, memoryview(data))
+    except (OSError, FtpatchError, MemoryError):
+        _Ahead.result = None
+
+
+def _identity(held: os.stat_result) -> tuple[int, ...]:
+    return held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns
