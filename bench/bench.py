@@ -7,6 +7,7 @@ Without an argument the largest x86-64 vmlinux that the tests on real kernels us
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import subprocess
@@ -16,7 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from installed import ensure, installed, kernels, stream_of
+
 ROUNDS = 5
 FTPATCH = (sys.executable, "-m", "ftpatch")
 
@@ -29,7 +31,7 @@ def seconds(command: Sequence[str]) -> float:
 
 
 def peak_mb(command: Sequence[str]) -> float:
-    """Peak resident memory (MB) of a command: ru_maxrss of a child that is the only one."""
+    """Peak resident memory (MB) of a command's largest process: ru_maxrss of its children."""
     code = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
         "stdout=subprocess.DEVNULL); "
@@ -59,13 +61,55 @@ def report(what: str, result: tuple[float, float, float], at_most: float) -> Non
     print(f"{what:<58} {ours:6.2f} s {theirs:6.2f} s  x{ratio:4.2f}  (at most {at_most})")
 
 
+def total_mb(command: Sequence[str]) -> float:
+    """Most memory (MB) that a command and all its workers have at one time, shared pages counted
+    once (the sum of their Pss), looked at every 20 ms."""
+    most = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            family = [str(process.pid)]
+            for task in Path(f"/proc/{process.pid}/task").glob("*/children"):
+                with contextlib.suppress(OSError):
+                    family += task.read_text().split()
+            held = 0
+            for pid in family:
+                with contextlib.suppress(OSError, StopIteration):
+                    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+                    held += int(next(line for line in rollup if line.startswith("Pss:")).split()[1])
+            most = max(most, held)
+            time.sleep(0.02)
+    return most / 1024
+
+
+def trees() -> None:
+    """A tree of modules against readelf, a bzImage against its payload's own decompressor."""
+    found = [kernel for kernel in kernels() if kernel.name == "6.1-amd64"]
+    if not found:
+        print("no 6.1 amd64 kernel among FTPATCH_KERNEL_SET: no tree, no bzImage")
+        return
+    boot, modules = installed(found[0])
+    number = sum(1 for _ in modules.rglob("*.ko"))
+    readelf = 'find "$1" -name "*.ko" | xargs readelf -SrW >/dev/null'
+    status = (*FTPATCH, "status", str(modules))
+    against = ("sh", "-c", readelf, "sh", str(modules))
+    seconds(against)  # warm cache
+    print(f"{number} modules")
+    result = alternately(lambda: seconds(status), lambda: seconds(against))
+    report("ftpatch status TREE : find | xargs readelf -SrW", result, 2)
+    memory = total_mb(status)
+    print(f"{'ftpatch status TREE, memory of all workers':<58} {memory:6.0f} MB  (at most 500)")
+    with tempfile.TemporaryDirectory() as folder:
+        stream, kind = stream_of(boot, Path(folder) / "stream")
+        tool = ("sh", "-c", f'{kind} -dc <"$1" >/dev/null', "sh", str(stream))
+        status = (*FTPATCH, "status", str(boot))
+        result = alternately(lambda: seconds(status), lambda: seconds(tool))
+        report(f"ftpatch status bzImage : {kind} -dc of its payload", result, 1.5)
+
+
 def kernel() -> Path:
     """The x86-64 vmlinux to measure on."""
     if len(sys.argv) > 1:
         return Path(sys.argv[1])
-    sys.path.insert(0, str(ROOT))
-    from tests.kernels.fetch import ensure, kernels
-
     found = [ensure(kernel) for kernel in kernels() if kernel.name.endswith("amd64")]
     return max(found, key=lambda path: path.stat().st_size)
 
@@ -99,6 +143,7 @@ def main() -> None:
     status = (*FTPATCH, "status", str(vmlinux))
     result = alternately(lambda: seconds(status), lambda: seconds(imports))
     report("ftpatch status : import lief, numpy, typer, rich", result, 1.5)
+    trees()
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def test_another_build(name: str, tmp_path: Path) -> None:
     """Functions are compared by name: one has gone, one has come, one calls another."""
     form = FORMS[name]
     before = put(module(form, [(n, ".text") for n in "abcdefgh"]), tmp_path, "before.ko")
-    functions = [("new_one", ".text"), *((n, ".text") for n in "bcdefgh")]
+    functions = [*((n, ".text") for n in "bcdefgh"), ("new_one", ".text")]
     after = put(module(form, functions, name="longer_name"), tmp_path, "after.ko")
     assert ftpatch("enable", "--in-place", after, "--to", "printk", "-f", "c").code == 0
     rows = [row for row in _rows(before, after) if row["kind"] in ("site", "added", "removed")]

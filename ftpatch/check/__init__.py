@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ftpatch.bug import bug_text
-from ftpatch.check.code import foreign, overlapping, relocated, unknown, unlinked, unplaced
+from ftpatch.check.code import foreign, overlapping, relocated, undone, unknown, unlinked, unplaced
 from ftpatch.check.findings import Check, Finding
 from ftpatch.check.functions import off_entry
 from ftpatch.check.notrace import in_notrace
@@ -41,6 +41,7 @@ RULES: dict[str, tuple[str, Rule]] = {
     "site-overlap": ("no two sites share a byte", overlapping),
     "site-relocated": ("no relocation writes over a site when the file is loaded", relocated),
     "call-relocation": ("each call of a module has its relocation", unlinked),
+    "call-kept": ("no call is one that ftrace_init turns into a NOP unasked", undone),
     "site-known": ("each site holds a known NOP or a call", unknown),
     "site-target": (
         "each call goes to one of the image's own ftrace entries, or where the journal says",

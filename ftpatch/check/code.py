@@ -13,7 +13,7 @@ from ftpatch.sites import Sites
 from ftpatch.sites.code import call_rows, written
 from ftpatch.sites.targets import CALLERS
 
-__all__ = ["foreign", "overlapping", "relocated", "unknown", "unlinked", "unplaced"]
+__all__ = ["foreign", "overlapping", "relocated", "unknown", "undone", "unlinked", "unplaced"]
 
 
 def unplaced(sites: Sites) -> Broken:
@@ -42,6 +42,14 @@ def relocated(sites: Sites) -> Broken:
     if image.is_loose:
         writes -= call_rows(image, arch, sites.ip) >= 0
     return broken(sites, writes > 0, "a relocation writes over this site")
+
+
+def undone(sites: Sites) -> Broken:
+    """Calls whose record is in the table of a kernel whose ftrace_init compares nothing."""
+    mask = np.zeros(len(sites), bool)
+    if sites.abi.kernel and not sites.arch.init_expects(sites.ip[:1], sites.abi)[1].shape[1]:
+        mask = (sites.state == State.CALL) & ~sites.dropped
+    return broken(sites, mask, "ftrace_init makes a NOP of this call, since its record is there")
 
 
 def unlinked(sites: Sites) -> Broken:

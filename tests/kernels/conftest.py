@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -17,6 +18,8 @@ from .cli import ftpatch
 from .fetch import FetchError, Kernel
 from .independent import Vmlinux
 from .qemu import Console, boot
+from .trees import Tree, ensure_tree
+from .variants import Loaded, load_all
 
 HERE = Path(__file__).parent
 EM_AARCH64, EM_RISCV = 183, 243
@@ -41,9 +44,13 @@ def _image(kernel: Kernel) -> Vmlinux:
     try:
         return Vmlinux(fetch.ensure(kernel))
     except FetchError as error:
-        if kernel.required and os.environ.get("CI") == "true":
-            pytest.fail(f"{kernel.name}: {error}", pytrace=False)
-        pytest.skip(f"{kernel.name}: {error}")
+        _missing(kernel, error)
+
+
+def _missing(kernel: Kernel, error: FetchError) -> NoReturn:
+    if kernel.required and os.environ.get("CI") == "true":
+        pytest.fail(f"{kernel.name}: {error}", pytrace=False)
+    pytest.skip(f"{kernel.name}: {error}")
 
 
 @cache
@@ -62,6 +69,15 @@ def _cases(kernel: Kernel) -> list[Case]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "tree" in metafunc.fixturenames:
+        group = pytest.mark.xdist_group
+        rows = [
+            pytest.param(kernel, id=kernel.name, marks=group(f"{kernel.name} modules"))
+            for kernel in _kernels()
+            if kernel.meta is not None
+        ]
+        metafunc.parametrize("tree", rows, indirect=True, scope="session")
+        return
     wanted = [n for n in ("image", "patched", "breakage") if n in metafunc.fixturenames]
     rows = []
     for kernel in _kernels() if wanted else []:
@@ -88,6 +104,22 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def image(request: pytest.FixtureRequest) -> Vmlinux:
     """An untouched kernel."""
     return _image(request.param)
+
+
+@pytest.fixture(scope="session")
+def tree(request: pytest.FixtureRequest) -> Tree:
+    """A kernel's boot image and modules."""
+    kernel: Kernel = request.param
+    try:
+        return ensure_tree(kernel)
+    except FetchError as error:
+        _missing(kernel, error)
+
+
+@pytest.fixture(scope="session")
+def loaded(tree: Tree, scratch: Path) -> Loaded:
+    """A boot in which the modules of a kernel are loaded, as they are and patched."""
+    return load_all(tree, scratch)
 
 
 @pytest.fixture

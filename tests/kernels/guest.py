@@ -6,7 +6,6 @@ the console has nothing of it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,9 +105,3 @@ def cpio(files: dict[str, bytes]) -> bytes:
         for part in (head.encode() + name.encode() + b"\0", data):
             out += part + bytes(-len(part) % 4)
     return bytes(out)
-
-
-def functions_listed(step: Step, module: str) -> set[str]:
-    """The functions of a module in available_filter_functions, as a step printed it."""
-    pattern = re.compile(rf"(\S+) \[{module}\]")
-    return {match[1] for line in step.said if (match := pattern.fullmatch(line))}

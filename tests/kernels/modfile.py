@@ -6,7 +6,6 @@ import io
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
@@ -154,7 +153,3 @@ class ModuleFile:
         form = "<Q" if self.wide else "<I"
         (old,) = struct.unpack_from(form, self.data, at)
         struct.pack_into(form, self.data, at, old - size)
-
-
-def plain_name(path: PurePath) -> str:
-    return path.name.partition(".")[0]
