@@ -61,7 +61,7 @@ def forecast(sites: Sites) -> Forecast:
         return Forecast(entries, None, image.is_loose)
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
-    own = own_lookup(image, int(ip[first][0]), arch.relative)
+    own = own_lookup(image, int(ip[first][0]))
     symbol, offset, size = own or image.kallsyms.lookup(ip[first])[0]
     shown, _ = _read(sites, ip[first], ip[first], arch.insn_size)
     if again[first][0] and start == 0:

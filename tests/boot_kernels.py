@@ -70,7 +70,7 @@ class Stripped:
 
     def __post_init__(self) -> None:
         self.helpers = {name: BASE + 16 + 16 * i for i, name in enumerate(HELPERS)}
-        for start, names in ((TEXT, NAMES), (INIT, EARLY)):
+        for start, names in ((TEXT, NAMES), (INIT + STEP, EARLY)):
             self.sites |= {start + STEP * i: name for i, name in enumerate(names)}
         self.table = self.arranged(list(self.sites))
         self.start = BASE + 0x40000 + 8 * 15

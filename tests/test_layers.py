@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors", "bug", "unfinished"),
-    ("tree",),
+    ("tree", "mirror"),
     ("unwrap",),
     ("ahead",),
     ("changes", "columns"),

@@ -85,7 +85,6 @@ def test_what_was_laid_in(name: str, tmp_path: Path) -> None:
     assert not [row for row in rows if row["kind"] in ("data", "code", "appended")]
 
 
-@pytest.mark.xfail(strict=True, reason="told as data at offsets of the ELF header")
 @pytest.mark.parametrize("name", PADS)
 def test_a_section_more(name: str, tmp_path: Path) -> None:
     before, after = _patched(name, tmp_path, "enable", "--to", "printk", "-f", "set_up")

@@ -235,10 +235,7 @@ def test_inside_of_a_compressed_module(put: Callable[[bytes], Path]) -> None:
     assert lzma.decompress(path.read_bytes()) == data
 
 
-@pytest.mark.parametrize(
-    "sides",
-    [2, pytest.param(1, marks=pytest.mark.xfail(strict=True, reason="not told of the journal"))],
-)
+@pytest.mark.parametrize("sides", [1, 2])
 def test_diff_tells_of_it(sides: int, put: Callable[[bytes], Path]) -> None:
     data = signed(_plain(), 260)
     path = put(data)

@@ -1,4 +1,4 @@
-"""enable, disable and undo on trees: each module as if it were alone, and a tree that mirrors it."""
+"""enable, disable and undo on trees: each module as if alone, and a tree that mirrors the first."""
 
 from __future__ import annotations
 

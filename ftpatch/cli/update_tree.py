@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import stat
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -24,7 +20,8 @@ from ftpatch.cli.update import (
     undefined_line,
 )
 from ftpatch.copy import Copy
-from ftpatch.errors import Exit, FtpatchError, NoTable, OutputError, UsageError
+from ftpatch.errors import Exit, FtpatchError, NoTable, UsageError
+from ftpatch.mirror import Mirror
 from ftpatch.tree import each, entries, is_module, no_modules
 from ftpatch.unfinished import UNFINISHED
 from ftpatch.update import Outcome, prepare
@@ -42,12 +39,11 @@ class _Module:
 
     update: Update
     plan: Planner
+    mirror: Mirror | None
 
     def __call__(self, path: Path) -> tuple[Outcome | None, frozenset[str] | None]:
-        update, missing = self.update, set[str]()
-        target = path
-        if update.output is not None:
-            target = update.output / path.relative_to(update.image)
+        update, mirror, missing = self.update, self.mirror, set[str]()
+        target = mirror.of(path) if mirror else path
         try:
             prepared = prepare(
                 path,
@@ -55,11 +51,11 @@ class _Module:
                 strip_signature=update.strip_signature,
             )
         except NoTable:
-            self._keep(path, target)
+            self._keep(path)
             return None, None
         written = None
         if not prepared.refused and not len(prepared.plan.changes):
-            self._keep(path, target)
+            self._keep(path)
         elif not prepared.refused and not update.dry_run:
             with Copy(
                 path,
@@ -72,10 +68,10 @@ class _Module:
                 written = target
         return prepared.outcome(written, verbose=update.verbose), frozenset(missing)
 
-    def _keep(self, path: Path, target: Path) -> None:
+    def _keep(self, path: Path) -> None:
         """A module that stays as it is."""
-        if self.update.output is not None and not self.update.dry_run:
-            _copy(path, target)
+        if self.mirror and not self.update.dry_run:
+            self.mirror.file(path)
 
 
 def run_tree_update(update: Update, plan: Planner) -> None:
@@ -83,7 +79,13 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     gets everything else as it is. Exits 1 where a site is refused, 2 where a file is bad; the
     other modules are written nevertheless."""
     begun = time.monotonic()
-    _check(update)
+    if update.in_place == (update.output is not None):
+        raise UsageError(update.image, "a tree needs -o FOLDER or --in-place", "choose one")
+    mirror = Mirror(update.image, update.output) if update.output else None
+    if mirror:
+        mirror.check(force=update.force)
+        if not update.dry_run:
+            mirror.folder(update.image)
     UNFINISHED.many = not update.dry_run
     code, modules = Exit.DONE, []
     for path, held in entries(update.image):
@@ -92,13 +94,12 @@ def run_tree_update(update: Update, plan: Planner) -> None:
             code = Exit.ERROR
         elif is_module(path, held):
             modules.append(path)
-            _place(update, path.parent, is_folder=True)
-        elif not _place(update, path, is_folder=stat.S_ISDIR(held.st_mode)):
-            error_line(f"{path}: left out: neither a file nor a link")
+        elif mirror:
+            _mirror(mirror, path, held.st_mode, update.dry_run)
     rows: list[tuple[Path, Outcome]] = []
     missing: set[str] | None = None
     reasons: Counter[str] = Counter()
-    results = each(_Module(update, plan.expanded()), modules)
+    results = each(_Module(update, plan.expanded(), mirror), modules)
     for path, result in watched(results, len(modules), "modules"):
         if isinstance(result, FtpatchError):
             code = max(code, result.exit)
@@ -133,69 +134,12 @@ def run_tree_update(update: Update, plan: Planner) -> None:
         raise typer.Exit(code)
 
 
-def _check(update: Update) -> None:
-    """Raise UsageError for a tree that cannot be written where it should."""
-    source, output = update.image, update.output
-    if update.in_place == (output is not None):
-        raise UsageError(source, "a tree needs -o FOLDER or --in-place", "choose one")
-    if output is None:
-        return
-    if output.is_symlink() or (output.exists() and not output.is_dir()):
-        raise UsageError(output, "the output of a tree must be a folder")
-    ours, theirs = output.resolve(), source.resolve()
-    if ours == theirs or theirs in ours.parents or ours in theirs.parents:
-        raise UsageError(output, "output and tree overlap", "name a folder beside it")
-    if output.is_dir() and any(output.iterdir()) and not update.force:
-        raise UsageError(output, "the output is not empty", "use --force to overwrite in it")
-
-
-def _place(update: Update, path: Path, *, is_folder: bool) -> bool:
-    """Put what is no module into the output's tree; False for what cannot be put anywhere."""
-    if update.output is None or update.dry_run:
-        return True
-    target = update.output / path.relative_to(update.image)
-    if is_folder and target.is_symlink():
-        raise OutputError(target, "a link stands where a folder must be", "take it away")
-    if target.is_dir() and not target.is_symlink() and not is_folder:
-        raise OutputError(target, "a folder stands where a file must be", "take it away")
-    try:
-        if is_folder:
-            target.mkdir(parents=True, exist_ok=True)
-        elif path.is_symlink():
-            if target.is_symlink():
-                target.unlink()
-            target.symlink_to(path.readlink())
-        elif path.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _copy(path, target)
-        else:
-            return False
-    except OSError as error:
-        raise OutputError(target, f"cannot write: {error.strerror}") from None
-    return True
-
-
-def _copy(path: Path, target: Path) -> None:
-    """A file as it is, whole or not at all; owner and permission bits, but neither setuid, setgid
-    nor capabilities. Raises OutputError."""
-    if target.is_dir() and not target.is_symlink():
-        raise OutputError(target, "a folder stands where a file must be", "take it away")
-    try:
-        held = path.stat()
-        fd, name = tempfile.mkstemp(dir=target.parent, prefix=".ftpatch.")
-        UNFINISHED.name = Path(name)
-        with os.fdopen(fd, "wb") as out, path.open("rb") as file:
-            shutil.copyfileobj(file, out, 1 << 20)
-            with contextlib.suppress(OSError):  # only root may give files away
-                os.fchown(fd, held.st_uid, held.st_gid)
-            os.fchmod(fd, held.st_mode & 0o777)
-        os.utime(name, ns=(held.st_atime_ns, held.st_mtime_ns))
-        UNFINISHED.name.replace(target)
-    except OSError as error:
-        raise OutputError(target, f"cannot copy {path}: {error.strerror}") from None
-    finally:
-        UNFINISHED.discard()
-        UNFINISHED.name = None
+def _mirror(mirror: Mirror, path: Path, mode: int, dry_run: bool) -> None:
+    """What is no module."""
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        error_line(f"{path}: left out: neither a file nor a link")
+    elif not dry_run:
+        (mirror.folder if stat.S_ISDIR(mode) else mirror.file)(path)
 
 
 def _summary(

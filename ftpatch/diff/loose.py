@@ -14,6 +14,8 @@ __all__ = ["call_entries", "header_differences"]
 
 SIZE = {8: 64, 4: 40}
 """Bytes of a section header."""
+EHSIZE = {8: 64, 4: 52}
+"""Bytes of the ELF header."""
 
 
 def call_entries(sites: Sites) -> list[tuple[NDArray[np.int64], int]]:
@@ -32,18 +34,27 @@ def call_entries(sites: Sites) -> list[tuple[NDArray[np.int64], int]]:
 def header_differences(
     old: Sites, new: Sites, differing: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], list[Row]]:
-    """Which of the differing file offsets, int64[n], lie in the section headers that both have at
-    one place, and a row for each such header."""
+    """Which of the differing file offsets, int64[n], lie in the headers of relocatable files, and a
+    row for each section header that says something else. Where the ELF header names another table
+    of them, its sections are told instead."""
+    if not old.image.is_loose:
+        return np.zeros(len(differing), bool), []
     word = old.image.elf.word
-    start, sections = old.image.elf.skeleton.section_headers, old.image.elf.sections
+    first, second = (sites.image.elf.skeleton for sites in (old, new))
+    start, count = first.section_headers, len(first.sections)
     at = (differing - start) // SIZE[word]
-    within = (differing >= start) & (at < len(sections)) & old.image.is_loose
+    within = (differing >= start) & (at < count)
+    told = np.unique(at[within]).tolist()
+    moved = differing < EHSIZE[word]
+    if moved.any() and second.section_headers != start:
+        told = list(range(max(count, len(second.sections))))
     out: list[Row] = []
-    for index in np.unique(at[within]).tolist():
+    for index in told:
         texts = [_text(sites.image, index) for sites in (old, new)]
-        place = start + index * SIZE[word]
-        out.append(("header", None, place, sections[index].name, texts[0], texts[1]))
-    return within, out
+        if texts[0] != texts[1]:
+            name = (first if index < count else second).sections[index].name
+            out.append(("header", None, start + index * SIZE[word], name, texts[0], texts[1]))
+    return within | moved, out
 
 
 def _text(image: Image, index: int) -> str:

@@ -63,8 +63,11 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
     if ends[0] != ends[1]:
         more, less = (f"{end - common} bytes" if end > common else "" for end in ends)
         yield "appended", None, common, "", more, less
+    signatures = [len(sites.image.data) - sites.image.end for sites in (old, new)]
+    if old.image.path == new.image.path:  # what it was is a view of what it is, without the end
+        signatures[0] += sum(len(block.cut) for block in new.blocks)
     for kind, sizes in (
-        ("signature", [len(sites.image.data) - sites.image.end for sites in (old, new)]),
+        ("signature", signatures),
         ("laid in", [sum(b.start - b.length + len(b.cut) for b in s.blocks) for s in (old, new)]),
         ("journal", [sum(b.end - b.start for b in s.blocks) for s in (old, new)]),
     ):

@@ -70,7 +70,9 @@ def _letters(text: str) -> NDArray[np.uint8]:
 def read_own_symbols(elf: Elf, relocations: Relocations) -> OwnSymbols | None:
     """The kernel's own symbols, found by what they are; ``relocations`` are the image's. None where
     there are none (CONFIG_KALLSYMS off, fewer than 257) or their tables are damaged."""
-    tables = find_tables(elf.data, elf.word)
+    # What is behind the last segment, symbols and debug information, is no part of the kernel.
+    end = max((s.offset + s.size for s in elf.skeleton.segments), default=0)
+    tables = find_tables(elf.data[:end], elf.word)
     if tables is None:
         return None
     names = read_names(elf.data, tables)

@@ -1,0 +1,93 @@
+"""The mirror of a tree: what a command leaves as it is, put beside what it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftpatch.errors import OutputError, UsageError
+from ftpatch.unfinished import UNFINISHED
+
+__all__ = ["Mirror"]
+
+BITS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
+"""Permission bits that are kept: neither setuid nor setgid."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The tree ``source`` is to appear again in the folder ``output``."""
+
+    source: Path
+    output: Path
+
+    def check(self, *, force: bool) -> None:
+        """Raise UsageError for a folder that has something in it, without ``force``, or that
+        overlaps with the tree."""
+        output = self.output
+        if output.is_symlink() or (output.exists() and not output.is_dir()):
+            raise UsageError(output, "the output of a tree must be a folder")
+        ours, theirs = output.resolve(), self.source.resolve()
+        if ours == theirs or theirs in ours.parents or ours in theirs.parents:
+            raise UsageError(output, "output and tree overlap", "name a folder beside it")
+        if output.is_dir() and any(output.iterdir()) and not force:
+            raise UsageError(output, "the output is not empty", "use --force to overwrite in it")
+
+    def of(self, path: Path) -> Path:
+        """Where a path of the tree appears."""
+        return self.output / path.relative_to(self.source)
+
+    def folder(self, path: Path) -> None:
+        """A folder with owner and permission bits; the owner may always write to it. Raises
+        OutputError."""
+        target = self.of(path)
+        if target.is_symlink():
+            raise OutputError(target, "a link stands where a folder must be", "take it away")
+        if target.is_dir():
+            return
+        try:
+            target.mkdir(parents=True)
+            held = path.stat()
+            with contextlib.suppress(OSError):  # only root may give folders away
+                os.chown(target, held.st_uid, held.st_gid)
+            target.chmod(held.st_mode & BITS | stat.S_IRWXU)
+        except OSError as error:
+            raise OutputError(target, f"cannot make: {error.strerror}") from None
+
+    def file(self, path: Path) -> None:
+        """A file, whole or not at all, with owner, permission bits and times, or a link as it is.
+        Raises OutputError."""
+        target = self.of(path)
+        if target.is_dir() and not target.is_symlink():
+            raise OutputError(target, "a folder stands where a file must be", "take it away")
+        try:
+            if path.is_symlink():
+                if target.is_symlink():
+                    target.unlink()
+                target.symlink_to(path.readlink())
+            else:
+                self._copy(path, target)
+        except OSError as error:
+            raise OutputError(target, f"cannot copy {path}: {error.strerror}") from None
+
+    @staticmethod
+    def _copy(path: Path, target: Path) -> None:
+        held = path.stat()
+        fd, name = tempfile.mkstemp(dir=target.parent, prefix=".ftpatch.")
+        UNFINISHED.name = Path(name)
+        try:
+            with os.fdopen(fd, "wb") as out, path.open("rb") as file:
+                shutil.copyfileobj(file, out, 1 << 20)
+                with contextlib.suppress(OSError):  # only root may give files away
+                    os.fchown(fd, held.st_uid, held.st_gid)
+                os.fchmod(fd, held.st_mode & BITS)
+            os.utime(name, ns=(held.st_atime_ns, held.st_mtime_ns))
+            UNFINISHED.name.replace(target)
+        finally:
+            UNFINISHED.discard()
+            UNFINISHED.name = None
