@@ -73,7 +73,7 @@ class Mirror:
             else:
                 self._copy(path, target)
         except OSError as error:
-            raise OutputError(target, f"cannot copy {path}: {error.strerror}") from None
+            raise OutputError(path, f"cannot copy: {error.strerror}") from None
 
     @staticmethod
     def _copy(path: Path, target: Path) -> None:

@@ -74,6 +74,32 @@ class _Module:
             self.mirror.file(path)
 
 
+class _Errors:
+    """What went wrong: the first few of each kind are told as they come, the others counted."""
+
+    def __init__(self) -> None:
+        self.code = Exit.DONE
+        self._reasons: Counter[str] = Counter()
+
+    @property
+    def number(self) -> int:
+        """How many there were."""
+        return sum(self._reasons.values())
+
+    def tell(self, error: FtpatchError) -> None:
+        """One more."""
+        self.code = max(self.code, error.exit)
+        self._reasons[error.reason] += 1
+        if self._reasons[error.reason] <= SHOWN:
+            error_line(str(error))
+
+    def end(self) -> None:
+        """Say how many were not told."""
+        for reason, number in self._reasons.items():
+            if number > SHOWN:
+                error_line(f"... and {number - SHOWN} more: {reason}")
+
+
 def run_tree_update(update: Update, plan: Planner) -> None:
     """Update every module of the tree ``update.image``, in place or into the tree ``-o``, which
     gets everything else as it is. Exits 1 where a site is refused, 2 where a file is bad; the
@@ -87,25 +113,23 @@ def run_tree_update(update: Update, plan: Planner) -> None:
         if not update.dry_run:
             mirror.folder(update.image)
     UNFINISHED.many = not update.dry_run
-    code, modules = Exit.DONE, []
+    errors, code, modules = _Errors(), Exit.DONE, []
     for path, held in entries(update.image):
         if isinstance(held, FtpatchError):
-            error_line(str(held))
-            code = Exit.ERROR
+            errors.tell(held)
         elif is_module(path, held):
             modules.append(path)
         elif mirror:
-            _mirror(mirror, path, held.st_mode, update.dry_run)
+            try:
+                _mirror(mirror, path, held.st_mode, update.dry_run)
+            except FtpatchError as error:
+                errors.tell(error)
     rows: list[tuple[Path, Outcome]] = []
     missing: set[str] | None = None
-    reasons: Counter[str] = Counter()
     results = each(_Module(update, plan.expanded(), mirror), modules)
     for path, result in watched(results, len(modules), "modules"):
         if isinstance(result, FtpatchError):
-            code = max(code, result.exit)
-            reasons[result.reason] += 1
-            if reasons[result.reason] <= SHOWN:
-                error_line(str(result))
+            errors.tell(result)
             continue
         outcome, absent = result
         if outcome is None or absent is None:
@@ -119,12 +143,11 @@ def run_tree_update(update: Update, plan: Planner) -> None:
         elif outcome.refused:
             refused_lines(path, outcome)
             error_line(f"{path}: {count(len(outcome.refused), 'site')} refused; not written")
-    for reason, number in reasons.items():
-        if number > SHOWN:
-            error_line(f"... and {number - SHOWN} more modules: {reason}")
+    errors.end()
+    code = max(code, errors.code)
     if not update.as_json and not update.quiet:
-        _summary(update, rows, len(modules), sum(reasons.values()), time.monotonic() - begun)
-    if missing and not reasons:  # else it may match one that could not be looked at
+        _summary(update, rows, len(modules), errors.number, time.monotonic() - begun)
+    if missing and not errors.number:  # else it may match one that could not be looked at
         error_line(f"{update.image}: filter {min(missing)!r} matches no site of any module")
         code = Exit.ERROR
     if not modules:
