@@ -28,11 +28,13 @@ ACTION = "Initializing ftrace call sites"
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """``entries``: the N of "ftrace: allocating N entries", or, of a ``module``, the records that
-    the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any."""
+    the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any;
+    ``compares``: what ftrace_init_nop wants to find at each, in words."""
 
     entries: int
     bug: FtraceBug | None
     module: bool = False
+    compares: str = ""
 
 
 def forecast(sites: Sites) -> Forecast:
@@ -58,7 +60,7 @@ def forecast(sites: Sites) -> Forecast:
     refused = np.flatnonzero(~there | (actual != expected).any(axis=1))
     entries = len(record) - skipped if abi.null_seen else len(value)
     if not len(refused):
-        return Forecast(entries, None, image.is_loose)
+        return Forecast(entries, None, image.is_loose, _compares(sites))
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
     own = own_lookup(image, int(ip[first][0]))
@@ -79,7 +81,18 @@ def forecast(sites: Sites) -> Forecast:
         image.elf.word,
     )
     bug = _of_module(sites, bug) if image.is_loose else bug
-    return Forecast(entries, bug, image.is_loose)
+    return Forecast(entries, bug, image.is_loose, _compares(sites))
+
+
+def _compares(sites: Sites) -> str:
+    start, expected = sites.arch.init_expects(np.zeros(1, np.uint64), sites.abi)
+    if not expected.shape[1]:
+        return "nothing: it makes a NOP of whatever stands at a record"
+    if sites.abi.pad:
+        return f"{expected.shape[1]} bytes of NOP, {-start} before ip"
+    symbols = sites.image.symbols
+    named = (n for n in sites.arch.mcount_names if symbols.find(n) == sites.abi.mcount)
+    return f"a call of {next(named, hex(sites.abi.mcount))}"
 
 
 def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:

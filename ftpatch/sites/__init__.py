@@ -17,7 +17,7 @@ from ftpatch.journal import Block, read_blocks
 from ftpatch.sites.abi import certain_abi, read_abi
 from ftpatch.sites.adjust import adjust
 from ftpatch.sites.code import read_code
-from ftpatch.sites.entries import prefixes
+from ftpatch.sites.entries import function_starts, prefixes
 from ftpatch.sites.find import find_table
 from ftpatch.sites.find_kernel import find_kernel_table
 from ftpatch.sites.table import Table, read_table, table_span
@@ -113,6 +113,8 @@ def read_sites(image: Image) -> Sites:
         abi = read_abi(original, arch, record, found, null_seen=null_seen, pads=pads)
         if abi.kernel or not abi.pad:  # the kernel's call_adjust knows one prefix for all
             prefix = np.full(len(live), abi.prefix, np.int64)
+            if abi.pad and not len(function_starts(original)):
+                placed = certain  # and which one that is, only names can tell
         else:
             prefix, placed = found, certain
     ip = adjust(original, arch, abi, record, prefix)

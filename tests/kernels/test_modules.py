@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .modfile import unsigned
 from .tracer import CALLEE
-from .variants import PINGS, USES, Loaded
+from .variants import COUNT, COUNT_AGAIN, PINGS, USES, Loaded
 
 TAINT_WARN, TAINT_DIE, TAINT_UNSIGNED = 1 << 9, 1 << 7, 1 << 13
 # Forced module, unsigned module: the tracer has no version of what it exports.
@@ -36,7 +36,8 @@ def test_every_module_loads_and_goes(loaded: Loaded) -> None:
 
 
 def test_untouched_and_undone_modules_are_signed(loaded: Loaded) -> None:
-    signed = [n for n, v in loaded.variants.items() if not v.commands or "undo" in v.commands[-1]]
+    rows = loaded.variants.items()
+    signed = [name for name, v in rows if not v.commands or "undo" in v.commands[-1]]
     assert {"original", "undone", "undone twice"} < set(signed)
     for name in signed:
         if loaded.variants[name].module == "ifb":
@@ -49,7 +50,6 @@ def test_untouched_and_undone_modules_are_signed(loaded: Loaded) -> None:
 
 
 def test_ftrace_knows_exactly_the_functions_that_were_not_dropped(loaded: Loaded) -> None:
-    counts = set()
     for name, variant in loaded.variants.items():
         if variant.fails or variant.module == "ifb":
             continue
@@ -57,8 +57,7 @@ def test_ftrace_knows_exactly_the_functions_that_were_not_dropped(loaded: Loaded
         assert set(step.values("listed")) == loaded.listed(name), name
         assert len(step.values("listed")) == len(loaded.listed(name)), name
         assert (step.value("filter") == "0") == bool(loaded.listed(name)), name
-        if "tracer" in list(loaded.steps)[: list(loaded.steps).index(name)]:
-            counts.add(step.value("functions"))
+    counts = {loaded.steps[name].value("functions") for name in (COUNT, COUNT_AGAIN)}
     assert len(counts) == 1, "unloading a module takes away what loading it brought"
 
 

@@ -12,11 +12,12 @@ from .modfile import ModuleFile
 from .tracer import CALLEE, loader_program, tracer_module
 from .trees import Tree
 
-__all__ = ["HELPERS", "PADS", "PINGS", "USES", "Loaded", "Variant", "load_all"]
+__all__ = ["COUNT", "COUNT_AGAIN", "HELPERS", "PADS", "PINGS", "USES", "Loaded", "Variant", "load_all"]
 
 PADS = ("arm64", "riscv64")  # compiled with NOPs: a call is what ftrace_init would not expect
 PINGS = 3
 # IPv6 would send packets of its own, at times of its own.
+COUNT, COUNT_AGAIN = "count", "count again"
 APPEND = "ipv6.disable=1"
 USES = ("dummy_xmit", "dummy_get_stats64")
 """What use_dummy surely runs."""
@@ -46,17 +47,18 @@ load() {{ # MODULE FILE HOW...
     "$@" /m/$file; echo "insmod $?"
     [ -d /sys/module/$module ] || return
     echo "taint $(cat /proc/sys/kernel/tainted)"
-    sed -n "s/\\(.*\\) \\[$module\\]$/listed \\1/p" /t/available_filter_functions
+    grep -F "[$module]" /t/available_filter_functions | sed 's/^/listed /; s/ [^ ]*$//'
     [ -d /sys/module/ifb ] && before=$(calls)
     echo ":mod:$module" > /t/set_ftrace_filter; filtered=$?; echo "filter $filtered"
+    grep -vF "[$module]" /t/set_ftrace_filter | sed 's/^/filters /'
     [ $filtered = 0 ] && echo function > /t/current_tracer
     use_$module
     [ -d /sys/module/ifb ] && echo "calls $(($(calls) - before))"
-    [ $filtered = 0 ] && echo nop > /t/current_tracer
+    echo 0 > /t/tracing_on
     sed -n 's/.*: \\([^ ]*\\) .*<-.*/traced \\1/p' /t/trace
-    echo > /t/trace; echo > /t/set_ftrace_filter
+    echo nop > /t/current_tracer; echo 1 > /t/tracing_on
+    echo > /t/set_ftrace_filter
     rmmod $module; echo "rmmod $?"
-    echo "functions $(grep -c . /t/available_filter_functions)"
 }}
 """
 
@@ -148,10 +150,14 @@ def load_all(tree: Tree, scratch: Path) -> Loaded:
     """Signed modules first: the first one that is not signed leaves its mark on the kernel."""
     variants = _variants(tree)
     order = sorted(variants, key=lambda name: not _is_signed(variants[name]))
+    order = [COUNT, *order, COUNT_AGAIN]
     files: dict[str, Path] = {}
     held: dict[str, bytes] = {"m/load": loader_program(tree, scratch)}
     steps: dict[str, str] = {}
     for number, name in enumerate(order):
+        if name not in variants:
+            steps[name] = 'rmmod ifb; echo "functions $(grep -c . /t/available_filter_functions)"'
+            continue
         variant = variants[name]
         if variant.module == "ifb":
             held["m/tracer.ko"] = tracer_module(tree, scratch)
@@ -165,4 +171,5 @@ def load_all(tree: Tree, scratch: Path) -> Loaded:
 
 
 def _is_signed(variant: Variant) -> bool:
-    return not variant.commands or variant.commands[-1][0] == "undo"
+    untouched = not variant.commands or variant.commands[-1][0] == "undo"
+    return untouched and variant.module != "ifb"

@@ -55,6 +55,8 @@ def _summary(path: Path, check: Check) -> None:
 def _each(path: Path, check: Check) -> None:
     from ftpatch.check import INVARIANTS
 
+    if check.forecast is not None:
+        lines([f"{path}: ftrace_init_nop compares {check.forecast.compares}"])
     broken = Counter(finding.invariant for finding in check.findings)
     known = Counter(finding.invariant for finding in check.known)
     for name, words in INVARIANTS.items():
