@@ -21,7 +21,6 @@ def tree(tmp_path: Path) -> Path:
     return plant(tmp_path / "tree")
 
 
-@pytest.mark.xfail(strict=True, reason="it ends everything")
 @root_only
 def test_a_plain_file_that_cannot_be_read(tmp_path: Path) -> None:
     """It is told like a module that cannot be read, and the others are done."""

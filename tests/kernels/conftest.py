@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from . import fetch
 from .breakage import BREAKAGES
@@ -68,29 +70,41 @@ def _cases(kernel: Kernel) -> list[Case]:
     return cases(kernel, pads=_machine(kernel) != "x86")
 
 
+class KernelScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """All tests of a kernel go to one worker, those of its modules perhaps to another.
+
+    So files are patched and booted once. (`--dist loadgroup` would be that, but pytest 9.2 does not
+    let pytest-xdist 3.8 mark a test's id.)
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, parameters = nodeid.partition("[")
+        names = [k.name for k in _kernels() if parameters.startswith(k.name)]
+        part = "modules" if "module" in file else ""
+        return max(names, key=len, default=parameters) + part
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> KernelScheduling:
+    return KernelScheduling(config, log)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "tree" in metafunc.fixturenames:
-        group = pytest.mark.xdist_group
-        rows = [
-            pytest.param(kernel, id=kernel.name, marks=group(f"{kernel.name} modules"))
-            for kernel in _kernels()
-            if kernel.meta is not None
-        ]
+        rows = [pytest.param(k, id=k.name) for k in _kernels() if k.meta is not None]
         metafunc.parametrize("tree", rows, indirect=True, scope="session")
         return
     wanted = [n for n in ("image", "patched", "breakage") if n in metafunc.fixturenames]
     rows = []
     for kernel in _kernels() if wanted else []:
-        # With `--dist loadgroup`, all of a kernel's tests go to one worker.
-        group = pytest.mark.xdist_group(kernel.name)
         if wanted == ["image"]:
-            rows.append(pytest.param(kernel, id=kernel.name, marks=group))
+            rows.append(pytest.param(kernel, id=kernel.name))
         elif wanted == ["patched"]:
-            rows += [pytest.param(c, id=c.id, marks=group) for c in _cases(kernel)]
+            rows += [pytest.param(c, id=c.id) for c in _cases(kernel)]
         else:
             for each in BREAKAGES[_machine(kernel)]:
                 name = f"{kernel.name}-{each.__name__}"
-                rows.append(pytest.param(kernel, each, id=name, marks=group))
+                rows.append(pytest.param(kernel, each, id=name))
     if wanted:
         metafunc.parametrize(wanted, rows, indirect=wanted[:1], scope="session")
 

@@ -30,9 +30,9 @@ use_dummy() {{
     echo "sent $(cat $sent)"
 }}
 use_veth() {{
-    ip link add one type veth peer name two; ip link set one up; ip link set two up
+    ip link add one type veth; ip link set one up; ip link set veth0 up
     ip addr add 10.8.8.1/24 dev one; ping -c 1 -W 1 10.8.8.2 >/dev/null &
-    sent=/sys/class/net/two/statistics/rx_packets
+    sent=/sys/class/net/veth0/statistics/rx_packets
     for i in $(seq 50); do [ $(cat $sent) -ge 1 ] && break; sleep 0.1; done
     [ $(cat $sent) -ge 1 ]; echo "used $?"
     ip link del one
@@ -49,9 +49,7 @@ load() {{ # MODULE FILE HOW...
     echo "taint $(cat /proc/sys/kernel/tainted)"
     grep -F "[$module]" /t/available_filter_functions | sed 's/^/listed /; s/ [^ ]*$//'
     [ -d /sys/module/ifb ] && before=$(calls)
-    echo ":mod:$module" > /t/set_ftrace_filter; filtered=$?; echo "filter $filtered"
-    grep -vF "[$module]" /t/set_ftrace_filter | sed 's/^/filters /'
-    [ $filtered = 0 ] && echo function > /t/current_tracer
+    echo ":mod:$module" > /t/set_ftrace_filter && echo function > /t/current_tracer
     use_$module
     [ -d /sys/module/ifb ] && echo "calls $(($(calls) - before))"
     echo 0 > /t/tracing_on
