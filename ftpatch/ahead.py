@@ -32,8 +32,8 @@ class _Ahead:
 
 
 def begin(arguments: Sequence[str]) -> None:
-    """Begin with the first of the words that names a compressed kernel. What goes wrong here goes
-    wrong once more where it is told."""
+    """Begin with the first of the words that names what may be a compressed kernel. What goes wrong
+    is told when it is asked for."""
     for word in arguments:
         path = Path(word)
         try:
@@ -64,14 +64,20 @@ def payload_of(path: Path, data: memoryview) -> Payload:
         same = _identity(path.stat()) == _Ahead.identity and len(data) == path.stat().st_size
     except OSError:
         same = False
-    return result if same and isinstance(result, Payload) else read_payload(path, data)
+    if not same or result is None:
+        return read_payload(path, data)
+    if isinstance(result, FtpatchError):
+        raise result
+    return result
 
 
 def _run(path: Path) -> None:
     try:
         data = path.read_bytes()
         _Ahead.result = read_payload(path, memoryview(data))
-    except (OSError, FtpatchError, MemoryError):
+    except FtpatchError as error:
+        _Ahead.result = error
+    except (OSError, MemoryError):
         _Ahead.result = None
 
 

@@ -42,8 +42,10 @@ class Copy:
         force: bool,
         allow_setuid: bool,
         in_place: bool = False,
+        sync: bool = True,
     ) -> None:
-        """Check both places and start to copy. With ``in_place`` the target is the source.
+        """Check both places and start to copy. With ``in_place`` the target is the source. Without
+        ``sync`` nothing waits for the disk.
 
         Raises UsageError for an output that exists (without ``force``) or is a link, InputError for
         a source that cannot be read, OutputError where no file can be made.
@@ -51,6 +53,7 @@ class Copy:
         self.target = target
         self.in_place = in_place
         self.force = force or in_place
+        self._sync = sync
         self._path = source
         self.copied = self.size = 0
         self.fd = -1
@@ -125,7 +128,8 @@ class Copy:
         with contextlib.suppress(OSError):  # only root may give files away, and not to everyone
             os.fchown(self.fd, self._stat.st_uid, self._stat.st_gid)
         os.fchmod(self.fd, mode)
-        os.fsync(self.fd)
+        if self._sync:
+            os.fsync(self.fd)
         # From here on a signal would meet something between the two.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
@@ -148,6 +152,8 @@ class Copy:
                 named = Path(folder) / "new"
                 self._link(named)
                 self._rename(named, self.target)
+        if not self._sync:
+            return
         # The file is there; that its name outlives a power cut is more than can always be had.
         with contextlib.suppress(OSError):
             folder_fd = os.open(self.target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -188,7 +194,9 @@ class Copy:
                 if done == 0:
                     raise OSError(errno.EIO, "the input became shorter")
                 self.copied += done
-            if not self._stop:  # begin now what the sync at the end would have to wait for
+            if (
+                not self._stop and self._sync
+            ):  # begin now what the sync at the end would have to wait for
                 os.fdatasync(self.fd)
         except OSError as error:
             self._failure = error

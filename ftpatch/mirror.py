@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from ftpatch.copy import Copy
 from ftpatch.errors import OutputError, UsageError
-from ftpatch.unfinished import UNFINISHED
 
 __all__ = ["Mirror"]
 
@@ -61,7 +59,7 @@ class Mirror:
 
     def file(self, path: Path) -> None:
         """A file, whole or not at all, with owner, permission bits and times, or a link as it is.
-        Raises OutputError."""
+        Nothing waits for the disk: it can be had again from the tree. Raises OutputError."""
         target = self.of(path)
         if target.is_dir() and not target.is_symlink():
             raise OutputError(target, "a folder stands where a file must be", "take it away")
@@ -71,23 +69,10 @@ class Mirror:
                     target.unlink()
                 target.symlink_to(path.readlink())
             else:
-                self._copy(path, target)
+                held = path.stat()
+                with Copy(path, target, force=True, allow_setuid=True, sync=False) as copy:
+                    copy.finish()
+                    copy.appear()
+                os.utime(target, ns=(held.st_atime_ns, held.st_mtime_ns))
         except OSError as error:
             raise OutputError(path, f"cannot copy: {error.strerror}") from None
-
-    @staticmethod
-    def _copy(path: Path, target: Path) -> None:
-        held = path.stat()
-        fd, name = tempfile.mkstemp(dir=target.parent, prefix=".ftpatch.")
-        UNFINISHED.name = Path(name)
-        try:
-            with os.fdopen(fd, "wb") as out, path.open("rb") as file:
-                shutil.copyfileobj(file, out, 1 << 20)
-                with contextlib.suppress(OSError):  # only root may give files away
-                    os.fchown(fd, held.st_uid, held.st_gid)
-                os.fchmod(fd, held.st_mode & BITS)
-            os.utime(name, ns=(held.st_atime_ns, held.st_mtime_ns))
-            UNFINISHED.name.replace(target)
-        finally:
-            UNFINISHED.discard()
-            UNFINISHED.name = None

@@ -33,6 +33,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     Raises InputError where there is no journal, SiteRefused where the new bytes are not there any
     more.
     """
+    image.require_writable()
     blocks = read_blocks(image.path, image.data[: image.end])
     if not blocks:
         raise InputError(

@@ -87,12 +87,7 @@ def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool)
     """Plan an update of the image at ``path`` and verify it. Raises what the plan raises, and
     UsageError where a signature would have to go."""
     image = open_image(path)
-    if image.read_only:
-        raise UsageError(
-            path,
-            f"a {image.container} in another file cannot be changed",
-            f"extract it first: `ftpatch extract {path} -o FILE`",
-        )
+    image.require_writable()
     sites = read_sites(image)
     planned = plan(sites)
     if len(planned.changes) and image.end < len(image.data) and not strip_signature:

@@ -23,7 +23,7 @@ from .elf_writer import (
 from .images import FUNCTIONS, call32
 from .kallsyms_writer import LAYOUTS, Layout, write_kallsyms
 
-__all__ = ["BASE", "TABLES", "Stripped", "relocs"]
+__all__ = ["BASE", "NAMES", "TABLES", "Stripped", "relocs"]
 
 BASE = 0xFFFF_FFFF_8100_0000
 TEXT, INIT, STEP = BASE + 0x1000, BASE + 0x30000, 32
@@ -49,9 +49,11 @@ TABLES: dict[str, Arranged] = {
 """How the records of all sites may lie in a table."""
 
 
-def relocs(words: list[int]) -> bytes:
-    """What the build puts behind a bzImage's vmlinux (arch/x86/tools/relocs.c): 0, list, ..."""
-    return struct.pack(f"<{len(words) + 3}i", 0, *(w - (1 << 64) for w in words), 0, -0x7F00_0000)
+def relocs(places: list[int]) -> bytes:
+    """What the build puts behind a bzImage's vmlinux (arch/x86/tools/relocs.c): lists of the words
+    to be relocated, of 64 bits and of 32, a 0 before each."""
+    words = [place - (1 << 64) for place in places]
+    return struct.pack(f"<{len(words) + 3}i", 0, *words, 0, BASE - (1 << 64))
 
 
 @dataclass

@@ -22,7 +22,7 @@ from .images import arm64_callops_kernel, arm64_rela_kernel, arm64_relr_kernel, 
 from .mutate import forged, mutated
 from .samples import SAMPLES
 
-__all__ = ["main"]
+__all__ = ["alarm", "commands", "judge", "main"]
 
 SECONDS = 10
 """More than any verb may take on a file of some kilobytes."""
@@ -35,7 +35,8 @@ class TooSlow(BaseException):
     """Not caught by the verbs."""
 
 
-def _alarm(_: int, __: FrameType | None) -> None:
+def alarm(_: int, __: FrameType | None) -> None:
+    """A handler of SIGALRM."""
     raise TooSlow
 
 
@@ -57,7 +58,8 @@ def bases(folder: Path, names: list[str]) -> dict[str, bytes]:
     return found
 
 
-def _commands(path: Path, original: Path, rng: random.Random) -> Iterator[list[str | Path]]:
+def commands(path: Path, original: Path, rng: random.Random) -> Iterator[list[str | Path]]:
+    """Every verb, with some of its options."""
     yield ["status", "--json", path]
     yield ["list", path]
     yield ["check", "--json", path]
@@ -87,7 +89,7 @@ def _complaint(result: Result) -> str:
     return ""
 
 
-def _judge(path: Path, data: bytes, arguments: list[str | Path]) -> str:
+def judge(path: Path, data: bytes, arguments: list[str | Path]) -> str:
     """Run one command; what is wrong with what it did, or nothing."""
     signal.alarm(SECONDS)
     try:
@@ -121,7 +123,7 @@ def _judge(path: Path, data: bytes, arguments: list[str | Path]) -> str:
 def main() -> None:
     """Run COUNT cases of each base."""
     seed, count, folder, *names = sys.argv[1:]
-    signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGALRM, alarm)
     path, original = Path(folder, "image"), Path(folder, "original")
     found = bases(Path(folder), names)
     everything = list(found.values())
@@ -133,10 +135,10 @@ def main() -> None:
             if case % 4 == 3:
                 data, what = forged(good, rng)
             path.write_bytes(data)
-            for arguments in _commands(path, original, rng):
+            for arguments in commands(path, original, rng):
                 shown = " ".join(getattr(a, "name", str(a)) for a in arguments)
                 print(f"case: {seed} {name} {case}: {what}: {shown}", flush=True)
-                if complaint := _judge(path, data, arguments):
+                if complaint := judge(path, data, arguments):
                     text = complaint.replace("\n", "\n    ")
                     print(f"wrong: {name} {case} ({what}): {shown}: {text}", flush=True)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

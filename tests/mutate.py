@@ -75,10 +75,13 @@ def regions(data: bytes) -> list[Region]:
     return found
 
 
-def mutated(data: bytes, other: bytes, rng: random.Random) -> tuple[bytes, str]:
-    """A broken copy, and what was done to it; ``other`` is another image to splice from."""
+def mutated(
+    data: bytes, other: bytes, rng: random.Random, places: list[Region] | None = None
+) -> tuple[bytes, str]:
+    """A broken copy, and what was done to it; ``other`` is another image to splice from, ``places``
+    are those to break, by default an ELF file's."""
     out, said = bytearray(data), []
-    places = regions(data)
+    places = regions(data) if places is None else places
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         where = rng.choice(places)
         if where.end <= where.start or where.start >= len(out):

@@ -11,7 +11,7 @@ from .images import FUNCTIONS
 from .kallsyms_writer import write_kallsyms
 from .raw_images import ARM64, RISCV64, TABLES, TEXT, V6, V7, Made
 
-__all__ = ["FORMS", "NOPS", "RawKernel", "raw_kernel"]
+__all__ = ["FORMS", "NOPS", "TABLE", "RawKernel", "raw_kernel"]
 
 TABLE = 0x36000
 """Where the table is, behind the pointers and before the relocations (offset)."""
@@ -99,9 +99,7 @@ FORMS: dict[str, tuple[bytes, int, bool]] = {
 """Magic, form of the relocations, whether there are literals."""
 
 
-def raw_kernel(
-    form: str, *, named: bool = True, bounds: bool = True, nulls: int = 0
-) -> RawKernel:
+def raw_kernel(form: str, *, named: bool = True, bounds: bool = True, nulls: int = 0) -> RawKernel:
     """An Image of one form; without ``named`` it has no kallsyms."""
     magic, relocations, ops = FORMS[form]
     layout = (V7 if relocations == Form.RELR else V6) if named else None

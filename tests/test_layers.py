@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors", "bug", "unfinished"),
-    ("tree", "mirror"),
+    ("tree",),
     ("unwrap",),
     ("ahead",),
     ("changes", "columns"),
@@ -25,7 +25,7 @@ LEVELS = (
     ("verify",),
     ("copy", "write"),
     ("undo", "refusals", "forecast", "check", "diff"),
-    ("update",),
+    ("update", "mirror"),
     ("cli",),
     ("__main__",),
 )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ftpatch.ahead import payload_of
 from ftpatch.changes import Changes, Kind
-from ftpatch.errors import InputError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image.elf import Elf, map_file
 from ftpatch.image.headers import Skeleton
 from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
@@ -60,6 +60,16 @@ class Image:
     def is_kernel(self) -> bool:
         """Whether ``ftrace_init`` will read this image's table."""
         return self.container in ("vmlinux", "bzImage", "Image")
+
+    def require_writable(self) -> None:
+        """Raise UsageError for an image inside of another container."""
+        if self.read_only:
+            article = "an" if self.container[0] in "Iaeiou" else "a"
+            raise UsageError(
+                self.path,
+                f"{article} {self.container} in another file cannot be changed",
+                f"extract it first: `ftpatch extract {self.path} -o FILE`",
+            )
 
     @cached_property
     def end(self) -> int:

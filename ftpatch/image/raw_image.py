@@ -42,6 +42,8 @@ SHT_PROGBITS = 1
 BIG_ENDIAN = 1
 LIMIT_MEMORY = 1 << 31
 """Bytes that a kernel may take in memory: what a branch and adrp are made to reach."""
+LIMIT_FILE = 1 << 29
+"""Bytes of an Image that are looked through; a kernel with everything built in has 300 MB."""
 VERSION = re.compile(rb"Linux version ([0-9][\x21-\x7e]{0,63}) ")
 
 
@@ -96,6 +98,8 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
     if text_offset == form.not_offset:
         raise InputError(path, "an Image of a 32-bit kernel is not supported")
     size = _size(data)
+    if size > LIMIT_FILE:
+        raise InputError(path, f"an Image of {size} bytes; no kernel has so many")
     memory = max(memory, size)  # before v3.17, arm64 left it 0
     if memory > LIMIT_MEMORY:
         raise InputError(path, f"an Image of {memory:#x} bytes in memory; no kernel takes so many")

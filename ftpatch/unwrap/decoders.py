@@ -15,6 +15,8 @@ PIECE, LARGEST_PIECE = 1 << 13, 1 << 20
 Others can be told when to stop, and get more and more as a stream goes on: a call of a decoder lets
 other threads run, and waits for them when it ends. Of a stream that ends, the rest of a piece is
 copied, so each begins with little."""
+PART = 1 << 24
+"""Bytes taken from a decoder at once, which would otherwise stand in memory a second time."""
 MEMORY = 1 << 29
 """Bytes that the xz and lzma decoders may take, nearly all of it for the dictionary: kernels are
 packed with one of 128 MiB (scripts/xz_wrap.sh), and `xz -9` takes 64."""
@@ -48,13 +50,18 @@ def _streams(
         size = min(2 * size, LARGEST_PIECE) if bounded else PIECE
         if not piece:
             raise Damaged("cut short")
-        try:
-            part = decoder.decompress(piece, left) if bounded else decoder.decompress(piece)
-        except damaged as error:
-            raise Damaged(f"damaged: {error}") from None
-        out += part
-        left -= len(part)
         at += len(piece)
+        while left > 0:
+            try:
+                most = (min(left, PART),) if bounded else ()
+                part = decoder.decompress(piece, *most)
+            except damaged as error:
+                raise Damaged(f"damaged: {error}") from None
+            out += part
+            left -= len(part)
+            piece = memoryview(getattr(decoder, "unconsumed_tail", b""))  # zlib's; others keep it
+            if decoder.eof or not (piece or not getattr(decoder, "needs_input", True)):
+                break
         if not decoder.eof:
             continue
         at = _skip(data, at - len(decoder.unused_data or b""), kind)

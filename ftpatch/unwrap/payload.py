@@ -60,6 +60,7 @@ def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payl
         layer, size = found
         stream = data[layer.offset : layer.offset + layer.size]
         data = memoryview(unpack(path, stream, limit, size)).toreadonly()
+        limit -= len(data)  # for all layers together
         layers.append(layer)
     if data[MAGIC_AT : MAGIC_AT + 4].tobytes() in IMAGES:
         return Payload("Image", tuple(layers), data)

@@ -1,11 +1,12 @@
-"""Kernels broken by hand: each lays bytes into a copy that ftrace_init will stumble over, or not.
+"""Kernels broken by hand: each lays bytes into a file that ftrace_init will stumble over, or not.
 
 The tests write these bytes themselves; what becomes of them is for the kernel to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +14,15 @@ import numpy as np
 from .independent import MOV_X9_X30, R_AARCH64_RELATIVE, Vmlinux
 from .sitecode import nop5
 
-__all__ = ["BREAKAGES", "Breakage", "break_copy"]
+__all__ = ["BREAKAGES", "SITES", "Breakage", "broken"]
 
 Edits = list[tuple[int, bytes]]  # file offset, bytes
+Breakage = Callable[[Vmlinux, int], Edits]  # of the site with this number
 
 CSDB = 0xD503229F  # csdb: a hint like the NOP, and not the NOP
-
-
-def _site(image: Vmlinux, name: str) -> int:
-    """ip of a function."""
-    return int(image.sites[image.names.index(name)])
+NOWHERE = 0x1000  # no kernel maps this
+INSIDE = 16  # bytes from a function's entry
+SHORT = 100  # records
 
 
 def _call(ip: int, target: int) -> bytes:
@@ -33,49 +33,106 @@ def _word(value: int) -> bytes:
     return value.to_bytes(4, "little")
 
 
-def nop_for_call(image: Vmlinux) -> Edits:
-    return [(image.offset(_site(image, "vfs_read")), nop5(image))]
+def _at(image: Vmlinux, number: int, distance: int = 0) -> int:
+    return image.offset(int(image.sites[number]) + distance)
 
 
-def call_elsewhere(image: Vmlinux) -> Edits:
-    ip = _site(image, "vfs_read")
-    return [(image.offset(ip), _call(ip, image.address("ftrace_caller")))]
+def nop_for_call(image: Vmlinux, number: int) -> Edits:
+    return [(_at(image, number), nop5(image))]
 
 
-def two_sites(image: Vmlinux) -> Edits:
+def call_elsewhere(image: Vmlinux, number: int) -> Edits:
+    call = _call(int(image.sites[number]), image.address("ftrace_caller"))
+    return [(_at(image, number), call)]
+
+
+def call_past_the_entry(image: Vmlinux, number: int) -> Edits:
+    """One byte behind __fentry__."""
+    return [(_at(image, number), _call(int(image.sites[number]), image.address("__fentry__") + 1))]
+
+
+def trap(image: Vmlinux, number: int) -> Edits:
+    """int3 in the first byte, as while a running kernel is patched."""
+    return [(_at(image, number), b"\xcc")]
+
+
+def two_sites(image: Vmlinux, number: int) -> Edits:
     """The kernel sorts its table, and stops at the first: of two, it reports the lower."""
-    start = 4 if image.arch == "arm64" else 0
-    sites = [_site(image, name) - start for name in ("vfs_write", "vfs_open")]
-    return [(image.offset(at), b"\xcc" * (start or 5)) for at in sites]
+    lead, width = image.extent
+    other = (number + len(image.sites) // 2) % len(image.sites)
+    return [(_at(image, n, -lead), b"\xcc" * (lead or width)) for n in (number, other)]
 
 
-def move_for_nop(image: Vmlinux) -> Edits:
+def move_for_nop(image: Vmlinux, number: int) -> Edits:
     """What the kernel itself makes of a site, before it has made it so."""
-    return [(image.offset(_site(image, "vfs_read") - 4), _word(MOV_X9_X30))]
+    return [(_at(image, number, -4), _word(MOV_X9_X30))]
 
 
-def hint_for_nop(image: Vmlinux) -> Edits:
-    return [(image.offset(_site(image, "vfs_read") - 4), _word(CSDB))]
+def hint_for_nop(image: Vmlinux, number: int) -> Edits:
+    return [(_at(image, number, -4), _word(CSDB))]
 
 
-def second_word(image: Vmlinux) -> Edits:
+def second_word(image: Vmlinux, number: int) -> Edits:
     """ftrace_init_nop reads the first word only: the kernel says nothing."""
-    return [(image.offset(_site(image, "vfs_read")), _word(CSDB))]
+    return [(_at(image, number), _word(CSDB))]
 
 
-def record_in_data(image: Vmlinux) -> Edits:
+def other_bytes(image: Vmlinux, number: int) -> Edits:
+    """On riscv64 nothing is read: whatever stands there becomes a NOP."""
+    return [(_at(image, number, -image.extent[0]), bytes(8))]
+
+
+def half_a_pad(image: Vmlinux, number: int) -> Edits:
+    return [(_at(image, number, 4 - image.extent[0]), bytes(4))]
+
+
+def record_in_data(image: Vmlinux, number: int) -> Edits:
     """A record outside of the text: a bug on 6.1, silently skipped later."""
-    return _record(image, image.address("linux_banner"))
+    return _record(image, number, image.address("linux_banner"))
 
 
-def record_of_zero(image: Vmlinux) -> Edits:
+def record_nowhere(image: Vmlinux, number: int) -> Edits:
+    return _record(image, number, NOWHERE)
+
+
+def record_of_zero(image: Vmlinux, number: int) -> Edits:
     """Skipped where null is tested first; on arm64 6.1 it becomes a site at address 4."""
-    return _record(image, 0)
+    return _record(image, number, 0)
 
 
-def _record(image: Vmlinux, value: int) -> Edits:
-    """Give vfs_read's record another value: in its relocation, where that has it."""
-    index = int(np.flatnonzero(image.records != 0)[image.names.index("vfs_read")])
+def record_inside(image: Vmlinux, number: int) -> Edits:
+    """In the middle of a function."""
+    return _record(image, number, _value(image, number) + INSIDE)
+
+
+def record_misaligned(image: Vmlinux, number: int) -> Edits:
+    return _record(image, number, _value(image, number) + 2)
+
+
+def record_twice(image: Vmlinux, number: int) -> Edits:
+    """The next function's record is this one's; the second of the two meets what was made."""
+    return _record(image, number + 1, _value(image, number))
+
+
+def records_swapped(image: Vmlinux, number: int) -> Edits:
+    """A table that is not sorted: the kernel sorts it anyway."""
+    one, two = _value(image, number), _value(image, number + 1)
+    return _record(image, number, two) + _record(image, number + 1, one)
+
+
+def table_short(image: Vmlinux, number: int) -> Edits:
+    """The last records are null."""
+    last = range(len(image.sites) - SHORT, len(image.sites))
+    return [edit for each in last for edit in _record(image, each, 0)]
+
+
+def _value(image: Vmlinux, number: int) -> int:
+    return int(image.records[image.records != 0][number])
+
+
+def _record(image: Vmlinux, number: int, value: int) -> Edits:
+    """Give a site's record another value: in its relocation, where that has it."""
+    index = int(np.flatnonzero(image.records != 0)[number])
     width = image.bits // 8
     slot = image.table[0] + index * width
     rows = image.rela
@@ -86,18 +143,34 @@ def _record(image: Vmlinux, value: int) -> Edits:
     return [(at, value.to_bytes(width, "little"))]
 
 
-Breakage = Callable[[Vmlinux], Edits]
-BOTH: list[Breakage] = [two_sites, record_in_data, record_of_zero]
-X86: list[Breakage] = [nop_for_call, call_elsewhere, *BOTH]
-ARM64: list[Breakage] = [move_for_nop, hint_for_nop, second_word, *BOTH]
-RISCV64: list[Breakage] = [record_in_data, record_of_zero]
-BREAKAGES = {"arm64": ARM64, "riscv64": RISCV64, "x86": X86}
+EVERY: list[Breakage] = [
+    two_sites, record_in_data, record_nowhere, record_of_zero, record_inside, record_twice,
+    records_swapped, table_short,
+]  # fmt: skip
+ON_SITES: dict[str, list[Breakage]] = {
+    "x86": [nop_for_call, call_elsewhere, call_past_the_entry, trap],
+    "arm64": [move_for_nop, hint_for_nop, second_word, record_misaligned],
+    "riscv64": [other_bytes, half_a_pad],
+}
+BREAKAGES = {arch: [*own, *EVERY] for arch, own in ON_SITES.items()}
+SITES = {"nop_for_call", "trap", "move_for_nop", "hint_for_nop", "other_bytes", "record_inside"}
+"""These are done to a second site as well, chosen at random."""
 
 
-def break_copy(copy: Path, edits: Edits) -> None:
-    with copy.open("r+b") as file:
+@contextmanager
+def broken(path: Path, edits: Edits) -> Iterator[None]:
+    """The file with the edits; afterwards it is as it was."""
+    with path.open("r+b", buffering=0) as file:
+        before = []
         for at, new in edits:
             file.seek(at)
-            assert file.read(len(new)) != new, "the breakage changes nothing"
+            before.append((at, file.read(len(new))))
+            assert before[-1][1] != new, "the breakage changes nothing"
             file.seek(at)
             file.write(new)
+        try:
+            yield
+        finally:
+            for at, old in reversed(before):
+                file.seek(at)
+                file.write(old)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .fetch import Kernel
 from .independent import Vmlinux
 
-__all__ = ["Case", "Patched", "cases", "entry_sites"]
+__all__ = ["SEED", "Case", "Patched", "cases", "entry_sites"]
 
 SEED = int(os.environ.get("FTPATCH_SEED", "1"))
 RANDOM_NAMES = 2000  # of some 40,000

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Answer", "ftpatch"]
+__all__ = ["Answer", "ftpatch", "read_check"]
 
 RUN_LIMIT = 600  # seconds; a run takes 1 to 5
 
@@ -26,6 +27,25 @@ class Answer:
     def one(self) -> dict[str, Any]:
         (single,) = self.objects
         return single
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What `check` says, in the form for people: it has the kernel's words and its count."""
+
+    text: str
+    findings: tuple[str, ...]  # invariants that are broken
+
+
+def read_check(path: Path) -> Foretold:
+    """Run `check`, which finds something or does not."""
+    command = [sys.executable, "-m", "ftpatch", "check", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+    assert done.returncode in (0, 1), done.stderr
+    said = re.findall(rf"^{re.escape(str(path))}: ([a-z_-]+): ", done.stdout, re.MULTILINE)
+    found = tuple(sorted(set(said) - {"ftrace"}))
+    assert bool(found) == (done.returncode == 1), done.stdout
+    return Foretold(done.stdout, found)
 
 
 def ftpatch(verb: str, *words: str | Path, expect: int | None = 0) -> Answer:

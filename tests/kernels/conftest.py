@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from . import fetch
-from .breakage import BREAKAGES
-from .cases import Case, Patched, cases
+from .breakage import BREAKAGES, SITES
+from .cases import SEED, Case, Patched, cases
 from .cli import ftpatch
 from .fetch import FetchError, Kernel
 from .independent import Vmlinux
@@ -23,6 +21,7 @@ from .qemu import Console, boot
 from .trees import Tree, ensure_tree
 from .variants import Loaded, load_all
 
+pytest_plugins = ["tests.kernels.run"]
 HERE = Path(__file__).parent
 EM_AARCH64, EM_RISCV = 183, 243
 
@@ -70,25 +69,6 @@ def _cases(kernel: Kernel) -> list[Case]:
     return cases(kernel, pads=_machine(kernel) != "x86")
 
 
-class KernelScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """All tests of a kernel go to one worker, those of its modules perhaps to another.
-
-    So files are patched and booted once. (`--dist loadgroup` would be that, but pytest 9.2 does not
-    let pytest-xdist 3.8 mark a test's id.)
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        file, _, parameters = nodeid.partition("[")
-        names = [k.name for k in _kernels() if parameters.startswith(k.name)]
-        part = "modules" if "module" in file else ""
-        return max(names, key=len, default=parameters) + part
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> KernelScheduling:
-    return KernelScheduling(config, log)
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "tree" in metafunc.fixturenames:
         rows = [pytest.param(k, id=k.name) for k in _kernels() if k.meta is not None]
@@ -103,8 +83,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             rows += [pytest.param(c, id=c.id) for c in _cases(kernel)]
         else:
             for each in BREAKAGES[_machine(kernel)]:
-                name = f"{kernel.name}-{each.__name__}"
-                rows.append(pytest.param(kernel, each, id=name))
+                more = [f"random-{SEED}"] if each.__name__ in SITES else []
+                for place in ("vfs_read", *more):
+                    name = f"{kernel.name}-{each.__name__}-{place}"
+                    rows.append(pytest.param(kernel, (each, place), id=name))
     if wanted:
         metafunc.parametrize(wanted, rows, indirect=wanted[:1], scope="session")
 
@@ -134,6 +116,21 @@ def tree(request: pytest.FixtureRequest) -> Tree:
 def loaded(tree: Tree, scratch: Path) -> Loaded:
     """A boot in which the modules of a kernel are loaded, as they are and patched."""
     return load_all(tree, scratch)
+
+
+@pytest.fixture(scope="session")
+def kernel_name(image: Vmlinux) -> str:
+    """ "6.1-amd64" """
+    return next(k.name for k in _kernels() if k.path == image.path)
+
+
+@pytest.fixture(scope="session")
+def work_copy(image: Vmlinux, scratch: Path) -> Iterator[Path]:
+    """A copy for those who put back what they write."""
+    path = scratch / f"{image.path.parent.name}.work"
+    shutil.copyfile(image.path, path)
+    yield path
+    path.unlink()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ BOOT_LIMIT = 300  # seconds; a boot takes 1 to 3 here, 15 on a slow machine
 # The end that every boot must reach: no root file system was given.
 ROOT_PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs"
 END = "Kernel panic - not syncing"
+BUG, INIT_END = "[ ftrace bug ]", "ftrace: allocated "
 # No network card, no display: what ROMs and drivers of those would do takes a third of the time.
 BARE = ["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot", "-m", "1G"]
 PC = ["qemu-system-x86_64", *BARE]
@@ -74,8 +75,13 @@ class Console:
         return "\n".join(self.text.splitlines()[-30:])
 
 
-def boot(vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False) -> Console:
-    """Boot until the first panic. ``arch`` is ftpatch's word; a raw image goes into ``scratch``."""
+def boot(
+    vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False, bug_ends: bool = False
+) -> Console:
+    """Boot until the first panic, or, where ``bug_ends``, until ftrace_init has printed a bug.
+
+    ``arch`` is ftpatch's word; a raw image goes into ``scratch``.
+    """
     image = vmlinux
     if arch in OBJCOPY:
         need(OBJCOPY[arch])
@@ -84,7 +90,7 @@ def boot(vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False) -> Con
         subprocess.run(command, check=True, timeout=BOOT_LIMIT)
     append = APPEND[arch] + ("" if kaslr else " nokaslr")
     try:
-        return read_console(run_machine(arch, image, append, END))
+        return read_console(run_machine(arch, image, append, END, bug_ends=bug_ends))
     finally:
         if image != vmlinux:
             image.unlink()
@@ -104,11 +110,11 @@ def kaslr_choices(arch: str) -> tuple[bool, ...]:
     return (False, True) if arch == "arm64" else (False,)
 
 
-def run_machine(arch: str, image: Path, append: str, until: str, *words: str | Path) -> str:
+def run_machine(arch: str, image: Path, append: str, until: str, *words: str | Path, bug_ends: bool = False) -> str:
     """What a kernel prints, up to the line that holds ``until``."""
     need(MACHINES[arch][0])
     command = [*MACHINES[arch], "-kernel", image, "-append", append, *words]
-    lines = []
+    lines, bug_seen = [], False
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace",
@@ -119,7 +125,8 @@ def run_machine(arch: str, image: Path, append: str, until: str, *words: str | P
             assert machine.stdout is not None
             for line in machine.stdout:
                 lines.append(line)
-                if until in line:
+                bug_seen = bug_seen or BUG in line
+                if until in line or (bug_ends and bug_seen and INIT_END in line):
                     break
         finally:
             timer.cancel()
@@ -141,7 +148,7 @@ def read_console(text: str) -> Console:
 
 
 def _bug(lines: list[str]) -> FtraceBug | None:
-    starts = [number for number, line in enumerate(lines) if "[ ftrace bug ]" in line]
+    starts = [number for number, line in enumerate(lines) if BUG in line]
     if not starts:
         return None
     kind = address = symbol = actual = expected = type_line = ""

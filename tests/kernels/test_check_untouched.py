@@ -11,7 +11,7 @@ import numpy as np
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
-from .breakage import break_copy
+from .breakage import broken
 from .cli import ftpatch
 from .independent import Vmlinux
 
@@ -72,8 +72,8 @@ def test_sites_are_at_entries_and_a_moved_record_is_found(image: Vmlinux, copy: 
     if len(hit):
         at = image.sections[".rela.dyn"][1] + int(hit[0]) * image.rela.itemsize + 16  # r_addend
     moved = int(image.records[index]) + MOVED
-    break_copy(copy, [(at, moved.to_bytes(image.bits // 8, "little"))])
-    found = ftpatch("check", copy, expect=1).objects
+    with broken(copy, [(at, moved.to_bytes(image.bits // 8, "little"))]):
+        found = ftpatch("check", copy, expect=1).objects
     assert [f["symbol"].split("+")[0] for f in found if f["invariant"] == "record-in-function"] == [
         "vfs_read"
     ]
