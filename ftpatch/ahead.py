@@ -6,13 +6,13 @@ image that a command line names is begun at once, in a thread, and asked for whe
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from ftpatch.errors import FtpatchError
+from ftpatch.identity import identity
 from ftpatch.unwrap import Payload, read_payload
 
 __all__ = ["begin", "payload_of"]
@@ -26,7 +26,7 @@ HEAD = 0x206
 class _Ahead:
     """The one image that was begun: what lstat said of it, and what came of it."""
 
-    identity: tuple[int, ...] | None = None
+    file: tuple[int, ...] | None = None
     thread: threading.Thread | None = None
     result: Payload | FtpatchError | None = None
 
@@ -46,7 +46,7 @@ def begin(arguments: Sequence[str]) -> None:
             continue
         if head[:4] == b"\x7fELF":
             continue
-        _Ahead.identity = _identity(held)
+        _Ahead.file = identity(held)
         _Ahead.thread = threading.Thread(target=_run, args=(path,), daemon=True)
         _Ahead.thread.start()
         return
@@ -61,7 +61,7 @@ def payload_of(path: Path, data: memoryview) -> Payload:
     thread.join()
     result, _Ahead.result = _Ahead.result, None
     try:
-        same = _identity(path.stat()) == _Ahead.identity and len(data) == path.stat().st_size
+        same = identity(path.stat()) == _Ahead.file and len(data) == path.stat().st_size
     except OSError:
         same = False
     if not same or result is None:
@@ -79,7 +79,3 @@ def _run(path: Path) -> None:
         _Ahead.result = error
     except (OSError, MemoryError):
         _Ahead.result = None
-
-
-def _identity(held: os.stat_result) -> tuple[int, ...]:
-    return held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns

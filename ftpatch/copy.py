@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ftpatch.errors import InputError, OutputError, UsageError
+from ftpatch.identity import identity
 from ftpatch.unfinished import UNFINISHED
 
 __all__ = ["Copy"]
@@ -105,7 +106,7 @@ class Copy:
             now = self._path.stat()
         except OSError as error:
             raise InputError(self._path, f"cannot read: {error.strerror}") from None
-        if _identity(now) != _identity(self._stat):
+        if identity(now) != identity(self._stat):
             raise InputError(self._path, "the file was changed while it was read", "try again")
 
     def running(self) -> bool:
@@ -194,9 +195,7 @@ class Copy:
                 if done == 0:
                     raise OSError(errno.EIO, "the input became shorter")
                 self.copied += done
-            if (
-                not self._stop and self._sync
-            ):  # begin now what the sync at the end would have to wait for
+            if not self._stop and self._sync:  # now, or the one at the end would have to wait
                 os.fdatasync(self.fd)
         except OSError as error:
             self._failure = error
@@ -248,7 +247,3 @@ class Copy:
         except OSError as error:
             raise OutputError(target, f"cannot write: {error.strerror}") from None
         return Path(name), fd
-
-
-def _identity(stat_: os.stat_result) -> tuple[int, int, int, int]:
-    return stat_.st_dev, stat_.st_ino, stat_.st_size, stat_.st_mtime_ns

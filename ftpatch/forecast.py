@@ -127,7 +127,9 @@ def _read(
     elf = sites.image.elf
     if not sites.image.is_loose:
         code, there = elf.gather(elf.offset_of(at), width)
-        return code, there | elf.in_memory(at)
+        # x86-64 kernels up to v6.14 have their per-CPU data at 0 in the file, and nothing there.
+        mapped = at >= elf.text[:, 0].min(initial=0xFFFF_FFFF_FFFF_FFFF)
+        return code, (there | elf.in_memory(at)) & mapped
     begin = ip - np.uint64(sites.lead)
     code, _ = read_code(sites.image, sites.arch, sites.abi, ip, elf.offset_of(begin))
     skip = int((at - begin)[0]) if len(at) else 0

@@ -14,7 +14,7 @@ import zstandard
 
 from .boot_images import bzimage, zboot
 
-__all__ = ["ELF_BOXES", "IMAGE_BOXES", "PACKERS", "Box", "sized"]
+__all__ = ["ELF_BOXES", "FEW", "IMAGE_BOXES", "PACKERS", "Box", "sized"]
 
 X86_FILTERS = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "dict_size": 32 << 20}]
 ZSTD = zstandard.ZstdCompressor(write_content_size=False, write_checksum=True)
@@ -104,3 +104,12 @@ _BZIMAGES, _ZBOOTS = tuple(_bzimages()), tuple(_zboots())
 ELF_BOXES = _named(*_BZIMAGES, *_packed("vmlinux", "vmlinux"), _gzipped(_BZIMAGES[3]))
 IMAGE_BOXES = _named(*_ZBOOTS, *_packed("Image", "Image"), _gzipped(_ZBOOTS[-1]))
 """What holds an ELF file, and what holds an Image, by name."""
+FEW = (
+    "vmlinuz-xz",
+    "vmlinuz-zstd",
+    "vmlinux.lz4",
+    "vmlinuz-xz.gz",
+    "vmlinuz-gzip.efi",
+    "Image.bz2",
+)
+"""Some of all, where each takes many commands."""

@@ -12,14 +12,17 @@ import pytest
 
 from .boot_images import bzimage
 from .boot_kernels import NAMES, TABLES, Stripped, relocs
-from .boxes import ELF_BOXES, IMAGE_BOXES, PACKERS, Box, sized
+from .boxes import ELF_BOXES, FEW, IMAGE_BOXES, PACKERS, Box, sized
 from .command import Result, ftpatch
 from .kallsyms_writer import LAYOUTS, Layout
 from .raw_kernels import FORMS, raw_kernel
 
 LAYOUT = LAYOUTS[7]
 BOXES = [*ELF_BOXES.values(), *IMAGE_BOXES.values()]
-every_box = pytest.mark.parametrize("box", BOXES, ids=[box.name for box in BOXES])
+few_boxes = pytest.mark.parametrize(
+    "box", [b for b in BOXES if b.name in FEW], ids=lambda b: b.name
+)
+every_box = pytest.mark.parametrize("box", BOXES, ids=lambda b: b.name)
 every_table = pytest.mark.parametrize("arranged", TABLES)
 # As scripts/Makefile.lib calls the packers.
 TOOLS = {
@@ -73,7 +76,7 @@ def test_status(box: Box, tmp_path: Path) -> None:
     assert text[1:] == ftpatch("status", plain).out.splitlines()[1:]
 
 
-@every_box
+@few_boxes
 def test_list_and_check(box: Box, tmp_path: Path) -> None:
     path, plain = _pair(tmp_path, box, _inside(box))
     assert len(_same(ftpatch("list", "--json", path), ftpatch("list", "--json", plain))) > 300
@@ -85,7 +88,7 @@ def test_list_and_check(box: Box, tmp_path: Path) -> None:
     assert said == ftpatch("check", plain).out.replace(str(plain), "X") and "no ftrace bug" in said
 
 
-@every_box
+@few_boxes
 def test_what_a_command_did_is_seen_through_the_box(box: Box, tmp_path: Path) -> None:
     """A patched kernel that someone packed again, with its journal."""
     plain = _put(tmp_path, "before", _inside(box))
@@ -105,7 +108,9 @@ def test_what_a_command_did_is_seen_through_the_box(box: Box, tmp_path: Path) ->
 
 
 @every_table
-@pytest.mark.parametrize("layout", [LAYOUT, LAYOUTS[2], LAYOUTS[-1]], ids=lambda layout: layout.name)
+@pytest.mark.parametrize(
+    "layout", [LAYOUT, LAYOUTS[2], LAYOUTS[-1]], ids=lambda layout: layout.name
+)
 def test_a_stripped_kernel_reads_as_the_one_with_symbols(
     arranged: str, layout: Layout, tmp_path: Path
 ) -> None:
@@ -166,14 +171,14 @@ def test_check_finds_what_is_wrong_inside(tmp_path: Path) -> None:
     read = next(at for at, name in made.sites.items() if name == "vfs_read")
     at = data.index(struct.pack("<QQ", *made.table[:2]))
     broken = data[:at] + struct.pack("<Q", read + 5) + data[at + 8 :]
-    for name, box in ELF_BOXES.items():
-        path = _put(tmp_path, name, box.pack(broken))
+    for name in ELF_BOXES.keys() & FEW:
+        path = _put(tmp_path, name, ELF_BOXES[name].pack(broken))
         result = ftpatch("check", "--json", path)
         assert result.code == 1
-        assert {(row["invariant"], row["symbol"]) for row in result.json} >= {
-            ("record-in-function", "vfs_read+0x5"),
-            ("ftrace_init", "vfs_read+0x5"),
-        }
+        assert [(row["invariant"], row["symbol"]) for row in result.json] == [
+            ("site-known", "vfs_read+0x5"),
+            ("ftrace_init", "vfs_read+0x5/0x20"),
+        ]
         assert {row["path"] for row in result.json} == {str(path)}
         assert ftpatch("check", path).code == 1 and "[ ftrace bug ]" in ftpatch("check", path).out
 
@@ -190,7 +195,7 @@ def test_diff_of_two_kernels(tmp_path: Path) -> None:
     without = Stripped(arranged=lambda sites: sites[5:]).build()
     result = ftpatch("diff", "--json", one, _put(tmp_path, "o", bzimage(sized("lz4", without))))
     assert (result.code, result.err) == (1, "")
-    gone = [row["symbol"] for row in result.json if row["kind"] == "record"]
+    gone = [row["symbol"] for row in result.json if row["kind"] == "removed"]
     assert gone == [f"{name}+0x0" for name in NAMES[:5]]
 
 

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
-    ("errors", "bug", "unfinished"),
+    ("errors", "bug", "identity", "unfinished"),
     ("tree",),
     ("unwrap",),
     ("ahead",),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from .command import Result, ftpatch
 from .loose_forms import CALLING, FORMS
-from .loose_images import Loose, module, section_of, signed
+from .loose_images import MARKER, Loose, module, section_of, signed
 from .loose_reader import read_loose
 from .loose_trees import PACK, UNPACK
 
@@ -86,7 +86,7 @@ def test_undo_all_is_the_identity(name: str, rng: random.Random) -> None:
             assert again.code == 0, (command, again.err)
             assert path.read_bytes() == after, (command, "the same command changes nothing")
             assert again.only["changed"] == again.only["dropped"] == again.only["restored"] == 0
-            if rng.random() < 0.2:
+            if rng.random() < 0.2 and not after.endswith(MARKER):
                 states[-1] = signed(after, rng.randrange(90))
                 path.write_bytes(states[-1])
         copy = path.with_name(path.name + ".ftpatch")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ftpatch.check.rows import Broken, broken
+from ftpatch.columns import among
 from ftpatch.image.relocations import Form
 from ftpatch.sites import Sites
 
 __all__ = ["outside", "repeated", "unaligned", "unfilled", "unsorted"]
 
+LITERAL = 8
+"""Bytes of the pointer that CALL_OPS has before each function."""
 FEW = 500
 """A table with fewer than one descent in this many records was sorted once."""
 
@@ -36,10 +39,18 @@ def unfilled(sites: Sites) -> Broken:
 
 
 def unaligned(sites: Sites) -> Broken:
-    """Sites at which no instruction can begin."""
+    """Sites at which no instruction can begin; with CALL_OPS, records at which no literal can be,
+    of which ftrace_call_adjust makes no site at all."""
     align = sites.arch.align
     crooked = sites.ip % np.uint64(align) != 0
-    return broken(sites, crooked, f"the site is not aligned to {align} bytes")
+    ip, words = broken(sites, crooked, f"the site is not aligned to {align} bytes")
+    if not sites.abi.nop_ops:
+        return ip, words
+    value = sites.table.value
+    live = ~among(value, sites.arch.skips)
+    lost = value[live & (value % np.uint64(LITERAL) != 0)]
+    message = f"the record is not aligned to {LITERAL} bytes, as CALL_OPS wants it"
+    return np.append(ip, lost), [*words, *[message] * len(lost)]
 
 
 def unsorted(sites: Sites) -> Broken:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ftpatch.diff.other_bytes import byte_differences, same_layout
-from ftpatch.diff.pairs import Pairs, pair_sites
+from ftpatch.diff.pairs import Pairs, pair_sites, table_order
 from ftpatch.sites import Sites
 
 __all__ = ["Diff", "Difference", "compare"]
@@ -63,5 +63,6 @@ def compare(before: Sites, after: Sites) -> Diff:
     others = [Difference(*row) for row in pairs.unpaired(before, after)]
     alike = same_layout(before, after)
     if alike:
+        others += [Difference(*row) for row in table_order(before, after)]
         others += [Difference(*row) for row in byte_differences(before, after)]
     return Diff(before, after, pairs, tuple(others), alike)

@@ -13,7 +13,7 @@ from ftpatch.arch import State
 from ftpatch.diff.text import code_text
 from ftpatch.sites import Sites
 
-__all__ = ["Pairs", "Row", "literal_offsets", "pair_sites"]
+__all__ = ["Pairs", "Row", "literal_offsets", "pair_sites", "table_order"]
 
 Row = tuple[str, int | None, int, str, str, str]
 """kind, address, file offset, symbol, old, new."""
@@ -107,6 +107,19 @@ def pair_sites(old: Sites, new: Sites) -> Pairs:
     return Pairs(
         before[rows], after[rows], code[rows], record[rows], literal[rows], removed, added, moved
     )
+
+
+def table_order(old: Sites, new: Sites) -> Iterator[Row]:
+    """A row if two tables of the same records have them in another order."""
+    first, second = old.table_before, new.table_before
+    if len(first.value) != len(second.value) or not np.array_equal(first.offset, second.offset):
+        return
+    differing = np.flatnonzero(first.value != second.value)
+    if len(differing) and np.array_equal(np.sort(first.value), np.sort(second.value)):
+        at = int(differing[0])
+        places = [of.image.kallsyms.places(of.table_before.value[at : at + 1]) for of in (old, new)]
+        was, becomes = (f"{place[0] or 'a record'}, of {len(differing)}" for place in places)
+        yield "table", int(first.slot[at]), int(first.offset[at]), "another order", was, becomes
 
 
 def literal_offsets(sites: Sites) -> NDArray[np.int64]:

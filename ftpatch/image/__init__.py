@@ -120,12 +120,16 @@ class Image:
         elf = replace(self.elf, skeleton=original.elf.skeleton)
         return replace(self, elf=elf, symbols=original.symbols)
 
-    def altered(self, changes: Iterable[Changes], *, old: bool = False) -> Image:
-        """This image in memory with Changes applied, or with ``old`` taken back, in that order."""
+    def altered(
+        self, changes: Iterable[Changes], *, old: bool = False, length: int | None = None
+    ) -> Image:
+        """This image in memory with Changes applied, or with ``old`` taken back, in that order;
+        ``length`` is how long it was then (bytes), if that tells where it ends."""
         blocks = list(changes)
         elf = self.elf.altered(blocks, old=old)
         if self.container == "Image" and old:  # its layout was found by what stood there
-            return _raw(elf.path, elf.data)
+            raw = _raw(elf.path, elf.data[:length])
+            return replace(raw, elf=replace(raw.elf, data=elf.data))
         if not any((block.kind == Kind.HEADER).any() for block in blocks):
             return replace(self, elf=elf)
         # What the headers say is not what it was.

@@ -23,15 +23,17 @@ HEADER = 12
 
 
 def signature_size(path: Path, data: NDArray[np.uint8]) -> int:
-    """Bytes at the end of a file, uint8[size], that are a module's signature; 0 without one.
+    """Bytes at the end of a file, uint8[size], that are a module's signature, or several, one
+    behind the other; 0 without one.
 
     Raises InputError for one that claims to be longer than the file.
     """
-    if data[-len(MARKER) :].tobytes() != MARKER:
-        return 0
-    end = len(data) - len(MARKER)
-    head = data[max(end - HEADER, 0) : end].tobytes()
-    size = head[3] + head[4] + int.from_bytes(head[8:], "big") if len(head) == HEADER else end
-    if size > end - HEADER:
-        raise InputError(path, "its module signature is longer than the file")
-    return size + HEADER + len(MARKER)
+    left = len(data)
+    while data[max(left - len(MARKER), 0) : left].tobytes() == MARKER:
+        end = left - len(MARKER)
+        head = data[max(end - HEADER, 0) : end].tobytes()
+        size = head[3] + head[4] + int.from_bytes(head[8:], "big") if len(head) == HEADER else end
+        if size > end - HEADER:
+            raise InputError(path, "its module signature is longer than the file")
+        left = end - HEADER - size
+    return len(data) - left

@@ -85,7 +85,8 @@ def read_sites(image: Image) -> Sites:
         )
     blocks = read_blocks(image.path, image.data[: image.end])
     changes = [block.changes for block in blocks]
-    original = image.altered(changes, old=True) if blocks else image
+    length = blocks[-1].length - len(blocks[-1].cut) if blocks else None
+    original = image.altered(changes, old=True, length=length) if blocks else image
     image = image.laid_out_as(original)
     left = image.altered(reversed(changes)) if blocks else image
     span = table_span(original, arch)

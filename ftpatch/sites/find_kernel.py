@@ -47,6 +47,8 @@ class _Pointers:
 def find_kernel_table(image: Image, arch: Arch) -> Span | None:
     """The span of the table, without nulls at its ends that no relocation fills; None where there
     is none."""
+    if not len(image.elf.loads) or not len(image.elf.text):
+        return None
     pointers = _pointers(image, arch)
     if not len(pointers.slot):
         return None

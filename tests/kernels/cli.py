@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = ["Answer", "ftpatch", "read_check"]
 
+UNREADABLE = "unreadable"  # instead of an invariant, where `check` refuses the file
 RUN_LIMIT = 600  # seconds; a run takes 1 to 5
 
 
@@ -41,6 +42,8 @@ def read_check(path: Path) -> Foretold:
     """Run `check`, which finds something or does not."""
     command = [sys.executable, "-m", "ftpatch", "check", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+    if done.returncode == 2:
+        return Foretold(done.stderr, (UNREADABLE,))
     assert done.returncode in (0, 1), done.stderr
     said = re.findall(rf"^{re.escape(str(path))}: ([a-z_-]+): ", done.stdout, re.MULTILINE)
     found = tuple(sorted(set(said) - {"ftrace"}))

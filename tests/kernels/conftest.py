@@ -17,6 +17,7 @@ from .cases import SEED, Case, Patched, cases
 from .cli import ftpatch
 from .fetch import FetchError, Kernel
 from .independent import Vmlinux
+from .mod_breakage import module_breakages
 from .qemu import Console, boot
 from .trees import Tree, ensure_tree
 from .variants import Loaded, load_all
@@ -72,6 +73,16 @@ def _cases(kernel: Kernel) -> list[Case]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "tree" in metafunc.fixturenames:
         rows = [pytest.param(k, id=k.name) for k in _kernels() if k.meta is not None]
+        if "module_breakage" in metafunc.fixturenames:
+            rows = [
+                pytest.param(k, name, id=f"{k.name}-{name}")
+                for k in _kernels()
+                if k.meta is not None
+                for name in module_breakages(k.meta.arch)
+            ]
+            names = ["tree", "module_breakage"]
+            metafunc.parametrize(names, rows, indirect=["tree"], scope="session")
+            return
         metafunc.parametrize("tree", rows, indirect=True, scope="session")
         return
     wanted = [n for n in ("image", "patched", "breakage") if n in metafunc.fixturenames]

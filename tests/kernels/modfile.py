@@ -65,6 +65,13 @@ class ModuleFile:
         return next(n for n, s in enumerate(self.sections) if s.name == name)
 
     @property
+    def call_ops(self) -> bool:
+        """Whether two NOPs stand before each function (arm64): then records point there."""
+        first = self.records[0]
+        pad = self.data[self.at(first.section, first.value) :][:16]
+        return self.machine == "EM_AARCH64" and bytes(pad) == bytes.fromhex("1f2003d5") * 4
+
+    @property
     def word(self) -> int:
         return 8 if self.wide else 4
 
@@ -78,6 +85,12 @@ class ModuleFile:
     def at(self, section: int, value: int = 0) -> int:
         """File offset of a place in a section."""
         return int(self.sections[section]["sh_offset"]) + value
+
+    def relocation_table(self, section: int) -> int:
+        """Number of the section with the relocations of a section."""
+        forms = ("SHT_RELA", "SHT_REL")
+        rows = enumerate(self.sections)
+        return next(n for n, s in rows if s["sh_type"] in forms and s["sh_info"] == section)
 
     def relocations(self, section: int) -> list[Relocation]:
         """Those of a section."""

@@ -14,7 +14,9 @@ PROPERTY = "oracle"
 
 PERCPU = "the segment of .data..percpu is at address 0, where the running kernel has nothing"
 RANGE = "that this kernel skips null records shows in its code, not in its table, which has none"
+LITERAL = "with CALL_OPS, a record that is not aligned to 8 is a site at 0, and nobody says so"
 DIFFERS: dict[tuple[str, str], str] = {
+    ("6.12-arm64", "record_misaligned"): LITERAL,
     ("6.1-amd64", "record_nowhere"): PERCPU,
     ("6.12-riscv64", "record_in_data"): RANGE,
     ("6.12-riscv64", "record_nowhere"): RANGE,

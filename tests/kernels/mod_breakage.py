@@ -1,0 +1,123 @@
+"""Modules broken by hand: each edits dummy.ko in a way that ftrace or the loader will mind, or not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from .modfile import ModuleFile, Record
+
+__all__ = ["ALWAYS_REFUSED", "KEPT", "MODULE_BREAKAGES", "ModuleBreakage", "module_breakages"]
+
+ModuleBreakage = Callable[[ModuleFile, Record], None]
+
+NOP5 = {"EM_X86_64": "0f1f440000", "EM_386": "3e8d742600"}
+MOVE, HINT = bytes.fromhex("e9031eaa"), bytes.fromhex("9f2203d5")  # mov x9, x30; csdb
+NEUTRAL = {"EM_X86_64": 0, "EM_386": 1}  # R_X86_64_NONE; R_386_32 of no symbol adds 0
+INSIDE = 16  # bytes
+FAR = 1 << 30  # bytes behind a section
+
+
+def _site(module: ModuleFile, record: Record) -> int:
+    """File offset of the code: with CALL_OPS two NOPs stand before the function."""
+    return module.at(record.section, record.value) + (8 if module.call_ops else 0)
+
+
+def nop_for_call(module: ModuleFile, record: Record) -> None:
+    module.put(_site(module, record), bytes.fromhex(NOP5[module.machine]))
+    call = module.relocation_at(record.section, record.value + 1)
+    place = module.at(record.section, record.value + 1)
+    kept = struct.unpack_from("<i", module.data, place)[0]
+    module.point(call, 0, NEUTRAL[module.machine], kept if call.addend is None else 0, place)
+
+
+def nop_under_its_relocation(module: ModuleFile, record: Record) -> None:
+    """x86_64's loader wants zeros where it writes; i386's adds."""
+    module.put(_site(module, record), bytes.fromhex(NOP5[module.machine]))
+
+
+def call_elsewhere(module: ModuleFile, record: Record) -> None:
+    call = module.relocation_at(record.section, record.value + 1)
+    addend = -4 if call.addend is None else call.addend
+    place = module.at(record.section, record.value + 1)
+    module.point(call, module.symbol("ether_setup"), call.type, addend, place)
+
+
+def move_for_nop(module: ModuleFile, record: Record) -> None:
+    module.put(_site(module, record), MOVE)
+
+
+def hint_for_nop(module: ModuleFile, record: Record) -> None:
+    module.put(_site(module, record), HINT)
+
+
+def second_word(module: ModuleFile, record: Record) -> None:
+    module.put(_site(module, record) + 4, HINT)
+
+
+def other_bytes(module: ModuleFile, record: Record) -> None:
+    module.put(_site(module, record), bytes(8))
+
+
+def record_in_data(module: ModuleFile, record: Record) -> None:
+    module.redirect(record, module.section(".rodata"), 0)
+
+
+def record_inside(module: ModuleFile, record: Record) -> None:
+    module.redirect(record, record.section, record.value + INSIDE)
+
+
+def record_far(module: ModuleFile, record: Record) -> None:
+    """Behind everything that belongs to the module."""
+    module.redirect(record, record.section, FAR)
+
+
+def record_twice(module: ModuleFile, record: Record) -> None:
+    other = next(r for r in module.records if r.section == record.section and r != record)
+    module.redirect(other, record.section, record.value)
+
+
+def record_of_zero(module: ModuleFile, record: Record) -> None:
+    """A relocation without a symbol: null where that is tested before call_adjust."""
+    module.point(record.entry, 0, record.entry.type, 0, record.slot)
+
+
+def records_swapped(module: ModuleFile, record: Record) -> None:
+    other = next(r for r in module.records if r.section == record.section and r != record)
+    module.redirect(other, record.section, record.value)
+    module.redirect(record, record.section, other.value)
+
+
+def table_short(module: ModuleFile, record: Record) -> None:
+    """The last slot is cut off, with its relocation."""
+    module.shorten(module.table, module.word)
+    module.shorten(module.relocation_table(module.table), 24 if module.wide else 8)
+
+
+def table_cut(module: ModuleFile, record: Record) -> None:
+    """The last slot is cut off; its relocation writes behind the table."""
+    module.shorten(module.table, module.word)
+
+
+EVERY: list[ModuleBreakage] = [
+    record_in_data, record_inside, record_far, record_twice, record_of_zero, records_swapped,
+    table_short, table_cut,
+]  # fmt: skip
+X86: list[ModuleBreakage] = [nop_for_call, nop_under_its_relocation, call_elsewhere]
+MODULE_BREAKAGES: dict[str, list[ModuleBreakage]] = {
+    "x86_64": [*X86, *EVERY],
+    "i386": [*X86, *EVERY],
+    "arm64": [move_for_nop, hint_for_nop, second_word, *EVERY],
+    "riscv64": [other_bytes, *EVERY],
+}
+KEPT = "keep_records"
+"""And one that ftpatch makes, by --keep-records."""
+
+
+def module_breakages(arch: str) -> list[str]:
+    """The names of all of an architecture, by Debian's word for it."""
+    rows = MODULE_BREAKAGES["x86_64" if arch == "amd64" else arch]
+    return [*(breakage.__name__ for breakage in rows), KEPT]
+
+
+ALWAYS_REFUSED = {"nop_for_call", "call_elsewhere", "move_for_nop", "hint_for_nop"}
