@@ -24,7 +24,7 @@ test: packages $(READY) ## all tests but those on real kernels
 	$(BIN)/python -m pytest -n auto --ignore tests/kernels
 
 test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
-	$(BIN)/python -m pytest -n auto --dist loadgroup tests/kernels
+	$(BIN)/python -m pytest -n auto --durations 12 tests/kernels
 
 lint: $(READY)        ## ruff and mypy --strict
 	$(BIN)/ruff check .

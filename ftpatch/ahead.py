@@ -6,6 +6,7 @@ image that a command line names is begun at once, in a thread, and asked for whe
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from collections.abc import Sequence
@@ -20,11 +21,12 @@ __all__ = ["begin", "payload_of"]
 LARGEST = 64 << 20
 """Bytes of a file that is read for this."""
 HEAD = 0x206
-"""Bytes from which on a file tells whether it is worth it: a bzImage's 'HdrS' ends here."""
+"""Bytes that a bzImage has at least."""
+ELF = b"\x7fELF"
 
 
 class _Ahead:
-    """The one image that was begun: what lstat said of it, and what came of it."""
+    """The one image that was begun: which file it is, and what came of it."""
 
     file: tuple[int, ...] | None = None
     thread: threading.Thread | None = None
@@ -35,19 +37,17 @@ def begin(arguments: Sequence[str]) -> None:
     """Begin with the first of the words that names what may be a compressed kernel. What goes wrong
     is told when it is asked for."""
     for word in arguments:
-        path = Path(word)
         try:
-            held = path.stat()
-            if not stat.S_ISREG(held.st_mode) or not HEAD <= held.st_size <= LARGEST:
-                continue
-            with path.open("rb") as file:
-                head = file.read(HEAD)
+            fd = os.open(word, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError):
             continue
-        if head[:4] == b"\x7fELF":
+        held = os.fstat(fd)
+        large = stat.S_ISREG(held.st_mode) and HEAD <= held.st_size <= LARGEST
+        if not large or os.pread(fd, len(ELF), 0) == ELF:
+            os.close(fd)
             continue
         _Ahead.file = identity(held)
-        _Ahead.thread = threading.Thread(target=_run, args=(path,), daemon=True)
+        _Ahead.thread = threading.Thread(target=_run, args=(Path(word), fd), daemon=True)
         _Ahead.thread.start()
         return
 
@@ -55,27 +55,28 @@ def begin(arguments: Sequence[str]) -> None:
 def payload_of(path: Path, data: memoryview) -> Payload:
     """What the file at ``path``, whose bytes are ``data``, holds: read_payload(), perhaps begun
     before. Raises InputError."""
-    thread, _Ahead.thread = _Ahead.thread, None
-    if thread is None:
+    thread = _Ahead.thread
+    try:
+        begun = thread is not None and identity(path.stat()) == _Ahead.file
+    except OSError:
+        begun = False
+    if thread is None or not begun:
         return read_payload(path, data)
     thread.join()
-    result, _Ahead.result = _Ahead.result, None
-    try:
-        same = identity(path.stat()) == _Ahead.file and len(data) == path.stat().st_size
-    except OSError:
-        same = False
-    if not same or result is None:
+    result, _Ahead.thread, _Ahead.result = _Ahead.result, None, None
+    if result is None:
         return read_payload(path, data)
     if isinstance(result, FtpatchError):
         raise result
     return result
 
 
-def _run(path: Path) -> None:
+def _run(path: Path, fd: int) -> None:
     try:
-        data = path.read_bytes()
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(LARGEST + 1)
         _Ahead.result = read_payload(path, memoryview(data))
     except FtpatchError as error:
         _Ahead.result = error
-    except (OSError, MemoryError):
+    except Exception:  # whatever it is will be met again where it can be told
         _Ahead.result = None

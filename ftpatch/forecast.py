@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8
 from ftpatch.bug import FtraceBug
+from ftpatch.columns import addresses
 from ftpatch.image.own_kallsyms import own_lookup
 from ftpatch.sites import Sites
 from ftpatch.sites.adjust import adjust
-from ftpatch.sites.code import read_code
+from ftpatch.sites.code import call_rows, read_code
 
 __all__ = ["Forecast", "forecast"]
 
@@ -102,20 +103,14 @@ def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:
     section = next((s for s in inside if s.address), None)
     where = f"{section.name}+{bug.ip - section.address:#x}" if section else hex(bug.ip)
 
-    def filled(code: bytes) -> tuple[int, int]:
-        row = np.zeros((1, sites.arch.width), np.uint8)
-        held = np.frombuffer(code, np.uint8)[: sites.arch.width - sites.lead]
-        row[0, sites.lead : sites.lead + len(held)] = held
-        call = sites.arch.unlinked(row, sites.abi) != row
-        at = np.flatnonzero(call[0]) - sites.lead
-        return (sites.arch.call_field, sites.arch.call_field + 4) if len(at) else (0, 0)
-
+    field = sites.arch.call_field, sites.arch.call_field + 4
+    relocated = call_rows(sites.image, sites.arch, addresses(bug.ip))[0] >= 0
     return replace(
         bug,
         where=where,
         module=sites.image.module_name,
-        actual_filled=filled(bug.actual),
-        expected_filled=filled(bug.expected),
+        actual_filled=field if relocated else (0, 0),
+        expected_filled=field,
     )
 
 

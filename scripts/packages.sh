@@ -20,6 +20,7 @@ qemu-user-static          arm64 and riscv64 programs
 qemu-system-x86           booting x86 kernels
 qemu-system-arm           booting arm64 kernels
 qemu-system-misc          booting riscv64 kernels
+opensbi                   booting riscv64 kernels
 '
 missing=
 if ! command -v dpkg-query >/dev/null; then

@@ -22,10 +22,10 @@ from .images import arm64_callops_kernel, arm64_rela_kernel, arm64_relr_kernel, 
 from .mutate import forged, mutated
 from .samples import SAMPLES
 
-__all__ = ["alarm", "commands", "judge", "main"]
+__all__ = ["commands", "judge", "main", "set_alarms"]
 
-SECONDS = 10
-"""More than any verb may take on a file of some kilobytes."""
+SECONDS, PATIENCE = 10, 120
+"""More than any verb may take on a file of some kilobytes: of processors, and in all."""
 MEMORY = 1_500_000
 """kB that the whole process may take at most."""
 BIG = {"pad-glibc-static"}
@@ -35,9 +35,14 @@ class TooSlow(BaseException):
     """Not caught by the verbs."""
 
 
-def alarm(_: int, __: FrameType | None) -> None:
-    """A handler of SIGALRM."""
-    raise TooSlow
+def set_alarms() -> None:
+    """Have judge()'s alarms raise."""
+
+    def ring(_: int, __: FrameType | None) -> None:
+        raise TooSlow
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.signal(signal.SIGPROF, ring)
 
 
 def bases(folder: Path, names: list[str]) -> dict[str, bytes]:
@@ -91,15 +96,17 @@ def _complaint(result: Result) -> str:
 
 def judge(path: Path, data: bytes, arguments: list[str | Path]) -> str:
     """Run one command; what is wrong with what it did, or nothing."""
-    signal.alarm(SECONDS)
+    signal.alarm(PATIENCE)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         result = ftpatch(*arguments)
     except TooSlow:
-        return f"took more than {SECONDS} seconds:\n{traceback.format_exc()}"
+        return f"took more than {SECONDS} or {PATIENCE} seconds:\n{traceback.format_exc()}"
     except Exception:
         return f"escaped: {traceback.format_exc()}"
     finally:
         signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     complaint = _complaint(result)
     if path.read_bytes() != data:
         path.write_bytes(data)
@@ -123,7 +130,7 @@ def judge(path: Path, data: bytes, arguments: list[str | Path]) -> str:
 def main() -> None:
     """Run COUNT cases of each base."""
     seed, count, folder, *names = sys.argv[1:]
-    signal.signal(signal.SIGALRM, alarm)
+    set_alarms()
     path, original = Path(folder, "image"), Path(folder, "original")
     found = bases(Path(folder), names)
     everything = list(found.values())

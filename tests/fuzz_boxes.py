@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import resource
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from ftpatch.unwrap.compression import pack
 
 from .boot_kernels import Stripped
 from .boxes import ELF_BOXES, IMAGE_BOXES
-from .fuzz import alarm, commands, judge
+from .fuzz import commands, judge, set_alarms
 from .loose_forms import FORMS as LOOSE
 from .loose_images import module
 from .mutate import Region, mutated
@@ -103,7 +102,7 @@ def _all(path: Path, original: Path, rng: random.Random) -> Iterator[list[str | 
 def main() -> None:
     """Run COUNT cases of each name."""
     seed, count, folder, *names = sys.argv[1:]
-    signal.signal(signal.SIGALRM, alarm)
+    set_alarms()
     threading.excepthook = lambda failed: print(f"wrong: in a thread: {failed}", flush=True)
     path, original = Path(folder, "image"), Path(folder, "original")
     for name in names or NAMES:

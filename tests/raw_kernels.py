@@ -11,7 +11,7 @@ from .images import FUNCTIONS
 from .kallsyms_writer import write_kallsyms
 from .raw_images import ARM64, RISCV64, TABLES, TEXT, V6, V7, Made
 
-__all__ = ["FORMS", "NOPS", "TABLE", "RawKernel", "raw_kernel"]
+__all__ = ["FORMS", "NOPS", "OPS", "TABLE", "RawKernel", "raw_kernel"]
 
 TABLE = 0x36000
 """Where the table is, behind the pointers and before the relocations (offset)."""

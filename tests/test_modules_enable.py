@@ -198,3 +198,21 @@ def test_back_to_the_compiled_in_callee(name: str, first: list[str], tmp_path: P
     for section, held in before.contents.items():
         assert read.contents[section] == held
     assert ftpatch("check", path).code == 0
+
+
+@every_form
+def test_an_entry_changes_while_others_are_added(name: str, tmp_path: Path) -> None:
+    """In one section: what is laid anew is what it should be, not what it was."""
+    form = FORMS[name]
+    path = put(module(form), tmp_path)
+    data = path.read_bytes()
+    assert ftpatch("enable", "--in-place", path, "--to", "first_one", "-f", "open_it").code == 0
+    assert ftpatch("enable", "--in-place", path, "--to", "second_one", "-f", "*_it").code == 0
+    read = read_loose(path)
+    assert read.calls(form, "second_one", *list(PLACES.values())[:4])
+    assert (read.where("first_one"), read.where("second_one")) == (["SHN_ABS"], ["SHN_UNDEF"])
+    assert ftpatch("disable", "--in-place", path, "-f", "open_it").code == 0
+    assert ftpatch("enable", "--in-place", path, "--to", "printk").code == 0
+    assert read_loose(path).calls(form, "printk", *PLACES.values())
+    assert ftpatch("status", "--json", path).only["targets"] == {"printk": 6}
+    assert ftpatch("undo", "--all", path).code == 0 and path.read_bytes() == data

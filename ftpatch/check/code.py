@@ -10,7 +10,7 @@ from ftpatch.check.rows import Broken, broken
 from ftpatch.columns import addresses
 from ftpatch.journal import journalled
 from ftpatch.sites import Sites
-from ftpatch.sites.code import call_rows, written
+from ftpatch.sites.code import call_rows, read_code, written
 from ftpatch.sites.targets import CALLERS
 
 __all__ = ["foreign", "overlapping", "relocated", "unknown", "undone", "unlinked", "unplaced"]
@@ -40,7 +40,7 @@ def relocated(sites: Sites) -> Broken:
     width = sites.width.astype(np.int64)
     writes = image.relocations.touch(start, width, written(image, arch))
     if image.is_loose:
-        writes -= call_rows(image, arch, sites.ip) >= 0
+        writes -= (call_rows(image, arch, sites.ip) >= 0) & (sites.state == State.CALL)
     return broken(sites, writes > 0, "a relocation writes over this site")
 
 
@@ -77,6 +77,9 @@ def foreign(sites: Sites) -> Broken:
         own, sites.targets.addr[np.isin(sites.targets.final, np.array(final, np.uint64))]
     )
     ours = np.isin(sites.ip, journalled(sites.blocks, Kind.CODE).owner)
+    left, _ = read_code(sites.left, sites.arch, sites.abi, sites.ip, sites.offset)
+    beyond = np.arange(left.shape[1]) >= sites.width[:, None]
+    ours &= ((left == sites.code) | beyond).all(axis=1)
     rows = np.flatnonzero((sites.state == State.CALL) & ~np.isin(sites.addr, own) & ~ours)
     names = [sites.targets.name[i] for i in sites.targets.index(sites.addr[rows]).tolist()]
     return sites.ip[rows], [

@@ -42,23 +42,40 @@ def link_calls(
     call = arch.decode(new[wanted], ip, sites.abi)[0] == State.CALL
     row = relocations.at(place, (*arch.calls, arch.neutral))
     there = row >= 0
+    site = np.flatnonzero(wanted)[there]
+    changes = _changed(sites, site, row[there], was[there], addr[there], call[there], symbol)
     if (call & ~there).any():
-        _add_entries(sites, place[call & ~there], symbol, headers)
-    if not there.any():
+        _add_entries(sites, place[call & ~there], symbol, headers, changes)
+    return changes
+
+
+def _changed(
+    sites: Sites,
+    site: NDArray[np.intp],
+    at: NDArray[np.int64],
+    was: U8,
+    addr: NDArray[np.uint64],
+    call: NDArray[np.bool_],
+    symbol: int,
+) -> Changes:
+    """Changes to the entries in rows ``at`` of the relocations, which belong to the sites ``site``:
+    they should be in state ``was`` and call ``addr``, and those in ``call`` are to call
+    ``symbol``."""
+    arch, relocations = sites.arch, sites.image.relocations
+    if not len(at):
         return Changes.concat([])
-    at, was, addr, call = row[there], was[there], addr[there], call[there]
     # The callee may be named in several ways (as a section and an addend, say): the one that
     # stands there is chosen if it comes to what is expected.
-    state = sites.state[wanted][there]
-    same = (state == was) & (sites.addr[wanted][there] == np.where(was == State.CALL, addr, 0))
+    expected = np.where(was == State.CALL, addr, np.uint64(0))
+    same = (sites.state[site] == was) & (sites.addr[site] == expected)
     before = _words(
         sites,
         np.where(same, relocations.type[at], arch.calls[0]),
         np.where(same, relocations.symbol[at], _named(sites.image.symbols, addr)),
-        relocations.addend[at],
+        np.where(same, relocations.addend[at], arch.call_addend),
     )
     first = sites.original.relocations
-    origin = first.at(place[there], arch.calls)
+    origin = first.at(sites.ip[site] + np.uint64(arch.call_field), arch.calls)
     known = origin >= 0
     again = known & (first.symbol[origin] == symbol) if len(first.symbol) else known
     kind = np.where(known, first.type[origin], arch.calls[0]) if known.any() else arch.calls[0]
@@ -72,11 +89,14 @@ def link_calls(
         np.where(call, addend, relocations.addend[at]),
     )
     entry = relocations.entry[at] + sites.image.elf.word  # r_offset stays
-    return Changes.of(Kind.RELOCATION, entry, before, after, ip[there]).effective()
+    return Changes.of(Kind.RELOCATION, entry, before, after, sites.ip[site])
 
 
-def _add_entries(sites: Sites, place: NDArray[np.uint64], symbol: int, headers: Headers) -> None:
-    """Relocations of calls of ``symbol`` at new places, behind those that each section has."""
+def _add_entries(
+    sites: Sites, place: NDArray[np.uint64], symbol: int, headers: Headers, changes: Changes
+) -> None:
+    """Relocations of calls of ``symbol`` at new places, behind those that each section has, which
+    are laid anew with the ``changes`` to them."""
     arch, elf = sites.arch, sites.image.elf
     tables = [s for s in elf.sections if s.type in (Section.SHT_REL, Section.SHT_RELA)]
     for target in elf.sections:
@@ -98,13 +118,22 @@ def _add_entries(sites: Sites, place: NDArray[np.uint64], symbol: int, headers: 
         added = np.concatenate([head, rest], axis=1).tobytes()
         own = next((s for s in tables if s.info == target.index), None)
         if own is not None:
-            held = headers.contents(own)
+            held = _with(headers.contents(own), own.offset, changes)
             whole = len(held) // (len(added) // count) * (len(added) // count)
             headers.move(own.index, held[:whole] + added)
         elif tables:
             headers.add(tables[0], added, target.index)
         else:
             raise InputError(elf.path, "it has no relocations at all")
+
+
+def _with(held: bytes, start: int, changes: Changes) -> bytes:
+    """What a section at file offset ``start`` holds, with the Changes to it."""
+    end = start + len(held)
+    inside = (changes.offset >= start) & (changes.offset + changes.width <= end)
+    data = np.frombuffer(held, np.uint8).copy()
+    changes.take(inside).put(data, base=start)
+    return data.tobytes()
 
 
 def _words(

@@ -32,12 +32,13 @@ def read_code(
     relocations = image.relocations
     row = call_rows(image, arch, ip)
     call = (state == State.CALL) & (row >= 0) & there
+    call[call] = relocations.symbol[row[call]] < len(image.symbols)
     lead = np.uint64(arch.lead(abi))
     touched = relocations.touch(ip - lead, width.astype(np.int64), written(image, arch))
     there &= touched == call
     at = row[call]
     if len(at):
-        symbol = np.minimum(relocations.symbol[at], len(image.symbols) - 1)
+        symbol = relocations.symbol[at]
         addend = relocations.addend[at]
         if (relocations.form[at] == Form.REL).any():
             held, _ = image.elf.gather(offset[call] + arch.lead(abi) + arch.call_field, 4)

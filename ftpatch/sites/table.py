@@ -132,8 +132,11 @@ def _loose(
     value = np.where(raw == 0, raw, raw | np.uint64(NOWHERE))
     there = row >= 0
     at = row[there]
-    if len(at) and len(symbols):
-        place = symbols.value[np.minimum(relocations.symbol[at], len(symbols) - 1)]
+    if len(at):
+        # Symbol 0 is 0; what is no symbol leads nowhere.
+        known = np.append(symbols.value, np.uint64(NOWHERE))
+        known[0] = 0 if len(symbols) else NOWHERE
+        place = known[np.minimum(relocations.symbol[at], len(symbols))]
         held = np.where(relocations.form[at] == Form.REL, raw[there].view(np.int64), 0)
         value[there] = place + (relocations.addend[at] + held).view(np.uint64)
     return row, value

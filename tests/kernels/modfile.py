@@ -152,11 +152,8 @@ class ModuleFile:
 
     def redirect(self, record: Record, section: int, value: int) -> None:
         """Make a record one of another place."""
-        own = next(
-            n
-            for n, s in enumerate(self.symbols)
-            if s["st_info"]["type"] == "STT_SECTION" and s["st_shndx"] == section
-        )
+        own, symbol = next((n, s) for n, s in enumerate(self.symbols) if s["st_shndx"] == section)
+        value -= int(symbol["st_value"])
         self.point(record.entry, own, ABSOLUTE[self.machine], value, record.slot)
 
     def shorten(self, section: int, size: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from .cases import SEED
@@ -11,7 +9,7 @@ from .fetch import kernels
 from .oracle import PROPERTY, Row, render
 
 try:
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 except ImportError:  # one process
     LoadScopeScheduling = object
 
@@ -39,7 +37,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return KernelScheduling(config, log)
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Print the table, and keep it with pytest's own output."""
     rows = [
         Row(**value)

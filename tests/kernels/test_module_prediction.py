@@ -20,13 +20,13 @@ from .guest import Step, run_steps
 from .mod_breakage import ALWAYS_REFUSED, KEPT, MODULE_BREAKAGES
 from .modfile import ModuleFile, unsigned
 from .oracle import DIFFERS, PROPERTY, Row, summary
-from .qemu import FtraceBug, read_console
+from .qemu import FtraceBug, normal, read_console
 from .trees import Tree
 
 LOAD = """
 load() {
     insmod /m/$1; echo "insmod $?"
-    for s in /sys/module/dummy/sections/.*text*; do echo "at ${s##*/} $(cat $s)"; done
+    for s in /sys/module/dummy/sections/.[a-z]*; do echo "at ${s##*/} $(cat $s)"; done
     rmmod dummy; echo "rmmod $?"
 }
 """
@@ -77,10 +77,11 @@ def broken_modules(tree: Tree, scratch: Path) -> dict[str, Broken]:
         else:
             together[name] = data
     steps: dict[str, Step] = {}
-    for batch in filter(None, [together, *alone]):
-        files = {f"m/{name}": data for name, data in batch.items()}
-        commands = {name: f"load {name}" for name in batch}
-        steps |= run_steps(tree, scratch, files, commands, LOAD)
+    for batch in [together, *alone]:
+        while left := {name: data for name, data in batch.items() if name not in steps}:
+            files = {f"m/{name}": data for name, data in left.items()}
+            commands = {name: f"load {name}" for name in left}
+            steps |= run_steps(tree, scratch, files, commands, LOAD, may_die=True)
     return {name: Broken(name, places[name], foretold[name], steps[name]) for name in steps}
 
 
@@ -98,7 +99,7 @@ def where(foretold: Foretold, seen: FtraceBug, step: Step) -> bool:
     """Whether ``[<.text+0xa0>]`` is where the kernel met the bug."""
     place = re.search(r"\[<(\.\S+)\+(0x[0-9a-f]+)>\]", foretold.text)
     assert place is not None, foretold.text
-    bases = dict(line.split() for line in step.values("at"))
+    bases = dict(line.split() for line in step.values("at") if " " in line)
     return int(bases[place[1]], 16) + int(place[2], 16) == seen.address
 
 
@@ -111,9 +112,17 @@ def test_broken_modules(
 ) -> None:
     case = broken_modules[module_breakage]
     told, seen = read_console(case.foretold.text).ftrace_bug, case.step.ftrace_bug
-    loads = case.step.value("insmod") == "0"
-    refusal = "" if loads else f"not loaded: {case.step.log[-1] if case.step.log else '?'}"
-    trouble = refusal or ("" if seen else "; ".join(sorted(case.step.warnings)))
+    loads = case.step.values("insmod") == ["0"]
+    log = normal((case.step.log or ["?"])[-1]).removeprefix("module: ")
+    trouble = (
+        ""
+        if loads
+        else "the kernel dies"
+        if case.step.died
+        else f"not loaded: {log.partition(',')[0]}"
+    )
+    if loads and not seen:
+        trouble = "; ".join(sorted(case.step.warnings))
     agreed = agree(told, seen, case.step) and (not trouble or bool(case.foretold.findings))
     if agreed and told and seen and loads and "[<." in case.foretold.text:
         agreed = where(case.foretold, seen, case.step)

@@ -1,4 +1,4 @@
-"""A kernel as it is installed: its boot image and a few modules; and a busybox of its architecture."""
+"""A kernel as it is installed: its boot image, a few modules, a busybox of its architecture."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,17 @@ from .modfile import ModuleFile
 from .tracer import CALLEE, loader_program, tracer_module
 from .trees import Tree
 
-__all__ = ["COUNT", "COUNT_AGAIN", "HELPERS", "PADS", "PINGS", "USES", "Loaded", "Variant", "load_all"]
+__all__ = [
+    "COUNT",
+    "COUNT_AGAIN",
+    "HELPERS",
+    "PADS",
+    "PINGS",
+    "USES",
+    "Loaded",
+    "Variant",
+    "load_all",
+]
 
 PADS = ("arm64", "riscv64")  # compiled with NOPs: a call is what ftrace_init would not expect
 PINGS = 3
@@ -71,6 +80,12 @@ class Variant:
     compressed: bool = False  # loaded as the file is
     fails: bool = False  # it must not load
 
+    def changes(self, function: str) -> bool:
+        """Whether its site ends in another state than the compiler's."""
+        if self.select.startswith("!"):
+            return function != self.select[1:]
+        return self.select in ("*", function)
+
 
 def _variants(tree: Tree) -> dict[str, Variant]:
     to, entry = ("--to", CALLEE), ("--to", "ftrace_caller")
@@ -123,6 +138,7 @@ class Loaded:
     """A boot with every variant, one after the other."""
 
     tree: Tree
+    modules: dict[str, ModuleFile]  # as they came
     variants: dict[str, Variant]
     files: dict[str, Path]
     steps: dict[str, Step]
@@ -130,18 +146,8 @@ class Loaded:
     def listed(self, name: str) -> set[str]:
         """What available_filter_functions must have of a variant: all that the compiler left in
         the text that stays, but for those whose site is in another state."""
-        variant = self.variants[name]
-        every = ModuleFile(self.tree.module(variant.module)).lasting()
-        return every - self.changed(name)
-
-    def changed(self, name: str) -> set[str]:
-        variant = self.variants[name]
-        every = {r.function for r in ModuleFile(self.tree.module(variant.module)).records}
-        reach: dict[str, Callable[[str], bool]] = {
-            "": lambda _: False, "*": lambda _: True, "!dummy_xmit": lambda f: f != "dummy_xmit",
-        }  # fmt: skip
-        wanted = reach.get(variant.select, lambda f: f == variant.select)
-        return {function for function in every if wanted(function)}
+        file = self.modules[self.variants[name].module]
+        return {f for f in file.lasting() if not self.variants[name].changes(f)}
 
 
 def load_all(tree: Tree, scratch: Path) -> Loaded:
@@ -165,7 +171,9 @@ def load_all(tree: Tree, scratch: Path) -> Loaded:
         held[f"m/{number}{path.suffix}"] = path.read_bytes()
         how = "/m/load" if variant.compressed else "insmod"
         steps[name] = f"load {variant.module} {number}{path.suffix} {how}"
-    return Loaded(tree, variants, files, run_steps(tree, scratch, held, steps, HELPERS, APPEND))
+    modules = {name: ModuleFile(tree.module(name)) for name in tree.modules}
+    seen = run_steps(tree, scratch, held, steps, HELPERS, APPEND)
+    return Loaded(tree, modules, variants, files, seen)
 
 
 def _is_signed(variant: Variant) -> bool:

@@ -1,0 +1,148 @@
+"""Kernels as they are installed: read as the vmlinux with symbols is, patched, and booted.
+
+x86's kernel is packed again into a bzImage, and extracted from there; the others' are Images, which
+are patched as they are.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..boot_images import bzimage
+from ..boxes import sized
+from . import fetch
+from .cli import ftpatch, read_check
+from .qemu import APPEND, END, OBJCOPY, Console, read_console, run_machine
+from .trees import Tree
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A kernel in the form that a boot loader takes, a copy of it that can be changed, and the
+    vmlinux of the same version."""
+
+    tree: Tree
+    path: Path
+    plain: Path
+    symbols: Path
+
+    @property
+    def container(self) -> str:
+        return "Image" if self.tree.arch in OBJCOPY else "bzImage"
+
+
+@pytest.fixture(scope="session")
+def installed(tree: Tree, scratch: Path) -> Iterator[Installed]:
+    kernel = next(kernel for kernel in fetch.kernels() if kernel.name == tree.name)
+    path, plain = (scratch / f"{tree.name}.{name}" for name in ("vmlinuz", "plain"))
+    if tree.arch in OBJCOPY:
+        shutil.copyfile(tree.kernel, path)
+        shutil.copyfile(path, plain)
+    else:
+        path.write_bytes(bzimage(sized("zstd", tree.kernel.read_bytes())))
+        ftpatch("extract", path, "-o", plain)
+    yield Installed(tree, path, plain, fetch.ensure(kernel))
+    path.unlink()
+    plain.unlink()
+
+
+@cache
+def _listed(path: Path) -> list[dict[str, Any]]:
+    rows = ftpatch("list", path).objects
+    for row in rows:
+        del row["offset"]  # another file has it elsewhere
+    return rows
+
+
+def _booted(arch: str, path: Path, kaslr: bool) -> Console:
+    append = APPEND[arch] + ("" if kaslr else " nokaslr")
+    return read_console(run_machine(arch, path, append, END))
+
+
+def test_status(installed: Installed) -> None:
+    one, other = (ftpatch("status", path).one for path in (installed.path, installed.symbols))
+    assert one.pop("path") == str(installed.path) and other.pop("path")
+    assert one.pop("container") == installed.container and other.pop("container") == "vmlinux"
+    assert one == other and one["sites"] > 30000
+
+
+def test_sites(installed: Installed) -> None:
+    """Address, name, state and callee of each."""
+    one, other = _listed(installed.path), _listed(installed.symbols)
+    wrong = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    assert not wrong, f"{len(wrong)} sites: {wrong[:3]}"
+
+
+def test_check(installed: Installed) -> None:
+    said = [read_check(path) for path in (installed.path, installed.symbols)]
+    assert not said[0].findings and not said[1].findings
+    texts = [found.text.replace(str(path), "") for found, path in zip(
+        said, (installed.path, installed.symbols), strict=True)]  # fmt: skip
+    assert texts[0] == texts[1] and "no ftrace bug" in texts[0]
+
+
+def test_extracted(installed: Installed) -> None:
+    """Byte for byte what is inside; and what is not boxed is said to be so."""
+    assert filecmp.cmp(installed.plain, installed.tree.kernel, shallow=False)
+    refused = ftpatch("extract", installed.plain, expect=2)
+    assert "there is nothing around it" in refused.complaint
+
+
+def test_a_boxed_kernel_is_not_changed(installed: Installed) -> None:
+    if installed.container == "Image":
+        pytest.skip("an Image is changed as it is")
+    for verb in ("enable", "disable", "undo"):
+        refused = ftpatch(verb, installed.path, expect=2)
+        assert "extract it first" in refused.complaint
+    command = [sys.executable, "-m", "ftpatch", "diff", installed.path, installed.plain]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "nothing differs\n"
+
+
+def test_boots_and_undone(installed: Installed) -> None:
+    """All sites changed, in two commands: on x86 NOPs, and calls in vfs_*; elsewhere calls, and
+    NOPs in vfs_*."""
+    arch, path = installed.tree.arch, installed.plain
+    boxed = installed.container == "bzImage"
+    verbs = ("disable", "enable") if boxed else ("enable", "disable")
+    few = sum(row["symbol"].startswith("vfs_") for row in _listed(path))
+    first = ftpatch(verbs[0], "--in-place", path).one
+    second = ftpatch(verbs[1], "--in-place", path, "-f", "vfs_*").one
+    sites = len(_listed(installed.path))
+    assert (first["changed"], first["failed"]) == (sites, [])
+    assert 50 < second["changed"] == few and second["failed"] == []
+    calls = few if boxed else sites - few
+    row = ftpatch("status", path).one
+    assert row["states"] == {"nop": sites - calls, "call": calls, "unexpected": 0}
+    assert row["targets"] == {"ftrace_caller": calls}
+    foretold = read_check(path)
+    assert not foretold.findings
+    untouched = installed.tree.kernel
+    for kaslr in {arch == "arm64"}:
+        before, seen = (_booted(arch, image, kaslr) for image in (untouched, path))
+        assert before.reached_panic and seen.reached_panic, seen.tail
+        assert seen.ftrace_bug is None, seen.ftrace_bug
+        assert seen.warnings <= before.warnings, seen.warnings - before.warnings
+        assert seen.allocating == _count(foretold.text) != before.allocating or (
+            seen.allocating == before.allocating and "6.1" in installed.tree.name
+        )
+        assert ("KASLR enabled" in seen.text) == kaslr
+    ftpatch("undo", "--all", path)
+    assert filecmp.cmp(path, untouched, shallow=False)
+
+
+def _count(text: str) -> int:
+    found = re.search(r"ftrace: allocating (\d+) entries, no ftrace bug", text)
+    assert found is not None, text
+    return int(found[1])

@@ -1,0 +1,247 @@
+"""What is begun before everything else: used once where it is right, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from ftpatch import ahead
+from ftpatch.unwrap import read_payload
+
+from .boot_images import bzimage
+from .boot_kernels import Stripped
+from .boxes import PACKERS, sized
+from .command import ROOT, Result, ftpatch, ftpatch_as, ftpatch_process
+from .raw_kernels import raw_kernel
+
+KERNEL = Stripped().build()
+BOXED = bzimage(sized("zstd", KERNEL))
+OTHER = bzimage(sized("zstd", Stripped(arranged=lambda sites: sites[9:]).build()))
+
+
+class Reads:
+    """Which files' payloads were read, and by which threads."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.ahead: list[bool] = []
+
+    def __call__(self, path: Path, *more: Any) -> Any:  # noqa: ANN401 - as read_payload
+        self.names.append(Path(path).name)
+        self.ahead.append(threading.current_thread() is not threading.main_thread())
+        return read_payload(path, *more)
+
+
+@pytest.fixture
+def reads() -> Iterator[Reads]:
+    found = Reads()
+    with mock.patch.object(ahead, "read_payload", found):
+        yield found
+    assert not ahead._Ahead.thread or not ahead._Ahead.thread.is_alive()
+
+
+def _put(folder: Path, name: str = "vmlinuz", data: bytes = BOXED) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def _begun(*words: str | Path) -> Result:
+    """A command as the real one begins."""
+    ahead.begin([str(word) for word in words[1:]])
+    return ftpatch(*words)
+
+
+def _finish() -> None:
+    if ahead._Ahead.thread is not None:
+        ahead._Ahead.thread.join()
+
+
+@pytest.mark.parametrize("verb", ["status", "list", "check", "extract"])
+def test_it_is_read_once(verb: str, reads: Reads, tmp_path: Path) -> None:
+    path = _put(tmp_path)
+    assert _begun(verb, path).code == 0
+    assert reads.names == ["vmlinuz"] and reads.ahead == [True]
+    if verb == "extract":
+        assert (tmp_path / "vmlinuz.elf").read_bytes() == KERNEL
+
+
+def test_it_is_used_for_one_command(reads: Reads, tmp_path: Path) -> None:
+    path = _put(tmp_path)
+    assert _begun("status", path).code == 0 and ftpatch("status", path).code == 0
+    assert reads.ahead == [True, False]
+
+
+def test_an_image_as_it_is(reads: Reads, tmp_path: Path) -> None:
+    """No more than the header is looked at ahead, and the file is changed as any other."""
+    path = _put(tmp_path, "Image", bytes(raw_kernel("arm64-rela").data))
+    before = path.read_bytes()
+    assert _begun("enable", "--in-place", path, "-f", "vfs_*").code == 0
+    assert reads.names == ["Image"]
+    assert _begun("undo", path).code == 0 and path.read_bytes() == before
+
+
+@pytest.mark.parametrize("verb", ["status", "check", "diff"])
+def test_the_second_of_two(verb: str, reads: Reads, tmp_path: Path) -> None:
+    """An ELF file comes first, which takes no time: what was begun is kept for the other."""
+    plain, path = _put(tmp_path, "vmlinux", KERNEL), _put(tmp_path)
+    assert _begun(verb, plain, path).code == 0
+    assert reads.names.count("vmlinuz") == 1
+    assert reads.ahead[reads.names.index("vmlinuz")]
+
+
+def test_the_first_of_two(reads: Reads, tmp_path: Path) -> None:
+    one, other = _put(tmp_path, "one"), _put(tmp_path, "other", OTHER)
+    rows = _begun("status", "--json", one, other).json
+    assert [row["sites"] for row in rows] == [309, 300]
+    assert sorted(zip(reads.names, reads.ahead, strict=True)) == [("one", True), ("other", False)]
+
+
+@pytest.mark.parametrize("how", ["renamed", "written", "shorter", "gone", "folder"])
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", ""])
+def test_a_file_that_is_another_by_then(
+    how: str, finished: bool, reads: Reads, tmp_path: Path
+) -> None:
+    """What counts is what is there when it is used."""
+    path, other = _put(tmp_path), _put(tmp_path, "other", OTHER)
+    ahead.begin([str(path)])
+    if finished:
+        _finish()
+    if how == "renamed":
+        other.replace(path)
+    elif how == "written":
+        path.write_bytes(OTHER.ljust(len(BOXED), b"\0"))
+        os.utime(path, ns=(1, 1))
+    elif how == "shorter":
+        os.truncate(path, 0x300)
+    else:
+        path.unlink()
+        if how == "folder":
+            path.mkdir()
+    result = ftpatch("status", "--json", path)
+    if how in ("renamed", "written"):
+        assert result.only["sites"] == 300
+        assert reads.names.count("vmlinuz") == 2
+    else:
+        assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+        words = {"gone": "No such file", "folder": "no modules", "shorter": "truncated"}
+        assert words[how] in result.err
+
+
+@pytest.mark.parametrize("cut", [0x300, -400])
+def test_an_error_is_told_once(cut: int, reads: Reads, tmp_path: Path) -> None:
+    path = _put(tmp_path, data=BOXED[:cut])
+    for verb in ("status", "enable", "extract", "diff"):
+        result = _begun(verb, path)
+        assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+    assert all(reads.ahead) and len(reads.names) == 4
+    real = ftpatch_process("status", path)
+    assert (real.code, real.out, real.err) == (2, "", ftpatch("status", path).err)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("error", [MemoryError(), OSError("no"), RuntimeError("no")], ids=repr)
+def test_what_the_thread_cannot_do_is_done_again(
+    error: Exception, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = _put(tmp_path)
+    with mock.patch.object(ahead, "read_payload", side_effect=error):
+        ahead.begin([str(path)])
+        _finish()
+    assert ftpatch("status", "--json", path).only["sites"] == 309
+    assert capfd.readouterr().err == ""
+
+
+def _odd_words(folder: Path) -> dict[str, str]:
+    (folder / "folder.xz").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "dangling").symlink_to("nothing")
+    (folder / "to-pipe").symlink_to("pipe")
+    huge = _put(folder, "huge", b"")
+    os.truncate(huge, ahead.LARGEST + 1)
+    _put(folder, "small", PACKERS["xz"](b"\0"))
+    _put(folder, "elf", KERNEL)
+    _put(folder, "empty", b"")
+    made = ["folder.xz", "pipe", "dangling", "to-pipe", "huge", "small", "elf", "empty", "missing"]
+    words = {name: str(folder / name) for name in made}
+    words |= {"option": "--json", "dash": "-", "nothing": "", "filter": "vfs_*", "long": "x" * 5000}
+    return words | {"nul": "a\0b", "device": "/dev/zero", "tty": "/dev/tty", "bytes": "\udcff"}
+
+
+def test_words_that_are_no_image(tmp_path: Path) -> None:
+    words = _odd_words(tmp_path)
+    with mock.patch("threading.Thread") as thread:
+        for name, word in words.items():
+            ahead.begin([word])
+            assert not thread.called, name
+        ahead.begin([*words.values(), str(_put(tmp_path))])
+        assert thread.call_count == 1, "the first that is one is found among them"
+    ahead._Ahead.thread = None
+
+
+@pytest.mark.parametrize("name", ["pipe", "to-pipe", "folder.xz", "huge", "empty", "missing"])
+def test_such_words_hang_nothing(name: str, tmp_path: Path) -> None:
+    words, path = _odd_words(tmp_path), _put(tmp_path)
+    for command in ((words[name], path), (path, words[name])):
+        result = ftpatch_process("status", *command, timeout=50)
+        assert result.code == 2 and f"{path}: x86_64 bzImage" in result.out
+        assert re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+    result = ftpatch_process("diff", path, words[name], timeout=50)
+    assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+
+
+def test_a_pipe_in_place_of_the_file(tmp_path: Path) -> None:
+    """It comes between two looks at the name: opening it would wait for a writer."""
+    path = _put(tmp_path)
+    with mock.patch("threading.Thread.start"):
+        ahead.begin([str(path)])
+    thread, ahead._Ahead.thread = ahead._Ahead.thread, None
+    assert thread is not None
+    path.unlink()
+    os.mkfifo(path)
+    thread.start()
+    thread.join(20)
+    stuck = thread.is_alive()
+    if stuck:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        thread.join()
+    assert not stuck
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = _put(tmp_path)
+    path.chmod(0)
+    ftpatch("status", path)
+    result = ftpatch_as(65534, "status", path)
+    assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+
+
+@pytest.mark.parametrize(
+    "words", [["--nope"], ["--help"], ["-o", "other", "--format", "yaml"], ["other"]], ids=str
+)
+def test_the_end_waits_for_no_thread(words: list[str], tmp_path: Path) -> None:
+    """Whatever ends the command before it needs the payload, or without."""
+    script = (
+        "import sys, threading, ftpatch.ahead\n"
+        "ftpatch.ahead.read_payload = lambda *_: threading.Event().wait()\n"
+        "from ftpatch.cli import main\n"
+        "main()\n"
+    )
+    verb = "list" if words == ["other"] else "extract"
+    done = subprocess.run(
+        [sys.executable, "-c", script, verb, str(_put(tmp_path)), *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == (0 if words == ["--help"] else 2)
+    assert "Traceback" not in done.stderr and done.stderr.count("\n") <= 1
