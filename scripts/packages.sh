@@ -17,6 +17,10 @@ libc6-dev-riscv64-cross   riscv64 programs under qemu-user
 gcc-i686-linux-gnu        i386 programs
 libc6-dev-i386-cross      i386 programs
 qemu-user-static          arm64 and riscv64 programs
+xz-utils                  xz as an oracle, and the bench
+zstd                      zstd as an oracle
+lz4                       lz4 as an oracle
+bzip2                     bzip2 as an oracle
 qemu-system-x86           booting x86 kernels
 qemu-system-arm           booting arm64 kernels
 qemu-system-misc          booting riscv64 kernels
