@@ -38,18 +38,27 @@ def begin(arguments: Sequence[str]) -> None:
     is told when it is asked for."""
     for word in arguments:
         try:
+            if not _worth(Path(word).stat()):  # a pipe or device must not even be opened
+                continue
             fd = os.open(word, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError):
             continue
-        held = os.fstat(fd)
-        large = stat.S_ISREG(held.st_mode) and HEAD <= held.st_size <= LARGEST
-        if not large or os.pread(fd, len(ELF), 0) == ELF:
+        try:
+            held = os.fstat(fd)
+            wanted = _worth(held) and os.pread(fd, len(ELF), 0) != ELF
+        except OSError:
+            wanted = False
+        if not wanted:
             os.close(fd)
             continue
         _Ahead.file = identity(held)
         _Ahead.thread = threading.Thread(target=_run, args=(Path(word), fd), daemon=True)
         _Ahead.thread.start()
         return
+
+
+def _worth(held: os.stat_result) -> bool:
+    return stat.S_ISREG(held.st_mode) and HEAD <= held.st_size <= LARGEST
 
 
 def payload_of(path: Path, data: memoryview) -> Payload:

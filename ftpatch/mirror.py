@@ -37,8 +37,13 @@ class Mirror:
             raise UsageError(output, "the output is not empty", "use --force to overwrite in it")
 
     def of(self, path: Path) -> Path:
-        """Where a path of the tree appears."""
-        return self.output / path.relative_to(self.source)
+        """Where a path of the tree appears. Raises OutputError where a link leads elsewhere."""
+        target = self.output / path.relative_to(self.source)
+        if target != self.output:
+            way = self.output.resolve() / path.relative_to(self.source).parent
+            if target.parent.resolve() != way:
+                raise OutputError(target.parent, "a link stands where a folder must be")
+        return target
 
     def folder(self, path: Path) -> None:
         """A folder with owner and permission bits; the owner may always write to it. Raises

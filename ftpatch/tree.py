@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -87,7 +88,12 @@ def each(
     # A fork has all libraries loaded already.
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, context, _begin) as pool:
-        results = pool.map(guarded, paths, chunksize=BATCH)
+        # The pool's threads, which begin here, are told of a dead worker by an error, not a signal.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+        try:
+            results = pool.map(guarded, paths, chunksize=BATCH)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for path in paths:
             try:
                 yield path, next(results)
@@ -118,8 +124,8 @@ class _Guarded(Generic[Result]):
 def _begin() -> None:
     """A worker ends with its parent, and leaves it to the parent to speak of it."""
     import ctypes
-    import signal
 
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPIPE})
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _ended)

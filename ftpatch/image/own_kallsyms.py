@@ -18,6 +18,7 @@ __all__ = ["own_lookup"]
 
 ALL = 0.25
 """Share of symbols outside of the text from which on a kernel has KALLSYMS_ALL."""
+MOST = 0xFFFF_FFFF_FFFF_FFFF
 TEXT = (("_stext", "_etext"), ("_sinittext", "_einittext"))
 
 
@@ -27,7 +28,8 @@ def own_lookup(image: Image, address: int) -> tuple[str, int, int] | None:
     own = read_own_symbols(image.elf, image.relocations) if image.is_kernel else None
     if own is None:
         return None
-    every = np.sort(own.address)
+    # x86-64 up to v6.14: per-CPU symbols are offsets, in the file beside addresses below the text.
+    every = np.sort(own.address[own.address >= image.elf.text[:, 0].min(initial=MOST)])
     last = int(np.searchsorted(every, addresses(address)[0], side="right")) - 1
     if last < 0 or not _is_ksym(image, every, address):
         return "", 0, 0
