@@ -15,7 +15,7 @@ from ftpatch.unfinished import UNFINISHED
 
 __all__ = ["each", "entries", "is_module", "module_paths", "no_modules"]
 
-MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?")
+MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?", re.DOTALL)
 """Names of modules, as kmod reads them."""
 BATCH = 16
 """Files that a worker takes at a time."""

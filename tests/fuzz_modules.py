@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import resource
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -44,18 +45,12 @@ def _good(form: str, state: str) -> bytes:
         return signed(data)
     if state != "+journal":
         return data
-    path = _folder() / "base"
-    path.write_bytes(data)
-    for command in (["--to", "new_one", "-f", "*_it"], ["--to", "printk", "-f", "o*"]):
-        assert ftpatch("enable", *command, "--in-place", path).code == 0
-    data = path.read_bytes()
-    path.unlink()
-    return data
-
-
-@cache
-def _folder() -> Path:
-    return Path(sys.argv[3])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "base")
+        path.write_bytes(data)
+        for command in (["--to", "new_one", "-f", "*_it"], ["--to", "printk", "-f", "o*"]):
+            assert ftpatch("enable", *command, "--in-place", path).code == 0
+        return path.read_bytes()
 
 
 def _aimed(data: bytes) -> list[Region]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -197,6 +198,20 @@ def test_diff_of_two_kernels(tmp_path: Path) -> None:
     assert (result.code, result.err) == (1, "")
     gone = [row["symbol"] for row in result.json if row["kind"] == "removed"]
     assert gone == [f"{name}+0x0" for name in NAMES[:5]]
+
+
+@pytest.mark.parametrize("part", [b"\x1b[3m", b"\n\rx\t", b"\xff\xfe[/"], ids=repr)
+def test_names_that_a_terminal_would_obey(part: bytes, tmp_path: Path) -> None:
+    """They are a kernel's own, which are bytes of the file as any other."""
+    data = Stripped().build()
+    assert data.count(b"sys_\0") == 2, "two tokens have this part"
+    path = _put(tmp_path, "vmlinuz", bzimage(sized("zstd", data.replace(b"sys_\0", part + b"\0"))))
+    assert ftpatch("status", "--json", path).only["sites"] == 309
+    found = ftpatch("list", path)
+    assert found.code == 0 and len(found.out.splitlines()) == 310
+    assert not re.search(r"[^\n -~]", found.out) and "\\x" in found.out.replace("\\n", "\\x")
+    (row,) = ftpatch("list", "--json", path, "-f", "0xffffffff81001080").json
+    assert row["symbol"].startswith("__x64_") and row["symbol"].endswith("read")
 
 
 @pytest.mark.parametrize("kind", TOOLS)

@@ -9,7 +9,7 @@ import pytest
 from .command import ftpatch
 from .elf_writer import Section, Symbol
 from .loose_forms import FORMS
-from .loose_images import FUNCTIONS, PLACES, module, put
+from .loose_images import FUNCTIONS, PLACES, STEP, module, put, section_of
 from .loose_reader import read_loose
 
 every_form = pytest.mark.parametrize("name", FORMS)
@@ -110,3 +110,16 @@ def test_kept_records_and_what_comes_of_it(name: str, tmp_path: Path) -> None:
         *shown,
         "Initializing ftrace call sites",
     ]
+
+
+@pytest.mark.xfail(strict=True, reason="a distance of the layout is written")
+@pytest.mark.parametrize("to", ["f", "printk", "new_one"])
+def test_named_sites_are_kernels(to: str, tmp_path: Path) -> None:
+    """What they call is nothing that a loader resolves."""
+    functions = [(name, ".text") for name in ("ftrace_call", "ftrace_stub", "f")]
+    image = module(FORMS["x86_64"], functions)
+    image.rows[".text"] = image.rows[".text"][1:]
+    text = section_of(image, ".text")
+    text.data = b"\xe8" + (STEP - 5).to_bytes(4, "little") + text.data[5:]  # call ftrace_stub
+    result = ftpatch("enable", put(image, tmp_path), "--site", "ftrace_call", "--to", to)
+    assert result.code == 2 and result.err.count("\n") == 1

@@ -4,6 +4,7 @@ and writes nothing that cannot be read or taken back."""
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from .command import ROOT
-from .fuzz_modules import NAMES
-from .test_fuzz import COUNT, SEED
+from .fuzz_modules import NAMES, broken
+from .loose_forms import FORMS
+from .test_fuzz import COUNT as CASES
+from .test_fuzz import SEED
 
 PARTS = 6
+COUNT = str(max(int(CASES) // 2, 1))
+"""Of more than thirty names."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -36,3 +41,18 @@ def test_broken_modules(part: int, tmp_path: Path) -> None:
     assert done.returncode == 0, f"died with {done.returncode} in {last}\n{done.stderr[-2000:]}"
     assert lines[-1] == "done"
     assert not done.stderr, done.stderr
+
+
+def test_mutations_reach_every_part() -> None:
+    """Of each form and state: headers, tables, relocations, symbols, streams, journals."""
+    said = ""
+    for case in range(40):
+        for name in NAMES:
+            data, what = broken(name, random.Random(f"{name} {case}"))
+            assert broken(name, random.Random(f"{name} {case}")) == (data, what)
+            said += f"{name.split('+')[-1]}: {what}\n"
+    parts = ["header", "section headers", ".symtab", ".strtab", ".rela.text", ".rel.text"]
+    parts += [".text", ".init.text", ".modinfo", "journal", "stream", "end", "forged"]
+    parts += [f"{'.rela' if form.rela else '.rel'}{form.table}" for form in FORMS.values()]
+    for part in parts:
+        assert f" {part}" in said, part

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable
 
 import lz4.block
-import numpy as np
 import pytest
 import zstandard
 from hypothesis import given

@@ -33,7 +33,7 @@ def _refused(result: Result, words: str) -> None:
     ("options", "words"),
     [
         ([], "a tree needs -o FOLDER or --in-place"),
-        (["--in-place", "-o", "output"], "a tree needs -o FOLDER or --in-place"),
+        (["--in-place", "-o", "output"], "--in-place and -o name two outputs"),
         (["-o", "tree"], "output and tree overlap"),
         (["-o", "tree/"], "output and tree overlap"),
         (["-o", "tree/inside"], "output and tree overlap"),
@@ -186,11 +186,16 @@ def test_bad_files_among_good_ones(tree: Path) -> None:
 
 
 def test_many_errors_of_one_kind(tmp_path: Path) -> None:
-    """Ten are told, the others counted."""
+    """Ten are told, the others counted; what hinders every module is said once."""
     tree = forest(tmp_path / "tree", 30)
     result = ftpatch("enable", tree, "--in-place")
+    assert result.code == 2 and not result.out and result.err.count("\n") == 1
+    assert "this image has no ftrace_caller (and 29 modules more)" in result.err
+    for path in sorted(tree.rglob("*.ko"))[1:]:
+        path.write_bytes(b"no module")
+    result = ftpatch("enable", tree, "--in-place", "--to", "my_tracer")
     assert result.code == 2
     lines = result.err.splitlines()
-    assert len(lines) == 11 and all("this image has no ftrace_caller" in text for text in lines)
-    assert lines[-1] == "ftpatch: ... and 20 more modules: this image has no ftrace_caller"
-    assert "30 modules, 0 with sites, 30 bad" in result.out
+    assert len(lines) == 11 and all("not an ELF file" in text for text in lines)
+    assert lines[-1].startswith("ftpatch: ... and 19 more")
+    assert "30 modules, 1 with sites, 29 bad" in result.out

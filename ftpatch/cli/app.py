@@ -17,6 +17,9 @@ from ftpatch.unfinished import UNFINISHED
 
 __all__ = ["app", "run"]
 
+SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
+"""What a progress bar would have done at its end: the line is empty, the cursor seen."""
+
 app = typer.Typer(
     name="ftpatch",
     help="ftrace for ELF files on disk: turn call sites into NOPs and calls, checked as ftrace "
@@ -62,6 +65,8 @@ def run() -> int:
 def _interrupted(number: int, frame: object) -> None:
     """Not by an exception: that would have to find its way through libraries in C++."""
     UNFINISHED.discard()
+    if sys.stderr.isatty():
+        sys.stderr.write(SHOW_CURSOR)
     error_line(f"interrupted; {UNFINISHED.said()}")
     os._exit(128 + number)
 

@@ -7,10 +7,14 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from ftpatch.errors import Exit, FtpatchError
+
 __all__ = [
+    "Errors",
     "clean",
     "count",
     "error_line",
@@ -23,6 +27,8 @@ __all__ = [
 
 Item = TypeVar("Item")
 
+SHOWN = 10
+"""Errors of one kind that are told one by one."""
 PATIENCE = 1.0
 """Seconds of work before a progress bar appears."""
 
@@ -138,3 +144,29 @@ def watched(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     finally:
         if progress is not None:
             progress.stop()
+
+
+class Errors:
+    """What went wrong: the first few of each kind are told as they come, the others counted."""
+
+    def __init__(self) -> None:
+        self.code = Exit.DONE
+        self._reasons: Counter[str] = Counter()
+
+    @property
+    def number(self) -> int:
+        """How many there were."""
+        return sum(self._reasons.values())
+
+    def tell(self, error: FtpatchError) -> None:
+        """One more."""
+        self.code = max(self.code, error.exit)
+        self._reasons[error.reason] += 1
+        if self._reasons[error.reason] <= SHOWN:
+            error_line(str(error))
+
+    def end(self) -> None:
+        """Say how many were not told."""
+        for reason, number in self._reasons.items():
+            if number > SHOWN:
+                error_line(f"... and {number - SHOWN} more: {reason}")

@@ -28,11 +28,20 @@ __all__ = [
 ]
 
 Image = Annotated[
-    Path, typer.Argument(metavar="IMAGE", readable=False, help="A vmlinux, program or library.")
+    Path,
+    typer.Argument(
+        metavar="IMAGE",
+        readable=False,
+        help="A kernel, module, program or library; for some verbs a folder of modules.",
+    ),
 ]
 Images = Annotated[
     list[Path],
-    typer.Argument(metavar="IMAGE", readable=False, help="A vmlinux, programs or libraries."),
+    typer.Argument(
+        metavar="IMAGE",
+        readable=False,
+        help="Kernels, modules, programs, libraries, or folders of modules.",
+    ),
 ]
 Filter = Annotated[
     list[str],
@@ -41,14 +50,16 @@ Filter = Annotated[
         "--filter",
         metavar="GLOB",
         help="Functions to select (* ? [], leading ! takes away, @FILE reads a list, 0xADDR is "
-        "one site). Repeatable.",
+        "one site, GLOB:mod:MODULE is of a module). Repeatable.",
     ),
 ]
 Notrace = Annotated[
     list[str],
     typer.Option("-n", "--notrace", metavar="GLOB", help="Functions to leave out. Repeatable."),
 ]
-Regex = Annotated[bool, typer.Option("--regex", help="Filters are regular expressions.")]
+Regex = Annotated[
+    bool, typer.Option("--regex", help="Filters are regular expressions, to match whole names.")
+]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Default: the input's name + .ftpatch."),

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["Planner", "Update", "outcome_row", "output_path", "refused_lines", "run_update"]
 
 
+PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
+PACKED = set(PACKED_AS.values())
+"""Ends of names that say how a module is packed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """The options of a command that writes."""
@@ -108,6 +113,10 @@ def run_update(update: Update, plan: Planner) -> None:
         from ftpatch.update import update as write
 
         prepared = prepare(update.image, plan, strip_signature=update.strip_signature)
+        packed = prepared.image.compression
+        if update.output and target.suffix in PACKED and target.suffix != PACKED_AS.get(packed):
+            how = f"the output is packed as the input is ({packed or 'not at all'})"
+            raise UsageError(target, how, "give it a name that says so")
         if not prepared.refused and not update.dry_run:
             wait_for(copy)
             write(copy, prepared)

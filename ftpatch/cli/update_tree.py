@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import stat
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from ftpatch.cli.console import count, error_line, json_line, lines, table, watched
+from ftpatch.cli.console import Errors, count, error_line, json_line, lines, table, watched
+from ftpatch.cli.rehearse import rehearse
 from ftpatch.cli.update import (
     Planner,
     Update,
@@ -29,30 +29,27 @@ from ftpatch.update import update as write
 
 __all__ = ["run_tree_update"]
 
-SHOWN = 10
-"""Errors of one kind that are told one by one."""
-
 
 @dataclass(frozen=True)
 class _Module:
-    """The work of one module: where it goes, and which filters matched nothing in it."""
+    """The work of one module, None where it has no sites."""
 
     update: Update
     plan: Planner
     mirror: Mirror | None
 
-    def __call__(self, path: Path) -> tuple[Outcome | None, frozenset[str] | None]:
-        update, mirror, missing = self.update, self.mirror, set[str]()
+    def __call__(self, path: Path) -> Outcome | None:
+        update, mirror = self.update, self.mirror
         target = mirror.of(path) if mirror else path
         try:
             prepared = prepare(
                 path,
-                lambda sites: self.plan(sites, missing),
+                lambda sites: self.plan(sites, set()),
                 strip_signature=update.strip_signature,
             )
         except NoTable:
             self._keep(path)
-            return None, None
+            return None
         written = None
         if not prepared.refused and not len(prepared.plan.changes):
             self._keep(path)
@@ -66,7 +63,7 @@ class _Module:
             ) as copy:
                 write(copy, prepared)
                 written = target
-        return prepared.outcome(written, verbose=update.verbose), frozenset(missing)
+        return prepared.outcome(written, verbose=update.verbose)
 
     def _keep(self, path: Path) -> None:
         """A module that stays as it is."""
@@ -74,67 +71,44 @@ class _Module:
             self.mirror.file(path)
 
 
-class _Errors:
-    """What went wrong: the first few of each kind are told as they come, the others counted."""
-
-    def __init__(self) -> None:
-        self.code = Exit.DONE
-        self._reasons: Counter[str] = Counter()
-
-    @property
-    def number(self) -> int:
-        """How many there were."""
-        return sum(self._reasons.values())
-
-    def tell(self, error: FtpatchError) -> None:
-        """One more."""
-        self.code = max(self.code, error.exit)
-        self._reasons[error.reason] += 1
-        if self._reasons[error.reason] <= SHOWN:
-            error_line(str(error))
-
-    def end(self) -> None:
-        """Say how many were not told."""
-        for reason, number in self._reasons.items():
-            if number > SHOWN:
-                error_line(f"... and {number - SHOWN} more: {reason}")
-
-
 def run_tree_update(update: Update, plan: Planner) -> None:
     """Update every module of the tree ``update.image``, in place or into the tree ``-o``, which
     gets everything else as it is. Exits 1 where a site is refused, 2 where a file is bad; the
     other modules are written nevertheless."""
     begun = time.monotonic()
-    if update.in_place == (update.output is not None):
+    if update.in_place and update.output is not None:
+        raise UsageError(update.image, "--in-place and -o name two outputs", "choose one")
+    if not (update.in_place or update.output or update.dry_run):
         raise UsageError(update.image, "a tree needs -o FOLDER or --in-place", "choose one")
     mirror = Mirror(update.image, update.output) if update.output else None
     if mirror:
         mirror.check(force=update.force)
-        if not update.dry_run:
-            mirror.folder(update.image)
-    UNFINISHED.many = not update.dry_run
-    errors, code, modules = _Errors(), Exit.DONE, []
+    errors, code, modules, others = Errors(), Exit.DONE, list[Path](), list[tuple[Path, int]]()
     for path, held in entries(update.image):
         if isinstance(held, FtpatchError):
             errors.tell(held)
         elif is_module(path, held):
             modules.append(path)
-        elif mirror:
+        else:
+            others.append((path, held.st_mode))
+    plan = plan.expanded()
+    rehearse(update.image, modules, plan, strip_signature=update.strip_signature)
+    UNFINISHED.many = not update.dry_run
+    if mirror and not update.dry_run:
+        mirror.folder(update.image)
+        for path, mode in others:
             try:
-                _mirror(mirror, path, held.st_mode, update.dry_run)
+                _mirror(mirror, path, mode)
             except FtpatchError as error:
                 errors.tell(error)
     rows: list[tuple[Path, Outcome]] = []
-    missing: set[str] | None = None
-    results = each(_Module(update, plan.expanded(), mirror), modules)
-    for path, result in watched(results, len(modules), "modules"):
-        if isinstance(result, FtpatchError):
-            errors.tell(result)
+    results = each(_Module(update, plan, mirror), modules)
+    for path, outcome in watched(results, len(modules), "modules"):
+        if isinstance(outcome, FtpatchError):
+            errors.tell(outcome)
             continue
-        outcome, absent = result
-        if outcome is None or absent is None:
+        if outcome is None:
             continue
-        missing = set(absent) if missing is None else missing & absent
         rows.append((path, outcome))
         if outcome.refused:
             code = max(code, Exit.FOUND)
@@ -147,9 +121,6 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     code = max(code, errors.code)
     if not update.as_json and not update.quiet:
         _summary(update, rows, len(modules), errors.number, time.monotonic() - begun)
-    if missing and not errors.number:  # else it may match one that could not be looked at
-        error_line(f"{update.image}: filter {min(missing)!r} matches no site of any module")
-        code = Exit.ERROR
     if not modules:
         error_line(str(no_modules(update.image)))
         code = Exit.ERROR
@@ -157,11 +128,11 @@ def run_tree_update(update: Update, plan: Planner) -> None:
         raise typer.Exit(code)
 
 
-def _mirror(mirror: Mirror, path: Path, mode: int, dry_run: bool) -> None:
+def _mirror(mirror: Mirror, path: Path, mode: int) -> None:
     """What is no module."""
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         error_line(f"{path}: left out: neither a file nor a link")
-    elif not dry_run:
+    else:
         (mirror.folder if stat.S_ISDIR(mode) else mirror.file)(path)
 
 
@@ -206,6 +177,9 @@ def _summary(
     if restored:
         lines([f"{count(restored, 'record')} restored"])
     number = sum(o.written is not None for o in outcomes)
+    absent = bad + sum(bool(o.refused) for o in outcomes)
+    if absent and update.output and not update.dry_run:
+        lines([f"{update.output} lacks {count(absent, 'module')}, named above"])
     if update.dry_run:
         lines(["dry run: nothing was written"])
     else:

@@ -25,6 +25,8 @@ from ftpatch.sites.targets import CALLERS, Targets, read_targets
 
 __all__ = ["Sites", "read_sites"]
 
+NO_TABLE = "no __mcount_loc and no __patchable_function_entries"
+
 
 @dataclass(frozen=True)
 class Sites:
@@ -93,9 +95,11 @@ def read_sites(image: Image) -> Sites:
     if span is None and not image.is_loose:  # what is not linked has sections
         span = (find_kernel_table if image.is_kernel else find_table)(original, arch)
     if span is None:
+        if image.container == "module":
+            raise NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
         raise NoTable(
             image.path,
-            "no __mcount_loc and no __patchable_function_entries",
+            NO_TABLE,
             "compile with -fpatchable-function-entry=5 (arm64: =2, riscv64: =4) or -pg -mfentry "
             "-mrecord-mcount",
         )

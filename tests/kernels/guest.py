@@ -1,7 +1,6 @@
 """Run commands in a kernel of its own: an initramfs of busybox, a console, and steps.
 
-What a step prints and what the kernel logs meanwhile are kept apart: the log is taken by dmesg, and
-the console has nothing of it.
+What a step prints and what the kernel logs meanwhile are kept apart: the log is taken by dmesg.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ INIT = """#!/bin/busybox sh
 export PATH=/bin
 mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev; mount -t tracefs t /t
 exec >/dev/console 2>&1 </dev/null
-dmesg -n 1
 dmesg -c >/dev/null
 """
 
@@ -73,7 +71,8 @@ def run_steps(
     ``files`` are laid in by their paths; ``helpers`` are shell functions for all steps. A boot that
     dies has no steps after that in which it did, and fails the test unless it ``may_die``.
     """
-    script = [INIT, helpers]
+    # The console of a boot that may die has the log as well: dmesg will not tell it any more.
+    script = [INIT, f"dmesg -n {8 if may_die else 1}", helpers]
     for name, commands in steps.items():
         script += [f"echo '{STEP}{name}'", commands, f"dmesg -c | sed 's/^/{LOG}/'"]
     script += [f"echo '{END}'", "sleep 60"]
@@ -95,7 +94,9 @@ def run_steps(
             next(reversed(found.values())).said.append(line.rstrip())
     if END not in text:
         assert found, "\n".join(text.splitlines()[-30:])
-        next(reversed(found.values())).died = True
+        last = next(reversed(found.values()))
+        last.died = True
+        last.log = [STAMP.sub("", line) for line in last.said if STAMP.match(line)]
     assert list(found) == list(steps)[: len(found)]
     return found
 

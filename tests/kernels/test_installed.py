@@ -105,7 +105,8 @@ def test_a_boxed_kernel_is_not_changed(installed: Installed) -> None:
     for verb in ("enable", "disable", "undo"):
         refused = ftpatch(verb, installed.path, expect=2)
         assert "extract it first" in refused.complaint
-    command = [sys.executable, "-m", "ftpatch", "diff", installed.path, installed.plain]
+    files = map(str, (installed.path, installed.plain))
+    command = [sys.executable, "-m", "ftpatch", "diff", *files]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "nothing differs\n"
 
@@ -129,15 +130,13 @@ def test_boots_and_undone(installed: Installed) -> None:
     foretold = read_check(path)
     assert not foretold.findings
     untouched = installed.tree.kernel
-    for kaslr in {arch == "arm64"}:
-        before, seen = (_booted(arch, image, kaslr) for image in (untouched, path))
-        assert before.reached_panic and seen.reached_panic, seen.tail
-        assert seen.ftrace_bug is None, seen.ftrace_bug
-        assert seen.warnings <= before.warnings, seen.warnings - before.warnings
-        assert seen.allocating == _count(foretold.text) != before.allocating or (
-            seen.allocating == before.allocating and "6.1" in installed.tree.name
-        )
-        assert ("KASLR enabled" in seen.text) == kaslr
+    kaslr = arch == "arm64"
+    before, seen = (_booted(arch, image, kaslr) for image in (untouched, path))
+    assert before.reached_panic and seen.reached_panic, seen.tail
+    assert seen.ftrace_bug is None, seen.ftrace_bug
+    assert seen.warnings <= before.warnings, seen.warnings - before.warnings
+    assert seen.allocating == _count(foretold.text)
+    assert ("KASLR enabled" in seen.text) == kaslr
     ftpatch("undo", "--all", path)
     assert filecmp.cmp(path, untouched, shallow=False)
 

@@ -114,14 +114,10 @@ def test_broken_modules(
     told, seen = read_console(case.foretold.text).ftrace_bug, case.step.ftrace_bug
     loads = case.step.values("insmod") == ["0"]
     log = normal((case.step.log or ["?"])[-1]).removeprefix("module: ")
-    trouble = (
-        ""
-        if loads
-        else "the kernel dies"
-        if case.step.died
-        else f"not loaded: {log.partition(',')[0]}"
-    )
-    if loads and not seen:
+    trouble = "" if loads else f"not loaded: {log.partition(',')[0]}"
+    if case.step.died:
+        trouble = "the kernel dies"
+    elif loads and not seen:
         trouble = "; ".join(sorted(case.step.warnings))
     agreed = agree(told, seen, case.step) and (not trouble or bool(case.foretold.findings))
     if agreed and told and seen and loads and "[<." in case.foretold.text:

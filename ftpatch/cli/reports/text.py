@@ -17,7 +17,7 @@ __all__ = ["text"]
 
 def text(results: Results, notes: Notes) -> None:
     """Print all findings, then what holds."""
-    total = bad = broken = 0
+    total = bad = broken = known = 0
     for path, outcome in results:
         total += 1
         if isinstance(outcome, str):
@@ -25,6 +25,7 @@ def text(results: Results, notes: Notes) -> None:
             bad += 1
             continue
         broken += bool(outcome.findings)
+        known += len(outcome.known)
         for finding in outcome.findings:
             lines([f"{path}: {message(finding)}", *finding.bug.splitlines()])
         if not notes.quiet and not notes.many:
@@ -32,7 +33,8 @@ def text(results: Results, notes: Notes) -> None:
         if notes.verbose:
             _each(path, outcome)
     if notes.many and not notes.quiet:
-        end = f"{broken} with findings" if broken else "every invariant holds"
+        end = "every invariant holds" if not broken | bad | known else f"{broken} with findings"
+        end += f", {count(known, 'known exception')}" if known else ""
         lines([f"{count(total, 'image')}, {bad} unreadable, {end}"])
     remarks(notes, error=False)
 

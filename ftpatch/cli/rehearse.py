@@ -1,0 +1,56 @@
+"""A tree's update before the first byte of it is written: does it make sense at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftpatch.cli.console import count, watched
+from ftpatch.cli.update import Planner
+from ftpatch.errors import FtpatchError, NoTable, UsageError
+from ftpatch.tree import each
+from ftpatch.update import prepare
+
+__all__ = ["rehearse"]
+
+
+@dataclass(frozen=True)
+class _Rehearsal:
+    """Whether a module would change, and which filters match nothing in it; None without sites."""
+
+    plan: Planner
+    strip_signature: bool
+
+    def __call__(self, path: Path) -> tuple[bool, frozenset[str]] | None:
+        missing = set[str]()
+        try:
+            prepared = prepare(
+                path, lambda sites: self.plan(sites, missing), strip_signature=self.strip_signature
+            )
+        except NoTable:
+            return None
+        return bool(len(prepared.plan.changes)) and not prepared.refused, frozenset(missing)
+
+
+def rehearse(root: Path, modules: list[Path], plan: Planner, *, strip_signature: bool) -> None:
+    """Plan and verify every module, and write nothing.
+
+    Raises UsageError for a filter that matches nothing anywhere, and, where no module would change,
+    the first of the reasons why the command cannot be carried out.
+    """
+    changes, missing, failed = False, None, list[FtpatchError]()
+    results = each(_Rehearsal(plan, strip_signature), modules)
+    for _, result in watched(results, len(modules), "planning"):
+        if isinstance(result, FtpatchError):
+            failed.append(result)
+        elif result is not None:
+            changes |= result[0]
+            missing = set(result[1]) if missing is None else missing & result[1]
+    if missing and not failed:  # else it may match one that could not be looked at
+        text = min(missing)
+        raise UsageError(root, f"filter {text!r} matches no site of any module")
+    usage = [error for error in failed if isinstance(error, UsageError)]
+    if usage and not changes:
+        first = usage[0]
+        others = f" (and {count(len(usage) - 1, 'module')} more)" if len(usage) > 1 else ""
+        raise UsageError(first.path, first.reason + others, first.hint)
