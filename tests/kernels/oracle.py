@@ -13,7 +13,6 @@ PROPERTY = "oracle"
 """Under this name a test hands its row to the process that prints the table."""
 
 RANGE = "that this kernel skips null records shows in its code, not in its table, which has none"
-PERCPU = "per-CPU variables have addresses from 0 on; the kernel does not name this one by them"
 LOADER = "x86_64's loader refuses a call's relocation over a NOP; no ftrace bug comes of it"
 NULL = "a module does not tell whether its kernel tests for null before it adjusts the record"
 DIES = "this kernel writes to the place of a record before it reads there, and dies of it"
@@ -22,7 +21,6 @@ DIFFERS: dict[tuple[str, str], str] = {
     ("6.12-riscv64", "record_nowhere"): RANGE,
     ("6.12-riscv64", "record_of_zero"): RANGE,
     ("6.12-riscv64", "table_short"): RANGE,
-    ("6.1-amd64", "record_nowhere"): PERCPU,
     ("6.1-amd64", "dummy.ko nop_under_its_relocation"): LOADER,
     ("6.12-amd64", "dummy.ko nop_under_its_relocation"): LOADER,
     ("6.12-arm64", "dummy.ko record_of_zero"): NULL,
