@@ -16,10 +16,11 @@ from ftpatch.errors import UsageError
 from ftpatch.image import Image, open_image
 from ftpatch.plan import Plan
 from ftpatch.refusals import refusals
+from ftpatch.reread import reread
 from ftpatch.sites import Sites, read_sites
 from ftpatch.sites.code import written
 from ftpatch.verify import verify
-from ftpatch.write import write
+from ftpatch.write import updated, write
 
 __all__ = ["Outcome", "Prepared", "prepare", "update"]
 
@@ -84,8 +85,9 @@ class Prepared:
 
 
 def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool) -> Prepared:
-    """Plan an update of the image at ``path`` and verify it. Raises what the plan raises, and
-    UsageError where a signature would have to go."""
+    """Plan an update of the image at ``path`` and verify it. Raises what the plan raises,
+    UsageError where a signature would have to go, and InputError where the result would not be what
+    was planned."""
     image = open_image(path)
     image.require_writable()
     sites = read_sites(image)
@@ -98,11 +100,19 @@ def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool)
         )
     verdict = verify(image, planned.changes, sites.arch.align, written(image, sites.arch))
     refused = () if verdict.passed else tuple(refusals(sites, verdict, planned.action))
+    if image.is_loose and len(planned.changes) and not refused:
+        length = _length(image, planned)
+        changed = updated(image, planned.changes, length=length, tail=planned.tail)
+        reread(sites, planned, changed)
     return Prepared(image, sites, planned, refused)
 
 
 def update(copy: Copy, prepared: Prepared) -> None:
     """Write what was prepared into ``copy`` and let it appear. Raises OutputError."""
     image, plan = prepared.image, prepared.plan
-    unsigned = image.end if len(plan.changes) and image.end < len(image.data) else None
-    write(copy, image, plan.changes, length=unsigned, tail=plan.tail)
+    write(copy, image, plan.changes, length=_length(image, plan), tail=plan.tail)
+
+
+def _length(image: Image, plan: Plan) -> int | None:
+    """Where a signature has to go, None where there is none."""
+    return image.end if len(plan.changes) and image.end < len(image.data) else None

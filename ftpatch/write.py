@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
 from ftpatch.copy import Copy
@@ -13,7 +14,7 @@ from ftpatch.image import Image
 from ftpatch.journal import pack_block
 from ftpatch.unwrap.compression import pack
 
-__all__ = ["write", "write_new"]
+__all__ = ["updated", "write", "write_new"]
 
 STEP = 4 << 20
 """Bytes that are read, changed and written back at a time."""
@@ -38,21 +39,47 @@ def write(
     try:
         copy.finish()
         copy.check_unchanged()
-        size = len(image.data)
-        cut = b"" if length is None else image.data[length:].tobytes()
-        end = size if length is None else length
-        block = pack_block(changes, size, cut) if journal and (len(changes) or cut) else b""
-        if not len(changes) and not tail and end == size:
+        if not len(changes) and not tail and length in (None, len(image.data)):
             pass  # a plain copy, whatever packed it
         elif image.compression:
-            _repack(copy, image, changes, end, tail + block)
+            data = updated(image, changes, journal=journal, length=length, tail=tail)
+            _replace(copy, pack(image.compression, data.data))
         else:
+            end, behind = _behind(image, changes, journal, length, tail)
             _apply(copy, changes)
             os.ftruncate(copy.fd, end)
-            _put(copy.fd, tail + block, end)
+            _put(copy.fd, behind, end)
         copy.appear()
     except OSError as error:
         raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
+
+
+def updated(
+    image: Image,
+    changes: Changes,
+    *,
+    journal: bool = True,
+    length: int | None = None,
+    tail: bytes = b"",
+) -> NDArray[np.uint8]:
+    """The bytes that write() would write, uncompressed, uint8[size]."""
+    end, behind = _behind(image, changes, journal, length, tail)
+    size = max(len(image.data), end + len(behind))  # what is cut off may be changed as well
+    data = np.empty(size, np.uint8)
+    data[: len(image.data)] = image.data
+    changes.put(data)
+    data[end : end + len(behind)] = np.frombuffer(behind, np.uint8)
+    return data[: end + len(behind)]
+
+
+def _behind(
+    image: Image, changes: Changes, journal: bool, length: int | None, tail: bytes
+) -> tuple[int, bytes]:
+    """Where the image's own bytes end, and what comes there."""
+    size = len(image.data)
+    cut = b"" if length is None else image.data[length:].tobytes()
+    block = pack_block(changes, size, cut) if journal and (len(changes) or cut) else b""
+    return size if length is None else length, tail + block
 
 
 def write_new(copy: Copy, data: bytes) -> None:
@@ -68,13 +95,6 @@ def write_new(copy: Copy, data: bytes) -> None:
 def _replace(copy: Copy, data: bytes) -> None:
     os.ftruncate(copy.fd, 0)
     _put(copy.fd, data, 0)
-
-
-def _repack(copy: Copy, image: Image, changes: Changes, end: int, behind: bytes) -> None:
-    """The copy of a compressed file is made anew: what it holds lies here."""
-    data = image.data.copy()  # what is cut off may be changed as well
-    changes.put(data)
-    _replace(copy, pack(image.compression, data[:end].tobytes() + behind))
 
 
 def _apply(copy: Copy, changes: Changes) -> None:

@@ -24,7 +24,7 @@ LEVELS = (
     ("plan",),
     ("verify",),
     ("copy", "write"),
-    ("undo", "refusals", "forecast", "check", "diff"),
+    ("undo", "refusals", "reread", "forecast", "check", "diff"),
     ("update", "mirror"),
     ("cli",),
     ("__main__",),

@@ -112,7 +112,6 @@ def test_kept_records_and_what_comes_of_it(name: str, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="a distance of the layout is written")
 @pytest.mark.parametrize("to", ["f", "printk", "new_one"])
 def test_named_sites_are_kernels(to: str, tmp_path: Path) -> None:
     """What they call is nothing that a loader resolves."""

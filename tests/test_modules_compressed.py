@@ -154,7 +154,7 @@ def test_damage_is_told(packer: str, tmp_path: Path) -> None:
 
 @every_packer
 def test_a_bomb_is_cut_off(packer: str, tmp_path: Path) -> None:
-    """Of what unpacks to more than a limit, no more is taken (the limit is 1 GiB; here less)."""
+    """Of what unpacks to more than a limit, no more is taken (the limit is 512 MiB; here less)."""
     path = _packed(tmp_path, packer, module(FORMS["x86_64"]).build() + bytes(8 << 20))
     limited = partial(read_payload, limit=8 << 20)
     with mock.patch("ftpatch.ahead.read_payload", limited):

@@ -46,6 +46,7 @@ class _Arm64:
     call_field: ClassVar[int] = 0
     call_addend: ClassVar[int] = 0
     neutral: ClassVar[int] = 0  # R_AARCH64_NONE
+    wide: ClassVar[tuple[int, ...]] = (260,)  # R_AARCH64_PREL64
     align: ClassVar[int] = 4
     around: ClassVar[int] = 64
     width: ClassVar[int] = 8

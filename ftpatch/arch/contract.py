@@ -79,6 +79,8 @@ class Arch(Protocol):
     """The five-byte NOP for modules, which do not say what their kernel's own is; empty: any."""
     neutral: ClassVar[int]
     """Type that with symbol 0 leaves everything as it is, for every loader."""
+    wide: ClassVar[tuple[int, ...]]
+    """Further relocations that write eight bytes where others write four."""
     align: ClassVar[int]
     """Alignment of an instruction."""
     around: ClassVar[int]

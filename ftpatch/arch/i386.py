@@ -23,6 +23,7 @@ class _I386(X86):
     # Linux knows no R_386_NONE (apply_relocate in arch/x86/kernel/module.c); R_386_32 of symbol 0,
     # whose value is 0, adds nothing.
     neutral: ClassVar[int] = 1
+    wide: ClassVar[tuple[int, ...]] = ()
     pads: ClassVar[tuple[bytes, ...]] = (
         b"\x90\x90\x90\x90\x90",  # gcc: five nop
         *CLANG_PADS,  # for -march=i686 and later

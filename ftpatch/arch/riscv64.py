@@ -52,6 +52,8 @@ class _Riscv64:
     # Linux knows no R_RISCV_NONE (apply_relocate_add in arch/riscv/kernel/module.c); R_RISCV_RELAX
     # is a hint for linkers.
     neutral: ClassVar[int] = 51
+    # auipc and jalr: R_RISCV_CALL, R_RISCV_CALL_PLT; R_RISCV_ADD64, R_RISCV_SUB64
+    wide: ClassVar[tuple[int, ...]] = (18, 19, 36, 40)
     align: ClassVar[int] = 2
     around: ClassVar[int] = 64
     width: ClassVar[int] = 8

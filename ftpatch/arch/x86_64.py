@@ -21,6 +21,7 @@ class _X8664(X86):
     absolute: ClassVar[int] = 1  # R_X86_64_64
     calls: ClassVar[tuple[int, ...]] = (4, 2)  # R_X86_64_PLT32, R_X86_64_PC32
     neutral: ClassVar[int] = 0  # R_X86_64_NONE
+    wide: ClassVar[tuple[int, ...]] = (24, 25, 33)  # R_X86_64_PC64, R_X86_64_GOTOFF64, SIZE64
     pads: ClassVar[tuple[bytes, ...]] = (
         b"\x90\x90\x90\x90\x90",  # gcc: five nop
         *CLANG_PADS,

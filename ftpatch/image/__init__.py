@@ -132,8 +132,11 @@ class Image:
             return replace(raw, elf=replace(raw.elf, data=elf.data))
         if not any((block.kind == Kind.HEADER).any() for block in blocks):
             return replace(self, elf=elf)
-        # What the headers say is not what it was.
-        image = _image(Elf.read(elf.path, elf.data, mapped=elf.mapped))
+        return self.holding(elf.data, mapped=elf.mapped)  # the headers say something else
+
+    def holding(self, data: NDArray[np.uint8], *, mapped: bool = False) -> Image:
+        """What a file would be if its bytes were ``data``, uint8[size]."""
+        image = _image(Elf.read(self.path, data, mapped=mapped))
         return replace(image, compression=self.compression)
 
 

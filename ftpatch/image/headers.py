@@ -39,6 +39,7 @@ class Section:
 
     SHT_NULL = 0
     SHT_SYMTAB = 2
+    SHT_STRTAB = 3
     SHT_RELA = 4
     SHT_NOBITS = 8
     SHT_REL = 9
@@ -47,6 +48,7 @@ class Section:
     SHF_ALLOC = 2
     SHF_EXECINSTR = 4
     SHF_INFO_LINK = 0x40
+    SHF_RELA_LIVEPATCH = 0x0010_0000
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Every allocated section gets its file offset as its address, so that an address 
 file is its offset. What lies elsewhere gets addresses behind that, which no two things share:
 
     | Ehdr | .text ... | .data ... |  undefined symbols, 16 apart  | .bss ... |
-    0      ^ sh_offset              ^ externals                     not in the file
+    0      ^ sh_offset              ^ externals                     ^ UNFILED
 
 A loader (kernel/module/main.c, or a link editor) will choose others; what is said of a file in
 these holds for all of them.
@@ -31,6 +31,8 @@ __all__ = [
     "relocatable_container",
 ]
 
+UNFILED = 1 << 40
+"""Where sections begin that are not in the file, however many symbols there are."""
 STEP = 16
 """Bytes from one undefined symbol to the next."""
 NOWHERE = 1 << 62
@@ -70,9 +72,7 @@ def lay_out(elf: Elf) -> Elf:
     size = max((s.offset + s.size for s in filed), default=0) - start
     # No other addresses exist, so one segment serves all.
     segment = Segment(Segment.PT_LOAD, Segment.PF_X, start, start, size, size)
-    entry = 24 if elf.word == 8 else 16
-    symbols = sum(s.size // entry for s in skeleton.sections if s.type == Section.SHT_SYMTAB)
-    free = _aligned(start + size) + STEP * (symbols + 1)  # one more that is yet to come
+    free = UNFILED
     sections = list(skeleton.sections)
     for section in skeleton.sections:
         if _allocated(section):
@@ -115,10 +115,11 @@ def lay_out_symbols(elf: Elf, symbols: Symbols) -> Symbols:
     outside = (section == Symbols.SHN_UNDEF) & (symbols.name != 0)
     row = np.arange(len(symbols), dtype=np.uint64)
     place = np.uint64(externals(elf)) + np.uint64(STEP) * row
+    kept = np.where(section == Symbols.EXTERNAL, np.uint16(Symbols.SHN_ABS), symbols.section)
     return replace(
         symbols,
         value=np.where(outside, place, value),
-        section=np.where(outside, np.uint16(Symbols.EXTERNAL), symbols.section),
+        section=np.where(outside, np.uint16(Symbols.EXTERNAL), kept),
     )
 
 

@@ -55,8 +55,9 @@ class Symbols:
     STT_GNU_IFUNC = 10
     STB_WEAK = 2
     SHN_UNDEF, SHN_ABS = 0, 0xFFF1
-    EXTERNAL = 0xFF20
-    """Ours, for what a relocatable file leaves to be defined elsewhere (SHN_LOOS is unused)."""
+    EXTERNAL = 0xFF3F
+    """Ours (SHN_HIOS), for what a relocatable file leaves to be defined elsewhere. Livepatches use
+    SHN_LOOS, for what is resolved later still."""
 
     def __len__(self) -> int:
         return len(self.value)

@@ -31,12 +31,14 @@ __all__ = ["Plan", "plan_disable", "plan_enable"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Changes, and what they come to: how many of the ``selected`` sites change their code, how
-    many records are dropped or restored. ``action`` is how ftrace_bug ends; ``new`` names the
-    bytes that NOPs are made of, empty for calls. ``tail`` is laid behind the end of the file;
-    ``undefined`` names a callee that the file leaves to be defined elsewhere."""
+    """Changes, and what they come to: ``code`` uint8[n, k] of all sites, linked; how many of the
+    ``selected`` sites change their code, how many records are dropped or restored. ``action`` is
+    how ftrace_bug ends; ``new`` names the bytes that NOPs are made of, empty for calls. ``tail`` is
+    laid behind the end of the file; ``undefined`` names a callee that the file leaves to be defined
+    elsewhere."""
 
     changes: Changes
+    code: U8
     selected: int
     changed: int
     dropped: int
@@ -148,6 +150,7 @@ def _plan(
     )
     return Plan(
         Changes.concat([code, *parts]),
+        np.where(wanted[:, None], new, sites.code),
         selected=int(mask.sum()),
         changed=int(wanted.sum()),
         dropped=int((away & ~sites.dropped).sum()),

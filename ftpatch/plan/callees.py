@@ -41,16 +41,16 @@ def name_callee(
     first = len(sites.original.symbols)
     if (callee is None or callee.row >= 0) and len(symbols) == first:
         return (0 if callee is None else callee.row), Changes.concat([])
+    size = 24 if elf.word == 8 else 16
     table = next((s for s in elf.sections if s.type == Section.SHT_SYMTAB), None)
-    if table is None or table.link >= len(elf.sections):
-        raise InputError(elf.path, "there is no symbol table to name the callee in")
+    if table is None or table.link >= len(elf.sections) or table.size % size:
+        raise InputError(elf.path, "there is no whole symbol table to name the callee in")
     still = (sites.state == State.CALL) & ~wanted
     rows = call_rows(sites.image, sites.arch, sites.ip[still])
     called = set(sites.image.relocations.symbol[rows[rows >= 0]].tolist())
     if callee is not None:
         called.add(callee.row)
     added = np.arange(first, len(symbols))
-    size = 24 if elf.word == 8 else 16
     place = added * size + ST_SHNDX[elf.word]
     used = np.isin(added, sorted(called))
     old, new = (
@@ -68,6 +68,8 @@ def name_callee(
         held[at : at + 2] = (value & 0xFF, value >> 8)
     strings = elf.sections[table.link]
     names = headers.contents(strings)
+    if strings.type != Section.SHT_STRTAB or not names or names[-1]:
+        raise InputError(elf.path, f"the symbol table's strings ({strings.name}) are none")
     headers.move(strings.index, names + callee.name.encode() + b"\0")
     headers.move(table.index, held.tobytes() + _row(len(names), elf.word))
     return len(symbols), Changes.concat([])

@@ -98,7 +98,9 @@ def _add_entries(
     """Relocations of calls of ``symbol`` at new places, behind those that each section has, which
     are laid anew with the ``changes`` to them."""
     arch, elf = sites.arch, sites.image.elf
-    tables = [s for s in elf.sections if s.type in (Section.SHT_REL, Section.SHT_RELA)]
+    kinds, late = (Section.SHT_REL, Section.SHT_RELA), Section.SHF_RELA_LIVEPATCH
+    # What is applied only when the patched object is loaded is no place for a call.
+    tables = [s for s in elf.sections if s.type in kinds and not s.flags & late]
     for target in elf.sections:
         wanted = Section.SHF_ALLOC | Section.SHF_EXECINSTR
         if target.flags & wanted != wanted:

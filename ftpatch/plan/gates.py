@@ -32,7 +32,7 @@ def plan_gate(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Pla
             f"{arch.name} has no named site {name!r}",
             f"it has {', '.join(sorted(arch.gates))}",
         )
-    if image.symbols.find(name) is None:
+    if image.is_loose or image.symbols.find(name) is None:
         raise UsageError(image.path, f"this image has no {name}")
     if enable and addr is None:
         addr = _graph_caller(sites, name)
@@ -49,7 +49,7 @@ def plan_gate(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Pla
     changes = Changes.concat(parts)
     changed = len(changes.effective())
     action = "Updating ftrace call site to call a different ftrace function"
-    return Plan(changes, len(parts), changed, 0, 0, action)
+    return Plan(changes, sites.code, len(parts), changed, 0, 0, action)
 
 
 def _graph_caller(sites: Sites, name: str) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State
 from ftpatch.arch.contract import U8
+from ftpatch.columns import among
 from ftpatch.image import Image
 from ftpatch.image.relocations import Form
 
@@ -55,10 +56,11 @@ def call_rows(image: Image, arch: Arch, ip: NDArray[np.uint64]) -> NDArray[np.in
 
 
 def written(image: Image, arch: Arch) -> NDArray[np.int64]:
-    """Bytes that each of the image's relocations writes, int64[n]; 0 for those that write nothing.
-    In a linked file all are words."""
+    """Bytes that each of the image's relocations writes, int64[n], at most; 0 for those that write
+    nothing. In a linked file all are words."""
     relocations, word = image.relocations, image.elf.word
     idle = (relocations.type == arch.neutral) & (relocations.symbol == 0)
     idle = (relocations.form != Form.RELR) & ((relocations.type == 0) | (idle & image.is_loose))
-    whole = (relocations.type == arch.absolute) | (not image.is_loose)
+    whole = among(relocations.type, (arch.absolute, *arch.wide))
+    whole |= not image.is_loose
     return np.where(idle, 0, np.where(whole, word, 4))

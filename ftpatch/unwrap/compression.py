@@ -20,7 +20,7 @@ from ftpatch.unwrap.decoders import DECODERS, Damaged
 
 __all__ = ["FOR_MODULES", "LIMIT", "kind_of", "pack", "unpack"]
 
-LIMIT = 1 << 30
+LIMIT = 1 << 29
 """Bytes that a stream may unpack to. The largest kernels have 80 MB, modules with their debug
 information 200 MB."""
 DICTIONARY = 1 << 20
@@ -93,7 +93,7 @@ def unpack(
     return out
 
 
-def pack(kind: str, data: bytes) -> bytes:
+def pack(kind: str, data: bytes | memoryview) -> bytes:
     """Compress a module (gzip, xz or zstd) so that the kernel's own decompressor reads it.
 
     * gzip: no optional field but a name may be in its header (module_gzip_header_len()). Here it
