@@ -135,7 +135,9 @@ def test_boots_and_undone(installed: Installed) -> None:
     assert before.reached_panic and seen.reached_panic, seen.tail
     assert seen.ftrace_bug is None, seen.ftrace_bug
     assert seen.warnings <= before.warnings, seen.warnings - before.warnings
-    assert seen.allocating == _count(foretold.text)
+    # Whether a kernel counts null records shows in its table, if that came with some.
+    dropped = 0 if ftpatch("status", installed.path).one["null"] else row["dropped"]
+    assert _count(foretold.text) - seen.allocating in (0, dropped)
     assert ("KASLR enabled" in seen.text) == kaslr
     ftpatch("undo", "--all", path)
     assert filecmp.cmp(path, untouched, shallow=False)

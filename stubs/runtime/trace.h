@@ -1,0 +1,115 @@
+/* The trace file, as programs write it and ftpatch/trace reads it. All numbers are little-endian.
+ *
+ *     | header, 4096 bytes | chunk | chunk | ...          each of chunk_size bytes, of one thread
+ *
+ * The file has its full size from the start, and what was not written is zero. So a program that
+ * is killed leaves all that it recorded, and a reader stops at the first word of a chunk that is
+ * zero where an event should begin.
+ *
+ *     chunk: | struct trace_chunk, 32 bytes | event | event | ... | 0
+ *
+ * An event begins with one 64-bit word; some types have further words behind it.
+ *
+ *      63            31 30             3 2    0
+ *     |     ticks      |      func      | type |
+ *
+ *     ticks   of the header's clock, since the chunk's base (or since the last EVENT_TIME)
+ *     func    distance of the address after the site's call from the header's base; for EVENT_LEFT
+ *             a number of frames
+ */
+#ifndef FTPATCH_TRACE_H
+#define FTPATCH_TRACE_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define TRACE_MAGIC "FTPTRACE"
+#define TRACE_VERSION 1
+#define TRACE_HEADER 4096
+#define CHUNK_MAGIC 0x4b4e4843 /* "CHNK" */
+#define CHUNK_HEADER 32
+
+enum trace_event {
+	EVENT_ENTRY = 1,      /* a function was called */
+	EVENT_EXIT = 2,       /* it returned */
+	EVENT_ENTRY_FROM = 3, /* called; next word: the address it will return to, bias included */
+	EVENT_ENTRY_ARGS = 4, /* called; next six words: its arguments as integers */
+	EVENT_EXIT_VALUE = 5, /* returned; next word: its value as an integer */
+	EVENT_LEFT = 6,       /* the innermost `func` frames were left without a return: by longjmp, by
+	                         an exception, by a switch to another stack. The last may yet come back
+	                         and return: then their EVENT_EXIT comes while they are not open */
+	EVENT_TIME = 7,       /* next word: ticks, absolute; the new base of what follows */
+};
+
+#define TYPE_BITS 3
+#define FUNC_BITS 28
+#define TICKS_SHIFT (TYPE_BITS + FUNC_BITS)
+#define TICKS_BITS (64 - TICKS_SHIFT)
+
+enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACER_PROFILE = 3 };
+
+enum trace_flags {
+	TRACE_ARGS = 1,    /* EVENT_ENTRY_ARGS and EVENT_EXIT_VALUE in place of ENTRY and EXIT */
+	TRACE_ENDED = 2,   /* the program came to its end; ended_* are set */
+	TRACE_STOPPED = 4, /* a return address could not be right: the tracer stopped and put it back */
+};
+
+/* Calls that were not recorded, by reason. */
+enum trace_lost {
+	LOST_FULL,   /* no room in the file */
+	LOST_DEPTH,  /* the ret_stack was full: left alone (-EBUSY) */
+	LOST_NESTED, /* in a signal handler that interrupted the tracer itself */
+	LOST_EARLY,  /* before the program, or a thread, had a thread pointer */
+	LOST_THREAD, /* no room for one thread more */
+	LOST_KINDS = 8
+};
+
+struct trace_header {
+	char magic[8];      /*   0 */
+	u32 version;        /*   8 */
+	u32 header_size;    /*  12: bytes; the first chunk begins there */
+	u32 machine;        /*  16: e_machine of the image */
+	u32 chunk_size;     /*  20: bytes, its header included */
+	u32 tracer;         /*  24: enum trace_tracer */
+	u32 flags;          /*  28: enum trace_flags */
+	u64 size;           /*  32: bytes of the file when it was made */
+	u64 taken;          /*  40: bytes of chunks handed out; may be more than there are */
+	u64 bias;           /*  48: where the image is, minus where it was linked to be */
+	u64 base;           /*  56: link address that `func` counts from */
+	u64 hz;             /*  64: ticks in a second */
+	u64 ticks;          /*  72: when the trace began */
+	u64 realtime;       /*  80: ... in nanoseconds since 1970 */
+	u64 ended_ticks;    /*  88: when the program ended, 0 if it did not come to its end */
+	u64 ended_realtime; /*  96 */
+	u32 pid;            /* 104 */
+	u32 ppid;           /* 108 */
+	u32 depth;          /* 112: entries of a ret_stack */
+	u32 threads;        /* 116: threads seen */
+	u64 lost[LOST_KINDS]; /* 120: enum trace_lost */
+	u8 image_id[32];    /* 184: of the file that was patched, as its laid-in segment says it */
+	char comm[16];      /* 216: the task's name when it began, ended by NUL */
+	u8 unused[24];      /* 232 */
+	char path[1024];    /* 256: of the image, as it was run, ended by NUL */
+};
+
+struct trace_chunk {
+	u32 magic;  /* 0: CHUNK_MAGIC */
+	u32 tid;    /* 4 */
+	u64 base;   /* 8: ticks, absolute */
+	u32 number; /* 16: of the thread's chunks, from 0 */
+	u32 open;   /* 20: frames that were open in this thread when it began */
+	u64 unused; /* 24 */
+};
+
+/* function_profile: a chunk has this instead of events, and ends with an entry whose func is 0.
+ * There may be several entries of one function, in one chunk and in several. */
+struct trace_profile {
+	u64 func;  /* as in events, plus 1 */
+	u64 hits;
+	u64 total; /* ticks */
+	u64 self;  /* ticks, without those of the traced functions that it called */
+};
+
+#endif
