@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from .command import ROOT
+from .fuzz_runs import run_fuzzer
 from .mutate import mutated, regions
 from .samples import SAMPLES, sample
 
@@ -31,22 +29,7 @@ def _names(part: int) -> list[str]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_broken_images(part: int, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", SEED, COUNT, str(tmp_path), *_names(part)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60 * int(COUNT) + 60,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    wrong = [line for line in lines if not line.startswith(("case:", "done"))]
-    assert not wrong, "\n".join(wrong)
-    last = next((line for line in reversed(lines) if line.startswith("case:")), "no case")
-    assert done.returncode == 0, f"died with {done.returncode} in {last}\n{done.stderr[-2000:]}"
-    assert lines[-1] == "done"
-    assert not done.stderr, done.stderr
+    run_fuzzer("fuzz", SEED, COUNT, tmp_path, _names(part))
 
 
 def test_mutations_reach_every_part() -> None:

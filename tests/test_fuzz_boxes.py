@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from .command import ROOT
 from .fuzz_boxes import NAMES, broken
+from .fuzz_runs import run_fuzzer
 
 SEED = os.environ.get("FTPATCH_FUZZ_SEED", "1")
 COUNT = os.environ.get("FTPATCH_FUZZ_COUNT", "2")
@@ -21,22 +19,7 @@ PARTS = 4
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_broken_containers(part: int, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz_boxes", SEED, COUNT, tmp_path, *NAMES[part::PARTS]],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        timeout=60 * int(COUNT) + 240,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    wrong = [line for line in lines if not line.startswith(("case:", "done"))]
-    assert not wrong, "\n".join(wrong)
-    last = next((line for line in reversed(lines) if line.startswith("case:")), "no case")
-    assert done.returncode == 0, f"died with {done.returncode} in {last}\n{done.stderr[-2000:]}"
-    assert lines[-1] == "done"
-    assert not done.stderr, done.stderr
+    run_fuzzer("fuzz_boxes", SEED, COUNT, tmp_path, NAMES[part::PARTS])
 
 
 def test_mutations_reach_every_part() -> None:

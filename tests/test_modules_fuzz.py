@@ -3,16 +3,13 @@ and writes nothing that cannot be read or taken back."""
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from .command import ROOT
 from .fuzz_modules import NAMES, broken
+from .fuzz_runs import run_fuzzer
 from .loose_forms import FORMS
 from .test_fuzz import COUNT as CASES
 from .test_fuzz import SEED
@@ -24,23 +21,7 @@ COUNT = str(max(int(CASES) // 2, 1))
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_broken_modules(part: int, tmp_path: Path) -> None:
-    names = NAMES[part::PARTS]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz_modules", SEED, COUNT, str(tmp_path), *names],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60 * int(COUNT) + 60,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    wrong = [line for line in lines if not line.startswith(("case:", "done"))]
-    assert not wrong, "\n".join(wrong)
-    last = next((line for line in reversed(lines) if line.startswith("case:")), "no case")
-    assert done.returncode == 0, f"died with {done.returncode} in {last}\n{done.stderr[-2000:]}"
-    assert lines[-1] == "done"
-    assert not done.stderr, done.stderr
+    run_fuzzer("fuzz_modules", SEED, COUNT, tmp_path, NAMES[part::PARTS])
 
 
 def test_mutations_reach_every_part() -> None:
