@@ -83,6 +83,10 @@ class Arch(Protocol):
     """Further relocations that write eight bytes where others write four."""
     align: ClassVar[int]
     """Alignment of an instruction."""
+    page: ClassVar[int]
+    """The largest page that a kernel may have."""
+    shadow_stack: ClassVar[tuple[int, int]]
+    """Type and bit of the program property that asks for a shadow stack; 0, 0: there is none."""
     around: ClassVar[int]
     """How many bytes from a record or entry on prefix and call_adjust want to see."""
     width: ClassVar[int]

@@ -43,6 +43,8 @@ class _Riscv64:
     elf_class: ClassVar[int] = 64
     relative: ClassVar[int] = 3  # R_RISCV_RELATIVE, RISC-V psABI "Relocations"
     got: ClassVar[tuple[int, ...]] = (2, 5)  # R_RISCV_64 (there is no GLOB_DAT), R_RISCV_JUMP_SLOT
+    page: ClassVar[int] = 4096
+    shadow_stack: ClassVar[tuple[int, int]] = (0, 0)
     absolute: ClassVar[int] = 2  # R_RISCV_64
     calls: ClassVar[tuple[int, ...]] = (19, 18)  # R_RISCV_CALL_PLT, R_RISCV_CALL
     module_tables: ClassVar[tuple[str, ...]] = ("__patchable_function_entries", "__mcount_loc")

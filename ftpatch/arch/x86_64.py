@@ -18,6 +18,8 @@ class _X8664(X86):
     wrap: ClassVar[int] = 0xFFFF_FFFF_FFFF_FFFF
     relative: ClassVar[int] = 8  # R_X86_64_RELATIVE, x86-64 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+    page: ClassVar[int] = 4096
+    shadow_stack: ClassVar[tuple[int, int]] = (0xC000_0002, 2)  # GNU_PROPERTY_X86_FEATURE_1_SHSTK
     absolute: ClassVar[int] = 1  # R_X86_64_64
     calls: ClassVar[tuple[int, ...]] = (4, 2)  # R_X86_64_PLT32, R_X86_64_PC32
     neutral: ClassVar[int] = 0  # R_X86_64_NONE

@@ -24,6 +24,7 @@ from ftpatch.cli.options import (
     Site,
     StripSignature,
     Verbose,
+    bytes_of,
     wants_json,
 )
 from ftpatch.cli.update import Planner, Update, run_update
@@ -31,6 +32,7 @@ from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
     from ftpatch.plan import Plan
+    from ftpatch.plan.traced import Tracing
     from ftpatch.sites import Sites
 
 __all__ = ["NAME", "command"]
@@ -51,6 +53,31 @@ def command(
             help="What the sites call. Default: the image's own ftrace_caller.",
         ),
     ] = None,
+    tracer: Annotated[
+        str | None,
+        typer.Option(
+            "--tracer",
+            metavar="NAME",
+            help="Lay a tracer into the program, for the sites to call: function, function_graph, "
+            "function_profile or nop.",
+        ),
+    ] = None,
+    args: Annotated[
+        bool, typer.Option("--args", help="The tracer records arguments and return values.")
+    ] = False,
+    depth: Annotated[
+        int,
+        typer.Option(
+            "--depth",
+            min=8,
+            max=65536,
+            help="Calls of a thread that the tracer follows into each other. Default: 1024.",
+        ),
+    ] = 1024,
+    size: Annotated[
+        str,
+        typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 64M."),
+    ] = "64M",
     site: Site = None,
     output: Output = None,
     in_place: InPlace = False,
@@ -81,7 +108,14 @@ def command(
     if site is not None and (filter_ or notrace):
         raise UsageError(None, "--site names one site", "leave -f and -n out")
 
-    run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to))
+    tracing = None
+    if tracer is not None:
+        from ftpatch.plan.traced import Tracing
+
+        if to is not None or site is not None:
+            raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
+        tracing = Tracing(tracer, depth, bytes_of(size), args)
+    run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to, tracing))
 
 
 @dataclass(frozen=True)
@@ -89,6 +123,7 @@ class _Enable(Planner):
     """Calls of ``to``."""
 
     to: str | None
+    tracing: Tracing | None
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.plan import plan_enable
@@ -98,6 +133,10 @@ class _Enable(Planner):
         if self.site is not None:
             addr = resolve_target(sites, self.to).addr if self.to else None
             return plan_gate(sites, self.site, addr, enable=True)
+        if self.tracing is not None:
+            from ftpatch.plan.traced import plan_traced
+
+            return plan_traced(sites, self.selected(sites, missing), self.tracing)
         callee = resolve_target(sites, self.to)
         mask = self.selected(sites, missing)
         return plan_enable(sites, mask, callee, keep_records=self.keep_records)

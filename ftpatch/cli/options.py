@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ftpatch.errors import UsageError
 
 __all__ = [
     "AllowSetuid",
@@ -24,6 +27,7 @@ __all__ = [
     "Site",
     "StripSignature",
     "Verbose",
+    "bytes_of",
     "wants_json",
 ]
 
@@ -96,3 +100,11 @@ def wants_json(json: bool, format_: str | None) -> bool:
     if format_ not in (None, "text", "json"):
         raise typer.BadParameter(f"--format is text or json, not {format_!r}")
     return json or format_ == "json"
+
+
+def bytes_of(text: str) -> int:
+    """``64M`` as a number of bytes. Raises UsageError for what is no size."""
+    found = re.fullmatch(r"(\d{1,12})([KMG]?)", text, re.IGNORECASE)
+    if found is None:
+        raise UsageError(None, f"{text!r} is no size", "say 64M, or 1G")
+    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]

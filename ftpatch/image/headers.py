@@ -65,7 +65,10 @@ class Segment:
     PT_LOAD = 1
     PT_DYNAMIC = 2
     PT_INTERP = 3
+    PT_NOTE = 4
+    PT_GNU_EH_FRAME = 0x6474E550
     PF_X = 1
+    PF_W = 2
 
 
 @dataclass(frozen=True, slots=True)

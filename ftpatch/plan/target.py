@@ -44,7 +44,7 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
             raise UsageError(
                 image.path,
                 "this image has no ftrace_caller",
-                "name a callee with --to SYMBOL (there is no --tracer yet)",
+                "name a callee with --to SYMBOL, or a tracer with --tracer NAME",
             )
         text = "ftrace_caller"
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):

@@ -103,8 +103,8 @@ struct trace_chunk {
 	u64 unused; /* 24 */
 };
 
-/* function_profile: a chunk has this instead of events, and ends with an entry whose func is 0.
- * There may be several entries of one function, in one chunk and in several. */
+/* function_profile: a chunk is full of these instead of events. Those whose func is 0 are empty,
+ * and stand anywhere. A function has at most one entry in a chunk, and may have one in several. */
 struct trace_profile {
 	u64 func;  /* as in events, plus 1 */
 	u64 hits;

@@ -1,0 +1,86 @@
+"""A stub: an ELF file with code that sites call, in two segments that are laid into other files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError
+from ftpatch.image.elf import Elf, map_file
+from ftpatch.image.headers import Segment
+from ftpatch.image.symbols import Symbols, read_symbols
+from ftpatch.inject.unwind import read_table
+
+__all__ = ["Part", "Stub", "read_stub"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One segment: ``address`` where it was linked to be, ``data`` uint8[n], what the file has of
+    it, ``size`` bytes in memory, ``flags`` PF_*."""
+
+    address: int
+    data: NDArray[np.uint8]
+    size: int
+    flags: int
+
+
+@dataclass(frozen=True)
+class Stub:
+    """``parts`` by address, as far apart from each other as they have to stay; ``unwind`` is the
+    address of its .eh_frame_hdr, 0 for none."""
+
+    path: Path
+    machine: int
+    elf_class: int
+    parts: tuple[Part, ...]
+    symbols: Symbols
+    unwind: int
+
+    def unwind_rows(self) -> tuple[int, NDArray[np.int64]]:
+        """Linked addresses of its .eh_frame, and of its functions and their FDEs, int64[n, 2];
+        0 and none of a stub without."""
+        if not self.unwind:
+            return 0, np.empty((0, 2), np.int64)
+        held = self.parts[0].data[self.unwind - self.parts[0].address :]
+        return read_table(held, self.unwind, str(self.path))
+
+    def address(self, name: str) -> int | None:
+        """Where a symbol was linked to be."""
+        return self.symbols.find(name)
+
+
+def read_stub(path: Path) -> Stub:
+    """Read a stub. Raises InputError for what is none: it must define ``ftrace_caller``, and need
+    no loader: neither relocations nor libraries."""
+    data, mapped = map_file(path)
+    elf = Elf.read(path, data, mapped=mapped)
+    skeleton = elf.skeleton
+    symbols = read_symbols(elf)
+    if symbols.find("ftrace_caller") is None:
+        raise InputError(path, "this stub defines no ftrace_caller")
+    if any(s.type == Segment.PT_DYNAMIC and s.size for s in skeleton.segments):
+        raise InputError(path, "this stub needs a dynamic linker", "link it with -static -no-pie")
+    loads = sorted(
+        (s for s in skeleton.segments if s.type == Segment.PT_LOAD), key=lambda s: s.address
+    )
+    parts = []
+    for load in loads:
+        if load.flags & Segment.PF_X and load.flags & Segment.PF_W:
+            raise InputError(path, "a segment of this stub can be both written and executed")
+        held = elf.contents(load.offset, load.size, "segment")
+        parts.append(Part(load.address, held, load.memory_size, load.flags))
+    if not parts:
+        raise InputError(path, "this stub has no segments")
+    unwind = elf.segment(Segment.PT_GNU_EH_FRAME)
+    return Stub(
+        path,
+        skeleton.machine,
+        skeleton.elf_class,
+        tuple(parts),
+        symbols,
+        unwind.address if unwind else 0,
+    )

@@ -1,0 +1,122 @@
+"""The tracers that come with ftpatch: which stub each is, and how it is configured.
+
+The configuration is `struct stub_config` of stubs/runtime/runtime.h.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image import Image
+from ftpatch.image.headers import Segment
+from ftpatch.inject.stub import Stub, read_stub
+
+__all__ = ["TRACERS", "Tracer", "configuration", "image_id", "tracer_of"]
+
+CONFIG = struct.Struct("<16s4Q6I32s32x")
+"""magic, self, entry, base, size | depth, machine, tracer, flags, profile, - | image_id."""
+MAGIC = b"FTPATCHSTUB\0v1\0\0"
+ARGS = 1
+"""Flag: events with arguments and values."""
+FUNC_BITS = 28
+"""Of an event: addresses of functions may be this far apart (bytes)."""
+LEAST_PROFILE = 1 << 12
+"""Bytes of a profile's table, at least."""
+PROFILE_ENTRY = 32
+
+
+@dataclass(frozen=True)
+class Tracer:
+    """``number`` is how trace files name it; ``hooks``: it replaces return addresses;
+    ``records``: it writes a trace file."""
+
+    name: str
+    number: int
+    hooks: bool
+    records: bool
+    arguments: bool
+    help: str
+
+
+TRACERS = {
+    tracer.name: tracer
+    for tracer in (
+        Tracer("nop", 0, False, False, False, "calls and returns: what does a call itself cost"),
+        Tracer("function", 1, False, True, True, "entries, and where they came from"),
+        Tracer("function_graph", 2, True, True, True, "entries and exits, with durations"),
+        Tracer("function_profile", 3, True, True, False, "hits and time of each function"),
+    )
+}
+
+
+def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
+    """A tracer by its name, and its stub for an architecture. Raises UsageError for a name that
+    there is not, InputError for an architecture that has no stubs."""
+    tracer = TRACERS.get(name)
+    if tracer is None:
+        raise UsageError(None, f"there is no tracer {name!r}", f"it is {', '.join(TRACERS)}")
+    if arguments and not tracer.arguments:
+        raise UsageError(None, f"the {name} tracer records no arguments", "leave --args out")
+    path = _stubs() / "built" / arch / f"{name}{'_args' if arguments else ''}.elf"
+    if not path.is_file():
+        raise InputError(None, f"there is no {name} tracer for {arch}")
+    return tracer, read_stub(path)
+
+
+def image_id(image: Image) -> bytes:
+    """What tells a program from others, 32 bytes: SHA-256 of the file before it was traced."""
+    return hashlib.sha256(image.data.data).digest()
+
+
+def configuration(
+    image: Image,
+    stub: Stub,
+    tracer: Tracer,
+    *,
+    shift: int,
+    depth: int,
+    size: int,
+    entry: int,
+    sites: int,
+    arguments: bool,
+) -> dict[int, bytes]:
+    """What a stub has to know, by the address in it where that belongs. ``entry``: where the
+    program itself begins; ``sites``: how many there are. Raises InputError for a program that is
+    too large for this tracer's events, or a stub without a configuration."""
+    place = stub.address("ftpatch_config")
+    if place is None:
+        raise InputError(stub.path, "this stub has no ftpatch_config")
+    loads = (s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
+    code = [s for s in loads if s.flags & Segment.PF_X]
+    base = min((s.address for s in code), default=0) & ~0xFFF
+    if max((s.address + s.memory_size for s in code), default=0) - base >= 1 << FUNC_BITS:
+        raise InputError(image.path, f"its code spans more than {1 << FUNC_BITS} bytes")
+    table = LEAST_PROFILE
+    while table < 2 * PROFILE_ENTRY * (sites + 1):
+        table *= 2
+    held = CONFIG.pack(
+        MAGIC,
+        place + shift,
+        entry,
+        base,
+        size,
+        depth,
+        stub.machine,
+        tracer.number,
+        ARGS if arguments else 0,
+        table,
+        0,
+        image_id(image),
+    )
+    return {place: held}
+
+
+def _stubs() -> Path:
+    """The folder of the stubs: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "stubs"
+    return inside if inside.is_dir() else package.parent / "stubs"

@@ -1,0 +1,81 @@
+"""A plan with a tracer: the stub goes into the program, and the sites call it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.changes import Changes
+from ftpatch.errors import UsageError
+from ftpatch.inject import lay, tracer_of
+from ftpatch.inject.headers import ProgramHeaders
+from ftpatch.inject.properties import without_shadow_stack
+from ftpatch.inject.tracers import configuration
+from ftpatch.plan import Plan, plan_enable
+from ftpatch.plan.target import Callee
+from ftpatch.sites import Sites
+
+__all__ = ["Tracing", "plan_traced"]
+
+LATE = ("mcount", "_mcount")
+"""What is called when the function has a frame already (gcc -pg without -mfentry)."""
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """The options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether
+    arguments and values are recorded."""
+
+    tracer: str
+    depth: int
+    size: int
+    arguments: bool
+
+
+def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
+    """The sites in ``mask``, bool[n], are to call a tracer that is laid into the program.
+
+    Raises UsageError for what is no program, or has a tracer already; InputError or SiteRefused
+    where there is no place for it.
+    """
+    image = sites.image
+    if image.container != "executable":
+        raise UsageError(
+            image.path, f"a {image.container} has no tracers yet", "give an executable, or use --to"
+        )
+    if any(block.start > block.length - len(block.cut) for block in sites.blocks):
+        raise UsageError(image.path, "it has a tracer already", "undo that first: `ftpatch undo`")
+    tracer, stub = tracer_of(tracing.tracer, sites.arch.name, arguments=tracing.arguments)
+    if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
+        raise UsageError(
+            image.path,
+            "its functions call mcount after their prologue: where they return to cannot be seen",
+            "compile with -mfentry, or with -fpatchable-function-entry=5",
+        )
+    entry = ProgramHeaders(image).number("e_entry")
+    start = stub.address("ftrace_start")
+    laid = lay(
+        image,
+        stub,
+        page=sites.arch.page,
+        entry=start if tracer.records else None,
+        fill=lambda shift: configuration(
+            image,
+            stub,
+            tracer,
+            shift=shift,
+            depth=tracing.depth,
+            size=tracing.size,
+            entry=entry,
+            sites=len(sites),
+            arguments=tracing.arguments,
+        ),
+    )
+    caller = stub.address("ftrace_caller") or 0
+    plan = plan_enable(sites, mask, Callee(caller + laid.shift, "ftrace_caller"))
+    parts = [plan.changes, laid.changes]
+    if tracer.hooks:
+        parts.append(without_shadow_stack(image, sites.arch))
+    return replace(plan, changes=Changes.concat(parts), tail=laid.tail)

@@ -1,0 +1,139 @@
+/* The function graph tracer: entries and exits. Compare ftrace_push_return_trace() and
+ * ftrace_pop_return_trace() of kernel/trace/fgraph.c; here a thread may have several stacks, and may
+ * leave frames without a return. */
+#include "threads.h"
+
+#ifdef PROFILE
+#include "profile.h"
+#endif
+
+/* A site's function was entered. `ip`: the address after the site's call; *place: where the address
+ * that it will return to stands; `slot`: what tells its frame apart. */
+REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot)
+{
+	struct thread *t = current_thread();
+	ulong parent = *place;
+	struct frame *frame;
+	u64 now, func;
+#ifndef PROFILE
+	u64 *at;
+#endif
+
+	if (unlikely(!t)) {
+		if (!process.ready)
+			__atomic_fetch_add(&process.early, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	if (unlikely(is_nested(t, slot))) {
+		lost(LOST_NESTED);
+		return;
+	}
+	t->busy = slot;
+	barrier();
+	if (unlikely(process.stopped || !process.header))
+		goto out;
+	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) &&
+	    !frames_left(t, slot, parent)) {
+		lost(LOST_DEPTH);
+		goto out;
+	}
+	frame = t->top;
+	if (unlikely(frame >= t->limit)) {
+		lost(LOST_DEPTH); /* -EBUSY */
+		goto out;
+	}
+	func = (u64)(ip - process.bias - (ulong)ftpatch_config.base) << TYPE_BITS;
+	now = ticks();
+#ifdef PROFILE
+	frame->calltime = now;
+	frame->childtime = 0;
+#else
+	at = event_at(t, now, 1);
+	if (unlikely(!at)) {
+		lost(LOST_FULL);
+		goto out;
+	}
+	*at = event(t, now, func, EVENT_ENTRY);
+	t->pos = at + 1;
+#endif
+	frame->slot = slot;
+	frame->ret = parent;
+	frame->func = func | 1; /* not 0 */
+	barrier();
+	t->top = frame + 1;
+	*place = (ulong)return_to_handler;
+out:
+	barrier();
+	t->busy = 0;
+}
+
+/* The frame is done with: its exit goes into the trace. */
+static inline void leave(struct thread *t, struct frame *frame, u64 now)
+{
+	if (unlikely(!frame->func))
+		return;
+#ifdef PROFILE
+	profile_left(t, frame, now);
+#else
+	u64 *at = event_at(t, now, 1);
+
+	if (likely(at)) {
+		*at = event(t, now, frame->func & ~1ull, EVENT_EXIT);
+		t->pos = at + 1;
+	}
+#endif
+}
+
+/* The return address of a frame that this thread's ret_stack has not: it was left and comes back, or
+ * was entered by another thread. */
+static REGISTERS __attribute__((noinline)) ulong return_elsewhere(struct thread *t, ulong slot, u64 now)
+{
+	struct frame *frame = frame_elsewhere(slot);
+	ulong ret;
+
+	if (!frame) {
+		/* Nothing is right any more. The innermost frame's is the best guess there is. */
+		process.stopped = 1;
+		if (process.header)
+			process.header->flags |= TRACE_STOPPED;
+		return t && t->top > t->bottom ? (--t->top)->ret : 0;
+	}
+	ret = frame->ret;
+	if (t && process.header)
+		leave(t, frame, now);
+	frame->slot = 0;
+	return ret;
+}
+
+/* A function returned: write where it was really called from to *place. */
+REGISTERS void trace_return(ulong *place, ulong slot)
+{
+	u64 now = ticks();
+	struct thread *t = current_thread();
+	struct frame *frame;
+	ulong ret;
+
+	if (t) { /* what is hooked is not called from a handler that is nested: that one was left */
+		t->busy = slot;
+		barrier();
+	}
+	if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
+	    !(t && frame_surfaced(t, slot))) {
+		*place = return_elsewhere(t, slot, now);
+		goto out;
+	}
+	do { /* of a tail call, the caller's frame as well */
+		frame = t->top - 1;
+		ret = frame->ret;
+		if (process.header)
+			leave(t, frame, now);
+		if (ret != (ulong)return_to_handler)
+			*place = ret;
+		barrier();
+		t->top = frame;
+	} while (unlikely(ret == (ulong)return_to_handler));
+out:
+	barrier();
+	if (t)
+		t->busy = 0;
+}

@@ -1,0 +1,51 @@
+/* function_profile: what a thread's calls come to. Its chunk is a table of functions:
+ *
+ *     | struct trace_chunk | struct trace_profile | ...      place 0 is the header
+ */
+#ifndef FTPATCH_PROFILE_H
+#define FTPATCH_PROFILE_H
+
+#include "threads.h"
+
+static inline struct trace_profile *profile_of(struct thread *t, u64 func, u64 now)
+{
+	u32 places = ftpatch_config.profile / sizeof(struct trace_profile);
+	struct trace_profile *table;
+	u32 at, tries;
+
+	if (unlikely(!t->pos) && !chunk_taken(t, now))
+		return 0;
+	table = (struct trace_profile *)t->pos - 1;
+	at = (u32)(func >> TYPE_BITS) * 0x9e3779b1u >> 8;
+	func = (func >> TYPE_BITS) + 1;
+	for (tries = 0; tries < places; tries++, at++) {
+		struct trace_profile *entry = &table[(at & (places - 1)) ?: ++at];
+
+		if (likely(entry->func == func))
+			return entry;
+		if (!entry->func) {
+			entry->func = func;
+			return entry;
+		}
+	}
+	return 0;
+}
+
+static inline void profile_left(struct thread *t, struct frame *frame, u64 now)
+{
+	u64 total = now - frame->calltime;
+	struct trace_profile *entry;
+
+	if (frame > t->bottom && frame < t->top)
+		frame[-1].childtime += total;
+	entry = profile_of(t, frame->func & ~1ull, now);
+	if (unlikely(!entry)) {
+		lost(LOST_FULL);
+		return;
+	}
+	entry->hits++;
+	entry->total += total;
+	entry->self += total - frame->childtime;
+}
+
+#endif

@@ -1,0 +1,3 @@
+#include "runtime.h"
+
+u32 arch_fsgsbase;

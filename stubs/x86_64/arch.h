@@ -1,0 +1,116 @@
+/* x86-64: clock, thread pointer, system calls. */
+#ifndef FTPATCH_ARCH_H
+#define FTPATCH_ARCH_H
+
+/* A function that leaves every register but the flags as it was (gcc, "x86 Function Attributes"). */
+#define REGISTERS __attribute__((no_caller_saved_registers))
+
+#define PAGE 4096ul
+
+static inline u64 ticks(void)
+{
+	u32 low, high;
+
+	__asm__ __volatile__("rdtsc" : "=a"(low), "=d"(high));
+	return (u64)high << 32 | low;
+}
+
+static inline u64 ticks_hz(void)
+{
+	return 0; /* not known without measuring */
+}
+
+extern u32 arch_fsgsbase __attribute__((visibility("hidden")));
+
+/* 0 before there is one. With FSGSBASE it can be read even then; without, %fs:0 holds it (psABI,
+ * "Thread-Local Storage"), which is only there to be read once libc has set it up. */
+static inline ulong thread_pointer(void)
+{
+	ulong tp;
+
+	if (likely(arch_fsgsbase & 1)) {
+		__asm__ __volatile__("rdfsbase %0" : "=r"(tp));
+		return tp;
+	}
+	if (!arch_fsgsbase)
+		return 0;
+	__asm__ __volatile__("movq %%fs:0, %0" : "=r"(tp));
+	return tp;
+}
+
+/* AT_HWCAP2 bit 1 says that the kernel lets us (Documentation/x86/x86_64/fsgs.rst). `dynamic`: a
+ * dynamic linker has run, and so there is a thread pointer. */
+static inline void thread_pointer_known(ulong hwcap2, int dynamic)
+{
+	arch_fsgsbase = hwcap2 & 2 ? 1 : dynamic ? 2 : 0;
+}
+
+/* Where glibc has struct pthread's tid: behind the thread pointer. */
+#define TID_FIRST 0
+#define TID_LAST 1024
+#define TID_STEP 4
+
+#define SYS_close 3
+#define SYS_madvise 28
+#define SYS_getpid 39
+#define SYS_getppid 110
+#define SYS_prctl 157
+#define SYS_gettid 186
+#define SYS_clock_gettime 228
+#define O_NOFOLLOW_ 0400000
+
+struct timespec_ {
+	long seconds, nanoseconds;
+};
+
+static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long ret;
+
+	__asm__ __volatile__("syscall"
+			     : "=a"(ret)
+			     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			     : "rcx", "r11", "memory");
+	return ret;
+}
+
+static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
+{
+	return syscall6(9, (long)at, (long)size, protection, flags, fd, 0);
+}
+
+static inline long open_(const char *path, int flags, int mode)
+{
+	return syscall6(2, (long)path, flags, mode, 0, 0, 0);
+}
+
+static inline long unlink_(const char *path)
+{
+	return syscall6(87, (long)path, 0, 0, 0, 0, 0);
+}
+
+static inline long truncate_(long fd, u64 size)
+{
+	return syscall6(77, fd, (long)size, 0, 0, 0, 0);
+}
+
+static inline long fallocate_(long fd, u64 size)
+{
+	return syscall6(285, fd, 0, 0, (long)size, 0, 0);
+}
+
+/* RLIMIT_FSIZE */
+static inline void file_limit(u64 limit[2])
+{
+	syscall6(97, 1, (long)limit, 0, 0, 0, 0);
+}
+
+static inline u64 divide(u64 number, u64 by)
+{
+	return number / by;
+}
+
+#endif
