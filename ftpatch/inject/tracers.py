@@ -46,7 +46,7 @@ TRACERS = {
     tracer.name: tracer
     for tracer in (
         Tracer("nop", 0, False, False, False, "calls and returns: what does a call itself cost"),
-        Tracer("function", 1, False, True, True, "entries, and where they came from"),
+        Tracer("function", 1, False, True, False, "entries, and where they came from"),
         Tracer("function_graph", 2, True, True, True, "entries and exits, with durations"),
         Tracer("function_profile", 3, True, True, False, "hits and time of each function"),
     )

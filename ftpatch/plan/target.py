@@ -44,7 +44,8 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
             raise UsageError(
                 image.path,
                 "this image has no ftrace_caller",
-                "name a callee with --to SYMBOL, or a tracer with --tracer NAME",
+                "name a callee with --to SYMBOL"
+                + (", or a tracer with --tracer NAME" if image.container == "executable" else ""),
             )
         text = "ftrace_caller"
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):

@@ -73,8 +73,8 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             arguments=tracing.arguments,
         ),
     )
-    caller = stub.address("ftrace_caller") or 0
-    plan = plan_enable(sites, mask, Callee(caller + laid.shift, "ftrace_caller"))
+    name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"
+    plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
     parts = [plan.changes, laid.changes]
     if tracer.hooks:
         parts.append(without_shadow_stack(image, sites.arch))

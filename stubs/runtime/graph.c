@@ -7,9 +7,19 @@
 #include "profile.h"
 #endif
 
+#ifdef ARGS
+#define WITH(what) , what
+#define ENTRY_WORDS 7
+#define EXIT_WORDS 2
+#else
+#define WITH(what)
+#define ENTRY_WORDS 1
+#define EXIT_WORDS 1
+#endif
+
 /* A site's function was entered. `ip`: the address after the site's call; *place: where the address
- * that it will return to stands; `slot`: what tells its frame apart. */
-REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot)
+ * that it will return to stands; `slot`: what tells its frame apart; `args`: six of them. */
+REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *args))
 {
 	struct thread *t = current_thread();
 	ulong parent = *place;
@@ -48,13 +58,20 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot)
 	frame->calltime = now;
 	frame->childtime = 0;
 #else
-	at = event_at(t, now, 1);
+	at = event_at(t, now, ENTRY_WORDS);
 	if (unlikely(!at)) {
 		lost(LOST_FULL);
 		goto out;
 	}
+#ifdef ARGS
+	for (int i = 0; i < ENTRY_WORDS - 1; i++)
+		at[i + 1] = args[i];
+	barrier();
+	*at = event(t, now, func, EVENT_ENTRY_ARGS);
+#else
 	*at = event(t, now, func, EVENT_ENTRY);
-	t->pos = at + 1;
+#endif
+	t->pos = at + ENTRY_WORDS;
 #endif
 	frame->slot = slot;
 	frame->ret = parent;
@@ -68,25 +85,32 @@ out:
 }
 
 /* The frame is done with: its exit goes into the trace. */
-static inline void leave(struct thread *t, struct frame *frame, u64 now)
+static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64 value))
 {
 	if (unlikely(!frame->func))
 		return;
 #ifdef PROFILE
 	profile_left(t, frame, now);
 #else
-	u64 *at = event_at(t, now, 1);
+	u64 *at = event_at(t, now, EXIT_WORDS);
 
-	if (likely(at)) {
-		*at = event(t, now, frame->func & ~1ull, EVENT_EXIT);
-		t->pos = at + 1;
-	}
+	if (unlikely(!at))
+		return;
+#ifdef ARGS
+	at[1] = value;
+	barrier();
+	*at = event(t, now, frame->func & ~1ull, EVENT_EXIT_VALUE);
+#else
+	*at = event(t, now, frame->func & ~1ull, EVENT_EXIT);
+#endif
+	t->pos = at + EXIT_WORDS;
 #endif
 }
 
 /* The return address of a frame that this thread's ret_stack has not: it was left and comes back, or
  * was entered by another thread. */
-static REGISTERS __attribute__((noinline)) ulong return_elsewhere(struct thread *t, ulong slot, u64 now)
+static REGISTERS __attribute__((noinline)) ulong
+return_elsewhere(struct thread *t, ulong slot, u64 now WITH(u64 value))
 {
 	struct frame *frame = frame_elsewhere(slot);
 	ulong ret;
@@ -100,13 +124,13 @@ static REGISTERS __attribute__((noinline)) ulong return_elsewhere(struct thread 
 	}
 	ret = frame->ret;
 	if (t && process.header)
-		leave(t, frame, now);
+		leave(t, frame, now WITH(value));
 	frame->slot = 0;
 	return ret;
 }
 
-/* A function returned: write where it was really called from to *place. */
-REGISTERS void trace_return(ulong *place, ulong slot)
+/* A function returned, with `value`: write where it was really called from to *place. */
+REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 {
 	u64 now = ticks();
 	struct thread *t = current_thread();
@@ -119,14 +143,14 @@ REGISTERS void trace_return(ulong *place, ulong slot)
 	}
 	if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
 	    !(t && frame_surfaced(t, slot))) {
-		*place = return_elsewhere(t, slot, now);
+		*place = return_elsewhere(t, slot, now WITH(value));
 		goto out;
 	}
 	do { /* of a tail call, the caller's frame as well */
 		frame = t->top - 1;
 		ret = frame->ret;
 		if (process.header)
-			leave(t, frame, now);
+			leave(t, frame, now WITH(value));
 		if (ret != (ulong)return_to_handler)
 			*place = ret;
 		barrier();

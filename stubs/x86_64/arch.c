@@ -1,3 +1,3 @@
 #include "runtime.h"
 
-u32 arch_fsgsbase;
+u32 arch_tls;

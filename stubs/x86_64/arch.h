@@ -20,29 +20,31 @@ static inline u64 ticks_hz(void)
 	return 0; /* not known without measuring */
 }
 
-extern u32 arch_fsgsbase __attribute__((visibility("hidden")));
+extern u32 arch_tls __attribute__((visibility("hidden")));
+enum { TLS_UNKNOWN, TLS_MAYBE, TLS_THERE };
 
-/* 0 before there is one. With FSGSBASE it can be read even then; without, %fs:0 holds it (psABI,
- * "Thread-Local Storage"), which is only there to be read once libc has set it up. */
+/* 0 before there is one. %fs:0 holds it (psABI, "Thread-Local Storage"), which is only there to be
+ * read once libc has set it up; the instruction that can be used even before takes longer. */
 static inline ulong thread_pointer(void)
 {
-	ulong tp;
+	ulong tp = 0;
 
-	if (likely(arch_fsgsbase & 1)) {
-		__asm__ __volatile__("rdfsbase %0" : "=r"(tp));
+	if (unlikely(arch_tls != TLS_THERE)) {
+		if (arch_tls == TLS_MAYBE)
+			__asm__ __volatile__("rdfsbase %0" : "=r"(tp));
+		if (tp)
+			arch_tls = TLS_THERE;
 		return tp;
 	}
-	if (!arch_fsgsbase)
-		return 0;
 	__asm__ __volatile__("movq %%fs:0, %0" : "=r"(tp));
 	return tp;
 }
 
-/* AT_HWCAP2 bit 1 says that the kernel lets us (Documentation/x86/x86_64/fsgs.rst). `dynamic`: a
- * dynamic linker has run, and so there is a thread pointer. */
+/* `dynamic`: a dynamic linker has run, and set it up. Else the instruction has to tell; AT_HWCAP2
+ * bit 1 says that the kernel lets us use it (Documentation/x86/x86_64/fsgs.rst, since v5.9). */
 static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 {
-	arch_fsgsbase = hwcap2 & 2 ? 1 : dynamic ? 2 : 0;
+	arch_tls = dynamic ? TLS_THERE : hwcap2 & 2 ? TLS_MAYBE : TLS_UNKNOWN;
 }
 
 /* Where glibc has struct pthread's tid: behind the thread pointer. */

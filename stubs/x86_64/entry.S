@@ -41,6 +41,47 @@ ftrace_caller:
 	.cfi_endproc
 	.size	ftrace_caller, . - ftrace_caller
 
+#ifdef ARGS
+/* The same with the registers that arguments are passed in, as an array. */
+	.globl	ftrace_regs_caller
+	.type	ftrace_regs_caller, @function
+	.p2align 6
+ftrace_regs_caller:
+	.cfi_startproc
+	pushq	%r9
+	.cfi_adjust_cfa_offset 8
+	pushq	%r8
+	.cfi_adjust_cfa_offset 8
+	pushq	%rcx
+	.cfi_adjust_cfa_offset 8
+	pushq	%rdx
+	.cfi_adjust_cfa_offset 8
+	pushq	%rsi
+	.cfi_adjust_cfa_offset 8
+	pushq	%rdi
+	.cfi_adjust_cfa_offset 8
+	movq	48(%rsp), %rdi		/* ip */
+	leaq	56(%rsp), %rsi
+	movq	%rsi, %rdx
+	movq	%rsp, %rcx
+	call	trace_entry
+	popq	%rdi
+	.cfi_adjust_cfa_offset -8
+	popq	%rsi
+	.cfi_adjust_cfa_offset -8
+	popq	%rdx
+	.cfi_adjust_cfa_offset -8
+	popq	%rcx
+	.cfi_adjust_cfa_offset -8
+	popq	%r8
+	.cfi_adjust_cfa_offset -8
+	popq	%r9
+	.cfi_adjust_cfa_offset -8
+	ret
+	.cfi_endproc
+	.size	ftrace_regs_caller, . - ftrace_regs_caller
+#endif
+
 /* An unwinder that meets return_to_handler asks this expression where the function was really
  * called from; the CFA lies on its stack. What the slot holds, if that is not return_to_handler
  * any more; else what the frame with this slot says, in the ret_stack of whatever thread:
@@ -113,9 +154,14 @@ return_to_handler:
 	.cfi_adjust_cfa_offset 8
 	pushq	%rsi
 	.cfi_adjust_cfa_offset 8
-	leaq	16(%rsp), %rdi
+	pushq	%rdx
+	.cfi_adjust_cfa_offset 8
+	leaq	24(%rsp), %rdi
 	movq	%rdi, %rsi
+	movq	%rax, %rdx		/* the value, if anyone asks */
 	call	trace_return
+	popq	%rdx
+	.cfi_adjust_cfa_offset -8
 	popq	%rsi
 	.cfi_adjust_cfa_offset -8
 	popq	%rdi
