@@ -38,6 +38,7 @@ class Section:
         )
 
     SHT_NULL = 0
+    SHT_PROGBITS = 1
     SHT_SYMTAB = 2
     SHT_STRTAB = 3
     SHT_RELA = 4

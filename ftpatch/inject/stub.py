@@ -31,7 +31,7 @@ class Part:
 @dataclass(frozen=True)
 class Stub:
     """``parts`` by address, as far apart from each other as they have to stay; ``unwind`` is the
-    address of its .eh_frame_hdr, 0 for none."""
+    address of its .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame."""
 
     path: Path
     machine: int
@@ -39,6 +39,7 @@ class Stub:
     parts: tuple[Part, ...]
     symbols: Symbols
     unwind: int
+    frames: bytes
 
     def unwind_rows(self) -> tuple[int, NDArray[np.int64]]:
         """Linked addresses of its .eh_frame, and of its functions and their FDEs, int64[n, 2];
@@ -71,11 +72,13 @@ def read_stub(path: Path) -> Stub:
     for load in loads:
         if load.flags & Segment.PF_X and load.flags & Segment.PF_W:
             raise InputError(path, "a segment of this stub can be both written and executed")
-        held = elf.contents(load.offset, load.size, "segment")
-        parts.append(Part(load.address, held, load.memory_size, load.flags))
+        code = elf.contents(load.offset, load.size, "segment")
+        parts.append(Part(load.address, code, load.memory_size, load.flags))
     if not parts:
         raise InputError(path, "this stub has no segments")
     unwind = elf.segment(Segment.PT_GNU_EH_FRAME)
+    frames = elf.section(".debug_frame")
+    held = elf.contents(frames.offset, frames.size, frames.name).tobytes() if frames else b""
     return Stub(
         path,
         skeleton.machine,
@@ -83,4 +86,5 @@ def read_stub(path: Path) -> Stub:
         tuple(parts),
         symbols,
         unwind.address if unwind else 0,
+        held,
     )

@@ -1,4 +1,4 @@
-"""Section headers of a relocatable file in the making, and what is laid behind its end.
+"""Section headers of a file in the making, and what is laid behind its end.
 
 A section that must grow is laid anew behind the end of the file, and its header names that place;
 the old bytes stay where they are. A section more means a whole new table of headers:
@@ -83,6 +83,15 @@ class Headers:
             raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
         row = self.before[like.index].copy()
         row["offset"], row["size"], row["info"] = self.tail.lay(data), len(data), info
+        self.rows = np.append(self.rows, row)
+
+    def append(self, name: int, kind: int, data: bytes) -> None:
+        """A section more that is not loaded; ``name`` is the offset of its name."""
+        if len(self.rows) > MOST:
+            raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
+        row = np.zeros((), self.rows.dtype)
+        row["name"], row["type"], row["align"] = name, kind, 8
+        row["offset"], row["size"] = self.tail.lay(data), len(data)
         self.rows = np.append(self.rows, row)
 
     def changes(self) -> Changes:

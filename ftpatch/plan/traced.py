@@ -9,16 +9,21 @@ from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
 from ftpatch.errors import UsageError
-from ftpatch.inject import lay, tracer_of
+from ftpatch.image import Image
+from ftpatch.image.headers import Section
+from ftpatch.inject import Laid, Stub, lay, tracer_of
+from ftpatch.inject.debug_frame import relocated
 from ftpatch.inject.headers import ProgramHeaders
 from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration
 from ftpatch.plan import Plan, plan_enable
+from ftpatch.plan.headers import Headers, Tail
 from ftpatch.plan.target import Callee
 from ftpatch.sites import Sites
 
 __all__ = ["Tracing", "plan_traced"]
 
+FRAMES = ".debug_frame"
 LATE = ("mcount", "_mcount")
 """What is called when the function has a frame already (gcc -pg without -mfentry)."""
 
@@ -75,7 +80,43 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
     )
     name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"
     plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
-    parts = [plan.changes, laid.changes]
+    changes, tail = _for_debuggers(image, stub, laid)
+    parts = [plan.changes, changes]
     if tracer.hooks:
         parts.append(without_shadow_stack(image, sites.arch))
-    return replace(plan, changes=Changes.concat(parts), tail=laid.tail)
+    return replace(plan, changes=Changes.concat(parts), tail=tail)
+
+
+def _for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:
+    """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
+    all; a program without section headers has no place for one."""
+    names = _section_names(image)
+    if not stub.frames or names is None:
+        return laid.changes, laid.tail
+    headers = Headers(image, Tail(len(image.data)))
+    headers.tail.data += laid.tail
+    own = image.elf.section(FRAMES)
+    before = headers.contents(own) if own else b""
+    added = relocated(stub.frames, word=image.elf.word, shift=laid.shift, base=len(before))
+    if own is not None:
+        headers.move(own.index, before + added)
+    else:
+        held = headers.contents(names)
+        headers.move(names.index, held + FRAMES.encode() + b"\0")
+        headers.append(len(held), Section.SHT_PROGBITS, added)
+    changes = Changes.concat([laid.changes, headers.changes()])
+    return changes, bytes(headers.tail.data)
+
+
+def _section_names(image: Image) -> Section | None:
+    """The section with the names of sections; None where there is none, or it ends without a NUL
+    byte."""
+    at, size = (62, 2) if image.elf.word == 8 else (50, 2)
+    index = int.from_bytes(image.data[at : at + size].tobytes(), "little")
+    if not 0 < index < len(image.elf.sections):
+        return None
+    names = image.elf.sections[index]
+    end = names.offset + names.size
+    if names.type != Section.SHT_STRTAB or not names.size or end > len(image.data):
+        return None
+    return names if not image.data[end - 1] else None

@@ -141,6 +141,7 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 		t->busy = slot;
 		barrier();
 	}
+	slot = slot_of_return(t, slot);
 	if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
 	    !(t && frame_surfaced(t, slot))) {
 		*place = return_elsewhere(t, slot, now WITH(value));

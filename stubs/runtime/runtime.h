@@ -6,6 +6,9 @@
 #ifndef FTPATCH_RUNTIME_H
 #define FTPATCH_RUNTIME_H
 
+/* Debuggers read .debug_frame: the program's .eh_frame has no room for more. */
+__asm__(".cfi_sections .eh_frame, .debug_frame");
+
 #include "trace.h"
 
 typedef unsigned long ulong;
@@ -17,6 +20,9 @@ typedef unsigned long ulong;
 #include "arch.h"
 
 #define THREADS 4096 /* thread pointers that are told apart; a power of two */
+#ifndef ROOM
+#define ROOM ~0ul /* bytes of address space for their ret_stacks */
+#endif
 #define ASIDE 256    /* frames of a thread that were left and may come back */
 
 /* Filled in by ftpatch where the stub is laid into a file; all addresses are link addresses. */
@@ -86,6 +92,7 @@ struct process {
 	char *region;           /* structs thread with their frames, `stride` apart */
 	ulong stride;
 	u32 count;              /* of them in use */
+	u32 most;               /* that there is room for, THREADS or less */
 	int tid_offset;         /* from the thread pointer to the thread's id, 0: not known */
 	u32 ready;              /* the region is there */
 	u32 stopped;

@@ -229,7 +229,8 @@ void trace_start(ulong *sp)
 
 	stride = sizeof(struct thread) + (ASIDE + ftpatch_config.depth) * sizeof(struct frame);
 	stride = (stride + PAGE - 1) & ~(PAGE - 1);
-	region = (char *)mmap_(0, THREADS * stride, PROT_RW, MAP_PRIVATE_ANONYMOUS_NORESERVE, -1);
+	process.most = ROOM / stride < THREADS ? ROOM / stride : THREADS;
+	region = (char *)mmap_(0, process.most * stride, PROT_RW, MAP_PRIVATE_ANONYMOUS_NORESERVE, -1);
 	known = (char *)mmap_(0, sizeof(struct known_threads), PROT_RW,
 			      MAP_PRIVATE_ANONYMOUS_NORESERVE, -1);
 	if (failed((long)region) || failed((long)known))

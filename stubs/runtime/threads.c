@@ -7,7 +7,7 @@ static int tid_offset(ulong tp)
 	int at;
 
 	for (at = TID_FIRST; at != TID_LAST; at += TID_STEP)
-		if (*(u32 *)(tp + (long)at) == process.pid)
+		if (*(u32 *)(tp + (long)at) == process.pid && is_tid(tp + (long)at))
 			return at;
 	return 0;
 }
@@ -44,7 +44,7 @@ REGISTERS struct thread *thread_found(ulong tp)
 	}
 	if (i < THREADS)
 		i = __atomic_fetch_add(&process.count, 1, __ATOMIC_RELAXED);
-	if (i >= THREADS) {
+	if (i >= process.most) {
 		lost(LOST_THREAD);
 		return 0;
 	}
@@ -215,3 +215,19 @@ REGISTERS int frame_surfaced(struct thread *t, ulong slot)
 	}
 	return 1;
 }
+
+#ifdef RETURNS_HIGHER
+/* The slot of whatever thread's frame that returned, `slot` itself if none can be found. */
+REGISTERS ulong slot_below(ulong slot)
+{
+	struct thread *t;
+	struct frame *frame;
+	ulong found = 0;
+
+	for (t = process.threads; t; t = t->next)
+		for (frame = t->top; frame-- > t->low;)
+			if (frame->slot > found && returned_from(frame, slot))
+				found = frame->slot;
+	return found ?: slot;
+}
+#endif

@@ -10,6 +10,15 @@ REGISTERS int chunk_taken(struct thread *t, u64 now);
 REGISTERS struct frame *frame_elsewhere(ulong slot);
 REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent);
 REGISTERS int frame_surfaced(struct thread *t, ulong slot);
+REGISTERS ulong slot_below(ulong slot);
+
+#ifndef TID_CHECKED
+static inline int is_tid(ulong at)
+{
+	(void)at;
+	return 1;
+}
+#endif
 
 static inline struct known *known_at(ulong tp)
 {
@@ -67,6 +76,38 @@ static inline int is_nested(struct thread *t, ulong slot)
 	t->nested++;
 	return 1;
 }
+
+#ifdef RETURNS_HIGHER
+static inline int returned_from(const struct frame *frame, ulong slot)
+{
+	return slot - frame->slot < POPPED &&
+	       *(volatile ulong *)frame->slot == (ulong)return_to_handler;
+}
+
+/* The slot of the frame that returned, where the stack pointer is right behind `slot` now.
+ *
+ *     | return_to_handler | n bytes, taken by `ret $n` | ...
+ *       ^ its slot                         slot + 4 -> ^
+ *
+ * A frame that was left may have had a slot in those bytes, or lower than the one that returned: that
+ * is the highest which still holds return_to_handler. */
+static inline ulong slot_of_return(struct thread *t, ulong slot)
+{
+	struct frame *top = t ? t->top : 0;
+
+	if (likely(top && top > t->bottom &&
+		   (top[-1].slot == slot ||
+		    ((top - 1 == t->bottom || top[-2].slot > slot) && returned_from(top - 1, slot)))))
+		return top[-1].slot;
+	return slot_below(slot);
+}
+#else
+static inline ulong slot_of_return(struct thread *t, ulong slot)
+{
+	(void)t;
+	return slot;
+}
+#endif
 
 /* Room for `words` words of an event at time `now`, NULL if there is none. */
 static inline u64 *event_at(struct thread *t, u64 now, u32 words)
