@@ -57,9 +57,9 @@ def command(
         str | None,
         typer.Option(
             "--tracer",
-            metavar="NAME",
+            metavar="NAME|STUB",
             help="Lay a tracer into the program, for the sites to call: function, function_graph, "
-            "function_profile or nop.",
+            "function_profile, nop, or the path of a stub of your own.",
         ),
     ] = None,
     args: Annotated[

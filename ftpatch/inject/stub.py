@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
+from ftpatch.image.dynamic import dynamic_tags
 from ftpatch.image.elf import Elf, map_file
-from ftpatch.image.headers import Segment
+from ftpatch.image.headers import Segment, Skeleton
 from ftpatch.image.symbols import Symbols, read_symbols
 from ftpatch.inject.unwind import read_table
 
 __all__ = ["Part", "Stub", "read_stub"]
+
+HOW = "compile with -fPIC -fvisibility=hidden, link with -shared -nostdlib -Wl,-Bsymbolic"
+LINKED = (1, 2, 8, 18, 35)
+"""DT_NEEDED, DT_PLTRELSZ, DT_RELASZ, DT_RELSZ, DT_RELRSZ: what only a dynamic linker sees to."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +58,30 @@ class Stub:
         """Where a symbol was linked to be."""
         return self.symbols.find(name)
 
+    def beside(self, other: Stub, page: int) -> tuple[Stub, int]:
+        """Both as one, and how far the other's addresses are from where it was linked."""
+        end = max(part.address + part.size for part in self.parts)
+        start = other.parts[0].address // page * page
+        shift = (end + page - 1) // page * page - start
+        moved = (replace(part, address=part.address + shift) for part in other.parts)
+        return replace(self, parts=(*self.parts, *moved)), shift
 
-def read_stub(path: Path) -> Stub:
+
+def read_stub(path: Path, *, own: bool = True) -> Stub:
     """Read a stub. Raises InputError for what is none: it must define ``ftrace_caller``, and need
-    no loader: neither relocations nor libraries."""
+    no loader: neither relocations nor libraries. A user's (not ``own``) must be a shared object: of
+    others nobody could tell whether they can be moved."""
     data, mapped = map_file(path)
     elf = Elf.read(path, data, mapped=mapped)
     skeleton = elf.skeleton
     symbols = read_symbols(elf)
     if symbols.find("ftrace_caller") is None:
         raise InputError(path, "this stub defines no ftrace_caller")
-    if any(s.type == Segment.PT_DYNAMIC and s.size for s in skeleton.segments):
-        raise InputError(path, "this stub needs a dynamic linker", "link it with -static -no-pie")
+    tags = dynamic_tags(elf)
+    if not own and skeleton.type != Skeleton.ET_DYN:
+        raise InputError(path, "this stub is no shared object", HOW)
+    if any(tags.get(tag) for tag in LINKED):
+        raise InputError(path, "this stub needs a dynamic linker", HOW)
     loads = sorted(
         (s for s in skeleton.segments if s.type == Segment.PT_LOAD), key=lambda s: s.address
     )

@@ -15,10 +15,11 @@ from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 from ftpatch.inject.stub import Stub, read_stub
 
-__all__ = ["TRACERS", "Tracer", "configuration", "image_id", "tracer_of"]
+__all__ = ["TRACERS", "Tracer", "configuration", "image_id", "tracer_of", "user_functions"]
 
-CONFIG = struct.Struct("<16s4Q6I32s32x")
-"""magic, self, entry, base, size | depth, machine, tracer, flags, profile, - | image_id."""
+CONFIG = struct.Struct("<16s4Q6I32s2Q16x")
+"""magic, self, entry, base, size | depth, machine, tracer, flags, profile, - | image_id | a user's
+ftrace_caller and ftrace_return."""
 MAGIC = b"FTPATCHSTUB\0v1\0\0"
 ARGS = 1
 """Flag: events with arguments and values."""
@@ -52,11 +53,15 @@ TRACERS = {
     )
 }
 
+USER = Tracer("user", 4, True, True, False, "a user's own stub")
+
 
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
     """A tracer by its name, and its stub for an architecture. Raises UsageError for a name that
     there is not, InputError for an architecture that has no stubs."""
     tracer = TRACERS.get(name)
+    if tracer is None and ("/" in name or name.endswith(".elf")):
+        tracer, name = USER, USER.name
     if tracer is None:
         raise UsageError(None, f"there is no tracer {name!r}", f"it is {', '.join(TRACERS)}")
     if arguments and not tracer.arguments:
@@ -65,6 +70,13 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
     if not path.is_file():
         raise InputError(None, f"there is no {name} tracer for {arch}")
     return tracer, read_stub(path)
+
+
+def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
+    """A user's ftrace_caller and ftrace_return (0: none), ``shift`` bytes further up."""
+    found = (stub.address(name) for name in ("ftrace_caller", "ftrace_return"))
+    caller, returned = (0 if place is None else place + shift for place in found)
+    return caller, returned
 
 
 def image_id(image: Image) -> bytes:
@@ -83,10 +95,13 @@ def configuration(
     entry: int,
     sites: int,
     arguments: bool,
+    user: tuple[int, int] = (0, 0),
 ) -> dict[int, bytes]:
     """What a stub has to know, by the address in it where that belongs. ``entry``: where the
-    program itself begins; ``sites``: how many there are. Raises InputError for a program that is
-    too large for this tracer's events, or a stub without a configuration."""
+    program itself begins; ``sites``: how many there are; ``user``: a user's functions.
+
+    Raises InputError for a program that is too large for this tracer's events, or a stub without a
+    configuration."""
     place = stub.address("ftpatch_config")
     if place is None:
         raise InputError(stub.path, "this stub has no ftpatch_config")
@@ -111,6 +126,7 @@ def configuration(
         table,
         0,
         image_id(image),
+        *user,
     )
     return {place: held}
 

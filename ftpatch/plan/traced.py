@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
-from ftpatch.errors import UsageError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Section
-from ftpatch.inject import Laid, Stub, lay, tracer_of
+from ftpatch.inject import TRACERS, Laid, Stub, lay, read_stub, tracer_of
 from ftpatch.inject.debug_frame import relocated
 from ftpatch.inject.headers import ProgramHeaders
 from ftpatch.inject.properties import without_shadow_stack
-from ftpatch.inject.tracers import configuration
+from ftpatch.inject.tracers import configuration, user_functions
 from ftpatch.plan import Plan, plan_enable
 from ftpatch.plan.headers import Headers, Tail
 from ftpatch.plan.target import Callee
@@ -59,11 +60,17 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             "its functions call mcount after their prologue: where they return to cannot be seen",
             "compile with -mfentry, or with -fpatchable-function-entry=5",
         )
+    whole, own, apart = stub, None, 0
+    if tracer.name not in TRACERS:
+        own = read_stub(Path(tracing.tracer), own=False)
+        if (own.machine, own.elf_class) != (stub.machine, stub.elf_class):
+            raise InputError(own.path, f"this stub is not for {sites.arch.name}")
+        whole, apart = stub.beside(own, sites.arch.page)
     entry = ProgramHeaders(image).number("e_entry")
     start = stub.address("ftrace_start")
     laid = lay(
         image,
-        stub,
+        whole,
         page=sites.arch.page,
         entry=start if tracer.records else None,
         fill=lambda shift: configuration(
@@ -76,6 +83,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             entry=entry,
             sites=len(sites),
             arguments=tracing.arguments,
+            user=user_functions(own, apart + shift) if own else (0, 0),
         ),
     )
     name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"

@@ -7,6 +7,15 @@
 #include "profile.h"
 #endif
 
+/* A user's own functions get what else would go into the trace. */
+#ifdef USER
+#define RECORDING 1
+typedef void (*user_function)(ulong ip, ulong parent);
+#define user(which, ip, parent) ((user_function)(ulong)(ftpatch_config.which + process.bias))(ip, parent)
+#else
+#define RECORDING (process.header != 0)
+#endif
+
 #ifdef ARGS
 #define WITH(what) , what
 #define ENTRY_WORDS 7
@@ -25,7 +34,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	ulong parent = *place;
 	struct frame *frame;
 	u64 now, func;
-#ifndef PROFILE
+#if !defined(PROFILE) && !defined(USER)
 	u64 *at;
 #endif
 
@@ -40,7 +49,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	}
 	t->busy = slot;
 	barrier();
-	if (unlikely(process.stopped || !process.header))
+	if (unlikely(process.stopped || !RECORDING))
 		goto out;
 	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) &&
 	    !frames_left(t, slot, parent)) {
@@ -54,7 +63,12 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	}
 	func = (u64)(ip - process.bias - (ulong)ftpatch_config.base) << TYPE_BITS;
 	now = ticks();
-#ifdef PROFILE
+#if defined(USER)
+	(void)now;
+	user(caller, ip, parent);
+	if (!ftpatch_config.returned)
+		goto out;
+#elif defined(PROFILE)
 	frame->calltime = now;
 	frame->childtime = 0;
 #else
@@ -89,7 +103,12 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64
 {
 	if (unlikely(!frame->func))
 		return;
-#ifdef PROFILE
+#if defined(USER)
+	(void)t;
+	(void)now;
+	user(returned, (ulong)((frame->func >> TYPE_BITS) + ftpatch_config.base + process.bias),
+	     frame->ret);
+#elif defined(PROFILE)
 	profile_left(t, frame, now);
 #else
 	u64 *at = event_at(t, now, EXIT_WORDS);
@@ -123,7 +142,7 @@ return_elsewhere(struct thread *t, ulong slot, u64 now WITH(u64 value))
 		return t && t->top > t->bottom ? (--t->top)->ret : 0;
 	}
 	ret = frame->ret;
-	if (t && process.header)
+	if (t && RECORDING)
 		leave(t, frame, now WITH(value));
 	frame->slot = 0;
 	return ret;
@@ -150,7 +169,7 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 	do { /* of a tail call, the caller's frame as well */
 		frame = t->top - 1;
 		ret = frame->ret;
-		if (process.header)
+		if (RECORDING)
 			leave(t, frame, now WITH(value));
 		if (ret != (ulong)return_to_handler)
 			*place = ret;

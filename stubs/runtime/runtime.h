@@ -39,7 +39,9 @@ struct stub_config {
 	u32 profile;  /* bytes of a profile's chunk, a power of two */
 	u32 unused;
 	u8 image_id[32];
-	u64 more[4];
+	u64 caller;   /* TRACER_USER: the user's ftrace_caller ... */
+	u64 returned; /* ... and ftrace_return, 0 where there is none */
+	u64 more[2];
 };
 
 extern const struct stub_config ftpatch_config;

@@ -124,12 +124,13 @@ static u64 allocate(long fd, u64 size)
 
 static struct trace_header *make_file(const char *wanted, int again)
 {
-	char path[1024] = "";
+	char path[1024];
 	struct trace_header *header;
 	u64 size = process.size;
 	long fd;
 	u32 i;
 
+	path[0] = 0; /* not all of it: gcc would call memset */
 	if (wanted && *wanted) {
 		if (!append(path, sizeof(path), wanted))
 			return 0;
@@ -224,7 +225,8 @@ void trace_start(ulong *sp)
 	process.size = size ? size_of(size) : 0;
 	if (process.size < LEAST)
 		process.size = ftpatch_config.size;
-	process.hz = ticks_hz() ?: measured_hz();
+	if (ftpatch_config.tracer != TRACER_USER)
+		process.hz = ticks_hz() ?: measured_hz();
 	thread_pointer_known(hwcap2, interpreter != 0);
 
 	stride = sizeof(struct thread) + (ASIDE + ftpatch_config.depth) * sizeof(struct frame);
@@ -240,9 +242,11 @@ void trace_start(ulong *sp)
 	process.stride = stride;
 	process.known = (struct known_threads *)known;
 	process.known->here = 1;
-	process.header = make_file(process.path, 0);
-	if (!process.header)
-		return;
+	if (ftpatch_config.tracer != TRACER_USER) {
+		process.header = make_file(process.path, 0);
+		if (!process.header)
+			return;
+	}
 	barrier();
 	process.ready = 1;
 }
@@ -281,7 +285,8 @@ REGISTERS void trace_forked(void)
 			t->top = t->bottom;
 		}
 	}
-	process.header = make_file(process.path, 1);
+	if (ftpatch_config.tracer != TRACER_USER)
+		process.header = make_file(process.path, 1);
 	process.starting = 0;
 	__atomic_store_n(&process.known->here, 1, __ATOMIC_RELEASE);
 }

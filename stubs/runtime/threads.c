@@ -161,7 +161,7 @@ static REGISTERS int keep(struct thread *t, const struct frame *gone)
 /* The ret_stack ends at `frame` now, and the trace says so. */
 static REGISTERS void left(struct thread *t, struct frame *frame)
 {
-#ifndef PROFILE
+#if !defined(PROFILE) && !defined(USER)
 	u64 n = t->top - frame, now = ticks(), *at;
 
 	at = n ? event_at(t, now, 1) : 0;

@@ -48,7 +48,7 @@ enum trace_event {
 #define TICKS_SHIFT (TYPE_BITS + FUNC_BITS)
 #define TICKS_BITS (64 - TICKS_SHIFT)
 
-enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACER_PROFILE = 3 };
+enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACER_PROFILE = 3, TRACER_USER = 4 };
 
 enum trace_flags {
 	TRACE_ARGS = 1,    /* EVENT_ENTRY_ARGS and EVENT_EXIT_VALUE in place of ENTRY and EXIT */
