@@ -11,6 +11,7 @@
 #define LOW 8		/* offsetof(struct thread, low); top is at 0 */
 #define NEXT 16		/* offsetof(struct thread, next) */
 
+	.file	"entry.S"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_caller
