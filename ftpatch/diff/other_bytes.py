@@ -24,6 +24,8 @@ MOST = 10_000
 """Stretches of differing bytes that are told one by one."""
 GAP = 4
 """Differing bytes at most this far apart are one difference."""
+ELF_HEADER = 64
+"""Bytes of an ELF header, at most."""
 RELOCATION_WORDS = 3
 """Words of the longest relocation entry."""
 
@@ -31,7 +33,8 @@ RELOCATION_WORDS = 3
 def same_layout(old: Sites, new: Sites) -> bool:
     """Whether all sections and segments lie at the same places; of relocatable files those that
     will be loaded."""
-    first, second = old.image.elf.skeleton, new.image.elf.skeleton
+    # A tracer adds segments to a program, which are told as what is laid in.
+    first, second = ((s.image if s.image.is_loose else s.original).elf.skeleton for s in (old, new))
     if old.image.is_loose and new.image.is_loose:
         kept = [
             [(s.name, s.type, s.offset) for s in side.sections if s.flags & Section.SHF_ALLOC]
@@ -64,11 +67,13 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
         more, less = (f"{end - common} bytes" if end > common else "" for end in ends)
         yield "appended", None, common, "", more, less
     signatures = [len(sites.image.data) - sites.image.end for sites in (old, new)]
+    laid = [sum(b.start - b.length + len(b.cut) for b in s.blocks) for s in (old, new)]
     if old.image.path == new.image.path:  # what it was is a view of what it is, without the end
         signatures[0] += sum(len(block.cut) for block in new.blocks)
+        laid[0] = 0
     for kind, sizes in (
         ("signature", signatures),
-        ("laid in", [sum(b.start - b.length + len(b.cut) for b in s.blocks) for s in (old, new)]),
+        ("laid in", laid),
         ("journal", [sum(b.end - b.start for b in s.blocks) for s in (old, new)]),
     ):
         if sizes[0] != sizes[1]:
@@ -137,7 +142,7 @@ def _row(old: Sites, new: Sites, start: int, end: int) -> Row:
     elf, sections = old.image.elf, old.image.elf.sections
     load = next((r for r in elf.loads.tolist() if r[2] <= start < r[2] + r[1]), None)
     address = None if load is None else load[0] + start - load[2]
-    symbol, kind = "", "data"
+    symbol, kind = "", "header" if end <= ELF_HEADER else "data"
     if any(s.type == Section.SHT_RELR and s.offset <= start < s.offset + s.size for s in sections):
         kind = "relocation"
     elif address is not None and _is_code(old, address):
