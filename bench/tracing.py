@@ -146,7 +146,8 @@ def table(what: str, found: dict[str, tuple[float, int]], calls: int) -> None:
         if name in cost:
             size = found[name][1] / calls
             print(f"  {name:<16} {cost[name]:7.1f} ns a call {size:6.1f} bytes a call")
-    print(f"  no site but main enabled: x{found['none'][0] / found['pad'][0]:.3f} of the unpatched program")
+    ratio = found["none"][0] / found["pad"][0]
+    print(f"  no site but main enabled: x{ratio:.3f} of the unpatched program")
     for name in ("uftrace -pg", "uftrace -P .", "xray-fdr", "xray-basic"):
         if name in cost:
             ratio = cost["function_graph"] / cost[name]

@@ -18,9 +18,9 @@ LEVELS = (
     ("ahead",),
     ("changes", "columns"),
     ("image", "arch"),
-    ("journal",),
+    ("journal", "trace"),
     ("sites",),
-    ("select",),
+    ("select", "inject"),
     ("plan",),
     ("verify",),
     ("copy", "write"),
@@ -30,7 +30,7 @@ LEVELS = (
     ("__main__",),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-HEAVY = {"keystone", "capstone", "rich"}
+HEAVY = {"keystone", "capstone", "rich", "elftools", "demangle", "google", "perfetto"}
 """Libraries that no command should wait for before it needs them."""
 MACHINES = {"x86_64", "i386", "i686", "arm64", "aarch64", "riscv64", "EM_X86_64", "EM_AARCH64"}
 MACHINE_NUMBERS = {3, 62, 183, 243}

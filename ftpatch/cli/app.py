@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ftpatch import __version__
-from ftpatch.cli import check, diff, disable, enable, extract, list_, status, undo
+from ftpatch.cli import check, diff, disable, enable, extract, list_, report, status, trace, undo
 from ftpatch.cli.console import error_line
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.unfinished import UNFINISHED
@@ -29,8 +29,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (status, list_, check, enable, disable, undo, diff, extract):
+for verb in (status, list_, check, enable, disable, undo, diff, extract, report):
     app.command(verb.NAME)(verb.command)
+# What follows a program's name is the program's.
+app.command(trace.NAME, context_settings={"allow_interspersed_args": False})(trace.command)
 
 # Typer brings its own copy of click in newer versions; the base class is the same in both.
 ClickError: type[Exception] = next(

@@ -46,6 +46,11 @@ class Stub:
     unwind: int
     frames: bytes
 
+    @property
+    def made_for(self) -> tuple[int, int]:
+        """e_machine, and 32 or 64."""
+        return self.machine, self.elf_class
+
     def unwind_rows(self) -> tuple[int, NDArray[np.int64]]:
         """Linked addresses of its .eh_frame, and of its functions and their FDEs, int64[n, 2];
         0 and none of a stub without."""
@@ -59,7 +64,10 @@ class Stub:
         return self.symbols.find(name)
 
     def beside(self, other: Stub, page: int) -> tuple[Stub, int]:
-        """Both as one, and how far the other's addresses are from where it was linked."""
+        """Both as one, and how far the other's addresses are from where it was linked. Raises
+        InputError for a stub of another architecture."""
+        if other.made_for != self.made_for:
+            raise InputError(other.path, "this stub is not for the program's architecture")
         end = max(part.address + part.size for part in self.parts)
         start = other.parts[0].address // page * page
         shift = (end + page - 1) // page * page - start

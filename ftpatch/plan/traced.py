@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
-from ftpatch.errors import InputError, UsageError
+from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Section
 from ftpatch.inject import TRACERS, Laid, Stub, lay, read_stub, tracer_of
@@ -63,8 +63,6 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
     whole, own, apart = stub, None, 0
     if tracer.name not in TRACERS:
         own = read_stub(Path(tracing.tracer), own=False)
-        if (own.machine, own.elf_class) != (stub.machine, stub.elf_class):
-            raise InputError(own.path, f"this stub is not for {sites.arch.name}")
         whole, apart = stub.beside(own, sites.arch.page)
     entry = ProgramHeaders(image).number("e_entry")
     start = stub.address("ftrace_start")

@@ -1,0 +1,188 @@
+"""``ftpatch report``: what a traced program recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ftpatch.cli.console import clean, lines, watched
+from ftpatch.cli.options import Json
+from ftpatch.cli.report_output import Output
+from ftpatch.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.image import Image
+    from ftpatch.trace import Trace
+    from ftpatch.trace.header import Header
+    from ftpatch.trace.lines import Lines
+    from ftpatch.trace.names import Program
+    from ftpatch.trace.window import Window
+
+__all__ = ["NAME", "command"]
+
+NAME = "report"
+NAMES = "function_graph|function|profile|folded|flamegraph|chrome|perfetto|json"
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE", readable=False, help="Trace files: of a program, and of its children."
+    ),
+]
+ReportFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="function_graph, function, profile, folded, flamegraph, chrome, perfetto or json; "
+        "default: what its tracer would print.",
+    ),
+]
+Of = Annotated[
+    Path | None,
+    typer.Option(
+        "--image", metavar="IMAGE", help="The patched program; default: where it was run."
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option("--time", metavar="FROM-TO", help="Seconds since the start; one may be missing."),
+]
+Tid = Annotated[
+    list[int], typer.Option("--tid", metavar="TID", help="Threads to report. Repeatable.")
+]
+Depth = Annotated[
+    int | None, typer.Option("--depth", metavar="N", min=1, help="Levels of calls to report.")
+]
+Functions = Annotated[
+    list[str],
+    typer.Option(
+        "-f",
+        "--filter",
+        metavar="GLOB",
+        help="Functions to report (* ? [], leading ! takes away). Repeatable.",
+    ),
+]
+NoDemangle = Annotated[
+    bool, typer.Option("--no-demangle", help="Names of C++ and Rust as the symbol table has them.")
+]
+WithSource = Annotated[
+    bool, typer.Option("--source", help="Tell file and line of functions, from debug information.")
+]
+To = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: standard output.")
+]
+Anyway = Annotated[
+    bool,
+    typer.Option("--force", help="Overwrite the output; read a trace that is not the image's."),
+]
+
+
+def command(
+    files: Files,
+    format_: ReportFormat = None,
+    json: Json = False,
+    image: Of = None,
+    time: Time = None,
+    tid: Tid = [],  # noqa: B006 - typer copies it
+    depth: Depth = None,
+    filter_: Functions = [],  # noqa: B006
+    no_demangle: NoDemangle = False,
+    source: WithSource = False,
+    output: To = None,
+    force: Anyway = False,
+) -> None:
+    """Report what a traced program recorded, as ftrace would print it or for other tools."""
+    if format_ not in (None, *NAMES.split("|")):
+        raise typer.BadParameter(f"--format is {NAMES.replace('|', ', ')}, not {format_!r}")
+    if json and format_ not in (None, "json"):
+        raise typer.BadParameter(f"--json and --format {format_} are two formats")
+    from ftpatch.trace import Look, Trace, format_for
+    from ftpatch.trace.window import ALWAYS, Window, parse_span
+
+    span = ALWAYS if time is None else parse_span(time)
+    window = Window(span, frozenset(tid), depth, tuple(filter_))
+    trace = Trace(files, window)
+    try:
+        form = format_for(trace, "json" if json else format_)
+        with Output(output, force=force, binary=form.binary) as out:
+            trace.name_by(_Programs(image, force, no_demangle, source).of)
+            missing = _notes(trace)
+            rows = trace.rows()
+            if form.sums or not out.is_terminal:  # a bar would stand among the lines
+                rows = watched(rows, trace.steps, "batches")
+            for part in form.render(trace, rows, Look(clean, missing)):
+                out.write(part)
+            _end(trace, window)
+            out.appear()
+        if not form.text:
+            lines((f"ftpatch: {note}" for note in missing), error=True)
+        lines((f"ftpatch: {note}" for note in trace.notes()), error=True)
+    finally:
+        trace.close()
+
+
+def _end(trace: Trace, window: Window) -> None:
+    if window.globs:
+        window.require_match(trace.functions)
+
+
+def _notes(trace: Trace) -> list[str]:
+    """What is missing; of which file, if there are several."""
+    several = len(trace.headers) > 1
+    return [
+        (f"{clean(str(header.path))}: " if several else "") + note
+        for header in trace.headers
+        for note in header.notes
+    ]
+
+
+class _Programs:
+    """Opens the images of traces, each once, and checks that they belong together."""
+
+    def __init__(self, image: Path | None, force: bool, plain: bool, source: bool) -> None:
+        self._image, self._force, self._plain, self._source = image, force, plain, source
+        self._images: dict[Path, Image | None] = {}
+        self._lines: dict[Path, Lines | None] = {}
+        self._programs: dict[tuple[Path, int], Program] = {}
+
+    def of(self, header: Header) -> Program:
+        """The program of a trace. Raises InputError where the image is another one."""
+        from ftpatch.trace.names import Program
+        from ftpatch.trace.owner import require_owner
+
+        path = self._image or Path(header.image)
+        image = self._open(path) if self._image or header.image else None
+        if image is not None and not self._force:
+            require_owner(header, image)
+        if (path, header.base) not in self._programs:
+            table = self._table(path) if self._source and image is not None else None
+            self._programs[path, header.base] = Program(image, header.base, self._plain, table)
+        return self._programs[path, header.base]
+
+    def _open(self, path: Path) -> Image | None:
+        from ftpatch.image import open_image
+
+        if path not in self._images:
+            try:
+                self._images[path] = open_image(path)
+            except (InputError, UsageError, ValueError) as error:
+                if self._image is not None:
+                    raise
+                self._images[path] = None
+                note = f"ftpatch: {error}; there are addresses in place of names, without --image"
+                lines([note], error=True)
+        return self._images[path]
+
+    def _table(self, path: Path) -> Lines | None:
+        from ftpatch.trace.lines import Lines
+
+        if path not in self._lines:
+            try:
+                self._lines[path] = Lines(path)
+            except InputError as error:
+                self._lines[path] = None
+                lines([f"ftpatch: {error}"], error=True)
+        return self._lines[path]

@@ -1,0 +1,97 @@
+"""Where a report goes: standard output as it comes, or a file that appears once it is whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from ftpatch.errors import OutputError, UsageError
+from ftpatch.unfinished import UNFINISHED
+
+__all__ = ["Output"]
+
+
+class Output:
+    """A context: what is written appears by ``appear``, and without that only on standard output.
+
+    Raises UsageError for bytes on a terminal, and for a file that exists (without ``force``) or
+    that is none; OutputError where it cannot be written.
+    """
+
+    def __init__(self, path: Path | None, *, force: bool, binary: bool) -> None:
+        self._path, self._force = path, force
+        self._file: BinaryIO | None = None
+        self._name: Path | None = None
+        if path is None:
+            if binary and sys.stdout.isatty():
+                raise UsageError(None, "this format is not for a terminal", "use -o FILE")
+            return
+        if path.is_symlink():
+            raise UsageError(path, "the output is a link", "name the file itself")
+        if path.exists() and not path.is_file():
+            raise UsageError(path, "the output is not a regular file")
+        if path.exists() and not force:
+            raise UsageError(path, "the output exists", "use --force to overwrite it")
+        try:
+            fd, name = tempfile.mkstemp(prefix=".ftpatch.", dir=path.parent)
+        except OSError as error:
+            raise OutputError(path, f"cannot write: {error.strerror}") from None
+        self._name = UNFINISHED.name = Path(name)
+        self._file = os.fdopen(fd, "wb")
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether what is written is seen as it comes."""
+        return self._file is None and sys.stdout.isatty()
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._name is not None:
+            self._name.unlink(missing_ok=True)
+            UNFINISHED.name = None
+
+    def write(self, part: str | bytes) -> None:
+        """A part of the report."""
+        raw = part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
+        if self._file is not None:
+            try:
+                self._file.write(raw)
+            except OSError as error:
+                raise OutputError(self._path, f"cannot write: {error.strerror}") from None
+        elif hasattr(sys.stdout, "buffer"):
+            sys.stdout.buffer.write(raw)
+        else:
+            sys.stdout.write(raw.decode("utf-8", "backslashreplace"))
+
+    def appear(self) -> None:
+        """Give the file its name."""
+        if self._file is None or self._name is None or self._path is None:
+            return
+        mask = os.umask(0)
+        os.umask(mask)
+        try:
+            self._file.flush()
+            os.fchmod(self._file.fileno(), 0o666 & ~mask)
+            os.fsync(self._file.fileno())
+            self._file.close()
+            if self._force:
+                self._name.replace(self._path)
+            else:
+                os.link(self._name, self._path)
+                self._name.unlink()
+        except OSError as error:
+            raise OutputError(self._path, f"cannot write: {error.strerror}") from None
+        self._name, UNFINISHED.name, UNFINISHED.appeared = None, None, True

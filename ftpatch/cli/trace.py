@@ -1,0 +1,186 @@
+"""``ftpatch trace``: run a program, and show what it did."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ftpatch.cli.console import error_line
+from ftpatch.cli.options import Filter, Notrace, Regex, bytes_of
+from ftpatch.errors import FtpatchError, InputError, SiteRefused, UsageError
+
+__all__ = ["NAME", "command"]
+
+NAME = "trace"
+FAILED = 125
+"""Exit code of a failure of our own: all others are the program's."""
+IGNORED = (signal.SIGINT, signal.SIGQUIT)
+"""From a terminal they go to the program as well, and it decides."""
+
+
+def command(
+    program: Annotated[
+        list[str], typer.Argument(metavar="[--] PROG [ARG]...", help="The program and its words.")
+    ],
+    filter_: Filter = [],  # noqa: B006 - typer copies it
+    notrace: Notrace = [],  # noqa: B006
+    regex: Regex = False,
+    tracer: Annotated[
+        str,
+        typer.Option(
+            "--tracer", metavar="NAME", help="function, function_graph or function_profile."
+        ),
+    ] = "function_graph",
+    args: Annotated[
+        bool, typer.Option("--args", help="Record arguments and return values.")
+    ] = False,
+    depth: Annotated[
+        int, typer.Option("--depth", min=8, max=65536, help="Calls followed into each other.")
+    ] = 1024,
+    size: Annotated[
+        str, typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 256M.")
+    ] = "256M",
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="As of ftpatch report.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Keep the trace, for ftpatch report."),
+    ] = None,
+) -> None:
+    """Run a program with a tracer laid into a copy of it, and report what it did.
+
+    The program's own exit code is that of this command; 125 is a failure of ftpatch itself, and
+    128 + n a program that signal n ended.
+    """
+    try:
+        code = _run(
+            program, (filter_, notrace, regex), (tracer, depth, size, args), format_, output
+        )
+    except FtpatchError as error:
+        error_line(str(error))
+        raise typer.Exit(FAILED) from None
+    raise typer.Exit(code)
+
+
+def _run(
+    words: Sequence[str],
+    choice: tuple[list[str], list[str], bool],
+    tracing: tuple[str, int, str, bool],
+    format_: str | None,
+    output: Path | None,
+) -> int:
+    """Patch, run, report; the program's exit code."""
+    from ftpatch.cli import report
+
+    path = _found(words[0])
+    if output is not None and os.path.lexists(output):
+        raise UsageError(output, "the output exists", "name another file")
+    with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
+        _patch(path, patched, choice, tracing)
+        trace = (output or Path(folder, "trace")).absolute()
+        code = _execute(patched, words, trace)
+        files = [
+            file
+            for file in (trace, *sorted(trace.parent.glob(f"{trace.name}.*")))
+            if file.is_file()
+        ]
+        if not files:
+            error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
+            return code
+        for file in files:
+            _settle(file, path.absolute())
+        report.command(files, format_=format_)
+    return code
+
+
+def _found(word: str) -> Path:
+    """The program that a shell would run."""
+    found = word if "/" in word else shutil.which(word)
+    if found is None:
+        raise UsageError(None, f"there is no program {word!r}", "name it with its folder")
+    return Path(found)
+
+
+@contextlib.contextmanager
+def _place(path: Path, folder: str) -> Iterator[Path]:
+    """Where the copy goes, and goes away: beside the program, whose $ORIGIN that is; where nothing
+    can be written there, into a folder of its own."""
+    real = Path(os.path.realpath(path))
+    beside = real.with_name(f".{real.name}.ftpatch.{os.getpid()}")
+    place = beside if os.access(real.parent, os.W_OK) else Path(folder, real.name)
+    try:
+        yield place
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def _patch(
+    path: Path,
+    patched: Path,
+    choice: tuple[list[str], list[str], bool],
+    tracing: tuple[str, int, str, bool],
+) -> None:
+    """Lay the tracer into a copy."""
+    from ftpatch.copy import Copy
+    from ftpatch.plan.traced import Tracing, plan_traced
+    from ftpatch.select import Selection, select_sites
+    from ftpatch.update import prepare, update
+
+    tracer, depth, size, args = tracing
+    wanted = Tracing(tracer, depth, bytes_of(size), args)
+    selection = Selection(*choice)
+    with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
+        prepared = prepare(
+            path,
+            lambda sites: plan_traced(sites, select_sites(sites, selection, None), wanted),
+            strip_signature=False,
+        )
+        if prepared.refused:
+            raise SiteRefused(path, prepared.refused[0][1])
+        update(copy, prepared)
+    if not os.access(patched, os.X_OK):
+        raise InputError(path, "it cannot be executed")
+
+
+def _execute(patched: Path, words: Sequence[str], trace: Path) -> int:
+    """Run the copy under the program's own name."""
+    environment = {**os.environ, "FTPATCH_TRACE": str(trace)}
+    try:
+        child = subprocess.Popen(list(words), executable=patched, env=environment)
+    except OSError as error:
+        raise InputError(words[0], f"cannot run: {error.strerror}") from None
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    code = child.wait()
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_DFL)
+    return code if code >= 0 else 128 - code
+
+
+def _settle(file: Path, image: Path) -> None:
+    """What can be done when nothing is written to a trace any more."""
+    from ftpatch.trace.extent import read_extent, settle
+
+    with contextlib.suppress(OSError):
+        pid, used = read_extent(file)
+        if pid and not _runs(pid):
+            settle(file, used, image)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there, and not only waited for."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[:1] != ["Z"]

@@ -1,0 +1,180 @@
+"""Reads chunks, a few at a time, and gives their events thread by thread."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.columns import among
+from ftpatch.errors import InputError
+from ftpatch.trace.chunks import Chunks
+from ftpatch.trace.clock import Clock
+from ftpatch.trace.decode import BLOCK, Decoded, Event, decode
+
+__all__ = ["Batch", "Batches"]
+
+LIMIT = 1 << 18
+"""Words that are decoded at once."""
+WITH_VALUE = (Event.ENTRY_FROM, Event.EXIT_VALUE)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n events, those of one thread together and in their order. ``thread`` int32[n], ``time``
+    int64[n] (nanoseconds since the start), ``type`` uint8[n], ``func`` uint32[n]; ``value``
+    uint64[n] (0 where there is none), ``args`` int32[n]: row of ``arguments``, uint64[m, 6], or -1;
+    all three None where no event has any. ``until`` as in Rows."""
+
+    thread: NDArray[np.int32]
+    time: NDArray[np.int64]
+    type: NDArray[np.uint8]
+    func: NDArray[np.uint32]
+    value: NDArray[np.uint64] | None
+    args: NDArray[np.int32] | None
+    arguments: NDArray[np.uint64] | None
+    until: int
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+
+class Batches:
+    """All events of all traces: ``files`` are their paths and descriptors. ``torn`` counts the
+    chunks that ended in what is no event. Raises InputError where a file cannot be read."""
+
+    def __init__(
+        self, files: Sequence[tuple[Path, int]], chunks: Chunks, times: Sequence[Clock]
+    ) -> None:
+        self._files, self._chunks, self._clocks = files, chunks, times
+        self.torn = 0
+        longest = int(chunks.words.max()) if len(chunks) else 0
+        self._width = -(-max(longest, 1) // BLOCK) * BLOCK
+        self._step = max(1, LIMIT // self._width)
+
+    def __len__(self) -> int:
+        return -(-len(self._chunks) // self._step)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Each batch is read while the one before is worked on: numpy works without the lock."""
+        batches = self._all()
+        with ThreadPoolExecutor(1) as pool:
+            pending = pool.submit(next, batches, None)
+            while (batch := pending.result()) is not None:
+                pending = pool.submit(next, batches, None)
+                yield batch
+
+    def _all(self) -> Iterator[Batch]:
+        for first in range(0, len(self._chunks), self._step):
+            after = first + self._step
+            later = self._chunks.start[after : after + 1].tolist()
+            index = np.arange(first, min(after, len(self._chunks)))
+            index = index[np.argsort(self._chunks.thread[index], kind="stable")]
+            if self._width > LIMIT:
+                yield from self._in_pieces(int(index[0]), later)
+                continue
+            words = np.zeros((len(index), self._width), np.uint64)
+            for row, chunk in zip(words, index.tolist(), strict=True):
+                self._read(row, chunk, 0)
+            found = decode(words, self._chunks.words[index], self._chunks.base[index])
+            yield self._batch(words, index, found, self._chunks.open[index], later)
+
+    def _in_pieces(self, chunk: int, later: list[int]) -> Iterator[Batch]:
+        """A chunk that is too large to be decoded at once."""
+        index = np.array([chunk])
+        base, opened = self._chunks.base[index], self._chunks.open[index]
+        at, end = 0, int(self._chunks.words[chunk])
+        while at < end:
+            words = np.zeros((1, LIMIT), np.uint64)
+            self._read(words[0], chunk, at)
+            found = decode(words, np.array([min(LIMIT, end - at)]), base)
+            batch = self._batch(words, index, found, opened, later)
+            last = [int(batch.time.max())] if len(batch) else []
+            at += int(found.used[0])
+            going_on = not found.ended[0] and found.used[0] > 0
+            until = min([*later, *last]) if going_on and (later or last) else batch.until
+            yield replace(batch, until=until)
+            if not going_on:
+                return
+            base, opened = found.base, np.array([-1])
+
+    def _read(self, row: NDArray[np.uint64], chunk: int, skip: int) -> None:
+        """Fill a row of words with those of a chunk, from its word ``skip`` on."""
+        words = min(int(self._chunks.words[chunk]) - skip, len(row))
+        path, fd = self._files[int(self._chunks.file[chunk])]
+        room = row.view(np.uint8).data[: words * 8]
+        at, done = int(self._chunks.offset[chunk]) + skip * 8, 0
+        try:
+            while done < len(room):
+                got = os.preadv(fd, [room[done:]], at + done)
+                if not got:  # the file became shorter: the rest is as if it were never written
+                    break
+                done += got
+        except OSError as error:
+            raise InputError(path, f"cannot read: {error.strerror}") from None
+
+    def _batch(
+        self,
+        words: NDArray[np.uint64],
+        index: NDArray[np.intp],
+        found: Decoded,
+        opened: NDArray[np.int64],
+        later: list[int],
+    ) -> Batch:
+        self.torn += found.torn
+        thread = self._chunks.thread[index][found.row]
+        time = self._times(index, found.row, found.ticks)
+        value, args, arguments = _values(words.ravel(), found)
+        until = later[0] if later else int(np.iinfo(np.int64).max)
+        batch = Batch(thread, time, found.type, found.func, value, args, arguments, until)
+        gaps = np.flatnonzero(opened >= 0)
+        if not len(gaps):
+            return batch
+        chunk = index[gaps]
+        missing: dict[str, Any] = {
+            "thread": self._chunks.thread[chunk],
+            "time": self._times(index, gaps, self._chunks.base[chunk]),
+            "type": Event.SYNC,
+            "func": opened[gaps],
+        }
+        if batch.value is not None:
+            missing |= {"value": 0, "args": -1}
+        where = np.searchsorted(found.row, gaps)
+        columns: dict[str, Any] = {
+            name: np.insert(getattr(batch, name), where, new) for name, new in missing.items()
+        }
+        return replace(batch, **columns)
+
+    def _times(
+        self, index: NDArray[np.intp], row: NDArray[np.intp], ticks: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        if len(self._clocks) == 1:
+            return self._clocks[0].times(ticks)
+        file = self._chunks.file[index][row]
+        out = np.zeros(len(row), np.int64)
+        for number in np.unique(file).tolist():
+            out[file == number] = self._clocks[number].times(ticks[file == number])
+        return out
+
+
+Values = tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.uint64]] | tuple[None, None, None]
+
+
+def _values(flat: NDArray[np.uint64], found: Decoded) -> Values:
+    """What stands behind the first words of events."""
+    if not among(found.type, (*WITH_VALUE, Event.ENTRY_ARGS)).any():
+        return None, None, None
+    value = np.zeros(len(found.at), np.uint64)
+    args = np.full(len(found.at), -1, np.int32)
+    for kind in WITH_VALUE:
+        rows = found.type == kind
+        value[rows] = flat[found.at[rows] + 1]
+    rows = np.flatnonzero(found.type == Event.ENTRY_ARGS)
+    args[rows] = np.arange(len(rows))
+    return value, args, flat[found.at[rows][:, None] + np.arange(1, 7)]

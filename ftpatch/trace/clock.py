@@ -1,0 +1,61 @@
+"""Times of several traces on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.trace.header import Header
+
+__all__ = ["Clock", "clocks"]
+
+FURTHEST = 1 << 61
+"""Nanoseconds: beyond that no difference of two times would fit."""
+NEAR = 1_000_000_000
+"""Nanoseconds by which clocks of one machine's traces may seem to differ."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Ticks of one trace: ``origin`` is the one from which times count, ``rate`` nanoseconds per
+    tick, ``shift`` nanoseconds that the origin lies behind that of the first trace."""
+
+    origin: int
+    rate: float
+    shift: int = 0
+
+    def times(self, ticks: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Nanoseconds since the start, int64[n], of absolute ticks, uint64[n]."""
+        since = (ticks - np.uint64(self.origin)).view(np.int64)  # wraps, as the counter would
+        exact = np.rint(since * self.rate) + self.shift
+        return np.asarray(np.clip(exact, -FURTHEST, FURTHEST).astype(np.int64))
+
+
+def clocks(headers: Sequence[Header]) -> list[Clock]:
+    """One for each trace, with times since the first began.
+
+    Traces of one machine since it was booted have the same counter, which orders them to the tick;
+    others are brought together by the time of day. Without a known rate a tick is a nanosecond.
+    """
+    if not all(header.hz for header in headers):
+        return [Clock(header.ticks, 1.0) for header in headers]
+    first = min(headers, key=lambda header: header.realtime)
+    rates = [1e9 / header.hz for header in headers]
+    shared = all(_agree(first, header) for header in headers)
+    if shared:
+        origin = min(header.ticks for header in headers)
+        return [Clock(origin, 1e9 / first.hz)] * len(headers)
+    return [
+        Clock(header.ticks, rate, min(header.realtime - first.realtime, FURTHEST))
+        for header, rate in zip(headers, rates, strict=True)
+    ]
+
+
+def _agree(first: Header, other: Header) -> bool:
+    """Whether the counter and the time of day went on equally from one start to the other."""
+    by_ticks = (other.ticks - first.ticks) * 1e9 / first.hz
+    by_day = other.realtime - first.realtime
+    return abs(other.hz - first.hz) <= first.hz / 100 and abs(by_ticks - by_day) <= NEAR

@@ -1,0 +1,143 @@
+"""Words of chunks to events.
+
+Events have different lengths, so where one begins depends on all before it. Blocks of words are
+walked side by side instead: once for each number of words that an event may reach into a block;
+then the blocks are strung together, and walked again from where each really begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BLOCK", "Decoded", "Event", "decode"]
+
+BLOCK = 64
+"""Words that are walked one by one, and what rows are padded to."""
+
+
+class Event(IntEnum):
+    """Types of events, as in enum trace_event, and one of ours."""
+
+    END = 0
+    ENTRY = 1
+    EXIT = 2
+    ENTRY_FROM = 3
+    ENTRY_ARGS = 4
+    EXIT_VALUE = 5
+    LEFT = 6
+    TIME = 7
+    SYNC = 8
+    """A chunk is missing before this; ``func`` is how many frames were open then."""
+
+
+BEHIND = np.array([0, 0, 0, 1, 6, 1, 0, 1], np.uint8)
+"""Words behind the first of each type's event."""
+TYPE, FUNC, FUNC_SHIFT, TICKS_SHIFT = 7, (1 << 28) - 1, 3, 31
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """n events of k chunks, chunk by chunk, without those of type TIME. ``row`` intp[n]: which
+    chunk. ``type`` uint8[n], ``func`` uint32[n], ``ticks`` uint64[n] (absolute). ``at`` intp[n]:
+    index of the event's word in the flattened words. ``base`` uint64[k], ``used`` intp[k]: the base
+    at each chunk's end, and the words that its events took. ``ended`` bool[k]: whether they stopped
+    before the last word. ``torn``: how many chunks ended in what is no event."""
+
+    row: NDArray[np.intp]
+    type: NDArray[np.uint8]
+    func: NDArray[np.uint32]
+    ticks: NDArray[np.uint64]
+    at: NDArray[np.intp]
+    base: NDArray[np.uint64]
+    used: NDArray[np.intp]
+    ended: NDArray[np.bool_]
+    torn: int
+
+
+def decode(
+    words: NDArray[np.uint64], length: NDArray[np.int64], base: NDArray[np.uint64]
+) -> Decoded:
+    """Decode chunks: ``words`` uint64[k, n], n a multiple of BLOCK, of which each has ``length``
+    int64[k], and zeros behind; ``base`` uint64[k], each chunk's ticks."""
+    chunks, width = words.shape
+    types = words.view(np.uint8).reshape(chunks, width, 8)[:, :, 0] & np.uint8(TYPE)
+    starts = _starts(BEHIND[types])
+    ends = starts & (types == Event.END)
+    ended = ends.any(axis=1)
+    stop = np.where(ended, ends.argmax(axis=1), width)
+    torn = int((words[ended, stop[ended]] != 0).sum())
+    for begins, after in zip(starts, stop.tolist(), strict=True):
+        begins[after:] = False
+    at = np.flatnonzero(starts)
+    counts = np.count_nonzero(starts, axis=1)
+    # The last event of a chunk may reach beyond what there is.
+    last = np.cumsum(counts) - 1
+    some = np.flatnonzero(counts)
+    flat, kinds = words.ravel(), types.ravel()
+    used = np.zeros(chunks, np.intp)
+    used[some] = at[last[some]] - some * width + 1 + BEHIND[kinds[at[last[some]]]]
+    over = some[used[some] > length[some]]
+    if len(over):
+        used[over] = at[last[over]] - over * width
+        at, counts = np.delete(at, last[over]), counts - np.isin(np.arange(chunks), over)
+    row = np.repeat(np.arange(chunks), counts)
+    word, kind = flat[at], kinds[at]
+    times, base = _bases(flat, at, row, kind, base)
+    ticks = times + (word >> np.uint64(TICKS_SHIFT))
+    # The lower half has type and function, and one bit more.
+    func = (word.astype(np.uint32) >> np.uint32(FUNC_SHIFT)) & np.uint32(FUNC)
+    kept = kind != Event.TIME
+    if not kept.all():
+        row, kind, func, ticks, at = row[kept], kind[kept], func[kept], ticks[kept], at[kept]
+    return Decoded(row, kind, func, ticks, at, base, used, ended, torn)
+
+
+def _bases(
+    flat: NDArray[np.uint64],
+    at: NDArray[np.intp],
+    row: NDArray[np.intp],
+    kind: NDArray[np.uint8],
+    base: NDArray[np.uint64],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """What each event's ticks count from, uint64[n], and each chunk's last such base."""
+    of_event = base[row]
+    settings = np.flatnonzero(kind == Event.TIME)
+    if not len(settings):
+        return of_event, base
+    value = flat[at[settings] + 1]
+    last = np.searchsorted(settings, np.arange(len(at)), side="right") - 1
+    set_here = (last >= 0) & (row[settings[last]] == row)
+    of_event[set_here] = value[last[set_here]]
+    after = base.copy()
+    after[row[settings]] = value
+    return of_event, after
+
+
+def _starts(behind: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Where events begin, bool[k, n], if a word there had ``behind`` words behind it."""
+    chunks, width = behind.shape
+    blocks = width // BLOCK
+    lanes = np.ascontiguousarray(behind.reshape(-1, BLOCK).T)
+    # wait: words to go until the next event begins, for each number of them at the block's begin.
+    reach = int(BEHIND.max()) + 1
+    wait = np.repeat(np.arange(reach, dtype=np.uint8)[:, None], lanes.shape[1], axis=1)
+    for lane in lanes:
+        begins = wait == 0
+        wait -= 1
+        np.copyto(wait, lane, where=begins)
+    after = wait.reshape(reach, chunks, blocks)
+    entry = np.zeros((chunks, blocks), np.uint8)
+    every = np.arange(chunks)
+    for block in range(1, blocks):
+        entry[:, block] = after[entry[:, block - 1], every, block - 1]
+    state = entry.ravel()
+    begins_at = np.empty(lanes.shape, bool)
+    for lane, begins in zip(lanes, begins_at, strict=True):
+        np.equal(state, 0, out=begins)
+        state -= 1
+        np.copyto(state, lane, where=begins)
+    return np.ascontiguousarray(begins_at.T).reshape(chunks, width)

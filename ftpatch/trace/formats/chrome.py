@@ -1,0 +1,92 @@
+"""Trace events in JSON, for chrome://tracing, Perfetto and speedscope.
+
+The format is the JSON Array Format's object form: begin and end events, times in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ftpatch.trace.formats.look import Callers, Look, strings
+from ftpatch.trace.order import by_time
+from ftpatch.trace.reader import Trace
+from ftpatch.trace.rows import Kind, Rows
+
+__all__ = ["chrome"]
+
+PHASES = {
+    Kind.ENTER: "B",
+    Kind.LEAVE: "E",
+    Kind.LEFT: "E",
+    Kind.POINT: "i",
+    Kind.RETURN: "i",
+}
+"""Begin, end, and instant: of what has no beginning or no end here."""
+
+
+def chrome(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
+    """The report, in parts."""
+    yield '{"displayTimeUnit": "ns", "otherData": '
+    yield json.dumps({"notes": list(look.notes)}) + ', "traceEvents": [\n'
+    yield ",\n".join(json.dumps(event) for event in _metadata(trace))
+    pairs = zip(trace.pids, trace.tids, strict=True)
+    threads = np.array([f',\n{{"pid": {pid}, "tid": {tid}, "ts": ' for pid, tid in pairs], object)
+    callers = Callers(trace, str)
+    for rows in by_time(batches):
+        rows = trace.window.within(rows)
+        if len(rows):
+            yield "".join(_lines(trace, rows, threads, callers.of(rows)))
+    yield "\n]}\n"
+
+
+def _metadata(trace: Trace) -> Iterator[dict[str, Any]]:
+    for header in trace.headers:
+        args = {"name": header.comm}
+        yield {"ph": "M", "pid": header.pid, "tid": 0, "name": "process_name", "args": args}
+    for pid, tid, comm in zip(trace.pids, trace.tids, trace.comms, strict=True):
+        args = {"name": comm}
+        yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": args}
+
+
+def _lines(trace: Trace, rows: Rows, threads: Any, callers: list[str]) -> Iterator[str]:  # noqa: ANN401
+    functions = trace.functions
+
+    def what(code: int) -> str:
+        function, kind = divmod(code, len(Kind))
+        event: dict[str, Any] = {"ph": PHASES[Kind(kind)], "name": functions.name[function]}
+        if event["ph"] == "i":
+            event["s"] = "t"  # of one thread
+        return ", " + json.dumps(event)[1:-1]
+
+    code = rows.function.astype(np.int64) * len(Kind) + rows.kind
+    events = strings(code, what).tolist()
+    args = _args(trace, rows, callers)
+    columns = (threads[rows.thread].tolist(), rows.time.tolist(), events, args)
+    for thread, time, event, extra in zip(*columns, strict=True):
+        sign, ns = ("-", -time) if time < 0 else ("", time)
+        yield f"{thread}{sign}{ns // 1000}.{ns % 1000:03}{event}{extra}}}"
+
+
+def _args(trace: Trace, rows: Rows, callers: list[str]) -> list[str]:
+    """What a viewer shows of an event when it is chosen."""
+    out = [""] * len(rows)
+    source = np.array([bool(text) for text in trace.functions.source], bool)
+    enters = (rows.kind == Kind.ENTER) | (rows.kind == Kind.POINT)
+    valued = (rows.flags & Rows.VALUE) > 0
+    wanted = (rows.args >= 0) | valued | source[rows.function] & enters
+    for i in np.flatnonzero(wanted).tolist():
+        shown: dict[str, Any] = {}
+        if enters[i] and trace.functions.source[rows.function[i]]:
+            shown["source"] = trace.functions.source[rows.function[i]]
+        if rows.args[i] >= 0:
+            shown["args"] = [hex(value) for value in rows.arguments[rows.args[i]].tolist()]
+        if valued[i] and enters[i]:
+            shown["parent"] = callers[i]
+        elif valued[i]:
+            shown["value"] = hex(int(rows.value[i]))
+        out[i] = f', "args": {json.dumps(shown)}'
+    return out

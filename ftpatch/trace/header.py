@@ -1,0 +1,162 @@
+"""The header of a trace file, as stubs/runtime/trace.h draws it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from pathlib import Path
+
+from ftpatch.errors import InputError
+
+__all__ = ["Flag", "Header", "Tracer", "open_trace"]
+
+MAGIC = b"FTPTRACE"
+VERSION = 1
+LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
+SMALLEST_CHUNK = 40
+"""Bytes of a chunk's header and one event."""
+
+
+class Tracer(IntEnum):
+    """Which tracer wrote it."""
+
+    NOP = 0
+    FUNCTION = 1
+    FUNCTION_GRAPH = 2
+    FUNCTION_PROFILE = 3
+    USER = 4
+    """A stub that came with --tracer PATH."""
+
+
+class Flag(IntFlag):
+    """What the header's flags say."""
+
+    ARGS = 1
+    """Entries have arguments, and exits values."""
+    ENDED = 2
+    """The program came to its end."""
+    STOPPED = 4
+    """A return address could not be right: the tracer stopped, and put it back."""
+
+
+LOST = (
+    "no room in the file",
+    "ret_stack full",
+    "in a signal handler",
+    "no thread pointer yet",
+    "no room for a thread",
+)
+"""Why calls were not recorded, in the order of enum trace_lost."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a trace says of itself. ``path`` is the trace's, ``image`` that of the program it was
+    recorded of; sizes and ``length`` (what the file has now) in bytes, ``ticks`` of a clock that
+    has ``hz`` in a second, ``realtime`` in nanoseconds since 1970."""
+
+    path: Path
+    length: int
+    header_size: int
+    chunk_size: int
+    tracer: Tracer
+    flags: int
+    size: int
+    taken: int
+    bias: int
+    base: int
+    hz: int
+    ticks: int
+    realtime: int
+    pid: int
+    lost: tuple[int, ...]
+    image_id: bytes
+    comm: str
+    image: str
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing in this trace, a clause each."""
+        notes = []
+        if any(self.lost):
+            why = [*LOST, *["of another reason"] * len(self.lost)]
+            parts = [f"{n} {why[i]}" for i, n in enumerate(self.lost) if n]
+            notes.append(f"entries lost: {sum(self.lost)} ({', '.join(parts)})")
+        if self.flags & Flag.STOPPED:
+            notes.append("the tracer stopped early: a return address could not be right")
+        if not self.flags & Flag.ENDED:
+            notes.append("the program did not come to its end: it was killed, or still runs")
+        whole = min(self.size, self.header_size + self.taken)
+        if self.length < whole:
+            notes.append(f"the file is cut off: {self.length} of {whole} bytes")
+        if not self.hz:
+            notes.append("the clock's rate is not known: times are ticks")
+        return notes
+
+
+def open_trace(path: Path) -> tuple[int, Header]:
+    """A descriptor of a trace file, and its header. Raises InputError for what is none, for one of
+    another version, and for one whose header cannot be right."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+    try:
+        held = os.fstat(fd)
+        if not stat.S_ISREG(held.st_mode):
+            raise InputError(path, "not a regular file", "give a trace file")
+        os.set_blocking(fd, True)
+        return fd, _parse(path, os.pread(fd, LAYOUT.size, 0), held.st_size)
+    except OSError as error:
+        os.close(fd)
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _parse(path: Path, raw: bytes, length: int) -> Header:
+    if not raw.startswith(MAGIC):
+        raise InputError(path, "not a trace file", "give what a patched program wrote")
+    if len(raw) < LAYOUT.size:
+        raise InputError(path, f"the header is cut off after {len(raw)} bytes")
+    _, version, header_size, _, chunk_size, tracer, flags, *rest = LAYOUT.unpack(raw)
+    size, taken, bias, base, hz, ticks, realtime, _, _, pid, _, _, _, *rest = rest
+    *lost, image_id, comm, image = rest
+    if version != VERSION:
+        raise InputError(path, f"trace format {version} is not known, only {VERSION}")
+    if header_size < LAYOUT.size or header_size % 8:
+        raise InputError(path, f"a header of {header_size} bytes cannot be")
+    if header_size > length:
+        raise InputError(path, f"the header is cut off: {length} of {header_size} bytes")
+    if chunk_size < SMALLEST_CHUNK or chunk_size % 8:
+        raise InputError(path, f"chunks of {chunk_size} bytes cannot be")
+    if tracer not in list(Tracer):
+        raise InputError(path, f"tracer {tracer} is not known")
+    return Header(
+        path,
+        length,
+        header_size,
+        chunk_size,
+        Tracer(tracer),
+        flags,
+        size,
+        taken,
+        bias,
+        base,
+        hz,
+        ticks,
+        realtime,
+        pid,
+        tuple(lost),
+        image_id,
+        _text(comm),
+        os.fsdecode(image.partition(b"\0")[0]),
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.partition(b"\0")[0].decode("utf-8", "backslashreplace")

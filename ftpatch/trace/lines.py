@@ -1,0 +1,127 @@
+"""File and line of functions, from an image's .debug_line (DWARF 4 and 5)."""
+
+from __future__ import annotations
+
+import bisect
+import posixpath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError
+
+__all__ = ["Lines"]
+
+EXPANDED = 1 << 30
+"""Bytes that a compressed section may unpack to."""
+
+
+class Lines:
+    """The line tables of one image. Of each unit that is asked for, the table is read once.
+
+    Raises InputError for an image without line information, or whose cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from elftools.elf.elffile import ELFFile
+
+        self._path = path
+        self._tables: dict[int, tuple[NDArray[np.uint64], list[str]]] = {}
+        try:
+            self._file = path.open("rb")
+            elf = ELFFile(self._file)
+            for section in elf.iter_sections():
+                if section.name.startswith(".debug") and section.data_size > EXPANDED:
+                    raise InputError(path, f"{section.name} has {section.data_size} bytes")
+            if not elf.has_dwarf_info():
+                raise InputError(path, "there is no debug information", "compile it with -g")
+            self._dwarf: Any = elf.get_dwarf_info(relocate_dwarf_sections=False)
+            self._units = sorted(self._ranges())
+        except (OSError, InputError):
+            raise
+        except Exception as error:  # pyelftools has no common one for files that make no sense
+            raise self._unreadable(error) from None
+        self._begins = [begin for begin, _, _ in self._units]
+
+    def places(self, addresses: NDArray[np.uint64]) -> list[str]:
+        """``file.c:12`` for each link address, empty where there is no line for it."""
+        return [self._place(address) for address in addresses.tolist()]
+
+    def _place(self, address: int) -> str:
+        index = bisect.bisect_right(self._begins, address) - 1
+        if index < 0 or address >= self._units[index][1]:
+            return ""
+        at, names = self._table(self._units[index][2])
+        row = int(np.searchsorted(at, np.uint64(address), side="right")) - 1
+        return names[row] if row >= 0 else ""
+
+    def _ranges(self) -> list[tuple[int, int, int]]:
+        """Begin, end and unit of each range of addresses."""
+        table = self._dwarf.get_aranges()
+        if table is not None and table.entries:
+            return [(e.begin_addr, e.begin_addr + e.length, e.info_offset) for e in table.entries]
+        found = []
+        lists = self._dwarf.range_lists()
+        for unit in self._dwarf.iter_CUs():
+            top = unit.get_top_DIE().attributes
+            low = top["DW_AT_low_pc"].value if "DW_AT_low_pc" in top else 0
+            if "DW_AT_ranges" in top and lists is not None:
+                base = low
+                for entry in lists.get_range_list_at_offset(top["DW_AT_ranges"].value, unit):
+                    if hasattr(entry, "base_address"):
+                        base = entry.base_address
+                        continue
+                    begin = 0 if entry.is_absolute else base
+                    found.append(
+                        (begin + entry.begin_offset, begin + entry.end_offset, unit.cu_offset)
+                    )
+            elif "DW_AT_high_pc" in top:
+                high = top["DW_AT_high_pc"]
+                end = high.value + (0 if high.form == "DW_FORM_addr" else low)
+                found.append((low, end, unit.cu_offset))
+        return found
+
+    def _table(self, unit: int) -> tuple[NDArray[np.uint64], list[str]]:
+        """Addresses of a unit's lines, uint64[n], ascending, and the place of each."""
+        if unit not in self._tables:
+            try:
+                self._tables[unit] = self._read(unit)
+            except Exception as error:
+                raise self._unreadable(error) from None
+        return self._tables[unit]
+
+    def _read(self, unit: int) -> tuple[NDArray[np.uint64], list[str]]:
+        program = self._dwarf.line_program_for_CU(self._dwarf.get_CU_at(unit))
+        if program is None:
+            return np.empty(0, np.uint64), []
+        files = _files(program.header)
+        rows = []
+        for entry in program.get_entries():
+            state = entry.state
+            if state is None:
+                continue
+            name = "" if state.end_sequence else files.get(state.file, "")
+            rows.append((state.address, f"{name}:{state.line}" if name else ""))
+        # Of one address the last row holds; where one sequence ends another may begin.
+        rows.sort(key=lambda row: (row[0], bool(row[1])))
+        return np.array([at for at, _ in rows], np.uint64), [place for _, place in rows]
+
+    def _unreadable(self, error: Exception) -> InputError:
+        what = str(error) or type(error).__name__
+        return InputError(self._path, f"its debug information cannot be read: {what}")
+
+
+def _files(header: Any) -> dict[int, str]:  # noqa: ANN401 - pyelftools' own kind of struct
+    """Paths by the numbers that lines have: from 1 on before DWARF 5, where folder 0 is the one
+    that it was compiled in."""
+    late = header["version"] >= 5
+    folders = [folder.decode("utf-8", "backslashreplace") for folder in header["include_directory"]]
+    out = {}
+    for number, file in enumerate(header["file_entry"], 0 if late else 1):
+        name = file.name.decode("utf-8", "backslashreplace")
+        index = file.dir_index - (not late)
+        outside = file.dir_index > 0 and 0 <= index < len(folders)
+        out[number] = posixpath.join(folders[index], name) if outside else name
+    return out

@@ -1,0 +1,111 @@
+"""The slow way through a thread's events, where an exit is not of the innermost open frame."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.trace.decode import Event
+from ftpatch.trace.rows import Kind, Rows
+
+__all__ = ["Suspended", "mend"]
+
+MOST = 1 << 16
+"""Frames that were left and are remembered, in one thread."""
+
+
+class Suspended:
+    """Frames of one thread that were left without a return, and may yet return."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, list[tuple[int, int]]] = {}
+        self._count = 0
+
+    def put(self, func: int, entered: int, left: int) -> None:
+        """One more, by when it was entered and left. Of very many all but the newest of each
+        function are forgotten: a program that throws a million exceptions will not come back to
+        them."""
+        if self._count >= MOST:
+            self._times = {func: times[-1:] for func, times in self._times.items()}
+            self._count = len(self._times)
+        self._times.setdefault(func, []).append((entered, left))
+        self._count += 1
+
+    def take(self, func: int) -> tuple[int, int] | None:
+        """When the last one of this function was entered and left, if there is one."""
+        times = self._times.get(func)
+        if not times:
+            return None
+        self._count -= 1
+        last = times.pop()
+        if not times:
+            del self._times[func]
+        return last
+
+
+def mend(rows: Rows, events: NDArray[np.uint8], start: int, stop: int, left: Suspended) -> Rows:
+    """One thread's rows, from ``start`` to ``stop``, as they have to be for every exit to be of the
+    innermost frame. ``events`` uint8[n] are the types of the events that they stand for.
+
+    An exit of a frame further out leaves those within it; one of a function that is not open is the
+    RETURN of the last frame of that function that was left, if anyone saw it.
+    """
+    index: list[int] = []
+    kinds: list[int] = []
+    funcs: list[int] = []
+    returns: list[tuple[int, int, int]] = []
+    stack: list[tuple[int, int]] = []
+    open_now: Counter[int] = Counter()
+
+    def tell(row: int, kind: int, func: int) -> None:
+        index.append(row)
+        kinds.append(kind)
+        funcs.append(func)
+
+    def leave(row: int) -> None:
+        func, entered = stack.pop()
+        open_now[func] -= 1
+        left.put(func, entered, int(rows.time[row]))
+        tell(row, Kind.LEFT, func)
+
+    columns = (events, rows.kind, rows.func, rows.time)
+    table = zip(*(column[start:stop].tolist() for column in columns), strict=True)
+    for row, (event, kind, func, time) in enumerate(table, start):
+        if event == Event.SYNC:
+            while len(stack) > func:
+                leave(row)
+        elif event == Event.LEFT:
+            for _ in range(min(func, len(stack))):
+                leave(row)
+        elif kind == Kind.LEAVE and not open_now[func]:
+            seen = left.take(func)
+            if seen is not None:
+                returns.append((len(index), time - seen[0], time - seen[1]))
+            tell(row, Kind.RETURN, func)
+        elif kind == Kind.LEAVE:
+            while stack[-1][0] != func:
+                leave(row)
+            stack.pop()
+            open_now[func] -= 1
+            tell(row, kind, func)
+        else:
+            if kind <= Kind.ENTER:
+                stack.append((func, time))
+                open_now[func] += 1
+            tell(row, kind, func)
+    out = rows.take(np.array(index, np.intp))
+    kind_column = np.array(kinds, np.uint8)
+    flags = np.where(kind_column == Kind.LEFT, 0, out.flags).astype(np.uint8)
+    duration, late = out.duration.copy(), out.late.copy()
+    if returns:
+        at, whole, since = np.array(returns, np.int64).T
+        duration[at], late[at] = np.maximum(whole, 0), np.maximum(since, 0)
+    return out.but(
+        kind=kind_column,
+        func=np.array(funcs, np.uint32),
+        duration=duration,
+        late=late,
+        flags=flags,
+    )

@@ -1,0 +1,135 @@
+"""Names of the functions that occur in traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.image import Image
+from ftpatch.trace.lines import Lines
+
+__all__ = ["Functions", "Program", "demangled"]
+
+MANGLED = ("_Z", "_R")
+"""How names of C++ and of both of Rust's schemes begin."""
+DENSE = 1 << 22
+"""Codes up to which a table is faster than a search: sites in the first megabytes of a program."""
+NO_CODE = (1 << 64) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What was traced: its image, None where that is not known; ``base``: the link address from
+    which traces count; whether names are to be ``plain``, as the symbol table has them; ``lines``:
+    where sources are to be told, what knows them."""
+
+    image: Image | None
+    base: int
+    plain: bool = False
+    lines: Lines | None = None
+
+    def sites(self, func: NDArray[np.uint32]) -> NDArray[np.uint64]:
+        """Link addresses within the sites of functions, uint64[n]: the recorded one is behind."""
+        return func.astype(np.uint64) + np.uint64((self.base - 1) % (1 << 64))
+
+    def lookup(
+        self, address: NDArray[np.uint64]
+    ) -> tuple[list[str], NDArray[np.uint64], NDArray[np.bool_]]:
+        """The name of the function around each link address, where it begins, uint64[n], and
+        whether there is one, bool[n]; else the address itself is both."""
+        starts = address.copy()
+        known = np.zeros(len(address), bool)
+        if self.image is None or not len(self.image.kallsyms.start):
+            return [hex(at) for at in address.tolist()], starts, known
+        kallsyms = self.image.kallsyms
+        group = kallsyms.groups_of(address)
+        known = (group >= 0) & (address < kallsyms.ends[group])
+        known &= self.image.elf.offset_of(address, executable=True) >= 0
+        starts[known] = kallsyms.start[group[known]]
+        found = [name for name, _, _ in kallsyms.lookup(address)]
+        if not self.plain:
+            found = [demangled(name) for name in found]
+        rows = zip(found, address.tolist(), known.tolist(), strict=True)
+        return [name if ok else hex(at) for name, at, ok in rows], starts, known
+
+    def callers(self, address: NDArray[np.uint64], bias: int) -> list[str]:
+        """Names of the functions into which calls return, by the addresses in memory to which they
+        do, of a program that was loaded ``bias`` from where it was linked to be."""
+        names, _, known = self.lookup(address - np.uint64((bias + 1) % (1 << 64)))
+        rows = zip(names, known.tolist(), address.tolist(), strict=True)
+        return [name if ok else hex(at) for name, ok, at in rows]
+
+
+def demangled(name: str) -> str:
+    """A C++ or Rust name as its source has it, any other as it is."""
+    if not name.startswith(MANGLED):
+        return name
+    from demangle import demangle
+
+    return str(demangle(name, style="gnu"))  # it says what c++filt says, and gives up in time
+
+
+@dataclass
+class Functions:
+    """The functions of several programs, numbered as they come. ``name`` of each; ``address``: the
+    link address where it begins; ``source``: its file and line, empty where nobody knows."""
+
+    programs: Sequence[Program]
+    name: list[str] = field(default_factory=list)
+    address: list[int] = field(default_factory=list)
+    source: list[str] = field(default_factory=list)
+    # Never empty, so that there is something to compare with; the last one is no code.
+    _codes: NDArray[np.uint64] = field(default_factory=lambda: np.array([NO_CODE], np.uint64))
+    _ids: NDArray[np.int32] = field(default_factory=lambda: np.array([-1], np.int32))
+    _table: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def ids(self, program: NDArray[np.int32] | int, func: NDArray[np.uint32]) -> NDArray[np.int32]:
+        """The number of each function, int32[n], by program and ``func`` as traces have it."""
+        code = func.astype(np.uint64)
+        if not isinstance(program, int) or program:
+            code |= np.uint64(1 << 32) * np.asarray(program, np.uint64)
+        if not len(code):
+            return np.empty(0, np.int32)
+        at = self._find(code)
+        missing = self._codes[at] != code
+        if missing.any():
+            self._learn(np.unique(code[missing]))
+            at = self._find(code)
+        return np.asarray(self._ids[at])
+
+    def _find(self, code: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Where each code is among the known ones, or something else where it is not."""
+        if int(code.max()) < len(self._table):
+            return self._table[code]
+        return np.minimum(np.searchsorted(self._codes, code), len(self._codes) - 1)
+
+    def _learn(self, codes: NDArray[np.uint64]) -> None:
+        fresh = np.empty(len(codes), np.int32)
+        owner = (codes >> np.uint64(32)).astype(np.int64)
+        for number in np.unique(owner).tolist():
+            rows = np.flatnonzero(owner == number)
+            program = self.programs[number]
+            site = program.sites((codes[rows] & np.uint64(0xFFFF_FFFF)).astype(np.uint32))
+            names, starts, _ = program.lookup(site)
+            sources = program.lines.places(starts) if program.lines else [""] * len(rows)
+            table = zip(rows.tolist(), names, starts.tolist(), sources, strict=True)
+            for row, name, start, source in table:
+                if (number, start) not in self._known:
+                    self._known[number, start] = len(self.name)
+                    self.name.append(name)
+                    self.address.append(start)
+                    self.source.append(source)
+                fresh[row] = self._known[number, start]
+        order = np.argsort(np.concatenate([self._codes, codes]), kind="stable")
+        self._codes = np.concatenate([self._codes, codes])[order]
+        self._ids = np.concatenate([self._ids, fresh])[order]
+        small = self._codes[self._codes < DENSE]
+        self._table = np.zeros(int(small[-1]) + 1 if len(small) else 0, np.intp)
+        self._table[small] = np.arange(len(small))

@@ -1,0 +1,70 @@
+"""Levels and pairs of rows whose exits are thought to belong to the innermost open frame."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.trace.rows import UNKNOWN, Kind, Rows
+
+__all__ = ["levels", "pair", "segments"]
+
+STEP = np.array([1, 1, -1, -1, 0, 0, -1, 0], np.int8)
+"""Frames that a row of each kind opens."""
+NARROW = 1 << 16
+"""numpy sorts keys of 16 bits by radix, several times as fast as longer ones."""
+
+
+def segments(thread: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Where each thread's rows begin, intp[t], if they stand together."""
+    return np.flatnonzero(np.diff(thread, prepend=-1))
+
+
+def levels(rows: Rows) -> NDArray[np.int32]:
+    """Frames that are open below each row's own, int32[n]; of rows without one, that are open."""
+    step = STEP[rows.kind]
+    after = np.cumsum(step, dtype=np.int32)
+    first = segments(rows.thread)
+    before = after[first] - step[first]
+    if len(first) > 1:
+        after -= np.repeat(before, np.diff(first, append=len(rows)))
+    return np.asarray(after - (step > 0), np.int32)
+
+
+def pair(rows: Rows) -> tuple[Rows, NDArray[np.int32]]:
+    """The rows with level, pair and duration (LEFT and END also get their function), and the
+    threads, int32[w], in which some exit is not of the innermost open frame."""
+    if not len(rows):
+        return rows, rows.thread
+    level = levels(rows)
+    first = segments(rows.thread)
+    key: NDArray[np.integer] = level
+    if len(first) > 1:
+        segment = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))
+        key = level.astype(np.int64) * len(first) + segment
+    step = STEP[rows.kind]
+    if int(key.min()) < 0:
+        key = np.maximum(key, 0)
+    key = key.astype(np.uint16) if int(key.max()) < NARROW else key
+    order = np.argsort(key, kind="stable")
+    moves = step[order]
+    if not moves.all():
+        order = order[moves != 0]
+        moves = step[order]
+    ordered, up = key[order], moves > 0
+    met = np.flatnonzero(up[:-1] & ~up[1:] & (ordered[:-1] == ordered[1:]))
+    enter, leave = order[met], order[met + 1]
+    partner = np.full(len(rows), UNKNOWN, np.intp)
+    partner[enter], partner[leave] = leave, enter
+    func, duration = rows.func, rows.duration.copy()
+    duration[leave] = np.maximum(rows.time[leave] - rows.time[enter], 0)
+    unseen = (rows.kind[leave] == Kind.LEFT) | (rows.kind[leave] == Kind.END)
+    if unseen.any():
+        func = func.copy()
+        func[leave[unseen]] = func[enter[unseen]]
+    other = leave[func[leave] != func[enter]]
+    alone = leave[:0]
+    if len(met) < len(up) - np.count_nonzero(up):
+        alone = np.flatnonzero((step < 0) & (partner == UNKNOWN))
+    wrong = np.unique(rows.thread[np.concatenate([other, alone])]).astype(np.int32)
+    return rows.but(level=level, pair=partner, func=func, duration=duration), wrong

@@ -1,0 +1,59 @@
+"""What function_profile recorded: sums, in place of events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError
+from ftpatch.trace.reader import Trace
+from ftpatch.trace.totals import Totals
+
+__all__ = ["read_profiles"]
+
+ENTRY = np.dtype(
+    {"names": ["func", "hits", "total", "self"], "formats": ["<u8", "<u8", "<u8", "<u8"]}
+)
+STEP = 1 << 20
+"""Bytes that are read at once."""
+MOST = (1 << 28) - 1
+
+
+def read_profiles(trace: Trace) -> Totals:
+    """Sums of all threads and files. Raises InputError where a file cannot be read."""
+    sums = np.zeros((3, 0))
+    for number in range(len(trace.chunks)):
+        file = int(trace.chunks.file[number])
+        rate = trace.clocks[file].rate
+        for entries in _entries(trace, number):
+            func = (entries["func"] - np.uint64(1)).astype(np.uint32)
+            index = trace.functions.ids(trace.program[file], func)
+            size = len(trace.functions)
+            sums = np.pad(sums, ((0, 0), (0, size - sums.shape[1])))
+            sums[0] += np.bincount(index, entries["hits"].astype(float), minlength=size)
+            sums[1] += np.bincount(index, entries["total"] * rate, minlength=size)
+            sums[2] += np.bincount(index, entries["self"] * rate, minlength=size)
+    if trace.window.globs:
+        kept = trace.window.keeps(trace.functions)
+        sums = np.where(kept, sums, 0)
+    return Totals.of(*sums)
+
+
+def _entries(trace: Trace, number: int) -> Iterator[NDArray[np.void]]:
+    """Those of one chunk; between them are empty ones."""
+    chunks = trace.chunks
+    path, fd = trace.files[int(chunks.file[number])]
+    at, left = int(chunks.offset[number]), int(chunks.words[number]) * 8
+    while left >= ENTRY.itemsize:
+        try:
+            raw = os.pread(fd, min(left, STEP) // ENTRY.itemsize * ENTRY.itemsize, at)
+        except OSError as error:
+            raise InputError(path, f"cannot read: {error.strerror}") from None
+        entries = np.frombuffer(raw, ENTRY, len(raw) // ENTRY.itemsize)
+        if not len(entries):  # the file became shorter
+            return
+        yield entries[(entries["func"] > 0) & (entries["func"] <= MOST)]
+        at, left = at + len(entries) * ENTRY.itemsize, left - len(entries) * ENTRY.itemsize

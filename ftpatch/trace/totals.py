@@ -1,0 +1,130 @@
+"""Hits and times of functions: what function_profile counts, from any trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.trace.rows import UNKNOWN, Kind, Rows
+from ftpatch.trace.window import Window
+
+__all__ = ["Spent", "Totals", "parents", "spent", "total"]
+
+
+COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
+ENDING = np.isin(list(Kind), [Kind.LEAVE, Kind.LEFT, Kind.END])
+"""By kind of row: whether a call begins there that counts, and whether time ends."""
+
+
+@dataclass(frozen=True)
+class Totals:
+    """f functions, by falling time. ``function`` intp[f], ``hits`` int64[f], ``time`` and ``own``
+    (without the traced functions that it called) int64[f]: nanoseconds."""
+
+    function: NDArray[np.intp]
+    hits: NDArray[np.int64]
+    time: NDArray[np.int64]
+    own: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, hits: NDArray[np.float64], time: NDArray[np.float64], own: NDArray[np.float64]
+    ) -> Totals:
+        """From sums for every function, float64[f]; those without hits and time are left out."""
+        rows = np.flatnonzero((hits > 0) | (time > 0))
+        rows = rows[np.lexsort((rows, -hits[rows], -time[rows]))]
+        bound = float(1 << 62)
+        sums = (np.clip(column[rows], -bound, bound) for column in (hits, time, own))
+        return cls(rows, *(column.astype(np.int64) for column in sums))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Calls and times of a batch. ``entered``: rows of calls that began here. ``ended``: rows where
+    time ends that counts, with ``time`` int64[m] (nanoseconds of the whole call), and ``begun``,
+    the rows where those calls begin, UNKNOWN for a frame that came back after it was left."""
+
+    entered: NDArray[np.intp]
+    ended: NDArray[np.intp]
+    begun: NDArray[np.intp]
+    time: NDArray[np.int64]
+
+
+def spent(rows: Rows, window: Window) -> Spent:
+    """What counts in the part of the time that is meant: of calls that reach beyond it that part.
+
+    A frame that was left counts until then, and what it lasted after that when it does return; one
+    that is still open counts to its thread's last event.
+    """
+    entered = np.flatnonzero(COUNTED[rows.kind])
+    ended = np.flatnonzero(ENDING[rows.kind] & (rows.pair >= 0))
+    begun = rows.pair[ended]
+    time, lasted = rows.time, rows.duration[ended]
+    if not window.is_whole:
+        time = np.clip(time, *window.span)
+        entered = entered[time[entered] == rows.time[entered]]
+        lasted = np.maximum(time[ended] - time[begun], 0)
+    back = np.flatnonzero((rows.kind == Kind.RETURN) & (rows.late >= 0))
+    if not len(back):
+        return Spent(entered, ended, begun, lasted)
+    late = time[back] - np.clip(rows.time[back] - rows.late[back], *window.span)
+    return Spent(
+        entered,
+        np.concatenate([ended, back]),
+        np.concatenate([begun, np.full(len(back), UNKNOWN)]),
+        np.concatenate([lasted, np.maximum(late, 0)]),
+    )
+
+
+def parents(rows: Rows) -> NDArray[np.intp]:
+    """The row where the frame around each frame was entered, intp[n], for rows that enter one;
+    UNKNOWN for outermost ones and for other rows.
+
+    That is the last row that entered a frame one level further out, in the same thread.
+    """
+    out = np.full(len(rows), UNKNOWN, np.intp)
+    enter = np.flatnonzero(rows.kind <= Kind.ENTER)
+    level = rows.level[enter].astype(np.int64)
+    within = np.flatnonzero(level > 0)
+    if not len(within):
+        return out
+    # Levels, and within them places: what is looked for stands right before where it would be.
+    size = len(rows)
+    keys = level * size + enter
+    order = np.argsort(level.astype(np.uint16) if level.max() < 1 << 16 else level, kind="stable")
+    ordered = keys[order]
+    inner = order[np.searchsorted(ordered, size) :]
+    found = np.searchsorted(ordered, ordered[len(order) - len(inner) :] - size, side="right") - 1
+    out[enter[inner]] = enter[order[found]]
+    return out
+
+
+def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
+    """Totals of all functions; ``functions`` is what numbers them, and grows meanwhile."""
+    hits, time, own = (np.zeros(0) for _ in range(3))
+    for rows in batches:
+        size = max(len(functions), len(hits))
+        hits, time, own = (np.pad(c, (0, size - len(c))) for c in (hits, time, own))
+        part = spent(rows, window)
+        hits += np.bincount(rows.function[part.entered], minlength=size)
+        sums = np.bincount(rows.function[part.ended], part.time, minlength=size)
+        time += sums
+        own += sums - _elsewhere(rows, part, size)
+    return Totals.of(hits, time, own)
+
+
+def _elsewhere(rows: Rows, part: Spent, size: int) -> NDArray[np.float64]:
+    """What of each function's time is not its own, float64[size]: what it called, and what passed
+    while a frame was left."""
+    back = part.begun == UNKNOWN
+    around = parents(rows)[part.begun]
+    around[back] = UNKNOWN
+    inner = np.flatnonzero(around >= 0)
+    called: NDArray[np.float64] = np.zeros(size)
+    called += np.bincount(rows.function[around[inner]], part.time[inner], minlength=size)
+    if back.any():
+        called += np.bincount(rows.function[part.ended[back]], part.time[back], minlength=size)
+    return called

@@ -1,0 +1,137 @@
+"""The calls of a trace as a tree: one node for each way by which a function was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.trace.pairs import segments
+from ftpatch.trace.rows import UNKNOWN, Kind, Rows
+from ftpatch.trace.totals import parents, spent
+from ftpatch.trace.window import Window
+
+__all__ = ["DEEPEST", "Tree", "grow"]
+
+DEEPEST = 1024
+"""Levels of the tree. Calls further in count as part of their ancestor there."""
+MOST = 1 << 20
+"""Nodes of the tree. What would need one more counts as part of its caller."""
+FEW = 32
+"""Rows of a level from which on it is worth to look for equal ones."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """n nodes, each behind its parent. ``parent`` int64[n], -1 for outermost calls; ``function``
+    int64[n]; ``hits`` int64[n]; ``own`` int64[n]: nanoseconds without those of inner nodes.
+    ``merged``: how often a node more was needed than a tree may have."""
+
+    parent: NDArray[np.int64]
+    function: NDArray[np.int64]
+    hits: NDArray[np.int64]
+    own: NDArray[np.int64]
+    merged: int = 0
+
+    def totals(self) -> NDArray[np.int64]:
+        """Nanoseconds of each node with all within it, int64[n]."""
+        sums = self.own.tolist()
+        for node in range(len(sums) - 1, -1, -1):
+            if self.parent[node] >= 0:
+                sums[self.parent[node]] += sums[node]
+        return np.array(sums, np.int64)
+
+
+def grow(batches: Iterable[Rows], window: Window) -> Tree:
+    """The tree of all calls in the part of the time that is meant."""
+    nodes = _Nodes()
+    hits, own = np.zeros(0), np.zeros(0)
+    for rows in batches:
+        around = parents(rows)
+        node = nodes.of(rows, around)
+        size = len(nodes.parent)
+        hits, own = (np.pad(column, (0, size - len(column))) for column in (hits, own))
+        part = spent(rows, window)
+        entered = part.entered[node[part.entered] >= 0]
+        hits += np.bincount(node[entered], minlength=size)
+        inside = (part.begun >= 0) & (node[part.begun] >= 0)
+        begun, time = part.begun[inside], part.time[inside]
+        own += np.bincount(node[begun], time, minlength=size)
+        inner = (around[begun] >= 0) & (node[around[begun]] >= 0)
+        own -= np.bincount(node[around[begun[inner]]], time[inner], minlength=size)
+    bound = float(1 << 62)
+    return Tree(
+        np.array(nodes.parent, np.int64),
+        np.array(nodes.function, np.int64),
+        hits.astype(np.int64),
+        np.clip(own, 0, bound).astype(np.int64),
+        nodes.too_many,
+    )
+
+
+class _Nodes:
+    """Numbers nodes, and keeps those of the frames that are open in each thread."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = []
+        self.function: list[int] = []
+        self.too_many = 0
+        self._known: dict[tuple[int, int], int] = {}
+        self._open: dict[int, NDArray[np.int64]] = {}
+
+    def of(self, rows: Rows, around: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The node of each row that enters a frame, int64[n], else UNKNOWN."""
+        node = np.full(len(rows), UNKNOWN, np.int64)
+        before = np.flatnonzero(rows.kind == Kind.OPEN)
+        for part in _by_thread(rows, before):
+            # Of very many, the outermost are forgotten (match.DEEPEST).
+            node[part] = self._open[int(rows.thread[part[0]])][-len(part) :]
+        enter = np.flatnonzero(rows.kind == Kind.ENTER)
+        level = rows.level[enter]
+        enter = enter[np.argsort(level, kind="stable")]
+        bounds = np.flatnonzero(np.diff(rows.level[enter])) + 1
+        for part in np.split(enter, bounds) if len(enter) else ():
+            outer = around[part]
+            parent = np.where(outer >= 0, node[outer], UNKNOWN)
+            if rows.level[part[0]] >= DEEPEST:
+                node[part] = parent
+            else:
+                node[part] = self._number(parent, rows.function[part])
+        self._keep(rows, node)
+        return node
+
+    def _number(self, parent: NDArray[np.int64], function: NDArray[np.int32]) -> NDArray[np.int64]:
+        if len(parent) < FEW:
+            pairs = zip(parent.tolist(), function.tolist(), strict=True)
+            return np.array([self._one(*pair) for pair in pairs], np.int64)
+        code = (parent + 1) << 32 | function
+        distinct, index = np.unique(code, return_inverse=True)
+        pairs = zip(((distinct >> 32) - 1).tolist(), (distinct & 0xFFFF_FFFF).tolist(), strict=True)
+        return np.asarray(np.array([self._one(*pair) for pair in pairs], np.int64)[index])
+
+    def _one(self, parent: int, function: int) -> int:
+        number = self._known.get((parent, function))
+        if number is None:
+            if len(self.parent) >= MOST:
+                self.too_many += 1
+                return parent
+            number = self._known[parent, function] = len(self.parent)
+            self.parent.append(parent)
+            self.function.append(function)
+        return number
+
+    def _keep(self, rows: Rows, node: NDArray[np.int64]) -> None:
+        for thread in rows.thread[segments(rows.thread)].tolist():
+            self._open.pop(thread, None)
+        still = np.flatnonzero((rows.kind <= Kind.ENTER) & (rows.pair < 0))
+        for part in _by_thread(rows, still):
+            self._open[int(rows.thread[part[0]])] = node[part]
+
+
+def _by_thread(rows: Rows, index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Rows split where another thread's begin."""
+    if not len(index):
+        return []
+    return list(np.split(index, segments(rows.thread[index])[1:]))

@@ -1,0 +1,104 @@
+"""What a report is to be about: a part of the time, some threads, some functions."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import UsageError
+from ftpatch.trace.names import Functions
+from ftpatch.trace.pairs import levels
+from ftpatch.trace.rows import Rows
+
+__all__ = ["ALWAYS", "Window", "parse_span"]
+
+ALWAYS = (-(1 << 62), 1 << 62)
+"""Nanoseconds: before and after every time."""
+
+
+@dataclass
+class Window:
+    """``span``: nanoseconds since the start, from and to. ``tids``: threads, all if there are none.
+    ``depth``: levels of calls that are told. ``globs``: functions, as in set_ftrace_filter: in
+    their order, a leading ``!`` takes away. Functions and levels are left out as if they had not
+    been traced."""
+
+    span: tuple[int, int] = ALWAYS
+    tids: frozenset[int] = frozenset()
+    depth: int | None = None
+    globs: tuple[str, ...] = ()
+    _kept: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
+    _missing: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._missing = set(self.globs)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the time is meant."""
+        return self.span == ALWAYS
+
+    def narrow(self, rows: Rows, functions: Functions) -> Rows:
+        """The rows of the functions and levels that are meant."""
+        if self.globs:
+            kept = self.keeps(functions)[rows.function]
+            if not kept.all():
+                rows = rows.take(kept)
+                rows = rows.but(level=levels(rows)) if len(rows) else rows
+        if self.depth is not None:
+            rows = rows.take(rows.level < self.depth)
+        return rows
+
+    def keeps(self, functions: Functions) -> NDArray[np.bool_]:
+        """Whether each function is meant, bool[f]."""
+        self._learn(functions)
+        return self._kept
+
+    def within(self, rows: Rows) -> Rows:
+        """The rows of the part of the time that is meant."""
+        if self.is_whole:
+            return rows
+        return rows.take((rows.time >= self.span[0]) & (rows.time <= self.span[1]))
+
+    def require_match(self, functions: Functions) -> None:
+        """Raise UsageError for a glob that matched no function that occurs."""
+        self._learn(functions)
+        if self._missing:
+            text = min(self._missing)
+            raise UsageError(None, f"filter {text!r} matches no function in the trace")
+
+    def _learn(self, functions: Functions) -> None:
+        """Decide on functions that are new."""
+        names = functions.name[len(self._kept) :]
+        if not names:
+            return
+        takes = bool(self.globs) and self.globs[0].startswith("!")
+        kept = np.full(len(names), not self.globs or takes)
+        for text in self.globs:
+            matches = re.compile(fnmatch.translate(text.removeprefix("!"))).fullmatch
+            hit = np.array([matches(name) is not None for name in names])
+            if hit.any():
+                self._missing.discard(text)
+            kept = kept & ~hit if text.startswith("!") else kept | hit
+        self._kept = np.concatenate([self._kept, kept])
+
+
+def parse_span(text: str) -> tuple[int, int]:
+    """``1.5-2``, ``1.5-`` and ``-2`` in seconds, as nanoseconds. Raises UsageError."""
+    begin, dash, end = text.partition("-")
+    try:
+        bounds = [float(part) if part.strip() else None for part in (begin, end)]
+        span = [int(bound * 1e9) if bound is not None else None for bound in bounds]
+    except (ValueError, OverflowError):
+        dash = ""
+    if not dash or span == [None, None]:
+        raise UsageError(None, f"--time {text!r} is not FROM-TO in seconds", "as in --time 0.5-2")
+    low = ALWAYS[0] if span[0] is None else max(span[0], ALWAYS[0])
+    high = ALWAYS[1] if span[1] is None else min(span[1], ALWAYS[1])
+    if low > high:
+        raise UsageError(None, f"--time {text!r} ends before it begins")
+    return low, high
