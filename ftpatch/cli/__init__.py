@@ -25,7 +25,8 @@ def main() -> None:
     gc.disable()
     from ftpatch.ahead import begin
 
-    begin(sys.argv[2:])
+    if sys.argv[1:2] != ["report"]:  # whose files are no images
+        begin(sys.argv[2:])
     from ftpatch.cli.app import run
 
     code = run()

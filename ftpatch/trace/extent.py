@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
 __all__ = ["read_extent", "settle"]
 
 HEAD = struct.Struct("<8s6I2Q")
-PID_AT, PATH_AT, PATH_SIZE = 104, 256, 1024
+PID_AT, TASK_AT, TASK_SIZE, PATH_AT, PATH_SIZE = 104, 216, 16, 256, 1024
 MAGIC = b"FTPTRACE"
 
 
@@ -27,8 +28,10 @@ def read_extent(path: Path) -> tuple[int, int]:
 def settle(path: Path, used: int, image: Path) -> None:
     """Give back what a trace did not need, and let it name ``image``, whose traced copy is gone.
     Raises OSError."""
-    name = bytes(image)[: PATH_SIZE - 1]
+    name, task = bytes(image)[: PATH_SIZE - 1], os.fsencode(image.name)[: TASK_SIZE - 1]
     with path.open("r+b") as file:
         file.truncate(used)
         file.seek(PATH_AT)
         file.write(name.ljust(PATH_SIZE, b"\0"))
+        file.seek(TASK_AT)
+        file.write(task.ljust(TASK_SIZE, b"\0"))

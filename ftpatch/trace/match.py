@@ -23,6 +23,8 @@ __all__ = ["Matcher"]
 
 DEEPEST = 1 << 18
 """Frames that a thread may have open; of more, the outermost are forgotten."""
+MANY = 256
+"""Threads that are told of together in the end."""
 KIND = np.array(
     [
         Kind.POINT,
@@ -70,17 +72,17 @@ class Matcher:
 
     def finish(self) -> Iterator[Rows]:
         """The frames that are open in the end, with an END at each thread's last event."""
-        for thread, (func, time) in self._open.items():
-            count = len(func)
-            last = np.full(count, self._last[thread])
+        held, self._open = sorted(self._open.items()), {}
+        parts: list[Rows] = []
+        for number, (thread, (func, time)) in enumerate(held, 1):
             both = np.concatenate([func, func[::-1]])
-            rows = _plain(
-                np.repeat(np.array([Kind.OPEN, Kind.END], np.uint8), count),
-                np.full(2 * count, thread, np.int32),
-                np.concatenate([time, np.maximum(last, time[::-1])]),
-                both,
-            )
-            yield pair(rows)[0]
+            last = np.maximum(self._last[thread], time[::-1])
+            kind = np.repeat(np.array([Kind.OPEN, Kind.END], np.uint8), len(func))
+            who = np.full(len(both), thread, np.int32)
+            parts.append(_plain(kind, who, np.concatenate([time, last]), both))
+            if number % MANY == 0 or number == len(held):
+                yield pair(join_rows(parts))[0]
+                parts = []
 
     def _with_open(self, batch: Batch) -> tuple[Rows, NDArray[np.uint8]]:
         """Rows of the events, behind each thread's open frames; and each row's type of event."""

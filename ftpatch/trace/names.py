@@ -85,7 +85,7 @@ class Functions:
     _codes: NDArray[np.uint64] = field(default_factory=lambda: np.array([NO_CODE], np.uint64))
     _ids: NDArray[np.int32] = field(default_factory=lambda: np.array([-1], np.int32))
     _table: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
-    _known: dict[tuple[int, int], int] = field(default_factory=dict)
+    _starts: dict[int, tuple[NDArray[np.uint64], NDArray[np.int32]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.name)
@@ -115,21 +115,29 @@ class Functions:
         owner = (codes >> np.uint64(32)).astype(np.int64)
         for number in np.unique(owner).tolist():
             rows = np.flatnonzero(owner == number)
-            program = self.programs[number]
-            site = program.sites((codes[rows] & np.uint64(0xFFFF_FFFF)).astype(np.uint32))
-            names, starts, _ = program.lookup(site)
-            sources = program.lines.places(starts) if program.lines else [""] * len(rows)
-            table = zip(rows.tolist(), names, starts.tolist(), sources, strict=True)
-            for row, name, start, source in table:
-                if (number, start) not in self._known:
-                    self._known[number, start] = len(self.name)
-                    self.name.append(name)
-                    self.address.append(start)
-                    self.source.append(source)
-                fresh[row] = self._known[number, start]
+            site = self.programs[number].sites(codes[rows].astype(np.uint32))
+            fresh[rows] = self._functions(number, site)
         order = np.argsort(np.concatenate([self._codes, codes]), kind="stable")
         self._codes = np.concatenate([self._codes, codes])[order]
         self._ids = np.concatenate([self._ids, fresh])[order]
         small = self._codes[self._codes < DENSE]
         self._table = np.zeros(int(small[-1]) + 1 if len(small) else 0, np.intp)
         self._table[small] = np.arange(len(small))
+
+    def _functions(self, number: int, site: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """The functions around sites of one program, int32[n]; new ones get their numbers."""
+        program = self.programs[number]
+        names, starts, _ = program.lookup(site)
+        begins, first, index = np.unique(starts, return_index=True, return_inverse=True)
+        none = np.empty(0, np.uint64), np.empty(0, np.int32)
+        known, ids = self._starts.get(number, none)
+        new = ~np.isin(begins, known)
+        self.name += [names[i] for i in first[new].tolist()]
+        self.address += begins[new].tolist()
+        places = program.lines.places(begins[new]) if program.lines else [""] * int(new.sum())
+        self.source += places
+        added = np.arange(len(self.name) - len(places), len(self.name), dtype=np.int32)
+        every, numbers = np.concatenate([known, begins[new]]), np.concatenate([ids, added])
+        order = np.argsort(every)
+        self._starts[number] = every[order], numbers[order]
+        return np.asarray(numbers[order][np.searchsorted(every[order], begins)][index])

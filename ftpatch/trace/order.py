@@ -14,7 +14,7 @@ __all__ = ["by_time"]
 
 STEP = 1 << 16
 """Rows that are given out at once."""
-MOST = 1 << 22
+MOST = 1 << 20
 """Rows that are held back for others that may come before them. Only times that cannot be right
 make it more than a chunk of each thread."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ftpatch.trace.formats.look import Callers, Look, strings
+from ftpatch.trace.formats.look import Callers, Look, Strings, strings
 from ftpatch.trace.order import by_time
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows
@@ -26,6 +26,8 @@ PHASES = {
     Kind.RETURN: "i",
 }
 """Begin, end, and instant: of what has no beginning or no end here."""
+PARTS = np.array([f".{ns:03}" for ns in range(1000)], object)
+"""Nanoseconds behind microseconds."""
 
 
 def chrome(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
@@ -39,7 +41,7 @@ def chrome(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
     for rows in by_time(batches):
         rows = trace.window.within(rows)
         if len(rows):
-            yield "".join(_lines(trace, rows, threads, callers.of(rows)))
+            yield "".join(_lines(trace, rows, threads, callers))
     yield "\n]}\n"
 
 
@@ -52,7 +54,7 @@ def _metadata(trace: Trace) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": args}
 
 
-def _lines(trace: Trace, rows: Rows, threads: Any, callers: list[str]) -> Iterator[str]:  # noqa: ANN401
+def _lines(trace: Trace, rows: Rows, threads: Strings, callers: Callers) -> list[str]:
     functions = trace.functions
 
     def what(code: int) -> str:
@@ -65,19 +67,20 @@ def _lines(trace: Trace, rows: Rows, threads: Any, callers: list[str]) -> Iterat
     code = rows.function.astype(np.int64) * len(Kind) + rows.kind
     events = strings(code, what).tolist()
     args = _args(trace, rows, callers)
-    columns = (threads[rows.thread].tolist(), rows.time.tolist(), events, args)
-    for thread, time, event, extra in zip(*columns, strict=True):
-        sign, ns = ("-", -time) if time < 0 else ("", time)
-        yield f"{thread}{sign}{ns // 1000}.{ns % 1000:03}{event}{extra}}}"
+    time = np.maximum(rows.time, 0)  # nothing is before the start, but in a damaged trace
+    whole, rest = (time // 1000).tolist(), PARTS[time % 1000].tolist()
+    table = zip(threads[rows.thread].tolist(), whole, rest, events, args, strict=True)
+    return [f"{thread}{us}{ns}{event}{extra}}}" for thread, us, ns, event, extra in table]
 
 
-def _args(trace: Trace, rows: Rows, callers: list[str]) -> list[str]:
+def _args(trace: Trace, rows: Rows, known: Callers) -> list[str]:
     """What a viewer shows of an event when it is chosen."""
     out = [""] * len(rows)
     source = np.array([bool(text) for text in trace.functions.source], bool)
     enters = (rows.kind == Kind.ENTER) | (rows.kind == Kind.POINT)
     valued = (rows.flags & Rows.VALUE) > 0
     wanted = (rows.args >= 0) | valued | source[rows.function] & enters
+    callers = known.of(rows) if wanted.any() else []
     for i in np.flatnonzero(wanted).tolist():
         shown: dict[str, Any] = {}
         if enters[i] and trace.functions.source[rows.function[i]]:

@@ -34,10 +34,10 @@ def json_lines(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[st
     for rows in by_time(batches):
         rows = trace.window.within(rows)
         if len(rows):
-            yield "".join(_lines(trace, rows, threads[rows.thread].tolist(), callers.of(rows)))
+            yield "".join(_lines(trace, rows, threads[rows.thread].tolist(), callers))
 
 
-def _lines(trace: Trace, rows: Rows, heads: list[str], callers: list[str]) -> Iterator[str]:
+def _lines(trace: Trace, rows: Rows, heads: list[str], callers: Callers) -> list[str]:
     functions = trace.functions
 
     def what(code: int) -> str:
@@ -57,11 +57,13 @@ def _lines(trace: Trace, rows: Rows, heads: list[str], callers: list[str]) -> It
     durations = strings(duration, lambda ns: f', "duration": {ns}' if ns >= 0 else "").tolist()
     extras = _extras(rows, callers)
     columns = (heads, rows.time.tolist(), rows.level.tolist(), events, durations, extras)
-    for head, time, level, event, spent, extra in zip(*columns, strict=True):
-        yield f'{head}"time": {time}, "depth": {level}, {event}{spent}{extra}}}\n'
+    return [
+        f'{head}"time": {time}, "depth": {level}, {event}{spent}{extra}}}\n'
+        for head, time, level, event, spent, extra in zip(*columns, strict=True)
+    ]
 
 
-def _extras(rows: Rows, callers: list[str]) -> list[str]:
+def _extras(rows: Rows, known: Callers) -> list[str]:
     out = [""] * len(rows)
     valued = (rows.flags & Rows.VALUE) > 0
     enters = (rows.kind == Kind.ENTER) | (rows.kind == Kind.POINT)
@@ -69,6 +71,8 @@ def _extras(rows: Rows, callers: list[str]) -> list[str]:
         out[i] = f', "args": {rows.arguments[rows.args[i]].tolist()}'
     for i in np.flatnonzero(valued & ~enters).tolist():
         out[i] += f', "value": {int(rows.value[i])}'
-    for i in np.flatnonzero(valued & enters).tolist():
+    called = np.flatnonzero(valued & enters).tolist()
+    callers = known.of(rows) if called else []
+    for i in called:
         out[i] += f', "parent": {json.dumps(callers[i])}, "ip": "{int(rows.value[i]):#x}"'
     return out
