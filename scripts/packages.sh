@@ -16,6 +16,8 @@ gcc-riscv64-linux-gnu     riscv64 encodings by GNU as, rebuilding the samples
 libc6-dev-riscv64-cross   riscv64 programs under qemu-user
 gcc-i686-linux-gnu        i386 programs
 libc6-dev-i386-cross      i386 programs
+gdb                       what debuggers see of traced programs
+uftrace                   the bench of tracers
 qemu-user-static          arm64 and riscv64 programs
 xz-utils                  xz as an oracle, and the bench
 zstd                      zstd as an oracle
