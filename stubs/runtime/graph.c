@@ -161,12 +161,12 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 		barrier();
 	}
 	slot = slot_of_return(t, slot);
-	if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
-	    !(t && frame_surfaced(t, slot))) {
-		*place = return_elsewhere(t, slot, now WITH(value));
-		goto out;
-	}
-	do { /* of a tail call, the caller's frame as well */
+	do { /* of a tail call, the caller's frame as well, which may have been left and be elsewhere */
+		if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
+		    !(t && frame_surfaced(t, slot))) {
+			*place = return_elsewhere(t, slot, now WITH(value));
+			break;
+		}
 		frame = t->top - 1;
 		ret = frame->ret;
 		if (RECORDING)
@@ -176,7 +176,6 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 		barrier();
 		t->top = frame;
 	} while (unlikely(ret == (ulong)return_to_handler));
-out:
 	barrier();
 	if (t)
 		t->busy = 0;

@@ -19,8 +19,10 @@ static inline struct trace_profile *profile_of(struct thread *t, u64 func, u64 n
 	at = (u32)(func >> TYPE_BITS) * 0x9e3779b1u >> 8;
 	func = (func >> TYPE_BITS) + 1;
 	for (tries = 0; tries < places; tries++, at++) {
-		struct trace_profile *entry = &table[(at & (places - 1)) ?: ++at];
+		struct trace_profile *entry = &table[at & (places - 1)];
 
+		if (unlikely(entry == table))
+			continue; /* the header's place */
 		if (likely(entry->func == func))
 			return entry;
 		if (!entry->func) {

@@ -44,7 +44,7 @@ struct stub_config {
 	u64 more[2];
 };
 
-extern const struct stub_config ftpatch_config;
+extern const struct stub_config ftpatch_config __attribute__((visibility("hidden")));
 
 /* One call whose return is awaited. `slot` tells frames apart: where its return address lies (x86),
  * or the stack pointer on entry (arm64). No two live frames have the same, but those of tail calls:
@@ -97,6 +97,7 @@ struct process {
 	u32 most;               /* that there is room for, THREADS or less */
 	int tid_offset;         /* from the thread pointer to the thread's id, 0: not known */
 	u32 ready;              /* the region is there */
+	u32 wiped;              /* a child of fork does find known_threads empty */
 	u32 stopped;
 	u32 starting;           /* a child of fork is being set up */
 	u32 pid;

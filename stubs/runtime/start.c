@@ -195,6 +195,11 @@ static u64 measured_hz(void)
 	return divide((last - first) * 1000000000u, now - begun);
 }
 
+static long advise(void *known, int advice)
+{
+	return syscall6(SYS_madvise, (long)known, sizeof(struct known_threads), advice, 0, 0, 0);
+}
+
 /* The first instructions of the process came here: sp points to argc. */
 void trace_start(ulong *sp)
 {
@@ -237,7 +242,8 @@ void trace_start(ulong *sp)
 			      MAP_PRIVATE_ANONYMOUS_NORESERVE, -1);
 	if (failed((long)region) || failed((long)known))
 		return;
-	syscall6(SYS_madvise, (long)known, sizeof(struct known_threads), MADV_WIPEONFORK, 0, 0, 0);
+	/* Linux has it since 4.14; qemu-user before 8 takes any advice, and does nothing. */
+	process.wiped = !failed(advise(known, MADV_WIPEONFORK)) && failed(advise(known, -1));
 	process.region = region;
 	process.stride = stride;
 	process.known = (struct known_threads *)known;

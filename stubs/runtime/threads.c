@@ -70,6 +70,10 @@ REGISTERS void thread_renewed(struct thread *t, u32 tid)
 {
 	struct frame *frame;
 
+	if (!process.wiped && (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0) != process.pid) {
+		trace_forked();
+		return;
+	}
 	for (frame = t->low; frame < t->bottom; frame++)
 		frame->slot = 0;
 	t->top = t->bottom;
@@ -145,8 +149,11 @@ static REGISTERS int keep(struct thread *t, const struct frame *gone)
 	struct frame *frame, *free = 0;
 
 	for (frame = t->low; frame < t->bottom; frame++) {
-		if (frame->slot == gone->slot)
+		if (frame->slot == gone->slot) {
+			if (gone->ret == (ulong)return_to_handler)
+				return 1; /* a tail call, and its caller is kept already */
 			break; /* which was overwritten, and is not coming back */
+		}
 		if (!frame->slot)
 			free = frame;
 	}
@@ -217,17 +224,20 @@ REGISTERS int frame_surfaced(struct thread *t, ulong slot)
 }
 
 #ifdef RETURNS_HIGHER
-/* The slot of whatever thread's frame that returned, `slot` itself if none can be found. */
+/* The slot of whatever thread's frame that returned. Where none can be right, `slot` itself. */
 REGISTERS ulong slot_below(ulong slot)
 {
 	struct thread *t;
 	struct frame *frame;
-	ulong found = 0;
+	ulong found = 0, below = 0;
 
 	for (t = process.threads; t; t = t->next)
-		for (frame = t->top; frame-- > t->low;)
+		for (frame = t->top; frame-- > t->low;) {
 			if (frame->slot > found && returned_from(frame, slot))
 				found = frame->slot;
-	return found ?: slot;
+			if (frame->slot > below && slot - frame->slot < 1ul << 16)
+				below = frame->slot;
+		}
+	return found ?: below ?: slot;
 }
 #endif

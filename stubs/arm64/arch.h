@@ -1,0 +1,127 @@
+/* arm64: clock, thread pointer, system calls. */
+#ifndef FTPATCH_ARCH_H
+#define FTPATCH_ARCH_H
+
+/* There is no attribute for it: entry.S saves what C functions may change. */
+#define REGISTERS
+
+#define PAGE 65536ul /* the largest */
+
+static inline u64 ticks(void)
+{
+	u64 now;
+
+	__asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(now));
+	return now;
+}
+
+static inline u64 ticks_hz(void)
+{
+	u64 hz;
+
+	__asm__("mrs %0, cntfrq_el0" : "=r"(hz));
+	return hz;
+}
+
+/* 0 before there is one: the kernel begins a program with that. */
+static inline ulong thread_pointer(void)
+{
+	ulong tp;
+
+	__asm__ __volatile__("mrs %0, tpidr_el0" : "=r"(tp));
+	return tp;
+}
+
+static inline void thread_pointer_known(ulong hwcap2, int dynamic)
+{
+	(void)hwcap2;
+	(void)dynamic;
+}
+
+/* struct pthread lies below the thread pointer. Nothing is known to be mapped below the struct, so it
+ * is searched from its end. */
+#define TID_FIRST -4
+#define TID_LAST -2560
+#define TID_STEP -4
+
+/* Many a number is as small as the id of a container's first process; glibc (nptl/descr.h) has two
+ * pointers of a list before the id, musl (pthread_impl.h) has the struct begin 32 bytes before it,
+ * with a pointer to itself. */
+#define TID_CHECKED
+static inline int is_tid(ulong at)
+{
+	const ulong *before = (const ulong *)at;
+
+	if (at % sizeof(ulong))
+		return 0;
+	return (before[-1] > PAGE && before[-2] > PAGE) || before[-4] == at - 32;
+}
+
+#define SYS_close 57
+#define SYS_clock_gettime 113
+#define SYS_prctl 167
+#define SYS_getpid 172
+#define SYS_getppid 173
+#define SYS_gettid 178
+#define SYS_madvise 233
+#define O_NOFOLLOW_ 0100000
+#define AT_FDCWD -100
+
+struct timespec_ {
+	long seconds, nanoseconds;
+};
+
+static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
+{
+	register long x8 __asm__("x8") = number;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+	register long x5 __asm__("x5") = f;
+
+	__asm__ __volatile__("svc #0"
+			     : "+r"(x0)
+			     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+			     : "memory");
+	return x0;
+}
+
+static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
+{
+	return syscall6(222, (long)at, (long)size, protection, flags, fd, 0);
+}
+
+static inline long open_(const char *path, int flags, int mode)
+{
+	return syscall6(56, AT_FDCWD, (long)path, flags, mode, 0, 0);
+}
+
+static inline long unlink_(const char *path)
+{
+	return syscall6(35, AT_FDCWD, (long)path, 0, 0, 0, 0);
+}
+
+static inline long truncate_(long fd, u64 size)
+{
+	return syscall6(46, fd, (long)size, 0, 0, 0, 0);
+}
+
+static inline long fallocate_(long fd, u64 size)
+{
+	return syscall6(47, fd, 0, 0, (long)size, 0, 0);
+}
+
+/* RLIMIT_FSIZE */
+static inline void file_limit(u64 limit[2])
+{
+	syscall6(163, 1, (long)limit, 0, 0, 0, 0);
+}
+
+static inline u64 divide(u64 number, u64 by)
+{
+	return number / by;
+}
+
+#endif

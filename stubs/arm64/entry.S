@@ -1,0 +1,259 @@
+/* What arm64 code meets of a tracer. The site is
+ *
+ *     mov x9, x30
+ *     bl  ftrace_caller
+ *
+ * in front of everything else that its function does, so that there
+ *
+ *     x9   is where the function will return to (its parent)
+ *     x30  is the address after the site
+ *     sp   is its frame's slot
+ *
+ * and the function expects x30 to be its return address when it goes on. Nothing else is changed but
+ * x9 and the flags when a function is entered, and x9 to x17 and the flags when it returns: its caller
+ * counts on none of these (AAPCS64, "General-purpose Registers").
+ *
+ * Ways out are `ret`, with whatever register: a processor with BTI lets it go anywhere.
+ */
+
+#define FRAME 40	/* sizeof(struct frame) */
+#define LOW 8		/* offsetof(struct thread, low); top is at 0 */
+#define NEXT 16		/* offsetof(struct thread, next) */
+#define THREADS 32	/* offsetof(struct process, threads) */
+
+	.file	"entry.S"
+	.cfi_sections .eh_frame, .debug_frame
+	.text
+	.globl	ftrace_caller
+	.type	ftrace_caller, @function
+#ifdef ARGS
+	.globl	ftrace_regs_caller
+	.type	ftrace_regs_caller, @function
+#endif
+	.p2align 6
+ftrace_caller:
+#ifdef ARGS
+ftrace_regs_caller:			/* arguments are always where they can be read */
+#endif
+	.cfi_startproc
+	.cfi_return_column x16		/* for the function finds its parent in x30 */
+	.cfi_register x16, x30
+	.cfi_register x30, x9
+#ifdef NOP
+	mov	x17, x30
+	.cfi_register x16, x17
+	mov	x30, x9
+	.cfi_same_value x30
+	ret	x17
+#else
+	/*     | x29, ip | x0 ... x8, x10 ... x17 | x29, parent | ...
+	 *       ^ sp      ^ 16                     ^ 160         ^ 176, the slot
+	 *
+	 * with two frame records: this function's, and one of the function that was entered. */
+	stp	x29, x9, [sp, #-16]!
+	.cfi_adjust_cfa_offset 16
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
+	mov	x29, sp
+	stp	x29, x30, [sp, #-160]!
+	.cfi_adjust_cfa_offset 160
+	.cfi_rel_offset x16, 8
+	mov	x29, sp
+	stp	x0, x1, [sp, #16]
+	stp	x2, x3, [sp, #32]
+	stp	x4, x5, [sp, #48]
+	stp	x6, x7, [sp, #64]
+	stp	x8, x10, [sp, #80]
+	stp	x11, x12, [sp, #96]
+	stp	x13, x14, [sp, #112]
+	stp	x15, x16, [sp, #128]
+	str	x17, [sp, #144]
+	mov	x0, x30			/* ip */
+	add	x1, sp, #168		/* where the return address stands */
+	add	x2, sp, #176		/* the slot */
+	add	x3, sp, #16		/* arguments, if anyone asks */
+	bl	trace_entry
+	ldp	x0, x1, [sp, #16]
+	ldp	x2, x3, [sp, #32]
+	ldp	x4, x5, [sp, #48]
+	ldp	x6, x7, [sp, #64]
+	ldp	x8, x10, [sp, #80]
+	ldp	x11, x12, [sp, #96]
+	ldp	x13, x14, [sp, #112]
+	ldp	x15, x16, [sp, #128]
+	ldr	x17, [sp, #144]
+	ldr	x9, [sp, #8]
+	.cfi_register x16, x9
+	add	sp, sp, #160
+	.cfi_adjust_cfa_offset -160
+	ldp	x29, x30, [sp], #16
+	.cfi_adjust_cfa_offset -16
+	.cfi_same_value x29
+	.cfi_same_value x30
+	ret	x9
+#endif
+	.cfi_endproc
+	.size	ftrace_caller, . - ftrace_caller
+#ifdef ARGS
+	.size	ftrace_regs_caller, . - ftrace_regs_caller
+#endif
+
+/* An unwinder that meets return_to_handler asks an expression where the function was really called
+ * from; the CFA, which is the slot, lies on its stack. It is what the frame with this slot says, in the
+ * ret_stack of whatever thread:
+ *
+ *     for (t = threads; t; t = t->next)
+ *         for (frame = t->top; frame != t->low;)
+ *             if ((--frame)->slot == CFA && frame->ret != return_to_handler)
+ *                 return frame->ret - 1;
+ *     return 0;
+ *
+ * Less one: the frame is marked as a signal's, or else it and its caller's, which have the same CFA,
+ * would be taken for one another (uw_identify_context() of libgcc); and what a signal interrupted is
+ * looked for at its address, what made a call just before it. But where a signal handler returns to
+ * (mov x8, #139, which is rt_sigreturn; svc #0) is known by these instructions alone
+ * (aarch64_fallback_frame_state() of libgcc), and so has to be exact.
+ *
+ * x30 & 0xffffffffffc0 is return_to_handler, wherever the file is loaded, for x30 is what the function
+ * stored, perhaps after it signed it (PAC, from bit 48 on); the distance to `process.threads` stands
+ * behind it.
+ */
+#define BITS 0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00
+#define ORIGIN 0x8e, 0x00, 0x0e, BITS, 0x1a	/* DW_OP_breg30 0, const8u BITS, and */
+#define VAL_EXPRESSION 0x16, 30			/* of x30; bytes */
+#define SEARCH 97				/* bytes of: */
+
+	.macro	search
+	.cfi_escape 0x12			/*  0: dup                    slot, for libgcc's DW_OP_pick
+						       does not reach the last   slot */
+	.cfi_escape ORIGIN, 0x23, 0x80, 0x01	/*  1: (origin) plus_uconst 128 */
+	.cfi_escape 0x12, 0x06, 0x22		/* 16: dup deref plus         slot &threads */
+	.cfi_escape 0x06			/* 19: deref                  slot t */
+	.cfi_escape 0x12, 0x30, 0x29		/* 20: dup lit0 eq */
+	.cfi_escape 0x28, 71, 0			/* 23: bra -> 97              0 */
+	.cfi_escape 0x12, 0x06			/* 26: dup deref              slot t frame */
+	.cfi_escape 0x14, 0x23, LOW, 0x06	/* 28: over plus_uconst deref slot t frame low */
+	.cfi_escape 0x14, 0x29			/* 32: over eq */
+	.cfi_escape 0x28, 39, 0			/* 34: bra -> 76 */
+	.cfi_escape 0x08, FRAME, 0x1c		/* 37: const1u minus          slot t frame */
+	.cfi_escape 0x12, 0x06			/* 40: dup deref              slot t frame its */
+	.cfi_escape 0x15, 0x03, 0x2e		/* 42: pick 3 ne */
+	.cfi_escape 0x28, 0xec, 0xff		/* 45: bra -> 28 */
+	.cfi_escape 0x12, 0x23, 0x08, 0x06	/* 48: dup plus_uconst deref  slot t frame ret */
+	.cfi_escape 0x12			/* 52: dup */
+	.cfi_escape ORIGIN, 0x29		/* 53: (origin) eq */
+	.cfi_escape 0x28, 3, 0			/* 66: bra -> 72 */
+	.cfi_escape 0x2f, 11, 0			/* 69: skip -> 83             ret */
+	.cfi_escape 0x13			/* 72: drop                   slot t frame */
+	.cfi_escape 0x2f, 0xd0, 0xff		/* 73: skip -> 28 */
+	.cfi_escape 0x13			/* 76: drop                   slot t */
+	.cfi_escape 0x23, NEXT, 0x06		/* 77: plus_uconst deref      slot next */
+	.cfi_escape 0x2f, 0xc1, 0xff		/* 80: skip -> 20 */
+	.cfi_escape 0x12, 0x94, 4		/* 83: dup deref_size 4       ret insn */
+	.cfi_escape 0x0c, 0x68, 0x11, 0x80, 0xd2 /* 86: const4u: mov x8, #139 */
+	.cfi_escape 0x29, 0x28, 2, 0		/* 91: eq bra -> 97           ret */
+	.cfi_escape 0x31, 0x1c			/* 95: lit1 minus             ret - 1 */
+	.endm
+
+/*     | x29, place | x0 ... x8 | ...
+ *       ^ sp                     ^ sp + 96, where it was
+ *
+ * trace_return() writes to the place before it takes the frame off the ret_stack. So within this
+ * function, that is where to look first.
+ */
+	.type	return_to_handler, @function
+	.globl	return_to_handler
+	.p2align 6
+	.skip	60
+	.cfi_startproc
+	.cfi_signal_frame
+	.cfi_def_cfa sp, 0
+	.cfi_escape VAL_EXPRESSION, SEARCH
+	search
+	nop					/* unwinders look for the address before */
+return_to_handler:
+	stp	x29, x30, [sp, #-96]!
+	.cfi_adjust_cfa_offset 96
+	.cfi_rel_offset x29, 0
+	.cfi_escape VAL_EXPRESSION, 23 + SEARCH
+	.cfi_escape 0x12			/*  0: dup                    CFA CFA */
+	.cfi_escape 0x08, 88, 0x1c, 0x06	/*  1: const1u minus deref    CFA held */
+	.cfi_escape 0x12			/*  5: dup */
+	.cfi_escape ORIGIN, 0x2e		/*  6: (origin) ne */
+	.cfi_escape 0x28, SEARCH - 13, 0	/* 19: bra -> 23 + 83         held */
+	.cfi_escape 0x13			/* 22: drop                   CFA */
+	search
+	stp	x0, x1, [sp, #16]
+	stp	x2, x3, [sp, #32]
+	stp	x4, x5, [sp, #48]
+	stp	x6, x7, [sp, #64]
+	str	x8, [sp, #80]
+	mov	x29, sp
+	mov	x2, x0				/* the value, if anyone asks */
+	add	x0, sp, #8			/* the place */
+	add	x1, sp, #96			/* the slot */
+	bl	trace_return			/* x30 & BITS: less than 64 bytes from the start */
+	ldp	x0, x1, [sp, #16]
+	ldp	x2, x3, [sp, #32]
+	ldp	x4, x5, [sp, #48]
+	ldp	x6, x7, [sp, #64]
+	ldr	x8, [sp, #80]
+	ldp	x29, x30, [sp], #96
+	.cfi_adjust_cfa_offset -96
+	.cfi_same_value x29
+	.cfi_escape VAL_EXPRESSION, 4, 0x8e, 0x00, 0x31, 0x1c	/* breg30 0, lit1 minus: x30 - 1 */
+	ret
+	.cfi_endproc
+	.size	return_to_handler, . - return_to_handler
+	.p2align 6
+	.quad	process + THREADS - (return_to_handler + 128)	/* &process.threads */
+
+/* The process begins here: sp points to argc, x0 is what the dynamic linker wants called at exit, 0
+ * where there is none (the kernel leaves that). It comes by `br`, from whatever register. */
+	.globl	ftrace_start
+	.type	ftrace_start, @function
+ftrace_start:
+	.cfi_startproc
+	.cfi_undefined x30
+	hint	#38			/* bti jc */
+	adrp	x1, ended
+	str	x0, [x1, #:lo12:ended]
+	mov	x0, sp
+	bl	trace_start
+	adrp	x0, ftrace_ended
+	add	x0, x0, #:lo12:ftrace_ended
+	adrp	x1, ftpatch_config
+	add	x1, x1, #:lo12:ftpatch_config
+	ldr	x2, [x1, #16]		/* self */
+	ldr	x3, [x1, #24]		/* entry */
+	sub	x2, x1, x2		/* bias */
+	add	x16, x2, x3
+	br	x16			/* to a bti c, if there is one */
+	.cfi_endproc
+	.size	ftrace_start, . - ftrace_start
+
+	.type	ftrace_ended, @function
+ftrace_ended:
+	.cfi_startproc
+	hint	#34			/* bti c */
+	stp	x29, x30, [sp, #-16]!
+	.cfi_adjust_cfa_offset 16
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
+	mov	x29, sp
+	bl	trace_ended
+	ldp	x29, x30, [sp], #16
+	.cfi_adjust_cfa_offset -16
+	.cfi_restore x29
+	.cfi_restore x30
+	adrp	x16, ended
+	ldr	x16, [x16, #:lo12:ended]
+	cbz	x16, 1f
+	br	x16
+1:	ret
+	.cfi_endproc
+	.size	ftrace_ended, . - ftrace_ended
+
+	.local	ended
+	.comm	ended, 8, 8
+	.section .note.GNU-stack, "", @progbits

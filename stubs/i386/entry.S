@@ -1,0 +1,277 @@
+/* What i386 code meets of a tracer. Nothing but the flags is changed when a function is entered, and
+ * ecx when it returns: its caller counts on neither (psABI, "Registers").
+ *
+ *     ftrace_caller       from a site:   | address after the site's call | parent ...
+ *                                          ^ esp                            ^ the frame's slot
+ *     return_to_handler   from ret:      | slot (was popped) | parent's frame ...
+ *                                                              ^ esp
+ *                         from ret $n:   | slot | n bytes of arguments | parent's frame ...
+ *                                                                        ^ esp
+ */
+
+#define FRAME 32	/* sizeof(struct frame) */
+#define LOW 4		/* offsetof(struct thread, low); top is at 0 */
+#define NEXT 8		/* offsetof(struct thread, next) */
+#define THREADS 16	/* offsetof(struct process, threads) */
+#define POPPED 256	/* of arch.h */
+
+	.file	"entry.S"
+	.cfi_sections .eh_frame, .debug_frame
+	.text
+	.globl	ftrace_caller
+	.type	ftrace_caller, @function
+#ifdef ARGS
+	.globl	ftrace_regs_caller
+	.type	ftrace_regs_caller, @function
+#endif
+	.p2align 6
+ftrace_caller:
+#ifdef ARGS
+ftrace_regs_caller:			/* arguments are always where they can be read */
+#endif
+	.cfi_startproc
+#ifdef NOP
+	ret
+#else
+	pushl	%eax
+	.cfi_adjust_cfa_offset 4
+	pushl	%edx
+	.cfi_adjust_cfa_offset 4
+	pushl	%ecx
+	.cfi_adjust_cfa_offset 4
+	movl	12(%esp), %eax		/* ip */
+	leal	16(%esp), %edx		/* where the return address stands */
+	cmpb	$0x59, (%eax)		/* popl %ecx: gcc keeps a nested function's ... */
+	jne	1f
+	addl	$4, %edx		/* ... static chain there, around a call of __fentry__ */
+1:
+	movl	%edx, %ecx		/* which is the slot */
+#ifdef ARGS
+	leal	4(%edx), %eax		/* arguments */
+	pushl	%eax
+	.cfi_adjust_cfa_offset 4
+	movl	16(%esp), %eax
+#endif
+	call	trace_entry
+#ifdef ARGS
+	popl	%ecx
+	.cfi_adjust_cfa_offset -4
+#endif
+	popl	%ecx
+	.cfi_adjust_cfa_offset -4
+	popl	%edx
+	.cfi_adjust_cfa_offset -4
+	popl	%eax
+	.cfi_adjust_cfa_offset -4
+	ret
+#endif
+	.cfi_endproc
+	.size	ftrace_caller, . - ftrace_caller
+#ifdef ARGS
+	.size	ftrace_regs_caller, . - ftrace_regs_caller
+#endif
+
+/* An unwinder that meets return_to_handler asks an expression where the function was really called
+ * from; the CFA lies on its stack. It is what the frame with this slot says, in the ret_stack of
+ * whatever thread:
+ *
+ *     for (t = threads; t; t = t->next)
+ *         for (frame = t->top; frame != t->low;)
+ *             if ((--frame)->slot == CFA - 4 && frame->ret != return_to_handler)
+ *                 return frame->ret - 1;
+ *     return 0;
+ *
+ * Less one: the frame is marked as a signal's, or else it and its caller's, which have the same CFA,
+ * would be taken for one another (uw_identify_context() of libgcc); and what a signal interrupted is
+ * looked for at its address, what made a call just before it. To an unwinder the CFA is that of
+ * `ret`: arguments are still there.
+ *
+ * eip (register 8) & -64 is return_to_handler, wherever the file is loaded; the distance to
+ * `process.threads` stands behind it.
+ */
+#define ORIGIN 0x78, 0x00, 0x09, 0xc0, 0x1a	/* DW_OP_breg8 0, const1s -64, and */
+#define VAL_EXPRESSION 0x16, 8			/* of eip; bytes */
+#define SEARCH 72				/* bytes of: */
+
+	.macro	search
+	.cfi_escape 0x34, 0x1c, 0x12		/*  0: lit4 minus dup         slot, for libgcc's DW_OP_pick
+						       does not reach the last   slot */
+	.cfi_escape ORIGIN, 0x23, 0x40		/*  3: (origin) plus_uconst 64 */
+	.cfi_escape 0x12, 0x06, 0x22		/* 10: dup deref plus         slot &threads */
+	.cfi_escape 0x06			/* 13: deref                  slot t */
+	.cfi_escape 0x12, 0x30, 0x29		/* 14: dup lit0 eq */
+	.cfi_escape 0x28, 52, 0			/* 17: bra -> 72              0 */
+	.cfi_escape 0x12, 0x06			/* 20: dup deref              slot t frame */
+	.cfi_escape 0x14, 0x23, LOW, 0x06	/* 22: over plus_uconst deref slot t frame low */
+	.cfi_escape 0x14, 0x29			/* 26: over eq */
+	.cfi_escape 0x28, 32, 0			/* 28: bra -> 63 */
+	.cfi_escape 0x08, FRAME, 0x1c		/* 31: const1u minus          slot t frame */
+	.cfi_escape 0x12, 0x06			/* 34: dup deref              slot t frame its */
+	.cfi_escape 0x15, 0x03, 0x2e		/* 36: pick 3 ne */
+	.cfi_escape 0x28, 0xec, 0xff		/* 39: bra -> 22 */
+	.cfi_escape 0x12, 0x23, 0x04, 0x06	/* 42: dup plus_uconst deref  slot t frame ret */
+	.cfi_escape 0x12			/* 46: dup */
+	.cfi_escape ORIGIN, 0x29		/* 47: (origin) eq */
+	.cfi_escape 0x28, 3, 0			/* 53: bra -> 59 */
+	.cfi_escape 0x2f, 11, 0			/* 56: skip -> 70             ret */
+	.cfi_escape 0x13			/* 59: drop                   slot t frame */
+	.cfi_escape 0x2f, 0xd7, 0xff		/* 60: skip -> 22 */
+	.cfi_escape 0x13			/* 63: drop                   slot t */
+	.cfi_escape 0x23, NEXT, 0x06		/* 64: plus_uconst deref      slot next */
+	.cfi_escape 0x2f, 0xc8, 0xff		/* 67: skip -> 14 */
+	.cfi_escape 0x31, 0x1c			/* 70: lit1 minus             ret - 1 */
+	.endm
+
+/*     | edx | eax | place | POPPED bytes, as they were left | ...
+ *       ^ esp                                                 ^ where it was
+ *
+ * trace_return() writes to the place before it takes the frame off the ret_stack. So within this
+ * function, that is where to look first.
+ */
+	.type	return_to_handler, @function
+	.globl	return_to_handler
+	.p2align 6
+	.skip	63, 0xcc
+	.cfi_startproc
+	.cfi_signal_frame
+	.cfi_def_cfa esp, 0
+	.cfi_escape VAL_EXPRESSION, SEARCH
+	search
+	nop					/* unwinders look for the address before */
+return_to_handler:
+	leal	-POPPED(%esp), %esp
+	.cfi_adjust_cfa_offset POPPED
+	pushl	$0
+	.cfi_adjust_cfa_offset 4
+	.cfi_escape VAL_EXPRESSION, 11 + SEARCH
+	.cfi_escape 0x12			/*  0: dup                    CFA CFA */
+	.cfi_escape 0x0a			/*  1: const2u POPPED + 4 */
+	.cfi_escape (POPPED + 4) & 255, (POPPED + 4) >> 8
+	.cfi_escape 0x1c, 0x06, 0x12		/*  4: minus deref dup        CFA held held */
+	.cfi_escape 0x28, SEARCH - 1, 0		/*  7: bra -> 11 + 70         held */
+	.cfi_escape 0x13			/* 10: drop                   CFA */
+	search
+	pushl	%eax
+	.cfi_adjust_cfa_offset 4
+	pushl	%edx
+	.cfi_adjust_cfa_offset 4
+	leal	8(%esp), %ecx			/* the place */
+	leal	POPPED + 8(%esp), %edx		/* the slot, but for arguments that were popped */
+#ifdef ARGS
+	pushl	$0				/* the value, as 64 bits */
+	.cfi_adjust_cfa_offset 4
+	pushl	%eax
+	.cfi_adjust_cfa_offset 4
+#endif
+	movl	%ecx, %eax
+	call	trace_return
+#ifdef ARGS
+	addl	$8, %esp
+	.cfi_adjust_cfa_offset -8
+#endif
+	popl	%edx
+	.cfi_adjust_cfa_offset -4
+	popl	%eax
+	.cfi_adjust_cfa_offset -4
+	popl	%ecx
+	.cfi_adjust_cfa_offset -4
+	.cfi_escape VAL_EXPRESSION, 4, 0x71, 0x00, 0x31, 0x1c	/* breg1 0, lit1 minus: ecx - 1 */
+	leal	POPPED(%esp), %esp
+	.cfi_adjust_cfa_offset -POPPED
+	jmp	*%ecx
+	.cfi_endproc
+	.size	return_to_handler, . - return_to_handler
+	.p2align 6
+	.long	process + THREADS - (return_to_handler + 64)	/* &process.threads */
+
+/* The process begins here: esp points to argc, edx is what the dynamic linker wants called at exit,
+ * 0 where there is none (psABI, "Process Initialization"). */
+	.globl	ftrace_start
+	.type	ftrace_start, @function
+ftrace_start:
+	.cfi_startproc
+	.cfi_undefined eip
+	movl	%esp, %esi			/* kept by trace_start */
+	call	1f
+1:	popl	%ebx
+	movl	%edx, ended - 1b(%ebx)
+	andl	$-16, %esp
+	subl	$12, %esp
+	pushl	%esi
+	call	trace_start
+	movl	%esi, %esp
+	leal	ftrace_ended - 1b(%ebx), %edx
+	leal	ftpatch_config - 1b(%ebx), %eax
+	movl	%eax, %ecx
+	subl	16(%eax), %ecx			/* bias: self is at 16 */
+	addl	24(%eax), %ecx			/* entry is at 24 */
+	xorl	%eax, %eax
+	jmp	*%ecx
+	.cfi_endproc
+	.size	ftrace_start, . - ftrace_start
+
+	.type	ftrace_ended, @function
+ftrace_ended:
+	.cfi_startproc
+	subl	$12, %esp
+	.cfi_adjust_cfa_offset 12
+	call	trace_ended
+	addl	$12, %esp
+	.cfi_adjust_cfa_offset -12
+	call	1f
+	.cfi_adjust_cfa_offset 4
+1:	popl	%ecx
+	.cfi_adjust_cfa_offset -4
+	movl	ended - 1b(%ecx), %eax
+	testl	%eax, %eax
+	je	2f
+	jmp	*%eax
+2:	ret
+	.cfi_endproc
+	.size	ftrace_ended, . - ftrace_ended
+
+/* long syscall6(long number, long a, long b, long c, long d, long e, long f) */
+	.globl	syscall6
+	.hidden	syscall6
+	.type	syscall6, @function
+syscall6:
+	.cfi_startproc
+	pushl	%ebx
+	.cfi_adjust_cfa_offset 4
+	.cfi_rel_offset ebx, 0
+	pushl	%esi
+	.cfi_adjust_cfa_offset 4
+	.cfi_rel_offset esi, 0
+	pushl	%edi
+	.cfi_adjust_cfa_offset 4
+	.cfi_rel_offset edi, 0
+	pushl	%ebp
+	.cfi_adjust_cfa_offset 4
+	.cfi_rel_offset ebp, 0
+	movl	20(%esp), %eax
+	movl	24(%esp), %ebx
+	movl	28(%esp), %ecx
+	movl	32(%esp), %edx
+	movl	36(%esp), %esi
+	movl	40(%esp), %edi
+	movl	44(%esp), %ebp
+	int	$0x80
+	popl	%ebp
+	.cfi_adjust_cfa_offset -4
+	.cfi_restore ebp
+	popl	%edi
+	.cfi_adjust_cfa_offset -4
+	.cfi_restore edi
+	popl	%esi
+	.cfi_adjust_cfa_offset -4
+	.cfi_restore esi
+	popl	%ebx
+	.cfi_adjust_cfa_offset -4
+	.cfi_restore ebx
+	ret
+	.cfi_endproc
+	.size	syscall6, . - syscall6
+
+	.local	ended
+	.comm	ended, 4, 4
+	.section .note.GNU-stack, "", @progbits
