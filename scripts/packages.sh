@@ -15,6 +15,8 @@ libc6-dev-arm64-cross     arm64 programs under qemu-user
 gcc-riscv64-linux-gnu     riscv64 encodings by GNU as, rebuilding the samples
 libc6-dev-riscv64-cross   riscv64 programs under qemu-user
 gcc-i686-linux-gnu        i386 programs
+g++-i686-linux-gnu        exceptions of i386 programs through traced calls
+g++-aarch64-linux-gnu     exceptions of arm64 programs through traced calls
 libc6-dev-i386-cross      i386 programs
 gdb                       what debuggers see of traced programs
 uftrace                   the bench of tracers

@@ -39,6 +39,7 @@ class _Arm64:
     elf_class: ClassVar[int] = 64
     relative: ClassVar[int] = 1027  # R_AARCH64_RELATIVE, AArch64 ELF table "Dynamic relocations"
     got: ClassVar[tuple[int, ...]] = (1025, 1026)  # R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT
+    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 65536
     shadow_stack: ClassVar[tuple[int, int]] = (0xC000_0000, 4)  # GNU_PROPERTY_AARCH64_FEATURE_1_GCS
     absolute: ClassVar[int] = 257  # R_AARCH64_ABS64

@@ -83,6 +83,9 @@ class Arch(Protocol):
     """Further relocations that write eight bytes where others write four."""
     align: ClassVar[int]
     """Alignment of an instruction."""
+    chain: ClassVar[bytes]
+    """What stands before the site of a nested function, whose static chain is on the stack when
+    __fentry__ is called; empty: nothing."""
     page: ClassVar[int]
     """The largest page that a kernel may have."""
     shadow_stack: ClassVar[tuple[int, int]]

@@ -18,6 +18,7 @@ class _I386(X86):
     wrap: ClassVar[int] = 0xFFFF_FFFF
     relative: ClassVar[int] = 8  # R_386_RELATIVE, i386 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_386_GLOB_DAT, R_386_JMP_SLOT
+    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 4096
     shadow_stack: ClassVar[tuple[int, int]] = (0xC000_0002, 2)  # GNU_PROPERTY_X86_FEATURE_1_SHSTK
     absolute: ClassVar[int] = 1  # R_386_32

@@ -43,6 +43,7 @@ class _Riscv64:
     elf_class: ClassVar[int] = 64
     relative: ClassVar[int] = 3  # R_RISCV_RELATIVE, RISC-V psABI "Relocations"
     got: ClassVar[tuple[int, ...]] = (2, 5)  # R_RISCV_64 (there is no GLOB_DAT), R_RISCV_JUMP_SLOT
+    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 4096
     shadow_stack: ClassVar[tuple[int, int]] = (0, 0)
     absolute: ClassVar[int] = 2  # R_RISCV_64

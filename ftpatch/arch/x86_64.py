@@ -18,6 +18,7 @@ class _X8664(X86):
     wrap: ClassVar[int] = 0xFFFF_FFFF_FFFF_FFFF
     relative: ClassVar[int] = 8  # R_X86_64_RELATIVE, x86-64 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
+    chain: ClassVar[bytes] = b"\x41\x52"  # push %r10
     page: ClassVar[int] = 4096
     shadow_stack: ClassVar[tuple[int, int]] = (0xC000_0002, 2)  # GNU_PROPERTY_X86_FEATURE_1_SHSTK
     absolute: ClassVar[int] = 1  # R_X86_64_64

@@ -84,6 +84,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             user=user_functions(own, apart + shift) if own else (0, 0),
         ),
     )
+    mask = mask & ~_chained(sites)
     name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"
     plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
     changes, tail = _for_debuggers(image, stub, laid)
@@ -91,6 +92,16 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
     if tracer.hooks:
         parts.append(without_shadow_stack(image, sites.arch))
     return replace(plan, changes=Changes.concat(parts), tail=tail)
+
+
+def _chained(sites: Sites) -> NDArray[np.bool_]:
+    """Sites of nested functions that call __fentry__ with more than the return address on the
+    stack, bool[n]: what a tracer would take for that is something else. They are left out."""
+    chain = np.frombuffer(sites.arch.chain, np.uint8)
+    if sites.abi.pad or not len(chain):
+        return np.zeros(len(sites), bool)
+    held, there = sites.image.elf.gather(sites.offset - len(chain), len(chain))
+    return np.asarray(there & (held == chain).all(axis=1))
 
 
 def _for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:

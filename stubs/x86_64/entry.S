@@ -123,7 +123,7 @@ ftrace_regs_caller:
 	.cfi_escape 0x12, 0x06, 0x22		/* 23: dup deref plus         slot &threads */
 	.cfi_escape 0x06			/* 26: deref                  slot t */
 	.cfi_escape 0x12, 0x30, 0x29		/* 27: dup lit0 eq */
-	.cfi_escape 0x28, 66, 0			/* 30: bra -> 99 */
+	.cfi_escape 0x28, 68, 0			/* 30: bra -> 101: 0, the end */
 	.cfi_escape 0x12, 0x06			/* 33: dup deref              slot t frame */
 	.cfi_escape 0x14, 0x23, LOW, 0x06	/* 35: over plus_uconst deref slot t frame low */
 	.cfi_escape 0x14, 0x29			/* 39: over eq */
@@ -168,9 +168,9 @@ return_to_handler:
 	.cfi_adjust_cfa_offset -8
 	popq	%rdi
 	.cfi_adjust_cfa_offset -8
-	popq	%r11
+	leaq	8(%rsp), %rsp
 	.cfi_adjust_cfa_offset -8
-	notrack jmp *%r11
+	notrack jmp *-8(%rsp)		/* in the red zone: not even r11 is free (-fipa-ra) */
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
 	.p2align 6

@@ -1,0 +1,157 @@
+"""The call tree that is recorded is the one that a debugger sees."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from .trace_events import ENTRIES, EXITS, LEFT, Trace, balance, read_trace
+from .trace_gdb import tree_by_gdb
+from .tracer_programs import ARCHES, Form, build, run, traced
+
+MOST = 3000
+"""Calls that a debugger has to stop at."""
+AFTER = 16
+"""Bytes between a function's start and the address after its site's call, at most."""
+FORMS = [
+    Form(arch, link, level, site)
+    for arch, (link, level, site) in itertools.product(
+        ARCHES,
+        [
+            ("no-pie", "-O0", "pad"),
+            ("pie", "-O2", "pad"),
+            ("static", "-O2", "fentry"),
+            ("pie", "-O3", "fentry"),
+            ("static", "-O3", "pad"),
+            ("pie", "-O0", "fentry"),
+        ],
+    )
+]
+NAMES = "leaf even odd fib deep through compare handler mean last main"
+
+
+def _functions(program: Path) -> dict[str, int]:
+    """Start of each function that the source has, by name; gcc's copies of them included."""
+    with program.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".symtab")
+        return {
+            symbol.name: int(symbol["st_value"])
+            for symbol in symbols.iter_symbols()
+            if symbol["st_info"]["type"] == "STT_FUNC"
+            and symbol.name.split(".")[0] in NAMES.split()
+            and ".cold" not in symbol.name
+        }
+
+
+def _named(functions: dict[str, int], place: int) -> str:
+    best = max((at, name) for name, at in functions.items() if at < place)
+    assert place - best[0] <= AFTER, hex(place)
+    return best[1]
+
+
+def _sequence(trace: Trace, functions: dict[str, int]) -> list[tuple[str, str]]:
+    (thread,) = trace.threads
+    lines = []
+    for event in thread.events:
+        assert event.type != LEFT
+        kind = "entry" if event.type in ENTRIES else "exit"
+        lines.append((kind, _named(functions, event.func + trace.base)))
+    return lines
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A program, its functions, and the calls of them that gdb saw."""
+
+    program: Path
+    functions: dict[str, int]
+    calls: list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module", params=FORMS, ids=str)
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    form: Form = request.param
+    if shutil.which("gdb") is None:
+        pytest.skip("gdb is not installed")
+    program = build(form, "tree.c", tmp_path_factory.mktemp("tree"))
+    functions = _functions(program)
+    sites = {name: at for name, at in functions.items() if _has_site(program, at, form)}
+    calls = tree_by_gdb(program, sites, relative=form.link == "pie")
+    if not any(kind == "exit" for kind, _ in calls):
+        pytest.skip("gdb cannot run programs here")
+    assert 500 < len(calls) / 2 < MOST
+    return Seen(program, functions, calls)
+
+
+def _has_site(program: Path, start: int, form: Form) -> bool:
+    """By objdump: whether a pad or a call of __fentry__ stands where the function begins."""
+    command = ["objdump", "-d", f"--start-address={start}", f"--stop-address={start + AFTER}"]
+    text = subprocess.run([*command, program], capture_output=True, text=True, check=True).stdout
+    return "__fentry__" in text if form.site == "fentry" else "nop" in text
+
+
+def _recorded(program: Path, tracer: str, room: Path, *options: str) -> Trace:
+    patched = traced(program, tracer, *options)
+    target = room / f"{tracer}{''.join(options)}.trace"
+    done = run(patched, cwd=room, env={"FTPATCH_TRACE": str(target)})
+    assert done.status == 0, str(done)
+    return read_trace(target)
+
+
+def test_entries_and_exits(seen: Seen, tmp_path: Path) -> None:
+    trace = _recorded(seen.program, "function_graph", tmp_path)
+    assert not any(trace.lost.values()) and balance(trace.threads[0]) == []
+    assert _sequence(trace, seen.functions) == seen.calls
+    times = [event.time for event in trace.threads[0].events]
+    assert times == sorted(times)
+
+
+def test_entries_alone(seen: Seen, tmp_path: Path) -> None:
+    trace = _recorded(seen.program, "function", tmp_path)
+    assert _sequence(trace, seen.functions) == [call for call in seen.calls if call[0] == "entry"]
+
+
+def test_where_calls_come_from(seen: Seen, tmp_path: Path) -> None:
+    """Each address lies behind a call, in a function of the program or in a library."""
+    trace = _recorded(seen.program, "function", tmp_path)
+    (thread,) = trace.threads
+    named = {_named(seen.functions, event.func + trace.base) for event in thread.events}
+    assert named == {name for kind, name in seen.calls if kind == "entry"}
+    assert all(event.parent for event in thread.events)
+
+
+def test_hits_of_many_functions(tmp_path: Path) -> None:
+    """Wherever they lie, and thus wherever in the table."""
+    for align in (1, 8, 16, 32, 64, 128, 256, 512):
+        program = build(Form(more=(f"-falign-functions={align}",)), "many.c", tmp_path)
+        trace = _recorded(program, "function_profile", tmp_path, "--depth", str(8 + align))
+        hits = [count for count, total, own in trace.profile.values() if 0 <= own <= total]
+        assert sorted(hits) == [1] + [3] * 360, align
+
+
+def test_hits_of_a_profile(seen: Seen, tmp_path: Path) -> None:
+    trace = _recorded(seen.program, "function_profile", tmp_path)
+    hits = Counter[str]()
+    for place, (count, total, own) in trace.profile.items():
+        assert 0 <= own <= total
+        hits[_named(seen.functions, place + trace.base)] += count
+    assert hits == Counter(name for kind, name in seen.calls if kind == "entry")
+
+
+def test_what_is_too_deep_is_left_out(tmp_path: Path) -> None:
+    """Entries beyond the ret_stack are counted, and all others nest as before."""
+    program = build(Form(), "tree.c", tmp_path)
+    whole = _recorded(program, "function_graph", tmp_path)
+    trace = _recorded(program, "function_graph", tmp_path, "--depth", "16")
+    assert balance(trace.threads[0]) == []
+    recorded = sum(event.type in ENTRIES for event in trace.events)
+    assert trace.lost["depth"] > 50
+    assert recorded + trace.lost["depth"] == sum(event.type in ENTRIES for event in whole.events)
+    assert sum(event.type in EXITS for event in trace.events) == recorded

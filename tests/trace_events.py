@@ -1,0 +1,146 @@
+"""A second reader of trace files, for tests: stubs/runtime/trace.h in a few lines, and no more."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["ENTRIES", "EXITS", "LEFT", "LOST", "Event", "Thread", "Trace", "balance", "read_trace"]
+
+HEADER = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
+CHUNK = struct.Struct("<IIQIIQ")
+MAGIC = 0x4B4E4843
+LOST = ("full", "depth", "nested", "early", "thread")
+ENTRIES, EXITS, LEFT, TIME = (1, 3, 4), (2, 5), 6, 7
+WORDS = {1: 0, 2: 0, 3: 1, 4: 6, 5: 1, 6: 0, 7: 1}
+PROFILE = 3
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event; ``func`` as the file has it, of LEFT a number of frames; ``time`` in ticks;
+    ``parent``: its first further word, if it has one."""
+
+    type: int
+    func: int
+    time: int
+    parent: int = 0
+
+
+@dataclass
+class Thread:
+    """Events of one thread in order; ``open``: frames that were open when each chunk began."""
+
+    tid: int
+    events: list[Event] = field(default_factory=list)
+    open: list[tuple[int, int]] = field(default_factory=list)
+    """(number of events before, frames)."""
+
+
+@dataclass
+class Trace:
+    """A file: what its header says, its threads, and the entries (hits, total, self) of a profile
+    by function."""
+
+    pid: int
+    tracer: int
+    base: int
+    bias: int
+    flags: int
+    lost: dict[str, int]
+    threads: list[Thread] = field(default_factory=list)
+    profile: dict[int, list[int]] = field(default_factory=dict)
+    comm: str = ""
+
+    @property
+    def events(self) -> Iterator[Event]:
+        """Those of all threads."""
+        for thread in self.threads:
+            yield from thread.events
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a file; what is not as trace.h says fails an assertion."""
+    data = path.read_bytes()
+    fields = HEADER.unpack_from(data)
+    magic, version, size, _, chunk_size, tracer, flags, whole, taken, bias, base = fields[:11]
+    pid, lost, comm = fields[16], fields[20:25], fields[29]
+    assert (magic, version, size, whole) == (b"FTPTRACE", 1, 4096, len(data)), path
+    trace = Trace(pid, tracer, base, bias, flags, dict(zip(LOST, lost, strict=True)))
+    trace.comm = comm.split(b"\0")[0].decode()
+    holes = 0
+    last: dict[int, tuple[int, Thread]] = {}
+    for at in range(size, size + taken, chunk_size):
+        if at + chunk_size > len(data):
+            break  # handed out, but not there
+        word, tid, time, number, frames, _ = CHUNK.unpack_from(data, at)
+        if not word:  # who took it never came to use it: a handler jumped out of the tracer
+            assert not any(data[at + CHUNK.size : at + chunk_size]), f"{path}: {at:#x}"
+            holes += 1
+            continue
+        assert word == MAGIC, f"{path}: no chunk at {at:#x}"
+        if tracer == PROFILE:
+            _profile(trace, data[at + CHUNK.size : at + chunk_size])
+            continue
+        before, thread = last.get(tid, (-1, Thread(tid)))
+        if number != before + 1:
+            assert number == 0 or holes, f"{path}: chunk {number} of {tid} comes after {before}"
+            thread = Thread(tid)  # another thread has got the number
+        if not thread.open:
+            trace.threads.append(thread)
+        last[tid] = (number, thread)
+        thread.open.append((len(thread.events), frames))
+        thread.events += _events(data, at + CHUNK.size, at + chunk_size, time)
+    return trace
+
+
+def _events(data: bytes, at: int, end: int, base: int) -> Iterator[Event]:
+    while at < end:
+        (word,) = struct.unpack_from("<Q", data, at)
+        if not word:
+            assert not any(data[at : min(at + 256, end)]), f"more behind the end, at {at:#x}"
+            return
+        kind = word & 7
+        assert kind in WORDS, f"no event at {at:#x}"
+        if kind == TIME:
+            (base,) = struct.unpack_from("<Q", data, at + 8)
+        else:
+            more = struct.unpack_from("<Q", data, at + 8)[0] if WORDS[kind] else 0
+            yield Event(kind, word >> 3 & 0xFFF_FFFF, base + (word >> 31), more)
+        at += 8 + 8 * WORDS[kind]
+    assert at == end, "the last event goes beyond its chunk"
+
+
+def _profile(trace: Trace, table: bytes) -> None:
+    for func, hits, total, own in struct.iter_unpack("<4Q", table):
+        if func:
+            entry = trace.profile.setdefault(func - 1, [0, 0, 0])
+            for place, value in enumerate((hits, total, own)):
+                entry[place] += value
+
+
+def balance(thread: Thread, *, wander: bool = False) -> list[int]:
+    """The functions still open at the end. Every exit is of the innermost frame that is open, or,
+    if ``wander``, of one that was left before."""
+    stack: list[int] = []
+    away: list[int] = []
+    frames = dict(thread.open)
+    if frames.get(0):  # a child's, whose frames of the parent return unseen
+        frames = {}
+    for number, event in enumerate(thread.events):
+        if number in frames:
+            assert frames[number] == len(stack), f"{frames[number]} frames, not {len(stack)}"
+        if event.type in ENTRIES:
+            stack.append(event.func)
+        elif event.type == LEFT:
+            assert 0 < event.func <= len(stack)
+            away += stack[len(stack) - event.func :]
+            del stack[len(stack) - event.func :]
+        elif stack and stack[-1] == event.func:
+            stack.pop()
+        else:
+            assert wander and event.func in away, f"exit of {event.func:#x}, open {stack[-3:]}"
+            away.remove(event.func)
+    return stack
