@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-kernels lint bench packages samples clean
+.PHONY: help demo test test-kernels test-programs lint bench packages samples clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -25,6 +25,9 @@ test: packages $(READY) ## all tests but those on real kernels
 
 test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
 	$(BIN)/python -m pytest -n auto --durations 12 tests/kernels
+
+test-programs: packages $(READY) ## programs of others, whose own tests run traced
+	FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/test_tracer_real.py
 
 lint: $(READY)        ## ruff and mypy --strict
 	$(BIN)/ruff check .

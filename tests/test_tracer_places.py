@@ -148,11 +148,6 @@ def test_a_privileged_program_is_not_traced(exits: Path, public: Path) -> None:
         shutil.rmtree(public)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="make_file() gives up where a file with the process's id is there: that of the program "
-    "which it was before",
-)
 def test_each_program_that_execs_itself_has_a_file(tmp_path: Path) -> None:
     """All of them have one process id."""
     program = traced(build(Form(), "processes.c", tmp_path), "function_graph")

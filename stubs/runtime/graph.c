@@ -64,12 +64,10 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	func = (u64)(ip - process.bias - (ulong)ftpatch_config.base) << TYPE_BITS;
 	now = ticks();
 #if defined(USER)
-	(void)now;
 	user(caller, ip, parent);
 	if (!ftpatch_config.returned)
 		goto out;
 #elif defined(PROFILE)
-	frame->calltime = now;
 	frame->childtime = 0;
 #else
 	at = event_at(t, now, ENTRY_WORDS);
@@ -89,6 +87,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 #endif
 	frame->slot = slot;
 	frame->ret = parent;
+	frame->calltime = now;
 	frame->func = func | 1; /* not 0 */
 	barrier();
 	t->top = frame + 1;
@@ -131,7 +130,7 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64
 static REGISTERS __attribute__((noinline)) ulong
 return_elsewhere(struct thread *t, ulong slot, u64 now WITH(u64 value))
 {
-	struct frame *frame = frame_elsewhere(slot);
+	struct frame *frame = frame_elsewhere(t, slot);
 	ulong ret;
 
 	if (!frame) {

@@ -17,6 +17,8 @@ struct process process __attribute__((section(".data")));
 #define PR_GET_NAME 16
 #define CHUNK (16u << 10)
 #define LEAST (64u << 10)
+#define EEXIST 17
+#define TRIES 99 /* programs of one process id, one after the other */
 #define SPIN 500000 /* nanoseconds, to measure the clock in */
 
 static const char *execfn;
@@ -127,6 +129,7 @@ static struct trace_header *make_file(const char *wanted, int again)
 	char path[1024];
 	struct trace_header *header;
 	u64 size = process.size;
+	ulong end;
 	long fd;
 	u32 i;
 
@@ -144,6 +147,13 @@ static struct trace_header *make_file(const char *wanted, int again)
 	if (failed(fd) && wanted && *wanted) { /* another program of this run has it */
 		if (!append(path, sizeof(path), ".") ||
 		    !append_number(path, sizeof(path), process.pid))
+			return 0;
+		fd = create(path);
+	}
+	end = length(path);
+	for (i = 2; fd == -EEXIST && i <= TRIES; i++) { /* this process, before it became another */
+		path[end] = 0;
+		if (!append(path, sizeof(path), ".") || !append_number(path, sizeof(path), i))
 			return 0;
 		fd = create(path);
 	}
@@ -283,7 +293,7 @@ REGISTERS void trace_forked(void)
 		if (t->tp == tp) {
 			struct known *known = known_at(tp);
 
-			t->tid = process.pid;
+			t->tid = process.tid_offset ? id_at(tp) : process.pid; /* of a raw clone, too */
 			known->thread = t;
 			known->tp = tp;
 		} else {

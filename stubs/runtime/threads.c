@@ -1,13 +1,14 @@
 #include "threads.h"
 
 /* The thread's id stands in what libc keeps around the thread pointer, if libc keeps it: where the
- * kernel clears it when the thread ends. Of the first thread it is that of the process. */
+ * kernel clears it when the thread ends. */
 static int tid_offset(ulong tp)
 {
+	u32 tid = (u32)syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
 	int at;
 
 	for (at = TID_FIRST; at != TID_LAST; at += TID_STEP)
-		if (*(u32 *)(tp + (long)at) == process.pid && is_tid(tp + (long)at))
+		if (*(u32 *)(tp + (long)at) == tid && is_tid(tp + (long)at))
 			return at;
 	return 0;
 }
@@ -65,25 +66,6 @@ REGISTERS struct thread *thread_found(ulong tp)
 	return t;
 }
 
-/* The thread whose frames these were is gone, and so are they. */
-REGISTERS void thread_renewed(struct thread *t, u32 tid)
-{
-	struct frame *frame;
-
-	if (!process.wiped && (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0) != process.pid) {
-		trace_forked();
-		return;
-	}
-	for (frame = t->low; frame < t->bottom; frame++)
-		frame->slot = 0;
-	t->top = t->bottom;
-	t->pos = t->end = 0;
-	t->busy = t->nested = t->number = t->full = 0;
-	t->tid = tid;
-	if (process.header)
-		__atomic_fetch_add(&process.header->threads, 1, __ATOMIC_RELAXED);
-}
-
 /* A time that an event can say, or a new chunk. 0 if there is none. */
 REGISTERS int chunk_taken(struct thread *t, u64 now)
 {
@@ -120,17 +102,22 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	return 1;
 }
 
-/* A frame whose return is awaited in any thread: contexts move from one to another. NULL for none. */
-REGISTERS struct frame *frame_elsewhere(ulong slot)
+/* A frame whose return is awaited: in the thread `own`, or in any, for contexts move from one to
+ * another; there the latest, for others of that slot may have been left for good. NULL for none. */
+REGISTERS struct frame *frame_elsewhere(struct thread *own, ulong slot)
 {
 	struct thread *t;
-	struct frame *frame;
+	struct frame *frame, *latest = 0;
 
 	for (t = process.threads; t; t = t->next)
 		for (frame = t->top; frame-- > t->low;)
-			if (frame->slot == slot && frame->ret != (ulong)return_to_handler)
-				return frame;
-	return 0;
+			if (frame->slot == slot && frame->ret != (ulong)return_to_handler) {
+				if (t == own)
+					return frame;
+				if (!latest || frame->calltime > latest->calltime)
+					latest = frame;
+			}
+	return latest;
 }
 
 static inline void copy(struct frame *to, const struct frame *from)
@@ -163,6 +150,25 @@ static REGISTERS int keep(struct thread *t, const struct frame *gone)
 		return 0;
 	copy(frame, gone);
 	return 1;
+}
+
+/* The thread whose frames these were is gone. They need not be: a coroutine goes on in another. */
+REGISTERS void thread_renewed(struct thread *t, u32 tid)
+{
+	struct frame *frame;
+
+	if (!process.wiped && (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0) != process.pid) {
+		trace_forked();
+		return;
+	}
+	for (frame = t->top; frame-- > t->bottom;)
+		keep(t, frame);
+	t->top = t->bottom;
+	t->pos = t->end = 0;
+	t->busy = t->nested = t->number = t->full = 0;
+	t->tid = tid;
+	if (process.header)
+		__atomic_fetch_add(&process.header->threads, 1, __ATOMIC_RELAXED);
 }
 
 /* The ret_stack ends at `frame` now, and the trace says so. */

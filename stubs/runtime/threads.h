@@ -7,7 +7,7 @@
 REGISTERS struct thread *thread_found(ulong tp);
 REGISTERS void thread_renewed(struct thread *t, u32 tid);
 REGISTERS int chunk_taken(struct thread *t, u64 now);
-REGISTERS struct frame *frame_elsewhere(ulong slot);
+REGISTERS struct frame *frame_elsewhere(struct thread *own, ulong slot);
 REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent);
 REGISTERS int frame_surfaced(struct thread *t, ulong slot);
 REGISTERS ulong slot_below(ulong slot);
@@ -112,7 +112,8 @@ static inline ulong slot_of_return(struct thread *t, ulong slot)
 /* Room for `words` words of an event at time `now`, NULL if there is none. */
 static inline u64 *event_at(struct thread *t, u64 now, u32 words)
 {
-	if (unlikely((ulong)(t->end - t->pos) < words + 2 || (now - t->base) >> TICKS_BITS)) {
+	/* A handler that left in the midst of this may have left any position here. */
+	if (unlikely(t->pos + words + 2 > t->end || (now - t->base) >> TICKS_BITS)) {
 		if (!chunk_taken(t, now))
 			return 0;
 	}
