@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .command import Result, ftpatch, ftpatch_process
+from .command import ROOT, Result, ftpatch
 from .samples import sample
 from .trace_writer import (
     ENTRY,
@@ -144,7 +145,13 @@ def test_a_deep_stack_and_a_huge_claim_stay_small(tmp_path: Path) -> None:
     for number in range(200):
         thread.add(LEFT, (1 << 28) - 1, 200_000 + number)
     path = TraceFile([thread], chunk_size=1 << 16).write(tmp_path / "trace")
+    # Of a process that had no other child than this one.
+    code = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, "
+        "stdout=subprocess.DEVNULL); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
     for form in ("profile", "folded"):
-        result = ftpatch_process("report", "--format", form, path)
-        assert result.code == 0 and result.out
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 700_000
+        words = [sys.executable, "-m", "ftpatch", "report", "--format", form, str(path)]
+        peak = subprocess.check_output([sys.executable, "-c", code, *words], text=True, cwd=ROOT)
+        assert int(peak) < 700_000

@@ -130,7 +130,7 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64
 static REGISTERS __attribute__((noinline)) ulong
 return_elsewhere(struct thread *t, ulong slot, u64 now WITH(u64 value))
 {
-	struct frame *frame = frame_elsewhere(t, slot);
+	struct frame *frame = frame_elsewhere(slot);
 	ulong ret;
 
 	if (!frame) {

@@ -102,21 +102,18 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	return 1;
 }
 
-/* A frame whose return is awaited: in the thread `own`, or in any, for contexts move from one to
- * another; there the latest, for others of that slot may have been left for good. NULL for none. */
-REGISTERS struct frame *frame_elsewhere(struct thread *own, ulong slot)
+/* A frame whose return is awaited in any thread, for contexts move from one to another: the latest,
+ * for others of that slot may have been left for good. NULL for none. */
+REGISTERS struct frame *frame_elsewhere(ulong slot)
 {
 	struct thread *t;
 	struct frame *frame, *latest = 0;
 
 	for (t = process.threads; t; t = t->next)
 		for (frame = t->top; frame-- > t->low;)
-			if (frame->slot == slot && frame->ret != (ulong)return_to_handler) {
-				if (t == own)
-					return frame;
-				if (!latest || frame->calltime > latest->calltime)
-					latest = frame;
-			}
+			if (frame->slot == slot && frame->ret != (ulong)return_to_handler &&
+			    (!latest || frame->calltime > latest->calltime))
+				latest = frame;
 	return latest;
 }
 

@@ -7,7 +7,7 @@
 REGISTERS struct thread *thread_found(ulong tp);
 REGISTERS void thread_renewed(struct thread *t, u32 tid);
 REGISTERS int chunk_taken(struct thread *t, u64 now);
-REGISTERS struct frame *frame_elsewhere(struct thread *own, ulong slot);
+REGISTERS struct frame *frame_elsewhere(ulong slot);
 REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent);
 REGISTERS int frame_surfaced(struct thread *t, ulong slot);
 REGISTERS ulong slot_below(ulong slot);
