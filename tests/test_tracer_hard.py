@@ -20,6 +20,9 @@ STALE = (
     "the unwind expression takes the first frame of that slot, of any thread: neither the caller's "
     "own nor the latest"
 )
+FORKED = "a child of fork sets up anew a thread whose tracer a handler interrupted"
+    "a child of fork sets up its thread anew in the midst of the tracer that a handler interrupted"
+)
 SHARED = "two processes with one thread pointer use one struct thread at the same time"
 PREEMPTED = (
     "a handler that switches to another stack leaves the tracer in the middle; it goes on later "
@@ -58,6 +61,7 @@ CASES: list[tuple[str, str, str, str]] = [
     ("forks.c", "raw", "O2", ""),
     ("forks.c", "raw", "static", ""),
     ("forks.c", "shared", "O0-static", SHARED),
+    ("forks.c", "alarm", "O2", FORKED),
     ("preempts.c", "", "O2", PREEMPTED),
     ("preempts.c", "", "static", PREEMPTED),
     ("sandbox.c", "strict", "O2", CLOCK),
@@ -71,7 +75,7 @@ CASES: list[tuple[str, str, str, str]] = [
     ("nested.c", "", "chain", ""),
     ("nested.c", "", "O2", ""),
 ]
-CHANCE = {("preempts.c", ""), ("forks.c", "shared")}
+CHANCE = {("preempts.c", ""), ("forks.c", "shared"), ("forks.c", "alarm")}
 """What has to meet the tracer in the wrong moment: tried several times."""
 EVERY = {KILLED, CLOCK, LOCKED}
 """What concerns all tracers that record."""

@@ -33,7 +33,7 @@ SLOW: dict[str, tuple[tuple[str, ...], ...]] = {
     "signals.c": ONCE,
     "processes.c": ONCE,
     "throws.cpp": ONCE,
-    "forks.c": ((), ("alarm",)),
+    "forks.c": ONCE,
     "sandbox.c": ((), ("filtered",)),
     "exits.c": tuple(
         (mode,)

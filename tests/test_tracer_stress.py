@@ -62,11 +62,6 @@ def test_frames_nest(form: Form, tmp_path: Path) -> None:
             assert not stack or trace.pid == thread.tid
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="tid_offset() compares with the process's id: where the first thread that is seen is "
-    "another, it finds nothing, and a thread that gets another's stack is taken for it",
-)
 def test_threads_are_told_apart(tmp_path: Path) -> None:
     """Although they get each other's stacks, and the first that is seen is not the process's."""
     program = traced(build(Form(), "stress.c", tmp_path), "function_graph", "-f", "count_thread")
