@@ -21,8 +21,6 @@ STALE = (
     "own nor the latest"
 )
 FORKED = "a child of fork sets up anew a thread whose tracer a handler interrupted"
-    "a child of fork sets up its thread anew in the midst of the tracer that a handler interrupted"
-)
 SHARED = "two processes with one thread pointer use one struct thread at the same time"
 PREEMPTED = (
     "a handler that switches to another stack leaves the tracer in the middle; it goes on later "
