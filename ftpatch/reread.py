@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ftpatch.columns import among
 from ftpatch.errors import InputError
 from ftpatch.image import Image
-from ftpatch.image.relocations import Relocations
 from ftpatch.plan import Plan
 from ftpatch.sites import Sites, read_sites
 
@@ -63,7 +62,7 @@ def _same_relocations(sites: Sites, after: Sites) -> bool:
 
 def _others(sites: Sites) -> NDArray[np.uint64]:
     """The relocations but those of sites and of the table, by place, uint64[n, 4]."""
-    relocations: Relocations = sites.image.relocations
+    relocations = sites.image.relocations
     at_site = np.isin(relocations.place, sites.ip + np.uint64(sites.arch.call_field))
     at_site &= among(relocations.type, (*sites.arch.calls, sites.arch.neutral))
     at_site[sites.table.relocation[sites.table.relocation >= 0]] = True

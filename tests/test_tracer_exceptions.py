@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from .tracer_ports import FORMS, Form, Trace, build, patched, run
+from .tracer_ports import FORMS, Form, Trace, build, run
+from .tracer_programs import traced
 
 HOOKING = ("function_graph", "function_profile")
 MORE = [Form("arm64", "pie", "-O2", ("-mbranch-protection=standard",), "max")]
@@ -18,7 +19,7 @@ def test_exceptions(form: Form, tmp_path: Path) -> None:
     expected = run(form, program)
     for tracer in HOOKING:
         file = tmp_path / f"{tracer}.trace"
-        assert run(form, patched(program, tracer), file) == expected, tracer
+        assert run(form, traced(program, tracer), file) == expected, tracer
         Trace.of(file, program).whole()
 
 
@@ -28,5 +29,5 @@ def test_who_called(name: str, form: Form, tmp_path: Path) -> None:
     """By backtrace() in calls, handlers and coroutines; by threads that are cancelled anywhere,
     in the tracer too."""
     program = build(form, name, tmp_path)
-    target = patched(program, "function_graph")
+    target = traced(program, "function_graph")
     assert run(form, target, tmp_path / "trace") == run(form, program)

@@ -18,9 +18,9 @@ from .tracer_ports import (
     Trace,
     Tree,
     build,
-    patched,
     run,
 )
+from .tracer_programs import traced
 
 every_form = pytest.mark.parametrize("form", FORMS, ids=str)
 SEEN = 301
@@ -39,7 +39,7 @@ def test_it_does_what_it_did(form: Form, tmp_path: Path) -> None:
     expected = run(form, program)
     assert expected[1] == 3
     for tracer in TRACERS:
-        target, file = patched(program, tracer), tmp_path / f"{tracer}.trace"
+        target, file = traced(program, tracer), tmp_path / f"{tracer}.trace"
         assert run(form, target, file) == expected, tracer
         if tracer == "nop":
             assert not file.exists()
@@ -56,7 +56,7 @@ def test_it_does_what_it_did(form: Form, tmp_path: Path) -> None:
 @every_form
 def test_undo_gives_it_back(form: Form, tmp_path: Path) -> None:
     program = build(form, "ports.c", tmp_path)
-    target = patched(program, "function_graph")
+    target = traced(program, "function_graph")
     assert target.read_bytes() != program.read_bytes()
     assert ftpatch("undo", target).code == 0
     assert target.read_bytes() == program.read_bytes()
@@ -65,7 +65,7 @@ def test_undo_gives_it_back(form: Form, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", FORMS[::2], ids=str)
 def test_arguments_and_values(form: Form, tmp_path: Path) -> None:
     program = build(form, "ports.c", tmp_path)
-    target, file = patched(program, "function_graph", "--args"), tmp_path / "trace"
+    target, file = traced(program, "function_graph", "--args"), tmp_path / "trace"
     assert run(form, target, file) == run(form, program)
     trace = Trace.of(file, program)
     trace.whole()
@@ -88,7 +88,7 @@ def test_signed_return_addresses(link: str, tmp_path: Path) -> None:
     form = Form("arm64", link, "-O2", GUARDED, "max")
     program = build(form, "ports.c", tmp_path)
     file = tmp_path / "trace"
-    assert run(form, patched(program, "function_graph"), file) == run(form, program)
+    assert run(form, traced(program, "function_graph"), file) == run(form, program)
     Trace.of(file, program).whole()
 
 
@@ -100,7 +100,7 @@ def test_branch_targets(tmp_path: Path) -> None:
     assert run(form, program) == ("", 55)
     for tracer in TRACERS:
         file = tmp_path / f"{tracer}.trace"
-        assert run(form, patched(program, tracer), file) == ("", 55)
+        assert run(form, traced(program, tracer), file) == ("", 55)
         if tracer != "nop":
             Trace.of(file, program).whole()
 
@@ -112,4 +112,4 @@ def test_static_chains_beside_fentry(link: str, tmp_path: Path) -> None:
     fentry = str(Path(__file__).parent / "programs" / "fentry.S")
     program = build(form, "nested.c", tmp_path, fentry, "-Wl,-z,execstack")
     for tracer in TRACERS:
-        assert run(form, patched(program, tracer), tmp_path / tracer) == run(form, program), tracer
+        assert run(form, traced(program, tracer), tmp_path / tracer) == run(form, program), tracer

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from .command import ftpatch
 from .gnu import runner
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "Trace",
     "Tree",
     "build",
-    "patched",
     "run",
 ]
 
@@ -97,14 +95,6 @@ def build(form: Form, name: str, folder: Path, *flags: str) -> Path:
         libraries = port.libraries / "lib"
         command.append(f"-Wl,--dynamic-linker={libraries / 'ld-linux.so.2'},-rpath={libraries}")
     subprocess.run([*command, str(SOURCES / name), "-o", str(target)], check=True)
-    return target
-
-
-def patched(program: Path, tracer: str, *options: str) -> Path:
-    """A copy with a tracer."""
-    target = program.with_name(f"{program.name}.{tracer}")
-    done = ftpatch("enable", program, "--tracer", tracer, "-o", target, "--force", *options)
-    assert done.code == 0, done.err
     return target
 
 

@@ -9,6 +9,8 @@ import typer
 
 from ftpatch.cli.options import (
     AllowSetuid,
+    Args,
+    Depth,
     DryRun,
     Filter,
     Force,
@@ -62,18 +64,8 @@ def command(
             "function_profile, nop, or the path of a stub of your own.",
         ),
     ] = None,
-    args: Annotated[
-        bool, typer.Option("--args", help="The tracer records arguments and return values.")
-    ] = False,
-    depth: Annotated[
-        int,
-        typer.Option(
-            "--depth",
-            min=8,
-            max=65536,
-            help="Calls of a thread that the tracer follows into each other. Default: 1024.",
-        ),
-    ] = 1024,
+    args: Args = False,
+    depth: Depth = 1024,
     size: Annotated[
         str,
         typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 64M."),

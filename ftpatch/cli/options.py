@@ -12,6 +12,8 @@ from ftpatch.errors import UsageError
 
 __all__ = [
     "AllowSetuid",
+    "Args",
+    "Depth",
     "DryRun",
     "Filter",
     "Force",
@@ -92,6 +94,20 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Format = Annotated[
     str | None, typer.Option("--format", metavar="text|json", help="--json is --format json.")
+]
+
+
+Args = Annotated[
+    bool, typer.Option("--args", help="The tracer records arguments and return values.")
+]
+Depth = Annotated[
+    int,
+    typer.Option(
+        "--depth",
+        min=8,
+        max=65536,
+        help="Calls of a thread that the tracer follows into each other. Default: 1024.",
+    ),
 ]
 
 

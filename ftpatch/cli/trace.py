@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from ftpatch.cli.console import error_line
-from ftpatch.cli.options import Filter, Notrace, Regex, bytes_of
+from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.errors import FtpatchError, InputError, SiteRefused, UsageError
 
 __all__ = ["NAME", "command"]
@@ -40,12 +40,8 @@ def command(
             "--tracer", metavar="NAME", help="function, function_graph or function_profile."
         ),
     ] = "function_graph",
-    args: Annotated[
-        bool, typer.Option("--args", help="Record arguments and return values.")
-    ] = False,
-    depth: Annotated[
-        int, typer.Option("--depth", min=8, max=65536, help="Calls followed into each other.")
-    ] = 1024,
+    args: Args = False,
+    depth: Depth = 1024,
     size: Annotated[
         str, typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 256M.")
     ] = "256M",

@@ -67,9 +67,11 @@ class Segment:
     PT_DYNAMIC = 2
     PT_INTERP = 3
     PT_NOTE = 4
+    PT_PHDR = 6
     PT_GNU_EH_FRAME = 0x6474E550
     PF_X = 1
     PF_W = 2
+    PF_R = 4
 
 
 @dataclass(frozen=True, slots=True)

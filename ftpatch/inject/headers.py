@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from ftpatch.changes import NO_OWNER, Changes, Kind
 from ftpatch.errors import InputError
 from ftpatch.image import Image
+from ftpatch.image.headers import Segment
 
-__all__ = ["ProgramHeaders"]
+__all__ = ["ProgramHeaders", "header_field"]
 
 _COLUMNS = {
     8: ["type", "flags", "offset", "vaddr", "paddr", "filesz", "memsz", "align"],
@@ -28,10 +29,16 @@ _ROW = {
 _FIELD = {"e_entry": {8: (24, 8), 4: (24, 4)}, "e_phoff": {8: (32, 8), 4: (28, 4)}}
 _FIELD["e_phentsize"] = {8: (54, 2), 4: (42, 2)}
 _FIELD["e_phnum"] = {8: (56, 2), 4: (44, 2)}
+_FIELD["e_shstrndx"] = {8: (62, 2), 4: (50, 2)}
 """(file offset, bytes) of fields of the ELF header."""
-PT_LOAD, PT_PHDR = 1, 6
 MOST = 0xFFFE
 """Program headers that e_phnum can count (PN_XNUM - 1)."""
+
+
+def header_field(image: Image, name: str) -> int:
+    """A field of the ELF header."""
+    offset, size = _FIELD[name][image.elf.word]
+    return int.from_bytes(image.data[offset : offset + size].tobytes(), "little")
 
 
 class ProgramHeaders:
@@ -42,21 +49,18 @@ class ProgramHeaders:
         self.image = image
         self.word = image.elf.word
         kind = _ROW[self.word]
-        count = self.number("e_phnum")
-        if self.number("e_phentsize") != kind.itemsize or not 0 < count <= MOST:
+        count = header_field(image, "e_phnum")
+        if header_field(image, "e_phentsize") != kind.itemsize or not 0 < count <= MOST:
             raise InputError(image.path, "its program headers have another size than the ABI's")
-        held = image.elf.contents(self.number("e_phoff"), count * kind.itemsize, "program headers")
+        held = image.elf.contents(
+            header_field(image, "e_phoff"), count * kind.itemsize, "program headers"
+        )
         self.rows: NDArray[np.void] = np.frombuffer(held.tobytes(), kind).copy()
-
-    def number(self, name: str) -> int:
-        """A field of the ELF header."""
-        offset, size = _FIELD[name][self.word]
-        return int.from_bytes(self.image.data[offset : offset + size].tobytes(), "little")
 
     @property
     def loads(self) -> NDArray[np.void]:
         """The PT_LOADs, in their order."""
-        return np.asarray(self.rows[self.rows["type"] == PT_LOAD])
+        return np.asarray(self.rows[self.rows["type"] == Segment.PT_LOAD])
 
     def add(self, kind: int, **fields: int) -> None:
         """One more; a PT_LOAD behind the others, as they have to be by address."""
@@ -64,15 +68,15 @@ class ProgramHeaders:
         row["type"] = kind
         for name, value in fields.items():
             row[name] = value
-        last = np.flatnonzero(self.rows["type"] == PT_LOAD)
-        at = int(last[-1]) + 1 if kind == PT_LOAD and len(last) else len(self.rows)
+        last = np.flatnonzero(self.rows["type"] == Segment.PT_LOAD)
+        at = int(last[-1]) + 1 if kind == Segment.PT_LOAD and len(last) else len(self.rows)
         self.rows = np.concatenate([self.rows[:at], row, self.rows[at:]])
         if len(self.rows) > MOST:
             raise InputError(self.image.path, "it has no room for more program headers")
 
     def table(self, offset: int, address: int) -> bytes:
         """The table as it is to lie at this file offset and address."""
-        own = self.rows["type"] == PT_PHDR
+        own = self.rows["type"] == Segment.PT_PHDR
         self.rows["offset"][own] = offset
         for name in ("vaddr", "paddr"):
             self.rows[name][own] = address
@@ -92,6 +96,6 @@ class ProgramHeaders:
         offset, size = _FIELD[name][self.word]
         old, new = (
             np.frombuffer(number.to_bytes(size, "little"), np.uint8).reshape(1, -1)
-            for number in (self.number(name), value)
+            for number in (header_field(self.image, name), value)
         )
         return Changes.of(Kind.HEADER, np.array([offset], np.int64), old, new, NO_OWNER)

@@ -20,7 +20,8 @@ import numpy as np
 from ftpatch.changes import Changes
 from ftpatch.errors import InputError
 from ftpatch.image import Image
-from ftpatch.inject.headers import PT_LOAD, ProgramHeaders
+from ftpatch.image.headers import Segment
+from ftpatch.inject.headers import ProgramHeaders
 from ftpatch.inject.stub import Stub
 from ftpatch.inject.unwind import merged_table, table_size
 
@@ -28,8 +29,6 @@ __all__ = ["Laid", "lay"]
 
 HOLE = 64 << 20
 """Bytes of zeros that a file may get between its end and the stub."""
-PF_R, PF_W, PF_X = 4, 2, 1
-PT_GNU_EH_FRAME = 0x6474E550
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def lay(
         low = part.address + shift if number else start
         before = part.address + shift - low
         headers.add(
-            PT_LOAD,
+            Segment.PT_LOAD,
             flags=part.flags,
             offset=offset + low - start,
             vaddr=low,
@@ -116,10 +115,10 @@ def lay(
 
 def _point_at(headers: ProgramHeaders, offset: int, address: int, size: int) -> None:
     """PT_GNU_EH_FRAME names the new table."""
-    own = headers.rows["type"] == PT_GNU_EH_FRAME
+    own = headers.rows["type"] == Segment.PT_GNU_EH_FRAME
     if not own.any():
-        headers.add(PT_GNU_EH_FRAME, flags=PF_R, align=4)
-        own = headers.rows["type"] == PT_GNU_EH_FRAME
+        headers.add(Segment.PT_GNU_EH_FRAME, flags=Segment.PF_R, align=4)
+        own = headers.rows["type"] == Segment.PT_GNU_EH_FRAME
     for name, value in (
         ("offset", offset),
         ("vaddr", address),

@@ -5,7 +5,6 @@ The configuration is `struct stub_config` of stubs/runtime/runtime.h.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,14 @@ from pathlib import Path
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
+from ftpatch.image.traced import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 
-__all__ = ["TRACERS", "Tracer", "configuration", "image_id", "tracer_of", "user_functions"]
+__all__ = ["TRACERS", "Tracer", "configuration", "tracer_of", "user_functions"]
 
 CONFIG = struct.Struct("<16s4Q6I32s2Q16x")
 """magic, self, entry, base, size | depth, machine, tracer, flags, profile, - | image_id | a user's
 ftrace_caller and ftrace_return."""
-MAGIC = b"FTPATCHSTUB\0v1\0\0"
 ARGS = 1
 """Flag: events with arguments and values."""
 FUNC_BITS = 28
@@ -40,20 +39,19 @@ class Tracer:
     hooks: bool
     records: bool
     arguments: bool
-    help: str
 
 
 TRACERS = {
     tracer.name: tracer
     for tracer in (
-        Tracer("nop", 0, False, False, False, "calls and returns: what does a call itself cost"),
-        Tracer("function", 1, False, True, False, "entries, and where they came from"),
-        Tracer("function_graph", 2, True, True, True, "entries and exits, with durations"),
-        Tracer("function_profile", 3, True, True, False, "hits and time of each function"),
+        Tracer("nop", 0, False, False, False),
+        Tracer("function", 1, False, True, False),
+        Tracer("function_graph", 2, True, True, True),
+        Tracer("function_profile", 3, True, True, False),
     )
 }
 
-USER = Tracer("user", 4, True, True, False, "a user's own stub")
+USER = Tracer("user", 4, True, True, False)
 
 
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
@@ -77,11 +75,6 @@ def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
     found = (stub.address(name) for name in ("ftrace_caller", "ftrace_return"))
     caller, returned = (0 if place is None else place + shift for place in found)
     return caller, returned
-
-
-def image_id(image: Image) -> bytes:
-    """What tells a program from others, 32 bytes: SHA-256 of the file before it was traced."""
-    return hashlib.sha256(image.data.data).digest()
 
 
 def configuration(
@@ -114,7 +107,7 @@ def configuration(
     while table < 2 * PROFILE_ENTRY * (sites + 1):
         table *= 2
     held = CONFIG.pack(
-        MAGIC,
+        CONFIG_MAGIC,
         place + shift,
         entry,
         base,

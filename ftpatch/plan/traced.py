@@ -14,7 +14,7 @@ from ftpatch.image import Image
 from ftpatch.image.headers import Section
 from ftpatch.inject import TRACERS, Laid, Stub, lay, read_stub, tracer_of
 from ftpatch.inject.debug_frame import relocated
-from ftpatch.inject.headers import ProgramHeaders
+from ftpatch.inject.headers import header_field
 from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration, user_functions
 from ftpatch.plan import Plan, plan_enable
@@ -64,7 +64,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
     if tracer.name not in TRACERS:
         own = read_stub(Path(tracing.tracer), own=False)
         whole, apart = stub.beside(own, sites.arch.page)
-    entry = ProgramHeaders(image).number("e_entry")
+    entry = header_field(image, "e_entry")
     start = stub.address("ftrace_start")
     laid = lay(
         image,
@@ -128,8 +128,7 @@ def _for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes
 def _section_names(image: Image) -> Section | None:
     """The section with the names of sections; None where there is none, or it ends without a NUL
     byte."""
-    at, size = (62, 2) if image.elf.word == 8 else (50, 2)
-    index = int.from_bytes(image.data[at : at + size].tobytes(), "little")
+    index = header_field(image, "e_shstrndx")
     if not 0 < index < len(image.elf.sections):
         return None
     names = image.elf.sections[index]

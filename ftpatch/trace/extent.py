@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
+
+from ftpatch.errors import InputError
+from ftpatch.trace.header import open_trace
 
 __all__ = ["read_extent", "settle"]
 
-HEAD = struct.Struct("<8s6I2Q")
-PID_AT, TASK_AT, TASK_SIZE, PATH_AT, PATH_SIZE = 104, 216, 16, 256, 1024
-MAGIC = b"FTPTRACE"
+TASK_AT, TASK_SIZE, PATH_AT, PATH_SIZE = 216, 16, 256, 1024
+"""Of `comm` and `path` in the header: offsets and sizes, bytes."""
 
 
 def read_extent(path: Path) -> tuple[int, int]:
     """The process that writes a trace, and how many bytes from the start it has used; 0 and 0 for
-    what is no trace. Raises OSError where it cannot be read."""
-    with path.open("rb") as file:
-        head = file.read(PID_AT + 4)
-    if len(head) < PID_AT + 4 or head[: len(MAGIC)] != MAGIC:
+    what is no trace."""
+    try:
+        fd, header = open_trace(path)
+    except InputError:
         return 0, 0
-    _, _, start, _, _, _, _, size, taken = HEAD.unpack_from(head)
-    (pid,) = struct.unpack_from("<I", head, PID_AT)
-    return pid, min(start + taken, size)
+    os.close(fd)
+    return header.pid, header.used
 
 
 def settle(path: Path, used: int, image: Path) -> None:

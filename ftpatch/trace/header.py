@@ -78,6 +78,11 @@ class Header:
     image: str
 
     @property
+    def used(self) -> int:
+        """Bytes from the start of the file that its writer has handed out."""
+        return min(self.size, self.header_size + self.taken)
+
+    @property
     def notes(self) -> list[str]:
         """What is missing in this trace, a clause each."""
         notes = []
@@ -89,9 +94,8 @@ class Header:
             notes.append("the tracer stopped early: a return address could not be right")
         if not self.flags & Flag.ENDED:
             notes.append("the program did not come to its end: it was killed, or still runs")
-        whole = min(self.size, self.header_size + self.taken)
-        if self.length < whole:
-            notes.append(f"the file is cut off: {self.length} of {whole} bytes")
+        if self.length < self.used:
+            notes.append(f"the file is cut off: {self.length} of {self.used} bytes")
         if not self.hz:
             notes.append("the clock's rate is not known: times are ticks")
         return notes

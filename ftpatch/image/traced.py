@@ -1,0 +1,41 @@
+"""Which program a tracer was laid into: what its stub says, and what the program itself comes to.
+
+A stub's first part begins with `struct stub_config` (stubs/runtime/runtime.h), on a page boundary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from ftpatch.image.headers import Segment
+
+if TYPE_CHECKING:
+    from ftpatch.image import Image
+
+__all__ = ["CONFIG_MAGIC", "image_id", "laid_in_id"]
+
+CONFIG_MAGIC = b"FTPATCHSTUB\0v1\0\0"
+ID_AT, LENGTH = 72, 32
+"""Of `image_id` there: offset and size, bytes."""
+PAGE = 4096
+MOST = 1 << 26
+"""Bytes of a segment that are looked at."""
+
+
+def image_id(image: Image) -> bytes:
+    """What tells a program from others, 32 bytes: SHA-256 of the file before it was traced."""
+    return hashlib.sha256(image.data.data).digest()
+
+
+def laid_in_id(image: Image) -> bytes | None:
+    """The same, as the stub that was laid into a program has it; None where there is no stub."""
+    for segment in image.elf.skeleton.segments:
+        if segment.type != Segment.PT_LOAD or not segment.flags & Segment.PF_X:
+            continue
+        end = min(segment.offset + min(segment.size, MOST), len(image.data))
+        for offset in range(segment.offset // PAGE * PAGE, end, PAGE):
+            head = image.data[offset : offset + ID_AT + LENGTH].tobytes()
+            if head.startswith(CONFIG_MAGIC) and len(head) == ID_AT + LENGTH:
+                return head[ID_AT:]
+    return None
