@@ -46,7 +46,7 @@ def read_names(
     end = np.cumsum(count)
     if end[-1] > LIMIT:
         return None
-    source = np.repeat(start - end + count, count)
-    source += np.arange(len(source))
+    source = np.repeat((start - end + count).astype(np.int32), count)  # fits: LIMIT
+    source += np.arange(len(source), dtype=np.int32)
     text = np.append(tables.tokens[source], np.uint8(0))
     return kind, end[nul].astype(np.uint32), text
