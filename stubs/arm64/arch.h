@@ -57,6 +57,7 @@ static inline int is_tid(ulong at)
 	return (before[-1] > PAGE && before[-2] > PAGE) || before[-4] == at - 32;
 }
 
+#define SYS_write 64
 #define SYS_close 57
 #define SYS_clock_gettime 113
 #define SYS_prctl 167

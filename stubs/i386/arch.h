@@ -52,6 +52,7 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define RETURNS_HIGHER
 #define POPPED 256 /* bytes of arguments; more are believed to be there if nothing else fits */
 
+#define SYS_write 4
 #define SYS_close 6
 #define SYS_getpid 20
 #define SYS_getppid 64

@@ -1,7 +1,7 @@
 /* What the parts of the runtime share: the configuration, the process, its threads.
  *
  * No part of it calls libc, uses its state, or has thread-local storage of its own: a thread is
- * found by its thread pointer. Nothing makes a system call but start.c, once in a process.
+ * found by its thread pointer. Nothing makes a system call but start.c and file.c, once in a process.
  */
 #ifndef FTPATCH_RUNTIME_H
 #define FTPATCH_RUNTIME_H
@@ -103,6 +103,7 @@ struct process {
 	u32 pid;
 	u64 early;              /* calls before anything was set up */
 	const char *path;       /* FTPATCH_TRACE */
+	const char *name;       /* AT_EXECFN */
 	u64 size;
 	u64 hz;
 };

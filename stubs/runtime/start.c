@@ -1,6 +1,6 @@
-/* Before the program: find out about the process, make the trace file and the memory for threads.
+/* Before the program: find out about the process, have the trace file made, and the memory for threads.
  * These are all the system calls of the runtime, but those of a child of fork, which does it anew. */
-#include "threads.h"
+#include "file.h"
 
 struct process process __attribute__((section(".data")));
 
@@ -8,71 +8,16 @@ struct process process __attribute__((section(".data")));
 #define AT_EXECFN 31
 #define AT_BASE 7
 #define AT_SECURE 23
-#define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
-#define PROT_RW 3
-#define MAP_SHARED 1
 #define MAP_PRIVATE_ANONYMOUS_NORESERVE (2 | 0x20 | 0x4000)
 #define MADV_WIPEONFORK 18
-#define RLIMIT_FSIZE 1
-#define PR_GET_NAME 16
-#define CHUNK (16u << 10)
-#define LEAST (64u << 10)
-#define EEXIST 17
-#define TRIES 99 /* programs of one process id, one after the other */
 #define SPIN 500000 /* nanoseconds, to measure the clock in */
-
-static const char *execfn;
-
-static inline int failed(long ret)
-{
-	return (ulong)ret > -4096ul;
-}
-
-static u64 nanoseconds(int clock)
-{
-	struct timespec_ now = {0, 0};
-
-	syscall6(SYS_clock_gettime, clock, (long)&now, 0, 0, 0, 0);
-	return (u64)now.seconds * 1000000000u + (u64)now.nanoseconds;
-}
-
-static ulong length(const char *text)
-{
-	ulong n = 0;
-
-	while (text[n])
-		n++;
-	return n;
-}
-
-/* Append text to at most `size` bytes, NUL included; 0 if it does not fit. */
-static int append(char *to, ulong size, const char *text)
-{
-	ulong at = length(to), n = length(text), i;
-
-	if (at + n + 1 > size)
-		return 0;
-	for (i = 0; i <= n; i++)
-		to[at + i] = text[i];
-	return 1;
-}
-
-static int append_number(char *to, ulong size, u32 number)
-{
-	char digits[12];
-	int i = sizeof(digits) - 1;
-
-	digits[i] = 0;
-	do
-		digits[--i] = '0' + number % 10;
-	while (number /= 10);
-	return append(to, size, digits + i);
-}
 
 static const char *environment(char **envp, const char *name)
 {
-	ulong n = length(name), i;
+	ulong n, i;
 
+	for (n = 0; name[n]; n++)
+		;
 	for (; *envp; envp++) {
 		for (i = 0; i < n && (*envp)[i] == name[i]; i++)
 			;
@@ -98,100 +43,6 @@ static u64 size_of(const char *text)
 		size <<= 10;
 	}
 	return size;
-}
-
-static long create(const char *path)
-{
-	return open_(path, O_FLAGS | O_NOFOLLOW_, 0600);
-}
-
-/* The file's whole size on the disk, so that no write to a page of it can fail. Where the disk, or
- * the limit of the process, has not enough, half of it. 0 for none. */
-static u64 allocate(long fd, u64 size)
-{
-	u64 limit[2] = {~0ull, ~0ull};
-
-	file_limit(limit);
-	while (size > limit[0])
-		size /= 2;
-	for (; size >= LEAST; size /= 2) {
-		u64 whole = size / PAGE * PAGE;
-
-		if (!failed(fallocate_(fd, whole)))
-			return whole;
-		truncate_(fd, 0);
-	}
-	return 0;
-}
-
-static struct trace_header *make_file(const char *wanted, int again)
-{
-	char path[1024];
-	struct trace_header *header;
-	u64 size = process.size;
-	ulong end;
-	long fd;
-	u32 i;
-
-	path[0] = 0; /* not all of it: gcc would call memset */
-	if (wanted && *wanted) {
-		if (!append(path, sizeof(path), wanted))
-			return 0;
-	} else {
-		append(path, sizeof(path), "ftpatch.");
-		append_number(path, sizeof(path), process.pid);
-		append(path, sizeof(path), ".trace");
-		again = 0;
-	}
-	fd = again ? -1 : create(path);
-	if (failed(fd) && wanted && *wanted) { /* another program of this run has it */
-		if (!append(path, sizeof(path), ".") ||
-		    !append_number(path, sizeof(path), process.pid))
-			return 0;
-		fd = create(path);
-	}
-	end = length(path);
-	for (i = 2; fd == -EEXIST && i <= TRIES; i++) { /* this process, before it became another */
-		path[end] = 0;
-		if (!append(path, sizeof(path), ".") || !append_number(path, sizeof(path), i))
-			return 0;
-		fd = create(path);
-	}
-	if (failed(fd))
-		return 0;
-	size = allocate(fd, size);
-	header = size ? (void *)mmap_(0, size, PROT_RW, MAP_SHARED, fd) : (void *)-1;
-	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
-	if (failed((long)header)) {
-		unlink_(path);
-		return 0;
-	}
-	header->version = TRACE_VERSION;
-	header->header_size = TRACE_HEADER;
-	header->machine = ftpatch_config.machine;
-	header->chunk_size = ftpatch_config.tracer == TRACER_PROFILE ? ftpatch_config.profile : CHUNK;
-	header->tracer = ftpatch_config.tracer;
-	header->flags = ftpatch_config.flags;
-	header->size = size;
-	header->bias = process.bias;
-	header->base = ftpatch_config.base;
-	header->hz = process.hz;
-	header->ticks = ticks();
-	header->realtime = nanoseconds(0);
-	header->pid = process.pid;
-	header->ppid = (u32)syscall6(SYS_getppid, 0, 0, 0, 0, 0, 0);
-	header->depth = ftpatch_config.depth;
-	header->lost[LOST_EARLY] = process.early;
-	for (i = 0; i < sizeof(header->image_id); i++)
-		header->image_id[i] = ftpatch_config.image_id[i];
-	syscall6(SYS_prctl, PR_GET_NAME, (long)header->comm, 0, 0, 0, 0);
-	if (execfn)
-		append(header->path, sizeof(header->path), execfn);
-	process.chunks_end = size - TRACE_HEADER;
-	barrier();
-	for (i = 0; i < sizeof(header->magic); i++)
-		header->magic[i] = TRACE_MAGIC[i];
-	return header;
 }
 
 /* Ticks of the clock in a second. */
@@ -227,7 +78,7 @@ void trace_start(ulong *sp)
 		else if (aux[0] == AT_SECURE)
 			secure = aux[1];
 		else if (aux[0] == AT_EXECFN)
-			execfn = (const char *)aux[1];
+			process.name = (const char *)aux[1];
 		else if (aux[0] == AT_BASE)
 			interpreter = aux[1];
 	}

@@ -52,6 +52,7 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define TID_LAST 1024
 #define TID_STEP 4
 
+#define SYS_write 1
 #define SYS_close 3
 #define SYS_madvise 28
 #define SYS_getpid 39
