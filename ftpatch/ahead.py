@@ -25,8 +25,8 @@ HEAD = 0x206
 """Bytes that a bzImage has at least."""
 ELF = b"\x7fELF"
 TURN = 0.0002
-"""Seconds that the libraries may go on loading when a decoder wants to: Python's 5 ms at each of its
-calls come to a tenth of the unpacking."""
+"""Seconds that the libraries may go on loading when a decoder wants to: Python's 5 ms at each call
+come to a tenth of the unpacking."""
 
 
 class _Ahead:

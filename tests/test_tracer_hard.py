@@ -20,14 +20,12 @@ STALE = (
     "the unwind expression takes the first frame of that slot, of any thread: neither the caller's "
     "own nor the latest"
 )
-FORKED = "a child of fork sets up anew a thread whose tracer a handler interrupted"
 SHARED = "two processes with one thread pointer use one struct thread at the same time"
 PREEMPTED = (
     "a handler that switches to another stack leaves the tracer in the middle; it goes on later "
     "with what it had read of the ret_stack before"
 )
 KILLED = "a child's first call makes a file, by system calls that it may have given up"
-CLOCK = "strict mode takes rdtsc away (seccomp_set_mode_strict() of Linux calls disable_TSC())"
 LOCKED = "mlockall() locks the 200 MB of the region, which are nobody's"
 FORMS = {
     "O0": Form(level="-O0"),
@@ -59,10 +57,12 @@ CASES: list[tuple[str, str, str, str]] = [
     ("forks.c", "raw", "O2", ""),
     ("forks.c", "raw", "static", ""),
     ("forks.c", "shared", "O0-static", SHARED),
-    ("forks.c", "alarm", "O2", FORKED),
+    ("forks.c", "alarm", "O2", ""),
     ("preempts.c", "", "O2", PREEMPTED),
     ("preempts.c", "", "static", PREEMPTED),
-    ("sandbox.c", "strict", "O2", CLOCK),
+    ("sandbox.c", "strict", "O2", ""),
+    ("sandbox.c", "strict", "static", ""),
+    ("sandbox.c", "faults", "O2", ""),
     ("sandbox.c", "strict-first", "O2", KILLED),
     ("sandbox.c", "forking", "O2", KILLED),
     ("limits.c", "locked", "O2", LOCKED),
@@ -75,7 +75,7 @@ CASES: list[tuple[str, str, str, str]] = [
 ]
 CHANCE = {("preempts.c", ""), ("forks.c", "shared"), ("forks.c", "alarm")}
 """What has to meet the tracer in the wrong moment: tried several times."""
-EVERY = {KILLED, CLOCK, LOCKED}
+EVERY = {KILLED, LOCKED}
 """What concerns all tracers that record."""
 
 
@@ -83,7 +83,7 @@ def _cases() -> list[object]:
     cases: list[object] = []
     for program, mode, form, reason in CASES:
         tracers = ["function_graph", "function_profile"]
-        if reason in EVERY:
+        if reason in EVERY or program == "sandbox.c":
             tracers.append("function")
         for tracer in tracers:
             always = (program, mode) not in CHANCE

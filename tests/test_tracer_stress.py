@@ -72,10 +72,6 @@ def test_threads_are_told_apart(tmp_path: Path) -> None:
     assert all(len(thread.events) == 2 for thread in trace.threads)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="trace_entry() counts no call that comes while its thread or process is being set up",
-)
 def test_calls_of_a_child_that_begins_are_counted(tmp_path: Path) -> None:
     """Those of handlers that come while the child makes its file."""
     calls, _, traces = _traces(Form(), "early", tmp_path)
@@ -96,11 +92,6 @@ def test_jumps_out_of_handlers(tmp_path: Path) -> None:
     assert abs(_entries(traces) + _lost(traces) - calls) <= jumps
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="trace_forked() resets a thread that is in the middle of trace_entry(), which goes on "
-    "with a position in the parent's file, and overwrites it",
-)
 def test_forks_of_handlers(tmp_path: Path) -> None:
     """A child that goes on in the middle of the tracer has nothing to write to its parent's file.
     The call that a fork came into may be recorded once, and counted by both."""

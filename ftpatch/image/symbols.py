@@ -99,9 +99,9 @@ class Symbols:
         blob = self.blob(rows).decode("utf-8", "backslashreplace")
         return blob.split("\0")[:-1]
 
-    def rows_named(self, name: str) -> NDArray[np.intp]:
-        """Rows of the defined symbols of that name. Table tails may be shared, so the string is
-        looked for at every place it ends."""
+    def rows_named(self, name: str, *, defined: bool = True) -> NDArray[np.intp]:
+        """Rows of the symbols of that name: those that this image defines, or all. Table
+        tails may be shared, so the string is looked for at every place it ends."""
         wanted, starts = name.encode() + b"\0", []
         at = self._text.find(wanted)
         while at >= 0:
@@ -110,7 +110,7 @@ class Symbols:
         rows = np.zeros(len(self), bool)
         for start in starts:
             rows |= self.name == start
-        return np.flatnonzero(rows & (self.section != self.SHN_UNDEF))
+        return np.flatnonzero(rows & (self.section != self.SHN_UNDEF) if defined else rows)
 
     def find(self, name: str) -> int | None:
         """Address of the first defined symbol of that name."""

@@ -12,18 +12,21 @@ from pathlib import Path
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
+from ftpatch.image.symbols import dynamic_symbols
 from ftpatch.image.traced import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 
 __all__ = ["TRACERS", "Tracer", "configuration", "tracer_of", "user_functions"]
 
 CONFIG = struct.Struct("<16s4Q6I32s2Q16x")
-"""magic, self, entry, base, size | depth, machine, tracer, flags, profile, - | image_id | a user's
-ftrace_caller and ftrace_return."""
+"""magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
+user's ftrace_caller and ftrace_return."""
 ARGS = 1
 """Flag: events with arguments and values."""
 FUNC_BITS = 28
 """Of an event: addresses of functions may be this far apart (bytes)."""
+SANDBOXING = ("prctl", "syscall")
+"""What a program calls to give up system calls."""
 LEAST_PROFILE = 1 << 12
 """Bytes of a profile's table, at least."""
 PROFILE_ENTRY = 32
@@ -68,6 +71,16 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
     if not path.is_file():
         raise InputError(None, f"there is no {name} tracer for {arch}")
     return tracer, read_stub(path)
+
+
+def _may_lose_clock(image: Image) -> bool:
+    """Whether a program may ask for seccomp's strict mode, which takes the clock away: it calls
+    prctl(), or system calls by their numbers."""
+    needed = dynamic_symbols(image.elf)
+    return any(
+        image.symbols.find(name) is not None or len(needed.rows_named(name, defined=False))
+        for name in SANDBOXING
+    )
 
 
 def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
@@ -117,7 +130,7 @@ def configuration(
         tracer.number,
         ARGS if arguments else 0,
         table,
-        0,
+        int(tracer.name in TRACERS and tracer.records and _may_lose_clock(image)),
         image_id(image),
         *user,
     )

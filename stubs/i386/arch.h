@@ -10,6 +10,8 @@
 #define ROOM (256ul << 20) /* bytes of address space for the ret_stacks */
 #define FILE_MOST (1u << 30) /* bytes of it for the trace file */
 
+#define CLOCK_INSTRUCTION 0x310f /* rdtsc: 0f 31 */
+
 static inline u64 ticks(void)
 {
 	u64 now;
@@ -57,9 +59,11 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define SYS_getpid 20
 #define SYS_getppid 64
 #define SYS_prctl 172
+#define SYS_rt_sigaction 174
 #define SYS_madvise 219
 #define SYS_gettid 224
 #define SYS_clock_gettime 265
+#define SYS_tgkill 270
 #define O_NOFOLLOW_ 0400000
 
 /* As the kernel writes it, but for the sign: good until 2106. */

@@ -4,7 +4,6 @@
 #define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
 #define MAP_SHARED 1
 #define PR_GET_NAME 16
-#define CHUNK (16u << 10)
 #define EEXIST 17
 #define ENOSYS 38
 #define EOPNOTSUPP 95

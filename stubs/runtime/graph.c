@@ -30,7 +30,7 @@ typedef void (*user_function)(ulong ip, ulong parent);
  * that it will return to stands; `slot`: what tells its frame apart; `args`: six of them. */
 REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *args))
 {
-	struct thread *t = current_thread();
+	struct thread *t = begun(slot);
 	ulong parent = *place;
 	struct frame *frame;
 	u64 now, func;
@@ -38,17 +38,8 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	u64 *at;
 #endif
 
-	if (unlikely(!t)) {
-		if (!process.ready)
-			__atomic_fetch_add(&process.early, 1, __ATOMIC_RELAXED);
+	if (unlikely(!t))
 		return;
-	}
-	if (unlikely(is_nested(t, slot))) {
-		lost(LOST_NESTED);
-		return;
-	}
-	t->busy = slot;
-	barrier();
 	if (unlikely(process.stopped || !RECORDING))
 		goto out;
 	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) &&
@@ -75,51 +66,60 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 		lost(LOST_FULL);
 		goto out;
 	}
-#ifdef ARGS
-	for (int i = 0; i < ENTRY_WORDS - 1; i++)
-		at[i + 1] = args[i];
-	barrier();
-	*at = event(t, now, func, EVENT_ENTRY_ARGS);
-#else
-	*at = event(t, now, func, EVENT_ENTRY);
 #endif
-	t->pos = at + ENTRY_WORDS;
+	frame->func = func | 1; /* not 0 */
+#if !defined(PROFILE) && !defined(USER)
+	if (place_holds(t, at)) {
+#ifdef ARGS
+		for (int i = 0; i < ENTRY_WORDS - 1; i++)
+			at[i + 1] = args[i];
+		barrier();
+		*at = event(t, now, func, EVENT_ENTRY_ARGS);
+#else
+		*at = event(t, now, func, EVENT_ENTRY);
+#endif
+		t->pos = at + ENTRY_WORDS;
+	} else {
+		frame->func = 0;
+		lost(LOST_NESTED);
+	}
 #endif
 	frame->slot = slot;
 	frame->ret = parent;
 	frame->calltime = now;
-	frame->func = func | 1; /* not 0 */
 	barrier();
 	t->top = frame + 1;
 	*place = (ulong)return_to_handler;
 out:
-	barrier();
-	t->busy = 0;
+	end(t, slot);
 }
 
 /* The frame is done with: its exit goes into the trace. */
 static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64 value))
 {
-	if (unlikely(!frame->func))
+	u64 func = frame->func;
+
+	if (unlikely(!func))
 		return;
 #if defined(USER)
 	(void)t;
 	(void)now;
-	user(returned, (ulong)((frame->func >> TYPE_BITS) + ftpatch_config.base + process.bias),
+	user(returned, (ulong)((func >> TYPE_BITS) + ftpatch_config.base + process.bias),
 	     frame->ret);
 #elif defined(PROFILE)
 	profile_left(t, frame, now);
 #else
 	u64 *at = event_at(t, now, EXIT_WORDS);
 
-	if (unlikely(!at))
+	/* Once more: trace_forked() takes it away. */
+	if (unlikely(!at) || !place_holds(t, at) || !(func = frame->func))
 		return;
 #ifdef ARGS
 	at[1] = value;
 	barrier();
-	*at = event(t, now, frame->func & ~1ull, EVENT_EXIT_VALUE);
+	*at = event(t, now, func & ~1ull, EVENT_EXIT_VALUE);
 #else
-	*at = event(t, now, frame->func & ~1ull, EVENT_EXIT);
+	*at = event(t, now, func & ~1ull, EVENT_EXIT);
 #endif
 	t->pos = at + EXIT_WORDS;
 #endif
@@ -153,12 +153,10 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 	u64 now = ticks();
 	struct thread *t = current_thread();
 	struct frame *frame;
-	ulong ret;
+	ulong ret, own = slot;
 
-	if (t) { /* what is hooked is not called from a handler that is nested: that one was left */
-		t->busy = slot;
-		barrier();
-	}
+	if (t) /* what is hooked is not called from a handler that is nested: that one was left */
+		begin(t, own);
 	slot = slot_of_return(t, slot);
 	do { /* of a tail call, the caller's frame as well, which may have been left and be elsewhere */
 		if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
@@ -175,7 +173,6 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 		barrier();
 		t->top = frame;
 	} while (unlikely(ret == (ulong)return_to_handler));
-	barrier();
 	if (t)
-		t->busy = 0;
+		end(t, own);
 }

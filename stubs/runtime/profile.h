@@ -11,11 +11,15 @@ static inline struct trace_profile *profile_of(struct thread *t, u64 func, u64 n
 {
 	u32 places = ftpatch_config.profile / sizeof(struct trace_profile);
 	struct trace_profile *table;
+	u64 *pos = t->pos;
 	u32 at, tries;
 
-	if (unlikely(!t->pos) && !chunk_taken(t, now))
-		return 0;
-	table = (struct trace_profile *)t->pos - 1;
+	if (unlikely(!pos)) {
+		if (!chunk_taken(t, now))
+			return 0;
+		pos = t->pos;
+	}
+	table = (struct trace_profile *)pos - 1;
 	at = (u32)(func >> TYPE_BITS) * 0x9e3779b1u >> 8;
 	func = (func >> TYPE_BITS) + 1;
 	for (tries = 0; tries < places; tries++, at++) {

@@ -19,10 +19,12 @@ typedef unsigned long ulong;
 
 #include "arch.h"
 
+#define CHUNK (16u << 10) /* bytes; of a profile it is the whole table */
 #define THREADS 4096 /* thread pointers that are told apart; a power of two */
 #ifndef ROOM
 #define ROOM ~0ul /* bytes of address space for their ret_stacks */
 #endif
+#define MAIN_STACK (8ul << 20) /* bytes: what is so close to its begin is the first thread's */
 #define ASIDE 256    /* frames of a thread that were left and may come back */
 
 /* Filled in by ftpatch where the stub is laid into a file; all addresses are link addresses. */
@@ -37,7 +39,7 @@ struct stub_config {
 	u32 tracer;   /* enum trace_tracer */
 	u32 flags;    /* enum trace_flags */
 	u32 profile;  /* bytes of a profile's chunk, a power of two */
-	u32 unused;
+	u32 clock;    /* 1: the program may give it up (clock.c) */
 	u8 image_id[32];
 	u64 caller;   /* TRACER_USER: the user's ftrace_caller ... */
 	u64 returned; /* ... and ftrace_return, 0 where there is none */
@@ -102,6 +104,7 @@ struct process {
 	u32 starting;           /* a child of fork is being set up */
 	u32 pid;
 	u64 early;              /* calls before anything was set up */
+	ulong stack;            /* where the first thread's begins */
 	const char *path;       /* FTPATCH_TRACE */
 	const char *name;       /* AT_EXECFN */
 	u64 size;
@@ -116,5 +119,8 @@ void return_to_handler(void) __attribute__((visibility("hidden")));
 void trace_start(ulong *sp);
 REGISTERS void trace_forked(void);
 void trace_ended(void);
+
+/* clock.c */
+void clock_kept(void);
 
 #endif

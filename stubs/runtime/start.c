@@ -84,6 +84,7 @@ void trace_start(ulong *sp)
 	}
 	if (secure) /* not our user's to record, nor to say where to */
 		return;
+	process.stack = (ulong)sp;
 	process.bias = (ulong)&ftpatch_config - (ulong)ftpatch_config.self;
 	process.pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	process.path = environment(envp, "FTPATCH_TRACE");
@@ -93,6 +94,8 @@ void trace_start(ulong *sp)
 		process.size = ftpatch_config.size;
 	if (ftpatch_config.tracer != TRACER_USER)
 		process.hz = ticks_hz() ?: measured_hz();
+	if (ftpatch_config.clock)
+		clock_kept();
 	thread_pointer_known(hwcap2, interpreter != 0);
 
 	stride = sizeof(struct thread) + (ASIDE + ftpatch_config.depth) * sizeof(struct frame);
@@ -123,7 +126,7 @@ void trace_start(ulong *sp)
 REGISTERS void trace_forked(void)
 {
 	ulong tp = thread_pointer();
-	struct thread *t;
+	struct thread *t, *own = 0;
 	struct frame *frame;
 	u32 none = 0;
 
@@ -134,6 +137,9 @@ REGISTERS void trace_forked(void)
 	process.pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	process.early = 0;
 	for (t = process.threads; t; t = t->next) {
+		/* A handler forked: the call that it came into has its frame there, and goes on later. */
+		if (t->tp == tp && t->busy && t->top < t->limit)
+			t->top++;
 		t->pos = t->end = 0;
 		t->number = t->full = t->busy = t->nested = 0;
 		for (frame = t->low; frame < t->top; frame++)
@@ -142,11 +148,8 @@ REGISTERS void trace_forked(void)
 			else
 				frame->slot = 0;
 		if (t->tp == tp) {
-			struct known *known = known_at(tp);
-
 			t->tid = process.tid_offset ? id_at(tp) : process.pid; /* of a raw clone, too */
-			known->thread = t;
-			known->tp = tp;
+			own = t;
 		} else {
 			t->tp = 0;
 			t->top = t->bottom;
@@ -154,8 +157,16 @@ REGISTERS void trace_forked(void)
 	}
 	if (ftpatch_config.tracer != TRACER_USER)
 		process.header = make_file(process.path, 1);
+	if (own) {
+		struct known *known = known_at(tp);
+
+		known->thread = own;
+		known->tp = tp;
+	}
 	process.starting = 0;
 	__atomic_store_n(&process.known->here, 1, __ATOMIC_RELEASE);
+	if (process.header)
+		process.header->lost[LOST_EARLY] = process.early; /* by handlers, until now */
 }
 
 /* At exit: a whole trace says so. No system call: the program may have given them up. */

@@ -1,10 +1,16 @@
 #include "threads.h"
 
+static inline u32 own_id(void)
+{
+	return (u32)syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
 /* The thread's id stands in what libc keeps around the thread pointer, if libc keeps it: where the
- * kernel clears it when the thread ends. */
+ * kernel clears it when the thread ends. Whose stack is the process's own has the process's id. */
 static int tid_offset(ulong tp)
 {
-	u32 tid = (u32)syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	ulong here = (ulong)__builtin_frame_address(0);
+	u32 tid = process.stack - here < MAIN_STACK ? process.pid : own_id();
 	int at;
 
 	for (at = TID_FIRST; at != TID_LAST; at += TID_STEP)
@@ -23,8 +29,10 @@ REGISTERS struct thread *thread_found(ulong tp)
 
 	if (!all->here) {
 		trace_forked();
-		if (!all->here)
+		if (!all->here) {
+			__atomic_fetch_add(&process.early, 1, __ATOMIC_RELAXED);
 			return 0;
+		}
 	}
 	if (!tp) {
 		lost(LOST_EARLY);
@@ -37,8 +45,11 @@ REGISTERS struct thread *thread_found(ulong tp)
 		ulong none = 0;
 
 		known = &all->slot[(at + i) & (THREADS - 1)];
-		if (known->tp == tp)
-			return known->thread; /* NULL: it is just being put there */
+		if (known->tp == tp) {
+			if (!known->thread) /* it is just being put there */
+				lost(LOST_NESTED);
+			return known->thread;
+		}
 		if (!known->tp && __atomic_compare_exchange_n(&known->tp, &none, tp, 0,
 							      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			break;
@@ -55,7 +66,7 @@ REGISTERS struct thread *thread_found(ulong tp)
 	t->bottom = t->low + ASIDE;
 	t->top = t->bottom;
 	t->limit = t->bottom + ftpatch_config.depth;
-	t->tid = process.tid_offset ? id_at(tp) : (u32)syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	t->tid = process.tid_offset ? id_at(tp) : own_id();
 	do
 		t->next = process.threads;
 	while (!__atomic_compare_exchange_n(&process.threads, &t->next, t, 0, __ATOMIC_ACQ_REL,
@@ -71,15 +82,17 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 {
 	struct trace_header *header = process.header;
 	struct trace_chunk *chunk;
-	u64 at;
+	u64 at, *last = t->pos;
+	u32 number, open;
 
 	if (!header || t->full)
 		return 0;
-	if (t->end - t->pos > 16) { /* it was too long ago */
-		t->pos[1] = now;
+	if (last && has_room(t, last, 16)) { /* it was too long ago */
+		last[1] = now;
 		barrier();
-		t->pos[0] = EVENT_TIME;
-		t->pos += 2;
+		last[0] = EVENT_TIME;
+		if (place_holds(t, last))
+			t->pos = last + 2;
 		t->base = now;
 		return 1;
 	}
@@ -90,13 +103,21 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 		return 0;
 	}
 	chunk = (struct trace_chunk *)((char *)header + TRACE_HEADER + at);
+	number = t->number;
+	open = t->top - t->bottom;
+	barrier();
 	chunk->tid = t->tid;
 	chunk->base = now;
-	chunk->number = t->number++;
-	chunk->open = t->top - t->bottom;
+	chunk->number = number;
+	chunk->open = open;
 	barrier();
+	/* Signals like to come here, after the fault that brings the page. If a handler forked, the
+	 * child has another file. */
+	if (process.header != header)
+		return 0;
 	chunk->magic = CHUNK_MAGIC;
 	t->base = now;
+	t->number = number + 1;
 	t->pos = (u64 *)(chunk + 1);
 	t->end = (u64 *)((char *)chunk + header->chunk_size);
 	return 1;
@@ -172,8 +193,11 @@ REGISTERS void thread_renewed(struct thread *t, u32 tid)
 static REGISTERS void left(struct thread *t, struct frame *frame)
 {
 #if !defined(PROFILE) && !defined(USER)
-	u64 n = t->top - frame, now = ticks(), *at;
+	u64 n = 0, now = ticks(), *at;
+	struct frame *gone;
 
+	for (gone = frame; gone < t->top; gone++)
+		n += gone->func != 0; /* those of a fork's parent are not in this trace */
 	at = n ? event_at(t, now, 1) : 0;
 	if (at) {
 		*at = event(t, now, n << TYPE_BITS, EVENT_LEFT);

@@ -109,15 +109,64 @@ static inline ulong slot_of_return(struct thread *t, ulong slot)
 }
 #endif
 
+/* The tracer works on the call of this slot, and is not to be traced itself. */
+static inline void begin(struct thread *t, ulong slot)
+{
+	t->busy = slot;
+	barrier();
+}
+
+static inline void end(struct thread *t, ulong slot)
+{
+	barrier();
+	if (likely(t->busy == slot))
+		t->busy = 0;
+}
+
+/* The thread that a call of a traced function comes from, with the tracer begun. NULL where the call
+ * is not recorded. */
+static inline struct thread *begun(ulong slot)
+{
+	struct thread *t = current_thread();
+
+	if (unlikely(!t)) {
+		if (!process.ready)
+			__atomic_fetch_add(&process.early, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	if (unlikely(is_nested(t, slot))) {
+		lost(LOST_NESTED);
+		return 0;
+	}
+	begin(t, slot);
+	return t;
+}
+
+/* Whether `words` words from `at` are of the thread's chunk. */
+static inline int has_room(const struct thread *t, const u64 *at, u32 words)
+{
+	return (ulong)t->end - (ulong)(at + words) < CHUNK;
+}
+
 /* Room for `words` words of an event at time `now`, NULL if there is none. */
 static inline u64 *event_at(struct thread *t, u64 now, u32 words)
 {
-	/* A handler that left in the midst of this may have left any position here. */
-	if (unlikely(t->pos + words + 2 > t->end || (now - t->base) >> TICKS_BITS)) {
+	u64 *at = t->pos;
+
+	/* A handler that left or forked in the midst of this may have left any position here. */
+	if (unlikely(!has_room(t, at, words + 2) || (now - t->base) >> TICKS_BITS)) {
 		if (!chunk_taken(t, now))
 			return 0;
+		at = t->pos;
 	}
-	return t->pos;
+	return at;
+}
+
+/* Whether the place is still there: not if a signal came, and others wrote to it or into a new file. */
+static inline int place_holds(const struct thread *t, const u64 *at)
+{
+	barrier();
+	return likely(t->pos == at);
 }
 
 static inline u64 event(struct thread *t, u64 now, u64 func, enum trace_event type)

@@ -7,6 +7,8 @@
 
 #define PAGE 4096ul
 
+#define CLOCK_INSTRUCTION 0x310f /* rdtsc: 0f 31 */
+
 static inline u64 ticks(void)
 {
 	u32 low, high;
@@ -54,12 +56,14 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 
 #define SYS_write 1
 #define SYS_close 3
+#define SYS_rt_sigaction 13
 #define SYS_madvise 28
 #define SYS_getpid 39
 #define SYS_getppid 110
 #define SYS_prctl 157
 #define SYS_gettid 186
 #define SYS_clock_gettime 228
+#define SYS_tgkill 234
 #define O_NOFOLLOW_ 0400000
 
 struct timespec_ {

@@ -105,6 +105,32 @@ static NOINLINE int forking(void)
 	return 0;
 }
 
+static void own(int signal)
+{
+	(void)signal;
+	say("own\n");
+	_exit(9);
+}
+
+/* What a fault, or its signal, comes to. */
+static NOINLINE int faults(void)
+{
+	pid_t child = fork();
+
+	if (!child)
+		*(volatile int *)0 = 1;
+	printf("%d\n", status_of(child));
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		raise(SIGSEGV);
+	printf("%d\n", status_of(child));
+	fflush(stdout);
+	signal(SIGSEGV, own);
+	*(volatile int *)0 = 1;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	fib(4);
@@ -114,5 +140,7 @@ int main(int argc, char **argv)
 		return strict(argv[1][6] == 0);
 	if (is(argc, argv, "forking"))
 		return forking();
+	if (is(argc, argv, "faults"))
+		return faults();
 	return (int)fib(8);
 }
