@@ -1,5 +1,7 @@
 """What a traced call costs: this, uftrace and XRay, alternately on the same programs.
 
+And what reading it costs, against uftrace's reader.
+
 usage: python bench/tracing.py
 
 fib.c makes nothing but calls; queries.c has SQLite work (the amalgamation, as better-sqlite3 on npm
@@ -18,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 __all__ = ["tracing"]
@@ -48,6 +51,9 @@ def fib_calls(n: int) -> int:
     return second
 
 
+run = partial(subprocess.run, check=True, stdout=subprocess.DEVNULL)
+
+
 def measure(ways: list[Way], folder: Path) -> dict[str, tuple[float, int]]:
     """Median seconds of each way, measured alternately, and the bytes that it left."""
     seconds: dict[str, list[float]] = {way.name: [] for way in ways}
@@ -57,14 +63,7 @@ def measure(ways: list[Way], folder: Path) -> dict[str, tuple[float, int]]:
             before = set(folder.iterdir())
             environment = {**os.environ, **(way.environment or {})}
             begun = time.perf_counter()
-            subprocess.run(
-                way.words,
-                cwd=folder,
-                env=environment,
-                check=False,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            run(way.words, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
             seconds[way.name].append(time.perf_counter() - begun)
             left[way.name] = sum(_bytes(path) for path in folder.glob(way.leaves or "-"))
             for path in set(folder.iterdir()) - before:
@@ -96,12 +95,14 @@ def build(sources: list[str], folder: Path, name: str) -> dict[str, Path]:
             continue
         made[kind] = folder / f"{name}-{kind}"
         words = [compiler, "-O1", *flags, *sources, "-o", str(made[kind]), "-lm", "-lpthread"]
-        subprocess.run(words, check=True)
-    for tracer, more in (("function_graph", ()), ("function", ()), ("none", ("-f", "main"))):
+        run(words)
+    for verb, tracer in (
+        (("enable", "--tracer", "function_graph"), "function_graph"),
+        (("enable", "--tracer", "function"), "function"),
+        (("disable", "--nop"), "none"),
+    ):
         path = made[tracer] = folder / f"{name}-{tracer}"
-        chosen = "function_graph" if tracer == "none" else tracer
-        words = [sys.executable, "-m", "ftpatch", "enable", str(made["pad"]), "--tracer", chosen]
-        subprocess.run([*words, *more, "-q", "-o", str(path)], check=True)
+        run([sys.executable, "-m", "ftpatch", *verb, str(made["pad"]), "-q", "-o", str(path)])
     return made
 
 
@@ -111,7 +112,7 @@ def ways_of(made: dict[str, Path], argument: str) -> list[Way]:
     out = [Way(kind, (str(made[kind]), argument)) for kind in ("plain", "pad", "pg")]
     for kind in ("function_graph", "function"):
         out.append(Way(kind, (str(made[kind]), argument), "ours.trace", ours))
-    out.append(Way("none", (str(made["none"]), argument), "", {"FTPATCH_TRACE": "ours.trace"}))
+    out.append(Way("none", (str(made["none"]), argument)))
     if shutil.which("uftrace"):
         record = ("uftrace", "record", "--no-libcall", "-d", "theirs")
         out.append(Way("uftrace -pg", (*record, str(made["pg"]), argument), "theirs"))
@@ -122,8 +123,9 @@ def ways_of(made: dict[str, Path], argument: str) -> list[Way]:
         out.append(Way("xray", (str(made["xray"]), argument)))
         for mode in ("fdr", "basic"):
             options = f"patch_premain=true xray_mode=xray-{mode} verbosity=0"
+            more = {"XRAY_OPTIONS": options, "XRAY_FDR_OPTIONS": "func_duration_threshold_us=0"}
             words = (str(made["xray"]), argument)
-            out.append(Way(f"xray-{mode}", words, "xray-log.*", {"XRAY_OPTIONS": options}))
+            out.append(Way(f"xray-{mode}", words, "xray-log.*", more))
     return out
 
 
@@ -145,9 +147,10 @@ def table(what: str, found: dict[str, tuple[float, int]], calls: int) -> None:
     ):
         if name in cost:
             size = found[name][1] / calls
-            print(f"  {name:<16} {cost[name]:7.1f} ns a call {size:6.1f} bytes a call")
+            left = f"{size:6.1f} bytes a call" if size else "   its file only if the program asks"
+            print(f"  {name:<16} {cost[name]:7.1f} ns a call {left}")
     ratio = found["none"][0] / found["pad"][0]
-    print(f"  no site but main enabled: x{ratio:.3f} of the unpatched program")
+    print(f"  no site enabled: x{ratio:.3f} of the unpatched program")
     for name in ("uftrace -pg", "uftrace -P .", "xray-fdr", "xray-basic"):
         if name in cost:
             ratio = cost["function_graph"] / cost[name]
@@ -182,9 +185,9 @@ def counted(program: Path, argument: str, folder: Path) -> int:
     """Calls that a traced run makes, by the profile tracer."""
     path = folder / "counted"
     words = [sys.executable, "-m", "ftpatch", "enable", str(program), "--tracer"]
-    subprocess.run([*words, "function_profile", "-q", "-o", str(path)], check=True)
+    run([*words, "function_profile", "-q", "-o", str(path)])
     environment = {**os.environ, "FTPATCH_TRACE": str(folder / "counts")}
-    subprocess.run([str(path), argument], env=environment, check=True, stdout=subprocess.DEVNULL)
+    run([str(path), argument], env=environment)
     data = (folder / "counts").read_bytes()
     size = int.from_bytes(data[20:24], "little")
     total, at = 0, 4096
@@ -195,19 +198,42 @@ def counted(program: Path, argument: str, folder: Path) -> int:
     return total
 
 
+def reading(made: dict[str, Path], folder: Path) -> None:
+    """A profile from 11 million calls: ftpatch report against uftrace report."""
+    if not shutil.which("uftrace"):
+        return
+    ours, theirs = folder / "ours.trace", folder / "theirs"
+    environment = {**os.environ, "FTPATCH_TRACE": str(ours), "FTPATCH_TRACE_SIZE": str(SIZE)}
+    run([str(made["function_graph"]), "33"], env=environment)
+    record = ("uftrace", "record", "--no-libcall", "-d", str(theirs), str(made["pg"]), "33")
+    run(record)
+    report = (sys.executable, "-m", "ftpatch", "report", str(ours), "--format", "profile")
+    place = folder / "nothing"
+    place.mkdir()
+    found = measure(
+        [Way("ours", report), Way("theirs", ("uftrace", "report", "-d", str(theirs)))], place
+    )
+    (mine, _), (other, _) = found["ours"], found["theirs"]
+    print(f"a profile of {fib_calls(33)} calls")
+    print(
+        f"  ftpatch report {mine:.2f} s, uftrace report {other:.2f} s: x{mine / other:.2f} (aim 1)"
+    )
+
+
 def tracing() -> None:
     """Print the tables."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        run = folder / "run"
-        run.mkdir()
+        place = folder / "run"
+        place.mkdir()
         made = build([str(HERE / "fib.c")], folder, "fib")
-        table("fib(32)", measure(ways_of(made, "32"), run), fib_calls(32))
+        table("fib(32)", measure(ways_of(made, "32"), place), fib_calls(32))
+        reading(made, folder)
         sources = sqlite_sources(folder)
         if sources:
             made = build(sources, folder, "sqlite")
             calls = counted(made["pad"], "40000", folder)
-            table("SQLite, 40,000 rows", measure(ways_of(made, "40000"), run), calls)
+            table("SQLite, 40,000 rows", measure(ways_of(made, "40000"), place), calls)
 
 
 if __name__ == "__main__":
