@@ -111,7 +111,7 @@ class Libraries:
         origin = real if patched.parent != real else None
         told = replace(told, strings=self._strings(self._image, origin))
         try:
-            sites = read_sites(self._image)
+            sites = read_sites(self._image, named=True)
         except NoTable:
             choice.require(self._image.path)
             lay_in(copy, self._image, plan_runtime(self._image, told))
@@ -162,12 +162,17 @@ class Libraries:
         for one in self._chosen:
             image = open_image(one.path)
             try:
-                opened[one] = image, read_sites(image)
+                opened[one] = image, read_sites(image, named=True)
             except NoTable as error:
                 without[one] = error
-        for found in self._globs.values():
-            if not any(one in opened for one in found):
-                raise without[found[0]]
+        for glob, found in self._globs.items():
+            if any(one in opened for one in found):
+                continue
+            error = without[found[0]]
+            if len(found) == 1:
+                raise error
+            reason = f"of the {len(found)} libraries that --lib {glob!r} matches, none has sites"
+            raise NoTable(self._image.path, reason, error.hint)
         return opened
 
     def _one(
@@ -227,7 +232,8 @@ class Libraries:
         paths = {found.path for found in now if found.names & one.names}
         if not paths or self._copies[one] in paths:
             return "the program did not load it"
-        return f"the dynamic linker takes {min(paths)}"
+        which = "the original" if one.path in paths else str(min(paths))
+        return f"the dynamic linker takes {which}, for a DT_RPATH goes before {VARIABLE}"
 
 
 def _told(trace: Path) -> tuple[Mapped, ...]:
