@@ -14,7 +14,7 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 
-__all__ = ["Needed", "Needs", "matching"]
+__all__ = ["Needed", "Needs", "linker_of", "matching"]
 
 LINE = re.compile(rb"\t(?:(.+) => )?(/?.*/.+) \(0x[0-9a-f]+\)")
 """``libz.so.1 => /lib/libz.so.1 (0x7f...)``, or a path alone."""
@@ -41,11 +41,7 @@ class Needs:
 
     def __init__(self, image: Image) -> None:
         """Raises UsageError for a static program."""
-        segment = image.elf.segment(Segment.PT_INTERP)
-        if segment is None:
-            raise UsageError(image.path, "it has no shared libraries", "leave --lib out")
-        held = image.elf.contents(segment.offset, segment.size, "interpreter").tobytes()
-        self._linker = os.fsdecode(held.partition(b"\0")[0])
+        self._linker = linker_of(image)
         self._path = image.path
 
     def of(self, program: Path, environment: Mapping[str, str]) -> list[Needed]:
@@ -79,6 +75,15 @@ class Needs:
             reason = said[-1] if said else f"it ended with {done.returncode}"
             raise InputError(self._path, f"cannot list its libraries: {reason}")
         return found
+
+
+def linker_of(image: Image) -> str:
+    """The path of a program's dynamic linker. Raises UsageError for a static program."""
+    segment = image.elf.segment(Segment.PT_INTERP)
+    if segment is None:
+        raise UsageError(image.path, "it has no shared libraries", "leave --lib out")
+    held = image.elf.contents(segment.offset, segment.size, "interpreter").tobytes()
+    return os.fsdecode(held.partition(b"\0")[0])
 
 
 def matching(
