@@ -1,4 +1,4 @@
-"""A program and its library of tests/programs/libraries, built in every form and run with a trace."""
+"""A program and its library of tests/programs/libraries, built in every form, and their traces."""
 
 from __future__ import annotations
 

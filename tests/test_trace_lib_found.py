@@ -97,6 +97,57 @@ def test_libraries_that_are_needed_by_a_path(tmp_path: Path) -> None:
     assert (traced.code, traced.err, traced.calls) == (13, "", BOTH)
 
 
+def test_a_library_with_two_names(tmp_path: Path) -> None:
+    """Without a soname it is what it was linked as: two that need it may call it differently."""
+    flags = ("-shared", "-fPIC", PAD)
+    inner = _write(tmp_path, "b.c", "int calls; int b(int n) { return n * 3 + calls++; }\n")
+    outer = _write(tmp_path, "a.c", "int b(int); int a(int n) { int m = b(n); return m + 1; }\n")
+    text = "int a(int), b(int); int main(void) { int n = b(0); return a(4) + n; }\n"
+    main = _write(tmp_path, "m.c", text)
+    library = compiled(tmp_path, inner, "libb.so.1", *flags)
+    (tmp_path / "libb.so").symlink_to("libb.so.1")
+    first = compiled(tmp_path, outer, "liba.so", *flags[:2], "-L.", "-l:libb.so")
+    words = ("-L.", "-l:libb.so.1", str(first), "-Wl,-rpath,$ORIGIN", "-Wl,-rpath-link,.")
+    program = compiled(tmp_path, main, "prog", PAD, *words)
+    env = {"LD_LIBRARY_PATH": str(tmp_path)}
+    traced = trace(program, lib=library.name, env=env)
+    assert (traced.code, traced.err) == (14, "")
+    assert traced.calls == [(0, "main"), (1, "b"), (1, "b")]
+
+
+def test_a_library_that_is_preloaded(tmp_path: Path) -> None:
+    flags = ("-shared", "-fPIC", PAD)
+    library = compiled(
+        tmp_path, _write(tmp_path, "b.c", "int getpid(void) { return 5; }\n"), "pre.so", *flags
+    )
+    main = _write(tmp_path, "m.c", "int getpid(void); int main(void) { return getpid(); }\n")
+    program = compiled(tmp_path, main, "prog", PAD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(library))
+        result = ftpatch("trace", "--lib", "pre.so", program)
+    assert result.code == 5 and "getpid();" in result.out and not result.err
+
+
+def test_other_verbs_on_a_copy(tmp_path: Path) -> None:
+    """It is a library with a journal."""
+    program = build(tmp_path)
+    kept = tmp_path / "copy.so"
+
+    def run(patched: Path, words: list[str], environment: dict[str, str]) -> int:
+        shutil.copy(Path(environment["LD_LIBRARY_PATH"].split(":")[0], "libshared.so.1"), kept)
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ftpatch.cli.trace._execute", run)
+        ftpatch("trace", "--lib", "libshared*", program)
+    assert ftpatch("status", kept).code == 0 and ftpatch("list", kept).code == 0
+    assert ftpatch("diff", kept).code == 1 and ftpatch("check", kept).code in (0, 1)
+    again = ftpatch("enable", kept, "--tracer", "function", "-o", tmp_path / "more")
+    assert again.code == 2 and "a shared-object has no tracers" in again.err
+    assert ftpatch("undo", kept).code == 0
+    assert kept.read_bytes() == (tmp_path / "libshared.so.1").read_bytes()
+
+
 def test_what_other_programs_make_of_a_copy(tmp_path: Path) -> None:
     """A child that has the library, but no tracer, runs as ever."""
     program = build(tmp_path)

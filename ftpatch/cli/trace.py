@@ -42,8 +42,8 @@ def command(
         typer.Option(
             "--lib",
             metavar="GLOB",
-            help="Shared libraries of the program to trace with it, by name (-f chooses among "
-            "their functions and the program's). Repeatable.",
+            help="Shared libraries of the program to trace with it, by name (* ? []); -f and -n "
+            "choose among their functions and the program's. Repeatable.",
         ),
     ] = [],  # noqa: B006
     tracer: Annotated[
@@ -173,7 +173,8 @@ def _libraries(path: Path, globs: Sequence[str], tracer: str, folder: Path) -> L
     """Those that are to be traced too."""
     if not globs:
         return None
-    from ftpatch.cli.trace_libraries import Libraries, require_tracer
+    from ftpatch.cli.trace_choice import require_tracer
+    from ftpatch.cli.trace_libraries import Libraries
 
     require_tracer(tracer)
     return Libraries(path, globs, folder)

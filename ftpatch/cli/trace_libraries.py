@@ -10,6 +10,7 @@ FOLDER in its copy; $ORIGIN in a library's is still where the library was.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.cli.console import error_line
+from ftpatch.cli.trace_choice import Choice
 from ftpatch.cli.trace_needed import Needed, Needs, matching
 from ftpatch.copy import Copy
 from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
@@ -28,50 +30,18 @@ from ftpatch.inject.tracers import TRACERS
 from ftpatch.plan import Plan
 from ftpatch.plan.library import Place, plan_library
 from ftpatch.plan.traced import Tracing, plan_runtime, plan_traced
-from ftpatch.select import Selection, expand, select_sites
+from ftpatch.select import Selection
 from ftpatch.sites import Sites, read_sites
 from ftpatch.trace.header import open_trace
 from ftpatch.trace.mapped import Mapped
 from ftpatch.update import lay_in, prepare_sites, update
 
-__all__ = ["Choice", "Libraries", "require_tracer"]
+__all__ = ["Libraries"]
 
 VARIABLE = "LD_LIBRARY_PATH"
-APART = ":;$"
-"""What a folder in it cannot have in its name."""
-
-
-class Choice:
-    """The functions that are meant, of a program and its libraries together."""
-
-    def __init__(self, selection: Selection) -> None:
-        self._selection = expand(selection)
-        self._missing: set[str] | None = None
-        self._selected = 0
-
-    def of(self, sites: Sites) -> NDArray[np.bool_]:
-        """The sites of one image that are meant, bool[n]."""
-        missing = set[str]()
-        mask = select_sites(sites, self._selection, missing)
-        self._missing = missing if self._missing is None else self._missing & missing
-        self._selected += int(mask.sum())
-        return mask
-
-    def require(self, program: Path) -> None:
-        """Raise UsageError for a filter that matches nothing in any of them, or if nothing is
-        left."""
-        if self._missing:
-            text = min(self._missing)
-            raise UsageError(program, f"filter {text!r} matches no site", "see `ftpatch list`")
-        if not self._selected:
-            raise UsageError(program, "the filters leave no site", "see `ftpatch list`")
-
-
-def require_tracer(name: str) -> None:
-    """Raise UsageError for a tracer that has no part for libraries."""
-    known = [tracer.name for tracer in TRACERS.values() if tracer.records]
-    if name not in known:
-        raise UsageError(None, f"--lib is not for the tracer {name}", f"use {', '.join(known)}")
+PRELOAD = "LD_PRELOAD"
+APART = ":; $"
+"""What a folder in these cannot have in its name."""
 
 
 class Libraries:
@@ -100,7 +70,14 @@ class Libraries:
         """That of the run."""
         before = os.environ.get(VARIABLE)
         path = f"{self._folder}:{before}" if before else str(self._folder)
-        return {**os.environ, VARIABLE: path}
+        out = {**os.environ, VARIABLE: path}
+        if PRELOAD in out:  # in which a library may stand with its path
+            copies = {one.name: str(copy) for one, copy in self._copies.items()}
+            words = re.split("([ :])", out[PRELOAD])
+            out[PRELOAD] = "".join(
+                copies.get(word, word) if "/" in word else word for word in words
+            )
+        return out
 
     def patch(self, copy: Copy, patched: Path, selection: Selection, tracing: Tracing) -> None:
         """Lay stubs into copies of the libraries, and the tracer into ``copy`` of the program,
@@ -144,6 +121,8 @@ class Libraries:
             image, sites = opened[one]
             place = Place(span, _path_of(one), self._strings(image, one.path.absolute().parent))
             laid.append(self._one(one, sites, masks[one], place, tracing))
+        for one in wanted:
+            self._link(one)
         return replace(tracing, libraries=tuple(laid))
 
     def tell_missing(self, patched: Path, traces: Iterable[Path]) -> None:
@@ -168,12 +147,21 @@ class Libraries:
         for glob, found in self._globs.items():
             if any(one in opened for one in found):
                 continue
-            error = without[found[0]]
+            first = without[found[0]]
             if len(found) == 1:
-                raise error
+                raise first
             reason = f"of the {len(found)} libraries that --lib {glob!r} matches, none has sites"
-            raise NoTable(self._image.path, reason, error.hint)
+            raise NoTable(self._image.path, reason, first.hint)
         return opened
+
+    def _link(self, one: Needed) -> None:
+        """What else the library is called in its folder: without a soname of its own, one of those
+        that need it may have it by another name."""
+        copy, real = self._copies[one], os.path.realpath(one.path)
+        for other in one.path.absolute().parent.iterdir():
+            place = copy.with_name(other.name)
+            if other.is_symlink() and os.path.realpath(other) == real and not place.exists():
+                place.symlink_to(copy.name)
 
     def _one(
         self, one: Needed, sites: Sites, mask: NDArray[np.bool_], place: Place, tracing: Tracing
