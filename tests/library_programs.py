@@ -14,7 +14,18 @@ import pytest
 
 from .command import ftpatch_process
 
-__all__ = ["FORMS", "PAD", "SOURCES", "Form", "Traced", "build", "compiled", "plain", "trace"]
+__all__ = [
+    "FORMS",
+    "PAD",
+    "PREFIX",
+    "SOURCES",
+    "Form",
+    "Traced",
+    "build",
+    "compiled",
+    "plain",
+    "trace",
+]
 
 SOURCES = Path(__file__).parent / "programs" / "libraries"
 PAD = "-fpatchable-function-entry=5"

@@ -103,7 +103,7 @@ class Header:
         if self.length < self.used:
             notes.append(f"the file is cut off: {self.length} of {self.used} bytes")
         if self.unknown:
-            notes.append(f"libraries that cannot be: {self.unknown}")
+            notes.append(f"libraries whose entries cannot be right: {self.unknown}")
         if not self.hz:
             notes.append("the clock's rate is not known: times are ticks")
         return notes
