@@ -85,6 +85,32 @@ def test_another_library_finds_it_first(tmp_path: Path) -> None:
     assert (traced.code, traced.err, traced.calls) == (13, "", [(0, "main"), (1, "b")])
 
 
+def test_what_the_programs_rpath_finds_for_its_libraries(tmp_path: Path) -> None:
+    """A DT_RPATH holds for libraries of libraries, too."""
+    _chain(tmp_path)
+    link = f"-Wl,-rpath-link,{tmp_path / 'dep'}"
+    search = (OLD, "-Wl,-rpath,$ORIGIN/sub:$ORIGIN/dep", link)
+    first = str(tmp_path / "sub/liba.so")
+    program = compiled(tmp_path, tmp_path / "m.c", "prog", PAD, first, *search)
+    for lib, names in (("lib[ab].so", BOTH), ("libb.so", [(0, "main"), (1, "b")])):
+        traced = trace(program, lib=lib)
+        assert (traced.code, traced.err, traced.calls) == (13, "", names)
+
+
+def test_folders_that_cannot_be(tmp_path: Path) -> None:
+    program = build(tmp_path)
+    for name in ("a b", "a:b", "a;b", "$ORIGIN"):
+        folder = tmp_path / name
+        folder.mkdir()
+        env = {"TMPDIR": str(folder)}
+        if name == "a b":
+            assert trace(program, env=env).calls
+            continue
+        result = ftpatch_process("trace", "--lib", "libshared*", program, env=env)
+        assert result.code == 125 and "set TMPDIR to another one" in result.err
+        assert result.err.count("\n") == 1 and not list(folder.iterdir())
+
+
 def test_libraries_that_are_needed_by_a_path(tmp_path: Path) -> None:
     flags = ("-shared", "-fPIC", PAD)
     inner = _write(tmp_path, "b.c", "int b(int n) { return n * 3; }\n")

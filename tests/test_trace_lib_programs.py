@@ -90,7 +90,7 @@ def _run(program: Path, args: tuple[str, ...], environment: dict[str, str]) -> t
 
 
 def _cases() -> list[object]:
-    rng, cases = random.Random(3), []
+    rng, cases = random.Random(3), list[object]()
     for arch in PREFIX:
         for name in RUNS:
             form = Form(arch, "pie", rng.choice(("-O0", "-O2", "-O3")))

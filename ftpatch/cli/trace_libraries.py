@@ -40,8 +40,8 @@ __all__ = ["Libraries"]
 
 VARIABLE = "LD_LIBRARY_PATH"
 PRELOAD = "LD_PRELOAD"
-APART = ":; $"
-"""What a folder in these cannot have in its name."""
+APART = ":;$"
+"""What a folder in the first of these cannot have in its name; in the other, no blank."""
 
 
 class Libraries:
@@ -71,12 +71,10 @@ class Libraries:
         before = os.environ.get(VARIABLE)
         path = f"{self._folder}:{before}" if before else str(self._folder)
         out = {**os.environ, VARIABLE: path}
-        if PRELOAD in out:  # in which a library may stand with its path
-            copies = {one.name: str(copy) for one, copy in self._copies.items()}
+        if PRELOAD in out and " " not in path:  # there a library may stand with its path
+            copies = {one.name: str(copy) for one, copy in self._copies.items() if "/" in one.name}
             words = re.split("([ :])", out[PRELOAD])
-            out[PRELOAD] = "".join(
-                copies.get(word, word) if "/" in word else word for word in words
-            )
+            out[PRELOAD] = "".join(copies.get(word, word) for word in words)
         return out
 
     def patch(self, copy: Copy, patched: Path, selection: Selection, tracing: Tracing) -> None:
