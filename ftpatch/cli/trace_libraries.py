@@ -9,6 +9,7 @@ FOLDER in its copy; $ORIGIN in a library's is still where the library was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -156,10 +157,11 @@ class Libraries:
         """What else the library is called in its folder: without a soname of its own, one of those
         that need it may have it by another name."""
         copy, real = self._copies[one], os.path.realpath(one.path)
-        for other in one.path.absolute().parent.iterdir():
-            place = copy.with_name(other.name)
-            if other.is_symlink() and os.path.realpath(other) == real and not place.exists():
-                place.symlink_to(copy.name)
+        with contextlib.suppress(OSError), os.scandir(one.path.absolute().parent) as entries:
+            for other in entries:
+                place = copy.with_name(other.name)
+                if other.is_symlink() and os.path.realpath(other) == real and not place.exists():
+                    place.symlink_to(copy.name)
 
     def _one(
         self, one: Needed, sites: Sites, mask: NDArray[np.bool_], place: Place, tracing: Tracing
