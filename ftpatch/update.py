@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.bug import FtraceBug
 from ftpatch.changes import Kind
 from ftpatch.copy import Copy
-from ftpatch.errors import UsageError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image, open_image
 from ftpatch.plan import Plan
 from ftpatch.refusals import refusals
@@ -22,7 +22,7 @@ from ftpatch.sites.code import written
 from ftpatch.verify import verify
 from ftpatch.write import updated, write
 
-__all__ = ["Outcome", "Prepared", "prepare", "update"]
+__all__ = ["Outcome", "Prepared", "lay_in", "prepare", "prepare_sites", "update"]
 
 
 VERSIONS = ("__versions", "__version_ext_names")
@@ -90,11 +90,17 @@ def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool)
     was planned."""
     image = open_image(path)
     image.require_writable()
-    sites = read_sites(image)
+    return prepare_sites(image, read_sites(image), plan, strip_signature=strip_signature)
+
+
+def prepare_sites(
+    image: Image, sites: Sites, plan: Callable[[Sites], Plan], *, strip_signature: bool = False
+) -> Prepared:
+    """The same for an image that is open, and its sites."""
     planned = plan(sites)
     if len(planned.changes) and image.end < len(image.data) and not strip_signature:
         raise UsageError(
-            path,
+            image.path,
             "the module is signed, and its signature is not that of the changed module",
             "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
         )
@@ -111,6 +117,15 @@ def update(copy: Copy, prepared: Prepared) -> None:
     """Write what was prepared into ``copy`` and let it appear. Raises OutputError."""
     image, plan = prepared.image, prepared.plan
     write(copy, image, plan.changes, length=_length(image, plan), tail=plan.tail)
+
+
+def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
+    """Write a plan into ``copy`` that changes no site. Raises InputError where the image does not
+    hold what was expected, OutputError where it cannot be written."""
+    image.require_writable()
+    if not verify(image, plan.changes, 1).passed:
+        raise InputError(image.path, "its headers are not what they were")
+    write(copy, image, plan.changes, tail=plan.tail)
 
 
 def _length(image: Image, plan: Plan) -> int | None:

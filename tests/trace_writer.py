@@ -10,7 +10,17 @@ from pathlib import Path
 
 from .elf_writer import PF_R, PF_X, SHF_ALLOC, SHF_EXECINSTR, Image, Section, Segment, Symbol
 
-__all__ = ["BASE", "FIELDS", "FUNCTIONS", "Call", "Thread", "TraceFile", "program", "site"]
+__all__ = [
+    "BASE",
+    "FIELDS",
+    "FUNCTIONS",
+    "Call",
+    "Thread",
+    "TraceFile",
+    "library",
+    "program",
+    "site",
+]
 
 ENTRY, EXIT, ENTRY_FROM, ENTRY_ARGS, EXIT_VALUE, LEFT, TIME = range(1, 8)
 FUNCTION, GRAPH, PROFILE = 1, 2, 3
@@ -18,6 +28,7 @@ BASE = 0x401000
 STRIDE = 0x20
 FUNCTIONS = ("main", "parse", "read_line", "walk", "alloc", "hash", "print_all", "fail")
 HEADER = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
+LIBRARY = struct.Struct("<2I4Q32s")
 WORDS = """magic version header_size machine chunk_size tracer flags size taken bias base hz ticks
 realtime ended_ticks ended_realtime pid ppid depth threads lost0 lost1 lost2 lost3 lost4 lost5 lost6
 lost7 image_id comm path"""
@@ -38,6 +49,23 @@ def program(path: Path, names: Sequence[str] = FUNCTIONS) -> Path:
         image.symbols.append(Symbol(name, BASE + number * STRIDE, STRIDE))
     path.write_bytes(image.build())
     return path
+
+
+def library(
+    path: Path | bytes,
+    start: int,
+    size: int,
+    *,
+    base: int = BASE,
+    bias: int = 0,
+    image_id: bytes = b"",
+    length: int | None = None,
+) -> bytes:
+    """A library in a header."""
+    name = path if isinstance(path, bytes) else bytes(path) + b"\0"
+    whole = (LIBRARY.size + len(name) + 7) // 8 * 8
+    fields = (whole if length is None else length, 0, start, size, base, bias, image_id)
+    return (LIBRARY.pack(*fields) + name).ljust(whole, b"\0")
 
 
 @dataclass
@@ -75,13 +103,14 @@ class Thread:
 @dataclass
 class TraceFile:
     """A whole file; ``header`` overrides fields of it by name. Chunks lie in the order in which
-    they began, from ``begin`` on."""
+    they began, from ``begin`` on. ``libraries`` is what library() makes, or anything else."""
 
     threads: list[Thread] = field(default_factory=list)
     chunk_size: int = 4096
     begin: int = 4096
     header: dict[str, int | bytes] = field(default_factory=dict)
     profiles: list[list[tuple[int, int, int, int]]] = field(default_factory=list)
+    libraries: bytes = b""
 
     def build(self) -> bytes:
         """The bytes of the file."""
@@ -114,7 +143,8 @@ class TraceFile:
             "path": b"",
         }
         values |= self.header
-        return HEADER.pack(*(values[name] for name in FIELDS)).ljust(self.begin, b"\0") + body
+        head = HEADER.pack(*(values[name] for name in FIELDS)) + self.libraries
+        return head.ljust(self.begin, b"\0")[: self.begin] + body
 
     def write(self, path: Path) -> Path:
         """The file, at ``path``."""

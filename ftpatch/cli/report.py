@@ -10,14 +10,9 @@ import typer
 from ftpatch.cli.console import clean, lines, watched
 from ftpatch.cli.options import Json
 from ftpatch.cli.report_output import Output
-from ftpatch.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from ftpatch.image import Image
     from ftpatch.trace import Trace
-    from ftpatch.trace.header import Header
-    from ftpatch.trace.lines import Lines
-    from ftpatch.trace.names import Program
     from ftpatch.trace.window import Window
 
 __all__ = ["NAME", "command"]
@@ -99,6 +94,7 @@ def command(
         raise typer.BadParameter(f"--format is {NAMES.replace('|', ', ')}, not {format_!r}")
     if json and format_ not in (None, "json"):
         raise typer.BadParameter(f"--json and --format {format_} are two formats")
+    from ftpatch.cli.report_programs import Programs
     from ftpatch.trace import Look, Trace, format_for
     from ftpatch.trace.window import ALWAYS, Window, parse_span
 
@@ -108,7 +104,7 @@ def command(
     try:
         form = format_for(trace, "json" if json else format_)
         with Output(output, force=force, binary=form.binary) as out:
-            trace.name_by(_Programs(image, force, no_demangle, source).of)
+            trace.name_by(Programs(image, force, no_demangle, source).of)
             missing = _notes(trace)
             rows = trace.rows()
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
@@ -137,52 +133,3 @@ def _notes(trace: Trace) -> list[str]:
         for header in trace.headers
         for note in header.notes
     ]
-
-
-class _Programs:
-    """Opens the images of traces, each once, and checks that they belong together."""
-
-    def __init__(self, image: Path | None, force: bool, plain: bool, source: bool) -> None:
-        self._image, self._force, self._plain, self._source = image, force, plain, source
-        self._images: dict[Path, Image | None] = {}
-        self._lines: dict[Path, Lines | None] = {}
-        self._programs: dict[tuple[Path, int], Program] = {}
-
-    def of(self, header: Header) -> Program:
-        """The program of a trace. Raises InputError where the image is another one."""
-        from ftpatch.trace.names import Program
-        from ftpatch.trace.owner import require_owner
-
-        path = self._image or Path(header.image)
-        image = self._open(path) if self._image or header.image else None
-        if image is not None and not self._force:
-            require_owner(header, image)
-        if (path, header.base) not in self._programs:
-            table = self._table(path) if self._source and image is not None else None
-            self._programs[path, header.base] = Program(image, header.base, self._plain, table)
-        return self._programs[path, header.base]
-
-    def _open(self, path: Path) -> Image | None:
-        from ftpatch.image import open_image
-
-        if path not in self._images:
-            try:
-                self._images[path] = open_image(path)
-            except (InputError, UsageError, ValueError) as error:
-                if self._image is not None:
-                    raise
-                self._images[path] = None
-                note = f"ftpatch: {error}; there are addresses in place of names, without --image"
-                lines([note], error=True)
-        return self._images[path]
-
-    def _table(self, path: Path) -> Lines | None:
-        from ftpatch.trace.lines import Lines
-
-        if path not in self._lines:
-            try:
-                self._lines[path] = Lines(path)
-            except InputError as error:
-                self._lines[path] = None
-                lines([f"ftpatch: {error}"], error=True)
-        return self._lines[path]

@@ -8,15 +8,18 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.errors import FtpatchError, InputError, SiteRefused, UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.cli.trace_libraries import Libraries
 
 __all__ = ["NAME", "command"]
 
@@ -34,6 +37,15 @@ def command(
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,
+    lib: Annotated[
+        list[str],
+        typer.Option(
+            "--lib",
+            metavar="GLOB",
+            help="Shared libraries of the program to trace with it, by name (* ? []); -f and -n "
+            "choose among their functions and the program's. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
     tracer: Annotated[
         str,
         typer.Option(
@@ -60,7 +72,7 @@ def command(
     """
     try:
         code = _run(
-            program, (filter_, notrace, regex), (tracer, depth, size, args), format_, output
+            program, (filter_, notrace, regex), (tracer, depth, size, args), lib, format_, output
         )
     except FtpatchError as error:
         error_line(str(error))
@@ -72,6 +84,7 @@ def _run(
     words: Sequence[str],
     choice: tuple[list[str], list[str], bool],
     tracing: tuple[str, int, str, bool],
+    globs: Sequence[str],
     format_: str | None,
     output: Path | None,
 ) -> int:
@@ -82,9 +95,11 @@ def _run(
     if output is not None and os.path.lexists(output):
         raise UsageError(output, "the output exists", "name another file")
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
-        _patch(path, patched, choice, tracing)
+        libraries = _libraries(path, globs, tracing[0], Path(folder))
+        _patch(path, patched, choice, tracing, libraries)
         trace = (output or Path(folder, "trace")).absolute()
-        code = _execute(patched, words, trace)
+        environment = libraries.environment if libraries else os.environ
+        code = _execute(patched, words, {**environment, "FTPATCH_TRACE": str(trace)})
         files = [
             file
             for file in (trace, *sorted(trace.parent.glob(f"{trace.name}.*")))
@@ -95,6 +110,8 @@ def _run(
             return code
         for file in files:
             _settle(file, path.absolute())
+        if libraries:
+            libraries.tell_missing(patched, files)
         report.command(files, format_=format_)
     return code
 
@@ -125,6 +142,7 @@ def _patch(
     patched: Path,
     choice: tuple[list[str], list[str], bool],
     tracing: tuple[str, int, str, bool],
+    libraries: Libraries | None,
 ) -> None:
     """Lay the tracer into a copy."""
     from ftpatch.copy import Copy
@@ -136,21 +154,34 @@ def _patch(
     wanted = Tracing(tracer, depth, bytes_of(size), args)
     selection = Selection(*choice)
     with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
-        prepared = prepare(
-            path,
-            lambda sites: plan_traced(sites, select_sites(sites, selection, None), wanted),
-            strip_signature=False,
-        )
-        if prepared.refused:
-            raise SiteRefused(path, prepared.refused[0][1])
-        update(copy, prepared)
+        if libraries is None:
+            prepared = prepare(
+                path,
+                lambda sites: plan_traced(sites, select_sites(sites, selection, None), wanted),
+                strip_signature=False,
+            )
+            if prepared.refused:
+                raise SiteRefused(path, prepared.refused[0][1])
+            update(copy, prepared)
+        else:
+            libraries.patch(copy, patched, selection, wanted)
     if not os.access(patched, os.X_OK):
         raise InputError(path, "it cannot be executed")
 
 
-def _execute(patched: Path, words: Sequence[str], trace: Path) -> int:
+def _libraries(path: Path, globs: Sequence[str], tracer: str, folder: Path) -> Libraries | None:
+    """Those that are to be traced too."""
+    if not globs:
+        return None
+    from ftpatch.cli.trace_choice import require_tracer
+    from ftpatch.cli.trace_libraries import Libraries
+
+    require_tracer(tracer)
+    return Libraries(path, globs, folder)
+
+
+def _execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the copy under the program's own name."""
-    environment = {**os.environ, "FTPATCH_TRACE": str(trace)}
     try:
         child = subprocess.Popen(list(words), executable=patched, env=environment)
     except OSError as error:

@@ -74,6 +74,13 @@ class Stub:
         moved = (replace(part, address=part.address + shift) for part in other.parts)
         return replace(self, parts=(*self.parts, *moved)), shift
 
+    def with_data(self, data: bytes, page: int) -> tuple[Stub, int]:
+        """The same with data on pages of its own, to be read only, and its linked address."""
+        end = max(part.address + part.size for part in self.parts)
+        start = (end + page - 1) // page * page
+        part = Part(start, np.frombuffer(data, np.uint8), len(data), Segment.PF_R)
+        return replace(self, parts=(*self.parts, part)), start
+
 
 def read_stub(path: Path, *, own: bool = True) -> Stub:
     """Read a stub. Raises InputError for what is none: it must define ``ftrace_caller``, and need

@@ -16,11 +16,19 @@ from ftpatch.image.symbols import dynamic_symbols
 from ftpatch.image.traced import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 
-__all__ = ["TRACERS", "Tracer", "configuration", "tracer_of", "user_functions"]
+__all__ = [
+    "TRACERS",
+    "Tracer",
+    "code_span",
+    "configuration",
+    "library_stub",
+    "tracer_of",
+    "user_functions",
+]
 
-CONFIG = struct.Struct("<16s4Q6I32s2Q16x")
+CONFIG = struct.Struct("<16s4Q6I32s4Q")
 """magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
-user's ftrace_caller and ftrace_return."""
+user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG."""
 ARGS = 1
 """Flag: events with arguments and values."""
 FUNC_BITS = 28
@@ -67,10 +75,31 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
         raise UsageError(None, f"there is no tracer {name!r}", f"it is {', '.join(TRACERS)}")
     if arguments and not tracer.arguments:
         raise UsageError(None, f"the {name} tracer records no arguments", "leave --args out")
+    return tracer, _built(name, arch, arguments)
+
+
+def library_stub(arch: str, *, arguments: bool) -> Stub:
+    """What is laid into a shared library. Raises InputError for an architecture without one."""
+    return _built("library", arch, arguments)
+
+
+def _built(name: str, arch: str, arguments: bool) -> Stub:
     path = _stubs() / "built" / arch / f"{name}{'_args' if arguments else ''}.elf"
     if not path.is_file():
         raise InputError(None, f"there is no {name} tracer for {arch}")
-    return tracer, read_stub(path)
+    return read_stub(path)
+
+
+def code_span(image: Image) -> tuple[int, int]:
+    """Where an image's code begins, at the start of a page, and where it ends (link addresses).
+    Raises InputError for what is more than an event can tell."""
+    loads = (s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
+    code = [s for s in loads if s.flags & Segment.PF_X]
+    base = min((s.address for s in code), default=0) & ~0xFFF
+    end = max((s.address + s.memory_size for s in code), default=0)
+    if end - base >= 1 << FUNC_BITS:
+        raise InputError(image.path, f"its code spans more than {1 << FUNC_BITS} bytes")
+    return base, end
 
 
 def _may_lose_clock(image: Image) -> bool:
@@ -102,20 +131,18 @@ def configuration(
     sites: int,
     arguments: bool,
     user: tuple[int, int] = (0, 0),
+    libraries: tuple[int, int] = (0, 0),
 ) -> dict[int, bytes]:
     """What a stub has to know, by the address in it where that belongs. ``entry``: where the
-    program itself begins; ``sites``: how many there are; ``user``: a user's functions.
+    program itself begins; ``sites``: how many there are; ``user``: a user's functions;
+    ``libraries``: link addresses of their table and of what DT_DEBUG says.
 
     Raises InputError for a program that is too large for this tracer's events, or a stub without a
     configuration."""
     place = stub.address("ftpatch_config")
     if place is None:
         raise InputError(stub.path, "this stub has no ftpatch_config")
-    loads = (s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
-    code = [s for s in loads if s.flags & Segment.PF_X]
-    base = min((s.address for s in code), default=0) & ~0xFFF
-    if max((s.address + s.memory_size for s in code), default=0) - base >= 1 << FUNC_BITS:
-        raise InputError(image.path, f"its code spans more than {1 << FUNC_BITS} bytes")
+    base, _ = code_span(image)
     table = LEAST_PROFILE
     while table < 2 * PROFILE_ENTRY * (sites + 1):
         table *= 2
@@ -133,6 +160,7 @@ def configuration(
         int(tracer.name in TRACERS and tracer.records and _may_lose_clock(image)),
         image_id(image),
         *user,
+        *libraries,
     )
     return {place: held}
 

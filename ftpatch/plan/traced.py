@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch import Arch, arch_of
 from ftpatch.changes import Changes
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
@@ -15,14 +17,16 @@ from ftpatch.image.headers import Section
 from ftpatch.inject import TRACERS, Laid, Stub, lay, read_stub, tracer_of
 from ftpatch.inject.debug_frame import relocated
 from ftpatch.inject.headers import header_field
+from ftpatch.inject.libraries import Library, libraries_table, linker_place
 from ftpatch.inject.properties import without_shadow_stack
+from ftpatch.inject.search import replaced, strings
 from ftpatch.inject.tracers import configuration, user_functions
 from ftpatch.plan import Plan, plan_enable
 from ftpatch.plan.headers import Headers, Tail
 from ftpatch.plan.target import Callee
 from ftpatch.sites import Sites
 
-__all__ = ["Tracing", "plan_traced"]
+__all__ = ["Tracing", "for_debuggers", "plan_runtime", "plan_traced", "traceable"]
 
 FRAMES = ".debug_frame"
 LATE = ("mcount", "_mcount")
@@ -32,12 +36,15 @@ LATE = ("mcount", "_mcount")
 @dataclass(frozen=True)
 class Tracing:
     """The options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether
-    arguments and values are recorded."""
+    arguments and values are recorded; the shared libraries that are traced too, and strings of the
+    program's dynamic table, by the place of the entry in it."""
 
     tracer: str
     depth: int
     size: int
     arguments: bool
+    libraries: tuple[Library, ...] = ()
+    strings: Mapping[int, bytes] = field(default_factory=dict)
 
 
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
@@ -51,25 +58,50 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
         raise UsageError(
             image.path, f"a {image.container} has no tracers yet", "give an executable, or use --to"
         )
-    if any(block.start > block.length - len(block.cut) for block in sites.blocks):
-        raise UsageError(image.path, "it has a tracer already", "undo that first: `ftpatch undo`")
-    tracer, stub = tracer_of(tracing.tracer, sites.arch.name, arguments=tracing.arguments)
-    if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
-        raise UsageError(
-            image.path,
-            "its functions call mcount after their prologue: where they return to cannot be seen",
-            "compile with -mfentry, or with -fpatchable-function-entry=5",
-        )
+    mask = traceable(sites, mask)
+    laid = _laid(image, sites.arch, tracing, len(sites))
+    plan = plan_enable(sites, mask, laid.callee)
+    return replace(plan, changes=Changes.concat([plan.changes, laid.changes]), tail=laid.tail)
+
+
+def plan_runtime(image: Image, tracing: Tracing) -> Plan:
+    """A program without any site gets a tracer for the sake of its libraries. Raises InputError
+    where there is no place for it."""
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    if arch is None or image.container != "executable":
+        raise UsageError(image.path, "no program of a known architecture", "give an executable")
+    laid = _laid(image, arch, tracing, 0)
+    code = np.empty((0, arch.width), np.uint8)
+    return Plan(laid.changes, code, 0, 0, 0, 0, "", tail=laid.tail)
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """What is laid in: changes to headers, what comes behind the file, and what sites call."""
+
+    changes: Changes
+    tail: bytes
+    callee: Callee
+
+
+def _laid(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Laid:
+    tracer, stub = tracer_of(tracing.tracer, arch.name, arguments=tracing.arguments)
     whole, own, apart = stub, None, 0
     if tracer.name not in TRACERS:
         own = read_stub(Path(tracing.tracer), own=False)
-        whole, apart = stub.beside(own, sites.arch.page)
+        whole, apart = stub.beside(own, arch.page)
     entry = header_field(image, "e_entry")
     start = stub.address("ftrace_start")
+    table = names = 0
+    held, places = strings(tracing.strings)
+    if tracing.libraries:
+        whole, table = whole.with_data(libraries_table(tracing.libraries), arch.page)
+    if places:
+        whole, names = whole.with_data(held, arch.page)
     laid = lay(
         image,
         whole,
-        page=sites.arch.page,
+        page=arch.page,
         entry=start if tracer.records else None,
         fill=lambda shift: configuration(
             image,
@@ -79,19 +111,34 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             depth=tracing.depth,
             size=tracing.size,
             entry=entry,
-            sites=len(sites),
+            sites=sites + sum(one.sites for one in tracing.libraries),
             arguments=tracing.arguments,
             user=user_functions(own, apart + shift) if own else (0, 0),
+            libraries=(table + shift, linker_place(image)) if table else (0, 0),
         ),
     )
-    mask = mask & ~_chained(sites)
     name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"
-    plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
-    changes, tail = _for_debuggers(image, stub, laid)
-    parts = [plan.changes, changes]
+    changes, tail = for_debuggers(image, stub, laid)
+    parts = [changes, replaced(image, places, names + laid.shift)] if places else [changes]
     if tracer.hooks:
-        parts.append(without_shadow_stack(image, sites.arch))
-    return replace(plan, changes=Changes.concat(parts), tail=tail)
+        parts.append(without_shadow_stack(image, arch))
+    callee = Callee((stub.address(name) or 0) + laid.shift, name)
+    return _Laid(Changes.concat(parts), tail, callee)
+
+
+def traceable(sites: Sites, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Those of the sites in ``mask``, bool[n], whose calls a tracer can follow. Raises UsageError
+    for an image that has a tracer already, or whose functions call too late."""
+    image = sites.image
+    if any(block.start > block.length - len(block.cut) for block in sites.blocks):
+        raise UsageError(image.path, "it has a tracer already", "undo that first: `ftpatch undo`")
+    if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
+        raise UsageError(
+            image.path,
+            "its functions call mcount after their prologue: where they return to cannot be seen",
+            "compile with -mfentry, or with -fpatchable-function-entry=5",
+        )
+    return mask & ~_chained(sites)
 
 
 def _chained(sites: Sites) -> NDArray[np.bool_]:
@@ -104,7 +151,7 @@ def _chained(sites: Sites) -> NDArray[np.bool_]:
     return np.asarray(there & (held == chain).all(axis=1))
 
 
-def _for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:
+def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:
     """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
     all; a program without section headers has no place for one."""
     names = _section_names(image)

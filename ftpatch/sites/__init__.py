@@ -76,8 +76,10 @@ class Sites:
         return self.arch.lead(self.abi)
 
 
-def read_sites(image: Image) -> Sites:
-    """The sites of an image. Raises InputError where there is no table or it cannot be read."""
+def read_sites(image: Image, *, named: bool = False) -> Sites:
+    """The sites of an image; with ``named`` only of a table that a section or a symbol names: of
+    many files few have one, and what looks like one need not be. Raises NoTable where there is
+    none, InputError where it cannot be read."""
     skeleton = image.elf.skeleton
     arch = arch_of(skeleton.machine, skeleton.elf_class)
     if arch is None:
@@ -92,7 +94,7 @@ def read_sites(image: Image) -> Sites:
     image = image.laid_out_as(original)
     left = image.altered(reversed(changes)) if blocks else image
     span = table_span(original, arch)
-    if span is None and not image.is_loose:  # what is not linked has sections
+    if span is None and not image.is_loose and not named:  # what is not linked has sections
         span = (find_kernel_table if image.is_kernel else find_table)(original, arch)
     if span is None:
         if image.container == "module":

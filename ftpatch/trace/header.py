@@ -10,12 +10,15 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 
 from ftpatch.errors import InputError
+from ftpatch.trace.mapped import Mapped, read_mapped
 
 __all__ = ["Flag", "Header", "Tracer", "open_trace"]
 
 MAGIC = b"FTPTRACE"
 VERSION = 1
 LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
+MOST = 4096
+"""Bytes of a header that are looked at."""
 SMALLEST_CHUNK = 40
 """Bytes of a chunk's header and one event."""
 
@@ -76,6 +79,9 @@ class Header:
     image_id: bytes
     comm: str
     image: str
+    libraries: tuple[Mapped, ...] = ()
+    unknown: int = 0
+    """Entries of libraries that cannot be right."""
 
     @property
     def used(self) -> int:
@@ -96,6 +102,8 @@ class Header:
             notes.append("the program did not come to its end: it was killed, or still runs")
         if self.length < self.used:
             notes.append(f"the file is cut off: {self.length} of {self.used} bytes")
+        if self.unknown:
+            notes.append(f"libraries whose entries cannot be right: {self.unknown}")
         if not self.hz:
             notes.append("the clock's rate is not known: times are ticks")
         return notes
@@ -113,7 +121,7 @@ def open_trace(path: Path) -> tuple[int, Header]:
         if not stat.S_ISREG(held.st_mode):
             raise InputError(path, "not a regular file", "give a trace file")
         os.set_blocking(fd, True)
-        return fd, _parse(path, os.pread(fd, LAYOUT.size, 0), held.st_size)
+        return fd, _parse(path, os.pread(fd, MOST, 0), held.st_size)
     except OSError as error:
         os.close(fd)
         raise InputError(path, f"cannot read: {error.strerror}") from None
@@ -127,7 +135,7 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         raise InputError(path, "not a trace file", "give what a patched program wrote")
     if len(raw) < LAYOUT.size:
         raise InputError(path, f"the header is cut off after {len(raw)} bytes")
-    _, version, header_size, _, chunk_size, tracer, flags, *rest = LAYOUT.unpack(raw)
+    _, version, header_size, _, chunk_size, tracer, flags, *rest = LAYOUT.unpack_from(raw)
     size, taken, bias, base, hz, ticks, realtime, _, _, pid, _, _, _, *rest = rest
     *lost, image_id, comm, image = rest
     if version != VERSION:
@@ -140,6 +148,7 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         raise InputError(path, f"chunks of {chunk_size} bytes cannot be")
     if tracer not in list(Tracer):
         raise InputError(path, f"tracer {tracer} is not known")
+    libraries, unknown = read_mapped(raw[:header_size])
     return Header(
         path,
         length,
@@ -159,6 +168,8 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         image_id,
         _text(comm),
         os.fsdecode(image.partition(b"\0")[0]),
+        libraries,
+        unknown,
     )
 
 

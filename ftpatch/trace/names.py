@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ftpatch.image import Image
 from ftpatch.trace.lines import Lines
+from ftpatch.trace.mapped import Mapped
 
 __all__ = ["Functions", "Program", "demangled"]
 
@@ -24,16 +25,32 @@ NO_CODE = (1 << 64) - 1
 class Program:
     """What was traced: its image, None where that is not known; ``base``: the link address from
     which traces count; whether names are to be ``plain``, as the symbol table has them; ``lines``:
-    where sources are to be told, what knows them."""
+    where sources are to be told, what knows them; ``libraries``: those that were traced with it,
+    and what is known of each, whose ``base`` is where ``func`` 0 would be."""
 
     image: Image | None
     base: int
     plain: bool = False
     lines: Lines | None = None
+    libraries: tuple[tuple[Mapped, Program], ...] = ()
+    name: str = ""
+    """A library's file."""
 
     def sites(self, func: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """Link addresses within the sites of functions, uint64[n]: the recorded one is behind."""
         return func.astype(np.uint64) + np.uint64((self.base - 1) % (1 << 64))
+
+    def parts(self, func: NDArray[np.uint32]) -> Iterator[tuple[Program, NDArray[np.intp]]]:
+        """The program and its libraries, and which of the functions are in each, intp[n]."""
+        place = func.astype(np.int64) - 1
+        own = np.ones(len(func), bool)
+        for mapped, library in self.libraries:
+            inside = (place >= mapped.start) & (place < mapped.start + mapped.size)
+            own &= ~inside
+            if inside.any():
+                yield library, np.flatnonzero(inside)
+        if own.any():
+            yield self, np.flatnonzero(own)
 
     def lookup(
         self, address: NDArray[np.uint64]
@@ -55,12 +72,30 @@ class Program:
         rows = zip(found, address.tolist(), known.tolist(), strict=True)
         return [name if ok else hex(at) for name, at, ok in rows], starts, known
 
-    def callers(self, address: NDArray[np.uint64], bias: int) -> list[str]:
+    def callers(
+        self, address: NDArray[np.uint64], bias: int, mapped: Sequence[Mapped] = ()
+    ) -> list[str]:
         """Names of the functions into which calls return, by the addresses in memory to which they
-        do, of a program that was loaded ``bias`` from where it was linked to be."""
-        names, _, known = self.lookup(address - np.uint64((bias + 1) % (1 << 64)))
-        rows = zip(names, known.tolist(), address.tolist(), strict=True)
-        return [name if ok else hex(at) for name, ok, at in rows]
+        do, of a program that was loaded ``bias`` from where it was linked to be, and its libraries
+        as ``mapped`` says."""
+        names = np.array([hex(at) for at in address.tolist()], object)
+        own = np.ones(len(address), bool)
+        for one, (_, library) in zip(mapped, self.libraries, strict=False):
+            distance = address - np.uint64((one.bias + one.base + 1) % (1 << 64))
+            inside = own & (distance < np.uint64(one.size))
+            own &= ~inside
+            library._name(names, np.flatnonzero(inside), address, one.bias)
+        self._name(names, np.flatnonzero(own), address, bias)
+        return list(names.tolist())
+
+    def _name(
+        self, names: NDArray[np.object_], rows: NDArray[np.intp], at: NDArray[np.uint64], bias: int
+    ) -> None:
+        """Put the names of callers there where they are known."""
+        found, _, known = self.lookup(at[rows] - np.uint64((bias + 1) % (1 << 64)))
+        for row, name, ok in zip(rows.tolist(), found, known.tolist(), strict=True):
+            if ok:
+                names[row] = name
 
 
 def demangled(name: str) -> str:
@@ -75,17 +110,21 @@ def demangled(name: str) -> str:
 @dataclass
 class Functions:
     """The functions of several programs, numbered as they come. ``name`` of each; ``address``: the
-    link address where it begins; ``source``: its file and line, empty where nobody knows."""
+    link address where it begins; ``source``: its file and line, empty where nobody knows;
+    ``library``: the file that it is in, empty for the program."""
 
     programs: Sequence[Program]
     name: list[str] = field(default_factory=list)
     address: list[int] = field(default_factory=list)
     source: list[str] = field(default_factory=list)
+    library: list[str] = field(default_factory=list)
     # Never empty, so that there is something to compare with; the last one is no code.
     _codes: NDArray[np.uint64] = field(default_factory=lambda: np.array([NO_CODE], np.uint64))
     _ids: NDArray[np.int32] = field(default_factory=lambda: np.array([-1], np.int32))
     _table: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
-    _starts: dict[int, tuple[NDArray[np.uint64], NDArray[np.int32]]] = field(default_factory=dict)
+    _starts: dict[Program, tuple[NDArray[np.uint64], NDArray[np.int32]]] = field(
+        default_factory=dict
+    )
 
     def __len__(self) -> int:
         return len(self.name)
@@ -115,8 +154,9 @@ class Functions:
         owner = (codes >> np.uint64(32)).astype(np.int64)
         for number in np.unique(owner).tolist():
             rows = np.flatnonzero(owner == number)
-            site = self.programs[number].sites(codes[rows].astype(np.uint32))
-            fresh[rows] = self._functions(number, site)
+            func = codes[rows].astype(np.uint32)
+            for program, part in self.programs[number].parts(func):
+                fresh[rows[part]] = self._functions(program, program.sites(func[part]))
         order = np.argsort(np.concatenate([self._codes, codes]), kind="stable")
         self._codes = np.concatenate([self._codes, codes])[order]
         self._ids = np.concatenate([self._ids, fresh])[order]
@@ -124,20 +164,20 @@ class Functions:
         self._table = np.zeros(int(small[-1]) + 1 if len(small) else 0, np.intp)
         self._table[small] = np.arange(len(small))
 
-    def _functions(self, number: int, site: NDArray[np.uint64]) -> NDArray[np.int32]:
+    def _functions(self, program: Program, site: NDArray[np.uint64]) -> NDArray[np.int32]:
         """The functions around sites of one program, int32[n]; new ones get their numbers."""
-        program = self.programs[number]
         names, starts, _ = program.lookup(site)
         begins, first, index = np.unique(starts, return_index=True, return_inverse=True)
         none = np.empty(0, np.uint64), np.empty(0, np.int32)
-        known, ids = self._starts.get(number, none)
+        known, ids = self._starts.get(program, none)
         new = ~np.isin(begins, known)
         self.name += [names[i] for i in first[new].tolist()]
         self.address += begins[new].tolist()
         places = program.lines.places(begins[new]) if program.lines else [""] * int(new.sum())
         self.source += places
+        self.library += [program.name] * len(places)
         added = np.arange(len(self.name) - len(places), len(self.name), dtype=np.int32)
         every, numbers = np.concatenate([known, begins[new]]), np.concatenate([ids, added])
         order = np.argsort(every)
-        self._starts[number] = every[order], numbers[order]
+        self._starts[program] = every[order], numbers[order]
         return np.asarray(numbers[order][np.searchsorted(every[order], begins)][index])

@@ -6,8 +6,9 @@ from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.traced import image_id, laid_in_id
 from ftpatch.trace.header import Header
+from ftpatch.trace.mapped import Mapped
 
-__all__ = ["require_owner"]
+__all__ = ["is_library", "require_owner"]
 
 
 def require_owner(header: Header, image: Image) -> bool:
@@ -22,3 +23,8 @@ def require_owner(header: Header, image: Image) -> bool:
             "give the right one with --image, or use --force",
         )
     return True
+
+
+def is_library(mapped: Mapped, image: Image) -> bool:
+    """Whether a library is the one that was traced; where the trace does not say, it may be."""
+    return not any(mapped.image_id) or image_id(image) == mapped.image_id

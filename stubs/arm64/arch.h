@@ -64,6 +64,7 @@ static inline int is_tid(ulong at)
 #define SYS_getpid 172
 #define SYS_getppid 173
 #define SYS_gettid 178
+#define SYS_rt_sigprocmask 135
 #define SYS_madvise 233
 #define O_NOFOLLOW_ 0100000
 #define AT_FDCWD -100

@@ -62,6 +62,7 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define SYS_rt_sigaction 174
 #define SYS_madvise 219
 #define SYS_gettid 224
+#define SYS_rt_sigprocmask 175
 #define SYS_clock_gettime 265
 #define SYS_tgkill 270
 #define O_NOFOLLOW_ 0400000

@@ -1,5 +1,6 @@
 /* Making the trace file: its name, its room on the disk, its header. */
 #include "file.h"
+#include "libraries.h"
 
 #define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
 #define MAP_SHARED 1
@@ -146,6 +147,7 @@ struct trace_header *make_file(const char *wanted, int again)
 	syscall6(SYS_prctl, PR_GET_NAME, (long)header->comm, 0, 0, 0, 0);
 	if (process.name)
 		append(header->path, sizeof(header->path), process.name);
+	libraries_told(header);
 	process.chunks_end = size - TRACE_HEADER;
 	barrier();
 	for (i = 0; i < sizeof(header->magic); i++)

@@ -43,7 +43,8 @@ struct stub_config {
 	u8 image_id[32];
 	u64 caller;   /* TRACER_USER: the user's ftrace_caller ... */
 	u64 returned; /* ... and ftrace_return, 0 where there is none */
-	u64 more[2];
+	u64 libraries; /* the table of libraries that are traced too (libraries.h), 0: none */
+	u64 debug;     /* value of DT_DEBUG in the program's dynamic table */
 };
 
 extern const struct stub_config ftpatch_config __attribute__((visibility("hidden")));

@@ -1,6 +1,7 @@
 /* Before the program: find out about the process, have the trace file made, and the memory for threads.
  * These are all the system calls of the runtime, but those of a child of fork, which does it anew. */
 #include "file.h"
+#include "libraries.h"
 
 struct process process __attribute__((section(".data")));
 
@@ -112,6 +113,7 @@ void trace_start(ulong *sp)
 	process.stride = stride;
 	process.known = (struct known_threads *)known;
 	process.known->here = 1;
+	libraries_found();
 	if (ftpatch_config.tracer != TRACER_USER) {
 		process.header = make_file(process.path, 0);
 		if (!process.header)
@@ -119,6 +121,7 @@ void trace_start(ulong *sp)
 	}
 	barrier();
 	process.ready = 1;
+	libraries_connected();
 }
 
 /* A child of fork: it has a file of its own, and the frames of the thread that called fork, whose

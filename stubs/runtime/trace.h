@@ -14,8 +14,8 @@
  *     |     ticks      |      func      | type |
  *
  *     ticks   of the header's clock, since the chunk's base (or since the last EVENT_TIME)
- *     func    distance of the address after the site's call from the header's base; for EVENT_LEFT
- *             a number of frames
+ *     func    distance of the address after the site's call from the header's base (in a library: see
+ *             struct trace_library); for EVENT_LEFT a number of frames
  */
 #ifndef FTPATCH_TRACE_H
 #define FTPATCH_TRACE_H
@@ -92,6 +92,24 @@ struct trace_header {
 	char comm[16];      /* 216: the task's name when it began, ended by NUL */
 	u8 unused[24];      /* 232 */
 	char path[1024];    /* 256: of the image, as it was run, ended by NUL */
+	char libraries[];   /* 1280: struct trace_library, one behind the other, up to one whose
+	                       length is 0 or to the header's end */
+};
+
+/* A shared library that is traced with the program. `func` of its functions is in a range of its own,
+ * behind the program's: of the address after the site's call it is
+ *
+ *     address - bias - base + start
+ */
+struct trace_library {
+	u32 length;      /*  0: bytes of this with its path, a multiple of 8; 0: there are no more */
+	u32 unused;      /*  4 */
+	u64 start;       /*  8: of its range ... */
+	u64 size;        /* 16: ... and how long that is */
+	u64 base;        /* 24: link address that `start` stands for */
+	u64 bias;        /* 32: where it is, minus where it was linked to be */
+	u8 image_id[32]; /* 40: as in the header, of the library */
+	char path[];     /* 72: of the file that was patched, ended by NUL */
 };
 
 struct trace_chunk {

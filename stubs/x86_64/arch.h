@@ -62,6 +62,7 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define SYS_getppid 110
 #define SYS_prctl 157
 #define SYS_gettid 186
+#define SYS_rt_sigprocmask 14
 #define SYS_clock_gettime 228
 #define SYS_tgkill 234
 #define O_NOFOLLOW_ 0400000

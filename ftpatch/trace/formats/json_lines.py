@@ -47,6 +47,8 @@ def _lines(trace: Trace, rows: Rows, heads: list[str], callers: Callers) -> list
             "function": functions.name[function],
             "address": hex(functions.address[function]),
         }
+        if functions.library[function]:
+            value["library"] = functions.library[function]
         if functions.source[function]:
             value["source"] = functions.source[function]
         return json.dumps(value)[1:-1]

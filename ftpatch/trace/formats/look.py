@@ -52,8 +52,9 @@ class Callers:
             at = np.flatnonzero(known & (file == number))
             address, index = np.unique(rows.value[at], return_inverse=True)
             program = self._trace.functions.programs[self._trace.program[number]]
-            bias = self._trace.headers[number].bias
-            names = [self._clean(name) for name in program.callers(address, bias)]
+            header = self._trace.headers[number]
+            found = program.callers(address, header.bias, header.libraries)
+            names = [self._clean(name) for name in found]
             out[at] = np.array(names, object)[index]
         return list(out.tolist())
 

@@ -44,6 +44,8 @@ def profile_lines(trace: Trace, totals: Totals) -> Iterator[dict[str, object]]:
         }
         if trace.has_returns:
             row |= {"total": time, "avg": time // max(hits, 1), "self": own}
+        if functions.library[function]:
+            row["library"] = functions.library[function]
         if functions.source[function]:
             row["source"] = functions.source[function]
         yield row

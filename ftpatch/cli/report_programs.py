@@ -1,0 +1,81 @@
+"""The programs and libraries that traces are of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ftpatch.cli.console import lines
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image import Image, open_image
+from ftpatch.trace.header import Header
+from ftpatch.trace.lines import Lines
+from ftpatch.trace.mapped import Mapped
+from ftpatch.trace.names import Program
+from ftpatch.trace.owner import is_library, require_owner
+
+__all__ = ["Programs"]
+
+Key = tuple[Path, int, tuple[Program, ...]]
+
+
+class Programs:
+    """Opens the images of traces, each once, and checks that they belong together."""
+
+    def __init__(self, image: Path | None, force: bool, plain: bool, source: bool) -> None:
+        self._image, self._force, self._plain, self._source = image, force, plain, source
+        self._images: dict[Path, Image | None] = {}
+        self._lines: dict[Path, Lines | None] = {}
+        self._programs: dict[Key, Program] = {}
+        self._libraries: dict[tuple[str, bytes, int], Program] = {}
+
+    def of(self, header: Header) -> Program:
+        """The program of a trace. Raises InputError where the image is another one."""
+        path = self._image or Path(header.image)
+        image = self._open(path) if self._image or header.image else None
+        if image is not None and not self._force:
+            require_owner(header, image)
+        libraries = tuple(self._library(mapped) for mapped in header.libraries)
+        key = path, header.base, libraries
+        if key not in self._programs:
+            table = self._table(path) if self._source and image is not None else None
+            pairs = tuple(zip(header.libraries, libraries, strict=True))
+            self._programs[key] = Program(image, header.base, self._plain, table, pairs)
+        return self._programs[key]
+
+    def _library(self, mapped: Mapped) -> Program:
+        """One that was traced with a program; without an image, where its file is another now."""
+        base = (mapped.base - mapped.start) % (1 << 64)
+        key = mapped.path, mapped.image_id, base
+        if key not in self._libraries:
+            path = Path(mapped.path)
+            image = self._open(path, library=True) if mapped.path else None
+            if image is not None and not self._force and not is_library(mapped, image):
+                reason = "not the library that was traced, or that was changed since"
+                note = f"ftpatch: {path}: {reason}; there are addresses in place of names"
+                lines([note], error=True)
+                image = None
+            table = self._table(path) if self._source and image is not None else None
+            self._libraries[key] = Program(image, base, self._plain, table, name=mapped.path)
+        return self._libraries[key]
+
+    def _open(self, path: Path, *, library: bool = False) -> Image | None:
+        if path not in self._images:
+            try:
+                self._images[path] = open_image(path)
+            except (InputError, UsageError, ValueError) as error:
+                if self._image is not None and not library:
+                    raise
+                self._images[path] = None
+                hint = "" if library else ", without --image"
+                note = f"ftpatch: {error}; there are addresses in place of names{hint}"
+                lines([note], error=True)
+        return self._images[path]
+
+    def _table(self, path: Path) -> Lines | None:
+        if path not in self._lines:
+            try:
+                self._lines[path] = Lines(path)
+            except InputError as error:
+                self._lines[path] = None
+                lines([f"ftpatch: {error}"], error=True)
+        return self._lines[path]

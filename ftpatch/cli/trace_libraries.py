@@ -1,0 +1,239 @@
+"""Shared libraries that are traced with a program: patched copies, which the program finds first.
+
+    FOLDER/libz.so.1        by the name that the program asks for
+    FOLDER/0/libz.so        of one that is asked for by a path
+
+The copies are found by LD_LIBRARY_PATH. What comes before that, the program's DT_RPATH, begins with
+FOLDER in its copy; $ORIGIN in a library's is still where the library was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.cli.console import error_line
+from ftpatch.cli.trace_choice import Choice
+from ftpatch.cli.trace_needed import Needed, Needs, matching
+from ftpatch.copy import Copy
+from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
+from ftpatch.image import Image, open_image
+from ftpatch.image.dynamic import Tag, dynamic_string, dynamic_values
+from ftpatch.inject.libraries import Library, fitting, ranges
+from ftpatch.inject.tracers import TRACERS
+from ftpatch.plan import Plan
+from ftpatch.plan.library import Place, plan_library
+from ftpatch.plan.traced import Tracing, plan_runtime, plan_traced
+from ftpatch.select import Selection
+from ftpatch.sites import Sites, read_sites
+from ftpatch.trace.header import open_trace
+from ftpatch.trace.mapped import Mapped
+from ftpatch.update import lay_in, prepare_sites, update
+
+__all__ = ["Libraries"]
+
+VARIABLE = "LD_LIBRARY_PATH"
+PRELOAD = "LD_PRELOAD"
+APART = ":;$"
+"""What a folder in the first of these cannot have in its name; in the other, no blank."""
+
+
+class Libraries:
+    """The libraries of one run."""
+
+    def __init__(self, program: Path, globs: Sequence[str], folder: Path) -> None:
+        """Find them; copies go into ``folder``. Raises UsageError and InputError."""
+        if any(c in str(folder) for c in APART):
+            raise UsageError(folder, "no folder for libraries", "set TMPDIR to another one")
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            raise UsageError(folder, "no code of this folder is run", "set TMPDIR to another one")
+        self._folder = folder / "lib"
+        self._folder.mkdir()
+        self._image = open_image(program)
+        self._needs = Needs(self._image)
+        needed = self._needs.of(program, os.environ)
+        self._globs = matching(program, needed, globs)
+        chosen = {one for found in self._globs.values() for one in found}
+        self._chosen = [one for one in needed if one in chosen]
+        self._copies: dict[Needed, Path] = {}
+        self._traced: dict[bytes, Needed] = {}
+        self._left: dict[Needed, str] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of the run."""
+        before = os.environ.get(VARIABLE)
+        path = f"{self._folder}:{before}" if before else str(self._folder)
+        out = {**os.environ, VARIABLE: path}
+        if PRELOAD in out and " " not in path:  # there a library may stand with its path
+            copies = {one.name: str(copy) for one, copy in self._copies.items() if "/" in one.name}
+            words = re.split("([ :])", out[PRELOAD])
+            out[PRELOAD] = "".join(copies.get(word, word) for word in words)
+        return out
+
+    def patch(self, copy: Copy, patched: Path, selection: Selection, tracing: Tracing) -> None:
+        """Lay stubs into copies of the libraries, and the tracer into ``copy`` of the program,
+        which is to appear at ``patched``."""
+        choice = Choice(selection)
+        told = self._patch(choice, tracing)
+        real = Path(os.path.realpath(self._image.path)).parent
+        origin = real if patched.parent != real else None
+        told = replace(told, strings=self._strings(self._image, origin))
+        try:
+            sites = read_sites(self._image, named=True)
+        except NoTable:
+            choice.require(self._image.path)
+            lay_in(copy, self._image, plan_runtime(self._image, told))
+            return
+        prepared = prepare_sites(
+            self._image, sites, lambda found: plan_traced(found, choice.of(found), told)
+        )
+        choice.require(self._image.path)
+        if prepared.refused:
+            raise SiteRefused(self._image.path, prepared.refused[0][1])
+        update(copy, prepared)
+
+    def _patch(self, choice: Choice, tracing: Tracing) -> Tracing:
+        """The libraries, and what the program is to be told of them."""
+        opened = self._opened()
+        masks = {one: choice.of(sites) for one, (_, sites) in opened.items()}
+        wanted = [one for one in opened if masks[one].any()]
+        fits = fitting(_path_of(one) for one in wanted)
+        for one, fit in zip(wanted, fits, strict=True):
+            if not fit:
+                self._left[one] = "a trace has no room for more libraries"
+        wanted = [one for one, fit in zip(wanted, fits, strict=True) if fit]
+        for number, one in enumerate(wanted):
+            inner = self._folder / str(number) if "/" in one.name else self._folder
+            inner.mkdir(exist_ok=True)
+            self._copies[one] = inner / Path(one.name).name
+        spans = ranges(self._image, [opened[one][0] for one in wanted])
+        laid = []
+        for one, span in zip(wanted, spans, strict=True):
+            image, sites = opened[one]
+            place = Place(span, _path_of(one), self._strings(image, one.path.absolute().parent))
+            laid.append(self._one(one, sites, masks[one], place, tracing))
+        for one in wanted:
+            self._link(one)
+        return replace(tracing, libraries=tuple(laid))
+
+    def tell_missing(self, patched: Path, traces: Iterable[Path]) -> None:
+        """Say of each library that should have been traced, and of which no trace knows, why not.
+        ``patched``: the program's copy."""
+        there = {library.path for trace in traces for library in _told(trace)}
+        for path, one in self._traced.items():
+            if os.fsdecode(path) not in there:
+                self._left[one] = self._why(patched, one)
+        for one, reason in self._left.items():
+            error_line(f"{one.path}: it was not traced: {reason}")
+
+    def _opened(self) -> dict[Needed, tuple[Image, Sites]]:
+        """Those that have sites. Raises InputError where none of a glob's has."""
+        opened, without = dict[Needed, tuple[Image, Sites]](), dict[Needed, NoTable]()
+        for one in self._chosen:
+            image = open_image(one.path)
+            try:
+                opened[one] = image, read_sites(image, named=True)
+            except NoTable as error:
+                without[one] = error
+        for glob, found in self._globs.items():
+            if any(one in opened for one in found):
+                continue
+            first = without[found[0]]
+            if len(found) == 1:
+                raise first
+            reason = f"of the {len(found)} libraries that --lib {glob!r} matches, none has sites"
+            raise NoTable(self._image.path, reason, first.hint)
+        return opened
+
+    def _link(self, one: Needed) -> None:
+        """What else the library is called in its folder: without a soname of its own, one of those
+        that need it may have it by another name."""
+        copy, real = self._copies[one], os.path.realpath(one.path)
+        with contextlib.suppress(OSError), os.scandir(one.path.absolute().parent) as entries:
+            for other in entries:
+                place = copy.with_name(other.name)
+                if other.is_symlink() and os.path.realpath(other) == real and not place.exists():
+                    place.symlink_to(copy.name)
+
+    def _one(
+        self, one: Needed, sites: Sites, mask: NDArray[np.bool_], place: Place, tracing: Tracing
+    ) -> Library:
+        """Write one copy."""
+        made: list[Library] = []
+
+        def plan(found: Sites) -> Plan:
+            planned, library = plan_library(
+                found,
+                mask,
+                place,
+                arguments=tracing.arguments,
+                hooks=TRACERS[tracing.tracer].hooks,
+            )
+            made.append(library)
+            return planned
+
+        target = self._copies[one]
+        with Copy(one.path, target, force=False, allow_setuid=False, sync=False) as copy:
+            prepared = prepare_sites(sites.image, sites, plan)
+            if prepared.refused:
+                raise SiteRefused(one.path, prepared.refused[0][1])
+            update(copy, prepared)
+        self._traced[place.path] = one
+        return made[0]
+
+    def _strings(self, image: Image, origin: Path | None) -> dict[int, bytes]:
+        """Strings of a copy's dynamic table that have to be others: ``origin`` is what $ORIGIN
+        has to mean, None where it means that anyway."""
+        paths = {os.fsencode(one.name): place for one, place in self._copies.items()}
+        out = {}
+        for tag, value, entry in dynamic_values(image.elf):
+            if tag not in (Tag.NEEDED, Tag.RPATH, Tag.RUNPATH):
+                continue
+            old = dynamic_string(image.elf, value)
+            new = old
+            if tag == Tag.NEEDED:
+                if b"/" in old and old in paths:
+                    new = bytes(paths[old])
+            elif origin is not None:
+                for word in (b"${ORIGIN}", b"$ORIGIN"):
+                    new = new.replace(word, bytes(origin))
+            if tag == Tag.RPATH:
+                new = bytes(self._folder) + b":" + new
+            if new != old:
+                out[entry] = new
+        return out
+
+    def _why(self, patched: Path, one: Needed) -> str:
+        """Why the copy of a library was not found."""
+        try:
+            now = self._needs.of(patched, self.environment)
+        except InputError:
+            return "the program did not load it"
+        paths = {found.path for found in now if found.names & one.names}
+        if not paths or self._copies[one] in paths:
+            return "the program did not load it"
+        which = "the original" if one.path in paths else str(min(paths))
+        return f"the dynamic linker takes {which}, for a DT_RPATH goes before {VARIABLE}"
+
+
+def _told(trace: Path) -> tuple[Mapped, ...]:
+    """The libraries that a trace knows of."""
+    try:
+        fd, header = open_trace(trace)
+    except InputError:
+        return ()
+    os.close(fd)
+    return header.libraries
+
+
+def _path_of(one: Needed) -> bytes:
+    """How traces name a library."""
+    return bytes(one.path.absolute())

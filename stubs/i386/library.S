@@ -1,0 +1,87 @@
+/* What is laid into a shared library: its sites call the tracer of the program that loads it. As in
+ * entry.S, nothing but the flags is changed. Nobody is called until the program's runtime says whom
+ * (libraries.h): in other programs never, in this one from its entry point on.
+ *
+ * return_to_handler is the program's.
+ */
+
+#define ENTRY 48	/* offsetof(struct library_hook, entry) */
+#define DELTA 56	/* ... delta */
+
+	.file	"library.S"
+	.cfi_sections .eh_frame, .debug_frame
+	.text
+	.globl	ftrace_caller
+	.type	ftrace_caller, @function
+#ifdef ARGS
+	.globl	ftrace_regs_caller
+	.type	ftrace_regs_caller, @function
+#endif
+	.p2align 6
+ftrace_caller:
+#ifdef ARGS
+ftrace_regs_caller:			/* arguments are always where they can be read */
+#endif
+	.cfi_startproc
+	pushl	%eax
+	.cfi_adjust_cfa_offset 4
+	pushl	%edx
+	.cfi_adjust_cfa_offset 4
+	pushl	%ecx
+	.cfi_adjust_cfa_offset 4
+	call	1f
+	.cfi_adjust_cfa_offset 4
+1:	popl	%ecx
+	.cfi_adjust_cfa_offset -4
+	addl	$ftpatch_library - 1b, %ecx
+	cmpl	$0, ENTRY(%ecx)
+	je	3f
+	movl	12(%esp), %eax		/* ip */
+	leal	16(%esp), %edx		/* where the return address stands */
+	cmpb	$0x59, (%eax)		/* popl %ecx, as in entry.S */
+	jne	2f
+	addl	$4, %edx
+2:
+	addl	DELTA(%ecx), %eax	/* ip, as the program counts */
+	pushl	ENTRY(%ecx)
+	.cfi_adjust_cfa_offset 4
+#ifdef ARGS
+	leal	4(%edx), %ecx		/* arguments */
+	pushl	%ecx
+	.cfi_adjust_cfa_offset 4
+	movl	%edx, %ecx		/* which is the slot */
+	notrack call *4(%esp)
+	addl	$8, %esp
+	.cfi_adjust_cfa_offset -8
+#else
+	movl	%edx, %ecx		/* which is the slot */
+	notrack call *(%esp)
+	addl	$4, %esp
+	.cfi_adjust_cfa_offset -4
+#endif
+3:
+	popl	%ecx
+	.cfi_adjust_cfa_offset -4
+	popl	%edx
+	.cfi_adjust_cfa_offset -4
+	popl	%eax
+	.cfi_adjust_cfa_offset -4
+	ret
+	.cfi_endproc
+	.size	ftrace_caller, . - ftrace_caller
+#ifdef ARGS
+	.size	ftrace_regs_caller, . - ftrace_regs_caller
+#endif
+
+/* struct library_hook */
+	.data
+	.p2align 4
+	.globl	ftpatch_library
+	.type	ftpatch_library, @object
+ftpatch_library:
+	.ascii	"FTPATCHLIB\0v1\0\0\0"
+	.skip	32			/* image_id */
+	.quad	0			/* entry */
+	.quad	0			/* delta */
+	.size	ftpatch_library, . - ftpatch_library
+	.section .note.GNU-stack, "", @progbits

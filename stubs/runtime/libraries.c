@@ -1,0 +1,123 @@
+/* Before the program, when the dynamic linker has mapped all that it needs: its libraries are found in
+ * the linker's own list, and told whom to call. */
+#include "file.h"
+#include "libraries.h"
+
+#define MOST 64  /* libraries */
+#define LONGEST 65536 /* entries of the linker's list that are looked at */
+#define MAGIC "FTPATCHLIB\0v1\0\0" /* with the last NUL 16 bytes */
+#define EFAULT 14
+
+/* As <link.h> has them. */
+struct link_map {
+	ulong bias;
+	char *name;
+	ulong dynamic;
+	struct link_map *next, *previous;
+};
+
+struct r_debug {
+	int version;
+	struct link_map *map;
+};
+
+void trace_entry(void) __attribute__((visibility("hidden"))); /* of whichever tracer */
+
+static struct library_hook *hooks[MOST]; /* by the number in the program's table, 0: not there */
+static ulong biases[MOST];
+
+static const struct library *next(const struct library *library)
+{
+	return (const struct library *)((const char *)&library->told + library->told.length);
+}
+
+static const struct library *first(void)
+{
+	return (const struct library *)(ulong)(ftpatch_config.libraries + process.bias);
+}
+
+/* Whether there is memory to be read, 16 bytes: the kernel looks at a mask before it looks at what is
+ * to be done with it, which is nothing that can be done. */
+static int readable(ulong at)
+{
+	return syscall6(SYS_rt_sigprocmask, -1, (long)at, 0, 8, 0, 0) != -EFAULT &&
+	       syscall6(SYS_rt_sigprocmask, -1, (long)at + 8, 0, 8, 0, 0) != -EFAULT;
+}
+
+static int same(const void *a, const void *b, ulong size)
+{
+	const u8 *x = a, *y = b;
+
+	while (size && *x == *y)
+		x++, y++, size--;
+	return !size;
+}
+
+/* The hook of a library that the linker has mapped, NULL where that is another library after all. */
+static struct library_hook *hook_of(const struct library *library, ulong bias)
+{
+	struct library_hook *hook = (struct library_hook *)(ulong)(library->place + bias);
+	ulong at;
+
+	for (at = 0; at < sizeof(*hook); at += 16)
+		if (!readable((ulong)hook + at))
+			return 0;
+	return same(hook->magic, MAGIC, sizeof(hook->magic)) &&
+	       same(hook->image_id, library->told.image_id, sizeof(hook->image_id)) ? hook : 0;
+}
+
+void libraries_found(void)
+{
+	const struct library *library;
+	struct r_debug *debug;
+	struct link_map *map;
+	u32 i, steps = 0;
+
+	if (!ftpatch_config.libraries)
+		return;
+	/* The value of DT_DEBUG in the program's dynamic table is the linker's to fill in. */
+	debug = *(struct r_debug **)(ulong)(ftpatch_config.debug + process.bias);
+	for (map = debug ? debug->map : 0; map && steps < LONGEST; map = map->next, steps++)
+		for (i = 0, library = first(); library->told.length && i < MOST;
+		     i++, library = next(library))
+			if (!hooks[i] && map->dynamic - map->bias == (ulong)library->dynamic) {
+				hooks[i] = hook_of(library, map->bias);
+				biases[i] = map->bias;
+			}
+}
+
+/* Those that were found go into the header of a trace. */
+void libraries_told(struct trace_header *header)
+{
+	char *to = header->libraries, *end = (char *)header + TRACE_HEADER;
+	const struct library *library;
+	u32 i, n;
+
+	if (!ftpatch_config.libraries)
+		return;
+	for (i = 0, library = first(); library->told.length && i < MOST; i++, library = next(library)) {
+		if (!hooks[i] || library->told.length > (ulong)(end - to))
+			continue;
+		for (n = 0; n < library->told.length; n++)
+			to[n] = ((volatile const char *)&library->told)[n];
+		((struct trace_library *)to)->bias = biases[i];
+		to += library->told.length;
+	}
+}
+
+/* From here on their functions are traced. A thread that one of them has begun may call any moment. */
+void libraries_connected(void)
+{
+	const struct library *library;
+	u32 i;
+
+	if (!ftpatch_config.libraries)
+		return;
+	for (i = 0, library = first(); library->told.length && i < MOST; i++, library = next(library)) {
+		if (!hooks[i])
+			continue;
+		hooks[i]->delta = process.bias + (ulong)(ftpatch_config.base + library->told.start) -
+				  biases[i] - (ulong)library->told.base;
+		__atomic_store_n(&hooks[i]->entry, (ulong)trace_entry, __ATOMIC_RELEASE);
+	}
+}
