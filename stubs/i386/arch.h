@@ -54,6 +54,8 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define RETURNS_HIGHER
 #define POPPED 256 /* bytes of arguments; more are believed to be there if nothing else fits */
 
+#define ARGS_ON_STACK
+
 #define SYS_write 4
 #define SYS_close 6
 #define SYS_getpid 20

@@ -26,6 +26,25 @@ typedef void (*user_function)(ulong ip, ulong parent);
 #define EXIT_WORDS 1
 #endif
 
+#ifdef ARGS
+/* How many of the words of arguments can be read. Where they stand on the stack, that may end in the
+ * midst of them; but not if a caller's frame lies behind, or the page goes on. */
+static inline u32 args_there(const struct thread *t, ulong slot)
+{
+#ifdef ARGS_ON_STACK
+	ulong here = (PAGE - slot % PAGE) / sizeof(ulong) - 1;
+	ulong caller = t->top > t->bottom ? t->top[-1].slot : 0;
+
+	if (here < ENTRY_WORDS - 1 && caller - slot - ENTRY_WORDS * sizeof(ulong) > 1ul << 16)
+		return here;
+#else
+	(void)t;
+	(void)slot;
+#endif
+	return ENTRY_WORDS - 1;
+}
+#endif
+
 /* A site's function was entered. `ip`: the address after the site's call; *place: where the address
  * that it will return to stands; `slot`: what tells its frame apart; `args`: six of them. */
 REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *args))
@@ -71,8 +90,8 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 #if !defined(PROFILE) && !defined(USER)
 	if (place_holds(t, at)) {
 #ifdef ARGS
-		for (int i = 0; i < ENTRY_WORDS - 1; i++)
-			at[i + 1] = args[i];
+		for (u32 i = 0, there = args_there(t, slot); i < ENTRY_WORDS - 1; i++)
+			at[i + 1] = i < there ? args[i] : 0;
 		barrier();
 		*at = event(t, now, func, EVENT_ENTRY_ARGS);
 #else
