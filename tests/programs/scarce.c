@@ -2,7 +2,11 @@
  * that (-fipa-ra) where only an attribute asks for pads. */
 #include "check.h"
 
+#ifdef __aarch64__
+#define PAD __attribute__((patchable_function_entry(2)))
+#else
 #define PAD __attribute__((patchable_function_entry(5)))
+#endif
 
 static long total;
 
