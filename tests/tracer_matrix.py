@@ -14,7 +14,7 @@ import random
 
 from .tracer_programs import ARCHES, Form
 
-__all__ = ["FOREIGN", "LEFT_OUT", "QUICK", "SLOW", "cases", "forms", "runs"]
+__all__ = ["FOREIGN", "LEFT_OUT", "QUICK", "SLOW", "WHOLE", "cases", "forms", "runs"]
 
 NATIVE = "x86_64"
 FOREIGN = tuple(arch for arch in ARCHES if arch != NATIVE)

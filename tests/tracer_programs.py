@@ -19,7 +19,18 @@ import pytest
 from .command import ftpatch
 from .gnu import runner
 
-__all__ = ["ARCHES", "LINKS", "TRACERS", "Form", "Outcome", "build", "differences", "run", "traced"]
+__all__ = [
+    "ARCHES",
+    "LINKS",
+    "TRACERS",
+    "Form",
+    "Outcome",
+    "build",
+    "differences",
+    "emulator",
+    "run",
+    "traced",
+]
 
 SOURCES = Path(__file__).parent / "programs"
 STUBS = Path(__file__).parent.parent / "stubs" / "built"
@@ -159,13 +170,19 @@ class Outcome:
         return f"{ended}: {shown[:SHOWN]}"
 
 
+def emulator(arch: str) -> list[str]:
+    """What runs programs of an architecture, if they need anything."""
+    prefix = runner(arch)
+    return [*prefix, "-L", ARCHES[arch].root] if prefix else []
+
+
 def _emulated(program: Path, place: Path, arch: str) -> list[str]:
     """The command for a program that needs an emulator, which runs it as ``place``: a script
     there starts the emulator again where the program executes itself."""
-    prefix = runner(arch)
+    prefix = emulator(arch)
     if not prefix:
         return []
-    command = [*prefix, "-L", ARCHES[arch].root, "-0", str(place), str(program)]
+    command = [*prefix, "-0", str(place), str(program)]
     place.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     place.chmod(0o755)
     return command
