@@ -53,6 +53,15 @@ PROGRAMS = {
     },
 }
 """Without threads, and all of whose calls return: what a debugger can follow."""
+LEAVING = [
+    Form("x86_64", "pie", "-O2"),
+    Form("x86_64", "static", "-O0"),
+    Form("i386", "no-pie", "-O2"),
+    Form("i386", "pie", "-O0"),
+    Form("arm64", "pie", "-O2"),
+    Form("arm64", "static", "-O0"),
+]
+"""Of programs that leave calls without a return. __fentry__: nested functions are not traced."""
 CASES = [
     (name, Form(arch, link, level, site))
     for arch, programs in PROGRAMS.items()
@@ -64,7 +73,8 @@ CASES = [
 
 
 def _functions(program: Path) -> dict[str, int]:
-    """Start of each function that the source has, by name; gcc's copies of them included."""
+    """Start of each function that the source has, by name; gcc's copies of them included. Of what
+    has several names (constructors, destructors) one."""
     found, own = {}, False
     with program.open("rb") as file:
         for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols():
@@ -74,13 +84,27 @@ def _functions(program: Path) -> dict[str, int]:
                 local = symbol["st_info"]["bind"] == "STB_LOCAL"
                 if (local and own) or symbol.name == "main":
                     found[symbol.name] = int(symbol["st_value"])
-    return found
+    return {name: at for at, name in {at: name for name, at in found.items()}.items()}
 
 
 def _named(functions: dict[str, int], place: int) -> str:
     best = max((at, name) for name, at in functions.items() if at < place)
     assert place - best[0] <= AFTER, hex(place)
     return best[1]
+
+
+def _nested(trace: Trace, functions: dict[str, int]) -> list[tuple[int, str]]:
+    """Each call, and how many are open around it."""
+    (thread,) = trace.threads
+    found: list[tuple[int, str]] = []
+    depth = 0
+    for event in thread.events:
+        if event.type in ENTRIES:
+            found.append((depth, _named(functions, event.func + trace.base)))
+            depth += 1
+        else:
+            depth -= event.func if event.type == LEFT else 1
+    return found
 
 
 def _sequence(trace: Trace, functions: dict[str, int]) -> list[tuple[str, str]]:
@@ -103,16 +127,11 @@ class Seen:
     calls: list[tuple[str, str]]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(case, id=f"{case[0]}-{case[1]}") for case in CASES],
-)
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    name, form = request.param
+def _watched(name: str, form: Form, folder: Path) -> Seen:
     gdb = "gdb-multiarch" if emulator(form.arch) else "gdb"
     if shutil.which(gdb) is None:
         pytest.skip(f"{gdb} is not installed")
-    program = build(form, name, tmp_path_factory.mktemp("tree"))
+    program = build(form, name, folder)
     functions = _functions(program)
     sites = {name: at for name, at in functions.items() if _has_site(program, at, form)}
     calls = tree_by_gdb(program, sites, form.arch, emulator(form.arch))
@@ -120,6 +139,15 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         pytest.skip("gdb cannot run programs here")
     assert 500 < len(calls) / 2 < MOST
     return Seen(program, form.arch, functions, calls)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(case, id=f"{case[0]}-{case[1]}") for case in CASES],
+)
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    name, form = request.param
+    return _watched(name, form, tmp_path_factory.mktemp("tree"))
 
 
 def _has_site(program: Path, start: int, form: Form) -> bool:
@@ -144,6 +172,21 @@ def test_entries_and_exits(seen: Seen, tmp_path: Path) -> None:
     assert _sequence(trace, seen.functions) == seen.calls
     times = [event.time for event in trace.threads[0].events]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("form", LEAVING, ids=str)
+@pytest.mark.parametrize("name", ["nested.c", "ends.cpp"])
+def test_calls_that_are_left(name: str, form: Form, tmp_path: Path) -> None:
+    """By goto out of a nested function, by longjmp and by exceptions."""
+    seen = _watched(name, form, tmp_path)
+    trace = _recorded(seen.program, "function_graph", tmp_path, arch=seen.arch)
+    assert any(event.type == LEFT for event in trace.events)
+    depth, expected = 0, []
+    for kind, function in seen.calls:
+        if kind == "entry":
+            expected.append((depth, function))
+        depth += 1 if kind == "entry" else -1
+    assert _nested(trace, seen.functions) == expected
 
 
 def test_entries_alone(seen: Seen, tmp_path: Path) -> None:

@@ -48,9 +48,13 @@ class Entry(gdb.Breakpoint):
     name = ""
     def stop(self):
         sp = register("sp")
-        lines.append(["entry", self.name])
-        stack.append((self.name, sp))
         back = back_of(sp)
+        # What lies where this call does was left, by a jump or an exception, but for a function
+        # that ends in a tail call: it and this one return to the same place.
+        while stack and (stack[-1][1] < sp or (stack[-1][1] == sp and stack[-1][2] != back)):
+            lines.append(["exit", stack.pop()[0]])
+        lines.append(["entry", self.name])
+        stack.append((self.name, sp, back))
         if back not in returns:
             returns[back] = Return("*%#x" % back, internal=True)
         return False
@@ -84,8 +88,9 @@ gdb.execute("quit")
 def tree_by_gdb(
     program: Path, places: dict[str, int], arch: str, emulator: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """("entry" or "exit", function) in order. ``places``: where to stop on entry, before anything
-    is pushed, by name; ``emulator``: what runs the program, if it needs anything."""
+    """("entry" or "exit", function) in order; a call that is left has its exit where that shows.
+    ``places``: where to stop on entry, before anything is pushed, by name; ``emulator``: what runs
+    the program, if it needs anything."""
     script = program.with_suffix(".gdb.py")
     target = program.with_suffix(".gdb.json")
     socket = program.with_suffix(".gdb.socket")
