@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-kernels test-programs lint bench packages samples clean
+.PHONY: help demo test test-kernels test-programs test-matrix lint bench packages samples clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -28,6 +28,9 @@ test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
 
 test-programs: packages $(READY) ## programs of others, whose own tests run traced
 	FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/test_tracer_real.py
+
+test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
+	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/test_tracer_matrix.py tests/test_tracer_tree.py
 
 lint: $(READY)        ## ruff and mypy --strict
 	$(BIN)/ruff check .

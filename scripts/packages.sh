@@ -19,6 +19,7 @@ g++-i686-linux-gnu        exceptions of i386 programs through traced calls
 g++-aarch64-linux-gnu     exceptions of arm64 programs through traced calls
 libc6-dev-i386-cross      i386 programs
 gdb                       what debuggers see of traced programs
+gdb-multiarch             what debuggers see of arm64 programs under qemu-user
 uftrace                   the bench of tracers
 qemu-user-static          arm64 and riscv64 programs
 xz-utils                  xz as an oracle, and the bench

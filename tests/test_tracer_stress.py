@@ -6,14 +6,22 @@ could not record, comes to the same number.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from .trace_events import ENTRIES, EXITS, LEFT, Trace, balance, read_trace
-from .tracer_programs import Form, build, run, traced
+from .tracer_programs import ARCHES, Form, build, run, traced
 
 FILTER = ("-f", "count_*")
+FORMS = [Form(), Form(link="static", level="-O0"), Form(level="-O3", site="fentry")]
+FOREIGN = [
+    Form("i386", "no-pie", "-O3", "fentry"),
+    Form("i386"),
+    Form("arm64"),
+    Form("arm64", "static", "-O0"),
+]
 
 
 def _traces(
@@ -23,7 +31,7 @@ def _traces(
     program = traced(build(form, "stress.c", tmp_path), tracer, *FILTER)
     room = tmp_path / "room"
     room.mkdir()
-    done = run(program, [mode], cwd=room, env={"FTPATCH_TRACE_SIZE": size})
+    done = run(program, [mode], cwd=room, arch=form.arch, env={"FTPATCH_TRACE_SIZE": size})
     assert done.status == 0, str(done)
     calls, jumps = map(int, done.out.split())
     return calls, jumps, [read_trace(path) for path in sorted(room.glob("*.trace"))]
@@ -38,9 +46,10 @@ def _lost(traces: list[Trace]) -> int:
 
 
 @pytest.mark.parametrize(
-    "form", [Form(), Form(link="static", level="-O0"), Form(level="-O3", site="fentry")], ids=str
+    ("form", "size"),
+    [*itertools.product(FORMS, ["8M", "256K"]), *((form, "256K") for form in FOREIGN)],
+    ids=str,
 )
-@pytest.mark.parametrize("size", ["8M", "256K"])
 def test_every_call_is_recorded_or_counted(form: Form, size: str, tmp_path: Path) -> None:
     calls, _, traces = _traces(form, "", tmp_path, size=size)
     assert _entries(traces) + _lost(traces) == calls
@@ -62,10 +71,12 @@ def test_frames_nest(form: Form, tmp_path: Path) -> None:
             assert not stack or trace.pid == thread.tid
 
 
-def test_threads_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", ARCHES)
+def test_threads_are_told_apart(arch: str, tmp_path: Path) -> None:
     """Although they get each other's stacks, and the first that is seen is not the process's."""
-    program = traced(build(Form(), "stress.c", tmp_path), "function_graph", "-f", "count_thread")
-    done = run(program, cwd=tmp_path, env={"FTPATCH_TRACE": str(tmp_path / "trace")})
+    built = build(Form(arch), "stress.c", tmp_path)
+    program = traced(built, "function_graph", "-f", "count_thread")
+    done = run(program, cwd=tmp_path, arch=arch, env={"FTPATCH_TRACE": str(tmp_path / "trace")})
     assert done.status == 0, str(done)
     trace = read_trace(tmp_path / "trace")
     assert len({thread.tid for thread in trace.threads}) == 160

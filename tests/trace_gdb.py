@@ -1,19 +1,24 @@
 """A call tree as gdb sees it: breakpoints at entries, and where the calls will return to.
 
 No code of ftpatch, and none of the tracer: the program is the one without it. Run by gdb's own
-Python, which has the addresses as ``PLACES``, and where to write as ``TARGET``.
+Python, which has the addresses as ``PLACES``, and where to write as ``TARGET``. Programs of other
+machines are run by qemu-user, which gdb talks to through ``SOCKET``.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
 
 __all__ = ["tree_by_gdb"]
 
 SCRIPT = '''
-import gdb, json
+import gdb, json, os, time
 
 lines, stack, returns = [], [], {}
 
@@ -21,11 +26,17 @@ def register(name):
     return int(gdb.parse_and_eval("(unsigned long)$" + name))
 
 def word(address):
-    return int.from_bytes(bytes(gdb.selected_inferior().read_memory(address, 8)), "little")
+    size = gdb.lookup_type("long").sizeof
+    return int.from_bytes(bytes(gdb.selected_inferior().read_memory(address, size)), "little")
+
+def back_of(sp):
+    """Where the function that begins here will return to."""
+    return register("x30") if ARCH == "arm64" else word(sp)
 
 def close(sp):
-    """All frames below this stack pointer have returned: the innermost first."""
-    while stack and stack[-1][1] < sp:
+    """All frames below this stack pointer have returned: the innermost first. On x86 what they
+    returned to is off the stack as well."""
+    while stack and (stack[-1][1] <= sp if ARCH == "arm64" else stack[-1][1] < sp):
         lines.append(["exit", stack.pop()[0]])
 
 class Return(gdb.Breakpoint):
@@ -37,9 +48,13 @@ class Entry(gdb.Breakpoint):
     name = ""
     def stop(self):
         sp = register("sp")
+        back = back_of(sp)
+        # What lies where this call does was left, by a jump or an exception, but for a function
+        # that ends in a tail call: it and this one return to the same place.
+        while stack and (stack[-1][1] < sp or (stack[-1][1] == sp and stack[-1][2] != back)):
+            lines.append(["exit", stack.pop()[0]])
         lines.append(["entry", self.name])
-        stack.append((self.name, sp))
-        back = word(sp)
+        stack.append((self.name, sp, back))
         if back not in returns:
             returns[back] = Return("*%#x" % back, internal=True)
         return False
@@ -49,14 +64,18 @@ gdb.execute("set confirm off")
 gdb.execute("set startup-with-shell off")
 gdb.execute("set disable-randomization on")
 gdb.execute("handle SIGUSR1 nostop noprint pass")
-gdb.execute("starti", to_string=True)
-moved = 0
-if RELATIVE:
-    # The first mapping of the file is where its first segment, which begins at 0, was loaded.
-    pid = gdb.selected_inferior().pid
-    with open("/proc/%d/maps" % pid) as maps:
-        lines_of = [line for line in maps if line.rstrip().endswith(PROGRAM)]
-    moved = int(lines_of[0].split("-")[0], 16)
+if SOCKET:
+    for _ in range(1000):
+        if os.path.exists(SOCKET):
+            break
+        time.sleep(0.01)
+    gdb.execute("target remote " + SOCKET, to_string=True)
+else:
+    gdb.execute("starti", to_string=True)
+# Where the program was really loaded: by its entry, as the kernel told it.
+vector = gdb.execute("info auxv", to_string=True).splitlines()
+(entry,) = [line.split()[-1] for line in vector if "AT_ENTRY" in line]
+moved = int(entry, 16) - START
 for name, address in PLACES.items():
     Entry("*%#x" % (address + moved), internal=True).name = name
 gdb.execute("continue", to_string=True)
@@ -66,14 +85,26 @@ gdb.execute("quit")
 '''
 
 
-def tree_by_gdb(program: Path, places: dict[str, int], *, relative: bool) -> list[tuple[str, str]]:
-    """("entry" or "exit", function) in order. ``places``: where to stop on entry, before anything
-    is pushed, by name; ``relative``: the program is loaded anywhere (PIE)."""
+def tree_by_gdb(
+    program: Path, places: dict[str, int], arch: str, emulator: Sequence[str]
+) -> list[tuple[str, str]]:
+    """("entry" or "exit", function) in order; a call that is left has its exit where that shows.
+    ``places``: where to stop on entry, before anything is pushed, by name; ``emulator``: what runs
+    the program, if it needs anything."""
     script = program.with_suffix(".gdb.py")
     target = program.with_suffix(".gdb.json")
-    head = f"PLACES = {places!r}\nPROGRAM = {str(program)!r}\nTARGET = {str(target)!r}\n"
-    script.write_text(f"{head}RELATIVE = {relative}\n{SCRIPT}")
-    command = ["gdb", "-q", "-batch", "-nx", "-x", str(script), str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    socket = program.with_suffix(".gdb.socket")
+    with program.open("rb") as file:
+        start = ELFFile(file)["e_entry"]
+    head = f"PLACES = {places!r}\nTARGET = {str(target)!r}\nSTART = {start}\nARCH = {arch!r}\n"
+    script.write_text(f"{head}SOCKET = {str(socket) if emulator else ''!r}\n{SCRIPT}")
+    gdb = "gdb-multiarch" if emulator else "gdb"
+    command = [gdb, "-q", "-batch", "-nx", "-x", str(script), str(program)]
+    with ExitStack() as stack:
+        if emulator:
+            waiting = [*emulator, "-g", str(socket), str(program)]
+            process = stack.enter_context(subprocess.Popen(waiting, stdout=subprocess.DEVNULL))
+            stack.callback(process.kill)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert target.is_file(), done.stdout + done.stderr
     return [(kind, name) for kind, name in json.loads(target.read_text())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,18 @@ import pytest
 from .command import ftpatch
 from .gnu import runner
 
-__all__ = ["ARCHES", "LINKS", "TRACERS", "Form", "Outcome", "build", "differences", "run", "traced"]
+__all__ = [
+    "ARCHES",
+    "LINKS",
+    "TRACERS",
+    "Form",
+    "Outcome",
+    "build",
+    "differences",
+    "emulator",
+    "run",
+    "traced",
+]
 
 SOURCES = Path(__file__).parent / "programs"
 STUBS = Path(__file__).parent.parent / "stubs" / "built"
@@ -33,16 +45,35 @@ SHOWN = 400
 @dataclass(frozen=True)
 class Arch:
     """How programs of an architecture are made; an entry here is all that tests need of one.
-    ``pad``: what asks for pads; ``fentry``: whether -mfentry is there; ``libraries``: for qemu."""
+    ``pad``: what asks for pads; ``fentry``: whether -mfentry is there; ``root``: where libraries
+    are, for qemu; ``loader``: where that is not the one that programs name by themselves."""
 
     gcc: str
     gxx: str
     pad: str
     fentry: bool
-    libraries: str = ""
+    root: str = ""
+    loader: str = ""
 
 
-ARCHES = {"x86_64": Arch("gcc", "g++", "-fpatchable-function-entry=5", fentry=True)}
+ARCHES = {
+    "x86_64": Arch("gcc", "g++", "-fpatchable-function-entry=5", fentry=True),
+    "i386": Arch(
+        "i686-linux-gnu-gcc",
+        "i686-linux-gnu-g++",
+        "-fpatchable-function-entry=5",
+        fentry=True,
+        root="/usr/i686-linux-gnu",
+        loader="ld-linux.so.2",
+    ),
+    "arm64": Arch(
+        "aarch64-linux-gnu-gcc",
+        "aarch64-linux-gnu-g++",
+        "-fpatchable-function-entry=2",
+        fentry=False,
+        root="/usr/aarch64-linux-gnu",
+    ),
+}
 LINKS = {
     "static": ("-static", "-fno-pie"),
     "pie": ("-pie", "-fPIE"),
@@ -86,6 +117,15 @@ class Form:
         return [name, self.level, "-w", LINKS[self.link][1], *sites, *early, *self.more]
 
 
+def _libraries(form: Form) -> list[str]:
+    """What makes a program find the libraries of its cross compiler where it runs natively."""
+    arch = ARCHES[form.arch]
+    if not arch.loader or "static" in form.link:
+        return []
+    folder = f"{arch.root}/lib"
+    return [f"-Wl,--dynamic-linker={folder}/{arch.loader},-rpath={folder}"]
+
+
 def build(form: Form, name: str, folder: Path) -> Path:
     """Compile and link a program; skips where the compiler cannot, with its reason."""
     if not (STUBS / form.arch).is_dir():
@@ -98,8 +138,8 @@ def build(form: Form, name: str, folder: Path) -> Path:
     parts = [str(part)]
     if form.site == "fentry":
         parts.append(str(SOURCES / "fentry.S"))
-    link = LINKS[form.link][0]
-    steps.append([command[0], link, *parts, "-pthread", "-Wl,-z,execstack", "-o", str(program)])
+    link = [LINKS[form.link][0], "-pthread", "-Wl,-z,execstack", *_libraries(form)]
+    steps.append([command[0], *link, *parts, "-o", str(program)])
     for step in steps:
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -130,6 +170,24 @@ class Outcome:
         return f"{ended}: {shown[:SHOWN]}"
 
 
+def emulator(arch: str) -> list[str]:
+    """What runs programs of an architecture, if they need anything."""
+    prefix = runner(arch)
+    return [*prefix, "-L", ARCHES[arch].root] if prefix else []
+
+
+def _emulated(program: Path, place: Path, arch: str) -> list[str]:
+    """The command for a program that needs an emulator, which runs it as ``place``: a script
+    there starts the emulator again where the program executes itself."""
+    prefix = emulator(arch)
+    if not prefix:
+        return []
+    command = [*prefix, "-0", str(place), str(program)]
+    place.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    place.chmod(0o755)
+    return command
+
+
 def run(
     program: Path,
     args: Sequence[str] = (),
@@ -139,18 +197,18 @@ def run(
     env: dict[str, str] | None = None,
 ) -> Outcome:
     """Run a program in a folder, for a while at most; it and its children are gone afterwards."""
-    prefix = runner(arch)
-    if prefix and ARCHES[arch].libraries:
-        prefix = [*prefix, "-L", ARCHES[arch].libraries]
     # Its own argv[0], by which it runs itself again, is the same whatever it is patched with.
     place = cwd / "program"
     place.unlink(missing_ok=True)
-    os.link(program, place)
+    command = _emulated(program, place, arch)
+    if not command:
+        os.link(program, place)
+        command = [str(place)]
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
         subprocess.Popen(
-            [*prefix, str(place), *args],
+            [*command, *args],
             cwd=cwd,
             env={**os.environ, "FTPATCH_TRACE_SIZE": SIZE, **(env or {})},
             stdin=subprocess.DEVNULL,

@@ -35,7 +35,10 @@ static NOINLINE double _Complex twisted(double _Complex z, long double _Complex 
 static NOINLINE v2 two(v2 a, v2 b) { return a * b + a; }
 static NOINLINE struct pair paired(struct pair p, long n) { return (struct pair){p.a + n, p.b * (double)n}; }
 static NOINLINE struct mixed mix(struct mixed m, float by) { return (struct mixed){m.x * by, m.y + by, m.z + 1}; }
+static NOINLINE int64_t doubled(int64_t a, uint32_t b) { return a * b; } /* two registers, or one */
+#ifdef __SIZEOF_INT128__
 static NOINLINE __int128 wide(__int128 a, uint64_t b) { return a * b; }
+#endif
 static NOINLINE long last(long a, long b, long c, long d, long e, long f, struct big on_stack, long h)
 {
 	return a + b * 2 + c * 3 + d * 4 + e * 5 + f * 6 + on_stack.word[8] + h * 7;
@@ -96,7 +99,10 @@ int main(void)
 	CHECK(extended(1.5L, 2, 3) == 6 && halves[0] == 4.5 && halves[1] == 12.5);
 	CHECK(creal(turned) == 5 && cimag(turned) == 5 && p.a == 7 && p.b == 7.5);
 	CHECK(m.x == 3 && m.y == 4.5f && m.z == 8 && last(1, 2, 3, 4, 5, 6, one, 8) == 174);
+	CHECK(doubled((int64_t)1 << 40, 48) == (int64_t)3 << 44);
+#ifdef __SIZEOF_INT128__
 	CHECK((uint64_t)(wide((__int128)1 << 60, 48) >> 64) == 3);
+#endif
 	CHECK(apply(add, 40, 2) == 42 && apply(sub, 40, 2) == 38 && even(2001) == 0);
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx"))

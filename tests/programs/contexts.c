@@ -64,14 +64,14 @@ static NOINLINE long finish(struct coroutine *c)
 /* Interleaved in an order that is no round: whoever goes on has others above and below it. */
 static NOINLINE long interleaved(char *stacks, int count)
 {
-	unsigned long seed = 12345;
+	unsigned long long seed = 12345;
 	long total = 0;
 	int left = count;
 
 	for (int i = 0; i < count; i++)
 		make(&pool[i], stacks + (long)i * STACK, 3 + i % 7);
 	while (left) {
-		struct coroutine *c = &pool[(seed = seed * 6364136223846793005ul + 1) >> 33 & 31];
+		struct coroutine *c = &pool[(seed = seed * 6364136223846793005ull + 1) >> 33 & 31];
 
 		if (c >= pool + count || c->ended)
 			continue;

@@ -63,7 +63,7 @@ NOINLINE void ending()
 
 int main(int argc, char **argv)
 {
-	std::printf("%ld\n", mixed(300));
+	std::printf("%ld\n", mixed(120));
 	std::printf("%ld\n", destroyed);
 	std::fflush(stdout);
 	if (is(argc, argv, "noexcept"))

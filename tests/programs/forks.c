@@ -46,7 +46,7 @@ static NOINLINE int sharing(void)
 	char *stack = malloc(size);
 	pid_t child = clone(shares, stack + size, CLONE_VM | SIGCHLD, (void *)10);
 
-	CHECK(!shares((void *)10));
+	CHECK(child > 0 && !shares((void *)10));
 	return status_of(child);
 }
 

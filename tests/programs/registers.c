@@ -1,22 +1,29 @@
-/* What a function that does nothing leaves alone is left alone by the tracer too: all but the flags. */
+/* What a function that does nothing leaves alone is left alone by the tracer too: all but the flags,
+ * and what its architecture lets every function change. */
 #include <stdint.h>
 #include "check.h"
 
-#ifdef __x86_64__
+#define MOST 32
 struct state {
-	uint64_t general[16]; /* in the order of push below */
-	uint8_t vectors[512] __attribute__((aligned(64)));
+	uintptr_t general[MOST];
+	uint8_t vectors[512] __attribute__((aligned(64))); /* of x86: as fxsave has them */
 };
 
-__attribute__((naked, noinline, used)) static void nothing(void) { __asm__("ret"); }
-
-/* Loads all registers from one state, calls nothing(), and stores them into another. */
+/* Loads all registers from one state, calls nothing(), and stores them into another. Registers that
+ * may be changed on return only are stored by nothing(). */
 void all_registers(struct state *from, struct state *to);
+
+#if defined(__x86_64__)
+static const char *const names[] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9",
+				    "r10", "r11", "r12", "r13", "r14", "r15", 0};
+enum { VECTORS = 160, VECTORS_END = 416 };
+
+__attribute__((naked, noinline, used, no_stack_protector)) static void nothing(void) { __asm__("ret"); }
 __asm__("	.text\n"
 	"all_registers:\n"
 	"	pushq %rbx\n	pushq %rbp\n	pushq %r12\n	pushq %r13\n	pushq %r14\n	pushq %r15\n"
 	"	pushq %rsi\n"
-	"	fxrstor64 128(%rdi)\n"
+	"	fxrstor64 256(%rdi)\n"
 	"	movq 0(%rdi), %rax\n	movq 8(%rdi), %rbx\n	movq 16(%rdi), %rcx\n"
 	"	movq 24(%rdi), %rdx\n	movq 32(%rdi), %rsi\n	movq 48(%rdi), %rbp\n"
 	"	movq 56(%rdi), %r8\n	movq 64(%rdi), %r9\n	movq 72(%rdi), %r10\n"
@@ -30,35 +37,108 @@ __asm__("	.text\n"
 	"	movq %r11, 80(%rdi)\n	movq %r12, 88(%rdi)\n	movq %r13, 96(%rdi)\n"
 	"	movq %r14, 104(%rdi)\n	movq %r15, 112(%rdi)\n"
 	"	popq %rax\n	movq %rax, 40(%rdi)\n"
-	"	fxsave64 128(%rdi)\n"
+	"	fxsave64 256(%rdi)\n"
 	"	popq %r15\n	popq %r14\n	popq %r13\n	popq %r12\n	popq %rbp\n	popq %rbx\n"
 	"	ret\n");
 
+#elif defined(__i386__)
+static const char *const names[] = {"eax", "ecx", "edx", "ebx", "ebp", "esi", "edi", 0};
+enum { VECTORS = 160, VECTORS_END = 288 };
+
+__attribute__((naked, noinline, used, no_stack_protector)) static void nothing(void)
+{
+	__asm__("movl %ecx, 4(%esp)\n	ret");
+}
+__asm__("	.text\n"
+	"all_registers:\n"
+	"	pushl %ebx\n	pushl %ebp\n	pushl %esi\n	pushl %edi\n"
+	"	movl 20(%esp), %edi\n"
+	"	fxrstor 128(%edi)\n"
+	"	pushl 24(%esp)\n	pushl $0\n"
+	"	movl 0(%edi), %eax\n	movl 4(%edi), %ecx\n	movl 8(%edi), %edx\n"
+	"	movl 12(%edi), %ebx\n	movl 16(%edi), %ebp\n	movl 20(%edi), %esi\n"
+	"	movl 24(%edi), %edi\n"
+	"	call nothing\n"
+	"	xchgl %edi, 4(%esp)\n"
+	"	movl %eax, 0(%edi)\n	movl %edx, 8(%edi)\n	movl %ebx, 12(%edi)\n"
+	"	movl %ebp, 16(%edi)\n	movl %esi, 20(%edi)\n"
+	"	popl 4(%edi)\n	popl 24(%edi)\n"
+	"	fxsave 128(%edi)\n"
+	"	popl %edi\n	popl %esi\n	popl %ebp\n	popl %ebx\n"
+	"	ret\n");
+
+#elif defined(__aarch64__)
+/* "": x9, which the site itself changes, and two that a veneer on the way may change (AAPCS64). */
+static const char *const names[] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "", "x10",
+				    "x11", "x12", "x13", "x14", "x15", "", "", "x18", "x19",
+				    "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28",
+				    "x29", 0};
+enum { VECTORS = 0, VECTORS_END = 512 };
+
+__asm__("	.macro vectors what\n"
+	"	.irp n, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30\n"
+	"	.altmacro\n	one \\what, \\n, %(\\n + 1), %(\\n * 16)\n	.noaltmacro\n"
+	"	.endr\n	.endm\n"
+	"	.macro one what, a, b, at\n	\\what q\\a, q\\b, [x9, #\\at]\n	.endm\n"
+	"	.text\n	.type nothing, %function\n"
+	"nothing:\n	nop\n	nop\n"
+	"	ldr x9, [sp, #160]\n"
+	"	stp x10, x11, [x9, #80]\n	stp x12, x13, [x9, #96]\n"
+	"	stp x14, x15, [x9, #112]\n"
+	"	ret\n	.size nothing, . - nothing\n"
+	"	.section __patchable_function_entries, \"awo\", %progbits, nothing\n"
+	"	.p2align 3\n	.8byte nothing\n"
+	"	.text\n"
+	"all_registers:\n"
+	"	stp x29, x30, [sp, #-176]!\n	stp x19, x20, [sp, #16]\n	stp x21, x22, [sp, #32]\n"
+	"	stp x23, x24, [sp, #48]\n	stp x25, x26, [sp, #64]\n	stp x27, x28, [sp, #80]\n"
+	"	stp d8, d9, [sp, #96]\n	stp d10, d11, [sp, #112]\n	stp d12, d13, [sp, #128]\n"
+	"	stp d14, d15, [sp, #144]\n	str x1, [sp, #160]\n"
+	"	add x9, x0, #256\n	vectors ldp\n"
+	"	mov x30, x0\n"
+	"	ldp x0, x1, [x30]\n	ldp x2, x3, [x30, #16]\n	ldp x4, x5, [x30, #32]\n"
+	"	ldp x6, x7, [x30, #48]\n	ldp x8, x9, [x30, #64]\n	ldp x10, x11, [x30, #80]\n"
+	"	ldp x12, x13, [x30, #96]\n	ldp x14, x15, [x30, #112]\n	ldp x16, x17, [x30, #128]\n"
+	"	ldp x18, x19, [x30, #144]\n	ldp x20, x21, [x30, #160]\n	ldp x22, x23, [x30, #176]\n"
+	"	ldp x24, x25, [x30, #192]\n	ldp x26, x27, [x30, #208]\n	ldp x28, x29, [x30, #224]\n"
+	"	bl nothing\n"
+	"	ldr x9, [sp, #160]\n"
+	"	stp x0, x1, [x9]\n	stp x2, x3, [x9, #16]\n	stp x4, x5, [x9, #32]\n"
+	"	stp x6, x7, [x9, #48]\n	str x8, [x9, #64]\n"
+	"	stp x18, x19, [x9, #144]\n	stp x20, x21, [x9, #160]\n	stp x22, x23, [x9, #176]\n"
+	"	stp x24, x25, [x9, #192]\n	stp x26, x27, [x9, #208]\n	stp x28, x29, [x9, #224]\n"
+	"	add x9, x9, #256\n	vectors stp\n"
+	"	ldp x19, x20, [sp, #16]\n	ldp x21, x22, [sp, #32]\n	ldp x23, x24, [sp, #48]\n"
+	"	ldp x25, x26, [sp, #64]\n	ldp x27, x28, [sp, #80]\n	ldp d8, d9, [sp, #96]\n"
+	"	ldp d10, d11, [sp, #112]\n	ldp d12, d13, [sp, #128]\n	ldp d14, d15, [sp, #144]\n"
+	"	ldp x29, x30, [sp], #176\n"
+	"	ret\n");
+#endif
+
 int main(void)
 {
-	static const char *names[] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9",
-				      "r10", "r11", "r12", "r13", "r14", "r15"};
 	static struct state from, to;
 	int round, i, wrong = 0;
 
 	for (round = 0; round < 50; round++) {
-		__asm__ __volatile__("fxsave64 %0" : "=m"(from.vectors));
-		for (i = 0; i < 15; i++)
-			from.general[i] = 0x0123456789abcdefull * (uint64_t)(i + 1 + round);
-		for (i = 160; i < 416; i++) /* xmm0 to xmm15 */
+#ifndef __aarch64__
+		__asm__ __volatile__("fxsave %0" : "=m"(from.vectors));
+#endif
+		for (i = 0; names[i]; i++)
+			from.general[i] = (uintptr_t)(0x0123456789abcdefull * (uint64_t)(i + 1 + round));
+		for (i = VECTORS; i < VECTORS_END; i++)
 			from.vectors[i] = (uint8_t)(i * 7 + round);
 		all_registers(&from, &to);
-		for (i = 0; i < 15; i++)
-			if (from.general[i] != to.general[i]) {
+		for (i = 0; names[i]; i++)
+			if (*names[i] && from.general[i] != to.general[i]) {
 				if (!round)
 					printf("%s\n", names[i]);
 				wrong = 1;
 			}
-		CHECK(!memcmp(from.vectors + 160, to.vectors + 160, 256));
+		CHECK(!memcmp(from.vectors + VECTORS, to.vectors + VECTORS, VECTORS_END - VECTORS));
+#ifndef __aarch64__ /* the control words of both */
 		CHECK(!memcmp(from.vectors, to.vectors, 8) && !memcmp(from.vectors + 24, to.vectors + 24, 4));
+#endif
 	}
 	return wrong;
 }
-#else
-int main(void) { return 0; }
-#endif

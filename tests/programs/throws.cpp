@@ -83,12 +83,12 @@ NOINLINE long pointers(long n)
 	try { std::rethrow_exception(held); } catch (Own &) { return leaf(n); }
 }
 
-NOINLINE long everything()
+NOINLINE long long everything(long rounds)
 {
-	long total = 0;
+	long long total = 0;
 
 	destroyed = 0;
-	for (long n = 0; n < 30; n++) {
+	for (long n = 0; n < rounds; n++) {
 		for (long kind = 0; kind < 3; kind++)
 			total += caught(n, kind);
 		try {
@@ -103,18 +103,19 @@ NOINLINE long everything()
 
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
-	std::vector<long> values(6);
+	const long rounds = argc > 1 ? atol(argv[1]) : 30;
+	std::vector<long long> values(6);
 	std::vector<std::thread> threads;
-	long expected = everything();
+	long long expected = everything(rounds);
 
-	for (long &value : values)
-		threads.emplace_back([&value] { value = everything(); });
+	for (long long &value : values)
+		threads.emplace_back([&value, rounds] { value = everything(rounds); });
 	for (size_t i = 0; i < threads.size(); i++) {
 		threads[i].join();
 		CHECK(values[i] == expected);
 	}
-	std::printf("%ld\n", expected);
+	std::printf("%lld\n", expected);
 	return 0;
 }
