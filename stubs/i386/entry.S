@@ -122,6 +122,12 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_escape 0x31, 0x1c			/* 70: lit1 minus             ret - 1 */
 	.endm
 
+#ifdef ARGS
+#define MORE 8	/* bytes of a value */
+#else
+#define MORE 0
+#endif
+
 /*     | edx | eax | place | POPPED bytes, as they were left | ...
  *       ^ esp                                                 ^ where it was
  *
@@ -155,30 +161,29 @@ return_to_handler:
 	.cfi_adjust_cfa_offset 4
 	pushl	%edx
 	.cfi_adjust_cfa_offset 4
-	leal	8(%esp), %ecx			/* the place */
-	leal	POPPED + 8(%esp), %edx		/* the slot, but for arguments that were popped */
 #ifdef ARGS
 	pushl	$0				/* the value, as 64 bits */
 	.cfi_adjust_cfa_offset 4
 	pushl	%eax
 	.cfi_adjust_cfa_offset 4
 #endif
-	movl	%ecx, %eax
+	leal	MORE + 8(%esp), %eax		/* the place */
+	leal	MORE + POPPED + 8(%esp), %edx	/* the slot, but for arguments that were popped */
 	call	trace_return
 #ifdef ARGS
-	addl	$8, %esp
-	.cfi_adjust_cfa_offset -8
+	addl	$MORE, %esp
+	.cfi_adjust_cfa_offset -MORE
 #endif
+	movl	8(%esp), %edx			/* to the word that `ret` will take, for no register is */
+	movl	%edx, POPPED + 8(%esp)		/* free: a caller may count on any (-fipa-ra) */
+	.cfi_escape VAL_EXPRESSION, 5, 0x34, 0x1c, 0x06, 0x31, 0x1c	/* lit4 minus deref, lit1 minus */
 	popl	%edx
 	.cfi_adjust_cfa_offset -4
 	popl	%eax
 	.cfi_adjust_cfa_offset -4
-	popl	%ecx
-	.cfi_adjust_cfa_offset -4
-	.cfi_escape VAL_EXPRESSION, 4, 0x71, 0x00, 0x31, 0x1c	/* breg1 0, lit1 minus: ecx - 1 */
 	leal	POPPED(%esp), %esp
 	.cfi_adjust_cfa_offset -POPPED
-	jmp	*%ecx
+	ret
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
 	.p2align 6
