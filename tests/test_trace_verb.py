@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,40 @@ def test_killed_by_a_signal(tmp_path: Path) -> None:
     result = ftpatch_process("trace", _compile(tmp_path), "-k")
     assert result.code == 128 + 15
     assert "work() {" in _graph(result.out), "what was recorded before is shown"
+
+
+SLEEPER = r"""
+#include <signal.h>
+#include <unistd.h>
+static void ended(int number) { (void)number; _exit(7); }
+int main(void) { signal(SIGTERM, ended); if (write(1, "ready\n", 6)) for (;;) pause(); }
+"""
+
+
+@pytest.mark.parametrize("ending", ["signal", "reader"])
+def test_nothing_is_left(ending: str, tmp_path: Path) -> None:
+    """When ftpatch itself is told to end, the program is; when nobody reads on, it ends."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    text = SLEEPER if ending == "signal" else PROGRAM
+    path = _compile(tmp_path, text)
+    before = set(tmp_path.iterdir())
+    with subprocess.Popen(
+        [sys.executable, "-m", "ftpatch", "trace", path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as child:
+        assert child.stdout is not None and child.stderr is not None
+        assert child.stdout.readline()
+        if ending == "signal":
+            child.terminate()
+            assert child.wait(60) == 7
+        else:
+            child.stdout.close()
+            assert child.wait(60) == 128 + 13
+            assert child.stderr.read() == b""
+    assert set(tmp_path.iterdir()) == before and not list(folder.iterdir())
 
 
 def test_a_program_of_the_path(tmp_path: Path) -> None:

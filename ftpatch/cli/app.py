@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from typing import Annotated
 
@@ -12,13 +11,11 @@ import typer
 from ftpatch import __version__
 from ftpatch.cli import check, diff, disable, enable, extract, list_, report, status, trace, undo
 from ftpatch.cli.console import error_line
+from ftpatch.cli.signals import handle_signals
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.unfinished import UNFINISHED
 
 __all__ = ["app", "run"]
-
-SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
-"""What a progress bar would have done at its end: the line is empty, the cursor seen."""
 
 app = typer.Typer(
     name="ftpatch",
@@ -50,9 +47,8 @@ def _version(
 
 
 def run() -> int:
-    """The command line's exit code. SIGINT and SIGTERM take the output in the making away."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupted)
+    """The command line's exit code. Signals that end it take the output in the making away."""
+    handle_signals()
     code = _run()
     try:
         sys.stdout.flush()
@@ -62,15 +58,6 @@ def run() -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - or the exit tries again
         return int(Exit.ERROR)
     return code
-
-
-def _interrupted(number: int, frame: object) -> None:
-    """Not by an exception: that would have to find its way through libraries in C++."""
-    UNFINISHED.discard()
-    if sys.stderr.isatty():
-        sys.stderr.write(SHOW_CURSOR)
-    error_line(f"interrupted; {UNFINISHED.said()}")
-    os._exit(128 + number)
 
 
 def _run() -> int:

@@ -16,7 +16,9 @@ import typer
 
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
+from ftpatch.cli.signals import interrupted
 from ftpatch.errors import FtpatchError, InputError, SiteRefused, UsageError
+from ftpatch.unfinished import UNFINISHED
 
 if TYPE_CHECKING:
     from ftpatch.cli.trace_libraries import Libraries
@@ -28,6 +30,8 @@ FAILED = 125
 """Exit code of a failure of our own: all others are the program's."""
 IGNORED = (signal.SIGINT, signal.SIGQUIT)
 """From a terminal they go to the program as well, and it decides."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+"""To the program, while it runs."""
 
 
 def command(
@@ -95,6 +99,8 @@ def _run(
     if output is not None and os.path.lexists(output):
         raise UsageError(output, "the output exists", "name another file")
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
+        UNFINISHED.passing = [Path(folder), patched]
+        signal.signal(signal.SIGPIPE, interrupted)
         libraries = _libraries(path, globs, tracing[0], Path(folder))
         _patch(path, patched, choice, tracing, libraries)
         trace = (output or Path(folder, "trace")).absolute()
@@ -186,11 +192,14 @@ def _execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]
         child = subprocess.Popen(list(words), executable=patched, env=environment)
     except OSError as error:
         raise InputError(words[0], f"cannot run: {error.strerror}") from None
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
+    for number in PASSED_ON:
+        handlers[number] = signal.getsignal(number)
+        if handlers[number] is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: child.send_signal(number))
     code = child.wait()
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_DFL)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
