@@ -83,22 +83,25 @@ def parents(rows: Rows) -> NDArray[np.intp]:
     """The row where the frame around each frame was entered, intp[n], for rows that enter one;
     UNKNOWN for outermost ones and for other rows.
 
-    That is the last row that entered a frame one level further out, in the same thread.
+    A first call of a frame stands right behind the row where that was entered; others of the same
+    frame are the next ones of their level, before the next first call there.
     """
     out = np.full(len(rows), UNKNOWN, np.intp)
-    enter = np.flatnonzero(rows.kind <= Kind.ENTER)
-    level = rows.level[enter].astype(np.int64)
-    within = np.flatnonzero(level > 0)
-    if not len(within):
+    moving = rows.kind != Kind.POINT
+    moving &= rows.kind != Kind.RETURN
+    row = np.flatnonzero(moving) if not moving.all() else np.arange(len(rows))
+    enters = rows.kind[row] <= Kind.ENTER
+    if np.count_nonzero(enters) < 2:
         return out
-    # Levels, and within them places: what is looked for stands right before where it would be.
-    size = len(rows)
-    keys = level * size + enter
+    at = np.flatnonzero(enters)
+    level = np.maximum(rows.level[row[at]], 0)
+    first = enters[at - 1] & (level > 0)
     order = np.argsort(level.astype(np.uint16) if level.max() < 1 << 16 else level, kind="stable")
-    ordered = keys[order]
-    inner = order[np.searchsorted(ordered, size) :]
-    found = np.searchsorted(ordered, ordered[len(order) - len(inner) :] - size, side="right") - 1
-    out[enter[inner]] = enter[order[found]]
+    order = order[np.searchsorted(level[order], 1) :]
+    if not len(order):
+        return out
+    begun = np.maximum.accumulate(np.where(first[order], np.arange(len(order)), 0))
+    out[row[at[order]]] = row[at[order[begun]] - 1]
     return out
 
 
