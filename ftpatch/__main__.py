@@ -2,9 +2,10 @@
 
 import signal
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # see ftpatch.cli.main
+if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # see ftpatch.cli.main
 
-from ftpatch.cli import main  # noqa: E402
+from ftpatch.cli import main
 
 if __name__ == "__main__":
     main()

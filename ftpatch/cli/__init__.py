@@ -17,7 +17,8 @@ def main() -> None:
     Until everything is imported a signal just ends the process: an exception in the midst of an
     import would end in a traceback of other people's code.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as nohup's shell has it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as every filter: `ftpatch list | head`
     _open_closed_streams()
     # A command lives for a second: to look for cycles while libraries load, and to take them apart

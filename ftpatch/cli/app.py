@@ -75,7 +75,8 @@ def _run() -> int:
         message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is
         if message:
             error_line(message.rstrip(".") + where)
-        return int(Exit.ERROR)
+        own = context is not None and context.info_name == trace.NAME
+        return trace.FAILED if own else int(Exit.ERROR)  # others are the program's
     except OSError as error:
         done = "; the output is written" if UNFINISHED.appeared else ""
         error_line(f"{error.filename or 'standard output'}: {error.strerror}{done}")

@@ -118,9 +118,16 @@ def wants_json(json: bool, format_: str | None) -> bool:
     return json or format_ == "json"
 
 
+LEAST = 64 << 10
+"""Bytes of a trace file, as in stubs/runtime/file.h."""
+
+
 def bytes_of(text: str) -> int:
-    """``64M`` as a number of bytes. Raises UsageError for what is no size."""
+    """``64M`` of a trace file as a number of bytes. Raises UsageError for no size, or a small one."""
     found = re.fullmatch(r"(\d{1,12})([KMG]?)", text, re.IGNORECASE)
     if found is None:
         raise UsageError(None, f"{text!r} is no size", "say 64M, or 1G")
-    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
+    size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
+    if size < LEAST:
+        raise UsageError(None, f"a trace file of {text} has no room", "64K is the least")
+    return size

@@ -10,6 +10,7 @@ import typer
 from ftpatch.cli.console import clean, lines, watched
 from ftpatch.cli.options import Json
 from ftpatch.cli.report_output import Output
+from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
     from ftpatch.trace import Trace
@@ -94,6 +95,8 @@ def command(
         raise typer.BadParameter(f"--format is {NAMES.replace('|', ', ')}, not {format_!r}")
     if json and format_ not in (None, "json"):
         raise typer.BadParameter(f"--json and --format {format_} are two formats")
+    if output is not None and any(_same(output, file) for file in files):
+        raise UsageError(output, "the output is a trace that is read", "name another file")
     from ftpatch.cli.report_programs import Programs
     from ftpatch.trace import Look, Trace, format_for
     from ftpatch.trace.window import ALWAYS, Window, parse_span
@@ -118,6 +121,13 @@ def command(
         lines((f"ftpatch: {note}" for note in trace.notes()), error=True)
     finally:
         trace.close()
+
+
+def _same(output: Path, file: Path) -> bool:
+    try:
+        return output.samefile(file)
+    except OSError:
+        return False
 
 
 def _end(trace: Trace, window: Window) -> None:

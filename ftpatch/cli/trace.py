@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,13 +26,15 @@ from ftpatch.unfinished import UNFINISHED
 if TYPE_CHECKING:
     from ftpatch.cli.trace_libraries import Libraries
 
-__all__ = ["NAME", "command"]
+__all__ = ["FAILED", "NAME", "command"]
 
 NAME = "trace"
 FAILED = 125
 """Exit code of a failure of our own: all others are the program's."""
 IGNORED = (signal.SIGINT, signal.SIGQUIT)
 """From a terminal they go to the program as well, and it decides."""
+RECORDING = ("function", "function_graph", "function_profile")
+"""Tracers that leave a file."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 """To the program, while it runs."""
 
@@ -96,6 +101,9 @@ def _run(
     from ftpatch.cli import report
 
     path = _found(words[0])
+    with contextlib.suppress(OSError):
+        if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+            raise UsageError(path, "it is setuid or setgid, which a traced copy is not")
     if output is not None and os.path.lexists(output):
         raise UsageError(output, "the output exists", "name another file")
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
@@ -105,14 +113,12 @@ def _run(
         _patch(path, patched, choice, tracing, libraries)
         trace = (output or Path(folder, "trace")).absolute()
         environment = libraries.environment if libraries else os.environ
+        others = set(_traces(trace))
         code = _execute(patched, words, {**environment, "FTPATCH_TRACE": str(trace)})
-        files = [
-            file
-            for file in (trace, *sorted(trace.parent.glob(f"{trace.name}.*")))
-            if file.is_file()
-        ]
+        files = [file for file in _traces(trace) if file not in others]
         if not files:
-            error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
+            if tracing[0] in RECORDING:
+                error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
             return code
         for file in files:
             _settle(file, path.absolute())
@@ -120,6 +126,14 @@ def _run(
             libraries.tell_missing(patched, files)
         report.command(files, format_=format_)
     return code
+
+
+def _traces(trace: Path) -> list[Path]:
+    """The traces of a program and its children, by their names."""
+    name = re.compile(re.escape(trace.name) + r"(\.\d+)*")
+    with os.scandir(trace.parent) as entries:
+        found = [Path(e.path) for e in entries if name.fullmatch(e.name) and e.is_file()]
+    return sorted(found)
 
 
 def _found(word: str) -> Path:
@@ -188,8 +202,14 @@ def _libraries(path: Path, globs: Sequence[str], tracer: str, folder: Path) -> L
 
 def _execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the copy under the program's own name."""
+    before = None
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # so there would be no exit status
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        before = partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
     try:
-        child = subprocess.Popen(list(words), executable=patched, env=environment)
+        child = subprocess.Popen(  # with all that a shell would have left to the program
+            list(words), executable=patched, env=environment, close_fds=False, preexec_fn=before
+        )
     except OSError as error:
         raise InputError(words[0], f"cannot run: {error.strerror}") from None
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}

@@ -91,6 +91,8 @@ def run_tree_update(update: Update, plan: Planner) -> None:
             modules.append(path)
         else:
             others.append((path, held.st_mode))
+    if not modules:
+        raise no_modules(update.image)
     plan = plan.expanded()
     rehearse(update.image, modules, plan, strip_signature=update.strip_signature)
     UNFINISHED.many = not update.dry_run
@@ -121,9 +123,6 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     code = max(code, errors.code)
     if not update.as_json and not update.quiet:
         _summary(update, rows, len(modules), errors.number, time.monotonic() - begun)
-    if not modules:
-        error_line(str(no_modules(update.image)))
-        code = Exit.ERROR
     if code:
         raise typer.Exit(code)
 

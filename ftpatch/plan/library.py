@@ -49,7 +49,7 @@ def plan_library(
     place for it.
     """
     image, arch = sites.image, sites.arch
-    mask = traceable(sites, mask)
+    mask = traceable(sites, mask, libraries=True)
     stub = library_stub(arch.name, arguments=arguments)
     hook = stub.address(HOOK)
     dynamic = image.elf.segment(Segment.PT_DYNAMIC)

@@ -58,7 +58,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
         raise UsageError(
             image.path, f"a {image.container} has no tracers yet", "give an executable, or use --to"
         )
-    mask = traceable(sites, mask)
+    mask = traceable(sites, mask, libraries=bool(tracing.libraries))
     laid = _laid(image, sites.arch, tracing, len(sites))
     plan = plan_enable(sites, mask, laid.callee)
     return replace(plan, changes=Changes.concat([plan.changes, laid.changes]), tail=laid.tail)
@@ -126,12 +126,19 @@ def _laid(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Laid:
     return _Laid(Changes.concat(parts), tail, callee)
 
 
-def traceable(sites: Sites, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDArray[np.bool_]:
     """Those of the sites in ``mask``, bool[n], whose calls a tracer can follow. Raises UsageError
-    for an image that has a tracer already, or whose functions call too late."""
+    for an image that has a tracer already, or whose functions call too late; or that has no site,
+    unless there are ``libraries``."""
     image = sites.image
     if any(block.start > block.length - len(block.cut) for block in sites.blocks):
         raise UsageError(image.path, "it has a tracer already", "undo that first: `ftpatch undo`")
+    if not len(sites) and not libraries:
+        raise UsageError(
+            image.path,
+            "no pad of its functions has room for a call",
+            "compile with -fpatchable-function-entry=5 (arm64: =2)",
+        )
     if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
         raise UsageError(
             image.path,

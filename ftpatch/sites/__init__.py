@@ -94,8 +94,11 @@ def read_sites(image: Image, *, named: bool = False) -> Sites:
     image = image.laid_out_as(original)
     left = image.altered(reversed(changes)) if blocks else image
     span = table_span(original, arch)
-    if span is None and not image.is_loose and not named:  # what is not linked has sections
-        span = (find_kernel_table if image.is_kernel else find_table)(original, arch)
+    # What is not linked has sections. A program that has some, and no table among them, has none.
+    if span is None and image.is_kernel and not image.is_loose:
+        span = find_kernel_table(original, arch)
+    elif span is None and not image.elf.sections and not named:
+        span = find_table(original, arch)
     if span is None:
         if image.container == "module":
             raise NoTable(image.path, NO_TABLE, "the functions of this module are not traced")

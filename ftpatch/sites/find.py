@@ -1,4 +1,4 @@
-"""The table of a program that does not say where it is: found by what it is.
+"""The table of a program without section headers: found by what it is.
 
 A table lists every instrumented function, so it is the longest run of words (or of relative
 relocations) of which each is the address of a site. Pointers to functions stand elsewhere too, in
@@ -25,6 +25,8 @@ __all__ = ["find_table", "not_again", "numbered_functions", "sites_among"]
 
 MOST = 0.8
 """Share of a run that must be sites."""
+LEAST = 3
+"""Sites of a run: one word that is the address of a call proves nothing."""
 CANDIDATES = 16
 """How many of the runs are looked at."""
 
@@ -130,8 +132,8 @@ def _runs(
         low = int(not_again(which).argmax())
         high = len(rows) - int(not_again(which[low:][::-1]).argmax())
         length = int(rows[high - 1] - rows[low]) + 1
-        if MOST * length <= high - low:
-            distinct = len(np.unique(which[low:high]))
+        distinct = len(np.unique(which[low:high]))
+        if MOST * length <= high - low and distinct >= LEAST:
             runs.append((int(slot[first + rows[low]]), length, distinct))
     return runs
 

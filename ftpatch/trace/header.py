@@ -46,8 +46,8 @@ class Flag(IntFlag):
 
 
 LOST = (
-    "no room in the file",
-    "ret_stack full",
+    "no room in the file: --size",
+    "ret_stack full: --depth",
     "in a signal handler",
     "no thread pointer yet",
     "no room for a thread",
@@ -99,7 +99,10 @@ class Header:
         if self.flags & Flag.STOPPED:
             notes.append("the tracer stopped early: a return address could not be right")
         if not self.flags & Flag.ENDED:
-            notes.append("the program did not come to its end: it was killed, or still runs")
+            notes.append(
+                "the program did not end by exit(): it was killed, called _exit or exec, or still "
+                "runs"
+            )
         if self.length < self.used:
             notes.append(f"the file is cut off: {self.length} of {self.used} bytes")
         if self.unknown:

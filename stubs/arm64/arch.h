@@ -100,6 +100,11 @@ static inline long open_(const char *path, int flags, int mode)
 	return syscall6(56, AT_FDCWD, (long)path, flags, mode, 0, 0);
 }
 
+static inline long readlink_(const char *path, char *to, ulong size)
+{
+	return syscall6(78, AT_FDCWD, (long)path, (long)to, (long)size, 0, 0);
+}
+
 static inline long unlink_(const char *path)
 {
 	return syscall6(35, AT_FDCWD, (long)path, 0, 0, 0, 0);

@@ -89,6 +89,11 @@ static inline long open_(const char *path, int flags, int mode)
 	return syscall6(5, (long)path, flags, mode, 0, 0, 0);
 }
 
+static inline long readlink_(const char *path, char *to, ulong size)
+{
+	return syscall6(85, (long)path, (long)to, (long)size, 0, 0, 0);
+}
+
 static inline long unlink_(const char *path)
 {
 	return syscall6(10, (long)path, 0, 0, 0, 0, 0);

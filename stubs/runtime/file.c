@@ -145,7 +145,8 @@ struct trace_header *make_file(const char *wanted, int again)
 	for (i = 0; i < sizeof(header->image_id); i++)
 		header->image_id[i] = ftpatch_config.image_id[i];
 	syscall6(SYS_prctl, PR_GET_NAME, (long)header->comm, 0, 0, 0, 0);
-	if (process.name)
+	/* Where it really is: the program may have been named from another folder. */
+	if (readlink_("/proc/self/exe", header->path, sizeof(header->path) - 1) <= 0 && process.name)
 		append(header->path, sizeof(header->path), process.name);
 	libraries_told(header);
 	process.chunks_end = size - TRACE_HEADER;

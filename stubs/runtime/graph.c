@@ -78,6 +78,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	if (!ftpatch_config.returned)
 		goto out;
 #elif defined(PROFILE)
+	func = profile_entered(t, func, now);
 	frame->childtime = 0;
 #else
 	at = event_at(t, now, ENTRY_WORDS);
@@ -86,7 +87,11 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 		goto out;
 	}
 #endif
+#ifdef PROFILE
+	frame->func = func;
+#else
 	frame->func = func | 1; /* not 0 */
+#endif
 #if !defined(PROFILE) && !defined(USER)
 	if (place_holds(t, at)) {
 #ifdef ARGS
@@ -179,7 +184,7 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
 	slot = slot_of_return(t, slot);
 	do { /* of a tail call, the caller's frame as well, which may have been left and be elsewhere */
 		if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
-		    !(t && frame_surfaced(t, slot))) {
+		    !(t && frame_surfaced(t, slot, now))) {
 			*place = return_elsewhere(t, slot, now WITH(value));
 			break;
 		}

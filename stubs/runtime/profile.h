@@ -37,21 +37,34 @@ static inline struct trace_profile *profile_of(struct thread *t, u64 func, u64 n
 	return 0;
 }
 
-static inline void profile_left(struct thread *t, struct frame *frame, u64 now)
+/* A call counts when it is made: many never return. Its frame remembers the entry, in place of the
+ * function; 0 where there was no room. */
+static inline u64 profile_entered(struct thread *t, u64 func, u64 now)
 {
-	u64 total = now - frame->calltime;
-	struct trace_profile *entry;
+	struct trace_profile *entry = profile_of(t, func, now);
 
-	if (frame > t->bottom && frame < t->top)
-		frame[-1].childtime += total;
-	entry = profile_of(t, frame->func & ~1ull, now);
 	if (unlikely(!entry)) {
 		lost(LOST_FULL);
-		return;
+		return 0;
 	}
 	entry->hits++;
+	return (u64)(ulong)entry;
+}
+
+/* Time until now is the call's. It may go on after this, when it was only left. */
+static inline void profile_left(struct thread *t, struct frame *frame, u64 now)
+{
+	struct trace_profile *entry = (struct trace_profile *)(ulong)frame->func;
+	u64 total = now - frame->calltime;
+
+	if (unlikely(!entry))
+		return;
+	if (frame > t->bottom && frame < t->top)
+		frame[-1].childtime += total;
 	entry->total += total;
 	entry->self += total - frame->childtime;
+	frame->calltime = now;
+	frame->childtime = 0;
 }
 
 #endif

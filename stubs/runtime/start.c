@@ -1,6 +1,10 @@
 /* Before the program: find out about the process, have the trace file made, and the memory for threads.
  * These are all the system calls of the runtime, but those of a child of fork, which does it anew. */
 #include "file.h"
+
+#ifdef PROFILE
+#include "profile.h"
+#endif
 #include "libraries.h"
 
 struct process process __attribute__((section(".data")));
@@ -175,8 +179,17 @@ REGISTERS void trace_forked(void)
 /* At exit: a whole trace says so. No system call: the program may have given them up. */
 void trace_ended(void)
 {
-	if (process.header && process.known->here) {
-		process.header->ended_ticks = ticks();
-		process.header->flags |= TRACE_ENDED;
-	}
+	u64 now = ticks();
+
+	if (!process.header || !process.known->here)
+		return;
+#ifdef PROFILE
+	struct thread *t = current_thread();
+	struct frame *frame;
+
+	for (frame = t ? t->top : 0; t && frame > t->bottom; frame--)
+		profile_left(t, frame - 1, now);
+#endif
+	process.header->ended_ticks = now;
+	process.header->flags |= TRACE_ENDED;
 }

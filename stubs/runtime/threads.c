@@ -1,5 +1,9 @@
 #include "threads.h"
 
+#ifdef PROFILE
+#include "profile.h"
+#endif
+
 static inline u32 own_id(void)
 {
 	return (u32)syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
@@ -190,10 +194,10 @@ REGISTERS void thread_renewed(struct thread *t, u32 tid)
 }
 
 /* The ret_stack ends at `frame` now, and the trace says so. */
-static REGISTERS void left(struct thread *t, struct frame *frame)
+static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
 {
 #if !defined(PROFILE) && !defined(USER)
-	u64 n = 0, now = ticks(), *at;
+	u64 n = 0, *at;
 	struct frame *gone;
 
 	for (gone = frame; gone < t->top; gone++)
@@ -203,8 +207,22 @@ static REGISTERS void left(struct thread *t, struct frame *frame)
 		*at = event(t, now, n << TYPE_BITS, EVENT_LEFT);
 		t->pos = at + 1;
 	}
+#else
+	(void)now;
 #endif
 	t->top = frame;
+}
+
+/* The time of a frame that is left ends, for now. */
+static inline void time_ends(struct thread *t, struct frame *frame, u64 now)
+{
+#ifdef PROFILE
+	profile_left(t, frame, now);
+#else
+	(void)t;
+	(void)frame;
+	(void)now;
+#endif
 }
 
 /* A call, or a return, at `slot` although deeper frames seem to be open: they were left by longjmp
@@ -214,23 +232,25 @@ static REGISTERS void left(struct thread *t, struct frame *frame)
 REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent)
 {
 	struct frame *frame = t->top;
+	u64 now = ticks();
 
 	while (frame > t->bottom && frame[-1].slot <= slot) {
-		if (frame[-1].slot == slot) {
-			if (parent == (ulong)return_to_handler)
-				break; /* a tail call */
-		} else if (!keep(t, frame - 1)) {
+		int dead = frame[-1].slot == slot;
+
+		if (dead && parent == (ulong)return_to_handler)
+			break; /* a tail call */
+		time_ends(t, frame - 1, now);
+		if (!dead && !keep(t, frame - 1))
 			return 0;
-		}
 		frame--;
 	}
-	left(t, frame);
+	left(t, frame, now);
 	return 1;
 }
 
 /* Make the frame of `slot`, which is not the innermost, the innermost: those above it were left. 0
  * where this thread's ret_stack has none. */
-REGISTERS int frame_surfaced(struct thread *t, ulong slot)
+REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now)
 {
 	struct frame *found = t->top, *frame, moved;
 
@@ -238,9 +258,12 @@ REGISTERS int frame_surfaced(struct thread *t, ulong slot)
 		found--;
 	if (found == t->bottom)
 		return 0;
-	for (frame = t->top; frame > found && keep(t, frame - 1);)
-		frame--;
-	left(t, frame);
+	for (frame = t->top; frame > found; frame--) {
+		time_ends(t, frame - 1, now);
+		if (!keep(t, frame - 1))
+			break;
+	}
+	left(t, frame, now);
 	/* Where there is no room to keep the others, they change places with it. */
 	for (; found < t->top; found++) {
 		copy(&moved, found);

@@ -9,7 +9,7 @@ REGISTERS void thread_renewed(struct thread *t, u32 tid);
 REGISTERS int chunk_taken(struct thread *t, u64 now);
 REGISTERS struct frame *frame_elsewhere(ulong slot);
 REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent);
-REGISTERS int frame_surfaced(struct thread *t, ulong slot);
+REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now);
 REGISTERS ulong slot_below(ulong slot);
 
 #ifndef TID_CHECKED
