@@ -190,3 +190,14 @@ def test_an_empty_table_is_no_error(tmp_path: Path) -> None:
     status = ftpatch("status", "--json", path)
     assert status.code == 0 and status.only["records"] == status.only["sites"] == 0
     assert ftpatch("check", path).code == 0 and ftpatch("list", path).code == 0
+
+
+def test_programs_without_a_table() -> None:
+    """A word that points to a call proves nothing: those of the distribution have no table."""
+    seen = 0
+    for path in sorted(Path("/usr/bin").iterdir())[:200]:
+        if path.is_file() and path.open("rb").read(4) == b"\x7fELF":
+            result = ftpatch("status", path)
+            assert result.code == 2 and "no __mcount_loc" in result.err, result.err
+            seen += 1
+    assert seen

@@ -123,7 +123,7 @@ LEAST = 64 << 10
 
 
 def bytes_of(text: str) -> int:
-    """``64M`` of a trace file as a number of bytes. Raises UsageError for no size, or a small one."""
+    """``64M`` of a trace file, in bytes. Raises UsageError for what is no size, or too small."""
     found = re.fullmatch(r"(\d{1,12})([KMG]?)", text, re.IGNORECASE)
     if found is None:
         raise UsageError(None, f"{text!r} is no size", "say 64M, or 1G")
