@@ -99,7 +99,7 @@ def build(sources: list[str], folder: Path, name: str) -> dict[str, Path]:
     for verb, tracer in (
         (("enable", "--tracer", "function_graph"), "function_graph"),
         (("enable", "--tracer", "function"), "function"),
-        (("disable", "--nop"), "none"),
+        (("disable", "--nop", "p6"), "none"),
     ):
         path = made[tracer] = folder / f"{name}-{tracer}"
         run([sys.executable, "-m", "ftpatch", *verb, str(made["pad"]), "-q", "-o", str(path)])
