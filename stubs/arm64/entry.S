@@ -22,6 +22,7 @@
 #define THREADS 32	/* offsetof(struct process, threads) */
 
 	.file	"entry.S"
+#include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_caller
@@ -46,50 +47,13 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_same_value x30
 	ret	x17
 #else
-	/*     | x29, ip | x0 ... x8, x10 ... x17 | x29, parent | ...
-	 *       ^ sp      ^ 16                     ^ 160         ^ 176, the slot
-	 *
-	 * with two frame records: this function's, and one of the function that was entered. */
-	stp	x29, x9, [sp, #-16]!
-	.cfi_adjust_cfa_offset 16
-	.cfi_rel_offset x29, 0
-	.cfi_rel_offset x30, 8
-	mov	x29, sp
-	stp	x29, x30, [sp, #-160]!
-	.cfi_adjust_cfa_offset 160
-	.cfi_rel_offset x16, 8
-	mov	x29, sp
-	stp	x0, x1, [sp, #16]
-	stp	x2, x3, [sp, #32]
-	stp	x4, x5, [sp, #48]
-	stp	x6, x7, [sp, #64]
-	stp	x8, x10, [sp, #80]
-	stp	x11, x12, [sp, #96]
-	stp	x13, x14, [sp, #112]
-	stp	x15, x16, [sp, #128]
-	str	x17, [sp, #144]
+	save
 	mov	x0, x30			/* ip */
 	add	x1, sp, #168		/* where the return address stands */
 	add	x2, sp, #176		/* the slot */
 	add	x3, sp, #16		/* arguments, if anyone asks */
 	bl	trace_entry
-	ldp	x0, x1, [sp, #16]
-	ldp	x2, x3, [sp, #32]
-	ldp	x4, x5, [sp, #48]
-	ldp	x6, x7, [sp, #64]
-	ldp	x8, x10, [sp, #80]
-	ldp	x11, x12, [sp, #96]
-	ldp	x13, x14, [sp, #112]
-	ldp	x15, x16, [sp, #128]
-	ldr	x17, [sp, #144]
-	ldr	x9, [sp, #8]
-	.cfi_register x16, x9
-	add	sp, sp, #160
-	.cfi_adjust_cfa_offset -160
-	ldp	x29, x30, [sp], #16
-	.cfi_adjust_cfa_offset -16
-	.cfi_same_value x29
-	.cfi_same_value x30
+	restore
 	ret	x9
 #endif
 	.cfi_endproc

@@ -8,6 +8,7 @@
 #define ENTRY 48	/* offsetof(struct library_hook, entry); delta is right behind it */
 
 	.file	"library.S"
+#include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_caller
@@ -25,25 +26,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_return_column x16		/* for the function finds its parent in x30 */
 	.cfi_register x16, x30
 	.cfi_register x30, x9
-	/* The stack is as in entry.S. */
-	stp	x29, x9, [sp, #-16]!
-	.cfi_adjust_cfa_offset 16
-	.cfi_rel_offset x29, 0
-	.cfi_rel_offset x30, 8
-	mov	x29, sp
-	stp	x29, x30, [sp, #-160]!
-	.cfi_adjust_cfa_offset 160
-	.cfi_rel_offset x16, 8
-	mov	x29, sp
-	stp	x0, x1, [sp, #16]
-	stp	x2, x3, [sp, #32]
-	stp	x4, x5, [sp, #48]
-	stp	x6, x7, [sp, #64]
-	stp	x8, x10, [sp, #80]
-	stp	x11, x12, [sp, #96]
-	stp	x13, x14, [sp, #112]
-	stp	x15, x16, [sp, #128]
-	str	x17, [sp, #144]
+	save
 	adrp	x17, ftpatch_library + ENTRY
 	add	x17, x17, #:lo12:ftpatch_library + ENTRY
 	ldar	x16, [x17]		/* delta was written before it */
@@ -56,23 +39,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	adr	x30, 1f
 	ret	x16
 1:
-	ldp	x0, x1, [sp, #16]
-	ldp	x2, x3, [sp, #32]
-	ldp	x4, x5, [sp, #48]
-	ldp	x6, x7, [sp, #64]
-	ldp	x8, x10, [sp, #80]
-	ldp	x11, x12, [sp, #96]
-	ldp	x13, x14, [sp, #112]
-	ldp	x15, x16, [sp, #128]
-	ldr	x17, [sp, #144]
-	ldr	x9, [sp, #8]
-	.cfi_register x16, x9
-	add	sp, sp, #160
-	.cfi_adjust_cfa_offset -160
-	ldp	x29, x30, [sp], #16
-	.cfi_adjust_cfa_offset -16
-	.cfi_same_value x29
-	.cfi_same_value x30
+	restore
 	ret	x9
 	.cfi_endproc
 	.size	ftrace_caller, . - ftrace_caller

@@ -16,6 +16,7 @@
 #define POPPED 256	/* of arch.h */
 
 	.file	"entry.S"
+#include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_caller
@@ -33,12 +34,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #ifdef NOP
 	ret
 #else
-	pushl	%eax
-	.cfi_adjust_cfa_offset 4
-	pushl	%edx
-	.cfi_adjust_cfa_offset 4
-	pushl	%ecx
-	.cfi_adjust_cfa_offset 4
+	save	eax, edx, ecx
 	movl	12(%esp), %eax		/* ip */
 	leal	16(%esp), %edx		/* where the return address stands */
 	cmpb	$0x59, (%eax)		/* popl %ecx: gcc keeps a nested function's ... */
@@ -57,12 +53,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	popl	%ecx
 	.cfi_adjust_cfa_offset -4
 #endif
-	popl	%ecx
-	.cfi_adjust_cfa_offset -4
-	popl	%edx
-	.cfi_adjust_cfa_offset -4
-	popl	%eax
-	.cfi_adjust_cfa_offset -4
+	restore	ecx, edx, eax
 	ret
 #endif
 	.cfi_endproc
@@ -157,10 +148,7 @@ return_to_handler:
 	.cfi_escape 0x28, SEARCH - 1, 0		/*  7: bra -> 11 + 70         held */
 	.cfi_escape 0x13			/* 10: drop                   CFA */
 	search
-	pushl	%eax
-	.cfi_adjust_cfa_offset 4
-	pushl	%edx
-	.cfi_adjust_cfa_offset 4
+	save	eax, edx
 #ifdef ARGS
 	pushl	$0				/* the value, as 64 bits */
 	.cfi_adjust_cfa_offset 4
@@ -177,10 +165,7 @@ return_to_handler:
 	movl	8(%esp), %edx			/* to the word that `ret` will take, for no register is */
 	movl	%edx, POPPED + 8(%esp)		/* free: a caller may count on any (-fipa-ra) */
 	.cfi_escape VAL_EXPRESSION, 5, 0x34, 0x1c, 0x06, 0x31, 0x1c	/* lit4 minus deref, lit1 minus */
-	popl	%edx
-	.cfi_adjust_cfa_offset -4
-	popl	%eax
-	.cfi_adjust_cfa_offset -4
+	restore	edx, eax
 	leal	POPPED(%esp), %esp
 	.cfi_adjust_cfa_offset -POPPED
 	ret

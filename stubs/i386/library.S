@@ -9,6 +9,7 @@
 #define DELTA 56	/* ... delta */
 
 	.file	"library.S"
+#include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_caller
@@ -23,12 +24,7 @@ ftrace_caller:
 ftrace_regs_caller:			/* arguments are always where they can be read */
 #endif
 	.cfi_startproc
-	pushl	%eax
-	.cfi_adjust_cfa_offset 4
-	pushl	%edx
-	.cfi_adjust_cfa_offset 4
-	pushl	%ecx
-	.cfi_adjust_cfa_offset 4
+	save	eax, edx, ecx
 	call	1f
 	.cfi_adjust_cfa_offset 4
 1:	popl	%ecx
@@ -60,12 +56,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_adjust_cfa_offset -4
 #endif
 3:
-	popl	%ecx
-	.cfi_adjust_cfa_offset -4
-	popl	%edx
-	.cfi_adjust_cfa_offset -4
-	popl	%eax
-	.cfi_adjust_cfa_offset -4
+	restore	ecx, edx, eax
 	ret
 	.cfi_endproc
 	.size	ftrace_caller, . - ftrace_caller

@@ -12,6 +12,7 @@
 #define NEXT 16		/* offsetof(struct thread, next) */
 
 	.file	"entry.S"
+#include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_caller
@@ -22,22 +23,12 @@ ftrace_caller:
 #ifdef NOP
 	ret
 #else
-	pushq	%rdi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rsi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rdx
-	.cfi_adjust_cfa_offset 8
+	save	rdi, rsi, rdx
 	movq	24(%rsp), %rdi		/* ip */
 	leaq	32(%rsp), %rsi		/* where the return address stands */
 	movq	%rsi, %rdx		/* which is the slot */
 	call	trace_entry
-	popq	%rdx
-	.cfi_adjust_cfa_offset -8
-	popq	%rsi
-	.cfi_adjust_cfa_offset -8
-	popq	%rdi
-	.cfi_adjust_cfa_offset -8
+	restore	rdx, rsi, rdi
 	ret
 #endif
 	.cfi_endproc
@@ -50,35 +41,13 @@ ftrace_caller:
 	.p2align 6
 ftrace_regs_caller:
 	.cfi_startproc
-	pushq	%r9
-	.cfi_adjust_cfa_offset 8
-	pushq	%r8
-	.cfi_adjust_cfa_offset 8
-	pushq	%rcx
-	.cfi_adjust_cfa_offset 8
-	pushq	%rdx
-	.cfi_adjust_cfa_offset 8
-	pushq	%rsi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rdi
-	.cfi_adjust_cfa_offset 8
+	save	r9, r8, rcx, rdx, rsi, rdi
 	movq	48(%rsp), %rdi		/* ip */
 	leaq	56(%rsp), %rsi
 	movq	%rsi, %rdx
 	movq	%rsp, %rcx
 	call	trace_entry
-	popq	%rdi
-	.cfi_adjust_cfa_offset -8
-	popq	%rsi
-	.cfi_adjust_cfa_offset -8
-	popq	%rdx
-	.cfi_adjust_cfa_offset -8
-	popq	%rcx
-	.cfi_adjust_cfa_offset -8
-	popq	%r8
-	.cfi_adjust_cfa_offset -8
-	popq	%r9
-	.cfi_adjust_cfa_offset -8
+	restore	rdi, rsi, rdx, rcx, r8, r9
 	ret
 	.cfi_endproc
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
@@ -152,22 +121,12 @@ ftrace_regs_caller:
 return_to_handler:
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
-	pushq	%rdi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rsi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rdx
-	.cfi_adjust_cfa_offset 8
+	save	rdi, rsi, rdx
 	leaq	24(%rsp), %rdi
 	movq	%rdi, %rsi
 	movq	%rax, %rdx		/* the value, if anyone asks */
 	call	trace_return
-	popq	%rdx
-	.cfi_adjust_cfa_offset -8
-	popq	%rsi
-	.cfi_adjust_cfa_offset -8
-	popq	%rdi
-	.cfi_adjust_cfa_offset -8
+	restore	rdx, rsi, rdi
 	leaq	8(%rsp), %rsp
 	.cfi_adjust_cfa_offset -8
 	notrack jmp *-8(%rsp)		/* in the red zone: not even r11 is free (-fipa-ra) */

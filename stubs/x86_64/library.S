@@ -6,6 +6,7 @@
  */
 
 	.file	"library.S"
+#include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_caller
@@ -15,23 +16,13 @@ ftrace_caller:
 	.cfi_startproc
 	cmpq	$0, entry(%rip)
 	je	1f
-	pushq	%rdi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rsi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rdx
-	.cfi_adjust_cfa_offset 8
+	save	rdi, rsi, rdx
 	movq	24(%rsp), %rdi		/* ip */
 	addq	delta(%rip), %rdi	/* ... as the program counts */
 	leaq	32(%rsp), %rsi		/* where the return address stands */
 	movq	%rsi, %rdx		/* which is the slot */
 	notrack call *entry(%rip)
-	popq	%rdx
-	.cfi_adjust_cfa_offset -8
-	popq	%rsi
-	.cfi_adjust_cfa_offset -8
-	popq	%rdi
-	.cfi_adjust_cfa_offset -8
+	restore	rdx, rsi, rdi
 1:	ret
 	.cfi_endproc
 	.size	ftrace_caller, . - ftrace_caller
@@ -44,36 +35,14 @@ ftrace_regs_caller:
 	.cfi_startproc
 	cmpq	$0, entry(%rip)
 	je	1f
-	pushq	%r9
-	.cfi_adjust_cfa_offset 8
-	pushq	%r8
-	.cfi_adjust_cfa_offset 8
-	pushq	%rcx
-	.cfi_adjust_cfa_offset 8
-	pushq	%rdx
-	.cfi_adjust_cfa_offset 8
-	pushq	%rsi
-	.cfi_adjust_cfa_offset 8
-	pushq	%rdi
-	.cfi_adjust_cfa_offset 8
+	save	r9, r8, rcx, rdx, rsi, rdi
 	movq	48(%rsp), %rdi		/* ip */
 	addq	delta(%rip), %rdi
 	leaq	56(%rsp), %rsi
 	movq	%rsi, %rdx
 	movq	%rsp, %rcx
 	notrack call *entry(%rip)
-	popq	%rdi
-	.cfi_adjust_cfa_offset -8
-	popq	%rsi
-	.cfi_adjust_cfa_offset -8
-	popq	%rdx
-	.cfi_adjust_cfa_offset -8
-	popq	%rcx
-	.cfi_adjust_cfa_offset -8
-	popq	%r8
-	.cfi_adjust_cfa_offset -8
-	popq	%r9
-	.cfi_adjust_cfa_offset -8
+	restore	rdi, rsi, rdx, rcx, r8, r9
 1:	ret
 	.cfi_endproc
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
