@@ -63,18 +63,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #endif
 
 /* An unwinder that meets return_to_handler asks an expression where the function was really called
- * from; the CFA, which is the slot, lies on its stack. It is what the frame with this slot says, in the
- * ret_stack of whatever thread:
- *
- *     for (t = threads; t; t = t->next)
- *         for (frame = t->top; frame != t->low;)
- *             if ((--frame)->slot == CFA && frame->ret != return_to_handler)
- *                 return frame->ret - 1;
- *     return 0;
- *
- * Less one: the frame is marked as a signal's, or else it and its caller's, which have the same CFA,
- * would be taken for one another (uw_identify_context() of libgcc); and what a signal interrupted is
- * looked for at its address, what made a call just before it. But where a signal handler returns to
+ * from; the CFA, which is the slot, lies on its stack: unwind.h. But where a signal handler returns to
  * (mov x8, #139, which is rt_sigreturn; svc #0) is known by these instructions alone
  * (aarch64_fallback_frame_state() of libgcc), and so has to be exact.
  *
@@ -85,39 +74,21 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #define BITS 0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00
 #define ORIGIN 0x8e, 0x00, 0x0e, BITS, 0x1a	/* DW_OP_breg30 0, const8u BITS, and */
 #define VAL_EXPRESSION 0x16, 30			/* of x30; bytes */
-#define SEARCH 97				/* bytes of: */
+#define ORIGIN_SIZE 12
+#define DISTANCE 0x80, 0x01
+#define DISTANCE_SIZE 2
+#define RET 8
+#define RESULT_SIZE 14
+#define SLOT 0x12				/* dup: slot slot */
+#define SLOT_SIZE 1
 
-	.macro	search
-	.cfi_escape 0x12			/*  0: dup                    slot, for libgcc's DW_OP_pick
-						       does not reach the last   slot */
-	.cfi_escape ORIGIN, 0x23, 0x80, 0x01	/*  1: (origin) plus_uconst 128 */
-	.cfi_escape 0x12, 0x06, 0x22		/* 16: dup deref plus         slot &threads */
-	.cfi_escape 0x06			/* 19: deref                  slot t */
-	.cfi_escape 0x12, 0x30, 0x29		/* 20: dup lit0 eq */
-	.cfi_escape 0x28, 71, 0			/* 23: bra -> 97              0 */
-	.cfi_escape 0x12, 0x06			/* 26: dup deref              slot t frame */
-	.cfi_escape 0x14, 0x23, LOW, 0x06	/* 28: over plus_uconst deref slot t frame low */
-	.cfi_escape 0x14, 0x29			/* 32: over eq */
-	.cfi_escape 0x28, 39, 0			/* 34: bra -> 76 */
-	.cfi_escape 0x08, FRAME, 0x1c		/* 37: const1u minus          slot t frame */
-	.cfi_escape 0x12, 0x06			/* 40: dup deref              slot t frame its */
-	.cfi_escape 0x15, 0x03, 0x2e		/* 42: pick 3 ne */
-	.cfi_escape 0x28, 0xec, 0xff		/* 45: bra -> 28 */
-	.cfi_escape 0x12, 0x23, 0x08, 0x06	/* 48: dup plus_uconst deref  slot t frame ret */
-	.cfi_escape 0x12			/* 52: dup */
-	.cfi_escape ORIGIN, 0x29		/* 53: (origin) eq */
-	.cfi_escape 0x28, 3, 0			/* 66: bra -> 72 */
-	.cfi_escape 0x2f, 11, 0			/* 69: skip -> 83             ret */
-	.cfi_escape 0x13			/* 72: drop                   slot t frame */
-	.cfi_escape 0x2f, 0xd0, 0xff		/* 73: skip -> 28 */
-	.cfi_escape 0x13			/* 76: drop                   slot t */
-	.cfi_escape 0x23, NEXT, 0x06		/* 77: plus_uconst deref      slot next */
-	.cfi_escape 0x2f, 0xc1, 0xff		/* 80: skip -> 20 */
-	.cfi_escape 0x12, 0x94, 4		/* 83: dup deref_size 4       ret insn */
-	.cfi_escape 0x0c, 0x68, 0x11, 0x80, 0xd2 /* 86: const4u: mov x8, #139 */
-	.cfi_escape 0x29, 0x28, 2, 0		/* 91: eq bra -> 97           ret */
-	.cfi_escape 0x31, 0x1c			/* 95: lit1 minus             ret - 1 */
+	.macro	search_result
+	.cfi_escape 0x12, 0x94, 4		/* dup deref_size 4: ret insn */
+	.cfi_escape 0x0c, 0x68, 0x11, 0x80, 0xd2 /* const4u: mov x8, #139 */
+	.cfi_escape 0x29, 0x28, 2, 0		/* eq bra -> end: ret */
+	.cfi_escape 0x31, 0x1c			/* lit1 minus: ret - 1 */
 	.endm
+#include "unwind.h"
 
 /*     | x29, place | x0 ... x8 | ...
  *       ^ sp                     ^ sp + 96, where it was
@@ -132,20 +103,20 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_startproc
 	.cfi_signal_frame
 	.cfi_def_cfa sp, 0
-	.cfi_escape VAL_EXPRESSION, SEARCH
+	.cfi_escape VAL_EXPRESSION, SLOT_SIZE + SEARCH, SLOT
 	search
 	nop					/* unwinders look for the address before */
 return_to_handler:
 	stp	x29, x30, [sp, #-96]!
 	.cfi_adjust_cfa_offset 96
 	.cfi_rel_offset x29, 0
-	.cfi_escape VAL_EXPRESSION, 23 + SEARCH
+	.cfi_escape VAL_EXPRESSION, 23 + SLOT_SIZE + SEARCH
 	.cfi_escape 0x12			/*  0: dup                    CFA CFA */
 	.cfi_escape 0x08, 88, 0x1c, 0x06	/*  1: const1u minus deref    CFA held */
 	.cfi_escape 0x12			/*  5: dup */
 	.cfi_escape ORIGIN, 0x2e		/*  6: (origin) ne */
-	.cfi_escape 0x28, SEARCH - 13, 0	/* 19: bra -> 23 + 83         held */
-	.cfi_escape 0x13			/* 22: drop                   CFA */
+	.cfi_escape 0x28, SLOT_SIZE + TO_RESULT + 1, 0	/* 19: bra -> result         held */
+	.cfi_escape 0x13, SLOT			/* 22: drop                   CFA; slot slot */
 	search
 	stp	x0, x1, [sp, #16]
 	stp	x2, x3, [sp, #32]

@@ -5,12 +5,10 @@
  * return_to_handler is the program's. Its trace_entry() is gone to by `ret`, as there.
  */
 
-#define ENTRY 48	/* offsetof(struct library_hook, entry); delta is right behind it */
-
 	.file	"library.S"
 #include "save.h"
+#include "library_hook.h"
 	.cfi_sections .eh_frame, .debug_frame
-	.text
 	.globl	ftrace_caller
 	.type	ftrace_caller, @function
 #ifdef ARGS
@@ -46,16 +44,4 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #ifdef ARGS
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
-
-/* struct library_hook */
-	.data
-	.p2align 4
-	.globl	ftpatch_library
-	.type	ftpatch_library, @object
-ftpatch_library:
-	.ascii	"FTPATCHLIB\0v1\0\0\0"
-	.skip	32			/* image_id */
-	.quad	0			/* entry */
-	.quad	0			/* delta */
-	.size	ftpatch_library, . - ftpatch_library
 	.section .note.GNU-stack, "", @progbits

@@ -63,18 +63,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #endif
 
 /* An unwinder that meets return_to_handler asks an expression where the function was really called
- * from; the CFA lies on its stack. It is what the frame with this slot says, in the ret_stack of
- * whatever thread:
- *
- *     for (t = threads; t; t = t->next)
- *         for (frame = t->top; frame != t->low;)
- *             if ((--frame)->slot == CFA - 4 && frame->ret != return_to_handler)
- *                 return frame->ret - 1;
- *     return 0;
- *
- * Less one: the frame is marked as a signal's, or else it and its caller's, which have the same CFA,
- * would be taken for one another (uw_identify_context() of libgcc); and what a signal interrupted is
- * looked for at its address, what made a call just before it. To an unwinder the CFA is that of
+ * from; the CFA lies on its stack, the slot is CFA - 4: unwind.h. To an unwinder the CFA is that of
  * `ret`: arguments are still there.
  *
  * eip (register 8) & -64 is return_to_handler, wherever the file is loaded; the distance to
@@ -82,36 +71,18 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
  */
 #define ORIGIN 0x78, 0x00, 0x09, 0xc0, 0x1a	/* DW_OP_breg8 0, const1s -64, and */
 #define VAL_EXPRESSION 0x16, 8			/* of eip; bytes */
-#define SEARCH 72				/* bytes of: */
+#define ORIGIN_SIZE 5
+#define DISTANCE 0x40
+#define DISTANCE_SIZE 1
+#define RET 4
+#define RESULT_SIZE 2
+#define SLOT 0x34, 0x1c, 0x12			/* lit4 minus dup: slot slot */
+#define SLOT_SIZE 3
 
-	.macro	search
-	.cfi_escape 0x34, 0x1c, 0x12		/*  0: lit4 minus dup         slot, for libgcc's DW_OP_pick
-						       does not reach the last   slot */
-	.cfi_escape ORIGIN, 0x23, 0x40		/*  3: (origin) plus_uconst 64 */
-	.cfi_escape 0x12, 0x06, 0x22		/* 10: dup deref plus         slot &threads */
-	.cfi_escape 0x06			/* 13: deref                  slot t */
-	.cfi_escape 0x12, 0x30, 0x29		/* 14: dup lit0 eq */
-	.cfi_escape 0x28, 52, 0			/* 17: bra -> 72              0 */
-	.cfi_escape 0x12, 0x06			/* 20: dup deref              slot t frame */
-	.cfi_escape 0x14, 0x23, LOW, 0x06	/* 22: over plus_uconst deref slot t frame low */
-	.cfi_escape 0x14, 0x29			/* 26: over eq */
-	.cfi_escape 0x28, 32, 0			/* 28: bra -> 63 */
-	.cfi_escape 0x08, FRAME, 0x1c		/* 31: const1u minus          slot t frame */
-	.cfi_escape 0x12, 0x06			/* 34: dup deref              slot t frame its */
-	.cfi_escape 0x15, 0x03, 0x2e		/* 36: pick 3 ne */
-	.cfi_escape 0x28, 0xec, 0xff		/* 39: bra -> 22 */
-	.cfi_escape 0x12, 0x23, 0x04, 0x06	/* 42: dup plus_uconst deref  slot t frame ret */
-	.cfi_escape 0x12			/* 46: dup */
-	.cfi_escape ORIGIN, 0x29		/* 47: (origin) eq */
-	.cfi_escape 0x28, 3, 0			/* 53: bra -> 59 */
-	.cfi_escape 0x2f, 11, 0			/* 56: skip -> 70             ret */
-	.cfi_escape 0x13			/* 59: drop                   slot t frame */
-	.cfi_escape 0x2f, 0xd7, 0xff		/* 60: skip -> 22 */
-	.cfi_escape 0x13			/* 63: drop                   slot t */
-	.cfi_escape 0x23, NEXT, 0x06		/* 64: plus_uconst deref      slot next */
-	.cfi_escape 0x2f, 0xc8, 0xff		/* 67: skip -> 14 */
-	.cfi_escape 0x31, 0x1c			/* 70: lit1 minus             ret - 1 */
+	.macro	search_result
+	.cfi_escape 0x31, 0x1c			/* lit1 minus: ret - 1 */
 	.endm
+#include "unwind.h"
 
 #ifdef ARGS
 #define MORE 8	/* bytes of a value */
@@ -132,7 +103,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_startproc
 	.cfi_signal_frame
 	.cfi_def_cfa esp, 0
-	.cfi_escape VAL_EXPRESSION, SEARCH
+	.cfi_escape VAL_EXPRESSION, SLOT_SIZE + SEARCH, SLOT
 	search
 	nop					/* unwinders look for the address before */
 return_to_handler:
@@ -140,13 +111,13 @@ return_to_handler:
 	.cfi_adjust_cfa_offset POPPED
 	pushl	$0
 	.cfi_adjust_cfa_offset 4
-	.cfi_escape VAL_EXPRESSION, 11 + SEARCH
+	.cfi_escape VAL_EXPRESSION, 11 + SLOT_SIZE + SEARCH
 	.cfi_escape 0x12			/*  0: dup                    CFA CFA */
 	.cfi_escape 0x0a			/*  1: const2u POPPED + 4 */
 	.cfi_escape (POPPED + 4) & 255, (POPPED + 4) >> 8
 	.cfi_escape 0x1c, 0x06, 0x12		/*  4: minus deref dup        CFA held held */
-	.cfi_escape 0x28, SEARCH - 1, 0		/*  7: bra -> 11 + 70         held */
-	.cfi_escape 0x13			/* 10: drop                   CFA */
+	.cfi_escape 0x28, SLOT_SIZE + TO_RESULT + 1, 0	/*  7: bra -> result         held */
+	.cfi_escape 0x13, SLOT			/* 10: drop                   CFA; slot slot */
 	search
 	save	eax, edx
 #ifdef ARGS

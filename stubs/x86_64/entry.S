@@ -53,25 +53,24 @@ ftrace_regs_caller:
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
 
-/* An unwinder that meets return_to_handler asks this expression where the function was really
- * called from; the CFA lies on its stack. What the slot holds, if that is not return_to_handler
- * any more; else what the frame with this slot says, in the ret_stack of whatever thread:
- *
- *     for (t = threads; t; t = t->next)
- *         for (frame = t->top; frame != t->low;)
- *             if ((--frame)->slot == CFA - 8 && frame->ret != return_to_handler)
- *                 return frame->ret;
- *     return 0;
- *
- * less one: the frame is marked as a signal's, or else it and its caller's, which have the same CFA,
- * would be taken for one another (uw_identify_context() of libgcc); and what a signal interrupted is
- * looked for at its address, what made a call just before it.
+/* An unwinder that meets return_to_handler asks an expression where the function was really called
+ * from; the CFA lies on its stack, the slot is CFA - 8. What the slot holds, if that is not
+ * return_to_handler any more; else as in unwind.h.
  *
  * rip (register 16) & -64 is return_to_handler, wherever the file is loaded; the distance to
  * `process.threads` stands behind it.
  */
-#define RIP16 0x80, 0x00			/* DW_OP_breg16 0 (as below) */
 #define ORIGIN 0x80, 0x00, 0x09, 0xc0, 0x1a	/* DW_OP_breg16 0, const1s -64, and */
+#define ORIGIN_SIZE 5
+#define DISTANCE 0x40
+#define DISTANCE_SIZE 1
+#define RET 8
+#define RESULT_SIZE 2
+
+	.macro	search_result
+	.cfi_escape 0x31, 0x1c			/* lit1 minus: ret - 1 */
+	.endm
+#include "unwind.h"
 
 	.type	return_to_handler, @function
 	.globl	return_to_handler
@@ -80,43 +79,14 @@ ftrace_regs_caller:
 	.cfi_startproc
 	.cfi_signal_frame
 	.cfi_def_cfa rsp, 0
-	.cfi_escape 0x16, 16, 101		/* DW_CFA_val_expression rip, 101 bytes */
-	.cfi_escape 0x38, 0x1c, 0x12		/*  0: lit8 minus dup         slot, for libgcc's DW_OP_pick
-						       does not reach the last   slot */
-	.cfi_escape 0x12, 0x06			/*  3: dup deref              slot held */
+	.cfi_escape 0x16, 16, 16 + SEARCH	/* DW_CFA_val_expression rip, bytes */
+	.cfi_escape 0x38, 0x1c, 0x12		/*  0: lit8 minus dup         slot slot */
+	.cfi_escape 0x12, 0x06			/*  3: dup deref              slot slot held */
 	.cfi_escape 0x12			/*  5: dup */
-	.cfi_escape ORIGIN, 0x2e		/*  6: (origin) ne            slot held differs */
-	.cfi_escape 0x28, 84, 0			/* 12: bra -> 99 */
-	.cfi_escape 0x13			/* 15: drop                   slot */
-	.cfi_escape ORIGIN, 0x23, 0x40		/* 16: (origin) plus_uconst 64 */
-	.cfi_escape 0x12, 0x06, 0x22		/* 23: dup deref plus         slot &threads */
-	.cfi_escape 0x06			/* 26: deref                  slot t */
-	.cfi_escape 0x12, 0x30, 0x29		/* 27: dup lit0 eq */
-	.cfi_escape 0x28, 68, 0			/* 30: bra -> 101: 0, the end */
-	.cfi_escape 0x12, 0x06			/* 33: dup deref              slot t frame */
-	.cfi_escape 0x14, 0x23, LOW, 0x06	/* 35: over plus_uconst deref slot t frame low */
-	.cfi_escape 0x14, 0x29			/* 39: over eq */
-	.cfi_escape 0x28, 41, 0			/* 41: bra -> 85 */
-	.cfi_escape 0x08, FRAME, 0x1c		/* 44: const1u minus          slot t frame */
-	.cfi_escape 0x12, 0x06			/* 47: dup deref              slot t frame its */
-	.cfi_escape 0x15, 0x03, 0x2e		/* 49: pick 3 ne */
-	.cfi_escape 0x28, 0xec, 0xff		/* 52: bra -> 35 */
-	.cfi_escape 0x12, 0x23, 0x08, 0x06	/* 55: dup plus_uconst deref  slot t frame ret */
-	.cfi_escape 0x12			/* 59: dup */
-	.cfi_escape ORIGIN, 0x29		/* 60: (origin) eq */
-	.cfi_escape 0x28, 3, 0			/* 66: bra -> 72 */
-	.cfi_escape 0x2f, 27, 0			/* 69: skip -> 99             ret */
-	.cfi_escape 0x13			/* 72: drop                   slot t frame */
-	.cfi_escape 0x2f, 0xd7, 0xff		/* 73: skip -> 35 */
-	.cfi_escape 0x96, 0x96, 0x96, 0x96	/* 76: nop */
-	.cfi_escape 0x96, 0x96, 0x96, 0x96
-	.cfi_escape 0x96
-	.cfi_escape 0x13			/* 85: drop                   slot t */
-	.cfi_escape 0x23, NEXT, 0x06		/* 86: plus_uconst deref      slot next */
-	.cfi_escape 0x2f, 0xbf, 0xff		/* 89: skip -> 27 */
-	.cfi_escape 0x96, 0x96, 0x96, 0x96	/* 92: nop */
-	.cfi_escape 0x96, 0x96, 0x96
-	.cfi_escape 0x31, 0x1c			/* 99: lit1 minus */
+	.cfi_escape ORIGIN, 0x2e		/*  6: (origin) ne            slot slot held differs */
+	.cfi_escape 0x28, TO_RESULT + 1, 0	/* 12: bra -> result */
+	.cfi_escape 0x13			/* 15: drop                   slot slot */
+	search
 	nop					/* unwinders look for the address before */
 return_to_handler:
 	subq	$8, %rsp

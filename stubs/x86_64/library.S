@@ -7,21 +7,21 @@
 
 	.file	"library.S"
 #include "save.h"
+#include "library_hook.h"
 	.cfi_sections .eh_frame, .debug_frame
-	.text
 	.globl	ftrace_caller
 	.type	ftrace_caller, @function
 	.p2align 6
 ftrace_caller:
 	.cfi_startproc
-	cmpq	$0, entry(%rip)
+	cmpq	$0, ftpatch_library + ENTRY(%rip)
 	je	1f
 	save	rdi, rsi, rdx
 	movq	24(%rsp), %rdi		/* ip */
-	addq	delta(%rip), %rdi	/* ... as the program counts */
+	addq	ftpatch_library + DELTA(%rip), %rdi	/* ... as the program counts */
 	leaq	32(%rsp), %rsi		/* where the return address stands */
 	movq	%rsi, %rdx		/* which is the slot */
-	notrack call *entry(%rip)
+	notrack call *ftpatch_library + ENTRY(%rip)
 	restore	rdx, rsi, rdi
 1:	ret
 	.cfi_endproc
@@ -33,30 +33,18 @@ ftrace_caller:
 	.p2align 6
 ftrace_regs_caller:
 	.cfi_startproc
-	cmpq	$0, entry(%rip)
+	cmpq	$0, ftpatch_library + ENTRY(%rip)
 	je	1f
 	save	r9, r8, rcx, rdx, rsi, rdi
 	movq	48(%rsp), %rdi		/* ip */
-	addq	delta(%rip), %rdi
+	addq	ftpatch_library + DELTA(%rip), %rdi
 	leaq	56(%rsp), %rsi
 	movq	%rsi, %rdx
 	movq	%rsp, %rcx
-	notrack call *entry(%rip)
+	notrack call *ftpatch_library + ENTRY(%rip)
 	restore	rdi, rsi, rdx, rcx, r8, r9
 1:	ret
 	.cfi_endproc
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
-
-/* struct library_hook */
-	.data
-	.p2align 4
-	.globl	ftpatch_library
-	.type	ftpatch_library, @object
-ftpatch_library:
-	.ascii	"FTPATCHLIB\0v1\0\0\0"
-	.skip	32			/* image_id */
-entry:	.quad	0
-delta:	.quad	0
-	.size	ftpatch_library, . - ftpatch_library
 	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,52 @@
+/* What an unwinder that meets return_to_handler evaluates, in DWARF expressions (DWARF 5, 2.5): what
+ * the frame with this slot says, in the ret_stack of whatever thread.
+ *
+ *     for (t = threads; t; t = t->next)
+ *         for (frame = t->top; frame != t->low;)
+ *             if ((--frame)->slot == slot && frame->ret != return_to_handler)
+ *                 return frame->ret - 1;
+ *     return 0;
+ *
+ * Less one: the frame is marked as a signal's, or else it and its caller's, which have the same CFA,
+ * would be taken for one another (uw_identify_context() of libgcc); and what a signal interrupted is
+ * looked for at its address, what made a call just before it.
+ *
+ * Before it the slot lies on the stack twice, for libgcc's DW_OP_pick does not reach the last. Who
+ * includes this defines
+ *
+ *     ORIGIN, ORIGIN_SIZE      operations that yield return_to_handler, and their bytes
+ *     DISTANCE, DISTANCE_SIZE  from there to where the distance to `process.threads` stands, ULEB128
+ *     RET                      offsetof(struct frame, ret)
+ *     RESULT_SIZE              bytes of `search_result`, a macro: what becomes of the address
+ *     FRAME, LOW, NEXT         sizeof(struct frame), offsets of struct thread; top is at 0
+ */
+#define TO_RESULT (ORIGIN_SIZE + DISTANCE_SIZE + ORIGIN_SIZE + 56)	/* bytes before the result */
+#define SEARCH (TO_RESULT + RESULT_SIZE)
+#define BACK(n) 256 - (n), 0xff
+
+	.macro	search
+	.cfi_escape ORIGIN, 0x23, DISTANCE	/* (origin) plus_uconst */
+	.cfi_escape 0x12, 0x06, 0x22		/* dup deref plus            slot &threads */
+	.cfi_escape 0x06			/* deref                     slot t */
+	.cfi_escape 0x12, 0x30, 0x29		/* t: dup lit0 eq */
+	.cfi_escape 0x28, ORIGIN_SIZE + RESULT_SIZE + 45, 0	/* bra -> end: 0 */
+	.cfi_escape 0x12, 0x06			/* dup deref                 slot t frame */
+	.cfi_escape 0x14, 0x23, LOW, 0x06	/* frame: over plus_uconst deref   slot t frame low */
+	.cfi_escape 0x14, 0x29			/* over eq */
+	.cfi_escape 0x28, ORIGIN_SIZE + 27, 0	/* bra -> next */
+	.cfi_escape 0x08, FRAME, 0x1c		/* const1u minus             slot t frame */
+	.cfi_escape 0x12, 0x06			/* dup deref                 slot t frame its */
+	.cfi_escape 0x15, 0x03, 0x2e		/* pick 3 ne */
+	.cfi_escape 0x28, BACK(20)		/* bra -> frame */
+	.cfi_escape 0x12, 0x23, RET, 0x06	/* dup plus_uconst deref     slot t frame ret */
+	.cfi_escape 0x12			/* dup */
+	.cfi_escape ORIGIN, 0x29		/* (origin) eq */
+	.cfi_escape 0x28, 3, 0			/* bra -> drop */
+	.cfi_escape 0x2f, 11, 0			/* skip -> result            ret */
+	.cfi_escape 0x13			/* drop                      slot t frame */
+	.cfi_escape 0x2f, BACK(ORIGIN_SIZE + 36)	/* skip -> frame */
+	.cfi_escape 0x13			/* next: drop                slot t */
+	.cfi_escape 0x23, NEXT, 0x06		/* plus_uconst deref         slot next */
+	.cfi_escape 0x2f, BACK(ORIGIN_SIZE + 51)	/* skip -> t */
+	search_result				/* result */
+	.endm
