@@ -5,7 +5,6 @@
 #include "threads.h"
 
 #ifdef CLOCK_INSTRUCTION
-#define SIGSEGV 11
 
 struct action {
 	void *handler;

@@ -5,6 +5,7 @@
 #define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
 #define MAP_SHARED 1
 #define PR_GET_NAME 16
+#define EINTR 4
 #define EEXIST 17
 #define ENOSYS 38
 #define EOPNOTSUPP 95
@@ -73,8 +74,11 @@ static u64 allocate(long fd, u64 size)
 		size /= 2;
 	for (; size >= LEAST; size /= 2) {
 		u64 whole = size / PAGE * PAGE;
-		long ret = fallocate_(fd, whole);
+		long ret;
 
+		do
+			ret = fallocate_(fd, whole);
+		while (ret == -EINTR);
 		if (ret == -EOPNOTSUPP || ret == -ENOSYS)
 			ret = filled(fd, whole);
 		if (!failed(ret))
@@ -141,7 +145,6 @@ struct trace_header *make_file(const char *wanted, int again)
 	header->pid = process.pid;
 	header->ppid = (u32)syscall6(SYS_getppid, 0, 0, 0, 0, 0, 0);
 	header->depth = ftpatch_config.depth;
-	header->lost[LOST_EARLY] = process.early;
 	for (i = 0; i < sizeof(header->image_id); i++)
 		header->image_id[i] = ftpatch_config.image_id[i];
 	syscall6(SYS_prctl, PR_GET_NAME, (long)header->comm, 0, 0, 0, 0);

@@ -19,6 +19,7 @@ typedef unsigned long ulong;
 
 #include "arch.h"
 
+#define SIGSEGV 11 /* on every architecture */
 #define CHUNK (16u << 10) /* bytes; of a profile it is the whole table */
 #define THREADS 4096 /* thread pointers that are told apart; a power of two */
 #ifndef ROOM
@@ -102,9 +103,10 @@ struct process {
 	u32 ready;              /* the region is there */
 	u32 wiped;              /* a child of fork does find known_threads empty */
 	u32 stopped;
-	u32 starting;           /* a child of fork is being set up */
+	u32 starting;           /* process id of the child of fork that is being set up */
 	u32 pid;
 	u64 early;              /* calls before anything was set up */
+	u64 told;               /* of them, those in the header of this process or of its parents */
 	ulong stack;            /* where the first thread's begins */
 	const char *path;       /* FTPATCH_TRACE */
 	const char *name;       /* AT_EXECFN */

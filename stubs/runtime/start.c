@@ -15,6 +15,7 @@ struct process process __attribute__((section(".data")));
 #define AT_SECURE 23
 #define MAP_PRIVATE_ANONYMOUS_NORESERVE (2 | 0x20 | 0x4000)
 #define MADV_WIPEONFORK 18
+#define SIG_SETMASK 2
 #define SPIN 500000 /* nanoseconds, to measure the clock in */
 
 static const char *environment(char **envp, const char *name)
@@ -64,6 +65,15 @@ static u64 measured_hz(void)
 static long advise(void *known, int advice)
 {
 	return syscall6(SYS_madvise, (long)known, sizeof(struct known_threads), advice, 0, 0, 0);
+}
+
+/* Into the header with the calls that came until now. A child's are those that its parent has not
+ * told: were the count put to 0 for it, those of its other threads could be forgotten. */
+static void early_told(void)
+{
+	if (process.header)
+		process.header->lost[LOST_EARLY] = process.early - process.told;
+	process.told = process.early;
 }
 
 /* The first instructions of the process came here: sp points to argc. */
@@ -122,27 +132,21 @@ void trace_start(ulong *sp)
 		process.header = make_file(process.path, 0);
 		if (!process.header)
 			return;
+		early_told();
 	}
 	barrier();
 	process.ready = 1;
 	libraries_connected();
 }
 
-/* A child of fork: it has a file of its own, and the frames of the thread that called fork, whose
- * entries are in the parent's file and whose exits nobody waits for. */
-REGISTERS void trace_forked(void)
+static void forked(u32 pid)
 {
 	ulong tp = thread_pointer();
 	struct thread *t, *own = 0;
 	struct frame *frame;
-	u32 none = 0;
 
-	if (!__atomic_compare_exchange_n(&process.starting, &none, 1, 0, __ATOMIC_ACQUIRE,
-					 __ATOMIC_RELAXED))
-		return; /* another thread of the child is at it */
 	process.header = 0;
-	process.pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
-	process.early = 0;
+	process.pid = pid;
 	for (t = process.threads; t; t = t->next) {
 		/* A handler forked: the call that it came into has its frame there, and goes on later. */
 		if (t->tp == tp && t->busy && t->top < t->limit)
@@ -170,10 +174,32 @@ REGISTERS void trace_forked(void)
 		known->thread = own;
 		known->tp = tp;
 	}
-	process.starting = 0;
 	__atomic_store_n(&process.known->here, 1, __ATOMIC_RELEASE);
-	if (process.header)
-		process.header->lost[LOST_EARLY] = process.early; /* by handlers, until now */
+	early_told();
+	process.starting = 0;
+}
+
+static void set_signals(const u64 *mask, u64 *old)
+{
+	syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)mask, (long)old, sizeof(*mask), 0, 0);
+}
+
+/* A child of fork: it has a file of its own, and the frames of the thread that called fork, whose
+ * entries are in the parent's file and whose exits nobody waits for. A handler that came in the midst
+ * of this would find half of it, and would keep fallocate() from ending. */
+REGISTERS void trace_forked(void)
+{
+	u64 all = ~(1ull << (SIGSEGV - 1)), old; /* but that of clock.c */
+	u32 pid, other;
+
+	set_signals(&all, &old);
+	pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+	other = process.starting; /* pid: another thread of the child is at it */
+	if (!(process.known->here && process.pid == pid) && other != pid &&
+	    __atomic_compare_exchange_n(&process.starting, &other, pid, 0, __ATOMIC_ACQUIRE,
+					__ATOMIC_RELAXED))
+		forked(pid);
+	set_signals(&old, 0);
 }
 
 /* At exit: a whole trace says so. No system call: the program may have given them up. */

@@ -50,8 +50,8 @@ REGISTERS struct thread *thread_found(ulong tp)
 
 		known = &all->slot[(at + i) & (THREADS - 1)];
 		if (known->tp == tp) {
-			if (!known->thread) /* it is just being put there */
-				lost(LOST_NESTED);
+			if (!known->thread) /* a handler, while it is put there; or no room for it */
+				lost(process.count < process.most ? LOST_NESTED : LOST_THREAD);
 			return known->thread;
 		}
 		if (!known->tp && __atomic_compare_exchange_n(&known->tp, &none, tp, 0,

@@ -50,9 +50,8 @@ static inline struct thread *current_thread(void)
 		return 0;
 	tp = thread_pointer();
 	known = known_at(tp);
-	if (likely(known->tp == tp && tp))
-		t = known->thread;
-	else
+	t = likely(known->tp == tp && tp) ? known->thread : 0;
+	if (unlikely(!t))
 		t = thread_found(tp);
 	if (unlikely(!t))
 		return 0;
