@@ -126,6 +126,49 @@ static inline void file_limit(u64 limit[2])
 	syscall6(163, 1, (long)limit, 0, 0, 0, 0);
 }
 
+#define SYS_tgkill 131
+#define SYS_rt_sigaction 134
+#define SYS_process_vm_readv 270
+#define TRAP_BACK 0 /* brk is where pc is */
+
+/* What a detour saves (entry.S), and finds again. */
+struct registers {
+	ulong x[31], sp;
+	ulong flags;       /* nzcv */
+	ulong back, place; /* of a hit: into the detour; number of the place */
+	ulong unused;
+};
+
+static inline ulong stack_pointer(const struct registers *regs)
+{
+	return regs->sp;
+}
+
+/* Where the return address stands when a function is entered. */
+static inline ulong *return_place(struct registers *regs)
+{
+	return &regs->x[30];
+}
+
+/* 31 is sp, 32 the flags. */
+static inline u64 register_(const struct registers *regs, u32 number)
+{
+	return number < 31 ? regs->x[number] : number == 31 ? regs->sp : regs->flags;
+}
+
+/* The vdso does it. */
+static inline void restored_by(ulong *flags, void **restorer)
+{
+	(void)flags;
+	(void)restorer;
+}
+
+/* What a signal handler gets, as far as registers lie in it (arch/arm64/include/uapi/asm). */
+struct context {
+	ulong before[23]; /* struct ucontext up to uc_mcontext, and of that the fault's address */
+	ulong x[31], sp, ip;
+};
+
 static inline u64 divide(u64 number, u64 by)
 {
 	return number / by;

@@ -36,6 +36,40 @@ ftrace_caller:
 #ifdef ARGS
 ftrace_regs_caller:			/* arguments are always where they can be read */
 #endif
+#ifdef PROBES
+/* From a detour:
+ *
+ *     | x30, x17 of the program | ...          x17: number of the place; x30: back into the detour
+ *       ^ sp                      ^ sp of the program
+ *
+ * Nothing is changed but what a handler, or a return to be awaited, changes. */
+	.cfi_startproc
+	.cfi_undefined x30
+	sub	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset REGISTERS
+	save_all
+	stp	x29, x30, [sp, #X29]
+	str	x30, [sp, #INTO]
+	str	x17, [sp, #PLACE]
+	ldp	x0, x1, [sp, #REGISTERS]
+	str	x0, [sp, #X30]
+	str	x1, [sp, #136]		/* x17 */
+	add	x0, sp, #REGISTERS + 16
+	str	x0, [sp, #SP]
+	mov	x0, sp
+	bl	probe_hit
+	ldr	x0, [sp, #X30]
+	ldr	x1, [sp, #136]
+	stp	x0, x1, [sp, #REGISTERS]
+	restore_all
+	ldr	x29, [sp, #X29]
+	ldr	x30, [sp, #INTO]
+	add	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset -REGISTERS
+	ret
+	.cfi_endproc
+	.size	ftrace_caller, . - ftrace_caller
+#else
 	.cfi_startproc
 	.cfi_return_column x16		/* for the function finds its parent in x30 */
 	.cfi_register x16, x30
@@ -60,6 +94,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.size	ftrace_caller, . - ftrace_caller
 #ifdef ARGS
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
+#endif
 #endif
 
 /* An unwinder that meets return_to_handler asks an expression where the function was really called
@@ -118,6 +153,10 @@ return_to_handler:
 	.cfi_escape 0x28, SLOT_SIZE + TO_RESULT + 1, 0	/* 19: bra -> result         held */
 	.cfi_escape 0x13, SLOT			/* 22: drop                   CFA; slot slot */
 	search
+#ifdef PROBES
+	mov	x29, sp
+	bl	ftrace_returned
+#else
 	stp	x0, x1, [sp, #16]
 	stp	x2, x3, [sp, #32]
 	stp	x4, x5, [sp, #48]
@@ -133,6 +172,7 @@ return_to_handler:
 	ldp	x4, x5, [sp, #48]
 	ldp	x6, x7, [sp, #64]
 	ldr	x8, [sp, #80]
+#endif
 	ldp	x29, x30, [sp], #96
 	.cfi_adjust_cfa_offset -96
 	.cfi_same_value x29
@@ -142,6 +182,33 @@ return_to_handler:
 	.size	return_to_handler, . - return_to_handler
 	.p2align 6
 	.quad	process + THREADS - (return_to_handler + 128)	/* &process.threads */
+
+#ifdef PROBES
+/* From return_to_handler: | x29, the place | ... | ...
+ *                           ^ sp                   ^ sp + 96, the slot */
+	.type	ftrace_returned, @function
+ftrace_returned:
+	.cfi_startproc
+	sub	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset REGISTERS
+	save_all
+	str	x30, [sp, #INTO]
+	.cfi_rel_offset x30, INTO
+	ldp	x0, x1, [sp, #REGISTERS]
+	stp	x0, x1, [sp, #X29]
+	add	x0, sp, #REGISTERS + 8	/* the place */
+	add	x1, sp, #REGISTERS + 96	/* the slot */
+	str	x1, [sp, #SP]
+	mov	x2, sp
+	bl	trace_return
+	restore_all
+	ldr	x30, [sp, #INTO]
+	add	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset -REGISTERS
+	ret
+	.cfi_endproc
+	.size	ftrace_returned, . - ftrace_returned
+#endif
 
 /* The process begins here: sp points to argc, x0 is what the dynamic linker wants called at exit, 0
  * where there is none (the kernel leaves that). It comes by `br`, from whatever register. */

@@ -44,3 +44,52 @@
 	.cfi_same_value x29
 	.cfi_same_value x30
 	.endm
+
+/* Registers as struct registers has them, but for x29, x30 and sp, which callers bring. */
+#define REGISTERS 288	/* sizeof(struct registers) */
+#define X29 232
+#define X30 240
+#define SP 248
+#define FLAGS 256
+#define INTO 264	/* offsetof(struct registers, back) */
+#define PLACE 272
+
+	.macro	save_all
+	stp	x0, x1, [sp, #0]
+	stp	x2, x3, [sp, #16]
+	stp	x4, x5, [sp, #32]
+	stp	x6, x7, [sp, #48]
+	stp	x8, x9, [sp, #64]
+	stp	x10, x11, [sp, #80]
+	stp	x12, x13, [sp, #96]
+	stp	x14, x15, [sp, #112]
+	stp	x16, x17, [sp, #128]
+	stp	x18, x19, [sp, #144]
+	stp	x20, x21, [sp, #160]
+	stp	x22, x23, [sp, #176]
+	stp	x24, x25, [sp, #192]
+	stp	x26, x27, [sp, #208]
+	str	x28, [sp, #224]
+	mrs	x0, nzcv
+	str	x0, [sp, #FLAGS]
+	.endm
+
+	.macro	restore_all
+	ldr	x0, [sp, #FLAGS]
+	msr	nzcv, x0
+	ldp	x0, x1, [sp, #0]
+	ldp	x2, x3, [sp, #16]
+	ldp	x4, x5, [sp, #32]
+	ldp	x6, x7, [sp, #48]
+	ldp	x8, x9, [sp, #64]
+	ldp	x10, x11, [sp, #80]
+	ldp	x12, x13, [sp, #96]
+	ldp	x14, x15, [sp, #112]
+	ldp	x16, x17, [sp, #128]
+	ldp	x18, x19, [sp, #144]
+	ldp	x20, x21, [sp, #160]
+	ldp	x22, x23, [sp, #176]
+	ldp	x24, x25, [sp, #192]
+	ldp	x26, x27, [sp, #208]
+	ldr	x28, [sp, #224]
+	.endm

@@ -1,6 +1,9 @@
 /* Making the trace file: its name, its room on the disk, its header. */
 #include "file.h"
 #include "libraries.h"
+#ifdef PROBES
+#include "probes.h"
+#endif
 
 #define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
 #define MAP_SHARED 1
@@ -65,14 +68,14 @@ static long filled(long fd, u64 size)
 
 /* The file's whole size on the disk, so that no write to a page of it can fail. Where the disk, or
  * the limit of the process, has not enough, half of it. 0 for none. */
-static u64 allocate(long fd, u64 size)
+static u64 allocate(long fd, u64 size, u64 least)
 {
 	u64 limit[2] = {~0ull, ~0ull};
 
 	file_limit(limit);
 	while (size > limit[0])
 		size /= 2;
-	for (; size >= LEAST; size /= 2) {
+	for (; size >= least; size /= 2) {
 		u64 whole = size / PAGE * PAGE;
 		long ret;
 
@@ -88,11 +91,25 @@ static u64 allocate(long fd, u64 size)
 	return 0;
 }
 
+#ifdef PROBES
+static void probes_told(struct trace_header *header)
+{
+	const struct probe_table *table = probe_table();
+	const u64 *from = linked(u64, table->told);
+	u64 *to = (u64 *)((char *)header + TRACE_HEADER);
+	u32 i;
+
+	for (i = 0; i < table->told_size / sizeof(*to); i++)
+		to[i] = from[i];
+	header->probes = table->probe_count;
+}
+#endif
+
 struct trace_header *make_file(const char *wanted, int again)
 {
 	char path[1024];
 	struct trace_header *header;
-	u64 size = process.size;
+	u64 size = process.size, told = 0;
 	ulong end;
 	long fd;
 	u32 i;
@@ -123,7 +140,10 @@ struct trace_header *make_file(const char *wanted, int again)
 	}
 	if (failed(fd))
 		return 0;
-	size = allocate(fd, size);
+#ifdef PROBES
+	told = probe_table()->told_size;
+#endif
+	size = allocate(fd, size, LEAST + told);
 	header = size ? (void *)mmap_(0, size, PROT_RW, MAP_SHARED, fd) : (void *)-1;
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
 	if (failed((long)header)) {
@@ -131,7 +151,7 @@ struct trace_header *make_file(const char *wanted, int again)
 		return 0;
 	}
 	header->version = TRACE_VERSION;
-	header->header_size = TRACE_HEADER;
+	header->header_size = TRACE_HEADER + told;
 	header->machine = ftpatch_config.machine;
 	header->chunk_size = ftpatch_config.tracer == TRACER_PROFILE ? ftpatch_config.profile : CHUNK;
 	header->tracer = ftpatch_config.tracer;
@@ -152,7 +172,10 @@ struct trace_header *make_file(const char *wanted, int again)
 	if (readlink_("/proc/self/exe", header->path, sizeof(header->path) - 1) <= 0 && process.name)
 		append(header->path, sizeof(header->path), process.name);
 	libraries_told(header);
-	process.chunks_end = size - TRACE_HEADER;
+	process.chunks_end = size - TRACE_HEADER - told;
+#ifdef PROBES
+	probes_told(header);
+#endif
 	barrier();
 	for (i = 0; i < sizeof(header->magic); i++)
 		header->magic[i] = TRACE_MAGIC[i];

@@ -6,6 +6,9 @@
 #ifdef PROFILE
 #include "profile.h"
 #endif
+#ifdef PROBES
+#include "probes.h"
+#endif
 
 /* A user's own functions get what else would go into the trace. */
 #ifdef USER
@@ -16,7 +19,15 @@ typedef void (*user_function)(ulong ip, ulong parent);
 #define RECORDING (process.header != 0)
 #endif
 
-#ifdef ARGS
+#if defined(PROBES)
+typedef struct registers *result;
+#else
+typedef u64 result;
+#endif
+
+#if defined(PROBES)
+#define WITH(what) , what
+#elif defined(ARGS)
 #define WITH(what) , what
 #define ENTRY_WORDS 7
 #define EXIT_WORDS 2
@@ -45,6 +56,7 @@ static inline u32 args_there(const struct thread *t, ulong slot)
 }
 #endif
 
+#ifndef PROBES
 /* A site's function was entered. `ip`: the address after the site's call; *place: where the address
  * that it will return to stands; `slot`: what tells its frame apart; `args`: six of them. */
 REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *args))
@@ -117,9 +129,10 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 out:
 	end(t, slot);
 }
+#endif
 
 /* The frame is done with: its exit goes into the trace. */
-static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64 value))
+static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(result value))
 {
 	u64 func = frame->func;
 
@@ -132,6 +145,8 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64
 	     frame->ret);
 #elif defined(PROFILE)
 	profile_left(t, frame, now);
+#elif defined(PROBES)
+	probe_returned(t, frame, now, value);
 #else
 	u64 *at = event_at(t, now, EXIT_WORDS);
 
@@ -152,7 +167,7 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(u64
 /* The return address of a frame that this thread's ret_stack has not: it was left and comes back, or
  * was entered by another thread. */
 static REGISTERS __attribute__((noinline)) ulong
-return_elsewhere(struct thread *t, ulong slot, u64 now WITH(u64 value))
+return_elsewhere(struct thread *t, ulong slot, u64 now WITH(result value))
 {
 	struct frame *frame = frame_elsewhere(slot);
 	ulong ret;
@@ -172,7 +187,7 @@ return_elsewhere(struct thread *t, ulong slot, u64 now WITH(u64 value))
 }
 
 /* A function returned, with `value`: write where it was really called from to *place. */
-REGISTERS void trace_return(ulong *place, ulong slot WITH(u64 value))
+REGISTERS void trace_return(ulong *place, ulong slot WITH(result value))
 {
 	u64 now = ticks();
 	struct thread *t = current_thread();

@@ -21,9 +21,15 @@ struct library {
 	struct trace_library told; /* goes into the trace file, with its bias filled in */
 };
 
+#ifdef PROBES /* they are of the program alone */
+#define libraries_found()
+#define libraries_told(header)
+#define libraries_connected()
+#else
 /* libraries.c */
 void libraries_found(void);
 void libraries_told(struct trace_header *header);
 void libraries_connected(void);
+#endif
 
 #endif

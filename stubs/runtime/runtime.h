@@ -46,6 +46,7 @@ struct stub_config {
 	u64 returned; /* ... and ftrace_return, 0 where there is none */
 	u64 libraries; /* the table of libraries that are traced too (libraries.h), 0: none */
 	u64 debug;     /* value of DT_DEBUG in the program's dynamic table */
+	u64 probes;    /* struct probe_table (probes.h), 0: none */
 };
 
 extern const struct stub_config ftpatch_config __attribute__((visibility("hidden")));
@@ -112,6 +113,7 @@ struct process {
 	const char *name;       /* AT_EXECFN */
 	u64 size;
 	u64 hz;
+	u64 flushed;            /* ticks when threads that took instances with them were looked for */
 };
 
 extern struct process process __attribute__((visibility("hidden")));
@@ -122,6 +124,9 @@ void return_to_handler(void) __attribute__((visibility("hidden")));
 void trace_start(ulong *sp);
 REGISTERS void trace_forked(void);
 void trace_ended(void);
+
+/* trap.c */
+void traps_caught(void);
 
 /* clock.c */
 void clock_kept(void);

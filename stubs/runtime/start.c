@@ -97,10 +97,13 @@ void trace_start(ulong *sp)
 		else if (aux[0] == AT_BASE)
 			interpreter = aux[1];
 	}
+	process.bias = (ulong)&ftpatch_config - (ulong)ftpatch_config.self;
+#ifdef PROBES
+	traps_caught();
+#endif
 	if (secure) /* not our user's to record, nor to say where to */
 		return;
 	process.stack = (ulong)sp;
-	process.bias = (ulong)&ftpatch_config - (ulong)ftpatch_config.self;
 	process.pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	process.path = environment(envp, "FTPATCH_TRACE");
 	size = environment(envp, "FTPATCH_TRACE_SIZE");

@@ -3,6 +3,11 @@
 #ifdef PROFILE
 #include "profile.h"
 #endif
+#ifdef PROBES
+#include "probes.h"
+#else
+#define instance_freed(frame) ((void)(frame))
+#endif
 
 static inline u32 own_id(void)
 {
@@ -106,7 +111,7 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 		t->pos = t->end = 0;
 		return 0;
 	}
-	chunk = (struct trace_chunk *)((char *)header + TRACE_HEADER + at);
+	chunk = (struct trace_chunk *)((char *)header + header->header_size + at);
 	number = t->number;
 	open = t->top - t->bottom;
 	barrier();
@@ -183,8 +188,10 @@ REGISTERS void thread_renewed(struct thread *t, u32 tid)
 		trace_forked();
 		return;
 	}
-	for (frame = t->top; frame-- > t->bottom;)
+	for (frame = t->top; frame-- > t->bottom;) {
+		instance_freed(frame);
 		keep(t, frame);
+	}
 	t->top = t->bottom;
 	t->pos = t->end = 0;
 	t->busy = t->nested = t->number = t->full = 0;
@@ -196,7 +203,7 @@ REGISTERS void thread_renewed(struct thread *t, u32 tid)
 /* The ret_stack ends at `frame` now, and the trace says so. */
 static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
 {
-#if !defined(PROFILE) && !defined(USER)
+#if !defined(PROFILE) && !defined(USER) && !defined(PROBES)
 	u64 n = 0, *at;
 	struct frame *gone;
 
@@ -220,8 +227,8 @@ static inline void time_ends(struct thread *t, struct frame *frame, u64 now)
 	profile_left(t, frame, now);
 #else
 	(void)t;
-	(void)frame;
 	(void)now;
+	instance_freed(frame);
 #endif
 }
 

@@ -24,6 +24,7 @@ typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
+typedef signed long long s64;
 
 #define TRACE_MAGIC "FTPTRACE"
 #define TRACE_VERSION 1
@@ -43,12 +44,19 @@ enum trace_event {
 	EVENT_TIME = 7,       /* next word: ticks, absolute; the new base of what follows */
 };
 
+/* The two of TRACER_PROBES. `func` is the probe's number; values of trace_probe.words words follow. */
+enum trace_probe_event {
+	EVENT_HIT = 1,
+	EVENT_RETURNED = 2, /* first the address that it returned to, and the ticks since it was called */
+};
+
 #define TYPE_BITS 3
 #define FUNC_BITS 28
 #define TICKS_SHIFT (TYPE_BITS + FUNC_BITS)
 #define TICKS_BITS (64 - TICKS_SHIFT)
 
-enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACER_PROFILE = 3, TRACER_USER = 4 };
+enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACER_PROFILE = 3, TRACER_USER = 4,
+		    TRACER_PROBES = 5 };
 
 enum trace_flags {
 	TRACE_ARGS = 1,    /* EVENT_ENTRY_ARGS and EVENT_EXIT_VALUE in place of ENTRY and EXIT */
@@ -90,7 +98,8 @@ struct trace_header {
 	u64 lost[LOST_KINDS]; /* 120: enum trace_lost */
 	u8 image_id[32];    /* 184: of the file that was patched, as its laid-in segment says it */
 	char comm[16];      /* 216: the task's name when it began, ended by NUL */
-	u8 unused[24];      /* 232 */
+	u32 probes;         /* 232: structs trace_probe right behind these TRACE_HEADER bytes */
+	u8 unused[20];      /* 236 */
 	char path[1024];    /* 256: of the image, as it was run, ended by NUL */
 	char libraries[];   /* 1280: struct trace_library, one behind the other, up to one whose
 	                       length is 0 or to the header's end */
@@ -110,6 +119,18 @@ struct trace_library {
 	u64 bias;        /* 32: where it is, minus where it was linked to be */
 	u8 image_id[32]; /* 40: as in the header, of the library */
 	char path[];     /* 72: of the file that was patched, ended by NUL */
+};
+
+/* Of a probe. The text, as in tracefs' kprobe_events, is part of the header too. */
+struct trace_probe {
+	u64 hits;   /*  0: events; of an r probe, returns */
+	u64 missed; /*  8: nmissed: no instance was free, or the tracer itself was interrupted */
+	u64 active; /* 16: instances that are taken */
+	u64 ip;     /* 24: link address */
+	u32 words;  /* 32: of values in its events */
+	u32 flags;  /* 36: 1: an r probe; 2: its first value has a bit for each that could not be read */
+	u32 text;   /* 40: of its definition, from the file's begin ... */
+	u32 length; /* 44: ... bytes */
 };
 
 struct trace_chunk {

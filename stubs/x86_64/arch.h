@@ -121,6 +121,47 @@ static inline void file_limit(u64 limit[2])
 	syscall6(97, 1, (long)limit, 0, 0, 0, 0);
 }
 
+#define SYS_process_vm_readv 310
+#define TRAP_BACK 1 /* int3 has run */
+
+/* What a detour saves (entry.S), and finds again. */
+struct registers {
+	ulong general[16]; /* ax cx dx bx sp bp si di r8 ... r15, as instructions number them */
+	ulong flags;
+	ulong back, place; /* of a hit: into the detour; number of the place */
+};
+
+static inline ulong stack_pointer(const struct registers *regs)
+{
+	return regs->general[4];
+}
+
+/* Where the return address stands when a function is entered. */
+static inline ulong *return_place(struct registers *regs)
+{
+	return (ulong *)regs->general[4];
+}
+
+/* 16 is the flags. */
+static inline u64 register_(const struct registers *regs, u32 number)
+{
+	return number < 16 ? regs->general[number] : regs->flags;
+}
+
+void trap_restorer(void) __attribute__((visibility("hidden")));
+
+static inline void restored_by(ulong *flags, void **restorer)
+{
+	*flags |= 0x04000000; /* SA_RESTORER: the kernel asks for it */
+	*restorer = trap_restorer;
+}
+
+/* What a signal handler gets, as far as registers lie in it (arch/x86/include/uapi/asm). */
+struct context {
+	ulong before[17]; /* struct ucontext up to uc_mcontext, and of that r8 to rbx */
+	ulong dx, ax, cx, sp, ip;
+};
+
 static inline u64 divide(u64 number, u64 by)
 {
 	return number / by;

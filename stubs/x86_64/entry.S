@@ -20,7 +20,21 @@
 	.p2align 6
 ftrace_caller:
 	.cfi_startproc
-#ifdef NOP
+#if defined(NOP)
+	ret
+#elif defined(PROBES)
+/* From a detour, which keeps off the red zone. Nothing is changed but what a handler changes.
+ *
+ *     | back into the detour | number of the place | 128 bytes | ...
+ *       ^ rsp                                                    ^ rsp of the program */
+	.cfi_undefined rip
+	save_all
+	leaq	REGISTERS+24+128(%rsp), %rax
+	movq	%rax, SP(%rsp)
+	movq	%rsp, %rdi
+	cld
+	call	probe_hit
+	restore_all
 	ret
 #else
 	save	rdi, rsi, rdx
@@ -91,12 +105,16 @@ ftrace_regs_caller:
 return_to_handler:
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
+#ifdef PROBES
+	call	ftrace_returned
+#else
 	save	rdi, rsi, rdx
 	leaq	24(%rsp), %rdi
 	movq	%rdi, %rsi
 	movq	%rax, %rdx		/* the value, if anyone asks */
 	call	trace_return
 	restore	rdx, rsi, rdi
+#endif
 	leaq	8(%rsp), %rsp
 	.cfi_adjust_cfa_offset -8
 	notrack jmp *-8(%rsp)		/* in the red zone: not even r11 is free (-fipa-ra) */
@@ -104,6 +122,25 @@ return_to_handler:
 	.size	return_to_handler, . - return_to_handler
 	.p2align 6
 	.quad	process + 32 - (return_to_handler + 64)	/* &process.threads */
+
+#ifdef PROBES
+/* From return_to_handler:  | back into it | the slot | ...
+ *                            ^ rsp                     ^ rsp of the program */
+	.type	ftrace_returned, @function
+ftrace_returned:
+	.cfi_startproc
+	save_all
+	leaq	REGISTERS+24(%rsp), %rax
+	movq	%rax, SP(%rsp)
+	leaq	-8(%rax), %rdi		/* where the return address goes */
+	movq	%rdi, %rsi		/* which is the slot */
+	movq	%rsp, %rdx
+	call	trace_return
+	restore_all
+	ret
+	.cfi_endproc
+	.size	ftrace_returned, . - ftrace_returned
+#endif
 
 /* The process begins here: rsp points to argc, rdx is what the dynamic linker wants called at exit,
  * 0 where there is none (psABI, "Process Initialization"). */
@@ -146,10 +183,11 @@ ftrace_ended:
 	.cfi_endproc
 	.size	ftrace_ended, . - ftrace_ended
 
-/* Where the handler of clock.c returns to; debuggers know a signal frame by these instructions. */
-	.globl	clock_restorer
+/* Where the handlers of clock.c and trap.c return to; debuggers know a signal frame by these instructions. */
+	.globl	clock_restorer, trap_restorer
 	.type	clock_restorer, @function
 clock_restorer:
+trap_restorer:
 	movq	$15, %rax		/* rt_sigreturn */
 	syscall
 	.size	clock_restorer, . - clock_restorer

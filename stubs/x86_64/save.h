@@ -12,3 +12,23 @@
 	.cfi_adjust_cfa_offset -8
 	.endr
 	.endm
+
+/* All registers as struct registers has them, but for rsp, whose place is only left. Without the two
+ * words behind the flags, which the caller brings. */
+#define REGISTERS 128	/* offsetof(struct registers, flags) */
+#define SP 32		/* offsetof(struct registers, general[4]) */
+
+	.macro	save_all
+	pushfq
+	.cfi_adjust_cfa_offset 8
+	save	r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rsp, rbx, rdx, rcx, rax
+	.endm
+
+	.macro	restore_all
+	restore	rax, rcx, rdx, rbx
+	leaq	8(%rsp), %rsp
+	.cfi_adjust_cfa_offset -8
+	restore	rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15
+	popfq
+	.cfi_adjust_cfa_offset -8
+	.endm

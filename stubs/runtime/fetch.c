@@ -1,0 +1,115 @@
+/* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. What need not be
+ * mapped is read by a system call, which says so; no instruction can ask. */
+#include "probes.h"
+
+struct span {
+	ulong at, size;
+};
+
+/* How many of `size` bytes from `at` could be read, in their order. */
+static ulong copied(void *to, ulong at, ulong size)
+{
+	ulong first = PAGE - at % PAGE;
+	struct span into = {(ulong)to, size};
+	struct span from[2] = {{at, size < first ? size : first}, {at + first, size - first}};
+	long n = syscall6(SYS_process_vm_readv, process.pid, (long)&into, 1, (long)from,
+			  size > first ? 2 : 1, 0);
+
+	return n < 0 ? 0 : (ulong)n;
+}
+
+static int readable(u64 *to, ulong at, ulong size)
+{
+	u64 held = 0;
+
+	if (copied(&held, at, size) != size)
+		return 0;
+	*to = held;
+	return 1;
+}
+
+/* Of a text, what there is of it: its last byte is 0, and -1 in the first word says that there is
+ * none. */
+static int text(u64 *to, ulong at)
+{
+	char *bytes = (char *)to;
+	ulong i, size = STRING_WORDS * sizeof(u64), n;
+
+	for (i = 0; i < STRING_WORDS; i++)
+		to[i] = 0;
+	n = copied(bytes, at, size - 1);
+	for (i = 0; i < n && bytes[i]; i++)
+		;
+	if (i == n && n < size - 1) { /* it goes on where nothing is mapped */
+		to[0] = ~0ull;
+		return 0;
+	}
+	for (; i < size; i++)
+		bytes[i] = 0;
+	return 1;
+}
+
+static inline u64 cut(u64 value, u32 size)
+{
+	return size < 8 ? value & ((1ull << size * 8) - 1) : value;
+}
+
+/* All that a probe asks for, into `values`; how many words they are. */
+u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs)
+{
+	const struct fetch *step = linked(struct fetch, probe_table()->fetches) + probe->fetch;
+	const struct fetch *after = step + probe->fetches;
+	u32 n = probe->flags & PROBE_FAULTS ? 1 : 0, number = 0;
+	u64 value = 0, faults = 0;
+	int fault = 0;
+
+	for (; step < after; step++) {
+		switch (step->op) {
+		case FETCH_REGISTER:
+			value = register_(regs, step->what);
+			break;
+		case FETCH_STACK: {
+			ulong at = stack_pointer(regs) + (ulong)step->value * sizeof(ulong);
+
+			/* The page that the stack pointer is on is there. */
+			if (at / PAGE == stack_pointer(regs) / PAGE)
+				value = *(volatile ulong *)at;
+			else if (!readable(&value, at, sizeof(ulong)))
+				fault = 1;
+			break;
+		}
+		case FETCH_NUMBER:
+			value = (u64)step->value;
+			break;
+		case FETCH_ADDRESS:
+			value = (u64)step->value + process.bias;
+			break;
+		case FETCH_READ:
+			fault = fault || !readable(&value, (ulong)(value + (u64)step->value), step->what);
+			break;
+		case FETCH_OWN: {
+			const volatile u8 *at = (const volatile u8 *)(ulong)(value + (u64)step->value);
+			u32 i;
+
+			for (value = 0, i = 0; i < step->what; i++)
+				value |= (u64)at[i] << i * 8;
+			break;
+		}
+		case FETCH_STRING:
+			if (fault || !text(values + n, (ulong)(value + (u64)step->value)))
+				values[n] = ~0ull;
+			n += STRING_WORDS;
+			fault = 0;
+			number++;
+			break;
+		case FETCH_STORE:
+			values[n++] = fault ? 0 : cut(value, step->what);
+			faults |= (u64)fault << number;
+			number++;
+			fault = 0;
+		}
+	}
+	if (probe->flags & PROBE_FAULTS)
+		values[0] = faults;
+	return n;
+}

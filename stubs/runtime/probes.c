@@ -1,0 +1,159 @@
+/* Probes: what a detour calls. Compare pre_handler_kretprobe() and __kretprobe_trampoline_handler() of
+ * kernel/kprobes.c; an instance is a frame of the ret_stack, and so knows longjmp, fork and coroutines. */
+#include "probes.h"
+
+#define ESRCH 3
+#define RECORDING (process.header != 0 && !process.stopped)
+
+typedef void (*user_handler)(struct probe_instance *instance, struct registers *regs);
+
+static inline const struct probe *probe_at(u32 number)
+{
+	return linked(struct probe, probe_table()->probes) + number;
+}
+
+static inline void missed(u32 number)
+{
+	if (process.header)
+		__atomic_fetch_add(&trace_probe(process.header, number)->missed, 1, __ATOMIC_RELAXED);
+}
+
+/* Its values, as an event of `before` words and them. The handler comes first, and may change them. */
+static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event type,
+		   struct probe_instance *instance, struct registers *regs)
+{
+	const struct probe *probe = probe_at(number);
+	u32 before = type == EVENT_RETURNED ? 3 : 1, n, i;
+	u64 values[VALUES], *at;
+
+	if (probe->handler) {
+		instance->probe = number;
+		instance->ip = trace_probe(process.header, number)->ip + process.bias;
+		((user_handler)(ulong)(probe->handler + process.bias))(instance, regs);
+	}
+	n = fetched(values, probe, regs);
+	at = event_at(t, now, before + n);
+	if (unlikely(!at)) {
+		lost(LOST_FULL);
+		missed(number);
+		return;
+	}
+	if (unlikely(!place_holds(t, at))) {
+		lost(LOST_NESTED);
+		missed(number);
+		return;
+	}
+	if (type == EVENT_RETURNED) {
+		at[1] = instance->ret;
+		at[2] = instance->ticks;
+	}
+	for (i = 0; i < n; i++)
+		at[before + i] = values[i];
+	barrier();
+	*at = event(t, now, (u64)number << TYPE_BITS, (enum trace_event)type);
+	t->pos = at + before + n;
+	__atomic_fetch_add(&trace_probe(process.header, number)->hits, 1, __ATOMIC_RELAXED);
+}
+
+/* Instances that threads took with them when they ended, as kprobe_flush_task() frees them. That a
+ * thread has ended is asked for only where no instance is free, and not more than once in a while. */
+static int dead_flushed(const struct thread *own, u64 now)
+{
+	struct thread *t;
+	struct frame *frame;
+	int any = 0;
+
+	if (now - process.flushed < process.hz / 1024)
+		return 0;
+	process.flushed = now;
+	for (t = process.threads; t; t = t->next) {
+		if (t == own || t->top == t->bottom ||
+		    syscall6(SYS_tgkill, process.pid, t->tid, 0, 0, 0, 0) != -ESRCH)
+			continue;
+		for (frame = t->bottom; frame < t->top; frame++)
+			instance_freed(frame);
+		any = 1;
+	}
+	return any;
+}
+
+static int instance_taken(struct thread *t, u32 number, u64 now)
+{
+	struct trace_probe *told = trace_probe(process.header, number);
+	u32 most = probe_at(number)->maxactive;
+
+	do {
+		if (__atomic_add_fetch(&told->active, 1, __ATOMIC_RELAXED) <= most)
+			return 1;
+		__atomic_fetch_sub(&told->active, 1, __ATOMIC_RELAXED);
+	} while (dead_flushed(t, now));
+	return 0;
+}
+
+/* An r probe's function is entered. */
+static void entered(struct thread *t, u32 number, u64 now, struct registers *regs)
+{
+	ulong *place = return_place(regs), slot = stack_pointer(regs), parent = *place;
+	struct frame *frame;
+
+	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) && !frames_left(t, slot, parent)) {
+		missed(number);
+		return;
+	}
+	frame = t->top;
+	if (unlikely(frame >= t->limit || !instance_taken(t, number, now))) {
+		missed(number);
+		return;
+	}
+	frame->func = (u64)number << TYPE_BITS | KEPT | INSTANCE;
+	frame->slot = slot;
+	frame->ret = parent;
+	frame->calltime = now;
+	barrier();
+	t->top = frame + 1;
+	*place = (ulong)return_to_handler;
+}
+
+/* A function returned whose frame is this one. */
+void probe_returned(struct thread *t, struct frame *frame, u64 now, struct registers *regs)
+{
+	struct probe_instance instance = {0, 0, frame->ret, frame->slot, now - frame->calltime};
+	const struct frame *below;
+	u32 number = (u32)(frame->func >> TYPE_BITS);
+
+	/* Of several probes on one function, and of a tail call, only one has the real address. */
+	for (below = frame; instance.ret == (ulong)return_to_handler && below > t->bottom; below--)
+		instance.ret = below[-1].ret;
+	instance_freed(frame);
+	record(t, number, now, EVENT_RETURNED, &instance, regs);
+}
+
+/* Control came to a place that is probed. */
+void probe_hit(struct registers *regs)
+{
+	const struct probe_place *place =
+		linked(struct probe_place, probe_table()->places) + regs->place;
+	ulong slot = stack_pointer(regs);
+	struct thread *t = begun(slot);
+	u32 number, end_ = place->first + place->count;
+	u64 now;
+
+	if (unlikely(!t || !RECORDING)) {
+		for (number = place->first; number < end_; number++)
+			missed(number);
+		if (t)
+			end(t, slot);
+		return;
+	}
+	now = ticks();
+	for (number = place->first; number < end_; number++) {
+		if (probe_at(number)->flags & PROBE_RETURN) {
+			entered(t, number, now, regs);
+		} else {
+			struct probe_instance instance = {0, 0, 0, slot, 0};
+
+			record(t, number, now, EVENT_HIT, &instance, regs);
+		}
+	}
+	end(t, slot);
+}
