@@ -76,22 +76,29 @@ class Stub:
 
     def with_data(self, data: bytes, page: int) -> tuple[Stub, int]:
         """The same with data on pages of its own, to be read only, and its linked address."""
+        return self._with(data, page, Segment.PF_R)
+
+    def with_code(self, code: bytes, page: int) -> tuple[Stub, int]:
+        """The same with further code on pages of its own, and its linked address."""
+        return self._with(code, page, Segment.PF_R | Segment.PF_X)
+
+    def _with(self, data: bytes, page: int, flags: int) -> tuple[Stub, int]:
         end = max(part.address + part.size for part in self.parts)
         start = (end + page - 1) // page * page
-        part = Part(start, np.frombuffer(data, np.uint8), len(data), Segment.PF_R)
+        part = Part(start, np.frombuffer(data, np.uint8), len(data), flags)
         return replace(self, parts=(*self.parts, part)), start
 
 
-def read_stub(path: Path, *, own: bool = True) -> Stub:
-    """Read a stub. Raises InputError for what is none: it must define ``ftrace_caller``, and need
+def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> Stub:
+    """Read a stub. Raises InputError for what is none: it must define what it ``needs``, and need
     no loader: neither relocations nor libraries. A user's (not ``own``) must be a shared object: of
     others nobody could tell whether they can be moved."""
     data, mapped = map_file(path)
     elf = Elf.read(path, data, mapped=mapped)
     skeleton = elf.skeleton
     symbols = read_symbols(elf)
-    if symbols.find("ftrace_caller") is None:
-        raise InputError(path, "this stub defines no ftrace_caller")
+    if symbols.find(needs) is None:
+        raise InputError(path, f"this stub defines no {needs}")
     tags = dynamic_tags(elf)
     if not own and skeleton.type != Skeleton.ET_DYN:
         raise InputError(path, "this stub is no shared object", HOW)

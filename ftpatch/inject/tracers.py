@@ -22,13 +22,14 @@ __all__ = [
     "code_span",
     "configuration",
     "library_stub",
+    "probes_stub",
     "tracer_of",
     "user_functions",
 ]
 
-CONFIG = struct.Struct("<16s4Q6I32s4Q")
+CONFIG = struct.Struct("<16s4Q6I32s5Q")
 """magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
-user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG."""
+user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG, the table of probes."""
 ARGS = 1
 """Flag: events with arguments and values."""
 FUNC_BITS = 28
@@ -63,6 +64,7 @@ TRACERS = {
 }
 
 USER = Tracer("user", 4, True, True, False)
+PROBES = Tracer("probes", 5, True, True, False)
 
 
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
@@ -76,6 +78,11 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
     if arguments and not tracer.arguments:
         raise UsageError(None, f"the {name} tracer records no arguments", "leave --args out")
     return tracer, _built(name, arch, arguments)
+
+
+def probes_stub(arch: str) -> tuple[Tracer, Stub]:
+    """What is laid in with probes. Raises InputError for an architecture without them."""
+    return PROBES, _built(PROBES.name, arch, arguments=False)
 
 
 def library_stub(arch: str, *, arguments: bool) -> Stub:
@@ -132,10 +139,11 @@ def configuration(
     arguments: bool,
     user: tuple[int, int] = (0, 0),
     libraries: tuple[int, int] = (0, 0),
+    probes: int = 0,
 ) -> dict[int, bytes]:
     """What a stub has to know, by the address in it where that belongs. ``entry``: where the
     program itself begins; ``sites``: how many there are; ``user``: a user's functions;
-    ``libraries``: link addresses of their table and of what DT_DEBUG says.
+    ``libraries``: link addresses of their table and of what DT_DEBUG says; ``probes``: of theirs.
 
     Raises InputError for a program that is too large for this tracer's events, or a stub without a
     configuration."""
@@ -157,10 +165,11 @@ def configuration(
         tracer.number,
         ARGS if arguments else 0,
         table,
-        int(tracer.name in TRACERS and tracer.records and _may_lose_clock(image)),
+        int(tracer is not USER and tracer.records and _may_lose_clock(image)),
         image_id(image),
         *user,
         *libraries,
+        probes,
     )
     return {place: held}
 

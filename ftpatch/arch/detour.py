@@ -1,0 +1,71 @@
+"""How a detour begins: it calls the probes with everything as it was, and goes on.
+
+    x86_64   lea -128(%rsp), %rsp   the red zone
+             push $place
+             call ftrace_caller
+             lea 136(%rsp), %rsp    flags stay
+    arm64    stp x30, x17, [sp, #-16]!
+             movz x17, #place; movk x17, #place >> 16, lsl #16
+             bl ftrace_caller
+             ldp x30, x17, [sp], #16
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ftpatch.arch.assemble import template
+
+__all__ = ["DETOURS", "Detour"]
+
+PLACE, CALLEE = 0x1234_5678, 0x20_0000
+"""Of templates: what is filled in."""
+
+
+@dataclass(frozen=True)
+class Detour:
+    """``size`` bytes; ``make(at, place, caller)``: those at address ``at``, which tell the number
+    of the place to what is at address ``caller``."""
+
+    size: int
+    make: Callable[[int, int, int], bytes]
+
+
+def _x86_64(at: int, place: int, caller: int) -> bytes:
+    code = bytearray(
+        template(
+            "x86_64",
+            f"lea rsp, [rsp - 128]; push {PLACE}; call {CALLEE}; lea rsp, [rsp + 136]",
+            ("lea", "push", "call", "lea"),
+        )
+    )
+    struct.pack_into("<I", code, 6, place)  # 48 8d 64 24 80 | 68 imm32
+    struct.pack_into("<i", code, 11, caller - (at + 15))  # e8 rel32
+    return bytes(code)
+
+
+def _arm64(at: int, place: int, caller: int) -> bytes:
+    code = bytearray(
+        template(
+            "arm64",
+            "stp x30, x17, [sp, #-16]!; movz x17, #0; movk x17, #0, lsl #16; bl #0x200000; "
+            "ldp x30, x17, [sp], #16",
+            ("stp", "mov", "movk", "bl", "ldp"),
+        )
+    )
+    movz, movk = struct.unpack_from("<2I", code, 4)
+    distance = caller - (at + 12)
+    struct.pack_into(
+        "<3I",
+        code,
+        4,
+        movz | (place & 0xFFFF) << 5,  # imm16 is bits 5 to 20
+        movk | place >> 16 << 5,
+        0x9400_0000 | distance >> 2 & 0x3FF_FFFF,  # bl: imm26
+    )
+    return bytes(code)
+
+
+DETOURS: Mapping[str, Detour] = {"x86_64": Detour(23, _x86_64), "arm64": Detour(20, _arm64)}

@@ -1,0 +1,108 @@
+"""Where functions are: by their symbols, and by what unwinders know of them.
+
+A stripped program keeps its unwind information, whose search table has every function's start; the
+entry behind a row says how long it is.
+
+    FDE   length 4 | CIE pointer 4 | start - . 4 | size 4 | ...       (encoding 1b, DW_EH_PE_pcrel)
+
+Linux Standard Base, "Exception Frames".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image import Image
+from ftpatch.image.headers import Segment
+from ftpatch.image.symbols import Symbols
+from ftpatch.inject.unwind import read_table
+
+__all__ = ["Functions", "read_functions"]
+
+
+@dataclass(frozen=True)
+class Functions:
+    """n functions by address: ``start`` and ``end`` int64[n], link addresses. ``resolvers`` are
+    those that the dynamic linker calls (STT_GNU_IFUNC)."""
+
+    image: Image
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    resolvers: frozenset[int]
+
+    def around(self, address: int) -> tuple[int, int] | None:
+        """Start and end of the function that has this address, None for none."""
+        row = int(np.searchsorted(self.start, address, side="right")) - 1
+        if row < 0 or address >= self.end[row]:
+            return None
+        return int(self.start[row]), int(self.end[row])
+
+    def named(self, name: str) -> int:
+        """Address of a function. Raises UsageError where there is none of that name, or several."""
+        symbols = self.image.symbols
+        rows = symbols.rows_named(name)
+        if not len(rows):
+            dynamic = self.image.dynamic_symbols
+            rows, symbols = dynamic.rows_named(name), dynamic
+        kinds = (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC, 0)
+        found = sorted({int(symbols.value[row]) for row in rows if symbols.type[row] in kinds})
+        if not found:
+            raise UsageError(
+                self.image.path, f"there is no function {name!r}", "give its address: 0x..."
+            )
+        if len(found) > 1:
+            places = ", ".join(map(hex, found))
+            raise UsageError(
+                self.image.path, f"{len(found)} functions are named {name!r}", f"give one: {places}"
+            )
+        return found[0]
+
+
+def read_functions(image: Image) -> Functions:
+    """The functions of an image. Raises InputError where its unwind information has no form that is
+    known and there are no symbols."""
+    tables = [_of_symbols(image.symbols), _of_symbols(image.dynamic_symbols), _of_frames(image)]
+    rows = np.concatenate(tables)
+    # Of several that begin at one address, the longest; none reaches into the next.
+    rows = rows[np.lexsort((-rows[:, 1], rows[:, 0]))]
+    start, first = np.unique(rows[:, 0], return_index=True)
+    end = rows[first, 1]
+    if len(start):
+        end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
+    resolvers = set[int]()
+    for symbols in (image.symbols, image.dynamic_symbols):
+        resolvers |= set(symbols.value[symbols.type == Symbols.STT_GNU_IFUNC].tolist())
+    return Functions(image, start, end, frozenset(resolvers))
+
+
+def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:
+    """(start, end), int64[n, 2]."""
+    wanted = np.isin(symbols.type, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC))
+    wanted &= (symbols.section != Symbols.SHN_UNDEF) & (symbols.size > 0)
+    value = symbols.value[wanted].view(np.int64)
+    return np.stack([value, value + symbols.size[wanted].view(np.int64)], axis=1)
+
+
+def _of_frames(image: Image) -> NDArray[np.int64]:
+    """The same, by unwind information; none where there is no search table."""
+    none = np.empty((0, 2), np.int64)
+    own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
+    if own is None:
+        return none
+    try:
+        held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
+        _, rows = read_table(held, own.address, str(image.path))
+    except InputError:
+        return none
+    offsets = image.elf.offset_of(rows[:, 1].view(np.uint64))
+    entries, there = image.elf.gather(offsets, 16)
+    words = np.ascontiguousarray(entries).view("<i4").astype(np.int64)
+    start = rows[:, 1] + 8 + words[:, 2]
+    size = words[:, 3] & 0xFFFF_FFFF
+    # Of another encoding: the start that it would give is not the row's.
+    known = there & (offsets >= 0) & (start == rows[:, 0]) & (size > 0)
+    return np.stack([rows[known, 0], rows[known, 0] + size[known]], axis=1)

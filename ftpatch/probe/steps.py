@@ -1,0 +1,119 @@
+"""What a probe fetches, as the runtime does it: struct fetch of stubs/runtime/probes.h."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ftpatch.arch.registers import Registers
+from ftpatch.errors import UsageError
+from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
+
+__all__ = ["Fetching", "Own", "Step", "fetching"]
+
+STRING_WORDS = 8
+MOST = 61
+"""Words of values in an event: VALUES, and the three that an r probe's begins with."""
+
+
+class Step(IntEnum):
+    """enum probe_fetch."""
+
+    REGISTER = 0
+    STACK = 1
+    NUMBER = 2
+    ADDRESS = 3
+    READ = 4
+    OWN = 5
+    STRING = 6
+    STORE = 7
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a probe may ask of the image: where a symbol is (None: nowhere), and whether ``size``
+    bytes at an address are memory that the program's file brings."""
+
+    address: Callable[[str], int | None]
+    has: Callable[[int, int], bool]
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """``steps``: (what to do, its register or size in bytes, its number); ``words`` of values;
+    ``faults``: some may not be readable, and a word in front of them says which."""
+
+    steps: tuple[tuple[Step, int, int], ...]
+    words: int
+    faults: bool
+
+
+def fetching(definition: Definition, ip: int, registers: Registers, own: Own) -> Fetching:
+    """What a probe at link address ``ip`` has to do. Raises UsageError for a symbol that there is
+    not, or for more than an event holds."""
+    steps: list[tuple[Step, int, int]] = []
+    words = 0
+    for fetch in definition.fetches:
+        if fetch.source == Source.COMM:
+            continue  # the trace's header has it
+        steps += _first(fetch, ip, registers, own)
+        steps += _reads(fetch, steps[-1], own)
+        words += STRING_WORDS if fetch.type == "string" else 1
+    faults = any(step in (Step.READ, Step.STACK) for step, _, _ in steps)
+    words += faults
+    if words > MOST:
+        raise UsageError(
+            None,
+            f"probe {definition.name}: its values take {words} words, an event has {MOST}",
+            f"fetch less (a string takes {STRING_WORDS})",
+        )
+    return Fetching(tuple(steps), words, faults)
+
+
+def _first(
+    fetch: Fetch, ip: int, registers: Registers, own: Own
+) -> list[tuple[Step, int, int]]:
+    """The word that a fetch begins with."""
+    match fetch.source:
+        case Source.REGISTER if fetch.text in registers.pc:
+            return [(Step.ADDRESS, 0, ip)]
+        case Source.REGISTER:
+            return [(Step.REGISTER, registers.numbers[fetch.text], 0)]
+        case Source.STACK:
+            return [(Step.REGISTER, registers.stack, 0)]
+        case Source.STACK_WORD:
+            return [(Step.STACK, 0, fetch.value)]
+        case Source.RETVAL:
+            return [(Step.REGISTER, registers.result, 0)]
+        case Source.ARGUMENT if fetch.value > len(registers.arguments):
+            number = fetch.value - len(registers.arguments) - 1 + registers.behind
+            return [(Step.STACK, 0, number)]
+        case Source.ARGUMENT:
+            return [(Step.REGISTER, registers.arguments[fetch.value - 1], 0)]
+        case Source.SYMBOL:
+            address = own.address(fetch.text)
+            if address is None:
+                raise UsageError(None, f"@{fetch.text}: there is no such symbol")
+            return [(Step.ADDRESS, 0, address + fetch.value)]
+        case Source.ADDRESS:
+            return [(Step.ADDRESS, 0, fetch.value)]
+        case _:
+            # As the runtime has it, signed.
+            return [(Step.NUMBER, 0, (fetch.value + (1 << 63)) % (1 << 64) - (1 << 63))]
+
+
+def _reads(
+    fetch: Fetch, first: tuple[Step, int, int], own: Own
+) -> list[tuple[Step, int, int]]:
+    """What is done with it; the last step stores."""
+    steps = []
+    width = TYPES[fetch.type]
+    for number, offset in enumerate(fetch.reads):
+        last = number + 1 == len(fetch.reads)
+        if last and fetch.type == "string":
+            return [*steps, (Step.STRING, 0, offset)]
+        size = width if last else 8
+        mapped = number == 0 and first[0] == Step.ADDRESS and own.has(first[2] + offset, size)
+        steps.append((Step.OWN if mapped else Step.READ, size, offset))
+    return [*steps, (Step.STORE, width or 8, 0)]
