@@ -30,8 +30,8 @@ FETCHES = 128
 OFFSET_LIMIT = (1 << 32) - 1
 """Bytes from a function's start at most: UINT_MAX in ``trace_kprobe_create``."""
 RESERVED = frozenset(
-    "common_type common_flags common_preempt_count common_pid common_tgid "
-    "__probe_ip __probe_ret_ip __probe_func".split()
+    [f"common_{field}" for field in ("type", "flags", "preempt_count", "pid", "tgid")]
+    + [f"__probe_{field}" for field in ("ip", "ret_ip", "func")]
 )
 """Fields that every event has: reserved_field_names."""
 RETURN = "%return"

@@ -80,7 +80,7 @@ def _source_text(fetch: Fetch) -> str:
         case Source.IMMEDIATE:
             return f"\\{fetch.value}"
         case _:  # $stack, $retval and $comm are all there is to say
-            return fetch.source.value
+            return str(fetch.source.value)
 
 
 def _escaped(string: bytes) -> str:
