@@ -1,9 +1,10 @@
-"""What to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, ``w@SYMBOL[+OFFSET][:LEN]`` of today.
+"""What to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and ``w@SYMBOL[+OFFSET][:LEN]``.
 
 Of the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym.c lists the
 requests that it calls malformed; the tracer answers EINVAL to all, here each has its message. OPS
 are three characters, each at its place: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not.
-The second form is that of the kernel's watchpoint events (Documentation/trace/wprobetrace.rst).
+The second form is today's: that of the wprobe events that are proposed for the kernel (patches
+to Documentation/trace/wprobetrace.rst).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What is watched, and what requests make of it: ``ksym_trace_filter_write`` of trace_ksym.c.
 
 The length, where none is told, is the symbol's if that is 1, 2, 4 or 8 bytes. Else, and with an
-offset, it is 4 bytes, or the largest below that is aligned and ends with the symbol: no byte of a neighbour
-is watched unless a length is told that reaches it. Addresses must be multiples of the length, as
-x86 wants it (SDM vol. 3, section 18.2.5, "Breakpoint Field Recognition").
+offset, it is 4 bytes, or the largest below that is aligned and ends with the symbol: no byte of a
+neighbour is watched, unless a length is told that reaches it. Addresses must be multiples of the
+length, as x86 wants it (SDM vol. 3, section 18.2.5, "Breakpoint Field Recognition").
 """
 
 from __future__ import annotations
