@@ -1,0 +1,191 @@
+"""The arguments of a probe: ``[NAME=]VALUE[:TYPE]`` (``parse_probe_arg`` of trace_probe.c)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ftpatch.errors import UsageError
+from ftpatch.piece import SYMBOL, Piece, read_number
+from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
+
+__all__ = ["NAME", "Scope", "parse_fetch"]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A C identifier, as ``is_good_name``."""
+NAME_LIMIT = 32
+"""Characters of an argument's name: MAX_ARG_NAME_LEN."""
+READS = 12
+"""Dereferences at most: what FETCH_INSN_MAX leaves room for."""
+STACK_WORDS = 2048
+"""PARAM_MAX_STACK: the kernel's stack in words, with 16 KiB of it."""
+INSTEAD = {"char": "u8", "ustring": "string", "symstr": "symbol", "string_size": "string"}
+"""Types that the kernel has, and what to take here. All memory of a program is the user's."""
+_BITFIELD = re.compile(r"b[0-9]+@.*")
+_VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VALUE)"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What can be fetched: the machine's registers by name, how many arguments it passes in
+    registers, and whether the probe is at a function's return or at its entry."""
+
+    registers: Collection[str]
+    arguments: int
+    returns: bool
+    entry: bool
+
+
+def parse_fetch(word: Piece, number: int, scope: Scope) -> Fetch:
+    """One argument of a probe, the ``number``-th from 1. Raises UsageError."""
+    at = word.text.find("=")
+    name = word.text[:at] if at >= 0 else f"arg{number}"
+    if at == 0:
+        raise word.refuse("argument name is not specified", "put one before the `=`")
+    if at > NAME_LIMIT:
+        hint = f"{NAME_LIMIT} characters at most"
+        raise word.cut(0, at).refuse("argument name is too long", hint)
+    if not NAME.fullmatch(name):
+        raise word.cut(0, at).refuse(
+            "argument name must follow the same rules as C identifiers",
+            "take letters, digits and `_`",
+        )
+    body = word.cut(at + 1)
+    colon = body.text.find(":")
+    value = body if colon < 0 else body.cut(0, colon)
+    if not value.text:
+        raise value.refuse("no argument expression", f"a value is {_VALUES}")
+    source, reads = _dereferences(value, scope)
+    kind = None if colon < 0 else body.cut(colon + 1)
+    return Fetch(name, *source, reads, _type(value, kind, source[0], bool(reads)))
+
+
+_First = tuple[Source, str, int]
+"""Source, text and value of a Fetch."""
+
+
+def _dereferences(value: Piece, scope: Scope) -> tuple[_First, tuple[int, ...]]:
+    """What the innermost braces hold, and the offsets around it, from the inside out."""
+    offsets: list[int] = []
+    inner = value
+    while inner.text[:1] in ("+", "-"):
+        brace = inner.text.find("(")
+        if brace < 0:
+            raise inner.refuse("dereference needs a brace", "write it as +OFFSET(VALUE)")
+        digits = inner.text[1:brace].removeprefix("u")
+        offset = read_number(digits)
+        if offset is not None and inner.text[0] == "-":
+            offset = -offset
+        if offset is None or not -(1 << 31) <= offset < 1 << 31:
+            hint = "a number of 32 bits, with its sign"
+            raise inner.cut(0, brace).refuse("invalid dereference offset", hint)
+        closed = inner.text.rfind(")") + 1
+        if not closed:
+            raise inner.refuse("dereference brace is not closed", "put a `)` at its end")
+        if closed < len(inner.text):
+            raise inner.cut(closed).refuse("nothing may stand behind a dereference but a type")
+        offsets.append(offset)
+        inner = inner.cut(brace + 1, closed - 1)
+    first = _first(inner, scope)
+    if first[0] in (Source.SYMBOL, Source.ADDRESS):
+        offsets.append(0)
+    if len(offsets) > READS:
+        raise value.refuse("dereference is too much nested", f"{READS} at most")
+    if offsets and first[0] is Source.COMM:
+        raise value.refuse("$comm can not be dereferenced", "write $comm alone")
+    return first, tuple(reversed(offsets))
+
+
+def _first(value: Piece, scope: Scope) -> _First:
+    mark, rest = value.text[:1], value.text[1:]
+    if mark == "$":
+        return _variable(value, scope)
+    if mark == "%":
+        if rest not in scope.registers:
+            names = ", ".join(sorted(scope.registers))
+            raise value.refuse("invalid register name", f"one of {names}" if names else "")
+        return Source.REGISTER, rest, 0
+    if mark == "@":
+        return _memory(value)
+    if mark == "\\":
+        number = read_number(rest.removeprefix("+").removeprefix("-"))
+        if rest.startswith('"'):
+            raise value.refuse("an immediate string is not supported", "take a number")
+        if number is None or rest.startswith("+-") or (rest[:1] == "-" and number > 1 << 63):
+            raise value.refuse("invalid immediate value", "a number of 64 bits")
+        return Source.IMMEDIATE, "", -number if rest[0] == "-" else number
+    raise value.refuse("invalid fetch argument", f"a value is {_VALUES}")
+
+
+def _variable(value: Piece, scope: Scope) -> _First:
+    name, found = value.text[1:], re.fullmatch(r"(stack|arg)([0-9]{1,20})", value.text[1:])
+    if name == "comm":
+        return Source.COMM, "", 0
+    if name == "stack":
+        return Source.STACK, "", 0
+    if name == "retval":
+        if not scope.returns:
+            raise value.refuse("$retval is not available on probe", "take an r probe")
+        return Source.RETVAL, "", 0
+    if found is None:
+        raise value.refuse(
+            "invalid $-variable specified", "there are $stack, $stackN, $retval, $argN and $comm"
+        )
+    number = int(found[2])
+    if found[1] == "stack":
+        if number > STACK_WORDS:
+            raise value.refuse("invalid stack number", f"{STACK_WORDS} at most")
+        return Source.STACK_WORD, "", number
+    if not scope.entry:
+        hint = "take a p probe at FUNC" if scope.returns else "take a register, or a probe at FUNC"
+        raise value.refuse("$argN can be used only on function entry", hint)
+    if not number:
+        raise value.refuse("invalid argument number", "they count from 1")
+    if number > scope.arguments:
+        hint = f"the first {scope.arguments} are in registers; take $stackN for others"
+        raise value.refuse("$argN index is too big", hint)
+    return Source.ARGUMENT, "", number
+
+
+def _memory(value: Piece) -> _First:
+    text = value.text[1:]
+    if text.startswith("+"):
+        raise value.refuse("file offset is not available", "take @SYMBOL or @0xADDRESS")
+    if text[:1].isdigit():
+        address = read_number(text)
+        if address is None:
+            raise value.refuse("invalid memory address", "a number of 64 bits")
+        return Source.ADDRESS, "", address
+    sign = re.search(r"[+-]", text)
+    symbol = text[: sign.start()] if sign else text
+    offset = read_number(text[sign.end() :]) if sign else 0
+    if not SYMBOL.fullmatch(symbol) or offset is None or offset >= 1 << 63:
+        raise value.refuse("invalid memory address", "write @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS")
+    return Source.SYMBOL, symbol, -offset if sign and sign[0] == "-" else offset
+
+
+def _type(value: Piece, kind: Piece | None, source: Source, memory: bool) -> str:
+    """The type of a value; raises UsageError for one that is unknown or not for this value."""
+    if kind is None:
+        return "string" if source is Source.COMM else DEFAULT_TYPE
+    name = kind.text
+    if "[" in name:
+        raise kind.refuse("arrays are not supported", "fetch each element by its own offset")
+    if _BITFIELD.fullmatch(name):
+        raise kind.refuse("bitfields are not supported", "fetch the whole, as x8 to x64")
+    if name in INSTEAD:
+        raise kind.refuse(f"type {name} is not supported", f"take {INSTEAD[name]}")
+    if name not in TYPES:
+        raise kind.refuse("unknown type is specified", f"one of {', '.join(TYPES)}")
+    if source is Source.COMM and name != "string":
+        raise kind.refuse("$comm only accepts string type", "leave the type away")
+    if name == "string" and not memory and source is not Source.COMM:
+        raise _no_memory(value)
+    return name
+
+
+def _no_memory(value: Piece) -> UsageError:
+    address = value.text[0] == "\\" and value.text[1].isdigit()
+    hint = f"write @{value.text[1:]}:string" if address else f"write +0({value.text}):string"
+    return value.refuse("string accepts only memory argument", hint)

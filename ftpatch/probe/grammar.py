@@ -1,0 +1,176 @@
+"""A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS]``, ``r[MAXACTIVE][:[GRP/]NAME] PLACE ...``.
+
+The rules and the words of the messages are those of ``trace_kprobe_create`` in
+kernel/trace/trace_kprobe.c and of the table ERRORS in kernel/trace/trace_probe.h. Two rules are
+not: an expression may be longer than 63 characters, since names of C++ are, and what the kernel
+skips without a word (as the ``x`` of ``rx``, or text behind a brace) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Literal
+
+from ftpatch.errors import UsageError
+from ftpatch.piece import SYMBOL, Piece, read_number, words_of
+from ftpatch.probe.definition import Definition, Fetch
+from ftpatch.probe.fetches import NAME, Scope, parse_fetch
+
+__all__ = ["parse_probe", "parse_probes"]
+
+GROUP = "probes"
+"""The group of a probe that names none, in place of the kernel's ``kprobes``."""
+MAXACTIVE = 4096
+"""KRETPROBE_MAXACTIVE_MAX."""
+NAME_LIMIT = 63
+"""Characters of an event's name and of a group's: MAX_EVENT_NAME_LEN without the NUL."""
+FETCHES = 128
+"""MAX_TRACE_ARGS."""
+OFFSET_LIMIT = (1 << 32) - 1
+"""Bytes from a function's start at most: UINT_MAX in ``trace_kprobe_create``."""
+RESERVED = frozenset(
+    [f"common_{field}" for field in ("type", "flags", "preempt_count", "pid", "tgid")]
+    + [f"__probe_{field}" for field in ("ip", "ret_ip", "func")]
+)
+"""Fields that every event has: reserved_field_names."""
+RETURN = "%return"
+_FORM = "write p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, and then what to fetch"
+
+
+def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Definition:
+    """What a line of kprobe_events means.
+
+    ``registers`` are the machine's names for ``%REG``; ``arguments`` is how many of a function's
+    arguments are in registers, the last ``$argN``. Raises UsageError, which names the piece of the
+    text that is wrong, and its column.
+    """
+    words = words_of(text)
+    if not words:
+        raise UsageError(None, "an empty probe", _FORM)
+    kind, maxactive, group, name = _head(words[0])
+    if len(words) < 2:
+        raise words[0].cut(len(words[0].text)).refuse("a probe without a function", _FORM)
+    returns, symbol, offset, address = _place(words[1], kind == "r")
+    if name is None:
+        where = f"0x{address:x}" if symbol is None else f"{symbol}_{offset}"
+        name = f"{'r' if returns else 'p'}_{where}"
+        name = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_LIMIT]
+    if len(words) - 2 > FETCHES:
+        raise words[2 + FETCHES].refuse("too many arguments are specified", f"{FETCHES} at most")
+    entry = not returns and symbol is not None and not offset
+    fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry))
+    return Definition(
+        "r" if returns else "p",
+        group,
+        name,
+        symbol,
+        offset,
+        address,
+        maxactive,
+        fetches,
+        words[0].whole,
+    )
+
+
+def parse_probes(
+    texts: Iterable[str], registers: Collection[str], *, arguments: int
+) -> tuple[Definition, ...]:
+    """The probes of one command, as ``parse_probe``. Raises UsageError also for two of one name;
+    the kernel says EEXIST to the second."""
+    probes: dict[tuple[str, str], Definition] = {}
+    for text in texts:
+        probe = parse_probe(text, registers, arguments=arguments)
+        if (probe.group, probe.name) in probes:
+            raise Piece.of(text).refuse(
+                f"given group/event name {probe.group}/{probe.name} already exists",
+                "give it another, as in p:NAME",
+            )
+        probes[probe.group, probe.name] = probe
+    return tuple(probes.values())
+
+
+def _head(word: Piece) -> tuple[Literal["p", "r"], int, str, str | None]:
+    """Kind, maxactive, group and name; None for a name that is to be made."""
+    front, colon, _ = word.text.partition(":")
+    number = word.cut(1, len(front))
+    if front[:1] not in ("p", "r") or (front[0] == "p" and number.text[:1] not in "0123456789"):
+        raise word.refuse("a probe is p or r", _FORM)
+    group, name = _name(word.cut(len(front) + 1)) if colon else (GROUP, None)
+    if front[0] == "p":
+        if number.text:
+            raise number.refuse("maxactive is only for function exit", "write p, or an r probe")
+        return "p", 0, group, name
+    maxactive = read_number(number.text) if number.text else 0
+    if maxactive is None or (number.text and not maxactive):
+        raise number.refuse("invalid maxactive number", f"1 to {MAXACTIVE}")
+    if maxactive > MAXACTIVE:
+        raise number.refuse("maxactive is too big", f"{MAXACTIVE} at most")
+    return "r", maxactive, group, name
+
+
+def _name(word: Piece) -> tuple[str, str | None]:
+    """Group and name of an event; ``GRP/`` alone is a group for a name that is to be made."""
+    mark = "/" if "/" in word.text else "."
+    group, slash, name = word.text.partition(mark)
+    if slash:
+        _check_name(word.cut(0, len(group)), "group")
+        word = word.cut(len(group) + 1)
+        if not name:
+            return group, None
+        _check_name(word, "event")
+        return group, name
+    _check_name(word, "event")
+    return GROUP, word.text
+
+
+def _check_name(word: Piece, what: str) -> None:
+    if not word.text:
+        raise word.refuse(f"{what} name is not specified", "write p:NAME or p:GROUP/NAME")
+    if len(word.text) > NAME_LIMIT:
+        raise word.refuse(f"{what} name is too long", f"{NAME_LIMIT} characters at most")
+    if not NAME.fullmatch(word.text):
+        raise word.refuse(
+            f"{what} name must follow the same rules as C identifiers",
+            "take letters, digits and `_`",
+        )
+
+
+def _place(word: Piece, returns: bool) -> tuple[bool, str | None, int, int | None]:
+    """Whether it is at a return, and symbol, offset and address."""
+    percent = word.text.find("%")
+    if percent >= 0:
+        if word.text[percent:] != RETURN:
+            raise word.cut(percent).refuse(
+                "invalid probed address suffix", f"the only one is {RETURN}"
+            )
+        returns = True
+    place = word.cut(0, percent) if percent >= 0 else word
+    address = read_number(place.text)
+    if address is not None:
+        return returns, None, 0, address
+    sign = re.search(r"[+-]", place.text)
+    symbol = place.text[: sign.start()] if sign else place.text
+    if not SYMBOL.fullmatch(symbol):
+        hint = "write FUNC, FUNC+OFFSET or 0xADDRESS"
+        raise place.refuse("invalid probed address or symbol", hint)
+    offset = read_number(place.text[sign.end() :]) if sign else 0
+    if offset is None or offset > OFFSET_LIMIT or (sign and sign[0] == "-"):
+        hint = "an offset is a number of 32 bits behind a `+`"
+        raise place.refuse("invalid probed address or symbol", hint)
+    if returns and offset:
+        raise place.refuse("retprobe address must be a function entry", f"write {symbol}")
+    return returns, symbol, offset, None
+
+
+def _fetches(words: list[Piece], scope: Scope) -> tuple[Fetch, ...]:
+    """All arguments. Raises UsageError also for a name that is used already."""
+    fetches: dict[str, Fetch] = {}
+    for number, word in enumerate(words, 1):
+        fetch = parse_fetch(word, number, scope)
+        if fetch.name in fetches or fetch.name in RESERVED:
+            raise word.refuse(
+                f"argument name {fetch.name} is already used", "give it another, as in NAME=VALUE"
+            )
+        fetches[fetch.name] = fetch
+    return tuple(fetches.values())

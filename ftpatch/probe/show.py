@@ -1,0 +1,93 @@
+"""Values and probes as text, as ftrace prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Definition, Fetch, Source
+
+__all__ = ["definition_text", "format_value"]
+
+FAULT = "(fault)"
+"""What stands for memory that could not be read: ``print_type_string`` of trace_probe.c."""
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def format_value(
+    type: str,
+    word: int | None,
+    *,
+    string: bytes | None = None,
+    symbol: Callable[[int], str | None] | None = None,
+) -> str:
+    """A value as its event prints it (the print_type functions of kernel/trace/trace_probe.c).
+
+    Of ``word`` (any integer) only the low bytes that ``type`` has count: decimal for ``u`` and
+    ``s``, hexadecimal for ``x``. A ``string`` is shown up to its NUL, quoted; what a terminal
+    would obey, and bytes that are no UTF-8, are escaped. ``symbol`` gives the name of an address,
+    as ``do_open+0x10``; where there is none it is shown as a number. None in place of a word or
+    string is memory that could not be read. Raises KeyError for a type that is not in TYPES.
+    """
+    width = TYPES[type]
+    if type == "string":
+        return FAULT if string is None else f'"{_escaped(string)}"'
+    if word is None:
+        return FAULT
+    bits = 8 * width
+    word &= (1 << bits) - 1
+    if type == "symbol":
+        return (symbol(word) if symbol else None) or f"{word:#x}"
+    if type[0] == "x":
+        return f"{word:#x}"
+    return str(word - (word >> (bits - 1) << bits) if type[0] == "s" else word)
+
+
+def definition_text(definition: Definition) -> str:
+    """The line for a probe as reading kprobe_events gives it (``trace_kprobe_show`` of
+    kernel/trace/trace_kprobe.c). All names are told; numbers and types are in one form, however
+    they were written, and usual types are left out. Parsing it gives the same Definition."""
+    maxactive = str(definition.maxactive or "")
+    head = f"{definition.kind}{maxactive}:{definition.group}/{definition.name}"
+    if definition.symbol is None:
+        place = f"0x{definition.address or 0:x}"
+    else:
+        place = f"{definition.symbol}+{definition.offset}".removesuffix("+0")
+    return " ".join([head, place, *map(_fetch_text, definition.fetches)])
+
+
+def _fetch_text(fetch: Fetch) -> str:
+    reads, value = fetch.reads, _source_text(fetch)
+    if fetch.source in (Source.SYMBOL, Source.ADDRESS):
+        reads = reads[1:]  # the `@` says it
+    for offset in reads:
+        value = f"{offset:+d}({value})"
+    usual = "string" if fetch.source is Source.COMM else DEFAULT_TYPE
+    return f"{fetch.name}={value}" + ("" if fetch.type == usual else f":{fetch.type}")
+
+
+def _source_text(fetch: Fetch) -> str:
+    match fetch.source:
+        case Source.REGISTER:
+            return f"%{fetch.text}"
+        case Source.STACK_WORD:
+            return f"$stack{fetch.value}"
+        case Source.ARGUMENT:
+            return f"$arg{fetch.value}"
+        case Source.SYMBOL:
+            return f"@{fetch.text}" + (f"{fetch.value:+d}" if fetch.value else "")
+        case Source.ADDRESS:
+            return f"@0x{fetch.value:x}"
+        case Source.IMMEDIATE:
+            return f"\\{fetch.value}"
+        case _:  # $stack, $retval and $comm are all there is to say
+            return str(fetch.source.value)
+
+
+def _escaped(string: bytes) -> str:
+    text = string.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    return "".join(_ESCAPES.get(c) or (c if c.isprintable() else _bytes_of(c)) for c in text)
+
+
+def _bytes_of(character: str) -> str:
+    raw = character.encode("utf-8", "surrogateescape")
+    return "".join(f"\\x{byte:02x}" for byte in raw)

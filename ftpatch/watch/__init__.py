@@ -1,0 +1,11 @@
+"""Watched variables: what the ksym tracer's filter says (kernel/trace/trace_ksym.c, 2009 to 2010).
+
+Text and numbers in, the same out: nothing here opens an image or sets a breakpoint.
+"""
+
+from __future__ import annotations
+
+from ftpatch.watch.request import Request, parse_watch
+from ftpatch.watch.watches import Watch, apply_requests, watch_line
+
+__all__ = ["Request", "Watch", "apply_requests", "parse_watch", "watch_line"]

@@ -1,0 +1,155 @@
+"""What is watched, and what requests make of it: ``ksym_trace_filter_write`` of trace_ksym.c.
+
+The length, where none is told, is the symbol's if that is 1, 2, 4 or 8 bytes. Else, and with an
+offset, it is 4 bytes, or the largest below that is aligned and ends with the symbol: no byte of a
+neighbour is watched, unless a length is told that reaches it. Addresses must be multiples of the
+length, as x86 wants it (SDM vol. 3, section 18.2.5, "Breakpoint Field Recognition").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ftpatch.errors import UsageError
+from ftpatch.watch.request import CLEAR, EVERY, LENGTHS, Request
+
+__all__ = ["Watch", "apply_requests", "watch_line"]
+
+USUAL = 4
+"""Bytes: the ksym tracer's HW_BREAKPOINT_LEN_4."""
+_PREFIXES = {"rw-": "rw", "-w-": "w", "r--": "r"}
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """``length`` bytes at ``address`` (virtual), which is ``symbol`` + ``offset`` (bytes), watched
+    for what ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the one that is
+    taken when none is told."""
+
+    symbol: str
+    offset: int
+    address: int
+    length: int
+    type: str
+    usual: bool = True
+
+
+def apply_requests(
+    watched: Sequence[Watch],
+    requests: Sequence[Request],
+    *,
+    slots: int,
+    resolve: Callable[[str], tuple[int, int]],
+    read_only: bool,
+    longest: int = 8,
+) -> tuple[tuple[Watch, ...], list[str]]:
+    """What is watched after the requests of one command, in their order, and what to say of it.
+
+    ``slots``: how many breakpoints the CPU has. ``resolve`` gives a symbol's address and size
+    (bytes, 0: unknown), and raises UsageError for one that does not exist. ``read_only``: whether
+    the CPU can watch reads alone, as arm64's does; else those are watched together with writes, and
+    a note says so. ``longest``: bytes that it can watch at most, 4 on 32-bit x86.
+
+    Addresses tell watches apart, as in the kernel: another type or length for one that is watched
+    takes its place. All requests stand, or none: raises UsageError for the first that cannot.
+    """
+    now = {watch.address: watch for watch in watched}
+    notes: list[str] = []
+    seen: set[int | None] = set()
+    for request in requests:
+        line = _line(request)
+        place = _address(request, line, resolve)
+        address = place[0] if place else None
+        if address in seen:
+            hint = "say once what to watch there"
+            raise UsageError(None, f"{line}: a second request for this place", hint)
+        seen.add(address)
+        if place is None:
+            now.clear()
+        elif request.type == CLEAR:
+            if now.pop(place[0], None) is None:
+                raise UsageError(None, f"{line}: clears what is not set", _told(now.values()))
+        else:
+            taken = request
+            if request.type == "r--" and not read_only:
+                notes.append(f"{line}: this CPU cannot watch reads alone; writes are watched too")
+                taken = replace(request, type="rw-")
+            watch = _watch(taken, line, *place, longest)
+            _set(now, watch, line, slots)
+    return tuple(now.values()), notes
+
+
+def watch_line(watch: Watch) -> str:
+    """A watch as it is read back, in the form that tells all: ``table+16:-w-``, or with a length
+    that is not the usual ``w@table+16:2``. ``parse_watch`` gives the request for it again."""
+    return _line(
+        Request(watch.symbol, watch.offset, None if watch.usual else watch.length, watch.type)
+    )
+
+
+def _line(request: Request) -> str:
+    place = f"{request.symbol}+{request.offset}" if request.offset else request.symbol
+    # A symbol such as w@VERSION would be read as today's form.
+    today = request.symbol.partition("@")[0].strip("rwx") == "" and "@" in request.symbol
+    if request.type == CLEAR or (request.length is None and not today):
+        return f"{place}:{request.type}"
+    length = "" if request.length is None else f":{request.length}"
+    return f"{_PREFIXES[request.type]}@{place}{length}"
+
+
+def _address(
+    request: Request, line: str, resolve: Callable[[str], tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Address, and how many bytes of the symbol are left there (0: unknown); None for all."""
+    if request.symbol == EVERY:
+        return None
+    start, size = resolve(request.symbol)
+    if size and request.offset >= size:
+        hint = f"{request.symbol} has {size} bytes"
+        raise UsageError(None, f"{line}: the offset is outside of the symbol", hint)
+    address = start + request.offset
+    if address >= 1 << 64:
+        raise UsageError(None, f"{line}: there is no such address", "take a smaller offset")
+    return address, size - request.offset if size else 0
+
+
+def _watch(request: Request, line: str, address: int, left: int, longest: int) -> Watch:
+    usual = _usual_length(address, left, longest, whole=not request.offset)
+    length = request.length or usual
+    if length > longest:
+        hint = f"watch {longest} of them"
+        raise UsageError(None, f"{line}: this CPU cannot watch {length} bytes", hint)
+    if address % length:
+        possible = max(n for n in LENGTHS if not address % n)
+        raise UsageError(
+            None,
+            f"{line}: address {address:#x} is not aligned to {length} bytes",
+            f"watch {possible} of them",
+        )
+    return Watch(request.symbol, request.offset, address, length, request.type, length == usual)
+
+
+def _usual_length(address: int, left: int, longest: int, *, whole: bool) -> int:
+    """The length that is taken when none is told (bytes); ``left`` are those of the symbol."""
+    limit = left if whole and left in LENGTHS else min(left or USUAL, USUAL)
+    limit = min(limit, longest)
+    return max(n for n in LENGTHS if n <= limit and not address % n)
+
+
+def _set(now: dict[int, Watch], watch: Watch, line: str, slots: int) -> None:
+    """Put a watch to the others; raises UsageError for one that is there, or one too many."""
+    old = now.get(watch.address)
+    if old is None and len(now) >= slots:
+        raise UsageError(
+            None,
+            f"{line}: Maximum limit:({slots}) reached, no new requests can be accepted now",
+            "take one out first, as with SYMBOL:---",
+        )
+    if old is not None and (old.type, old.length) == (watch.type, watch.length):
+        raise UsageError(None, f"{line}: already exists", "it is watched like that")
+    now[watch.address] = watch
+
+
+def _told(watches: Collection[Watch]) -> str:
+    return f"watched: {', '.join(map(watch_line, watches))}" if watches else "nothing is watched"

@@ -1,0 +1,248 @@
+"""Probes: what each line means, what is said of one that means nothing, and what is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ftpatch.errors import UsageError
+from ftpatch.piece import read_number
+from ftpatch.probe import definition_text, parse_probe, parse_probes
+from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
+
+REGISTERS = ("ax", "di", "si", "sp")
+FORM = "write p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, and then what to fetch"
+VALUES = "a value is %REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VALUE)"
+RULES = "must follow the same rules as C identifiers"
+LETTERS = "take letters, digits and `_`"
+NAMES = "write p:NAME or p:GROUP/NAME"
+PLACE = "invalid probed address or symbol"
+OFFSET = "an offset is a number of 32 bits behind a `+`"
+LONG = "x" * 64
+MANY = "p f" + " %ax" * 129
+DEEP = "p f " + "+0(" * 13 + "%ax" + ")" * 13
+
+
+def parse(text: str) -> Definition:
+    return parse_probe(text, REGISTERS, arguments=6)
+
+
+def fetch(text: str, head: str = "p") -> Fetch:
+    (one,) = parse(f"{head} f {text}").fetches
+    return one
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("p do_open", Definition("p", "probes", "p_do_open_0", "do_open")),
+        ("p do_open+0x10", Definition("p", "probes", "p_do_open_16", "do_open", 16)),
+        ("  p:a  do_open ", Definition("p", "probes", "a", "do_open")),
+        ("p:g/a f.part.0", Definition("p", "g", "a", "f.part.0")),
+        ("p:g.a f", Definition("p", "g", "a", "f")),
+        ("p:g/ f.b", Definition("p", "g", "p_f_b_0", "f.b")),
+        ("p 0x401000", Definition("p", "probes", "p_0x401000", None, 0, 0x401000)),
+        ("p:a 4096", Definition("p", "probes", "a", None, 0, 4096)),
+        ("r f", Definition("r", "probes", "r_f_0", "f")),
+        ("r:a f+0", Definition("r", "probes", "a", "f")),
+        ("r16:a f", Definition("r", "probes", "a", "f", maxactive=16)),
+        ("r0x10 f", Definition("r", "probes", "r_f_0", "f", maxactive=16)),
+        ("p f%return", Definition("r", "probes", "r_f_0", "f")),
+        (f"p {LONG}", Definition("p", "probes", f"p_{LONG}"[:63], LONG)),
+    ],
+)
+def test_places_and_names(text: str, wanted: Definition) -> None:
+    found = parse(text)
+    assert found == wanted and found.text == text.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("%di", Fetch("arg1", Source.REGISTER, "di")),
+        ("a=%di:u8", Fetch("a", Source.REGISTER, "di", type="u8")),
+        ("$stack", Fetch("arg1", Source.STACK)),
+        ("$stack12:s16", Fetch("arg1", Source.STACK_WORD, value=12, type="s16")),
+        ("$arg6", Fetch("arg1", Source.ARGUMENT, value=6)),
+        ("$comm", Fetch("arg1", Source.COMM, type="string")),
+        ("$comm:string", Fetch("arg1", Source.COMM, type="string")),
+        ("\\0x10", Fetch("arg1", Source.IMMEDIATE, value=16)),
+        ("\\-010", Fetch("arg1", Source.IMMEDIATE, value=-8)),
+        ("\\+7", Fetch("arg1", Source.IMMEDIATE, value=7)),
+        ("@counter:u32", Fetch("arg1", Source.SYMBOL, "counter", 0, (0,), "u32")),
+        ("@t+0x8", Fetch("arg1", Source.SYMBOL, "t", 8, (0,))),
+        ("@t-8:string", Fetch("arg1", Source.SYMBOL, "t", -8, (0,), "string")),
+        ("@0x404000:x8", Fetch("arg1", Source.ADDRESS, "", 0x404000, (0,), "x8")),
+        ("+8(%di):string", Fetch("arg1", Source.REGISTER, "di", 0, (8,), "string")),
+        ("-u8(%di)", Fetch("arg1", Source.REGISTER, "di", 0, (-8,))),
+        ("+4(-16(@t)):s32", Fetch("arg1", Source.SYMBOL, "t", 0, (0, -16, 4), "s32")),
+        ("+0x20(+1($stack2)):symbol", Fetch("arg1", Source.STACK_WORD, "", 2, (1, 32), "symbol")),
+    ],
+)
+def test_arguments(text: str, wanted: Fetch) -> None:
+    assert fetch(text) == wanted
+
+
+def test_arguments_of_a_return() -> None:
+    assert fetch("ret=$retval:s32", "r") == Fetch("ret", Source.RETVAL, type="s32")
+    assert [one.name for one in parse("p f %ax b=%di %si").fetches] == ["arg1", "b", "arg3"]
+
+
+ERRORS = [
+    ("", f"an empty probe; {FORM}"),
+    ("p", f"a probe without a function, at column 2 of 'p'; {FORM}"),
+    ("t f", f"a probe is p or r: 't' at column 1 of 't f'; {FORM}"),
+    ("px f", f"a probe is p or r: 'px' at column 1 of 'px f'; {FORM}"),
+    (
+        "p4 f",
+        "maxactive is only for function exit: '4' at column 2 of 'p4 f'; write p, or an r probe",
+    ),
+    ("rx f", "invalid maxactive number: 'x' at column 2 of 'rx f'; 1 to 4096"),
+    ("r0:a f", "invalid maxactive number: '0' at column 2 of 'r0:a f'; 1 to 4096"),
+    ("r4097 f", "maxactive is too big: '4097' at column 2 of 'r4097 f'; 4096 at most"),
+    ("p: f", f"event name is not specified, at column 3 of 'p: f'; {NAMES}"),
+    ("p:/a f", f"group name is not specified, at column 3 of 'p:/a f'; {NAMES}"),
+    (
+        f"p:{LONG} f",
+        f"event name is too long: {LONG[:60]!r}... at column 3 of 'p:{LONG} f'; "
+        "63 characters at most",
+    ),
+    (
+        f"p:{LONG}/a f",
+        f"group name is too long: {LONG[:60]!r}... at column 3 of 'p:{LONG}/a f'; "
+        "63 characters at most",
+    ),
+    ("p:1a f", f"event name {RULES}: '1a' at column 3 of 'p:1a f'; {LETTERS}"),
+    ("p:g/é f", f"event name {RULES}: 'é' at column 5 of 'p:g/é f'; {LETTERS}"),
+    ("p:g-/a f", f"group name {RULES}: 'g-' at column 3 of 'p:g-/a f'; {LETTERS}"),
+    ("p f%ret", "invalid probed address suffix: '%ret' at column 4 of 'p f%ret'; "
+     "the only one is %return"),
+    ("p $arg1", f"{PLACE}: '$arg1' at column 3 of 'p $arg1'; write FUNC, FUNC+OFFSET or 0xADDRESS"),
+    ("p 0x", f"{PLACE}: '0x' at column 3 of 'p 0x'; write FUNC, FUNC+OFFSET or 0xADDRESS"),
+    ("p %return", f"{PLACE}, at column 3 of 'p %return'; write FUNC, FUNC+OFFSET or 0xADDRESS"),
+    ("p f-4", f"{PLACE}: 'f-4' at column 3 of 'p f-4'; {OFFSET}"),
+    ("p f+x", f"{PLACE}: 'f+x' at column 3 of 'p f+x'; {OFFSET}"),
+    ("p f+0x100000000", f"{PLACE}: 'f+0x100000000' at column 3 of 'p f+0x100000000'; {OFFSET}"),
+    ("r f+4", "retprobe address must be a function entry: 'f+4' at column 3 of 'r f+4'; write f"),
+    (
+        "p f+4%return",
+        "retprobe address must be a function entry: 'f+4' at column 3 of 'p f+4%return'; write f",
+    ),
+    (MANY, f"too many arguments are specified: '%ax' at column 517 of {MANY[:120]!r}...; "
+     "128 at most"),
+    ("p f =%ax", "argument name is not specified: '=%ax' at column 5 of 'p f =%ax'; "
+     "put one before the `=`"),
+    (f"p f {LONG[:33]}=1", f"argument name is too long: '{LONG[:33]}' at column 5 of "
+     f"'p f {LONG[:33]}=1'; 32 characters at most"),
+    ("p f a-b=%ax", f"argument name {RULES}: 'a-b' at column 5 of 'p f a-b=%ax'; {LETTERS}"),
+    ("p f a=%ax a=%di", "argument name a is already used: 'a=%di' at column 11 of "
+     "'p f a=%ax a=%di'; give it another, as in NAME=VALUE"),
+    ("p f arg2=%ax %di", "argument name arg2 is already used: '%di' at column 14 of "
+     "'p f arg2=%ax %di'; give it another, as in NAME=VALUE"),
+    ("p f common_pid=%ax", "argument name common_pid is already used: 'common_pid=%ax' at column 5 "
+     "of 'p f common_pid=%ax'; give it another, as in NAME=VALUE"),
+    ("p f a=", f"no argument expression, at column 7 of 'p f a='; {VALUES}"),
+    ("p f a=:u8", f"no argument expression, at column 7 of 'p f a=:u8'; {VALUES}"),
+    ("p f ax", f"invalid fetch argument: 'ax' at column 5 of 'p f ax'; {VALUES}"),
+    ("p f +0()", f"invalid fetch argument, at column 8 of 'p f +0()'; {VALUES}"),
+    ("p f $retval", "$retval is not available on probe: '$retval' at column 5 of 'p f $retval'; "
+     "take an r probe"),
+    ("p f $stackx", "invalid $-variable specified: '$stackx' at column 5 of 'p f $stackx'; "
+     "there are $stack, $stackN, $retval, $argN and $comm"),
+    ("p f $stack2049", "invalid stack number: '$stack2049' at column 5 of 'p f $stack2049'; "
+     "2048 at most"),
+    ("p f $arg0", "invalid argument number: '$arg0' at column 5 of 'p f $arg0'; "
+     "they count from 1"),
+    ("p f $arg7", "$argN index is too big: '$arg7' at column 5 of 'p f $arg7'; "
+     "the first 6 are in registers; take $stackN for others"),
+    ("p f+4 $arg1", "$argN can be used only on function entry: '$arg1' at column 7 of "
+     "'p f+4 $arg1'; take a register, or a probe at FUNC"),
+    ("r f $arg1", "$argN can be used only on function entry: '$arg1' at column 5 of "
+     "'r f $arg1'; take a p probe at FUNC"),
+    ("p f %rax", "invalid register name: '%rax' at column 5 of 'p f %rax'; one of ax, di, si, sp"),
+    ("p f @", "invalid memory address: '@' at column 5 of 'p f @'; "
+     "write @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),
+    ("p f @s+x", "invalid memory address: '@s+x' at column 5 of 'p f @s+x'; "
+     "write @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),
+    ("p f @0xg", "invalid memory address: '@0xg' at column 5 of 'p f @0xg'; a number of 64 bits"),
+    ("p f @+8", "file offset is not available: '@+8' at column 5 of 'p f @+8'; "
+     "take @SYMBOL or @0xADDRESS"),
+    ("p f \\x", "invalid immediate value: '\\\\x' at column 5 of 'p f \\\\x'; a number of 64 bits"),
+    ('p f \\"a"', "an immediate string is not supported: '\\\\\"a\"' at column 5 of "
+     "'p f \\\\\"a\"'; take a number"),
+    ("p f +8", "dereference needs a brace: '+8' at column 5 of 'p f +8'; "
+     "write it as +OFFSET(VALUE)"),
+    ("p f +x(%ax)", "invalid dereference offset: '+x' at column 5 of 'p f +x(%ax)'; "
+     "a number of 32 bits, with its sign"),
+    ("p f +0x80000000(%ax)", "invalid dereference offset: '+0x80000000' at column 5 of "
+     "'p f +0x80000000(%ax)'; a number of 32 bits, with its sign"),
+    ("p f +8(%ax", "dereference brace is not closed: '+8(%ax' at column 5 of 'p f +8(%ax'; "
+     "put a `)` at its end"),
+    ("p f +8(%ax)u", "nothing may stand behind a dereference but a type: 'u' at column 12 of "
+     "'p f +8(%ax)u'"),
+    (DEEP, f"dereference is too much nested: {DEEP[4:]!r} at column 5 of {DEEP!r}; 12 at most"),
+    ("p f +0($comm)", "$comm can not be dereferenced: '+0($comm)' at column 5 of 'p f +0($comm)'; "
+     "write $comm alone"),
+    ("p f $comm:u8", "$comm only accepts string type: 'u8' at column 11 of 'p f $comm:u8'; "
+     "leave the type away"),
+    ("p f %ax:int", "unknown type is specified: 'int' at column 9 of 'p f %ax:int'; "
+     f"one of {', '.join(TYPES)}"),
+    ("p f %ax:", "unknown type is specified, at column 9 of 'p f %ax:'; "
+     f"one of {', '.join(TYPES)}"),
+    ("p f %ax:u8[4]", "arrays are not supported: 'u8[4]' at column 9 of 'p f %ax:u8[4]'; "
+     "fetch each element by its own offset"),
+    ("p f %ax:b4@2/32", "bitfields are not supported: 'b4@2/32' at column 9 of "
+     "'p f %ax:b4@2/32'; fetch the whole, as x8 to x64"),
+    ("p f %ax:char", "type char is not supported: 'char' at column 9 of 'p f %ax:char'; take u8"),
+    ("p f %ax:string", "string accepts only memory argument: '%ax' at column 5 of "
+     "'p f %ax:string'; write +0(%ax):string"),
+    ("p f \\0x40:string", "string accepts only memory argument: '\\\\0x40' at column 5 of "
+     "'p f \\\\0x40:string'; write @0x40:string"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), ERRORS)
+def test_what_is_said_of_errors(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse(text)
+    assert str(error.value) == message and error.value.path is None
+
+
+def test_two_of_one_name() -> None:
+    names = [d.name for d in parse_probes(["p f", "p:g/p_f_0 f", "r f"], (), arguments=0)]
+    assert names == ["p_f_0", "p_f_0", "r_f_0"], "of two groups"
+    with pytest.raises(UsageError) as error:
+        parse_probes(["p f", "p:probes/p_f_0 g"], (), arguments=0)
+    assert str(error.value) == (
+        "given group/event name probes/p_f_0 already exists: 'p:probes/p_f_0 g'; "
+        "give it another, as in p:NAME"
+    )
+
+
+@given(st.integers(0, (1 << 64) - 1))
+def test_numbers(value: int) -> None:
+    for text in (str(value), hex(value), f"0{value:o}", f"0X{value:016X}"):
+        assert read_number(text) == value
+    assert read_number(str(value + (1 << 64))) is None
+
+
+WORDS = (
+    "p r : / . + - 0x10 4 f g_1 % di return ( ) +8( -u4( @ $ $arg $stack $retval $comm 1 = "
+    "a \\ :u8 :string :symbol [2] b4@2/32 \u00b2 \udc80 \0 * 99999999999999999999999"
+)
+PIECES = st.sampled_from(WORDS.split())
+TEXTS = st.one_of(
+    st.text(), st.lists(st.one_of(PIECES, st.just(" ")), max_size=24).map("".join)
+).flatmap(lambda text: st.sampled_from([text, f"p f {text}", f"r:a {text}", f"p{text}"]))
+
+
+@given(TEXTS)
+def test_any_text_means_something_or_is_refused(text: str) -> None:
+    try:
+        found = parse(text)
+    except UsageError as error:
+        assert "\n" not in str(error) and str(error).isprintable()
+    else:
+        assert parse(definition_text(found)) == found
+        assert parse_probes([text], REGISTERS, arguments=6) == (found,)
