@@ -38,7 +38,7 @@ def _x86_64(at: int, place: int, caller: int) -> bytes:
         template(
             "x86_64",
             f"lea rsp, [rsp - 128]; push {PLACE}; call {CALLEE}; lea rsp, [rsp + 136]",
-            ("lea", "push", "call", "lea"),
+            ("leaq", "pushq", "call", "leaq"),
         )
     )
     struct.pack_into("<I", code, 6, place)  # 48 8d 64 24 80 | 68 imm32

@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 from ftpatch import __version__
-from ftpatch.cli import check, diff, disable, enable, extract, list_, report, status, trace, undo
+from ftpatch.cli import (
+    check,
+    diff,
+    disable,
+    enable,
+    extract,
+    list_,
+    probe,
+    report,
+    status,
+    trace,
+    undo,
+)
 from ftpatch.cli.console import error_line
 from ftpatch.cli.signals import handle_signals
 from ftpatch.errors import Exit, FtpatchError
@@ -26,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (status, list_, check, enable, disable, undo, diff, extract, report):
+for verb in (status, list_, check, enable, disable, undo, diff, extract, probe, report):
     app.command(verb.NAME)(verb.command)
 # What follows a program's name is the program's.
 app.command(trace.NAME, context_settings={"allow_interspersed_args": False})(trace.command)
