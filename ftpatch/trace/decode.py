@@ -59,13 +59,18 @@ class Decoded:
 
 
 def decode(
-    words: NDArray[np.uint64], length: NDArray[np.int64], base: NDArray[np.uint64]
+    words: NDArray[np.uint64],
+    length: NDArray[np.int64],
+    base: NDArray[np.uint64],
+    behind: NDArray[np.uint8] | None = None,
 ) -> Decoded:
     """Decode chunks: ``words`` uint64[k, n], n a multiple of BLOCK, of which each has ``length``
-    int64[k], and zeros behind; ``base`` uint64[k], each chunk's ticks."""
+    int64[k], and zeros behind; ``base`` uint64[k], each chunk's ticks. ``behind`` uint8[k, n]: words
+    behind each if an event begins there, where its type does not say."""
     chunks, width = words.shape
     types = words.view(np.uint8).reshape(chunks, width, 8)[:, :, 0] & np.uint8(TYPE)
-    starts = _starts(BEHIND[types])
+    behind = BEHIND[types] if behind is None else behind
+    starts = _starts(behind)
     ends = starts & (types == Event.END)
     ended = ends.any(axis=1)
     stop = np.where(ended, ends.argmax(axis=1), width)
@@ -79,7 +84,7 @@ def decode(
     some = np.flatnonzero(counts)
     flat, kinds = words.ravel(), types.ravel()
     used = np.zeros(chunks, np.intp)
-    used[some] = at[last[some]] - some * width + 1 + BEHIND[kinds[at[last[some]]]]
+    used[some] = at[last[some]] - some * width + 1 + behind.ravel()[at[last[some]]]
     over = some[used[some] > length[some]]
     if len(over):
         used[over] = at[last[over]] - over * width
@@ -123,7 +128,7 @@ def _starts(behind: NDArray[np.uint8]) -> NDArray[np.bool_]:
     blocks = width // BLOCK
     lanes = np.ascontiguousarray(behind.reshape(-1, BLOCK).T)
     # wait: words to go until the next event begins, for each number of them at the block's begin.
-    reach = int(BEHIND.max()) + 1
+    reach = max(int(behind.max()), int(BEHIND.max())) + 1
     wait = np.repeat(np.arange(reach, dtype=np.uint8)[:, None], lanes.shape[1], axis=1)
     for lane in lanes:
         begins = wait == 0

@@ -16,7 +16,7 @@ __all__ = ["Flag", "Header", "Tracer", "open_trace"]
 
 MAGIC = b"FTPTRACE"
 VERSION = 1
-LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
+LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16sI20x1024s")
 MOST = 4096
 """Bytes of a header that are looked at."""
 SMALLEST_CHUNK = 40
@@ -32,6 +32,7 @@ class Tracer(IntEnum):
     FUNCTION_PROFILE = 3
     USER = 4
     """A stub that came with --tracer PATH."""
+    PROBES = 5
 
 
 class Flag(IntFlag):
@@ -82,6 +83,10 @@ class Header:
     libraries: tuple[Mapped, ...] = ()
     unknown: int = 0
     """Entries of libraries that cannot be right."""
+    machine: int = 0
+    """e_machine of the image."""
+    probes: int = 0
+    """How many probes are told of behind the header."""
 
     @property
     def used(self) -> int:
@@ -138,9 +143,9 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         raise InputError(path, "not a trace file", "give what a patched program wrote")
     if len(raw) < LAYOUT.size:
         raise InputError(path, f"the header is cut off after {len(raw)} bytes")
-    _, version, header_size, _, chunk_size, tracer, flags, *rest = LAYOUT.unpack_from(raw)
+    _, version, header_size, machine, chunk_size, tracer, flags, *rest = LAYOUT.unpack_from(raw)
     size, taken, bias, base, hz, ticks, realtime, _, _, pid, _, _, _, *rest = rest
-    *lost, image_id, comm, image = rest
+    *lost, image_id, comm, probes, image = rest
     if version != VERSION:
         raise InputError(path, f"trace format {version} is not known, only {VERSION}")
     if header_size < LAYOUT.size or header_size % 8:
@@ -152,6 +157,8 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
     if tracer not in list(Tracer):
         raise InputError(path, f"tracer {tracer} is not known")
     libraries, unknown = read_mapped(raw[:header_size])
+    if tracer == Tracer.PROBES:
+        libraries, unknown = (), 0
     return Header(
         path,
         length,
@@ -173,6 +180,8 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         os.fsdecode(image.partition(b"\0")[0]),
         libraries,
         unknown,
+        machine,
+        probes,
     )
 
 

@@ -21,6 +21,9 @@ from ftpatch.trace.window import Window
 
 __all__ = ["Source", "Trace"]
 
+ALONE = {Tracer.FUNCTION_PROFILE: "a profile", Tracer.PROBES: "what probes recorded"}
+"""Traces of another kind."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -39,13 +42,14 @@ class Trace:
         self.sources = [Source(*open_trace(path)) for path in paths]
         self.window = window
         self.headers = [source.header for source in self.sources]
-        profiles = [header.tracer == Tracer.FUNCTION_PROFILE for header in self.headers]
-        if any(profiles) and not all(profiles):
-            raise UsageError(
-                self.headers[profiles.index(True)].path,
-                "a profile cannot be reported together with traces of events",
-                "report it by itself",
-            )
+        for alone, what in ALONE.items():
+            those = [header.tracer == alone for header in self.headers]
+            if any(those) and not all(those):
+                raise UsageError(
+                    self.headers[those.index(True)].path,
+                    f"{what} cannot be reported together with traces of events",
+                    "report it by itself",
+                )
         self.clocks: list[Clock] = clocks(self.headers)
         chunks = join_chunks(
             [self._chunks(s, c) for s, c in zip(self.sources, self.clocks, strict=True)]

@@ -64,6 +64,15 @@ class Window:
             return rows
         return rows.take((rows.time >= self.span[0]) & (rows.time <= self.span[1]))
 
+    def names_match(self, name: str) -> bool:
+        """Whether one name is meant."""
+        kept = bool(self.globs) and self.globs[0].startswith("!")
+        for text in self.globs:
+            if fnmatch.fnmatchcase(name, text.removeprefix("!")):
+                self._missing.discard(text)
+                kept = not text.startswith("!")
+        return kept
+
     def require_match(self, functions: Functions) -> None:
         """Raise UsageError for a glob that matched no function that occurs."""
         self._learn(functions)

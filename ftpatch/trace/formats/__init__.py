@@ -18,6 +18,8 @@ from ftpatch.trace.formats.graph import function_graph
 from ftpatch.trace.formats.json_lines import json_lines
 from ftpatch.trace.formats.look import Look
 from ftpatch.trace.formats.perfetto import perfetto
+from ftpatch.trace.formats.probes import probes
+from ftpatch.trace.formats.probes_json import probes_chrome, probes_json
 from ftpatch.trace.formats.profile import profile, profile_lines
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.profiles import read_profiles
@@ -93,6 +95,12 @@ OF_PROFILES = {
     "json": Format(_sums_as_json, sums=True),
 }
 """Of what function_profile recorded."""
+OF_PROBES = {
+    "probes": Format(probes, text=True),
+    "chrome": Format(probes_chrome),
+    "json": Format(probes_json),
+}
+"""Of what probes recorded."""
 DEFAULTS = {Tracer.FUNCTION: "function", Tracer.FUNCTION_PROFILE: "profile"}
 
 
@@ -107,6 +115,13 @@ def format_for(trace: Trace, name: str | None) -> Format:
                 path, f"function_profile recorded no events, and {name} needs them", "use profile"
             )
         return OF_PROFILES[name]
+    if trace.tracer == Tracer.PROBES:
+        name = "probes" if name == own else name
+        if name not in OF_PROBES:
+            raise UsageError(path, f"probes recorded no calls, and {name} needs them", "use json")
+        return OF_PROBES[name]
+    if name not in FORMATS:
+        raise UsageError(path, "these are not events of probes", f"use {own}")
     found = FORMATS[name]
     if found.returns and not trace.has_returns:
         raise UsageError(
