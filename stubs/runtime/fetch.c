@@ -1,21 +1,28 @@
-/* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. What need not be
- * mapped is read by a system call, which says so; no instruction can ask. */
+/* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. Whether there is
+ * memory at an address only the kernel can say: it copies a signal mask from there before it finds that
+ * `how` is none (sigprocmask(2), EFAULT and EINVAL). */
 #include "probes.h"
 
-struct span {
-	ulong at, size;
-};
+#define LEAST_PAGE 4096ul
+#define EFAULT 14
+
+static int is_mapped(ulong at)
+{
+	return syscall6(SYS_rt_sigprocmask, -1, (long)(at & ~7ul), 0, 8, 0, 0) != -EFAULT;
+}
 
 /* How many of `size` bytes from `at` could be read, in their order. */
 static ulong copied(void *to, ulong at, ulong size)
 {
-	ulong first = PAGE - at % PAGE;
-	struct span into = {(ulong)to, size};
-	struct span from[2] = {{at, size < first ? size : first}, {at + first, size - first}};
-	long n = syscall6(SYS_process_vm_readv, process.pid, (long)&into, 1, (long)from,
-			  size > first ? 2 : 1, 0);
+	const volatile u8 *from = (const volatile u8 *)at;
+	ulong i;
 
-	return n < 0 ? 0 : (ulong)n;
+	for (i = 0; i < size; i++) {
+		if ((!i || !((at + i) % LEAST_PAGE)) && !is_mapped(at + i))
+			break;
+		((volatile u8 *)to)[i] = from[i];
+	}
+	return i;
 }
 
 static int readable(u64 *to, ulong at, ulong size)
@@ -72,7 +79,7 @@ u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs
 			ulong at = stack_pointer(regs) + (ulong)step->value * sizeof(ulong);
 
 			/* The page that the stack pointer is on is there. */
-			if (at / PAGE == stack_pointer(regs) / PAGE)
+			if (at / LEAST_PAGE == stack_pointer(regs) / LEAST_PAGE)
 				value = *(volatile ulong *)at;
 			else if (!readable(&value, at, sizeof(ulong)))
 				fault = 1;
