@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-__all__ = ["Instruction", "disassemble"]
+__all__ = ["Instruction", "disassemble", "engine"]
 
 ENGINES: dict[str, tuple[str, ...]] = {
     "x86_64": ("CS_ARCH_X86", "CS_MODE_64"),
@@ -32,29 +32,30 @@ class Instruction:
 
 
 @cache
-def _engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
+def engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
+    """Capstone for an architecture by its name, with details; one for all."""
     import capstone
 
     kind, *modes = ENGINES[arch]
-    engine = capstone.Cs(getattr(capstone, kind), sum(getattr(capstone, mode) for mode in modes))
-    engine.detail = True
+    reader = capstone.Cs(getattr(capstone, kind), sum(getattr(capstone, mode) for mode in modes))
+    reader.detail = True
     if kind == "CS_ARCH_X86":
-        engine.syntax = capstone.CS_OPT_SYNTAX_ATT
-    return engine
+        reader.syntax = capstone.CS_OPT_SYNTAX_ATT
+    return reader
 
 
 def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
     """The instructions of ``code`` at ``address``, up to the first byte that is none."""
     from capstone import CS_ARCH_RISCV as RISCV
 
-    engine = _engine(arch)
-    insns = list(engine.disasm(code, address))
+    reader = engine(arch)
+    insns = list(reader.disasm(code, address))
     out: list[Instruction] = []
     for before, insn in zip([None, *insns], insns, strict=False):
         if before is not None and (call := _pair(before, insn)):
             out[-1:] = [call]
         else:
-            out.append(_instruction(insn, relative=engine.arch == RISCV))
+            out.append(_instruction(insn, relative=reader.arch == RISCV))
     return out
 
 

@@ -1,0 +1,88 @@
+"""x86: which addresses may be jumped to, so that a jump may take the bytes there.
+
+A jump over several instructions is wrong where another jump goes to one of them. Without a list of
+all instructions, every byte is taken for the first of one:
+
+    e8, e9         rel32      call, jmp
+    0f 80 - 0f 8f  rel32      jcc
+    c7 f8          rel32      xbegin
+    eb             rel8       jmp
+    70 - 7f        rel8       jcc
+    e0 - e3        rel8       loop, jrcxz
+
+What is found is more than what is there: about one window of four bytes in thirty thousand is hit
+by a rel32 that is none, but one in four by a rel8. A short branch stays near, so those of true
+instructions, read from the start of each function around, are what should count instead.
+
+After insn_jump_into_range and insn_is_indirect_jump, arch/x86/kernel/kprobes/opt.c. Opcodes: Intel
+SDM volume 2, Jcc, JMP, CALL, LOOP, XBEGIN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.contract import U8
+from ftpatch.arch.disassemble import Instruction
+
+__all__ = [
+    "I64",
+    "branched_into",
+    "has_indirect_jump",
+    "long_targets",
+    "short_targets",
+    "targets_in",
+]
+
+I64 = NDArray[np.int64]
+
+SHORT: Final = np.zeros(256, bool)
+"""First bytes of branches with rel8."""
+SHORT[[0xEB, *range(0x70, 0x80), *range(0xE0, 0xE4)]] = True
+
+
+def long_targets(code: U8, address: int) -> I64:
+    """Where every rel32 in ``code``, which stands at ``address``, would go; int64, sorted."""
+    first, second = code[:-1], code[1:]
+    one = np.flatnonzero((first & 0xFE) == 0xE8)
+    two = ((first == 0x0F) & ((second & 0xF0) == 0x80)) | ((first == 0xC7) & (second == 0xF8))
+    field = np.concatenate([one + 1, np.flatnonzero(two) + 2])
+    field = field[field + 4 <= len(code)]
+    # The four bytes at any offset, as one number.
+    rel = np.zeros(len(field), np.uint32)
+    for i in range(4):
+        rel |= code[field + i].astype(np.uint32) << np.uint32(8 * i)
+    return np.sort(address + field + 4 + rel.view(np.int32))
+
+
+def short_targets(code: U8, address: int) -> I64:
+    """Where every rel8 in ``code``, which stands at ``address``, would go; int64, sorted."""
+    at = np.flatnonzero(SHORT[code[:-1]])
+    return np.sort(address + at + 2 + code[at + 1].view(np.int8))
+
+
+def targets_in(targets: I64, lows: I64, highs: I64) -> NDArray[np.bool_]:
+    """Into which windows, from low up to and without high, one of the sorted targets goes."""
+    return np.asarray(np.searchsorted(targets, lows) < np.searchsorted(targets, highs))
+
+
+def branched_into(instructions: Iterable[Instruction], low: int, high: int) -> bool:
+    """Whether a branch with a fixed target goes to low or behind it, but before high."""
+    return any(insn.target is not None and low <= insn.target < high for insn in instructions)
+
+
+def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
+    """Whether one of them jumps by a register or by memory, so that a table may lead anywhere in
+    the function. A jump through a slot at a fixed place (PLT, tail call through the GOT) is none:
+    what it jumps to is the start of a function."""
+    for insn in instructions:
+        *_, name = insn.mnemonic.split()  # bnd, notrack
+        if name == "ljmp" or name == "ljmpl" or name == "ljmpq":
+            return True
+        if name in ("jmp", "jmpq") and "*" in insn.operands and "(%rip)" not in insn.operands:
+            return True
+    return False

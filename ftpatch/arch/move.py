@@ -1,0 +1,129 @@
+"""Instructions that run elsewhere: what displaces them, and what they become.
+
+A probe at a site writes a trap or a jump there, as kprobes do with ``int3`` and, optimised, with
+``jmp rel32``. What stood there must run elsewhere with the same effect:
+
+    site  at       displaced ...            ->   jump (or trap) to the probe, rest as it was
+          at+size  on                       <-.
+                                              |
+    slot  to       displaced, as it must      |
+                   read at this place         |
+                   jump at+size             --'
+
+Registers, flags and memory are afterwards as if the instructions had run at their site, the 128
+bytes below the stack pointer of x86-64 among them. A callee sees the site's return address, so
+unwinders find the function itself, and its return skips the slot. The length of the code does not
+depend on ``to``, so that room can be reserved first; all distances are relative.
+
+What is left: a few instructions tell a program where they ran. ``syscall`` leaves the slot's
+address in rcx, ``fxsave`` that of the last x87 instruction. A moved call leaves a shadow stack
+(CET, GCS) without an entry, so processes that have one cannot run it.
+
+After prepare_emulation, copy_optimized_instructions (arch/x86/kernel/kprobes) and
+arm_kprobe_decode_insn (arch/arm64/kernel/probes/decode-insn.c).
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+__all__ = ["Immovable", "Moved", "Mover", "Why", "mover_of"]
+
+MOVERS = {"x86_64": "x86_64_move", "arm64": "arm64_move"}
+"""Name of an architecture -> file of this package."""
+
+
+class Why(StrEnum):
+    """Why an instruction cannot be moved: clauses whose subject is the instruction."""
+
+    SHORT = "the function ends before the bytes that are needed"
+    UNKNOWN = "its bytes are no instruction that is known"
+    TRAP = "it is a breakpoint"
+    INSIDE = "it refers to the midst of the displaced bytes"
+    RETURNS = "it is a call that would return into the displaced bytes"
+    ENDS = "control does not go on to the other displaced bytes"
+    FAR = "what it refers to is out of reach"
+    FORM = "it has a form that is not understood elsewhere"
+    STACK = "it calls through the stack pointer or what the call overwrites"
+    LINK = "it calls through the link register"
+    SIGNED = "it is a call of a signed address"
+    JOINED = "it is one of several that nothing may come between"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Instructions as they run elsewhere.
+
+    ``size``: bytes that were displaced. ``code``: what runs instead, and a jump to at + size, which
+    is left out where the last instruction never goes on.
+    """
+
+    size: int
+    code: bytes
+
+
+class Immovable(Exception):
+    """An instruction that cannot be moved. ``why`` is a clause, ``text`` the instruction as
+    disassembled: ``0x1234: loopne 0x1200``."""
+
+    def __init__(self, why: Why, text: str) -> None:
+        self.why = why
+        self.text = text
+        super().__init__(f"{text}: {why}")
+
+    def __reduce__(self) -> tuple[type[Immovable], tuple[Why, str]]:
+        """How it gets out of a worker process."""
+        return type(self), (self.why, self.text)
+
+
+class Mover(Protocol):
+    """One per architecture; the constants' units are bytes, addresses are those of the link."""
+
+    jump_size: ClassVar[int]
+    """The jump that a site gets."""
+    trap: ClassVar[bytes]
+    """The trap that a site gets; one instruction of no larger size than any other."""
+    trap_back: ClassVar[int]
+    """How far behind the site the pc is when the signal comes."""
+
+    def landing(self, code: bytes) -> int:
+        """Bytes of the landing pad (endbr64, bti) that code begins with, which must stay where it
+        is; 0 for none."""
+        ...
+
+    def signing(self, code: bytes) -> int:
+        """Bytes of an instruction at the start that is a landing pad where pages are guarded, and
+        works elsewhere too (paciasp, pacibsp): a trap may stand on it, a jump may not; 0 for
+        none."""
+        ...
+
+    def joined(self, before: bytes) -> bool:
+        """Whether a probe behind ``before``, the function's code so far, would come between
+        instructions that belong together: an exclusive load and its store, a prefix and what it
+        belongs to."""
+        ...
+
+    def move(self, code: bytes, at: int, to: int, need: int) -> Moved:
+        """At least ``need`` bytes of the function's ``code`` at ``at``, in whole instructions, for
+        address ``to``. Raises Immovable. ``code`` should be all that is left of the function."""
+        ...
+
+    def jump(self, at: int, to: int) -> bytes:
+        """A jump at ``at`` to ``to``. Raises Immovable where that is out of reach."""
+        ...
+
+    def reaches(self, at: int, to: int) -> bool:
+        """Whether a jump at ``at`` reaches ``to``."""
+        ...
+
+
+def mover_of(arch_name: str) -> Mover | None:
+    """What moves instructions of an architecture, by its name; None where nothing does."""
+    if arch_name not in MOVERS:
+        return None
+    module = importlib.import_module(f"ftpatch.arch.{MOVERS[arch_name]}")
+    mover: Mover = getattr(module, module.__all__[0])
+    return mover
