@@ -48,6 +48,9 @@ class Machine:
             self.uc.mem_write(bias + address, data)
         self.uc.mem_write(DATA, random.Random(1).randbytes(DATA_SIZE))
         self.uc.mem_write(STACK, random.Random(2).randbytes(STACK_SIZE))
+        self.begin = self.last = self.stopped = 0
+        self.inside = range(0)
+        self.before: dict[int, int] = {}
         self._name(arch)
         self.uc.hook_add(self.u.UC_HOOK_CODE, self._step)
         self.uc.hook_add(self.u.UC_HOOK_MEM_WRITE, self._store)
@@ -119,7 +122,7 @@ class Machine:
             self.uc.reg_write(register, value)
         self.begin, self.inside = begin, range(begin, begin + size)
         self.last, self.stopped = 0, 0
-        self.before: dict[int, int] = {}
+        self.before = {}
         fault = 0
         try:
             self.uc.emu_start(begin, 1, count=10_000)

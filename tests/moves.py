@@ -111,12 +111,11 @@ def table(counts: dict[str, Counter[tuple[int, str]]], needs: tuple[int, ...]) -
     return "\n".join(lines)
 
 
-def reading(arch: str, code: bytes, at: int) -> list[str]:
-    """Instructions with what they refer to: addresses outside of the code as they are, ``.+n``
-    inside."""
+def reading(arch: str, code: bytes, at: int, *, slot: bool = True) -> list[str]:
+    """Instructions with the addresses that they refer to; those inside of a slot as ``.+n``."""
     insns = disassemble(arch, code, at)
     assert sum(insn.size for insn in insns) == len(code), code.hex()
-    return [_shown(insn, range(at, at + len(code))) for insn in insns]
+    return [_shown(insn, range(at, at + len(code) if slot else at)) for insn in insns]
 
 
 def _shown(insn: Instruction, inside: range) -> str:

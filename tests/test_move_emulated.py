@@ -96,7 +96,7 @@ def test_each_form_alone(arch: str) -> None:
     codes = link_at(arch, [(at, text, target) for at, text in zip(ats, texts, strict=True)])
     for text, at, code in zip(ALONE[arch], ats, codes, strict=True):
         machine.write(at, code)
-        ends = Counter()
+        ends: Counter[str] = Counter()
         for i in range(24):
             to = machine.slots + 64 * (24 * ats.index(at) + i)
             moved = mover.move(code, at, to, 1)
