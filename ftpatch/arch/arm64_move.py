@@ -8,8 +8,8 @@
     adr x0, L              adrp x0, L; add x0, x0, #
     adrp x0, L             adrp x0, L
     ldr x0, L              adrp x0, L; add x0, x0, #; ldr x0, [x0]      also w, ldrsw
-    ldr q0, L              str x0, [sp, #-16]!; adrp x0, L; add x0, x0, #;
-                           ldr q0, [x0]; ldr x0, [sp], #16              also s, d
+    ldr q0, L              str x0, [sp, -16]!; adrp x0, L; add x0, x0, #;
+                           ldr q0, [x0]; ldr x0, [sp], 16              also s, d
     prfm L                 nop
 
 Words are 4-aligned where ldr with a register has a scaled offset, so the whole address is made. A
@@ -51,7 +51,7 @@ FORMS: Final[dict[str, tuple[int, int]]] = {
     "casp": (0xBFA0_0000, 0x0820_0000),  # in the midst of the next; it is whole
     "exclusive": (0x3F80_0000, 0x0800_0000),  # ldxr, stxr, ldxp, stxp, and with a and l
     "clrex": (0xFFFF_F0FF, 0xD503_305F),
-    "pacm": (0xFFFF_FFFF, 0xD503_24FF),  # makes the next pacisp sign with its own address
+    "pacm": (0xFFFF_FFFF, 0xD503_24FF),  # makes the next paciasp sign with its own address
     "movprfx": (0xFFFF_FC00, 0x0420_BC00),  # works on the next instruction, no other
     "movprfx/m": (0xFF3E_E000, 0x0410_2000),
 }
@@ -60,8 +60,8 @@ LOAD = 1 << 22  # L of exclusives
 CONTEXT = 32  # instructions between ldxr and stxr at most: MAX_ATOMIC_CONTEXT_SIZE of decode-insn.c
 PACISP = (0xD503_233F, 0xD503_237F)  # paciasp; pacibsp
 RET = 0xD65F_0000  # ret xn
-PUSH = "str {0}, [sp, #-16]!"
-POP = "ldr {0}, [sp], #16"
+PUSH = "str {0}, [sp, -16]!"
+POP = "ldr {0}, [sp], 16"
 LOADS: Final[dict[tuple[int, int], int]] = {
     # (opc, V) of a literal: the same with [xn] and no offset, C6.2 and C7.2
     (0, 0): 0xB940_0000,  # ldr wt, [xn]

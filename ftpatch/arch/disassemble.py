@@ -84,8 +84,9 @@ def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
     branches = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_BRANCH_RELATIVE)
     target = None
     if any(insn.group(group) for group in branches):
-        # CS_OP_IMM is 2 on every architecture of Capstone 5.
-        target = next((op.imm for op in insn.operands if op.type == capstone.CS_OP_IMM), None)
+        # CS_OP_IMM is 2 on every architecture of Capstone 5. tbz has a bit's number before it.
+        immediates = [op.imm for op in insn.operands if op.type == capstone.CS_OP_IMM]
+        target = immediates[-1] if immediates else None
         if target is not None and relative:
             target = None if insn.mnemonic == "jalr" else insn.address + target
         target = None if target is None else target & 0xFFFF_FFFF_FFFF_FFFF

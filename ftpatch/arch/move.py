@@ -17,7 +17,8 @@ depend on ``to``, so that room can be reserved first; all distances are relative
 
 What is left: a few instructions tell a program where they ran. ``syscall`` leaves the slot's
 address in rcx, ``fxsave`` that of the last x87 instruction. A moved call leaves a shadow stack
-(CET, GCS) without an entry, so processes that have one cannot run it.
+(CET, GCS) without an entry, so processes that have one cannot run it. ``call *`` of memory that
+cannot be read faults with the return address already pushed.
 
 After prepare_emulation, copy_optimized_instructions (arch/x86/kernel/kprobes) and
 arm_kprobe_decode_insn (arch/arm64/kernel/probes/decode-insn.c).
