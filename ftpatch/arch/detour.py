@@ -1,13 +1,13 @@
 """How a detour begins: it calls the probes with everything as it was, and goes on.
 
-    x86_64   lea -128(%rsp), %rsp   the red zone
-             push $place
-             call ftrace_caller
-             lea 136(%rsp), %rsp    flags stay
-    arm64    stp x30, x17, [sp, #-16]!
-             movz x17, #place; movk x17, #place >> 16, lsl #16
-             bl ftrace_caller
-             ldp x30, x17, [sp], #16
+x86_64   lea -128(%rsp), %rsp   the red zone
+         push $place
+         call ftrace_caller
+         lea 136(%rsp), %rsp    flags stay
+arm64    stp x30, x17, [sp, #-16]!
+         movz x17, #place; movk x17, #place >> 16, lsl #16
+         bl ftrace_caller
+         ldp x30, x17, [sp], #16
 """
 
 from __future__ import annotations

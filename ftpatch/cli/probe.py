@@ -158,6 +158,10 @@ def _said(placed: list[Placed], written: Path | None) -> None:
     risky = [one.definition.name for one in placed if one.way == Way.TRAP]
     if risky:
         names = ", ".join(risky)
-        lines([f"{names}: hit while SIGTRAP is blocked, or with a handler of the program's own for "
-               "it, the program dies of it"])
+        lines(
+            [
+                f"{names}: where SIGTRAP is blocked, or the program has a handler of its own for "
+                "it, it dies of them"
+            ]
+        )
     lines([f"wrote {written}" if written else "dry run: nothing was written"])

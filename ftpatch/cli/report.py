@@ -32,8 +32,8 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="function_graph, function, profile, probes, folded, flamegraph, chrome, perfetto or json; "
-        "default: what its tracer would print.",
+        help="function_graph, function, profile, probes, folded, flamegraph, chrome, perfetto or "
+        "json; default: what its tracer would print.",
     ),
 ]
 Of = Annotated[

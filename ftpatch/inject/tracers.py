@@ -29,7 +29,8 @@ __all__ = [
 
 CONFIG = struct.Struct("<16s4Q6I32s5Q")
 """magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
-user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG, the table of probes."""
+user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG, the table of
+probes."""
 ARGS = 1
 """Flag: events with arguments and values."""
 FUNC_BITS = 28

@@ -5,9 +5,9 @@
            kprobes do (can_optimize() of arch/x86/kernel/kprobes/opt.c)
     trap   a breakpoint takes that of one byte (x86) or one instruction
 
-A jump is right only where nothing can go to the midst of what it takes the place of. So the function
-must be known to its end, have no jump whose target is not known, and nothing in the text may branch
-there, whatever byte it begins with.
+A jump is right only where nothing can go to the midst of what it takes the place of. So the
+function must be known to its end, have no jump whose target is not known, and nothing in the text
+may branch there, whatever byte it begins with.
 """
 
 from __future__ import annotations

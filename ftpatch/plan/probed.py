@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ftpatch.arch import Arch, arch_of
+from ftpatch.arch import Arch, State, arch_of
 from ftpatch.arch.detour import DETOURS
 from ftpatch.arch.move import Mover, mover_of
 from ftpatch.arch.registers import REGISTERS
@@ -27,7 +27,7 @@ from ftpatch.plan.places import Chooser, Chosen, Way
 from ftpatch.plan.traced import for_debuggers
 from ftpatch.probe import Definition, definition_text
 from ftpatch.probe.steps import Own, fetching
-from ftpatch.sites import State, read_sites
+from ftpatch.sites import read_sites
 
 __all__ = ["Handler", "Placed", "Probing", "plan_probed"]
 
@@ -66,7 +66,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class _Spot:
-    """Probes of one place, p probes first: what they fetch is not to see that a return is awaited."""
+    """Probes of one place, p probes first: they are not to see that a return is awaited."""
 
     ip: int
     chosen: Chosen
@@ -79,9 +79,7 @@ def plan_probed(image: Image, probing: Probing) -> tuple[Plan, list[Placed]]:
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     mover = None if arch is None else mover_of(arch.name)
     if image.container != "executable" or arch is None:
-        raise UsageError(
-            image.path, f"a {image.container} cannot be probed", "give an executable"
-        )
+        raise UsageError(image.path, f"a {image.container} cannot be probed", "give an executable")
     if mover is None:
         raise InputError(image.path, f"there are no probes for {arch.name}")
     if laid_in_id(image) is not None:
@@ -106,7 +104,7 @@ def _spots(chooser: Chooser, functions: Functions, probing: Probing) -> list[_Sp
     for definition in probing.definitions:
         by_ip.setdefault(_address(functions, definition), []).append(definition)
     addresses = sorted(by_ip)
-    spots = []
+    spots: list[_Spot] = []
     for ip, after in zip(addresses, [*addresses[1:], None], strict=True):
         chosen = chooser.choose(ip, optimize=probing.optimize, until=after)
         if spots and chosen.address == spots[-1].chosen.address:

@@ -71,9 +71,7 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
     return Fetching(tuple(steps), words, faults)
 
 
-def _first(
-    fetch: Fetch, ip: int, registers: Registers, own: Own
-) -> list[tuple[Step, int, int]]:
+def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[Step, int, int]]:
     """The word that a fetch begins with."""
     match fetch.source:
         case Source.REGISTER if fetch.text in registers.pc:
@@ -103,11 +101,9 @@ def _first(
             return [(Step.NUMBER, 0, (fetch.value + (1 << 63)) % (1 << 64) - (1 << 63))]
 
 
-def _reads(
-    fetch: Fetch, first: tuple[Step, int, int], own: Own
-) -> list[tuple[Step, int, int]]:
+def _reads(fetch: Fetch, first: tuple[Step, int, int], own: Own) -> list[tuple[Step, int, int]]:
     """What is done with it; the last step stores."""
-    steps = []
+    steps: list[tuple[Step, int, int]] = []
     width = TYPES[fetch.type]
     for number, offset in enumerate(fetch.reads):
         last = number + 1 == len(fetch.reads)

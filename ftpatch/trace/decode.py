@@ -65,8 +65,8 @@ def decode(
     behind: NDArray[np.uint8] | None = None,
 ) -> Decoded:
     """Decode chunks: ``words`` uint64[k, n], n a multiple of BLOCK, of which each has ``length``
-    int64[k], and zeros behind; ``base`` uint64[k], each chunk's ticks. ``behind`` uint8[k, n]: words
-    behind each if an event begins there, where its type does not say."""
+    int64[k], and zeros behind; ``base`` uint64[k], each chunk's ticks. ``behind`` uint8[k, n]:
+    words behind each if an event begins there, where its type does not say."""
     chunks, width = words.shape
     types = words.view(np.uint8).reshape(chunks, width, 8)[:, :, 0] & np.uint8(TYPE)
     behind = BEHIND[types] if behind is None else behind

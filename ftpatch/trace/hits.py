@@ -48,9 +48,11 @@ class Hits:
         self._trace, self.probes = trace, probes
         self._maps: list[mmap.mmap | bytes] = [_mapped(source.fd) for source in trace.sources]
         parts = list(self._parts())
-        columns = [np.concatenate(one) for one in zip(*parts, strict=True)] if parts else [
-            np.empty(0, np.int64)
-        ] * 5
+        columns = (
+            [np.concatenate(one) for one in zip(*parts, strict=True)]
+            if parts
+            else [np.empty(0, np.int64)] * 5
+        )
         order = np.argsort(columns[3], kind="stable")
         self.file, self.thread, self.number, self.time, self.at = (one[order] for one in columns)
 

@@ -1,4 +1,4 @@
-"""The probes of a trace, as its header tells of them (struct trace_probe of stubs/runtime/trace.h)."""
+"""The probes of a trace, as its header has them (struct trace_probe of stubs/runtime/trace.h)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LONGEST = 1 << 16
 
 @dataclass(frozen=True)
 class Probe:
-    """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which could
-    not be read; how often it was hit, and missed (nmissed)."""
+    """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which could not
+    be read; how often it was hit, and missed (nmissed)."""
 
     definition: Definition
     ip: int

@@ -1,7 +1,7 @@
 """Events of probes as ftrace prints them (print_kprobe_event in kernel/trace/trace_kprobe.c).
 
-    prog-123   0.000104: open: (do_open+0x0/0x40) dfd=3
-    prog-123   0.000110: open_ret: (main+0x1b/0x60 <- do_open) ret=3 /* 5.912 us */
+prog-123   0.000104: open: (do_open+0x0/0x40) dfd=3
+prog-123   0.000110: open_ret: (main+0x1b/0x60 <- do_open) ret=3 /* 5.912 us */
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def shown(hit: Hit, places: Places, clean: Callable[[str], str]) -> Iterator[tup
         if isinstance(value, bytes):
             text = clean(format_value("string", 0, string=value))
         else:
-            text = format_value(
-                fetch.type, value, symbol=lambda at: places.loaded(hit.file, at)
-            )
+            text = format_value(fetch.type, value, symbol=lambda at: places.loaded(hit.file, at))
         yield fetch.name, text
 
 
