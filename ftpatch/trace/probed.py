@@ -27,8 +27,8 @@ LONGEST = 1 << 16
 
 @dataclass(frozen=True)
 class Probe:
-    """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which could not
-    be read; how often it was hit, and missed (nmissed)."""
+    """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which
+    could not be read; how often it was hit, and missed (nmissed)."""
 
     definition: Definition
     ip: int
