@@ -3,9 +3,10 @@
 A stripped program keeps its unwind information, whose search table has every function's start; the
 entry behind a row says how long it is.
 
-    FDE   length 4 | CIE pointer 4 | start - . 4 | size 4 | ...       (encoding 1b, DW_EH_PE_pcrel)
+    FDE   length 4 | CIE pointer 4 | start - . 4 | size 4 | n | n bytes | instructions
 
-Linux Standard Base, "Exception Frames".
+(encoding 1b: DW_EH_PE_pcrel | DW_EH_PE_sdata4; augmentation "z...".) Linux Standard Base,
+"Exception Frames"; the instructions: DWARF 5, section 6.4.2.
 """
 
 from __future__ import annotations
@@ -19,19 +20,29 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 from ftpatch.image.symbols import Symbols
+from ftpatch.inject.headers import header_field
 from ftpatch.inject.unwind import read_table
 
 __all__ = ["Functions", "read_functions"]
 
+ADVANCE, NOP = 0x40, 0
+"""DW_CFA_advance_loc in the upper two bits; DW_CFA_nop."""
+ADVANCES = (1, 2, 3, 4)
+"""DW_CFA_set_loc, DW_CFA_advance_loc1, 2 and 4."""
+LONGEST = 1 << 12
+"""Bytes of an FDE that are looked at."""
+
 
 @dataclass(frozen=True)
 class Functions:
-    """n functions by address: ``start`` and ``end`` int64[n], link addresses. ``resolvers`` are
-    those that the dynamic linker calls (STT_GNU_IFUNC)."""
+    """n functions by address: ``start`` and ``end`` int64[n], link addresses; ``frame`` int64[n],
+    those of their FDEs, 0 for none. ``resolvers`` are those that the dynamic linker calls
+    (STT_GNU_IFUNC)."""
 
     image: Image
     start: NDArray[np.int64]
     end: NDArray[np.int64]
+    frame: NDArray[np.int64]
     resolvers: frozenset[int]
 
     def around(self, address: int) -> tuple[int, int] | None:
@@ -40,6 +51,33 @@ class Functions:
         if row < 0 or address >= self.end[row]:
             return None
         return int(self.start[row]), int(self.end[row])
+
+    def is_called(self, address: int) -> bool:
+        """Whether what begins at an address is called, so that its return address is where calls
+        put it. Not so for the part of a function that was split off (.cold), for what the kernel
+        enters, or for the PLT: there unwinders are told something else from the first byte on."""
+        row = int(np.searchsorted(self.start, address))
+        if row == len(self.start) or self.start[row] != address:
+            return False
+        if address == header_field(self.image, "e_entry"):
+            return False
+        if not self.frame[row]:
+            return True
+        offset = int(self.image.elf.offset_of(self.frame[row : row + 1].view(np.uint64))[0])
+        length = int.from_bytes(self.image.data[offset : offset + 4].tobytes(), "little")
+        held = self.image.data[offset + 16 : offset + 4 + min(length, LONGEST)].tobytes()
+        at, augmented, shift = 0, 0, 0
+        while at < len(held):
+            augmented |= (held[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if not held[at - 1] & 0x80:
+                break
+        for code in held[at + augmented :]:
+            if code & 0xC0 == ADVANCE or code in ADVANCES:
+                return True
+            if code != NOP:
+                return False
+        return True
 
     def named(self, name: str) -> int:
         """Address of a function. Raises UsageError where there is none of that name, or several."""
@@ -70,26 +108,28 @@ def read_functions(image: Image) -> Functions:
     # Of several that begin at one address, the longest; none reaches into the next.
     rows = rows[np.lexsort((-rows[:, 1], rows[:, 0]))]
     start, first = np.unique(rows[:, 0], return_index=True)
-    end = rows[first, 1]
+    end, frame = rows[first, 1], np.zeros(len(start), np.int64)
+    np.maximum.at(frame, np.searchsorted(start, rows[:, 0]), rows[:, 2])
     if len(start):
         end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
     resolvers = set[int]()
     for symbols in (image.symbols, image.dynamic_symbols):
         resolvers |= set(symbols.value[symbols.type == Symbols.STT_GNU_IFUNC].tolist())
-    return Functions(image, start, end, frozenset(resolvers))
+    return Functions(image, start, end, frame, frozenset(resolvers))
 
 
 def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:
-    """(start, end), int64[n, 2]."""
+    """(start, end, 0), int64[n, 3]."""
     wanted = np.isin(symbols.type, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC))
     wanted &= (symbols.section != Symbols.SHN_UNDEF) & (symbols.size > 0)
     value = symbols.value[wanted].view(np.int64)
-    return np.stack([value, value + symbols.size[wanted].view(np.int64)], axis=1)
+    end = value + symbols.size[wanted].view(np.int64)
+    return np.stack([value, end, np.zeros_like(value)], axis=1)
 
 
 def _of_frames(image: Image) -> NDArray[np.int64]:
-    """The same, by unwind information; none where there is no search table."""
-    none = np.empty((0, 2), np.int64)
+    """The same by unwind information, with the FDEs' addresses; none without a search table."""
+    none = np.empty((0, 3), np.int64)
     own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
     if own is None:
         return none
@@ -105,4 +145,4 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
     size = words[:, 3] & 0xFFFF_FFFF
     # Of another encoding: the start that it would give is not the row's.
     known = there & (offsets >= 0) & (start == rows[:, 0]) & (size > 0)
-    return np.stack([rows[known, 0], rows[known, 0] + size[known]], axis=1)
+    return np.stack([rows[known, 0], rows[known, 0] + size[known], rows[known, 1]], axis=1)

@@ -138,10 +138,11 @@ def _address(functions: Functions, definition: Definition) -> int:
                 path, f"{definition.symbol} has {size} bytes, not {definition.offset + 1}"
             )
     if definition.kind == "r":
-        around = functions.around(address)
-        if around is None or around[0] != address:
+        if not functions.is_called(address):
             raise UsageError(
-                path, f"{definition.name}: {address:#x} is not known to be a function's entry"
+                path,
+                f"{definition.name}: {address:#x} is not known to be a function that is called",
+                "take a p probe",
             )
     return address
 
