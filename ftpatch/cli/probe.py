@@ -26,7 +26,7 @@ from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
     from ftpatch.image import Image
-    from ftpatch.plan.probed import Handler, Placed
+    from ftpatch.plan.probed import Handler, Placed, Probed
 
 __all__ = ["NAME", "command"]
 
@@ -97,18 +97,16 @@ def command(
 
         image = open_image(program)
         definitions = _parsed(image, probes)
-        plan, placed = plan_probed(
-            image, Probing(definitions, optimize, _handler(handler), depth, room)
-        )
+        probed = plan_probed(image, Probing(definitions, optimize, _handler(handler), depth, room))
         if not dry_run:
             wait_for(copy)
-            lay_in(copy, image, plan)
+            lay_in(copy, image, probed.plan)
     written = None if dry_run else target
     if as_json:
-        for one in placed:
-            json_line(_row(one))
+        for one in probed.placed:
+            json_line(_row(one, probed.risks))
     elif not quiet:
-        _said(placed, written)
+        _said(probed, written)
 
 
 def _parsed(image: Image, probes: list[str]) -> Any:  # noqa: ANN401
@@ -136,32 +134,26 @@ def _handler(text: str | None) -> Handler | None:
     return Handler(Path(stub), name)
 
 
-def _row(one: Placed) -> dict[str, Any]:
+def _row(one: Placed, risks: str) -> dict[str, Any]:
     from ftpatch.probe import definition_text
 
-    return {
+    row = {
         "name": one.definition.name,
         "definition": definition_text(one.definition),
         "address": hex(one.address),
         "way": one.way.value,
         "reason": one.why,
     }
+    return row | {"risk": risks} if one.way.value == "trap" else row
 
 
-def _said(placed: list[Placed], written: Path | None) -> None:
-    from ftpatch.plan.places import Way
-
+def _said(probed: Probed, written: Path | None) -> None:
+    placed = probed.placed
     width = max(len(one.definition.name) for one in placed)
     for one in placed:
         why = f" ({one.why})" if one.why else ""
         lines([f"{one.definition.name:{width}}  {one.way.value:4}  {one.address:#x}{why}"])
-    risky = [one.definition.name for one in placed if one.way == Way.TRAP]
-    if risky:
-        names = ", ".join(risky)
-        lines(
-            [
-                f"{names}: where SIGTRAP is blocked, or the program has a handler of its own for "
-                "it, it dies of them"
-            ]
-        )
+    traps = ", ".join(one.definition.name for one in placed if one.way.value == "trap")
+    if traps:
+        lines([f"{traps}: the program dies of it if SIGTRAP is blocked by {probed.risks}"])
     lines([f"wrote {written}" if written else "dry run: nothing was written"])

@@ -23,13 +23,14 @@ from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration, probes_stub
 from ftpatch.plan import Plan
 from ftpatch.plan.functions import Functions, read_functions
+from ftpatch.plan.hooks import Hooks, find_hooks
 from ftpatch.plan.places import Chooser, Chosen, Way
 from ftpatch.plan.traced import for_debuggers
 from ftpatch.probe import Definition, definition_text
 from ftpatch.probe.steps import Own, fetching
 from ftpatch.sites import read_sites
 
-__all__ = ["Handler", "Placed", "Probing", "plan_probed"]
+__all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
 ALIGN = 16
 """Bytes: where detours begin."""
@@ -65,6 +66,16 @@ class Placed:
 
 
 @dataclass(frozen=True)
+class Probed:
+    """The plan, what each probe got, in their order, and by what SIGTRAP may be blocked although
+    there are breakpoints; empty where there are none."""
+
+    plan: Plan
+    placed: Sequence[Placed]
+    risks: str
+
+
+@dataclass(frozen=True)
 class _Spot:
     """Probes of one place, p probes first: they are not to see that a return is awaited."""
 
@@ -73,7 +84,7 @@ class _Spot:
     definitions: tuple[Definition, ...]
 
 
-def plan_probed(image: Image, probing: Probing) -> tuple[Plan, list[Placed]]:
+def plan_probed(image: Image, probing: Probing) -> Probed:
     """Probes at all the places, or UsageError for one that cannot be; InputError where there is no
     room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
@@ -89,13 +100,15 @@ def plan_probed(image: Image, probing: Probing) -> tuple[Plan, list[Placed]]:
     functions = read_functions(image)
     chooser = Chooser(image, arch, mover, functions, _pads(image))
     spots = _spots(chooser, functions, probing)
-    plan = _laid(image, arch, mover, chooser, spots, probing)
+    traps = any(spot.chosen.way == Way.TRAP for spot in spots)
+    hooks = find_hooks(image, arch, functions, chooser) if traps else Hooks()
+    plan = _laid(image, arch, mover, chooser, spots, hooks, probing)
     placed = {
         definition: Placed(definition, spot.chosen.address, spot.chosen.way, spot.chosen.why)
         for spot in spots
         for definition in spot.definitions
     }
-    return plan, [placed[definition] for definition in probing.definitions]
+    return Probed(plan, [placed[one] for one in probing.definitions], hooks.risks)
 
 
 def _spots(chooser: Chooser, functions: Functions, probing: Probing) -> list[_Spot]:
@@ -137,13 +150,12 @@ def _address(functions: Functions, definition: Definition) -> int:
             raise UsageError(
                 path, f"{definition.symbol} has {size} bytes, not {definition.offset + 1}"
             )
-    if definition.kind == "r":
-        if not functions.is_called(address):
-            raise UsageError(
-                path,
-                f"{definition.name}: {address:#x} is not known to be a function that is called",
-                "take a p probe",
-            )
+    if definition.kind == "r" and not functions.is_called(address):
+        raise UsageError(
+            path,
+            f"{definition.name}: {address:#x} is not known to be a function that is called",
+            "take a p probe",
+        )
     return address
 
 
@@ -166,6 +178,7 @@ def _laid(
     mover: Mover,
     chooser: Chooser,
     spots: Sequence[_Spot],
+    hooks: Hooks,
     probing: Probing,
 ) -> Plan:
     registers, detour = REGISTERS[arch.name], DETOURS[arch.name]
@@ -180,6 +193,12 @@ def _laid(
     fetchings = [fetching(one, ip, registers, mine) for ip, one in definitions]
 
     def tables(shift: int, starts: Sequence[int]) -> Tables:
+        rows = [(slot.place, int(slot.which), 0) for slot in hooks.slots]
+        places = starts[len(spots) :]
+        rows += [
+            (place + shift, int(which), 1)
+            for (which, _), place in zip(hooks.code, places, strict=True)
+        ]
         return Tables(
             [
                 Place(
@@ -188,7 +207,7 @@ def _laid(
                     len(spot.definitions),
                     spot.chosen.way == Way.TRAP,
                 )
-                for spot, start in zip(spots, starts, strict=True)
+                for spot, start in zip(spots, starts, strict=False)
             ],
             [
                 Probe(
@@ -201,11 +220,14 @@ def _laid(
                 )
                 for (ip, one), fetched in zip(definitions, fetchings, strict=True)
             ],
+            rows,
+            hooks.sealed,
         )
 
     sizes = [
         detour.size + len(chooser.moved(spot.chosen, spot.chosen.address).code) for spot in spots
     ]
+    sizes += [len(chooser.moved(chosen, chosen.address).code) for _, chosen in hooks.code]
     offsets, end = [], 0
     for size in sizes:
         offsets.append(end)
@@ -229,7 +251,9 @@ def _laid(
             arguments=False,
             probes=table_at + shift,
         )
-        for number, (spot, start) in enumerate(zip(spots, starts, strict=True)):
+        for (_, chosen), start in zip(hooks.code, starts[len(spots) :], strict=True):
+            filled[start] = chooser.moved(chosen, start + shift).code
+        for number, (spot, start) in enumerate(zip(spots, starts, strict=False)):
             at = start + shift
             before = detour.make(at, number, caller + shift)
             filled[start] = before + chooser.moved(spot.chosen, at + len(before)).code
@@ -239,8 +263,11 @@ def _laid(
     laid = lay(image, whole, page=arch.page, entry=stub.address("ftrace_start"), fill=fill)
     changes, tail = for_debuggers(image, stub, laid)
     parts = [changes, without_shadow_stack(image, arch)]
-    for spot, start in zip(spots, starts, strict=True):
+    for spot, start in zip(spots, starts, strict=False):
         parts.append(_site(image, mover, spot.chosen, start + laid.shift))
+    for which, chosen in hooks.code:
+        wrapper = (stub.address(which.wrapper) or 0) + laid.shift
+        parts.append(_site(image, mover, chosen, wrapper))
     code = np.empty((0, arch.width), np.uint8)
     plan = Plan(Changes.concat(parts), code, len(spots), len(spots), 0, 0, "")
     return replace(plan, tail=tail)

@@ -53,10 +53,13 @@ struct fetch {
 /* ftpatch_config.probes points to it. */
 struct probe_table {
 	u64 places, probes, fetches;
+	u64 hooks; /* struct hook (hooks.h) */
+	u64 sealed, sealed_end; /* what can only be read when the program begins (PT_GNU_RELRO) */
 	u64 told; /* what the trace file says of them: struct trace_probe, then text */
 	u32 place_count, probe_count;
 	u32 told_size; /* bytes, a multiple of PAGE */
 	u32 traps;     /* places that have a breakpoint */
+	u32 hook_count, unused;
 };
 
 /* What a handler of a user gets, as kretprobe_instance: of a p probe `ret` is 0. */

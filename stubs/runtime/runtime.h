@@ -77,6 +77,7 @@ struct thread {
 	u32 number;           /* of its next chunk */
 	u32 nested;           /* calls in a row that were ignored because of `busy` */
 	u32 full;             /* there was no chunk left */
+	u32 blocked;          /* what the program did to SIGTRAP (hooks.h) */
 };
 
 struct known {
@@ -106,6 +107,7 @@ struct process {
 	u32 stopped;
 	u32 starting;           /* process id of the child of fork that is being set up */
 	u32 pid;
+	ulong page;             /* bytes */
 	u64 early;              /* calls before anything was set up */
 	u64 told;               /* of them, those in the header of this process or of its parents */
 	ulong stack;            /* where the first thread's begins */

@@ -11,6 +11,7 @@ struct process process __attribute__((section(".data")));
 
 #define AT_HWCAP2 26
 #define AT_EXECFN 31
+#define AT_PAGESZ 6
 #define AT_BASE 7
 #define AT_SECURE 23
 #define MAP_PRIVATE_ANONYMOUS_NORESERVE (2 | 0x20 | 0x4000)
@@ -94,6 +95,8 @@ void trace_start(ulong *sp)
 			secure = aux[1];
 		else if (aux[0] == AT_EXECFN)
 			process.name = (const char *)aux[1];
+		else if (aux[0] == AT_PAGESZ)
+			process.page = aux[1];
 		else if (aux[0] == AT_BASE)
 			interpreter = aux[1];
 	}

@@ -1,8 +1,7 @@
 /* Breakpoints: the instruction is found by its address, and its detour goes on in its place. So there
  * is no single step, and nothing to be done afterwards. */
-#include "probes.h"
+#include "hooks.h"
 
-#define SIGTRAP 5
 #define SIG_DFL 0
 #define SA_SIGINFO 4ul
 #define SA_ONSTACK 0x08000000ul
@@ -17,10 +16,20 @@ struct action {
 	u64 mask;
 };
 
-static long act(const struct action *new)
+static long act(const struct action *new, struct action *old)
 {
-	return syscall6(SYS_rt_sigaction, SIGTRAP, (long)new, 0, sizeof(new->mask), 0, 0);
+	return syscall6(SYS_rt_sigaction, SIGTRAP, (long)new, (long)old, sizeof(new->mask), 0, 0);
 }
+
+void trap_raised(void)
+{
+	syscall6(SYS_tgkill, syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
+		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGTRAP, 0, 0, 0);
+}
+
+struct siginfo_ {
+	int signal, error, code; /* code: above 0 where the kernel itself sends it */
+};
 
 /* Link address of the detour of a breakpoint, 0 for none of ours. */
 static u64 detour_of(u64 address)
@@ -42,26 +51,24 @@ static u64 detour_of(u64 address)
 	return 0;
 }
 
-static void trapped(int signal, const void *info, struct context *context)
+static void trapped(int signal, struct siginfo_ *info, struct context *context)
 {
 	u64 detour = detour_of(context->ip - TRAP_BACK - process.bias);
 	struct action none = {SIG_DFL, 0, 0, 0};
 
-	(void)signal;
-	(void)info;
-	if (detour) {
+	if (detour && info->code > 0) {
 		context->ip = (ulong)(detour + process.bias);
 		return;
 	}
-	/* Not ours: what it does without a handler. */
-	act(&none);
-	syscall6(SYS_tgkill, syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
-		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGTRAP, 0, 0, 0);
+	if (!trap_passed_on(signal, info, context, info->code <= 0)) {
+		act(&none, 0);
+		trap_raised();
+	}
 }
 
 void traps_caught(void)
 {
-	struct action own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER, 0, 0};
+	struct action old = {0, 0, 0, 0}, own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER, 0, 0};
 	void *handler = trapped;
 	u64 mask = 1ull << (SIGTRAP - 1);
 
@@ -70,6 +77,7 @@ void traps_caught(void)
 	__asm__("" : "+r"(handler)); /* no struct of constants: nobody relocates it */
 	own.handler = handler;
 	restored_by(&own.flags, &own.restorer);
-	act(&own);
+	act(&own, &old);
+	hooks_set(old.handler);
 	syscall6(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mask, 0, sizeof(mask), 0, 0);
 }

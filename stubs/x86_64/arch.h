@@ -121,6 +121,7 @@ static inline void file_limit(u64 limit[2])
 	syscall6(97, 1, (long)limit, 0, 0, 0, 0);
 }
 
+#define SYS_mprotect 10
 #define TRAP_BACK 1 /* int3 has run */
 
 /* What a detour saves (entry.S), and finds again. */
