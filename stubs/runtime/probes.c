@@ -131,13 +131,16 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 /* Control came to a place that is probed. */
 void probe_hit(struct registers *regs)
 {
-	const struct probe_place *place =
-		linked(struct probe_place, probe_table()->places) + regs->place;
 	ulong slot = stack_pointer(regs);
 	struct thread *t = begun(slot);
-	u32 number, end_ = place->first + place->count;
+	const struct probe_place *place;
+	u32 number, end_;
 	u64 now;
 
+	if (unlikely(!process.ready)) /* not even where the table is, is known */
+		return;
+	place = linked(struct probe_place, probe_table()->places) + regs->place;
+	end_ = place->first + place->count;
 	if (unlikely(!t || !RECORDING)) {
 		for (number = place->first; number < end_; number++)
 			missed(number);
