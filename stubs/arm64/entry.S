@@ -180,7 +180,7 @@ return_to_handler:
 	ret
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
-	.p2align 6
+	.org	return_to_handler + 128
 	.quad	process + THREADS - (return_to_handler + 128)	/* &process.threads */
 
 #ifdef PROBES
