@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,7 +37,8 @@ class Part:
 @dataclass(frozen=True)
 class Stub:
     """``parts`` by address, as far apart from each other as they have to stay; ``unwind`` is the
-    address of its .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame."""
+    address of its .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame; ``further`` are rows
+    of what was laid beside it."""
 
     path: Path
     machine: int
@@ -45,6 +47,7 @@ class Stub:
     symbols: Symbols
     unwind: int
     frames: bytes
+    further: tuple[tuple[int, int], ...] = ()
 
     @property
     def made_for(self) -> tuple[int, int]:
@@ -57,7 +60,8 @@ class Stub:
         if not self.unwind:
             return 0, np.empty((0, 2), np.int64)
         held = self.parts[0].data[self.unwind - self.parts[0].address :]
-        return read_table(held, self.unwind, str(self.path))
+        frame, rows = read_table(held, self.unwind, str(self.path))
+        return frame, np.concatenate([rows, np.array(self.further, np.int64).reshape(-1, 2)])
 
     def address(self, name: str) -> int | None:
         """Where a symbol was linked to be."""
@@ -81,6 +85,16 @@ class Stub:
     def with_code(self, code: bytes, page: int) -> tuple[Stub, int]:
         """The same with further code on pages of its own, and its linked address."""
         return self._with(code, page, Segment.PF_R | Segment.PF_X)
+
+    def holding(self, address: int, data: bytes) -> Stub:
+        """The same with these bytes in the part that begins at a linked address."""
+        held = np.frombuffer(data, np.uint8)
+        parts = (replace(p, data=held) if p.address == address else p for p in self.parts)
+        return replace(self, parts=tuple(parts))
+
+    def knowing(self, rows: Sequence[tuple[int, int]]) -> Stub:
+        """The same with further rows for unwinders: linked addresses of a start and its FDE."""
+        return replace(self, further=(*self.further, *rows))
 
     def _with(self, data: bytes, page: int, flags: int) -> tuple[Stub, int]:
         end = max(part.address + part.size for part in self.parts)

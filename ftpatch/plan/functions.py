@@ -52,6 +52,11 @@ class Functions:
             return None
         return int(self.start[row]), int(self.end[row])
 
+    def frame_at(self, address: int) -> int:
+        """Link address of the FDE of the function that has this address, 0 for none."""
+        row = int(np.searchsorted(self.start, address, side="right")) - 1
+        return int(self.frame[row]) if row >= 0 and address < self.end[row] else 0
+
     def is_called(self, address: int) -> bool:
         """Whether what begins at an address is called, so that its return address is where calls
         put it. Not so for the part of a function that was split off (.cold), for what the kernel

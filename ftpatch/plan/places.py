@@ -106,10 +106,11 @@ class Chooser:
             ) from None
         return Chosen(place, code, Way.TRAP, len(mover.trap), why)
 
-    def moved(self, chosen: Chosen, to: int) -> Moved:
-        """The displaced instructions at ``to``. Raises UsageError for what is out of reach."""
+    def moved(self, chosen: Chosen, to: int, needed: int = 0) -> Moved:
+        """The displaced instructions at ``to``, or those of its first bytes that are ``needed``.
+        Raises UsageError for what is out of reach."""
         try:
-            return self._mover.move(chosen.code, chosen.address, to, chosen.needed)
+            return self._mover.move(chosen.code, chosen.address, to, needed or chosen.needed)
         except Immovable as error:
             raise UsageError(self._image.path, f"no probe: {error}") from None
 

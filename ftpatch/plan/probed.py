@@ -26,6 +26,7 @@ from ftpatch.plan.functions import Functions, read_functions
 from ftpatch.plan.hooks import Hooks, find_hooks
 from ftpatch.plan.places import Chooser, Chosen, Way
 from ftpatch.plan.traced import for_debuggers
+from ftpatch.plan.unwinding import with_frames
 from ftpatch.probe import Definition, definition_text
 from ftpatch.probe.steps import Own, fetching
 from ftpatch.sites import read_sites
@@ -102,7 +103,7 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
     spots = _spots(chooser, functions, probing)
     traps = any(spot.chosen.way == Way.TRAP for spot in spots)
     hooks = find_hooks(image, arch, functions, chooser) if traps else Hooks()
-    plan = _laid(image, arch, mover, chooser, spots, hooks, probing)
+    plan = _laid(image, arch, mover, functions, chooser, spots, hooks, probing)
     placed = {
         definition: Placed(definition, spot.chosen.address, spot.chosen.way, spot.chosen.why)
         for spot in spots
@@ -176,6 +177,7 @@ def _laid(
     image: Image,
     arch: Arch,
     mover: Mover,
+    functions: Functions,
     chooser: Chooser,
     spots: Sequence[_Spot],
     hooks: Hooks,
@@ -234,6 +236,10 @@ def _laid(
         end = (end + size + ALIGN - 1) // ALIGN * ALIGN
     whole, code_at = whole.with_code(bytes(end), arch.page)
     starts = [code_at + offset for offset in offsets]
+    told = [
+        (spot.chosen, start, size) for spot, start, size in zip(spots, starts, sizes, strict=False)
+    ]
+    whole = with_frames(whole, arch.page, functions, chooser, mover, detour, told)
     whole, table_at = whole.with_data(bytes(len(tables(0, starts).pack(0))), arch.page)
     caller = stub.address("ftrace_caller") or 0
     entry = header_field(image, "e_entry")

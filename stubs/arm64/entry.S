@@ -44,12 +44,12 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
  *
  * Nothing is changed but what a handler, or a return to be awaited, changes. */
 	.cfi_startproc
-	.cfi_undefined x30
 	sub	sp, sp, #REGISTERS
 	.cfi_adjust_cfa_offset REGISTERS
 	save_all
 	stp	x29, x30, [sp, #X29]
 	str	x30, [sp, #INTO]
+	.cfi_rel_offset x30, INTO
 	str	x17, [sp, #PLACE]
 	ldp	x0, x1, [sp, #REGISTERS]
 	str	x0, [sp, #X30]
@@ -64,6 +64,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	restore_all
 	ldr	x29, [sp, #X29]
 	ldr	x30, [sp, #INTO]
+	.cfi_restore x30
 	add	sp, sp, #REGISTERS
 	.cfi_adjust_cfa_offset -REGISTERS
 	ret

@@ -27,7 +27,6 @@ ftrace_caller:
  *
  *     | back into the detour | number of the place | 128 bytes | ...
  *       ^ rsp                                                    ^ rsp of the program */
-	.cfi_undefined rip
 	save_all
 	leaq	REGISTERS+24+128(%rsp), %rax
 	movq	%rax, SP(%rsp)

@@ -1,0 +1,218 @@
+"""What unwinders are told of a detour: what they were told of the instructions that it displaces.
+
+    CIE   length 4 | 0 | 1 | "zR" | code, data alignment | return address | 1 | 1b | instructions
+    FDE   length 4 | to the CIE 4 | start - . 4 | size 4 | 0 | instructions
+
+An FDE of a detour begins with all instructions of the function's own FDE up to the place, without
+its advances. Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.2 and table 7.29.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ftpatch.image import Image
+
+__all__ = ["Cfi", "Entry", "Row", "frame_of", "packed"]
+
+OPERANDS = {
+    0x00: "",
+    0x01: "4",
+    0x02: "1",
+    0x03: "2",
+    0x04: "4",
+    0x05: "uu",
+    0x06: "u",
+    0x07: "u",
+    0x08: "u",
+    0x09: "uu",
+    0x0A: "",
+    0x0B: "",
+    0x0C: "uu",
+    0x0D: "u",
+    0x0E: "u",
+    0x0F: "b",
+    0x10: "ub",
+    0x11: "uu",
+    0x12: "uu",
+    0x13: "u",
+    0x14: "uu",
+    0x15: "uu",
+    0x16: "ub",
+    0x2C: "",
+    0x2D: "",
+    0x2E: "u",
+    0x2F: "uu",
+}
+"""Of each DW_CFA instruction: bytes, LEB128 or a block. DW_CFA_set_loc is pcrel sdata4 here."""
+ADVANCE, OFFSET, RESTORE = 0x40, 0x80, 0xC0
+"""In the upper two bits."""
+SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1, 10, 11, 12, 13, 14
+ADVANCES = {2: 1, 3: 2, 4: 4}
+NO_CFA = (-1, 0)
+MOST = 1 << 16
+"""Bytes of an entry that are looked at."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Bytes of one instruction that holds from link address ``at`` on, and the (register, offset)
+    that the CFA is afterwards; NO_CFA for an expression."""
+
+    at: int
+    code: bytes
+    cfa: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Cfi:
+    """Of one function: ``head`` is its CIE's alignments and return address as they stand there,
+    ``initial`` its CIE's instructions, ``cfa`` what they define; ``rows`` those of its FDE."""
+
+    head: bytes
+    initial: bytes
+    cfa: tuple[int, int]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is to be told of ``size`` bytes at link address ``start``: instructions, each with the
+    distance from there from which it holds."""
+
+    cfi: Cfi
+    start: int
+    size: int
+    instructions: Sequence[tuple[int, bytes]]
+
+
+def frame_of(image: Image, frame: int) -> Cfi | None:
+    """What the FDE at link address ``frame`` tells; None for a form that is not known."""
+    try:
+        return _read(image, frame)
+    except (IndexError, KeyError, struct.error):
+        return None
+
+
+def _read(image: Image, frame: int) -> Cfi | None:
+    fde = _bytes(image, frame)
+    pointer, start = struct.unpack_from("<Ii", fde, 4)
+    cie = _bytes(image, frame + 4 - pointer)
+    identity, version = struct.unpack_from("<IB", cie, 4)
+    text, _, rest = cie[9:].partition(b"\0")
+    if identity or version != 1 or not text.startswith(b"z") or b"S" in text:
+        return None
+    at = len(cie) - len(rest)
+    after = _skip(cie, _skip(cie, at, "u"), "u") + 1  # the return address is one byte in version 1
+    head = cie[at:after]
+    after, size = _uleb(cie, after)
+    initial = cie[after + size :]
+    rows = list(_rows(initial, 0, NO_CFA, 1))
+    cfa = rows[-1].cfa if rows else NO_CFA
+    _, alignment = _uleb(head, 0)
+    at, size = _uleb(fde, 16)
+    body = list(_rows(fde[at + size :], frame + 8 + start, cfa, alignment))
+    kept = b"".join(row.code for row in rows)
+    return Cfi(head, kept, cfa, body)
+
+
+def _bytes(image: Image, address: int) -> bytes:
+    """An entry, its length among it."""
+    import numpy as np
+
+    offset = int(image.elf.offset_of(np.array([address], np.int64).view(np.uint64))[0])
+    if offset < 0:
+        raise IndexError(address)
+    (length,) = struct.unpack_from("<I", image.data[offset : offset + 4].tobytes())
+    if not 8 <= length < MOST:
+        raise IndexError(length)
+    return image.data[offset : offset + 4 + length].tobytes()
+
+
+def _rows(code: bytes, at: int, cfa: tuple[int, int], alignment: int) -> Iterator[Row]:
+    """Instructions but advances and nops."""
+    place, saved = 0, list[tuple[int, int]]()
+    while place < len(code):
+        op = code[place]
+        high = op & 0xC0
+        kinds = "" if high in (ADVANCE, RESTORE) else "u" if high == OFFSET else OPERANDS[op]
+        end = place + 1
+        for kind in kinds:
+            end = _skip(code, end, kind)
+        held = code[place:end]
+        if high == ADVANCE:
+            at += (op & 0x3F) * alignment
+        elif op in ADVANCES:
+            at += int.from_bytes(held[1:], "little") * alignment
+        elif op == SET_LOC:
+            raise KeyError(op)
+        elif op:
+            cfa = _cfa(op, held, cfa, saved)
+            yield Row(at, held, cfa)
+        place = end
+
+
+def _cfa(
+    op: int, held: bytes, cfa: tuple[int, int], saved: list[tuple[int, int]]
+) -> tuple[int, int]:
+    """The CFA after an instruction; ``saved`` are those that were remembered."""
+    if op == DEF_CFA:
+        at, register = _uleb(held, 1)
+        return register, _uleb(held, at)[1]
+    if op == DEF_CFA_REGISTER:
+        return _uleb(held, 1)[1], cfa[1]
+    if op == DEF_CFA_OFFSET:
+        return cfa[0], _uleb(held, 1)[1]
+    if op in (0x0F, 0x12, 0x13):  # by an expression, or with signed offsets
+        return NO_CFA
+    if op == REMEMBER:
+        saved.append(cfa)
+    elif op == RESTORE_STATE:
+        return saved.pop()
+    return cfa
+
+
+def _skip(code: bytes, at: int, kind: str) -> int:
+    """Where an operand ends."""
+    if kind.isdigit():
+        return at + int(kind)
+    at, value = _uleb(code, at)
+    return at + value if kind == "b" else at
+
+
+def _uleb(code: bytes, at: int) -> tuple[int, int]:
+    """Where a ULEB128 ends, and what it is."""
+    value = shift = 0
+    while True:
+        byte = code[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if not byte & 0x80:
+            return at, value
+
+
+def packed(entries: Sequence[Entry], address: int) -> tuple[bytes, list[tuple[int, int]]]:
+    """CIEs and FDEs that lie at link address ``address``, and (start, FDE) of each."""
+    out, rows = bytearray(), []
+    for entry in entries:
+        cie = address + len(out)
+        first = _skip(entry.cfi.head, 0, "u")  # distances here are bytes on every architecture
+        body = b"\1zR\0" + b"\1" + entry.cfi.head[first:] + b"\1\x1b" + entry.cfi.initial
+        out += _entry(struct.pack("<I", 0) + body)
+        at = address + len(out)
+        rows.append((entry.start, at))
+        code, reached = b"\0", 0
+        for distance, held in entry.instructions:
+            if distance > reached:
+                code += struct.pack("<BI", 4, distance - reached)
+                reached = distance
+            code += held
+        out += _entry(struct.pack("<Iii", at + 4 - cie, entry.start - (at + 8), entry.size) + code)
+    return bytes(out), rows
+
+
+def _entry(body: bytes) -> bytes:
+    body += bytes(-(len(body) + 4) % 8)  # DW_CFA_nop
+    return struct.pack("<I", len(body)) + body
