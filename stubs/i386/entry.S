@@ -233,7 +233,9 @@ syscall6:
 	.cfi_endproc
 	.size	syscall6, . - syscall6
 
-/* Where the handler of clock.c returns to; debuggers know a signal frame by these instructions. */
+/* Where the handler of clock.c returns to; debuggers know a signal frame by these instructions.
+ * Unwinders look for the address before, too, and then at the instructions: it is nobody's. */
+	nop
 	.globl	clock_restorer
 	.type	clock_restorer, @function
 clock_restorer:

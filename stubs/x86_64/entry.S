@@ -182,7 +182,9 @@ ftrace_ended:
 	.cfi_endproc
 	.size	ftrace_ended, . - ftrace_ended
 
-/* Where the handlers of clock.c and trap.c return to; debuggers know a signal frame by these instructions. */
+/* Where the handlers of clock.c and trap.c return to; debuggers know a signal frame by these instructions.
+ * Unwinders look for the address before, too, and then at the instructions: it is nobody's. */
+	nop
 	.globl	clock_restorer, trap_restorer
 	.type	clock_restorer, @function
 clock_restorer:
