@@ -3,7 +3,6 @@
  * is kept here, and never reaches the kernel: its action, and that it blocks the signal. */
 #include "hooks.h"
 
-#define SIG_BLOCK 0
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
 #define SA_SIGINFO 4
@@ -177,11 +176,11 @@ int hooked_sigprocmask(int how, const u64 *new, u64 *old)
 
 /* A SIGTRAP that no breakpoint of ours brought: what the program wants done. 0: it dies of it.
  * `sent`: by a process, so that it can wait or be ignored. */
-int trap_passed_on(int signal, void *info, void *context, int sent)
+int trap_passed_on(int signal, void *info, struct context *context, int sent)
 {
 	void *handler = own.handler;
 	u32 *flag = blocked();
-	u64 mask = own.mask[0] & ~TRAP_BIT;
+	u64 mask = (own.mask[0] | *signal_mask(context)) & ~TRAP_BIT;
 
 	if (flag && *flag & TRAP_BLOCKED) {
 		if (sent)
@@ -192,7 +191,7 @@ int trap_passed_on(int signal, void *info, void *context, int sent)
 		return handler == SIG_IGN && sent;
 	if (own.flags & SA_RESETHAND)
 		own.handler = SIG_DFL;
-	syscall6(SYS_rt_sigprocmask, SIG_BLOCK, (long)&mask, 0, sizeof(mask), 0, 0);
+	syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask), 0, 0);
 	if (own.flags & SA_SIGINFO)
 		((void (*)(int, void *, void *))handler)(signal, info, context);
 	else

@@ -35,7 +35,7 @@ int hooked_sigaction(int signal, const struct user_action *new, struct user_acti
 void *hooked_signal(int signal, void *handler);
 int hooked_pthread_sigmask(int how, const u64 *new, u64 *old);
 int hooked_sigprocmask(int how, const u64 *new, u64 *old);
-int trap_passed_on(int signal, void *info, void *context, int sent);
+int trap_passed_on(int signal, void *info, struct context *context, int sent);
 void hooks_set(void *inherited);
 
 /* trap.c */

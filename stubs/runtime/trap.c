@@ -8,6 +8,13 @@
 #define SA_RESTART 0x10000000ul
 #define SA_NODEFER 0x40000000ul
 #define SIG_UNBLOCK 1
+/* Blocked meanwhile: all but what comes of an instruction. For an unwinder, the place where the
+ * breakpoint was hit would be the one behind it, whose frame may be another. */
+#define WAITING (~(1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGILL - 1) | \
+		   1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1)))
+#define SIGILL 4
+#define SIGBUS 7
+#define SIGFPE 8
 
 struct action {
 	void *handler;
@@ -68,7 +75,8 @@ static void trapped(int signal, struct siginfo_ *info, struct context *context)
 
 void traps_caught(void)
 {
-	struct action old = {0, 0, 0, 0}, own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER, 0, 0};
+	struct action old = {0, 0, 0, 0}, own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
+						 0, WAITING};
 	void *handler = trapped;
 	u64 mask = 1ull << (SIGTRAP - 1);
 

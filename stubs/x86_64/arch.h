@@ -162,6 +162,12 @@ struct context {
 	ulong dx, ax, cx, sp, ip;
 };
 
+/* What was blocked when the signal came. */
+static inline u64 *signal_mask(struct context *context)
+{
+	return (u64 *)((char *)context + 296);
+}
+
 static inline u64 divide(u64 number, u64 by)
 {
 	return number / by;
