@@ -21,7 +21,7 @@ bytes that it says, traps, hooks, 0."""
 HOOK = struct.Struct("<Q2I")
 """place | which, kind."""
 TOLD = struct.Struct("<4Q4I")
-"""hits, missed, active, ip | words, flags, text, length."""
+"""0, missed, active, ip | words, flags, text, length."""
 RETURN, FAULTS = 1, 2
 HEADER = 4096
 """Bytes of a trace's header in front of what is told."""

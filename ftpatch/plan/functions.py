@@ -29,6 +29,7 @@ ADVANCE, NOP = 0x40, 0
 """DW_CFA_advance_loc in the upper two bits; DW_CFA_nop."""
 ADVANCES = (1, 2, 3, 4)
 """DW_CFA_set_loc, DW_CFA_advance_loc1, 2 and 4."""
+PART = ".cold"
 LONGEST = 1 << 12
 """Bytes of an FDE that are looked at."""
 
@@ -56,6 +57,12 @@ class Functions:
         """Link address of the FDE of the function that has this address, 0 for none."""
         row = int(np.searchsorted(self.start, address, side="right")) - 1
         return int(self.frame[row]) if row >= 0 and address < self.end[row] else 0
+
+    def is_entry(self, address: int) -> bool:
+        """Whether a symbol says that a function begins here, and not a part that was split off."""
+        symbols = self.image.symbols
+        rows = np.flatnonzero((symbols.value == address) & (symbols.type == Symbols.STT_FUNC))
+        return bool(len(rows)) and not any(PART in name for name in symbols.names(rows))
 
     def is_called(self, address: int) -> bool:
         """Whether what begins at an address is called, so that its return address is where calls

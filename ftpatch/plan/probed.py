@@ -241,7 +241,7 @@ def _laid(
     ]
     whole = with_frames(whole, arch.page, functions, chooser, mover, detour, told)
     whole, table_at = whole.with_data(bytes(len(tables(0, starts).pack(0))), arch.page)
-    caller = stub.address("ftrace_caller") or 0
+    caller, anywhere = (stub.address(f"ftrace_{name}caller") or 0 for name in ("", "regs_"))
     entry = header_field(image, "e_entry")
 
     def fill(shift: int) -> dict[int, bytes]:
@@ -261,7 +261,8 @@ def _laid(
             filled[start] = chooser.moved(chosen, start + shift).code
         for number, (spot, start) in enumerate(zip(spots, starts, strict=False)):
             at = start + shift
-            before = detour.make(at, number, caller + shift)
+            entry_only = functions.is_entry(spot.ip) or spot.chosen.way == Way.PAD
+            before = detour.make(at, number, (caller if entry_only else anywhere) + shift)
             filled[start] = before + chooser.moved(spot.chosen, at + len(before)).code
         filled[table_at] = tables(shift, starts).pack(table_at + shift)
         return filled

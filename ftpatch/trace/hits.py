@@ -59,6 +59,12 @@ class Hits:
     def __len__(self) -> int:
         return len(self.time)
 
+    def counts(self, file: int) -> list[int]:
+        """How many events each probe of a file has."""
+        number = self.number[self.file == file]
+        counts: list[int] = np.bincount(number, minlength=len(self.probes[file])).tolist()
+        return counts
+
     def __iter__(self) -> Iterator[Hit]:
         columns = (self.file, self.thread, self.number, self.time, self.at)
         lists = (column.tolist() for column in columns)

@@ -17,7 +17,7 @@ from ftpatch.trace.header import Header
 __all__ = ["Probe", "read_probes"]
 
 TOLD = struct.Struct("<4Q4I")
-"""hits, missed, active, ip | words, flags, text, length."""
+"""0, missed, active, ip | words, flags, text, length."""
 AT = 4096
 """Bytes of the header in front of them."""
 RETURN, FAULTS = 1, 2
@@ -28,13 +28,12 @@ LONGEST = 1 << 16
 @dataclass(frozen=True)
 class Probe:
     """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which
-    could not be read; how often it was hit, and missed (nmissed)."""
+    could not be read; how often it was ``missed`` (nmissed)."""
 
     definition: Definition
     ip: int
     words: int
     faults: bool
-    hits: int
     missed: int
 
     @property
@@ -63,7 +62,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
         raise InputError(header.path, f"cannot read: {error.strerror}") from None
     out = []
     for number in range(header.probes):
-        hits, missed, _, ip, words, flags, at, length = TOLD.unpack_from(raw, number * TOLD.size)
+        _, missed, _, ip, words, flags, at, length = TOLD.unpack_from(raw, number * TOLD.size)
         if length > LONGEST or not AT <= at <= at + length <= header.header_size:
             raise InputError(header.path, f"the definition of probe {number} is not in its header")
         text = raw[at - AT : at - AT + length].decode("utf-8", "backslashreplace")
@@ -71,7 +70,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             found = parse_probe(text, registers.names, arguments=len(registers.arguments))
         except UsageError as error:
             raise InputError(header.path, f"probe {number}: {error}") from None
-        probe = Probe(found, ip, words, bool(flags & FAULTS), hits, missed)
+        probe = Probe(found, ip, words, bool(flags & FAULTS), missed)
         if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
             raise InputError(header.path, f"probe {number} is not what its definition says")
         out.append(probe)

@@ -27,14 +27,14 @@
 	.text
 	.globl	ftrace_caller
 	.type	ftrace_caller, @function
-#ifdef ARGS
+#if defined(ARGS) || defined(PROBES)
 	.globl	ftrace_regs_caller
 	.type	ftrace_regs_caller, @function
 #endif
 	.p2align 6
 ftrace_caller:
-#ifdef ARGS
-ftrace_regs_caller:			/* arguments are always where they can be read */
+#if defined(ARGS) || defined(PROBES)
+ftrace_regs_caller:			/* arguments are always where they can be read, flags stay */
 #endif
 #ifdef PROBES
 /* From a detour:

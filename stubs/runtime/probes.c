@@ -52,7 +52,6 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 	barrier();
 	*at = event(t, now, (u64)number << TYPE_BITS, (enum trace_event)type);
 	t->pos = at + before + n;
-	__atomic_fetch_add(&trace_probe(process.header, number)->hits, 1, __ATOMIC_RELAXED);
 }
 
 /* Instances that threads took with them when they ended, as kprobe_flush_task() frees them. That a
@@ -82,6 +81,8 @@ static int instance_taken(struct thread *t, u32 number, u64 now)
 	struct trace_probe *told = trace_probe(process.header, number);
 	u32 most = probe_at(number)->maxactive;
 
+	if (most == ANY)
+		return 1;
 	do {
 		if (__atomic_add_fetch(&told->active, 1, __ATOMIC_RELAXED) <= most)
 			return 1;
@@ -105,7 +106,7 @@ static void entered(struct thread *t, u32 number, u64 now, struct registers *reg
 		missed(number);
 		return;
 	}
-	frame->func = (u64)number << TYPE_BITS | KEPT | INSTANCE;
+	frame->func = (u64)number << TYPE_BITS | KEPT | (probe_at(number)->maxactive != ANY);
 	frame->slot = slot;
 	frame->ret = parent;
 	frame->calltime = now;

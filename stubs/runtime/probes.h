@@ -19,7 +19,7 @@ enum probe_flags {
 struct probe {
 	u64 handler; /* a user's own, 0: none */
 	u32 flags;
-	u32 maxactive;
+	u32 maxactive; /* instances, ANY: they are not counted */
 	u32 fetch, fetches; /* steps */
 	u32 words;          /* of values, in an event */
 	u32 unused;
@@ -40,6 +40,7 @@ enum probe_fetch {
 /* Of a frame's `func`: it holds an instance; it is never 0. */
 #define INSTANCE 1u
 #define KEPT 2u
+#define ANY ~0u
 
 #define STRING_WORDS 8
 #define VALUES 64 /* words in an event, at most */

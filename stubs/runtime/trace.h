@@ -123,9 +123,10 @@ struct trace_library {
 
 /* Of a probe. The text, as in tracefs' kprobe_events, is part of the header too. */
 struct trace_probe {
-	u64 hits;   /*  0: events; of an r probe, returns */
-	u64 missed; /*  8: nmissed: no instance was free, or the tracer itself was interrupted */
-	u64 active; /* 16: instances that are taken */
+	u64 unused;
+	u64 missed; /*  8: nmissed: no instance was free, no room in the file, or the tracer itself was
+	               interrupted */
+	u64 active; /* 16: instances that are taken, where their number is limited */
 	u64 ip;     /* 24: link address */
 	u32 words;  /* 32: of values in its events */
 	u32 flags;  /* 36: 1: an r probe; 2: its first value has a bit for each that could not be read */

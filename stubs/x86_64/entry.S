@@ -23,7 +23,8 @@ ftrace_caller:
 #if defined(NOP)
 	ret
 #elif defined(PROBES)
-/* From a detour, which keeps off the red zone. Nothing is changed but what a handler changes.
+/* From a detour, which keeps off the red zone. Nothing is changed but what a handler changes, and the
+ * flags where a function is entered.
  *
  *     | back into the detour | number of the place | 128 bytes | ...
  *       ^ rsp                                                    ^ rsp of the program */
@@ -31,9 +32,10 @@ ftrace_caller:
 	leaq	REGISTERS+24+128(%rsp), %rax
 	movq	%rax, SP(%rsp)
 	movq	%rsp, %rdi
-	cld
 	call	probe_hit
-	restore_all
+	restore_general
+	leaq	8(%rsp), %rsp		/* popfq takes as long as all else */
+	.cfi_adjust_cfa_offset -8
 	ret
 #else
 	save	rdi, rsi, rdx
@@ -46,6 +48,27 @@ ftrace_caller:
 #endif
 	.cfi_endproc
 	.size	ftrace_caller, . - ftrace_caller
+
+#ifdef PROBES
+/* The same in the midst of a function: with the flags. */
+	.globl	ftrace_regs_caller
+	.type	ftrace_regs_caller, @function
+	.p2align 6
+ftrace_regs_caller:
+	.cfi_startproc
+	save_all
+	leaq	REGISTERS+24+128(%rsp), %rax
+	movq	%rax, SP(%rsp)
+	movq	%rsp, %rdi
+	cld
+	call	probe_hit
+	restore_general
+	popfq
+	.cfi_adjust_cfa_offset -8
+	ret
+	.cfi_endproc
+	.size	ftrace_regs_caller, . - ftrace_regs_caller
+#endif
 
 #ifdef ARGS
 /* The same with the registers that arguments are passed in, as an array. */
@@ -135,7 +158,9 @@ ftrace_returned:
 	movq	%rdi, %rsi		/* which is the slot */
 	movq	%rsp, %rdx
 	call	trace_return
-	restore_all
+	restore_general
+	leaq	8(%rsp), %rsp
+	.cfi_adjust_cfa_offset -8
 	ret
 	.cfi_endproc
 	.size	ftrace_returned, . - ftrace_returned

@@ -24,11 +24,9 @@
 	save	r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rsp, rbx, rdx, rcx, rax
 	.endm
 
-	.macro	restore_all
+	.macro	restore_general
 	restore	rax, rcx, rdx, rbx
 	leaq	8(%rsp), %rsp
 	.cfi_adjust_cfa_offset -8
 	restore	rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15
-	popfq
-	.cfi_adjust_cfa_offset -8
 	.endm

@@ -99,10 +99,10 @@ def shown(hit: Hit, places: Places, clean: Callable[[str], str]) -> Iterator[tup
 def _sums(hits: Hits, clean: Callable[[str], str]) -> Iterator[str]:
     """How often each probe was hit, and missed, as kprobe_profile has it."""
     totals: dict[str, list[int]] = {}
-    for probes_ in hits.probes:
-        for probe in probes_:
+    for file, probes_ in enumerate(hits.probes):
+        for probe, number in zip(probes_, hits.counts(file), strict=True):
             total = totals.setdefault(probe.definition.name, [0, 0])
-            total[0] += probe.hits
+            total[0] += number
             total[1] += probe.missed
     width = max([len("PROBE"), *map(len, totals)])
     yield f"# {'PROBE':{width}}  {'HITS':>10}  {'MISSED':>10}\n"

@@ -34,8 +34,8 @@ def probes_json(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[s
             row |= {"duration": hit.duration}
         yield json.dumps(row | {"values": _values(hit)}) + "\n"
     for file, probes in enumerate(hits.probes):
-        for probe in probes:
-            row = {"probe": probe.definition.name, "hits": probe.hits, "missed": probe.missed}
+        for probe, number in zip(probes, hits.counts(file), strict=True):
+            row = {"probe": probe.definition.name, "hits": number, "missed": probe.missed}
             yield json.dumps({"pid": trace.headers[file].pid} | row) + "\n"
 
 
