@@ -1,0 +1,131 @@
+"""What a probed call costs: by the pad, by a jump, by a breakpoint; and by gdb and the kernel.
+
+usage: python bench/probing.py
+
+step.c does nothing but calls of one function. gdb counts with a breakpoint and finishes the function,
+as often as takes about as long; the kernel's uprobes are measured where there are any.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["probing"]
+
+HERE = Path(__file__).resolve().parent
+ROUNDS = 5
+CALLS, TRAPS, STOPS = 10_000_000, 500_000, 300
+PAD = "-fpatchable-function-entry=5"
+TRACING = Path("/sys/kernel/tracing")
+EVENT = "{kind}:bench/step {program}:{offset:#x}\n"
+
+
+def seconds(words: list[str | Path], folder: Path) -> float:
+    """How long a run takes; its trace goes away."""
+    begun = time.perf_counter()
+    subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    took = time.perf_counter() - begun
+    for trace in folder.glob("*.trace"):
+        trace.unlink()
+    return took
+
+
+def probed(program: Path, kind: str, *options: str) -> Path:
+    """The program with one probe on its function."""
+    out = program.with_name(f"{program.name}.{kind}{''.join(options)}")
+    words = [sys.executable, "-m", "ftpatch", "probe", program, f"{kind}:step step", "-q"]
+    subprocess.run([*words, "-o", out, "--size", "1G", *options], check=True)
+    return out
+
+
+def finished(program: Path, stops: int) -> list[str | Path]:
+    """gdb, which stops at the function and at its return."""
+    loop = ["set $n = 0", f"while $n < {stops}", "continue", "finish", "set $n = $n + 1", "end"]
+    lines = ["break step", f"run {stops + 5}", "finish", *loop, "kill"]
+    words: list[str | Path] = ["gdb", "-nx", "-batch"]
+    for line in ["set pagination off", *lines[:3]]:
+        words += ["-ex", line]
+    script = program.with_name("loop.gdb")
+    script.write_text("\n".join(loop) + "\nkill\n")
+    return [*words, "-x", script, program]
+
+
+def per_call(
+    ways: dict[str, tuple[Callable[[int], list[str | Path]], int]], folder: Path
+) -> dict[str, float]:
+    """Nanoseconds of a call by each way, above what the program takes for one call, alternately."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, (words, calls) in ways.items():
+            base = seconds(words(1), folder)
+            found[name].append((seconds(words(calls), folder) - base) / calls * 1e9)
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def uprobe(program: Path, kind: str) -> None:
+    """Set the kernel's own probe on the function. Raises OSError where it has none."""
+    offset = next(
+        int(line.split()[0], 16)
+        for line in subprocess.run(
+            ["nm", program], check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+        if line.endswith(" step")
+    )
+    events = TRACING / "uprobe_events"
+    events.write_text(EVENT.format(kind=kind, program=program, offset=offset))
+    (TRACING / "events/bench/enable").write_text("1")
+
+
+def without_uprobes() -> None:
+    """Take the kernel's probe away."""
+    (TRACING / "events/bench/enable").write_text("0")
+    (TRACING / "uprobe_events").write_text("")
+
+
+def probing() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plain, padded = folder / "plain", folder / "padded"
+        for program, flags in ((plain, []), (padded, [PAD])):
+            source = str(HERE / "step.c")
+            subprocess.run(["gcc", "-O2", *flags, source, "-o", program], check=True)
+        made = {
+            "pad": (padded, (), CALLS),
+            "jump": (plain, (), CALLS),
+            "int3": (plain, ("--no-optimize",), TRAPS),
+        }
+        ways: dict[str, tuple[Callable[[int], list[str | Path]], int]] = {}
+        for way, (program, options, calls) in made.items():
+            for kind in ("p", "r"):
+                out = probed(program, kind, *options)
+                ways[f"{way} {kind}"] = (lambda n, out=out: [out, str(n)], calls)
+        ways["gdb finish"] = (lambda n: finished(plain, n), STOPS)
+        ways["no probe"] = (lambda n: [plain, str(n)], CALLS)
+        found = per_call(ways, folder)
+        for kind, what in (("p", "uprobe"), ("r", "uretprobe")):
+            try:
+                uprobe(plain, kind)
+            except OSError as error:
+                print(f"  {what}: this kernel has none ({error.strerror})")
+                continue
+            try:
+                found |= per_call({what: (lambda n: [plain, str(n)], TRAPS)}, folder)
+            finally:
+                without_uprobes()
+    print("a probed call, above one that is not")
+    for way, ns in found.items():
+        if way != "no probe":
+            aim = {"pad": 60, "jump": 60, "int3": 3000}.get(way.split()[0])
+            told = f"  (aim {aim})" if aim else ""
+            print(f"  {way:12} {ns - found['no probe']:12.1f} ns{told}")
+
+
+if __name__ == "__main__":
+    probing()

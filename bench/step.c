@@ -1,0 +1,19 @@
+/* A program that calls one function as often as it is told. */
+#include <stdio.h>
+#include <stdlib.h>
+
+__attribute__((noinline)) long step(long n)
+{
+	__asm__ volatile("");
+	return n * 3 + 1;
+}
+
+int main(int argc, char **argv)
+{
+	long n = argc > 1 ? atol(argv[1]) : 1, sum = 0;
+
+	for (long i = 0; i < n; i++)
+		sum += step(i);
+	printf("%ld\n", sum);
+	return 0;
+}
