@@ -2,8 +2,8 @@
 
 usage: python bench/probing.py
 
-step.c does nothing but calls of one function. gdb counts with a breakpoint and finishes the function,
-as often as takes about as long; the kernel's uprobes are measured where there are any.
+step.c does nothing but calls of one function. gdb stops there and finishes the function, a few
+times; the kernel's uprobes are measured where there are any.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ FOREIGN = ("calls.c", "jumps.c", "contexts.c", "nested.c", "throws.cpp", "signal
 
 def _cases() -> list[object]:
     rng = random.Random(SEED)
-    cases = []
+    cases: list[object] = []
     for name in (*QUICK, *SLOW):
         for arch in ("x86_64", "arm64"):
             if arch == "arm64" and name not in FOREIGN:
