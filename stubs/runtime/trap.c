@@ -1,6 +1,10 @@
 /* Breakpoints: the instruction is found by its address, and its detour goes on in its place. So there
  * is no single step, and nothing to be done afterwards. */
+#ifdef WATCH
+#include "watch.h"
+#else
 #include "probes.h"
+#endif
 
 #define SIGTRAP 5
 #define SIG_DFL 0
@@ -22,6 +26,7 @@ static long act(const struct action *new)
 	return syscall6(SYS_rt_sigaction, SIGTRAP, (long)new, 0, sizeof(new->mask), 0, 0);
 }
 
+#ifndef WATCH
 /* Link address of the detour of a breakpoint, 0 for none of ours. */
 static u64 detour_of(u64 address)
 {
@@ -41,9 +46,16 @@ static u64 detour_of(u64 address)
 	}
 	return 0;
 }
+#endif
 
 static void trapped(int signal, const void *info, struct context *context)
 {
+#ifdef WATCH
+	(void)signal;
+	if (watch_trapped(info, context))
+		return;
+	struct action none = {SIG_DFL, 0, 0, 0};
+#else
 	u64 detour = detour_of(context->ip - TRAP_BACK - process.bias);
 	struct action none = {SIG_DFL, 0, 0, 0};
 
@@ -53,6 +65,7 @@ static void trapped(int signal, const void *info, struct context *context)
 		context->ip = (ulong)(detour + process.bias);
 		return;
 	}
+#endif
 	/* Not ours: what it does without a handler. */
 	act(&none);
 	syscall6(SYS_tgkill, syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
@@ -65,8 +78,12 @@ void traps_caught(void)
 	void *handler = trapped;
 	u64 mask = 1ull << (SIGTRAP - 1);
 
+#ifdef WATCH
+	own.mask = ~(mask | 1ull << (SIGSEGV - 1)); /* what others do waits; not so our own look */
+#else
 	if (!ftpatch_config.probes || !probe_table()->traps)
 		return;
+#endif
 	__asm__("" : "+r"(handler)); /* no struct of constants: nobody relocates it */
 	own.handler = handler;
 	restored_by(&own.flags, &own.restorer);
