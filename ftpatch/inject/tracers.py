@@ -17,7 +17,9 @@ from ftpatch.image.traced import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 
 __all__ = [
+    "CONFIG",
     "TRACERS",
+    "WATCH",
     "Tracer",
     "code_span",
     "configuration",
@@ -25,6 +27,7 @@ __all__ = [
     "probes_stub",
     "tracer_of",
     "user_functions",
+    "watch_stub",
 ]
 
 CONFIG = struct.Struct("<16s4Q6I32s5Q")
@@ -66,6 +69,7 @@ TRACERS = {
 
 USER = Tracer("user", 4, True, True, False)
 PROBES = Tracer("probes", 5, True, True, False)
+WATCH = Tracer("watch", 6, False, True, False)
 
 
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
@@ -84,6 +88,19 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
 def probes_stub(arch: str) -> tuple[Tracer, Stub]:
     """What is laid in with probes. Raises InputError for an architecture without them."""
     return PROBES, _built(PROBES.name, arch, arguments=False)
+
+
+def watch_stub(arch: str) -> tuple[Tracer, Stub]:
+    """What is laid in with watches. Raises InputError for an architecture without them.
+
+    On arm64 an access that raises a signal is made again when that was handled, and raises it
+    again, for ever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h."""
+    try:
+        return WATCH, _built(WATCH.name, arch, arguments=False)
+    except InputError:
+        raise InputError(
+            None, f"there are no watches for {arch}: its kernel cannot go on after one"
+        ) from None
 
 
 def library_stub(arch: str, *, arguments: bool) -> Stub:
