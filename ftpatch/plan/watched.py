@@ -138,9 +138,10 @@ def _later(image: Image, laid: Laid, watches: Sequence[Watch], size: int | None)
     parts = [Changes.of(Kind.LITERAL, offset, old, new, NO_OWNER).effective()]
     if size is not None:
         was = image.elf.contents(laid.size, 8, "size of its trace").tobytes()
-        words = [np.frombuffer(raw, np.uint8)[None] for raw in (was, size.to_bytes(8, "little"))]
+        now = size.to_bytes(8, "little")
+        was_, now_ = (np.frombuffer(raw, np.uint8)[None] for raw in (was, now))
         place = np.array([laid.size], np.int64)
-        parts.append(Changes.of(Kind.LITERAL, place, *words, NO_OWNER).effective())
+        parts.append(Changes.of(Kind.LITERAL, place, was_, now_, NO_OWNER).effective())
     assert arch is not None
     return _plan(arch, Changes.concat(parts))
 
