@@ -36,7 +36,7 @@ Program = Annotated[
 Requests = Annotated[
     list[str],
     typer.Argument(
-        metavar="[WATCH]...",
+        metavar="WATCH",
         help="SYMBOL[+OFFSET]:rw- or :-w-, as in ftrace's ksym_trace_filter, or "
         "w@SYMBOL[+OFFSET][:LEN] and rw@...; SYMBOL:--- takes one out, *:--- all. None: tell what "
         "is watched.",

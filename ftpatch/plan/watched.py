@@ -6,10 +6,12 @@ nothing else, and `undo` takes back one command after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ftpatch.arch import Arch, arch_of
 from ftpatch.changes import NO_OWNER, Changes, Kind
@@ -30,6 +32,8 @@ __all__ = ["Watched", "plan_watched", "read_watches"]
 
 SIZE = 64 << 20
 """Bytes of a trace file, where nobody says."""
+HANDLERS = ("sigaction", "signal", "sigset", "bsd_signal", "__sysv_signal")
+"""What a program calls to handle signals."""
 DEPTH = 8
 """Entries of a ret_stack: nothing returns here."""
 
@@ -76,11 +80,29 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
             raise UsageError(image.path, f"{watch_line(watch)}: it ends outside of memory", hint)
         if watch.type == "-w-" and variables.never_written(watch.address):
             notes.append(f"{watch_line(watch)}: the program cannot write there: it is constant")
+    notes += _together(watches)
     if laid is None:
         plan = _first(image, arch, watches, SIZE if size is None else size)
+        own = [name for name in HANDLERS if len(_needed(image, name))]
+        if own:
+            clause = "if it handles SIGTRAP itself, it gets the signals of its watches"
+            notes.append(f"it calls {own[0]}: {clause}")
     else:
         plan = _later(image, laid, watches, size)
     return Watched(plan, watches, tuple(notes))
+
+
+def _together(watches: Sequence[Watch]) -> Iterator[str]:
+    """Which of them one instruction may come to: the kernel keeps one SIGTRAP of a thread, not two
+    (``legacy_queue`` in kernel/signal.c)."""
+    for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
+        if one.symbol == other.symbol or one.address + one.length > other.address:
+            clause = "of an instruction that comes to both one access is told"
+            yield f"{watch_line(one)} and {watch_line(other)}: {clause}"
+
+
+def _needed(image: Image, name: str) -> NDArray[np.intp]:
+    return image.dynamic_symbols.rows_named(name, defined=False)
 
 
 def _laid_in(image: Image) -> Laid | None:

@@ -60,14 +60,20 @@ def ksym(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
         total[1] += "r" in kind
         total[2] += "w" in kind
     yield "#\n"
-    yield from _totals(found, sums, look.clean)
+    yield from _totals(trace, found, sums, look.clean)
 
 
 def wanted(trace: Trace, found: Accesses) -> Iterator[Access]:
     """The accesses to symbols that are meant."""
-    for access in found:
-        if not trace.window.globs or trace.window.names_match(access.watch.symbol):
-            yield access
+    meant = _meant(trace, found)
+    return (access for access in found if access.watch.symbol in meant)
+
+
+def _meant(trace: Trace, found: Accesses) -> set[str]:
+    """The symbols that are meant, whether anyone came to them or not."""
+    window = trace.window
+    names = {told.watch.symbol for told in _all(found)}
+    return {name for name in names if not window.globs or window.names_match(name)}
 
 
 def _refusals(trace: Trace, found: Accesses) -> Iterator[str]:
@@ -100,12 +106,17 @@ def _symbol(trace: Trace, file: int, watch: Watch) -> str:
 
 
 def _totals(
-    found: Accesses, sums: dict[tuple[str, str], list[int]], clean: Callable[[str], str]
+    trace: Trace,
+    found: Accesses,
+    sums: dict[tuple[str, str], list[int]],
+    clean: Callable[[str], str],
 ) -> Iterator[str]:
     """How often each function came to each symbol; what nobody came to."""
     lines = [(clean(watch), -total[0], clean(name), total) for (watch, name), total in sums.items()]
     seen = {line[0] for line in lines}
-    idle = {clean(watch_line(told.watch)) for told in _all(found) if not told.hits} - seen
+    meant = _meant(trace, found)
+    every = (told.watch for told in _all(found) if told.watch.symbol in meant)
+    idle = {clean(watch_line(watch)) for watch in every} - seen
     wide = max(len(name) for name in ("WATCH", *seen, *idle))
     yield f"# {'WATCH':{wide}}  {'ACCESSES':>8}  {'READS':>8}  {'WRITES':>8}  FUNCTION\n"
     for watch, _, name, (number, reads, writes) in sorted(lines):
