@@ -76,11 +76,14 @@ def _told(
 ) -> Told | None:
     if not type:
         return None
-    line = text[: min(size, _LONGEST)].decode("utf-8", "backslashreplace")
+    wrong = UsageError(None, f"watch {number} is not what its text says")
+    if size > _LONGEST:
+        raise wrong
+    line = text[:size].decode("utf-8", "backslashreplace")
     request = parse_watch(line)
     fits = request.length in (None, length) and length in LENGTHS and not address % length
-    if size > _LONGEST or not fits or _TYPES.get(request.type) != type:
-        raise UsageError(None, f"watch {number} is not what its text says")
+    if not fits or _TYPES.get(request.type) != type:
+        raise wrong
     watch = Watch(
         request.symbol, request.offset, address, length, request.type, request.length is None
     )

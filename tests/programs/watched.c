@@ -16,7 +16,6 @@ volatile unsigned char flag;
 volatile unsigned short port = 80;
 volatile long total;
 volatile unsigned char table[64] __attribute__((aligned(16)));
-const volatile int fixed = 42;
 __thread volatile int own;
 void (*volatile way)(int);
 
@@ -123,6 +122,6 @@ int main(int argc, char **argv)
 		step(i);
 		sum += look();
 	}
-	printf("%d %d %d %d %ld %d %d %d\n", counter, sum, flag, port, total, table[17], fixed, own);
+	printf("%d %d %d %d %ld %d %d\n", counter, sum, flag, port, total, table[17], own);
 	return 0;
 }
