@@ -67,7 +67,11 @@ def test_what_was_told_is_written(plain: Path) -> None:
 
 def test_a_fifth_is_refused(plain: Path, four: Path) -> None:
     before = four.read_bytes()
-    for words in ([four, "total:rw-", "--in-place"], [plain, *FOUR, "total:rw-", "-o", "x"]):
+    commands: tuple[list[str | Path], ...] = (
+        [four, "total:rw-", "--in-place"],
+        [plain, *FOUR, "total:rw-", "-o", "x"],
+    )
+    for words in commands:
         result = ftpatch("watch", *words)
         assert result.code == 2
         assert result.err == (
@@ -78,7 +82,7 @@ def test_a_fifth_is_refused(plain: Path, four: Path) -> None:
 
 
 def test_taking_out_and_replacing(plain: Path, four: Path) -> None:
-    steps = (
+    steps: tuple[tuple[list[str], list[str]], ...] = (
         (["flag:---"], ["counter:rw-", "port:rw-", "w@table+16:2"]),
         (["counter:-w-", "total:rw-"], ["counter:-w-", "port:rw-", "w@table+16:2", "total:rw-"]),
         (["*:---"], []),

@@ -39,7 +39,7 @@ def _raw(*, watches: tuple[Watch, ...] = (COUNTER, TABLE), path: Path | None = N
     return raw
 
 
-def _write(path: Path, raw: bytes) -> Path:
+def _write(path: Path, raw: bytes | bytearray) -> Path:
     path.write_bytes(raw)
     return path
 

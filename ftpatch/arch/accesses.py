@@ -15,7 +15,8 @@ from ftpatch.arch.disassemble import engine
 
 __all__ = ["READ", "WRITE", "Access", "memory_accesses"]
 
-READ, WRITE = 1, 2
+READ = 1
+WRITE = 2
 NEITHER, UNKNOWN = 0, -1
 _NEVER = re.compile(r"lea|nop|prefetch|clflush|clwb|cldemote")
 """What has a memory operand and does not come to it, as far as breakpoints see."""
@@ -36,7 +37,8 @@ _BOTH = re.compile(
 )
 """... and which do both. A cmpxchg that compares unequal writes back what was there."""
 _MOVS = re.compile(r"movs[bwlq]")
-MEMORY, MACHINE = 3, "x86_64"
+MACHINE = "x86_64"
+MEMORY = 3
 """CS_OP_MEM."""
 REPEAT = (0xF2, 0xF3)
 
