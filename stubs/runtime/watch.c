@@ -12,6 +12,13 @@
 #define SIGTRAP_ (1ull << 37)
 #define FLAG_CLOEXEC 8 /* PERF_FLAG_FD_CLOEXEC */
 #define F_DUPFD_CLOEXEC 1030
+#define PR_GET_SECCOMP 21
+#define PR_SET_DUMPABLE 4
+#define FILTERED 2 /* SECCOMP_MODE_FILTER */
+#define CLONE_VFORK 0x4000
+#define WALL 0x40000000 /* __WALL */
+#define EPERM 1
+#define EINTR 4
 #define TRAP_PERF 6
 #define FLAG_LATE 1 /* TRAP_PERF_FLAG_ASYNC */
 #define EVENT_WORDS 5
@@ -104,10 +111,34 @@ static u32 set(u32 number)
 	return failed(fd) ? (u32)-fd : 0;
 }
 
+/* A sandbox that is there already, as a service manager's, may end a process for asking. So a child
+ * asks, and nobody hears of its end: it has no exit signal, and leaves no core. */
+static int forbidden(void)
+{
+	int status = 0;
+	long pid, ret;
+
+	if (syscall6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) != FILTERED)
+		return 0;
+	pid = syscall6(SYS_clone, CLONE_VFORK, 0, 0, 0, 0, 0);
+	if (!pid) {
+		syscall6(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
+		syscall6(SYS_perf_event_open, 0, 0, -1, -1, 0, 0); /* EFAULT, if it gets there */
+		for (;;)
+			syscall6(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+	}
+	if (failed(pid))
+		return 1;
+	do
+		ret = syscall6(SYS_wait4, pid, (long)&status, WALL, 0, 0, 0);
+	while (ret == -EINTR);
+	return ret != pid || status;
+}
+
 /* Before the program begins. What cannot be set has its reason in the trace. */
 void watches_set(void)
 {
-	u32 i, any = 0;
+	u32 i, any = 0, no = forbidden() ? EPERM : 0;
 
 	for (i = 0; i < WATCHES; i++)
 		if (laid_watch(i)->type)
@@ -115,7 +146,7 @@ void watches_set(void)
 	for (i = 0; i < WATCHES; i++) {
 		if (!laid_watch(i)->type)
 			continue;
-		refusal[i] = set(i);
+		refusal[i] = no ?: set(i);
 		any |= !refusal[i];
 	}
 	if (process.header)

@@ -66,6 +66,9 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define SYS_clock_gettime 228
 #define SYS_tgkill 234
 #define SYS_fcntl 72
+#define SYS_clone 56
+#define SYS_wait4 61
+#define SYS_exit_group 231
 #define SYS_perf_event_open 298
 #define O_NOFOLLOW_ 0400000
 
