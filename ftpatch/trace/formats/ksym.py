@@ -41,12 +41,15 @@ def ksym(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
         f"{look.clean(comm):>11}-{tid:<5}"
         for comm, tid in zip(trace.comms, trace.tids, strict=True)
     ]
-    symbols: dict[tuple[int, Watch], str] = {}
-    sums: dict[tuple[str, str], list[int]] = {}
+    symbols = {
+        (file, told.watch): look.clean(_symbol(trace, file, told.watch))
+        for file, watches in enumerate(found.told)
+        for told in watches
+        if told is not None
+    }
+    sums: dict[tuple[Watch, str], list[int]] = {}
     for access in wanted(trace, found):
-        symbol = symbols.setdefault(
-            (access.file, access.watch), look.clean(_symbol(trace, access.file, access.watch))
-        )
+        symbol = symbols[access.file, access.watch]
         kind = accessors.kind(access)
         who = None if access.late else accessors.of(access)
         place, name = (who.place, who.function) if who else (LATE, LATE)
@@ -55,7 +58,7 @@ def ksym(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
         line = f"{tasks[access.thread]} [{cpu}] {symbol:<30} {type:<7} {look.clean(place)}"
         change = f"{line:<84} {access.before:#x} -> {access.after:#x}" if "w" in kind else line
         yield f"{change}\n"
-        total = sums.setdefault((watch_line(access.watch), name), [0, 0, 0])
+        total = sums.setdefault((access.watch, name), [0, 0, 0])
         total[0] += 1
         total[1] += "r" in kind
         total[2] += "w" in kind
@@ -108,11 +111,14 @@ def _symbol(trace: Trace, file: int, watch: Watch) -> str:
 def _totals(
     trace: Trace,
     found: Accesses,
-    sums: dict[tuple[str, str], list[int]],
+    sums: dict[tuple[Watch, str], list[int]],
     clean: Callable[[str], str],
 ) -> Iterator[str]:
     """How often each function came to each symbol; what nobody came to."""
-    lines = [(clean(watch), -total[0], clean(name), total) for (watch, name), total in sums.items()]
+    lines = [
+        (clean(watch_line(watch)), -total[0], clean(name), total)
+        for (watch, name), total in sums.items()
+    ]
     seen = {line[0] for line in lines}
     meant = _meant(trace, found)
     every = (told.watch for told in _all(found) if told.watch.symbol in meant)
