@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 __all__ = ["probing"]
@@ -39,9 +40,14 @@ def seconds(words: list[str | Path], folder: Path) -> float:
 def probed(program: Path, kind: str, *options: str) -> Path:
     """The program with one probe on its function."""
     out = program.with_name(f"{program.name}.{kind}{''.join(options)}")
-    words = [sys.executable, "-m", "ftpatch", "probe", program, f"{kind}:step step", "-q"]
-    subprocess.run([*words, "-o", out, "--size", "1G", *options], check=True)
+    words = [sys.executable, "-m", "ftpatch", "probe", str(program), f"{kind}:step step", "-q"]
+    subprocess.run([*words, "-o", str(out), "--size", "1G", *options], check=True)
     return out
+
+
+def called(program: Path, calls: int) -> list[str | Path]:
+    """The program, with that many calls."""
+    return [program, str(calls)]
 
 
 def finished(program: Path, stops: int) -> list[str | Path]:
@@ -105,9 +111,9 @@ def probing() -> None:
         for way, (program, options, calls) in made.items():
             for kind in ("p", "r"):
                 out = probed(program, kind, *options)
-                ways[f"{way} {kind}"] = (lambda n, out=out: [out, str(n)], calls)
-        ways["gdb finish"] = (lambda n: finished(plain, n), STOPS)
-        ways["no probe"] = (lambda n: [plain, str(n)], CALLS)
+                ways[f"{way} {kind}"] = (partial(called, out), calls)
+        ways["gdb finish"] = (partial(finished, plain), STOPS)
+        ways["no probe"] = (partial(called, plain), CALLS)
         found = per_call(ways, folder)
         for kind, what in (("p", "uprobe"), ("r", "uretprobe")):
             try:
@@ -116,7 +122,7 @@ def probing() -> None:
                 print(f"  {what}: this kernel has none ({error.strerror})")
                 continue
             try:
-                found |= per_call({what: (lambda n: [plain, str(n)], TRAPS)}, folder)
+                found |= per_call({what: (partial(called, plain), TRAPS)}, folder)
             finally:
                 without_uprobes()
     print("a probed call, above one that is not")

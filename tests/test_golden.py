@@ -15,7 +15,7 @@ from .command import Result, ftpatch
 from .samples import sample
 
 GOLDEN = Path(__file__).parent / "golden"
-VERBS = ("status", "list", "check", "enable", "disable", "undo", "diff")
+VERBS = ("status", "list", "check", "enable", "disable", "undo", "diff", "watch")
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,12 @@ PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors", "bug", "identity", "unfinished"),
-    ("tree",),
+    ("tree", "piece"),
     ("unwrap",),
     ("ahead",),
     ("changes", "columns"),
     ("image", "arch"),
+    ("probe", "watch"),
     ("journal", "trace"),
     ("sites",),
     ("select", "inject"),

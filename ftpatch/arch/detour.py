@@ -4,10 +4,10 @@ x86_64   lea -128(%rsp), %rsp   the red zone
          push $place
          call ftrace_caller
          lea 136(%rsp), %rsp    flags stay
-arm64    stp x30, x17, [sp, #-16]!
-         movz x17, #place; movk x17, #place >> 16, lsl #16
+arm64    stp x30, x17, [sp, -16]!
+         movz x17, place; movk x17, place >> 16, lsl 16
          bl ftrace_caller
-         ldp x30, x17, [sp], #16
+         ldp x30, x17, [sp], 16
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _arm64(at: int, place: int, caller: int) -> bytes:
     code = bytearray(
         template(
             "arm64",
-            "stp x30, x17, [sp, #-16]!; movz x17, #0; movk x17, #0, lsl #16; bl #0x200000; "
-            "ldp x30, x17, [sp], #16",
+            "stp x30, x17, [sp, -16]!; movz x17, 0; movk x17, 0, lsl 16; bl 0x200000; "
+            "ldp x30, x17, [sp], 16",
             ("stp", "mov", "movk", "bl", "ldp"),
         )
     )

@@ -21,6 +21,7 @@ from ftpatch.cli import (
     status,
     trace,
     undo,
+    watch,
 )
 from ftpatch.cli.console import error_line
 from ftpatch.cli.signals import handle_signals
@@ -38,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (status, list_, check, enable, disable, undo, diff, extract, probe, report):
+for verb in (status, list_, check, enable, disable, undo, diff, extract, probe, watch, report):
     app.command(verb.NAME)(verb.command)
 # What follows a program's name is the program's.
 app.command(trace.NAME, context_settings={"allow_interspersed_args": False})(trace.command)

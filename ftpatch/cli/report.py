@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "command"]
 
 NAME = "report"
-NAMES = "function_graph|function|profile|probes|folded|flamegraph|chrome|perfetto|json"
+NAMES = "function_graph|function|profile|probes|ksym|folded|flamegraph|chrome|perfetto|json"
 
 Files = Annotated[
     list[Path],
@@ -32,8 +32,8 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="function_graph, function, profile, probes, folded, flamegraph, chrome, perfetto or "
-        "json; default: what its tracer would print.",
+        help="function_graph, function, profile, probes, ksym, folded, flamegraph, chrome, "
+        "perfetto or json; default: what its tracer would print.",
     ),
 ]
 Of = Annotated[

@@ -13,7 +13,7 @@ from ftpatch.image.headers import Segment
 if TYPE_CHECKING:
     from ftpatch.image import Image
 
-__all__ = ["CONFIG_MAGIC", "image_id", "laid_in_id"]
+__all__ = ["CONFIG_MAGIC", "image_id", "laid_in_at", "laid_in_id"]
 
 CONFIG_MAGIC = b"FTPATCHSTUB\0v1\0\0"
 ID_AT, LENGTH = 72, 32
@@ -30,6 +30,12 @@ def image_id(image: Image) -> bytes:
 
 def laid_in_id(image: Image) -> bytes | None:
     """The same, as the stub that was laid into a program has it; None where there is no stub."""
+    at = laid_in_at(image)
+    return None if at is None else image.data[at + ID_AT : at + ID_AT + LENGTH].tobytes()
+
+
+def laid_in_at(image: Image) -> int | None:
+    """Where a stub's configuration is in a program (file offset); None where there is no stub."""
     for segment in image.elf.skeleton.segments:
         if segment.type != Segment.PT_LOAD or not segment.flags & Segment.PF_X:
             continue
@@ -37,5 +43,5 @@ def laid_in_id(image: Image) -> bytes | None:
         for offset in range(segment.offset // PAGE * PAGE, end, PAGE):
             head = image.data[offset : offset + ID_AT + LENGTH].tobytes()
             if head.startswith(CONFIG_MAGIC) and len(head) == ID_AT + LENGTH:
-                return head[ID_AT:]
+                return offset
     return None

@@ -15,11 +15,8 @@ PLACE = struct.Struct("<2Q2I")
 PROBE = struct.Struct("<Q6I")
 """handler | flags, maxactive, first step, steps, words, 0."""
 STEP = struct.Struct("<2Iq")
-TABLE = struct.Struct("<7Q6I")
-"""places, probes, steps, hooks, what is sealed from and to, what the trace says | places, probes,
-bytes that it says, traps, hooks, 0."""
-HOOK = struct.Struct("<Q2I")
-"""place | which, kind."""
+TABLE = struct.Struct("<4Q4I")
+"""places, probes, steps, what the trace says | places, probes, bytes that it says, traps."""
 TOLD = struct.Struct("<4Q4I")
 """0, missed, active, ip | words, flags, text, length."""
 RETURN, FAULTS = 1, 2
@@ -61,17 +58,9 @@ class Tables:
     """All of it in one piece, whose size does not depend on where things are. ``places`` by
     address, ``probes`` in their order."""
 
-    def __init__(
-        self,
-        places: Sequence[Place],
-        probes: Sequence[Probe],
-        hooks: Sequence[tuple[int, int, int]],
-        sealed: tuple[int, int],
-    ) -> None:
-        """``hooks``: (link address, which, kind) of struct hook; ``sealed``: from and to."""
+    def __init__(self, places: Sequence[Place], probes: Sequence[Probe]) -> None:
         self._told = _told(probes)
         self._places, self._probes = places, probes
-        self._hooks, self._sealed = hooks, sealed
 
     def pack(self, at: int) -> bytes:
         """The bytes for link address ``at``; a struct probe_table is in front."""
@@ -94,22 +83,17 @@ class Tables:
             )
             first += number
         packed = b"".join(STEP.pack(*step) for step in steps)
-        hooks = b"".join(HOOK.pack(*hook) for hook in self._hooks)
         starts = [at + TABLE.size]
-        for part in (places, probes, packed, hooks):
+        for part in (places, probes, packed):
             starts.append(starts[-1] + len(part))
         table = TABLE.pack(
-            *starts[:4],
-            *self._sealed,
-            starts[4],
+            *starts,
             len(self._places),
             len(self._probes),
             len(self._told),
             sum(place.trap for place in self._places),
-            len(self._hooks),
-            0,
         )
-        return table + places + probes + packed + hooks + self._told
+        return table + places + probes + packed + self._told
 
 
 def _told(probes: Sequence[Probe]) -> bytes:

@@ -17,7 +17,9 @@ from ftpatch.image.traced import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 
 __all__ = [
+    "CONFIG",
     "TRACERS",
+    "WATCH",
     "Tracer",
     "code_span",
     "configuration",
@@ -25,12 +27,13 @@ __all__ = [
     "probes_stub",
     "tracer_of",
     "user_functions",
+    "watch_stub",
 ]
 
-CONFIG = struct.Struct("<16s4Q6I32s5Q")
+CONFIG = struct.Struct("<16s4Q6I32s6Q")
 """magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
 user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG, the table of
-probes."""
+probes, that of hooks."""
 ARGS = 1
 """Flag: events with arguments and values."""
 FUNC_BITS = 28
@@ -66,6 +69,7 @@ TRACERS = {
 
 USER = Tracer("user", 4, True, True, False)
 PROBES = Tracer("probes", 5, True, True, False)
+WATCH = Tracer("watch", 6, False, True, False)
 
 
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
@@ -84,6 +88,19 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
 def probes_stub(arch: str) -> tuple[Tracer, Stub]:
     """What is laid in with probes. Raises InputError for an architecture without them."""
     return PROBES, _built(PROBES.name, arch, arguments=False)
+
+
+def watch_stub(arch: str) -> tuple[Tracer, Stub]:
+    """What is laid in with watches. Raises InputError for an architecture without them.
+
+    On arm64 an access that raises a signal is made again when that was handled, and raises it
+    again, for ever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h."""
+    try:
+        return WATCH, _built(WATCH.name, arch, arguments=False)
+    except InputError:
+        raise InputError(
+            None, f"there are no watches for {arch}: its kernel cannot go on after one"
+        ) from None
 
 
 def library_stub(arch: str, *, arguments: bool) -> Stub:
@@ -141,10 +158,12 @@ def configuration(
     user: tuple[int, int] = (0, 0),
     libraries: tuple[int, int] = (0, 0),
     probes: int = 0,
+    hooks: int = 0,
 ) -> dict[int, bytes]:
     """What a stub has to know, by the address in it where that belongs. ``entry``: where the
     program itself begins; ``sites``: how many there are; ``user``: a user's functions;
-    ``libraries``: link addresses of their table and of what DT_DEBUG says; ``probes``: of theirs.
+    ``libraries``: link addresses of their table and of what DT_DEBUG says; ``probes`` and
+    ``hooks``: of theirs.
 
     Raises InputError for a program that is too large for this tracer's events, or a stub without a
     configuration."""
@@ -171,6 +190,7 @@ def configuration(
         *user,
         *libraries,
         probes,
+        hooks,
     )
     return {place: held}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ftpatch.arch import Arch, State, arch_of
+from ftpatch.arch import Arch, arch_of
 from ftpatch.arch.detour import DETOURS
 from ftpatch.arch.move import Mover, mover_of
 from ftpatch.arch.registers import REGISTERS
-from ftpatch.changes import NO_OWNER, Changes, Kind
-from ftpatch.errors import FtpatchError, InputError, UsageError
+from ftpatch.changes import Changes
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.traced import laid_in_id
 from ftpatch.inject import lay, read_stub
@@ -22,14 +22,16 @@ from ftpatch.inject.probes import Place, Probe, Tables
 from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration, probes_stub
 from ftpatch.plan import Plan
+from ftpatch.plan.displaced import displaced
 from ftpatch.plan.functions import Functions, read_functions
+from ftpatch.plan.hooked import with_hooks
 from ftpatch.plan.hooks import Hooks, find_hooks
-from ftpatch.plan.places import Chooser, Chosen, Way
+from ftpatch.plan.places import Chooser, Way
+from ftpatch.plan.spots import Spot, find_pads, find_spots
 from ftpatch.plan.traced import for_debuggers
 from ftpatch.plan.unwinding import with_frames
 from ftpatch.probe import Definition, definition_text
 from ftpatch.probe.steps import Own, fetching
-from ftpatch.sites import read_sites
 
 __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
@@ -76,15 +78,6 @@ class Probed:
     risks: str
 
 
-@dataclass(frozen=True)
-class _Spot:
-    """Probes of one place, p probes first: they are not to see that a return is awaited."""
-
-    ip: int
-    chosen: Chosen
-    definitions: tuple[Definition, ...]
-
-
 def plan_probed(image: Image, probing: Probing) -> Probed:
     """Probes at all the places, or UsageError for one that cannot be; InputError where there is no
     room for them."""
@@ -99,8 +92,8 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
         )
     functions = read_functions(image)
-    chooser = Chooser(image, arch, mover, functions, _pads(image))
-    spots = _spots(chooser, functions, probing)
+    chooser = Chooser(image, arch, mover, functions, find_pads(image))
+    spots = find_spots(chooser, functions, probing.definitions, optimize=probing.optimize)
     traps = any(spot.chosen.way == Way.TRAP for spot in spots)
     hooks = find_hooks(image, arch, functions, chooser) if traps else Hooks()
     plan = _laid(image, arch, mover, functions, chooser, spots, hooks, probing)
@@ -112,74 +105,13 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
     return Probed(plan, [placed[one] for one in probing.definitions], hooks.risks)
 
 
-def _spots(chooser: Chooser, functions: Functions, probing: Probing) -> list[_Spot]:
-    """The places by address, and what each gets."""
-    by_ip: dict[int, list[Definition]] = {}
-    for definition in probing.definitions:
-        by_ip.setdefault(_address(functions, definition), []).append(definition)
-    addresses = sorted(by_ip)
-    spots: list[_Spot] = []
-    for ip, after in zip(addresses, [*addresses[1:], None], strict=True):
-        chosen = chooser.choose(ip, optimize=probing.optimize, until=after)
-        if spots and chosen.address == spots[-1].chosen.address:
-            raise UsageError(
-                functions.image.path,
-                f"{ip:#x} is what {spots[-1].ip:#x} is, behind its landing pad",
-                "name one of them",
-            )
-        if ip in functions.resolvers and chosen.way == Way.TRAP:
-            raise UsageError(
-                functions.image.path,
-                f"{by_ip[ip][0].name}: the dynamic linker calls this before a trap can be caught",
-            )
-        ordered = sorted(by_ip[ip], key=lambda one: one.kind)
-        spots.append(_Spot(ip, chosen, tuple(ordered)))
-    return spots
-
-
-def _address(functions: Functions, definition: Definition) -> int:
-    """Link address of what is probed. Raises UsageError for what is not there."""
-    path = functions.image.path
-    if definition.symbol is None:
-        address = definition.address or 0
-    else:
-        start = functions.named(definition.symbol)
-        address = start + definition.offset
-        around = functions.around(start)
-        if around is not None and address >= around[1]:
-            size = around[1] - around[0]
-            raise UsageError(
-                path, f"{definition.symbol} has {size} bytes, not {definition.offset + 1}"
-            )
-    if definition.kind == "r" and not functions.is_called(address):
-        raise UsageError(
-            path,
-            f"{definition.name}: {address:#x} is not known to be a function that is called",
-            "take a p probe",
-        )
-    return address
-
-
-def _pads(image: Image) -> set[int]:
-    """Addresses of the pads that its table names and that are what the compiler left."""
-    try:
-        sites = read_sites(image)
-    except FtpatchError:
-        return set()
-    if not sites.abi.pad:
-        return set()
-    nops = (sites.state == State.NOP) & sites.placed & (sites.offset >= 0)
-    starts = sites.ip[nops] - np.uint64(sites.lead)
-    return set(starts.tolist())
-
-
 def _laid(
     image: Image,
     arch: Arch,
     mover: Mover,
     functions: Functions,
     chooser: Chooser,
-    spots: Sequence[_Spot],
+    spots: Sequence[Spot],
     hooks: Hooks,
     probing: Probing,
 ) -> Plan:
@@ -195,12 +127,6 @@ def _laid(
     fetchings = [fetching(one, ip, registers, mine) for ip, one in definitions]
 
     def tables(shift: int, starts: Sequence[int]) -> Tables:
-        rows = [(slot.place, int(slot.which), 0) for slot in hooks.slots]
-        places = starts[len(spots) :]
-        rows += [
-            (place + shift, int(which), 1)
-            for (which, _), place in zip(hooks.code, places, strict=True)
-        ]
         return Tables(
             [
                 Place(
@@ -209,7 +135,7 @@ def _laid(
                     len(spot.definitions),
                     spot.chosen.way == Way.TRAP,
                 )
-                for spot, start in zip(spots, starts, strict=False)
+                for spot, start in zip(spots, starts, strict=True)
             ],
             [
                 Probe(
@@ -222,14 +148,11 @@ def _laid(
                 )
                 for (ip, one), fetched in zip(definitions, fetchings, strict=True)
             ],
-            rows,
-            hooks.sealed,
         )
 
     sizes = [
         detour.size + len(chooser.moved(spot.chosen, spot.chosen.address).code) for spot in spots
     ]
-    sizes += [len(chooser.moved(chosen, chosen.address).code) for _, chosen in hooks.code]
     offsets, end = [], 0
     for size in sizes:
         offsets.append(end)
@@ -237,9 +160,10 @@ def _laid(
     whole, code_at = whole.with_code(bytes(end), arch.page)
     starts = [code_at + offset for offset in offsets]
     told = [
-        (spot.chosen, start, size) for spot, start, size in zip(spots, starts, sizes, strict=False)
+        (spot.chosen, start, size) for spot, start, size in zip(spots, starts, sizes, strict=True)
     ]
     whole = with_frames(whole, arch.page, functions, chooser, mover, detour, told)
+    whole, kept = with_hooks(whole, arch.page, hooks, chooser)
     whole, table_at = whole.with_data(bytes(len(tables(0, starts).pack(0))), arch.page)
     caller, anywhere = (stub.address(f"ftrace_{name}caller") or 0 for name in ("", "regs_"))
     entry = header_field(image, "e_entry")
@@ -256,39 +180,28 @@ def _laid(
             sites=0,
             arguments=False,
             probes=table_at + shift,
+            hooks=kept.table + shift,
         )
-        for (_, chosen), start in zip(hooks.code, starts[len(spots) :], strict=True):
-            filled[start] = chooser.moved(chosen, start + shift).code
-        for number, (spot, start) in enumerate(zip(spots, starts, strict=False)):
+        for number, (spot, start) in enumerate(zip(spots, starts, strict=True)):
             at = start + shift
             entry_only = functions.is_entry(spot.ip) or spot.chosen.way == Way.PAD
             before = detour.make(at, number, (caller if entry_only else anywhere) + shift)
             filled[start] = before + chooser.moved(spot.chosen, at + len(before)).code
         filled[table_at] = tables(shift, starts).pack(table_at + shift)
-        return filled
+        return filled | kept.fill(shift)
 
     laid = lay(image, whole, page=arch.page, entry=stub.address("ftrace_start"), fill=fill)
     changes, tail = for_debuggers(image, stub, laid)
     parts = [changes, without_shadow_stack(image, arch)]
-    for spot, start in zip(spots, starts, strict=False):
-        parts.append(_site(image, mover, spot.chosen, start + laid.shift))
-    for which, chosen in hooks.code:
-        wrapper = (stub.address(which.wrapper) or 0) + laid.shift
-        parts.append(_site(image, mover, chosen, wrapper))
+    for spot, start in zip(spots, starts, strict=True):
+        address, detoured = spot.chosen.address, start + laid.shift
+        trap = spot.chosen.way == Way.TRAP
+        new = mover.trap if trap else mover.jump(address, detoured)
+        parts.append(displaced(image, spot.chosen, new))
+    parts += kept.changes(image, mover, stub, laid.shift)
     code = np.empty((0, arch.width), np.uint8)
     plan = Plan(Changes.concat(parts), code, len(spots), len(spots), 0, 0, "")
     return replace(plan, tail=tail)
-
-
-def _site(image: Image, mover: Mover, chosen: Chosen, detour: int) -> Changes:
-    """The jump or the breakpoint.
-
-    x86_64   55 48 89 e5 41 57   ->   e9 rel32 57    or   cc 48 89 e5 41 57
-    """
-    new = mover.trap if chosen.way == Way.TRAP else mover.jump(chosen.address, detour)
-    offset = image.elf.offset_of(np.array([chosen.address], np.uint64))
-    old = np.frombuffer(chosen.code[: len(new)], np.uint8)[None]
-    return Changes.of(Kind.CODE, offset, old, np.frombuffer(new, np.uint8)[None], NO_OWNER)
 
 
 def _has(image: Image, address: int, size: int) -> bool:

@@ -33,6 +33,7 @@ class Tracer(IntEnum):
     USER = 4
     """A stub that came with --tracer PATH."""
     PROBES = 5
+    WATCH = 6
 
 
 class Flag(IntFlag):
@@ -86,7 +87,7 @@ class Header:
     machine: int = 0
     """e_machine of the image."""
     probes: int = 0
-    """How many probes are told of behind the header."""
+    """How many probes, or watches, are told of behind the header."""
 
     @property
     def used(self) -> int:
@@ -157,7 +158,7 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
     if tracer not in list(Tracer):
         raise InputError(path, f"tracer {tracer} is not known")
     libraries, unknown = read_mapped(raw[:header_size])
-    if tracer == Tracer.PROBES:
+    if tracer in (Tracer.PROBES, Tracer.WATCH):
         libraries, unknown = (), 0
     return Header(
         path,

@@ -21,7 +21,11 @@ from ftpatch.trace.window import Window
 
 __all__ = ["Source", "Trace"]
 
-ALONE = {Tracer.FUNCTION_PROFILE: "a profile", Tracer.PROBES: "what probes recorded"}
+ALONE = {
+    Tracer.FUNCTION_PROFILE: "a profile",
+    Tracer.PROBES: "what probes recorded",
+    Tracer.WATCH: "what watches recorded",
+}
 """Traces of another kind."""
 
 

@@ -4,6 +4,9 @@
 #ifdef PROBES
 #include "probes.h"
 #endif
+#ifdef WATCH
+#include "watch.h"
+#endif
 
 #define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
 #define MAP_SHARED 1
@@ -143,6 +146,9 @@ struct trace_header *make_file(const char *wanted, int again)
 #ifdef PROBES
 	told = probe_table()->told_size;
 #endif
+#ifdef WATCH
+	told = WATCHES * sizeof(struct trace_watch);
+#endif
 	size = allocate(fd, size, LEAST + told);
 	header = size ? (void *)mmap_(0, size, PROT_RW, MAP_SHARED, fd) : (void *)-1;
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
@@ -175,6 +181,9 @@ struct trace_header *make_file(const char *wanted, int again)
 	process.chunks_end = size - TRACE_HEADER - told;
 #ifdef PROBES
 	probes_told(header);
+#endif
+#ifdef WATCH
+	watches_told(header);
 #endif
 	barrier();
 	for (i = 0; i < sizeof(header->magic); i++)

@@ -24,9 +24,9 @@ static struct user_action own;  /* the program's action for SIGTRAP */
 static u8 masks[SIGNALS];       /* which of its actions block SIGTRAP */
 static ulong real[HOOKS];       /* what the program would have called */
 
-static inline struct hook *hook_at(u32 number)
+static inline const struct hook_table *hook_table(void)
 {
-	return (struct hook *)(ulong)(linked(struct hook, probe_table()->hooks) + number);
+	return linked(struct hook_table, ftpatch_config.hooks);
 }
 
 static void copy(struct user_action *to, const struct user_action *from)
@@ -46,7 +46,7 @@ static void copy(struct user_action *to, const struct user_action *from)
 static int is_sealed(const struct hook *hook)
 {
 	ulong page = (ulong)(hook->place + process.bias) & -process.page;
-	const struct probe_table *table = probe_table();
+	const struct hook_table *table = hook_table();
 
 	return page >= (((ulong)(table->sealed + process.bias)) & -process.page) &&
 	       page < (((ulong)(table->sealed_end + process.bias)) & -process.page);
@@ -57,8 +57,8 @@ static void slots_kept(u32 which, ulong wrapper)
 {
 	u32 i;
 
-	for (i = 0; i < probe_table()->hook_count; i++) {
-		const struct hook *hook = hook_at(i);
+	for (i = 0; i < hook_table()->count; i++) {
+		const struct hook *hook = &hook_table()->hook[i];
 		volatile ulong *slot = (volatile ulong *)(ulong)(hook->place + process.bias);
 
 		if (hook->which != which || hook->kind != HOOK_SLOT || *slot == wrapper ||
@@ -206,12 +206,14 @@ void hooks_set(void *inherited)
 	u32 i;
 
 	own.handler = inherited == SIG_IGN ? SIG_IGN : SIG_DFL;
+	if (!ftpatch_config.hooks)
+		return;
 	wrappers[HOOK_SIGACTION] = (ulong)hooked_sigaction;
 	wrappers[HOOK_SIGNAL] = (ulong)hooked_signal;
 	wrappers[HOOK_PTHREAD_SIGMASK] = (ulong)hooked_pthread_sigmask;
 	wrappers[HOOK_SIGPROCMASK] = (ulong)hooked_sigprocmask;
-	for (i = 0; i < probe_table()->hook_count; i++) {
-		const struct hook *hook = hook_at(i);
+	for (i = 0; i < hook_table()->count; i++) {
+		const struct hook *hook = &hook_table()->hook[i];
 		ulong place = (ulong)(hook->place + process.bias), page = place & -process.page;
 
 		if (hook->kind == HOOK_CODE) {

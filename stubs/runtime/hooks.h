@@ -2,7 +2,7 @@
 #ifndef FTPATCH_HOOKS_H
 #define FTPATCH_HOOKS_H
 
-#include "probes.h"
+#include "threads.h"
 
 #define SIGTRAP 5
 
@@ -16,6 +16,22 @@ enum hook_kind {
 struct hook {
 	u64 place; /* link address */
 	u32 which, kind;
+};
+
+/* ftpatch_config.hooks points to it. Link addresses. */
+struct hook_table {
+	u64 sealed, sealed_end; /* what can only be read when the program begins (PT_GNU_RELRO) */
+	u32 count, unused;
+	struct hook hook[];
+};
+
+/* What comes with a signal (include/uapi/asm-generic/siginfo.h, 64 bits); code: above 0 where the
+ * kernel itself sends it; from `data` on: of an event. */
+struct trap_info {
+	int signal, error, code, unused;
+	ulong address;
+	u64 data;
+	u32 type, flags;
 };
 
 /* Of a thread's `blocked`. */

@@ -21,7 +21,7 @@ struct library {
 	struct trace_library told; /* goes into the trace file, with its bias filled in */
 };
 
-#ifdef PROBES /* they are of the program alone */
+#if defined(PROBES) || defined(WATCH) /* they are of the program alone */
 #define libraries_found()
 #define libraries_told(header)
 #define libraries_connected()

@@ -54,13 +54,10 @@ struct fetch {
 /* ftpatch_config.probes points to it. */
 struct probe_table {
 	u64 places, probes, fetches;
-	u64 hooks; /* struct hook (hooks.h) */
-	u64 sealed, sealed_end; /* what can only be read when the program begins (PT_GNU_RELRO) */
 	u64 told; /* what the trace file says of them: struct trace_probe, then text */
 	u32 place_count, probe_count;
 	u32 told_size; /* bytes, a multiple of PAGE */
 	u32 traps;     /* places that have a breakpoint */
-	u32 hook_count, unused;
 };
 
 /* What a handler of a user gets, as kretprobe_instance: of a p probe `ret` is 0. */
@@ -71,8 +68,6 @@ struct probe_instance {
 	ulong stack; /* where that stood, or the stack pointer on entry */
 	u64 ticks;   /* since it was entered */
 };
-
-#define linked(type, at) ((const type *)(ulong)((at) + process.bias))
 
 static inline const struct probe_table *probe_table(void)
 {

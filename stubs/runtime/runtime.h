@@ -46,7 +46,8 @@ struct stub_config {
 	u64 returned; /* ... and ftrace_return, 0 where there is none */
 	u64 libraries; /* the table of libraries that are traced too (libraries.h), 0: none */
 	u64 debug;     /* value of DT_DEBUG in the program's dynamic table */
-	u64 probes;    /* struct probe_table (probes.h), 0: none */
+	u64 probes;    /* struct probe_table (probes.h) or struct trace_watch[4], 0: none */
+	u64 hooks;     /* struct hook_table (hooks.h), 0: none */
 };
 
 extern const struct stub_config ftpatch_config __attribute__((visibility("hidden")));

@@ -5,6 +5,9 @@
 #ifdef PROFILE
 #include "profile.h"
 #endif
+#ifdef WATCH
+#include "watch.h"
+#endif
 #include "libraries.h"
 
 struct process process __attribute__((section(".data")));
@@ -106,6 +109,10 @@ void trace_start(ulong *sp)
 #endif
 	if (secure) /* not our user's to record, nor to say where to */
 		return;
+#ifdef WATCH
+	if (!watches_any())
+		return;
+#endif
 	process.stack = (ulong)sp;
 	process.pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	process.path = environment(envp, "FTPATCH_TRACE");
@@ -143,6 +150,9 @@ void trace_start(ulong *sp)
 	barrier();
 	process.ready = 1;
 	libraries_connected();
+#ifdef WATCH
+	watches_set();
+#endif
 }
 
 static void forked(u32 pid)

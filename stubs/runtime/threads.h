@@ -26,6 +26,8 @@ static inline struct known *known_at(ulong tp)
 	return &process.known->slot[(tp >> 12 ^ tp >> 6) & (THREADS - 1)];
 }
 
+#define linked(type, at) ((const type *)(ulong)((at) + process.bias))
+
 static inline void lost(enum trace_lost kind)
 {
 	struct trace_header *header = process.header;

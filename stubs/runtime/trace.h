@@ -50,13 +50,19 @@ enum trace_probe_event {
 	EVENT_RETURNED = 2, /* first the address that it returned to, and the ticks since it was called */
 };
 
+/* The one of TRACER_WATCH. `func` is the watch's number; four words follow: the address behind the
+ * instruction that came to it, bias included; what was there before, and now; the CPU, all ones where
+ * it is not known, and TRACE_LATE. */
+enum trace_watch_event { EVENT_ACCESS = 1 };
+#define TRACE_LATE (1ull << 32) /* SIGTRAP was blocked: the address is where it no longer was */
+
 #define TYPE_BITS 3
 #define FUNC_BITS 28
 #define TICKS_SHIFT (TYPE_BITS + FUNC_BITS)
 #define TICKS_BITS (64 - TICKS_SHIFT)
 
 enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACER_PROFILE = 3, TRACER_USER = 4,
-		    TRACER_PROBES = 5 };
+		    TRACER_PROBES = 5, TRACER_WATCH = 6 };
 
 enum trace_flags {
 	TRACE_ARGS = 1,    /* EVENT_ENTRY_ARGS and EVENT_EXIT_VALUE in place of ENTRY and EXIT */
@@ -98,7 +104,8 @@ struct trace_header {
 	u64 lost[LOST_KINDS]; /* 120: enum trace_lost */
 	u8 image_id[32];    /* 184: of the file that was patched, as its laid-in segment says it */
 	char comm[16];      /* 216: the task's name when it began, ended by NUL */
-	u32 probes;         /* 232: structs trace_probe right behind these TRACE_HEADER bytes */
+	u32 probes;         /* 232: structs trace_probe, or trace_watch, right behind these
+	                       TRACE_HEADER bytes */
 	u8 unused[20];      /* 236 */
 	char path[1024];    /* 256: of the image, as it was run, ended by NUL */
 	char libraries[];   /* 1280: struct trace_library, one behind the other, up to one whose
@@ -132,6 +139,18 @@ struct trace_probe {
 	u32 flags;  /* 36: 1: an r probe; 2: its first value has a bit for each that could not be read */
 	u32 text;   /* 40: of its definition, from the file's begin ... */
 	u32 length; /* 44: ... bytes */
+};
+
+/* Of a watched variable. */
+struct trace_watch {
+	u64 hits;      /*  0: events */
+	u64 missed;    /*  8: accesses without one */
+	u64 address;   /* 16: link address */
+	u32 length;    /* 24: bytes: 1, 2, 4 or 8 */
+	u32 type;      /* 28: 2: writes, 3: reads and writes; 0: this place is free */
+	u32 refusal;   /* 32: errno of perf_event_open(2), 0: it was set */
+	u32 size;      /* 36: bytes of text */
+	char text[984]; /* 40: what was asked for, as in ksym_trace_filter */
 };
 
 struct trace_chunk {

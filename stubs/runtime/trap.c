@@ -1,6 +1,11 @@
 /* Breakpoints: the instruction is found by its address, and its detour goes on in its place. So there
  * is no single step, and nothing to be done afterwards. */
 #include "hooks.h"
+#ifdef WATCH
+#include "watch.h"
+#else
+#include "probes.h"
+#endif
 
 #define SIG_DFL 0
 #define SA_SIGINFO 4ul
@@ -34,10 +39,7 @@ void trap_raised(void)
 		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGTRAP, 0, 0, 0);
 }
 
-struct siginfo_ {
-	int signal, error, code; /* code: above 0 where the kernel itself sends it */
-};
-
+#ifndef WATCH
 /* Link address of the detour of a breakpoint, 0 for none of ours. */
 static u64 detour_of(u64 address)
 {
@@ -57,16 +59,23 @@ static u64 detour_of(u64 address)
 	}
 	return 0;
 }
+#endif
 
-static void trapped(int signal, struct siginfo_ *info, struct context *context)
+static void trapped(int signal, struct trap_info *info, struct context *context)
 {
-	u64 detour = detour_of(context->ip - TRAP_BACK - process.bias);
 	struct action none = {SIG_DFL, 0, 0, 0};
+#ifdef WATCH
+
+	if (watch_trapped(info, context))
+		return;
+#else
+	u64 detour = detour_of(context->ip - TRAP_BACK - process.bias);
 
 	if (detour && info->code > 0) {
 		context->ip = (ulong)(detour + process.bias);
 		return;
 	}
+#endif
 	if (!trap_passed_on(signal, info, context, info->code <= 0)) {
 		act(&none, 0);
 		trap_raised();
@@ -80,8 +89,12 @@ void traps_caught(void)
 	void *handler = trapped;
 	u64 mask = 1ull << (SIGTRAP - 1);
 
+#ifdef WATCH
+	own.mask = ~(mask | 1ull << (SIGSEGV - 1)); /* what others do waits; not so our own look */
+#else
 	if (!ftpatch_config.probes || !probe_table()->traps)
 		return;
+#endif
 	__asm__("" : "+r"(handler)); /* no struct of constants: nobody relocates it */
 	own.handler = handler;
 	restored_by(&own.flags, &own.restorer);

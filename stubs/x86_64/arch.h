@@ -65,6 +65,11 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define SYS_rt_sigprocmask 14
 #define SYS_clock_gettime 228
 #define SYS_tgkill 234
+#define SYS_fcntl 72
+#define SYS_clone 56
+#define SYS_wait4 61
+#define SYS_exit_group 231
+#define SYS_perf_event_open 298
 #define O_NOFOLLOW_ 0400000
 
 struct timespec_ {
@@ -166,6 +171,17 @@ struct context {
 static inline u64 *signal_mask(struct context *context)
 {
 	return (u64 *)((char *)context + 296);
+}
+
+/* As the vdso's getcpu(): the limit of a segment that is there for it (arch/x86/include/asm/segment.h,
+ * vdso_read_cpunode()). It needs no instruction that older processors lack, or a sandbox takes away. */
+static inline u32 cpu_number(void)
+{
+	ulong held = 0;
+	u8 there;
+
+	__asm__("lsl %2, %0" : "+r"(held), "=@ccz"(there) : "r"(0x7bul));
+	return there ? (u32)held & 0xfff : ~0u;
 }
 
 static inline u64 divide(u64 number, u64 by)

@@ -20,7 +20,7 @@
 	.p2align 6
 ftrace_caller:
 	.cfi_startproc
-#if defined(NOP)
+#if defined(NOP) || defined(WATCH)
 	ret
 #elif defined(PROBES)
 /* From a detour, which keeps off the red zone. Nothing is changed but what a handler changes, and the

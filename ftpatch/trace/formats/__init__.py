@@ -16,6 +16,8 @@ from ftpatch.trace.formats.folded import folded
 from ftpatch.trace.formats.function import function
 from ftpatch.trace.formats.graph import function_graph
 from ftpatch.trace.formats.json_lines import json_lines
+from ftpatch.trace.formats.ksym import ksym
+from ftpatch.trace.formats.ksym_json import ksym_json
 from ftpatch.trace.formats.look import Look
 from ftpatch.trace.formats.perfetto import perfetto
 from ftpatch.trace.formats.probes import probes
@@ -101,6 +103,8 @@ OF_PROBES = {
     "json": Format(probes_json),
 }
 """Of what probes recorded."""
+OF_WATCHES = {"ksym": Format(ksym, text=True), "json": Format(ksym_json)}
+"""Of accesses to variables."""
 DEFAULTS = {Tracer.FUNCTION: "function", Tracer.FUNCTION_PROFILE: "profile"}
 
 
@@ -120,8 +124,14 @@ def format_for(trace: Trace, name: str | None) -> Format:
         if name not in OF_PROBES:
             raise UsageError(path, f"probes recorded no calls, and {name} needs them", "use json")
         return OF_PROBES[name]
+    if trace.tracer == Tracer.WATCH:
+        name = "ksym" if name == own else name
+        if name not in OF_WATCHES:
+            raise UsageError(path, f"watches recorded no calls, and {name} needs them", "use json")
+        return OF_WATCHES[name]
     if name not in FORMATS:
-        raise UsageError(path, "these are not events of probes", f"use {own}")
+        what = "watches" if name in OF_WATCHES else "probes"
+        raise UsageError(path, f"these are not events of {what}", f"use {own}")
     found = FORMATS[name]
     if found.returns and not trace.has_returns:
         raise UsageError(

@@ -1,0 +1,87 @@
+"""Variables of a program by their names: where what is to be watched lies."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import UsageError
+from ftpatch.image import Image
+from ftpatch.image.headers import Segment
+from ftpatch.image.symbols import Symbols
+
+__all__ = ["Variables"]
+
+CODE = (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC)
+NO_NAMES = (Symbols.STT_SECTION, Symbols.STT_FILE)
+GLOBAL = 1
+"""STB_GLOBAL."""
+
+
+class Variables:
+    """Finds variables in the symbol table, else in the dynamic one, where there is no other."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    def resolve(self, name: str) -> tuple[int, int]:
+        """Link address and size (bytes, 0: unknown) of a variable. Of several that have one name,
+        as `static` ones may, the global one is meant.
+
+        Raises UsageError for what does not exist, or is no variable of this program."""
+        symbols = self._image.symbols
+        rows = symbols.rows_named(name)
+        rows = rows[~np.isin(symbols.type[rows], NO_NAMES)]
+        if not len(rows):
+            raise self._missing(name)
+        kinds = set(symbols.type[rows].tolist())
+        if kinds <= set(CODE):
+            raise self._refuse(name, "it is a function", "data can be watched; `ftpatch probe` it")
+        if kinds == {Symbols.STT_TLS}:
+            reason = "it is thread-local: each thread has one, where nobody knows beforehand"
+            raise self._refuse(name, reason, "watch what all threads share")
+        rows = rows[~np.isin(symbols.type[rows], [*CODE, Symbols.STT_TLS])]
+        row = self._one(name, rows)
+        address, size = int(symbols.value[row]), int(symbols.size[row])
+        place = np.array([address], np.uint64)
+        if symbols.section[row] == Symbols.SHN_ABS or not self._image.elf.in_memory(place)[0]:
+            raise self._refuse(name, "it is a number, and no place in memory", "see `nm`")
+        if symbols.type[row] != Symbols.STT_OBJECT and self._is_code(address):
+            raise self._refuse(name, "it is code", "data can be watched; `ftpatch probe` it")
+        return address, size
+
+    def never_written(self, address: int) -> bool:
+        """Whether nothing writes there: it is in a segment that can only be read."""
+        loads = (s for s in self._image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
+        around = [s for s in loads if s.address <= address < s.address + s.memory_size]
+        return bool(around) and not any(s.flags & Segment.PF_W for s in around)
+
+    def has(self, address: int, length: int) -> bool:
+        """Whether all of these bytes are the program's."""
+        ends = np.array([address, address + length - 1], np.uint64)
+        return bool(self._image.elf.in_memory(ends).all())
+
+    def _one(self, name: str, rows: NDArray[np.intp]) -> int:
+        symbols = self._image.symbols
+        if len(np.unique(symbols.value[rows])) > 1:
+            known = rows[symbols.bind[rows] == GLOBAL]
+            if len(np.unique(symbols.value[known])) != 1:
+                places = ", ".join(map(hex, np.unique(symbols.value[rows]).tolist()[:4]))
+                raise self._refuse(name, f"several variables have this name: {places}")
+            rows = known
+        return int(rows[0])
+
+    def _missing(self, name: str) -> UsageError:
+        image = self._image
+        for table in (image.symbols, image.dynamic_symbols):
+            if len(table.rows_named(name, defined=False)):
+                return self._refuse(name, "it is not in this program, but in a library")
+        hint = "see `nm`" if len(image.symbols) else "the program has no symbol table"
+        return self._refuse(name, "there is no such symbol", hint)
+
+    def _refuse(self, name: str, reason: str, hint: str = "") -> UsageError:
+        return UsageError(self._image.path, f"{name}: {reason}", hint)
+
+    def _is_code(self, address: int) -> bool:
+        text = self._image.elf.text.tolist()
+        return any(start <= address < start + size for start, size in text)

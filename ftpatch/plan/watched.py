@@ -1,0 +1,177 @@
+"""A plan with watches: a runtime goes into the program, with a table of what it is to watch.
+
+The table has room for all that a processor can watch. So later requests change bytes in it and
+nothing else, and `undo` takes back one command after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from ftpatch.arch import Arch, arch_of
+from ftpatch.arch.move import mover_of
+from ftpatch.changes import NO_OWNER, Changes, Kind
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image import Image
+from ftpatch.image.traced import laid_in_id
+from ftpatch.inject import lay
+from ftpatch.inject.headers import header_field
+from ftpatch.inject.tracers import configuration, watch_stub
+from ftpatch.inject.watched import Laid, laid_watches
+from ftpatch.plan import Plan
+from ftpatch.plan.functions import read_functions
+from ftpatch.plan.hooked import with_hooks
+from ftpatch.plan.hooks import find_hooks
+from ftpatch.plan.places import Chooser
+from ftpatch.plan.traced import for_debuggers
+from ftpatch.plan.variables import Variables
+from ftpatch.watch import Request, Watch, apply_requests, watch_line
+from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches, unpack_watches
+
+__all__ = ["Watched", "plan_watched", "read_watches"]
+
+SIZE = 64 << 20
+"""Bytes of a trace file, where nobody says."""
+DEPTH = 8
+"""Entries of a ret_stack: nothing returns here."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What comes of requests: the plan, what is watched then, and what to say of it."""
+
+    plan: Plan
+    watches: tuple[Watch, ...]
+    notes: tuple[str, ...]
+
+
+def read_watches(image: Image) -> tuple[Watch, ...]:
+    """What a program watches. Raises UsageError where none was laid in, InputError for a table that
+    cannot be right."""
+    laid = _laid_in(image)
+    if laid is None:
+        hint = "say what to watch, as in counter:rw-"
+        raise UsageError(image.path, "it watches nothing", hint)
+    return _watches(image, laid)
+
+
+def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None) -> Watched:
+    """All requests, or none. ``size``: bytes of a trace file, None: as it is, or the usual.
+
+    Raises UsageError for what cannot be watched, or a program that has a tracer or probes already;
+    InputError where there is no place for it, or for an architecture without watches.
+    """
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    if image.container != "executable" or arch is None:
+        raise UsageError(image.path, f"a {image.container} watches nothing", "give an executable")
+    laid = _laid_in(image)
+    before = () if laid is None else _watches(image, laid)
+    variables = Variables(image)
+    watches, notes = apply_requests(
+        before, requests, slots=SLOTS, resolve=variables.resolve, read_only=False
+    )
+    for watch in watches:
+        if watch in before:
+            continue
+        if not variables.has(watch.address, watch.length):
+            hint = "watch fewer bytes"
+            raise UsageError(image.path, f"{watch_line(watch)}: it ends outside of memory", hint)
+        if watch.type == "-w-" and variables.never_written(watch.address):
+            notes.append(f"{watch_line(watch)}: the program cannot write there: it is constant")
+    notes += _together(watches)
+    if laid is None:
+        plan = _first(image, arch, watches, SIZE if size is None else size)
+    else:
+        plan = _later(image, laid, watches, size)
+    return Watched(plan, watches, tuple(notes))
+
+
+def _together(watches: Sequence[Watch]) -> Iterator[str]:
+    """Which of them one instruction may come to: the kernel keeps one SIGTRAP of a thread, not two
+    (``legacy_queue`` in kernel/signal.c)."""
+    for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
+        if one.symbol == other.symbol or one.address + one.length > other.address:
+            clause = "of an instruction that comes to both one access is told"
+            yield f"{watch_line(one)} and {watch_line(other)}: {clause}"
+
+
+def _laid_in(image: Image) -> Laid | None:
+    laid = laid_watches(image)
+    if laid is None and laid_in_id(image) is not None:
+        raise UsageError(
+            image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
+        )
+    return laid
+
+
+def _watches(image: Image, laid: Laid) -> tuple[Watch, ...]:
+    raw = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
+    try:
+        return tuple(told.watch for told in unpack_watches(raw) if told is not None)
+    except UsageError as error:
+        raise InputError(image.path, f"its table of watches cannot be right: {error}") from None
+
+
+def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
+    tracer, stub = watch_stub(arch.name)
+    whole, table_at = stub.with_data(pack_watches(watches), arch.page)
+    mover, functions = mover_of(arch.name), read_functions(image)
+    if mover is None:
+        raise InputError(image.path, f"there are no watches for {arch.name}")
+    chooser = Chooser(image, arch, mover, functions, set())
+    hooks = find_hooks(image, arch, functions, chooser)
+    whole, kept = with_hooks(whole, arch.page, hooks, chooser)
+    laid = lay(
+        image,
+        whole,
+        page=arch.page,
+        entry=stub.address("ftrace_start"),
+        fill=lambda shift: (
+            configuration(
+                image,
+                stub,
+                tracer,
+                shift=shift,
+                depth=DEPTH,
+                size=size,
+                entry=header_field(image, "e_entry"),
+                sites=0,
+                arguments=False,
+                probes=table_at + shift,
+                hooks=kept.table + shift,
+            )
+            | kept.fill(shift)
+        ),
+    )
+    changes, tail = for_debuggers(image, stub, laid)
+    parts = [changes, *kept.changes(image, mover, stub, laid.shift)]
+    return replace(_plan(arch, Changes.concat(parts)), tail=tail)
+
+
+def _later(image: Image, laid: Laid, watches: Sequence[Watch], size: int | None) -> Plan:
+    """Only what differs, one Change for each place of the table."""
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    before = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
+    entry = TABLE_SIZE // SLOTS
+    old, new = (
+        np.frombuffer(raw, np.uint8).reshape(SLOTS, entry)
+        for raw in (before, pack_watches(watches))
+    )
+    offset = laid.table + entry * np.arange(SLOTS, dtype=np.int64)
+    parts = [Changes.of(Kind.LITERAL, offset, old, new, NO_OWNER).effective()]
+    if size is not None:
+        was = image.elf.contents(laid.size, 8, "size of its trace").tobytes()
+        now = size.to_bytes(8, "little")
+        was_, now_ = (np.frombuffer(raw, np.uint8)[None] for raw in (was, now))
+        place = np.array([laid.size], np.int64)
+        parts.append(Changes.of(Kind.LITERAL, place, was_, now_, NO_OWNER).effective())
+    assert arch is not None
+    return _plan(arch, Changes.concat(parts))
+
+
+def _plan(arch: Arch, changes: Changes) -> Plan:
+    return Plan(changes, np.empty((0, arch.width), np.uint8), 0, 0, 0, 0, "")

@@ -1,0 +1,51 @@
+"""The watches of a trace, as its header has them (struct trace_watch of stubs/runtime/trace.h)."""
+
+from __future__ import annotations
+
+import os
+
+from ftpatch.errors import InputError, UsageError
+from ftpatch.trace.header import Header
+from ftpatch.watch import watch_line
+from ftpatch.watch.table import SLOTS, TABLE_SIZE, Told, unpack_watches
+
+__all__ = ["read_watched", "refusal_note"]
+
+AT = 4096
+"""Bytes of the header in front of them."""
+_REASONS = {
+    1: "the kernel does not permit it: kernel.perf_event_paranoid, or a sandbox",
+    7: "the kernel is older than 5.13",
+    13: "the kernel does not permit it: kernel.perf_event_paranoid, or a sandbox",
+    19: "this machine has no breakpoints for data",
+    22: "the kernel is older than 5.13, or cannot watch this place",
+    24: "no descriptor was free",
+    28: "no breakpoint was free: a debugger, or perf, has them",
+    38: "no perf_event_open(): an emulator, or a kernel without it",
+    95: "this machine has no breakpoints for data",
+}
+"""By errno: see perf_event_open(2), "ERRORS"."""
+
+
+def read_watched(fd: int, header: Header) -> list[Told | None]:
+    """The watches of a trace, by their numbers; None for those that there are not. Raises
+    InputError for what cannot be right."""
+    if header.probes != SLOTS or header.header_size < AT + TABLE_SIZE:
+        raise InputError(header.path, "its header has no room for its watches")
+    try:
+        raw = os.pread(fd, TABLE_SIZE, AT)
+    except OSError as error:
+        raise InputError(header.path, f"cannot read: {error.strerror}") from None
+    try:
+        return unpack_watches(raw)
+    except UsageError as error:
+        raise InputError(header.path, f"its watches cannot be right: {error}") from None
+
+
+def refusal_note(told: Told) -> str:
+    """Why a watch has no events, in a clause; empty where it was set."""
+    if not told.refusal:
+        return ""
+    known = _REASONS.get(told.refusal)
+    why = known or (os.strerror(told.refusal) if told.refusal < 1 << 31 else "unknown")
+    return f"{watch_line(told.watch)}: not watched: errno {told.refusal}, {why}"

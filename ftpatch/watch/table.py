@@ -1,0 +1,90 @@
+"""Watches as bytes: struct trace_watch of stubs/runtime/trace.h, four of them.
+
+They are laid into a program like this, and a trace begins with a copy of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ftpatch.errors import UsageError
+from ftpatch.watch.request import LENGTHS, parse_watch
+from ftpatch.watch.watches import Watch, watch_line
+
+__all__ = ["SLOTS", "TABLE_SIZE", "Told", "pack_watches", "unpack_watches"]
+
+SLOTS = 4
+"""Breakpoints of x86's processors (SDM vol. 3, section 18.2.1, "Debug Address Registers")."""
+_ENTRY = struct.Struct("<3Q4I984s")
+"""hits, missed, address | length, type, refusal, bytes of text | text."""
+TABLE_SIZE = SLOTS * _ENTRY.size
+"""Bytes."""
+_LONGEST = 984
+"""Bytes of a text."""
+_TYPES = {"r--": 1, "-w-": 2, "rw-": 3}
+"""HW_BREAKPOINT_R, _W and _RW of include/uapi/linux/hw_breakpoint.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A watch as a trace tells of it: how many accesses it recorded, how many it ``missed``, and
+    why the kernel did not set it (``refusal``, an errno; 0: it did)."""
+
+    watch: Watch
+    hits: int
+    missed: int
+    refusal: int
+
+
+def pack_watches(watches: Sequence[Watch]) -> bytes:
+    """The table of at most SLOTS watches; what is free is zero. Raises UsageError for a symbol
+    whose name is too long for it."""
+    out = b""
+    for watch in watches:
+        text = watch_line(watch).encode()
+        if len(text) > _LONGEST:
+            hint = f"a watch has room for {_LONGEST} bytes"
+            raise UsageError(None, f"{text[:40].decode(errors='replace')}...: too long", hint)
+        out += _ENTRY.pack(
+            0, 0, watch.address, watch.length, _TYPES[watch.type], 0, len(text), text
+        )
+    return out.ljust(TABLE_SIZE, b"\0")
+
+
+def unpack_watches(raw: bytes) -> list[Told | None]:
+    """What a table says, by the numbers of events; None where nothing is watched. Raises UsageError
+    for what no table holds, in a clause without a place."""
+    if len(raw) < TABLE_SIZE:
+        raise UsageError(None, "it ends before its watches do")
+    return [
+        _told(number, *_ENTRY.unpack_from(raw, number * _ENTRY.size)) for number in range(SLOTS)
+    ]
+
+
+def _told(
+    number: int,
+    hits: int,
+    missed: int,
+    address: int,
+    length: int,
+    type: int,
+    refusal: int,
+    size: int,
+    text: bytes,
+) -> Told | None:
+    if not type:
+        return None
+    wrong = UsageError(None, f"watch {number} is not what its text says")
+    if size > _LONGEST:
+        raise wrong
+    line = text[:size].decode("utf-8", "backslashreplace")
+    request = parse_watch(line)
+    fits = request.length in (None, length) and length in LENGTHS and not address % length
+    if not fits or _TYPES.get(request.type) != type:
+        raise wrong
+    watch = Watch(
+        request.symbol, request.offset, address, length, request.type, request.length is None
+    )
+    return Told(watch, hits, missed, refusal)

@@ -1,0 +1,20 @@
+/* Watched variables: what ftpatch/watch lays into a program for watch.c. */
+#ifndef FTPATCH_WATCH_H
+#define FTPATCH_WATCH_H
+
+#include "hooks.h"
+
+#define WATCHES 4 /* places that are laid in: breakpoints of the processor */
+
+/* What is laid in is what the trace file begins with, before anything happened. */
+static inline const struct trace_watch *laid_watch(u32 number)
+{
+	return (const struct trace_watch *)(ulong)(ftpatch_config.probes + process.bias) + number;
+}
+
+int watches_any(void);
+void watches_told(struct trace_header *header);
+void watches_set(void);
+int watch_trapped(const struct trap_info *info, const struct context *context);
+
+#endif

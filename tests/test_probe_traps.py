@@ -1,0 +1,94 @@
+"""Breakpoints of ours beside the program's own use of SIGTRAP, and beside a debugger's."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .command import ftpatch
+from .tracer_programs import Form, build, run
+
+FORMS = [
+    Form(site="none"),
+    Form(link="static", level="-O0", site="none"),
+    Form(link="no-pie", site="none", more=("-fno-plt",)),
+    Form(link="static-pie", site="none"),
+    Form("arm64", site="none"),
+    Form("arm64", "static", "-O0", "none"),
+]
+PROBES = ("p:before work n=$arg1:s64", "r:after work $retval:s64")
+CALLS = 8
+
+
+def _probed(program: Path, *more: str) -> Path:
+    out = program.with_name("probed")
+    done = ftpatch("probe", program, *PROBES, *more, "--no-optimize", "-o", out, "--force")
+    assert done.code == 0, done.err
+    return out
+
+
+def _hits(trace: Path) -> dict[str, int]:
+    rows = ftpatch("report", trace, "--json").json
+    assert not any(row["missed"] for row in rows if "missed" in row)
+    return {row["probe"]: row["hits"] for row in rows if "hits" in row}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_the_program_has_its_own(form: Form, tmp_path: Path) -> None:
+    program = build(form, "traps.c", tmp_path)
+    patched = _probed(program)
+    trace = tmp_path / "trace"
+    for args in ([], ["die"]):
+        expected = run(program, args, cwd=tmp_path, arch=form.arch)
+        assert b".c:" not in expected.out, str(expected)
+        environment = {"FTPATCH_TRACE": str(trace)}
+        got = run(patched, args, cwd=tmp_path, arch=form.arch, env=environment)
+        assert (got.out, got.status) == (expected.out, expected.status), str(got)
+        assert _hits(trace) == {"before": CALLS, "after": CALLS}
+        trace.unlink()
+
+
+def test_debuggers_have_theirs(tmp_path: Path) -> None:
+    """On the probed function itself, and behind the call of it."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb")
+    source = tmp_path / "two.c"
+    source.write_text(
+        "__attribute__((noinline)) long work(long n) { return n * 3 + 1; }\n"
+        "__attribute__((noinline)) long more(long n) { return work(n) + 1; }\n"
+        "int main(void) { return (int)(more(1) + more(2) + more(3)) & 1; }\n"
+    )
+    program = tmp_path / "two"
+    flags = ["-O1", "-fno-optimize-sibling-calls", "-fno-ipa-ra"]
+    subprocess.run(["gcc", *flags, str(source), "-o", str(program)], check=True)
+    patched = _probed(program)
+    script = [
+        "set pagination off",
+        "handle SIGTRAP nostop noprint pass",
+        "break more",
+        "commands",
+        "silent",
+        "continue",
+        "end",
+        "run",
+        "info breakpoints",
+    ]
+    words = [word for line in script for word in ("-ex", line)]
+    (tmp_path / "script").write_text("\n".join(script) + "\n")
+    del words
+    done = subprocess.run(
+        ["gdb", "-nx", "-batch", "-x", str(tmp_path / "script"), str(patched)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "FTPATCH_TRACE": "trace", "DEBUGINFOD_URLS": ""},
+    )
+    assert re.search(r"breakpoint already hit 3 times", done.stdout), done.stdout + done.stderr
+    assert "exited" in done.stdout, done.stdout
+    assert _hits(tmp_path / "trace") == {"before": 3, "after": 3}
