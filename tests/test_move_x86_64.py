@@ -157,7 +157,7 @@ def test_reach() -> None:
 def test_landing_pads_stay() -> None:
     codes = ("f30f1efa90", "f30f1efb90", "90f30f1efa", "")
     assert [MOVER.landing(bytes.fromhex(code)) for code in codes] == [4, 0, 0, 0]
-    assert (MOVER.trap, MOVER.trap_back, MOVER.jump_size) == (b"\xcc", 1, 5)
+    assert (MOVER.trap, MOVER.jump_size) == (b"\xd6", 5)
     assert not MOVER.joined(b"\xf0")
     assert MOVER.signing(b"\x90") == 0
 

@@ -21,7 +21,7 @@ FORMS = [
     Form("arm64", "static", "-O0", "none"),
 ]
 PROBES = ("p:before work n=$arg1:s64", "r:after work $retval:s64")
-CALLS = 8
+CALLS = 10
 
 
 def _probed(program: Path, *more: str) -> Path:
@@ -42,7 +42,7 @@ def test_the_program_has_its_own(form: Form, tmp_path: Path) -> None:
     program = build(form, "traps.c", tmp_path)
     patched = _probed(program)
     trace = tmp_path / "trace"
-    for args in ([], ["die"]):
+    for args in ([], ["trap"], ["die"]):
         expected = run(program, args, cwd=tmp_path, arch=form.arch)
         assert b".c:" not in expected.out, str(expected)
         environment = {"FTPATCH_TRACE": str(trace)}
@@ -68,7 +68,7 @@ def test_debuggers_have_theirs(tmp_path: Path) -> None:
     patched = _probed(program)
     script = [
         "set pagination off",
-        "handle SIGTRAP nostop noprint pass",
+        "handle SIGILL nostop noprint pass",
         "break more",
         "commands",
         "silent",
@@ -77,9 +77,7 @@ def test_debuggers_have_theirs(tmp_path: Path) -> None:
         "run",
         "info breakpoints",
     ]
-    words = [word for line in script for word in ("-ex", line)]
     (tmp_path / "script").write_text("\n".join(script) + "\n")
-    del words
     done = subprocess.run(
         ["gdb", "-nx", "-batch", "-x", str(tmp_path / "script"), str(patched)],
         cwd=tmp_path,

@@ -17,8 +17,7 @@ call by register becomes ``ret``: as ``br`` it would meet ``bti c`` where pages 
 is for calls (Arm ARM, "Effective BTYPE"). Signed calls have no such form and are refused.
 
 Encodings: Arm ARM (DDI 0487) C4.1 "A64 instruction set encoding" and C6.2; exclusives: B2.9.
-Immediates of brk: Linux has 4 to 0x9ff, 0x55xx and 0x8xxx (arch/arm64/include/asm/brk-imm.h), gdb
-0, gcc 1000 and clang 1 for __builtin_trap.
+udf: C6.2, whose immediate is anybody's.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ LOADS: Final[dict[tuple[int, int], int]] = {
 
 class _Arm64:
     jump_size: ClassVar[int] = 4
-    trap: ClassVar[bytes] = b"\xe0\x1e\x20\xd4"  # brk #0xf7
-    trap_back: ClassVar[int] = 0
+    trap: ClassVar[bytes] = b"\xf7\x00\x00\x00"  # udf #0xf7
 
     def landing(self, code: bytes) -> int:
         """Any BTI."""

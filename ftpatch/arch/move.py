@@ -1,6 +1,6 @@
 """Instructions that run elsewhere: what displaces them, and what they become.
 
-A probe at a site writes a trap or a jump there, as kprobes do with ``int3`` and, optimised, with
+A probe at a site writes a trap or a jump there, as kprobes do with ``int3`` or, optimised, with
 ``jmp rel32``. What stood there must run elsewhere with the same effect:
 
     site  at       displaced ...            ->   jump (or trap) to the probe, rest as it was
@@ -86,9 +86,9 @@ class Mover(Protocol):
     jump_size: ClassVar[int]
     """The jump that a site gets."""
     trap: ClassVar[bytes]
-    """The trap that a site gets; one instruction of no larger size than any other."""
-    trap_back: ClassVar[int]
-    """How far behind the site the pc is when the signal comes."""
+    """The trap that a site gets; one instruction of no larger size than any other. It is one that
+    there is not (udb, udf): what int3 and brk raise is the signal of debuggers, who do not pass it
+    on, and int3 leaves the pc behind itself."""
 
     def landing(self, code: bytes) -> int:
         """Bytes of the landing pad (endbr64, bti) that code begins with, which must stay where it

@@ -49,8 +49,7 @@ RETURN = "push rax; lea rax, [rip + 0x1000]; xchg qword ptr [rsp], rax"
 
 class _X8664:
     jump_size: ClassVar[int] = 5
-    trap: ClassVar[bytes] = b"\xcc"  # int3
-    trap_back: ClassVar[int] = 1
+    trap: ClassVar[bytes] = b"\xd6"  # udb
 
     def landing(self, code: bytes) -> int:
         """endbr64."""

@@ -78,7 +78,7 @@ class Slot:
 @dataclass(frozen=True)
 class Hooks:
     """``slots`` of the GOT; ``code``: functions of the program that are led elsewhere; ``sealed``:
-    link addresses of what can only be read; ``risks``: by what SIGTRAP may still be blocked."""
+    link addresses of what can only be read; ``risks``: by what SIGILL may still be blocked."""
 
     slots: Sequence[Slot] = ()
     code: Sequence[tuple[Hooked, Chosen]] = ()

@@ -70,7 +70,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Probed:
-    """The plan, what each probe got, in their order, and by what SIGTRAP may be blocked although
+    """The plan, what each probe got, in their order, and by what SIGILL may be blocked although
     there are breakpoints; empty where there are none."""
 
     plan: Plan

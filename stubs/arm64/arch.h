@@ -129,7 +129,6 @@ static inline void file_limit(u64 limit[2])
 #define SYS_tgkill 131
 #define SYS_rt_sigaction 134
 #define SYS_mprotect 226
-#define TRAP_BACK 0 /* brk is where pc is */
 
 /* What a detour saves (entry.S), and finds again. */
 struct registers {

@@ -1,5 +1,5 @@
-/* The program's own use of SIGTRAP, beside that of breakpoints. The kernel has one handler for it, and
- * kills a process whose breakpoint comes while the signal is blocked. So what the program asks libc for
+/* The program's own use of a signal, beside ours. The kernel has one handler for it, and kills a process
+ * that a breakpoint stops while the signal is blocked. So what the program asks libc for
  * is kept here, and never reaches the kernel: its action, and that it blocks the signal. */
 #include "hooks.h"
 
@@ -13,15 +13,15 @@
 #define SIG_ERR ((void *)-1)
 #define PROT_RW 3
 #define PROT_R 1
-#define TRAP_BIT (1ull << (SIGTRAP - 1))
+#define OUR_BIT (1ull << (OUR_SIGNAL - 1))
 #define SIGNALS 65
 
 typedef int (*sigaction_)(int, const struct user_action *, struct user_action *);
 typedef void *(*signal_)(int, void *);
 typedef int (*sigmask_)(int, const u64 *, u64 *);
 
-static struct user_action own;  /* the program's action for SIGTRAP */
-static u8 masks[SIGNALS];       /* which of its actions block SIGTRAP */
+static struct user_action own;  /* the program's action for it */
+static u8 masks[SIGNALS];       /* which of its actions block it */
 static ulong real[HOOKS];       /* what the program would have called */
 
 static inline const struct hook_table *hook_table(void)
@@ -74,7 +74,7 @@ int hooked_sigaction(int signal, const struct user_action *new, struct user_acti
 	struct user_action changed;
 	int blocks, ret;
 
-	if (signal == SIGTRAP) {
+	if (signal == OUR_SIGNAL) {
 		copy(&changed, &own);
 		if (new)
 			copy(&own, new);
@@ -85,16 +85,16 @@ int hooked_sigaction(int signal, const struct user_action *new, struct user_acti
 	blocks = signal > 0 && signal < SIGNALS ? masks[signal] : 0;
 	if (new) {
 		copy(&changed, new);
-		changed.mask[0] &= ~TRAP_BIT;
+		changed.mask[0] &= ~OUR_BIT;
 	}
 	ret = ((sigaction_)real[HOOK_SIGACTION])(signal, new ? &changed : 0, old);
 	slots_kept(HOOK_SIGACTION, (ulong)hooked_sigaction);
 	if (ret)
 		return ret;
 	if (new)
-		masks[signal] = (new->mask[0] & TRAP_BIT) != 0;
+		masks[signal] = (new->mask[0] & OUR_BIT) != 0;
 	if (old && blocks)
-		old->mask[0] |= TRAP_BIT;
+		old->mask[0] |= OUR_BIT;
 	return 0;
 }
 
@@ -103,7 +103,7 @@ void *hooked_signal(int signal, void *handler)
 	void *old = own.handler, *ret;
 	u32 i;
 
-	if (signal != SIGTRAP) {
+	if (signal != OUR_SIGNAL) {
 		ret = ((signal_)real[HOOK_SIGNAL])(signal, handler);
 		slots_kept(HOOK_SIGNAL, (ulong)hooked_signal);
 		if (ret != SIG_ERR && signal > 0 && signal < SIGNALS)
@@ -129,7 +129,7 @@ static u32 *blocked(void)
 
 static int masked(enum hook_which which, int how, const u64 *new, u64 *old)
 {
-	u32 *flag = blocked(), before = flag ? *flag & TRAP_BLOCKED : 0;
+	u32 *flag = blocked(), before = flag ? *flag & IS_BLOCKED : 0;
 	u64 changed[16];
 	u32 i;
 	int ret;
@@ -140,20 +140,20 @@ static int masked(enum hook_which which, int how, const u64 *new, u64 *old)
 			barrier();
 		}
 		if (how != SIG_UNBLOCK)
-			changed[0] &= ~TRAP_BIT;
+			changed[0] &= ~OUR_BIT;
 	}
 	ret = ((sigmask_)real[which])(how, new ? changed : 0, old);
 	if (ret || !flag)
 		return ret;
-	if (new && new[0] & TRAP_BIT)
-		*flag = how == SIG_UNBLOCK ? *flag & ~TRAP_BLOCKED : *flag | TRAP_BLOCKED;
+	if (new && new[0] & OUR_BIT)
+		*flag = how == SIG_UNBLOCK ? *flag & ~IS_BLOCKED : *flag | IS_BLOCKED;
 	else if (new && how == SIG_SETMASK)
-		*flag &= ~TRAP_BLOCKED;
+		*flag &= ~IS_BLOCKED;
 	if (old && before)
-		old[0] |= TRAP_BIT;
-	if (!(*flag & TRAP_BLOCKED) && *flag & TRAP_PENDING) {
-		*flag &= ~TRAP_PENDING;
-		trap_raised();
+		old[0] |= OUR_BIT;
+	if (!(*flag & IS_BLOCKED) && *flag & IS_PENDING) {
+		*flag &= ~IS_PENDING;
+		signal_raised();
 	}
 	return 0;
 }
@@ -174,17 +174,17 @@ int hooked_sigprocmask(int how, const u64 *new, u64 *old)
 	return ret;
 }
 
-/* A SIGTRAP that no breakpoint of ours brought: what the program wants done. 0: it dies of it.
+/* One that no breakpoint of ours brought: what the program wants done. 0: it dies of it.
  * `sent`: by a process, so that it can wait or be ignored. */
-int trap_passed_on(int signal, void *info, struct context *context, int sent)
+int signal_passed_on(int signal, void *info, struct context *context, int sent)
 {
 	void *handler = own.handler;
 	u32 *flag = blocked();
-	u64 mask = (own.mask[0] | *signal_mask(context)) & ~TRAP_BIT;
+	u64 mask = (own.mask[0] | *signal_mask(context)) & ~OUR_BIT;
 
-	if (flag && *flag & TRAP_BLOCKED) {
+	if (flag && *flag & IS_BLOCKED) {
 		if (sent)
-			*flag |= TRAP_PENDING;
+			*flag |= IS_PENDING;
 		return sent;
 	}
 	if (handler == SIG_DFL || handler == SIG_IGN)

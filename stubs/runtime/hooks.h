@@ -4,7 +4,13 @@
 
 #include "threads.h"
 
+#define SIGILL 4
 #define SIGTRAP 5
+#ifdef WATCH
+#define OUR_SIGNAL SIGTRAP /* of the kernel's events */
+#else
+#define OUR_SIGNAL SIGILL /* of instructions that there are not: debuggers have SIGTRAP */
+#endif
 
 enum hook_which { HOOK_SIGACTION, HOOK_SIGNAL, HOOK_PTHREAD_SIGMASK, HOOK_SIGPROCMASK, HOOKS };
 
@@ -35,8 +41,8 @@ struct trap_info {
 };
 
 /* Of a thread's `blocked`. */
-#define TRAP_BLOCKED 1u
-#define TRAP_PENDING 2u
+#define IS_BLOCKED 1u
+#define IS_PENDING 2u
 
 /* As libc has it: glibc and musl agree. */
 struct user_action {
@@ -51,10 +57,10 @@ int hooked_sigaction(int signal, const struct user_action *new, struct user_acti
 void *hooked_signal(int signal, void *handler);
 int hooked_pthread_sigmask(int how, const u64 *new, u64 *old);
 int hooked_sigprocmask(int how, const u64 *new, u64 *old);
-int trap_passed_on(int signal, void *info, struct context *context, int sent);
+int signal_passed_on(int signal, void *info, struct context *context, int sent);
 void hooks_set(void *inherited);
 
 /* trap.c */
-void trap_raised(void);
+void signal_raised(void);
 
 #endif

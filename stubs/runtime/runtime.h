@@ -78,7 +78,7 @@ struct thread {
 	u32 number;           /* of its next chunk */
 	u32 nested;           /* calls in a row that were ignored because of `busy` */
 	u32 full;             /* there was no chunk left */
-	u32 blocked;          /* what the program did to SIGTRAP (hooks.h) */
+	u32 blocked;          /* what the program did to our signal (hooks.h) */
 };
 
 struct known {

@@ -13,11 +13,9 @@
 #define SA_RESTART 0x10000000ul
 #define SA_NODEFER 0x40000000ul
 #define SIG_UNBLOCK 1
-/* Blocked meanwhile: all but what comes of an instruction. For an unwinder, the place where the
- * breakpoint was hit would be the one behind it, whose frame may be another. */
+/* Blocked meanwhile: all but what comes of an instruction. */
 #define WAITING (~(1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGILL - 1) | \
 		   1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1)))
-#define SIGILL 4
 #define SIGBUS 7
 #define SIGFPE 8
 
@@ -30,13 +28,13 @@ struct action {
 
 static long act(const struct action *new, struct action *old)
 {
-	return syscall6(SYS_rt_sigaction, SIGTRAP, (long)new, (long)old, sizeof(new->mask), 0, 0);
+	return syscall6(SYS_rt_sigaction, OUR_SIGNAL, (long)new, (long)old, sizeof(new->mask), 0, 0);
 }
 
-void trap_raised(void)
+void signal_raised(void)
 {
 	syscall6(SYS_tgkill, syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
-		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGTRAP, 0, 0, 0);
+		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), OUR_SIGNAL, 0, 0, 0);
 }
 
 #ifndef WATCH
@@ -69,16 +67,17 @@ static void trapped(int signal, struct trap_info *info, struct context *context)
 	if (watch_trapped(info, context))
 		return;
 #else
-	u64 detour = detour_of(context->ip - TRAP_BACK - process.bias);
+	u64 detour = detour_of(context->ip - process.bias);
 
 	if (detour && info->code > 0) {
 		context->ip = (ulong)(detour + process.bias);
 		return;
 	}
 #endif
-	if (!trap_passed_on(signal, info, context, info->code <= 0)) {
+	if (!signal_passed_on(signal, info, context, info->code <= 0)) {
 		act(&none, 0);
-		trap_raised();
+		if (info->code <= 0 || OUR_SIGNAL == SIGTRAP)
+			signal_raised(); /* else the instruction is tried again */
 	}
 }
 
@@ -87,7 +86,7 @@ void traps_caught(void)
 	struct action old = {0, 0, 0, 0}, own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
 						 0, WAITING};
 	void *handler = trapped;
-	u64 mask = 1ull << (SIGTRAP - 1);
+	u64 mask = 1ull << (OUR_SIGNAL - 1);
 
 #ifdef WATCH
 	own.mask = ~(mask | 1ull << (SIGSEGV - 1)); /* what others do waits; not so our own look */

@@ -127,7 +127,6 @@ static inline void file_limit(u64 limit[2])
 }
 
 #define SYS_mprotect 10
-#define TRAP_BACK 1 /* int3 has run */
 
 /* What a detour saves (entry.S), and finds again. */
 struct registers {
