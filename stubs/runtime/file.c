@@ -149,7 +149,7 @@ struct trace_header *make_file(const char *wanted, int again)
 #ifdef WATCH
 	told = WATCHES * sizeof(struct trace_watch);
 #endif
-	size = allocate(fd, size, LEAST + told);
+	size = allocate(fd, size + told, LEAST + told);
 	header = size ? (void *)mmap_(0, size, PROT_RW, MAP_SHARED, fd) : (void *)-1;
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
 	if (failed((long)header)) {
