@@ -11,6 +11,7 @@ entry behind a row says how long it is.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ ADVANCE, NOP = 0x40, 0
 ADVANCES = (1, 2, 3, 4)
 """DW_CFA_set_loc, DW_CFA_advance_loc1, 2 and 4."""
 PART = ".cold"
+WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
+"""Of DW_EH_PE formats, bytes."""
 LONGEST = 1 << 12
 """Bytes of an FDE that are looked at."""
 
@@ -144,7 +147,7 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
     none = np.empty((0, 3), np.int64)
     own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
     if own is None:
-        return none
+        return _of_section(image)
     try:
         held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
         _, rows = read_table(held, own.address, str(image.path))
@@ -158,3 +161,41 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
     # Of another encoding: the start that it would give is not the row's.
     known = there & (offsets >= 0) & (start == rows[:, 0]) & (size > 0)
     return np.stack([rows[known, 0], rows[known, 0] + size[known], rows[known, 1]], axis=1)
+
+
+def _of_section(image: Image) -> NDArray[np.int64]:
+    """The same of a static program, which has no search table: its FDEs one after the other."""
+    rows: list[tuple[int, int, int]] = []
+    section = image.elf.section(".eh_frame")
+    held = b""
+    if section is not None and section.offset + section.size <= len(image.data):
+        held = image.data[section.offset : section.offset + section.size].tobytes()
+    at, base = 0, section.address if section else 0
+    while at + 16 <= len(held):
+        length, pointer, start, size = struct.unpack_from("<IIiI", held, at)
+        cie = at + 4 - pointer
+        if not length or length > len(held) - at - 4:
+            break
+        if pointer and cie >= 0 and size and _is_pcrel(held[cie : cie + 64]):
+            begin = base + at + 8 + start
+            rows.append((begin, begin + size, base + at))
+        at += 4 + length
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _is_pcrel(cie: bytes) -> bool:
+    """Whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or "zPLR"."""
+    text, _, rest = cie[9:].partition(b"\0")
+    at = 0
+    for _ in range(2):  # code and data alignment
+        while rest[at : at + 1] and rest[at] & 0x80:
+            at += 1
+        at += 1
+    at += 2  # the return address, and the length of what is meant
+    for letter in text[1:].decode("latin-1"):
+        if letter == "R":
+            return cie[8:9] == b"\1" and rest[at : at + 1] == b"\x1b"
+        if letter == "P" and rest[at : at + 1]:
+            at += WIDTHS.get(rest[at] & 0xF, len(rest))
+        at += letter in "PL"
+    return False

@@ -123,8 +123,8 @@ def _laid(
         whole, apart = stub.beside(own, arch.page)
         handler = (own.address(probing.handler.name) or 0) + apart
     mine = Own(image.symbols.find, lambda at, size: _has(image, at, size))
-    definitions = [(spot.ip, one) for spot in spots for one in spot.definitions]
-    fetchings = [fetching(one, ip, registers, mine) for ip, one in definitions]
+    definitions = [(spot, one) for spot in spots for one in spot.definitions]
+    fetchings = [fetching(one, spot.ip, registers, mine) for spot, one in definitions]
 
     def tables(shift: int, starts: Sequence[int]) -> Tables:
         return Tables(
@@ -139,14 +139,15 @@ def _laid(
             ],
             [
                 Probe(
-                    ip,
+                    spot.ip,
                     one.kind == "r",
                     one.maxactive,
                     fetched,
                     definition_text(one),
                     handler + shift if handler else 0,
+                    1 + list(Way).index(spot.chosen.way),
                 )
-                for (ip, one), fetched in zip(definitions, fetchings, strict=True)
+                for (spot, one), fetched in zip(definitions, fetchings, strict=True)
             ],
         )
 
