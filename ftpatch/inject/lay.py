@@ -29,6 +29,8 @@ __all__ = ["Laid", "lay"]
 
 HOLE = 64 << 20
 """Bytes of zeros that a file may get between its end and the stub."""
+FAR = 1 << 56
+"""An address above all that processors have for programs."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def lay(
     start = offset + delta
     if delta % page or offset - size > HOLE:
         offset, start = _aligned(size, page), _aligned(top, page)
+    if start >= FAR:
+        raise InputError(image.path, "there is no room for a stub in its address space")
     # All of the headers' and the table's room lies before the stub, whose parts stay as they are.
     text = stub.parts[0]
     if stub.unwind:
