@@ -70,8 +70,6 @@ def lay(
     start = offset + delta
     if delta % page or offset - size > HOLE:
         offset, start = _aligned(size, page), _aligned(top, page)
-    if start >= FAR:
-        raise InputError(image.path, "there is no room for a stub in its address space")
     # All of the headers' and the table's room lies before the stub, whose parts stay as they are.
     text = stub.parts[0]
     if stub.unwind:
@@ -79,6 +77,8 @@ def lay(
     table = _aligned((len(headers.rows) + len(stub.parts)) * headers.rows.itemsize, 64)
     frame, rows = stub.unwind_rows()
     room = table + table_size(image, len(rows))
+    if not 0 <= start <= start + room < FAR:
+        raise InputError(image.path, "there is no room for a stub in its address space")
     shift = _aligned(start + room, page) - text.address  # linked at the start of a page
     unwind = b""
     if stub.unwind:
