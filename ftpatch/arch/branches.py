@@ -114,7 +114,5 @@ def jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[i
     return {
         insn.target
         for insn in instructions
-        if insn.target is not None
-        and not low <= insn.target < high
-        and "call" not in insn.mnemonic
+        if insn.target is not None and not low <= insn.target < high and "call" not in insn.mnemonic
     }

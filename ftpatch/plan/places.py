@@ -97,7 +97,7 @@ class Chooser:
                 f"{address:#x} is in the midst of an instruction",
                 "see `objdump -d`",
             )
-        elif entry and place in self._pads:
+        elif entry and place in self._pads and (until is None or until >= place + mover.jump_size):
             return Chosen(place, code, Way.PAD, mover.jump_size, "")
         elif not optimize:
             why = "--no-optimize"
@@ -120,6 +120,10 @@ class Chooser:
             return self._mover.move(chosen.code, chosen.address, to, needed or chosen.needed)
         except Immovable as error:
             raise UsageError(self._image.path, f"no probe: {error}") from None
+
+    def span(self, chosen: Chosen) -> tuple[int, int]:
+        """Link addresses from which and up to which instructions run elsewhere."""
+        return chosen.address, chosen.address + self.moved(chosen, chosen.address).size
 
     def _against(
         self, place: int, code: bytes, around: tuple[int, int], *, entry: bool, until: int | None
