@@ -40,13 +40,15 @@ LONGEST = 1 << 12
 @dataclass(frozen=True)
 class Functions:
     """n functions by address: ``start`` and ``end`` int64[n], link addresses; ``frame`` int64[n],
-    those of their FDEs, 0 for none. ``resolvers`` are those that the dynamic linker calls
+    those of their FDEs, 0 for none; ``reach`` int64[n, 2]: the piece of the text that one has with
+    all those that overlap it. ``resolvers`` are those that the dynamic linker calls
     (STT_GNU_IFUNC)."""
 
     image: Image
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     frame: NDArray[np.int64]
+    reach: NDArray[np.int64]
     resolvers: frozenset[int]
 
     def around(self, address: int) -> tuple[int, int] | None:
@@ -56,6 +58,13 @@ class Functions:
             return None
         return int(self.start[row]), int(self.end[row])
 
+    def whole(self, address: int) -> tuple[int, int] | None:
+        """As ``around``, with what overlaps it: several symbols may be in one function."""
+        row = int(np.searchsorted(self.start, address, side="right")) - 1
+        if row < 0 or address >= self.reach[row, 1]:
+            return None
+        return int(self.reach[row, 0]), int(self.reach[row, 1])
+
     def frame_at(self, address: int) -> int:
         """Link address of the FDE of the function that has this address, 0 for none."""
         row = int(np.searchsorted(self.start, address, side="right")) - 1
@@ -63,9 +72,13 @@ class Functions:
 
     def is_entry(self, address: int) -> bool:
         """Whether a symbol says that a function begins here, and not a part that was split off."""
+        names = self._names_at(address)
+        return bool(names) and not any(PART in name for name in names)
+
+    def _names_at(self, address: int) -> list[str]:
         symbols = self.image.symbols
         rows = np.flatnonzero((symbols.value == address) & (symbols.type == Symbols.STT_FUNC))
-        return bool(len(rows)) and not any(PART in name for name in symbols.names(rows))
+        return list(symbols.names(rows))
 
     def is_called(self, address: int) -> bool:
         """Whether what begins at an address is called, so that its return address is where calls
@@ -75,6 +88,8 @@ class Functions:
         if row == len(self.start) or self.start[row] != address:
             return False
         if address == header_field(self.image, "e_entry"):
+            return False
+        if any(PART in name for name in self._names_at(address)):
             return False
         if not self.frame[row]:
             return True
@@ -125,12 +140,22 @@ def read_functions(image: Image) -> Functions:
     start, first = np.unique(rows[:, 0], return_index=True)
     end, frame = rows[first, 1], np.zeros(len(start), np.int64)
     np.maximum.at(frame, np.searchsorted(start, rows[:, 0]), rows[:, 2])
+    reach = _reach(start, end)
     if len(start):
         end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
     resolvers = set[int]()
     for symbols in (image.symbols, image.dynamic_symbols):
         resolvers |= set(symbols.value[symbols.type == Symbols.STT_GNU_IFUNC].tolist())
-    return Functions(image, start, end, frame, frozenset(resolvers))
+    return Functions(image, start, end, frame, reach, frozenset(resolvers))
+
+
+def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(start, end) of the pieces that overlapping functions make, for each of these, by address."""
+    furthest = np.maximum.accumulate(end)
+    first = np.append(True, start[1:] >= furthest[:-1])[: len(start)]
+    piece = np.cumsum(first) - 1
+    last = np.append(first[1:], True)[: len(start)]
+    return np.stack([start[first][piece], furthest[last][piece]], axis=1)
 
 
 def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:

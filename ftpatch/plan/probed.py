@@ -96,6 +96,7 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
     spots = find_spots(chooser, functions, probing.definitions, optimize=probing.optimize)
     traps = any(spot.chosen.way == Way.TRAP for spot in spots)
     hooks = find_hooks(image, arch, functions, chooser) if traps else Hooks()
+    _check_free(image, chooser, spots, hooks)
     plan = _laid(image, arch, mover, functions, chooser, spots, hooks, probing)
     placed = {
         definition: Placed(definition, spot.chosen.address, spot.chosen.way, spot.chosen.why)
@@ -103,6 +104,20 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
         for definition in spot.definitions
     }
     return Probed(plan, [placed[one] for one in probing.definitions], hooks.risks)
+
+
+def _check_free(image: Image, chooser: Chooser, spots: Sequence[Spot], hooks: Hooks) -> None:
+    """Raises UsageError for a probe on what a static program's hooks displace."""
+    for _, hook in hooks.code:
+        low, high = chooser.span(hook)
+        for spot in spots:
+            start, end = chooser.span(spot.chosen)
+            if start < high and low < end:
+                raise UsageError(
+                    image.path,
+                    f"{spot.definitions[0].name}: traps need {low:#x} to {high:#x} for themselves",
+                    "choose another place",
+                )
 
 
 def _laid(
