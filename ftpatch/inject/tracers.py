@@ -17,6 +17,7 @@ from ftpatch.image.traced import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 
 __all__ = [
+    "RECORDING",
     "TRACERS",
     "Tracer",
     "code_span",
@@ -62,6 +63,8 @@ TRACERS = {
     )
 }
 
+RECORDING = tuple(tracer.name for tracer in TRACERS.values() if tracer.records)
+"""Names of those that leave a file."""
 USER = Tracer("user", 4, True, True, False)
 
 
