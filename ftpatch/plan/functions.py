@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
+from ftpatch.image.plt import PLT
 from ftpatch.image.symbols import Symbols
 from ftpatch.inject.headers import header_field
 from ftpatch.inject.unwind import read_table
@@ -114,8 +115,11 @@ class Functions:
         symbols = self.image.symbols
         rows = symbols.rows_named(name)
         if not len(rows):
-            dynamic = self.image.dynamic_symbols
-            rows, symbols = dynamic.rows_named(name), dynamic
+            symbols = self.image.dynamic_symbols
+            rows = symbols.rows_named(name)
+        if not len(rows):
+            symbols = self.image.plt
+            rows = symbols.rows_named(name.removesuffix(PLT) + PLT)
         kinds = (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC, 0)
         found = sorted({int(symbols.value[row]) for row in rows if symbols.type[row] in kinds})
         if not found:
@@ -133,7 +137,8 @@ class Functions:
 def read_functions(image: Image) -> Functions:
     """The functions of an image. Raises InputError where its unwind information has no form that is
     known and there are no symbols."""
-    tables = [_of_symbols(image.symbols), _of_symbols(image.dynamic_symbols), _of_frames(image)]
+    symbols = (image.symbols, image.dynamic_symbols, image.plt)
+    tables = [*map(_of_symbols, symbols), _of_frames(image)]
     rows = np.concatenate(tables)
     # Of several that begin at one address, the longest; none reaches into the next.
     rows = rows[np.lexsort((-rows[:, 1], rows[:, 0]))]
@@ -144,8 +149,8 @@ def read_functions(image: Image) -> Functions:
     if len(start):
         end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
     resolvers = set[int]()
-    for symbols in (image.symbols, image.dynamic_symbols):
-        resolvers |= set(symbols.value[symbols.type == Symbols.STT_GNU_IFUNC].tolist())
+    for table in symbols[:2]:
+        resolvers |= set(table.value[table.type == Symbols.STT_GNU_IFUNC].tolist())
     return Functions(image, start, end, frame, reach, frozenset(resolvers))
 
 

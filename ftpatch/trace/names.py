@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.image import Image
+from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
+from ftpatch.image.plt import PLT
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
 
@@ -59,18 +62,25 @@ class Program:
         whether there is one, bool[n]; else the address itself is both."""
         starts = address.copy()
         known = np.zeros(len(address), bool)
-        if self.image is None or not len(self.image.kallsyms.start):
-            return [hex(at) for at in address.tolist()], starts, known
-        kallsyms = self.image.kallsyms
-        group = kallsyms.groups_of(address)
-        known = (group >= 0) & (address < kallsyms.ends[group])
-        known &= self.image.elf.offset_of(address, executable=True) >= 0
-        starts[known] = kallsyms.start[group[known]]
-        found = [name for name, _, _ in kallsyms.lookup(address)]
-        if not self.plain:
-            found = [demangled(name) for name in found]
-        rows = zip(found, address.tolist(), known.tolist(), strict=True)
-        return [name if ok else hex(at) for name, at, ok in rows], starts, known
+        found = np.array([hex(at) for at in address.tolist()], object)
+        if self.image is None:
+            return list(found.tolist()), starts, known
+        for kallsyms in (self._imports, self.image.kallsyms):
+            if kallsyms is None or not len(kallsyms.start):
+                continue
+            group = kallsyms.groups_of(address)
+            here = (group >= 0) & (address < kallsyms.ends[group])
+            here &= self.image.elf.offset_of(address, executable=True) >= 0
+            rows = np.flatnonzero(here & ~known)
+            known[rows], starts[rows] = True, kallsyms.start[group[rows]]
+            names = [name for name, _, _ in kallsyms.lookup(address[rows])]
+            found[rows] = names if self.plain else [demangled(name) for name in names]
+        return list(found.tolist()), starts, known
+
+    @cached_property
+    def _imports(self) -> Kallsyms | None:
+        """The entries of the PLT; None where there is none."""
+        return read_kallsyms(self.image.plt) if self.image and len(self.image.plt) else None
 
     def callers(
         self, address: NDArray[np.uint64], bias: int, mapped: Sequence[Mapped] = ()
@@ -104,7 +114,9 @@ def demangled(name: str) -> str:
         return name
     from demangle import demangle
 
-    return str(demangle(name, style="gnu"))  # it says what c++filt says, and gives up in time
+    bare = name.removesuffix(PLT)
+    # It says what c++filt says, and gives up in time.
+    return str(demangle(bare, style="gnu")) + name[len(bare) :]
 
 
 @dataclass
