@@ -11,7 +11,16 @@ from ftpatch.arch.contract import Abi, Arch, State
 __all__ = ["Abi", "Arch", "State", "arch_of", "architectures"]
 
 SHARED = {"aarch64", "assemble", "contract", "disassemble", "riscv", "x86", "x86_nops"}
-SHARED |= {"branches", "move", "arm64_move", "x86_64_move", "detour", "registers", "accesses", "plt"}
+SHARED |= {
+    "branches",
+    "move",
+    "arm64_move",
+    "x86_64_move",
+    "detour",
+    "registers",
+    "accesses",
+    "plt",
+}
 """Files of this package that are no architecture."""
 
 

@@ -1,6 +1,6 @@
 """Entries of a procedure linkage table, by what they jump through.
 
-    x86-64   [endbr64] ... [bnd] jmp *slot(%rip)      ff 25 rel32, one in each entry of 8 or 16 bytes
+    x86-64   [endbr64] ... [bnd] jmp *slot(%rip)    ff 25 rel32, once in 8 or 16 bytes
     arm64    [bti c] adrp x16, page; ldr x17, [x16, #low]; add x16, x16, #low; br x17
 
 System V ABI, AMD64 supplement, section 5.2.5; ELF for the Arm 64-bit architecture, "PLT Sequences".

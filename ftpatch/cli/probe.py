@@ -25,8 +25,11 @@ from ftpatch.cli.update import output_path
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ftpatch.image import Image
     from ftpatch.plan.probed import Handler, Placed, Probed
+    from ftpatch.probe import Definition
 
 __all__ = ["NAME", "command"]
 
@@ -38,17 +41,15 @@ Program = Annotated[
 Probes = Annotated[
     list[str],
     typer.Argument(
-        metavar="PROBE...",
-        help="'p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...' or 'r[MAXACTIVE][:NAME] FUNC ...', "
-        "as in ftrace's kprobe_events. FETCH: $argN, $retval, %REG, $stackN, @SYMBOL, $comm, "
-        "+OFFSET(FETCH).",
+        metavar="PROBE",
+        help="One of the forms above, as in ftrace's kprobe_events. None: tell which there are.",
     ),
 ]
 
 
 def command(
     program: Program,
-    probes: Probes,
+    probes: Probes = [],  # noqa: B006 - typer copies it
     handler: Annotated[
         str | None,
         typer.Option(
@@ -78,10 +79,34 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Lay probes into a program: what a function was called with, and what it returned."""
+    """Lay probes into a program: what a function was called with, and what it returned.
+
+    \b
+    p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   when that is reached
+    r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... when it returns
+    FUNC    a symbol, also one that is imported; a C++ name as its source has
+            it, without spaces; 0xADDRESS
+    FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
+            +OFFSET(FETCH): what is in memory there
+    TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
+
+    \b
+    ftpatch probe ./shop 'p sell n=$arg1:s32' 'r sell $retval:s32' -o ./shop.p
+    ftpatch probe ./shop 'p:o open path=+0($arg1):string' -o ./shop.p
+    FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
+    ftpatch probe ./shop.p                            tells its probes
+    """
     as_json = wants_json(json, format_)
+    if not probes:
+        if output is not None or in_place or handler is not None:
+            raise UsageError(program, "no probes", "say what to probe, as in 'p main'")
+        _tell(program, as_json)
+        return
+    from ftpatch.image import open_image
+
+    room, image = bytes_of(size), open_image(program)
+    definitions, named = _parsed(image, probes), _handler(handler)
     target = output_path(program, output, in_place)
-    room = bytes_of(size)
     from ftpatch.copy import Copy
 
     with Copy(
@@ -91,13 +116,10 @@ def command(
         allow_setuid=allow_setuid,
         in_place=in_place,
     ) as copy:
-        from ftpatch.image import open_image
         from ftpatch.plan.probed import Probing, plan_probed
         from ftpatch.update import lay_in
 
-        image = open_image(program)
-        definitions = _parsed(image, probes)
-        probed = plan_probed(image, Probing(definitions, optimize, _handler(handler), depth, room))
+        probed = plan_probed(image, Probing(definitions, optimize, named, depth, room))
         if not dry_run:
             wait_for(copy)
             lay_in(copy, image, probed.plan)
@@ -109,7 +131,25 @@ def command(
         _said(probed, written)
 
 
-def _parsed(image: Image, probes: list[str]) -> Any:  # noqa: ANN401
+def _tell(program: Path, as_json: bool) -> None:
+    """The probes that a program has."""
+    from ftpatch.image import open_image
+    from ftpatch.inject.held import held_probes
+    from ftpatch.plan.places import Way
+
+    held = held_probes(open_image(program))
+    if held is None:
+        raise UsageError(program, "it has no probes", "say what to probe, as in 'p main'")
+    ways = dict(enumerate(Way, 1))
+    for one in held:
+        if as_json:
+            row = {"definition": one.text, "ip": hex(one.ip), "way": ways.get(one.way)}
+            json_line(row)
+        else:
+            lines([one.text])
+
+
+def _parsed(image: Image, probes: list[str]) -> Sequence[Definition]:
     from ftpatch.arch import arch_of
     from ftpatch.arch.registers import REGISTERS
     from ftpatch.probe import parse_probes

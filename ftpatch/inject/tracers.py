@@ -18,6 +18,7 @@ from ftpatch.inject.stub import Stub, read_stub
 
 __all__ = [
     "CONFIG",
+    "PROBES",
     "RECORDING",
     "TRACERS",
     "WATCH",

@@ -13,6 +13,7 @@ from ftpatch.arch.contract import U8, U64
 from ftpatch.columns import among
 from ftpatch.errors import InputError, NoTable
 from ftpatch.image import Image
+from ftpatch.image.traced import laid_in_by
 from ftpatch.journal import Block, read_blocks
 from ftpatch.sites.abi import certain_abi, read_abi
 from ftpatch.sites.adjust import adjust
@@ -102,6 +103,9 @@ def read_sites(image: Image, *, named: bool = False) -> Sites:
     if span is None:
         if image.container == "module":
             raise NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
+        by = laid_in_by(image)
+        if by is not None:
+            raise NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` tells what was laid in")
         raise NoTable(
             image.path,
             NO_TABLE,
