@@ -62,9 +62,11 @@ class Piece:
 
 
 def words_of(text: str) -> list[Piece]:
-    """The words of a command, divided by white space (``argv_split`` in lib/argv_split.c)."""
+    """The words of a command, divided by white space (``argv_split`` in lib/argv_split.c), but for
+    that in what C++ calls a namespace without a name."""
     whole = Piece.of(text).whole
-    return [Piece(whole, *found.span()) for found in re.finditer(r"\S+", whole)]
+    words = re.finditer(r"(\(anonymous namespace\)|\S)+", whole)
+    return [Piece(whole, *found.span()) for found in words]
 
 
 def read_number(text: str) -> int | None:

@@ -13,12 +13,12 @@ PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors", "bug", "identity", "unfinished"),
-    ("tree", "piece"),
+    ("tree", "piece", "mangled"),
     ("unwrap",),
     ("ahead",),
     ("changes", "columns"),
     ("image", "arch"),
-    ("probe", "watch"),
+    ("probe", "watch", "imports"),
     ("journal", "trace"),
     ("sites",),
     ("select", "inject"),

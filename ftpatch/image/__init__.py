@@ -112,17 +112,6 @@ class Image:
         """The symbols that its dynamic relocations count by."""
         return dynamic_symbols(self.elf)
 
-    @cached_property
-    def plt(self) -> Symbols:
-        """Where it calls what it imports: symbols named as ``open@plt``, that no table has."""
-        if self.container not in ("executable", "shared-object"):
-            return no_symbols(self.path)
-        from ftpatch.arch import arch_of
-        from ftpatch.image.plt import plt_symbols
-
-        arch = arch_of(self.elf.skeleton.machine, self.elf.skeleton.elf_class)
-        return plt_symbols(self.elf, arch, lambda: self.relocations, self.dynamic_symbols)
-
     def laid_out_as(self, original: Image) -> Image:
         """This image with the layout of what it was: of an Image that is found by content, and
         commands change what it is found by."""

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.errors import InputError, UsageError
+from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
-from ftpatch.image.plt import PLT
 from ftpatch.image.symbols import Symbols
+from ftpatch.imports import plt_symbols
 from ftpatch.inject.headers import header_field
 from ftpatch.inject.unwind import read_table
 
@@ -110,34 +110,11 @@ class Functions:
                 return False
         return True
 
-    def named(self, name: str) -> int:
-        """Address of a function. Raises UsageError where there is none of that name, or several."""
-        symbols = self.image.symbols
-        rows = symbols.rows_named(name)
-        if not len(rows):
-            symbols = self.image.dynamic_symbols
-            rows = symbols.rows_named(name)
-        if not len(rows):
-            symbols = self.image.plt
-            rows = symbols.rows_named(name.removesuffix(PLT) + PLT)
-        kinds = (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC, 0)
-        found = sorted({int(symbols.value[row]) for row in rows if symbols.type[row] in kinds})
-        if not found:
-            raise UsageError(
-                self.image.path, f"there is no function {name!r}", "give its address: 0x..."
-            )
-        if len(found) > 1:
-            places = ", ".join(map(hex, found))
-            raise UsageError(
-                self.image.path, f"{len(found)} functions are named {name!r}", f"give one: {places}"
-            )
-        return found[0]
-
 
 def read_functions(image: Image) -> Functions:
     """The functions of an image. Raises InputError where its unwind information has no form that is
     known and there are no symbols."""
-    symbols = (image.symbols, image.dynamic_symbols, image.plt)
+    symbols = (image.symbols, image.dynamic_symbols, plt_symbols(image))
     tables = [*map(_of_symbols, symbols), _of_frames(image)]
     rows = np.concatenate(tables)
     # Of several that begin at one address, the longest; none reaches into the next.

@@ -16,6 +16,7 @@ import numpy as np
 from ftpatch.arch import Arch
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
+from ftpatch.plan.function_names import function_named
 from ftpatch.plan.functions import Functions
 from ftpatch.plan.places import Chooser, Chosen, Way
 
@@ -104,7 +105,7 @@ def find_hooks(image: Image, arch: Arch, functions: Functions, chooser: Chooser)
     end = min(relro.address + relro.memory_size, (1 << 64) - 1) if relro else 0
     sealed = (relro.address, end) if relro else (0, 0)
     others = sorted(set(names) & set(OTHERS))
-    return Hooks(slots, (), sealed, ", ".join([*others, "a library of its own accord"]))
+    return Hooks(slots, (), sealed, ", ".join([*others, "a library"]))
 
 
 def _static(functions: Functions, chooser: Chooser) -> Hooks:
@@ -112,7 +113,7 @@ def _static(functions: Functions, chooser: Chooser) -> Hooks:
     for which, names in BUILT_IN.items():
         for name in names:
             try:
-                address = functions.named(name)
+                address = function_named(functions.image, name)
                 chosen = chooser.choose(address, optimize=True, until=None)
             except UsageError:
                 continue

@@ -23,6 +23,7 @@ from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration, probes_stub
 from ftpatch.plan import Plan
 from ftpatch.plan.displaced import displaced
+from ftpatch.plan.function_names import spelled
 from ftpatch.plan.functions import Functions, read_functions
 from ftpatch.plan.hooked import with_hooks
 from ftpatch.plan.hooks import Hooks, find_hooks
@@ -92,8 +93,12 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
         )
     functions = read_functions(image)
+    definitions = [
+        one if one.symbol is None else replace(one, symbol=spelled(image, one.symbol))
+        for one in probing.definitions
+    ]
     chooser = Chooser(image, arch, mover, functions, find_pads(image))
-    spots = find_spots(chooser, functions, probing.definitions, optimize=probing.optimize)
+    spots = find_spots(chooser, functions, definitions, optimize=probing.optimize)
     traps = any(spot.chosen.way == Way.TRAP for spot in spots)
     hooks = find_hooks(image, arch, functions, chooser) if traps else Hooks()
     _check_free(image, chooser, spots, hooks)
@@ -103,7 +108,7 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
         for spot in spots
         for definition in spot.definitions
     }
-    return Probed(plan, [placed[one] for one in probing.definitions], hooks.risks)
+    return Probed(plan, [placed[one] for one in definitions], hooks.risks)
 
 
 def _check_free(image: Image, chooser: Chooser, spots: Sequence[Spot], hooks: Hooks) -> None:

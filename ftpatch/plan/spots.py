@@ -10,9 +10,11 @@ import numpy as np
 from ftpatch.arch import State
 from ftpatch.errors import FtpatchError, UsageError
 from ftpatch.image import Image
+from ftpatch.plan.function_names import function_named
 from ftpatch.plan.functions import Functions
 from ftpatch.plan.places import Chooser, Chosen, Way
 from ftpatch.probe import Definition
+from ftpatch.probe.definition import Source
 from ftpatch.sites import read_sites
 
 __all__ = ["Spot", "find_pads", "find_spots"]
@@ -59,8 +61,16 @@ def _address(functions: Functions, definition: Definition) -> int:
     path = functions.image.path
     if definition.symbol is None:
         address = definition.address or 0
+        arguments = any(one.source == Source.ARGUMENT for one in definition.fetches)
+        if arguments and address not in functions.start:
+            raise UsageError(
+                path,
+                f"{definition.name}: $argN can be used only on function entry, and {address:#x} is "
+                "not known to be one",
+                "fetch %REG",
+            )
     else:
-        start = functions.named(definition.symbol)
+        start = function_named(functions.image, definition.symbol)
         address = start + definition.offset
         around = functions.around(start)
         if around is not None and address >= around[1]:

@@ -35,6 +35,8 @@ RESERVED = frozenset(
 )
 """Fields that every event has: reserved_field_names."""
 RETURN = "%return"
+CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*")
+"""A name as sources of C++ and Rust have it: ``shop::Cart::add``, ``max<int>(int,int)``."""
 _FORM = "write p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, and then what to fetch"
 
 
@@ -58,7 +60,7 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
         name = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_LIMIT]
     if len(words) - 2 > FETCHES:
         raise words[2 + FETCHES].refuse("too many arguments are specified", f"{FETCHES} at most")
-    entry = not returns and symbol is not None and not offset
+    entry = not returns and not offset  # of an address, the image knows
     fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry))
     return Definition(
         "r" if returns else "p",
@@ -149,9 +151,10 @@ def _place(word: Piece, returns: bool) -> tuple[bool, str | None, int, int | Non
     address = read_number(place.text)
     if address is not None:
         return returns, None, 0, address
-    sign = re.search(r"[+-]", place.text)
+    cpp = CPP.fullmatch(place.text)
+    sign = re.search(r"\+(?=\w*$)" if cpp else r"[+-]", place.text)
     symbol = place.text[: sign.start()] if sign else place.text
-    if not SYMBOL.fullmatch(symbol):
+    if not (cpp and symbol.isprintable()) and not SYMBOL.fullmatch(symbol):
         hint = "write FUNC, FUNC+OFFSET or 0xADDRESS"
         raise place.refuse("invalid probed address or symbol", hint)
     offset = read_number(place.text[sign.end() :]) if sign else 0

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from ftpatch.image import Image
 from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
-from ftpatch.image.plt import PLT
+from ftpatch.imports import plt_symbols
+from ftpatch.mangled import demangled
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
 
-__all__ = ["Functions", "Program", "demangled"]
+__all__ = ["Functions", "Program"]
 
-MANGLED = ("_Z", "_R")
-"""How names of C++ and of both of Rust's schemes begin."""
 DENSE = 1 << 22
 """Codes up to which a table is faster than a search: sites in the first megabytes of a program."""
 NO_CODE = (1 << 64) - 1
@@ -80,7 +79,8 @@ class Program:
     @cached_property
     def _imports(self) -> Kallsyms | None:
         """The entries of the PLT; None where there is none."""
-        return read_kallsyms(self.image.plt) if self.image and len(self.image.plt) else None
+        symbols = plt_symbols(self.image) if self.image else ()
+        return read_kallsyms(symbols) if symbols else None
 
     def callers(
         self, address: NDArray[np.uint64], bias: int, mapped: Sequence[Mapped] = ()
@@ -106,17 +106,6 @@ class Program:
         for row, name, ok in zip(rows.tolist(), found, known.tolist(), strict=True):
             if ok:
                 names[row] = name
-
-
-def demangled(name: str) -> str:
-    """A C++ or Rust name as its source has it, any other as it is."""
-    if not name.startswith(MANGLED):
-        return name
-    from demangle import demangle
-
-    bare = name.removesuffix(PLT)
-    # It says what c++filt says, and gives up in time.
-    return str(demangle(bare, style="gnu")) + name[len(bare) :]
 
 
 @dataclass

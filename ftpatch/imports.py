@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from ftpatch.arch import Arch
+from ftpatch.arch import arch_of
 from ftpatch.arch.plt import ENTRIES_OF
 from ftpatch.columns import among
-from ftpatch.image.elf import Elf
+from ftpatch.image import Image
 from ftpatch.image.headers import Section
-from ftpatch.image.relocations import Relocations
 from ftpatch.image.symbols import Symbols, no_symbols
 
 __all__ = ["PLT", "plt_symbols"]
@@ -24,11 +21,11 @@ LONGEST = 24
 """Bytes of an entry at most: the one of arm64 with ``bti c`` and ``autia``."""
 
 
-def plt_symbols(
-    elf: Elf, arch: Arch | None, relocations: Callable[[], Relocations], imported: Symbols
-) -> Symbols:
-    """One symbol for each entry whose slot a relocation fills with what ``imported`` names; none
-    for an architecture, or a file, of which the entries are not known."""
+def plt_symbols(image: Image) -> Symbols:
+    """One symbol for each entry whose slot a relocation fills with what is imported; none for an
+    architecture, or a file, of which the entries are not known."""
+    elf, imported = image.elf, image.dynamic_symbols
+    arch = arch_of(elf.skeleton.machine, elf.skeleton.elf_class)
     read = ENTRIES_OF.get(arch.name) if arch else None
     sections = [s for s in elf.sections if s.name in SECTIONS and s.type == Section.SHT_PROGBITS]
     if arch is None or read is None or not sections or not len(imported):
@@ -44,7 +41,7 @@ def plt_symbols(
         start = np.append(start, found[0][order])
         slot = np.append(slot, found[1][order])
         end = np.append(end, np.minimum(until, found[0][order] + LONGEST))
-    rows = relocations()
+    rows = image.relocations
     filled = np.flatnonzero(among(rows.type, arch.got) & (rows.symbol < len(imported)))
     filled = filled[np.argsort(rows.place[filled], kind="stable")]
     place = rows.place[filled].view(np.int64)
