@@ -1,7 +1,7 @@
 """Entries of a procedure linkage table, by what they jump through.
 
     x86-64   [endbr64] ... [bnd] jmp *slot(%rip)    ff 25 rel32, once in 8 or 16 bytes
-    arm64    [bti c] adrp x16, page; ldr x17, [x16, #low]; add x16, x16, #low; br x17
+    arm64    [bti c] adrp x16, page; ldr x17, [x16, #low]; add x16, x16, #low; [autia1716]; br x17
 
 System V ABI, AMD64 supplement, section 5.2.5; ELF for the Arm 64-bit architecture, "PLT Sequences".
 Link editors differ in what else stands there, and in how long the table's head is.
@@ -23,6 +23,7 @@ Entries = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Start of each entry and the slot that it jumps through, addresses, int64[n]."""
 BTI_C = 0xD503245F
 BR_X17 = 0xD61F0220
+AUTIA1716 = 0xD503219F
 
 
 def _x86_64(code: U8, address: int, size: int) -> Entries:
@@ -38,9 +39,11 @@ def _x86_64(code: U8, address: int, size: int) -> Entries:
 def _arm64(code: U8, address: int, size: int) -> Entries:
     del size  # some of an entry's instructions tell its start
     word = np.frombuffer(code[: len(code) // 4 * 4].tobytes(), "<u4").astype(np.int64)
-    page, load, end = word[:-3], word[1:-2], word[3:]
+    word = np.append(word, [0] * 4)
+    page, load, last, behind = word[:-4], word[1:-3], word[3:-1], word[4:]
     found = ((page & 0x9F00001F) == 0x90000010) & ((load & 0xFFC003FF) == 0xF9400211)
-    at = np.flatnonzero(found & (end == BR_X17))
+    found &= (last == BR_X17) | ((last == AUTIA1716) & (behind == BR_X17))
+    at = np.flatnonzero(found)
     # adrp: immlo in bits 29-30, immhi in bits 5-23, signed, in pages of 4096 bytes
     pages = (page[at] >> 29 & 3) | (page[at] >> 5 & 0x7FFFF) << 2
     pages -= pages >> 20 << 21
