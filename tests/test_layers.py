@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors", "bug", "identity", "unfinished"),
-    ("tree", "piece"),
+    ("tree", "piece", "mangled"),
     ("unwrap",),
     ("ahead",),
     ("changes", "columns"),

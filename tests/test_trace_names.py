@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from ftpatch.image import open_image
+from ftpatch.mangled import demangled
 from ftpatch.trace.lines import Lines
-from ftpatch.trace.names import Program, demangled
+from ftpatch.trace.names import Program
 
 from .command import ftpatch
 from .trace_writer import BASE, ENTRY, ENTRY_FROM, EXIT, FUNCTIONS, Thread, TraceFile, program

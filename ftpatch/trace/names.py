@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.image import Image
+from ftpatch.mangled import demangled
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
 
-__all__ = ["Functions", "Program", "demangled"]
+__all__ = ["Functions", "Program"]
 
-MANGLED = ("_Z", "_R")
-"""How names of C++ and of both of Rust's schemes begin."""
 DENSE = 1 << 22
 """Codes up to which a table is faster than a search: sites in the first megabytes of a program."""
 NO_CODE = (1 << 64) - 1
@@ -96,15 +95,6 @@ class Program:
         for row, name, ok in zip(rows.tolist(), found, known.tolist(), strict=True):
             if ok:
                 names[row] = name
-
-
-def demangled(name: str) -> str:
-    """A C++ or Rust name as its source has it, any other as it is."""
-    if not name.startswith(MANGLED):
-        return name
-    from demangle import demangle
-
-    return str(demangle(name, style="gnu"))  # it says what c++filt says, and gives up in time
 
 
 @dataclass
