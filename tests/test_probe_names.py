@@ -110,7 +110,7 @@ def test_an_offset_stands_behind_parameters(cart: Path) -> None:
         ("Cart::add", "did you mean shop::Cart::add"),
         ("shop::most", "did you mean shop::most<int>?"),
         ("mian", "did you mean main?"),
-        ("hiden", "did you mean (anonymousnamespace)::hidden?"),
+        ("hiden", "did you mean (anonymous namespace)::hidden?"),
         ("qqqqqq", "give its address: 0x..."),
     ],
 )
@@ -190,8 +190,10 @@ def test_without_probes_those_of_a_file_are_told(cart: Path, tmp_path: Path) -> 
         ("p:probes/m main x=%rdi:s32", "jump"),
         ("r7:probes/h main", "jump"),
     ]
-    for verb in ("status", "list"):
-        assert "`ftpatch probe FILE` tells what was laid in" in ftpatch(verb, out).err
+    assert "`ftpatch probe FILE` tells what was laid in" in ftpatch("list", out).err
+    status = ftpatch("status", out)
+    assert status.code == 0
+    assert "has 2 probes: p:probes/m main x=%rdi:s32, r7:probes/h main" in status.out
     refused = ftpatch("probe", out, "p main", "-o", tmp_path / "more")
     assert refused.code == 2
     assert "undo that first" in refused.err

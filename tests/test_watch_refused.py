@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .command import ftpatch
-from .watch_programs import build_watched, rows_of, run_watched, watched
+from .watch_programs import build_watched, refusal, rows_of, run_watched, watched
 
 
 def test_no_events_without_the_kernel(tmp_path: Path) -> None:
@@ -79,6 +79,53 @@ def test_too_few_breakpoints(tmp_path: Path) -> None:
     ends = [row for row in rows_of(trace) if "hits" in row]
     assert [(row["errno"], row["hits"] > 0) for row in ends] == [(0, True), (28, False)]
     assert "# flag:rw-: not watched: errno 28, no breakpoint was free: a debugger" in (
+        ftpatch("report", trace).out
+    )
+
+
+CLOSES = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+volatile int v;
+int main(void) {
+    int i, fd;
+    closefrom(3); v = 1;
+    printf("%d\\n", close_range(3, ~0u, 0)); v = 2;
+    for (i = 3; i < 1100; i++) close(i);
+    v = 3; fd = open("/dev/null", 0);
+    for (i = fd + 1; i < 1024; i++) if (dup2(fd, i) != i || dup3(fd, i, O_CLOEXEC) != i) return 1;
+    v = 4; printf("%d %d %d\\n", fd, close(-1), close_range(9, 3, 0));
+    closefrom(3); v = 5;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("link", [["-Wl,-z,now"], ["-no-pie", "-Wl,-z,lazy"]], ids=["now", "lazy"])
+def test_a_program_that_closes_all(tmp_path: Path, link: list[str]) -> None:
+    """It is watched on, and finds no descriptor that is not its own."""
+    if refusal():
+        pytest.skip(refusal())
+    (tmp_path / "c.c").write_text(CLOSES)
+    program, patched = tmp_path / "c", tmp_path / "patched"
+    subprocess.run(["gcc", "-O1", *link, str(tmp_path / "c.c"), "-o", str(program)], check=True)
+    assert ftpatch("watch", program, "v:-w-", "-o", patched).code == 0
+    plain = subprocess.run([str(program)], capture_output=True, timeout=30, check=True)
+    done, trace = run_watched(patched)
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
+    assert [row["new"] for row in rows_of(trace) if "access" in row] == [
+        "0x1", "0x2", "0x3", "0x4", "0x5"
+    ]  # fmt: skip
+
+
+def test_too_few_descriptors(tmp_path: Path) -> None:
+    patched = watched(tmp_path, "counter:rw-")
+    plain = subprocess.run([str(tmp_path / "watched")], capture_output=True, timeout=30, check=True)
+    done, trace = run_watched(patched, before=["sh", "-c", 'ulimit -n 8; exec "$0" "$@"'])
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
+    assert "counter:rw-: not watched: errno 24, no descriptor was free" in (
         ftpatch("report", trace).out
     )
 

@@ -136,9 +136,36 @@ def test_names_of_cpp(tmp_path: Path) -> None:
         pytest.skip(refusal() or "no g++")
     subprocess.run(["g++", "-O1", str(source), "-o", str(tmp_path / "names")], check=True)
     patched = tmp_path / "patched"
-    assert ftpatch("watch", tmp_path / "names", "_ZN4shop5stockE:-w-", "-o", patched).code == 0
-    (row, _) = rows_of(run_watched(patched)[1])
+    assert ftpatch("watch", tmp_path / "names", "shop::stock:-w-", "-o", patched).code == 0
+    trace = run_watched(patched)[1]
+    row, end = rows_of(trace)
     assert row["function"].startswith("sell(int)+") and row["new"] == "0xfffffffffffffffd"
+    assert (row["symbol"], row["watch"], end["watch"]) == ("shop::stock", *["shop::stock:-w-"] * 2)
+    assert " shop::stock+0x0/0x8 " in _text(ftpatch("report", trace, "-f", "shop::*"))
+    assert " _ZN4shop5stockE+0x0/0x8 " in _text(ftpatch("report", trace, "--no-demangle"))
+
+
+def test_what_the_kernel_wrote(tmp_path: Path) -> None:
+    """Nobody sees it: what is read then is told, and what stood there before."""
+    source = tmp_path / "k.c"
+    source.write_text(
+        "#include <unistd.h>\nvolatile int v = 1;\n"
+        'int main(void) { int p[2]; if (pipe(p) || write(p[1], "\\7\\0\\0\\0", 4) != 4) return 1;\n'
+        "v = 2; if (read(p[0], (void *)&v, 4) != 4 || v != 7) return 1; v = 3; return v != 3; }\n"
+    )
+    if refusal():
+        pytest.skip(refusal())
+    subprocess.run(["gcc", "-O1", str(source), "-o", str(tmp_path / "k")], check=True)
+    patched = tmp_path / "patched"
+    assert ftpatch("watch", tmp_path / "k", "v:rw-", "-o", patched).code == 0
+    done, trace = run_watched(patched)
+    assert done.returncode == 0
+    rows = [row for row in rows_of(trace) if "access" in row]
+    assert [(row["access"], row["old"], row["new"]) for row in rows] == [
+        ("w", "0x1", "0x2"), ("r", "0x2", "0x7"), ("w", "0x7", "0x3"), ("r", "0x3", "0x3")
+    ]  # fmt: skip
+    out = _text(ftpatch("report", trace))
+    assert "  0x7 (was 0x2)\n" in out and "  0x7 -> 0x3\n" in out
 
 
 def _text(result: Result) -> str:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ftpatch.cli.console import error_line, json_line, lines, table
+from ftpatch.cli.console import count, error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
-from ftpatch.errors import Exit, FtpatchError
+from ftpatch.errors import Exit, FtpatchError, NoTable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftpatch.image import Image
     from ftpatch.sites import Sites
 
 __all__ = ["NAME", "command", "status_row"]
@@ -37,27 +38,54 @@ def command(
             failed |= not tree_status(path, as_json=as_json, quiet=quiet)
             continue
         try:
-            sites = _read(path)
+            row, sites = _read(path)
         except FtpatchError as error:
             error_line(str(error))
             failed = True
             continue
-        row = status_row(path, sites)
         if as_json:
             json_line(row)
         elif not quiet:
             _show(row)
-            if verbose:
+            if verbose and sites is not None:
                 _abi(sites)
     if failed:
         raise typer.Exit(Exit.ERROR)
 
 
-def _read(path: Path) -> Sites:
+def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
+    """The status of a file; a program that has probes or watches may have no sites."""
+    from ftpatch.arch import arch_of
     from ftpatch.image import open_image
     from ftpatch.sites import read_sites
 
-    return read_sites(open_image(path))
+    image = open_image(path)
+    held = _held(image)
+    try:
+        sites = read_sites(image)
+    except NoTable:
+        if not held:
+            raise
+        arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+        head = {"path": str(path), "container": image.container, "arch": arch.name if arch else ""}
+        return head | held, None
+    return status_row(path, sites) | held, sites
+
+
+def _held(image: Image) -> dict[str, list[str]]:
+    """What else was laid into a program."""
+    from ftpatch.image.traced import laid_in_by
+
+    by = laid_in_by(image) if image.container == "executable" else None
+    if by == "watch":
+        from ftpatch.plan.watched import watched_lines
+
+        return {"watches": watched_lines(image)}
+    if by == "probe":
+        from ftpatch.inject.held import held_probes
+
+        return {"probes": [one.text for one in held_probes(image) or []]}
+    return {}
 
 
 def status_row(path: Path, sites: Sites) -> dict[str, Any]:
@@ -70,8 +98,8 @@ def status_row(path: Path, sites: Sites) -> dict[str, Any]:
     called = sites.addr[sites.state == State.CALL]
     number = np.bincount(sites.targets.index(called), minlength=len(sites.targets.addr)).tolist()
     targets: dict[str, int] = {}
-    for name, count in zip(sites.targets.name, number, strict=False):
-        targets[name] = targets.get(name, 0) + count
+    for name, calls in zip(sites.targets.name, number, strict=False):
+        targets[name] = targets.get(name, 0) + calls
     return {
         "path": str(path),
         "container": sites.image.container,
@@ -110,13 +138,20 @@ def _abi(sites: Sites) -> None:
 
 
 def _show(row: dict[str, Any]) -> None:
+    told = ""
+    for key, verb, what in (("watches", "watches", "variable"), ("probes", "has", "probe")):
+        if key in row:
+            told += f", {verb} {count(len(row[key]), what)}: {', '.join(row[key])}"
+    if "records" not in row:
+        lines([f"{row['path']}: {row['arch']} {row['container']}{told}"])
+        return
     lines(
         [
-            f"{row['path']}: {row['arch']} {row['container']}, table {row['table']}",
+            f"{row['path']}: {row['arch']} {row['container']}, table {row['table']}" + told,
             f"{row['records']} records: {row['null']} null, {row['dropped']} dropped, "
             f"{row['sites']} sites",
         ]
     )
-    states = [(name, count, "") for name, count in row["states"].items() if name != "call"]
-    calls = [("call", count, target) for target, count in row["targets"].items()]
+    states = [(name, number, "") for name, number in row["states"].items() if name != "call"]
+    calls = [("call", number, target) for target, number in row["targets"].items()]
     table(("state", "sites", "calls"), calls + states, numbers=[1])

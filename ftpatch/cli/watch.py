@@ -24,6 +24,7 @@ from ftpatch.cli.update import output_path
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from ftpatch.image import Image
     from ftpatch.watch import Watch
 
 __all__ = ["NAME", "command"]
@@ -37,9 +38,7 @@ Requests = Annotated[
     list[str],
     typer.Argument(
         metavar="WATCH",
-        help="SYMBOL[+OFFSET]:rw- or :-w-, as in ftrace's ksym_trace_filter, or "
-        "w@SYMBOL[+OFFSET][:LEN] and rw@...; SYMBOL:--- takes one out, *:--- all. None: tell what "
-        "is watched.",
+        help="What to watch, in one of the forms above. None: tell what is watched.",
     ),
 ]
 
@@ -60,7 +59,27 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Watch variables of a program: who reads them, who writes, and what was there before."""
+    """Watch variables of a program: who reads them, who writes, and what was there before.
+
+    \b
+    SYMBOL:rw-           reads and writes, as in ftrace's ksym_trace_filter
+    SYMBOL:-w-           writes
+    SYMBOL+OFFSET:rw-    of what is OFFSET bytes behind its start
+    w@SYMBOL[+OFFSET][:LEN], rw@..., r@...
+                         LEN is 1, 2, 4 or 8 bytes; else all of a symbol that
+                         has as many, or the first 4 or fewer of any other
+    SYMBOL:---           not any longer; *:--- nothing any longer
+
+    SYMBOL is one of the symbol table, a C++ name as its source has it, or a link address. There
+    are four places to watch, and reads are never watched alone. All requests are done, or none.
+
+    \b
+    ftpatch watch ./shop stock:rw- prices+16:-w- -o ./shop.w
+    ftpatch watch ./shop 'shop::Cart::total:rw-' w@0x4030:8
+    ftpatch watch ./shop.w                   tells what is watched
+    ftpatch watch ./shop.w stock:--- --in-place
+    FTPATCH_TRACE=shop.trace ./shop.w; ftpatch report shop.trace
+    """
     as_json = wants_json(json, format_)
     if not requests:
         if output is not None or in_place or size is not None:
@@ -68,13 +87,14 @@ def command(
         from ftpatch.image import open_image
         from ftpatch.plan.watched import read_watches
 
-        _said(read_watches(open_image(program)), as_json)
+        image = open_image(program)
+        _said(image, read_watches(image), as_json, quiet)
         return
-    target = output_path(program, output, in_place)
-    room = None if size is None else bytes_of(size)
     from ftpatch.watch import parse_watch
 
     parsed = [parse_watch(text) for text in requests]
+    target = output_path(program, output, in_place)
+    room = None if size is None else bytes_of(size)
     from ftpatch.copy import Copy
 
     with Copy(
@@ -94,26 +114,30 @@ def command(
             wait_for(copy)
             lay_in(copy, image, watched.plan)
     lines((f"ftpatch: {note}" for note in watched.notes), error=True)
-    if as_json or not quiet:
-        _said(watched.watches, as_json)
+    _said(image, watched.watches, as_json, quiet)
     if not as_json and not quiet:
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])
 
 
-def _said(watches: tuple[Watch, ...], as_json: bool) -> None:
-    from ftpatch.watch import watch_line
+def _said(image: Image, watches: tuple[Watch, ...], as_json: bool, quiet: bool) -> None:
+    """What is watched, a line each; on standard error where that is not all of a variable."""
+    from ftpatch.plan.variables import Variables
+    from ftpatch.plan.watched import part_notes
+    from ftpatch.watch import readable, watch_line
 
-    for watch in watches:
-        line = watch_line(watch)
-        if as_json:
+    if as_json:
+        variables = Variables(image)
+        for watch in watches:
             row: dict[str, Any] = {
-                "watch": line,
-                "symbol": watch.symbol,
+                "watch": watch_line(readable(watch)),
+                "symbol": readable(watch).symbol,
                 "offset": watch.offset,
                 "address": hex(watch.address),
                 "length": watch.length,
+                "size": variables.size(watch) or None,
                 "type": watch.type,
             }
             json_line(row)
-        else:
-            lines([line])
+    elif not quiet:
+        lines((f"ftpatch: {note}" for note in part_notes(image, watches)), error=True)
+        lines(watch_line(readable(watch)) for watch in watches)

@@ -94,17 +94,17 @@ def probes_stub(arch: str) -> tuple[Tracer, Stub]:
     return PROBES, _built(PROBES.name, arch, arguments=False)
 
 
-def watch_stub(arch: str) -> tuple[Tracer, Stub]:
+def watch_stub(image: Image, arch: str) -> tuple[Tracer, Stub]:
     """What is laid in with watches. Raises InputError for an architecture without them.
 
     On arm64 an access that raises a signal is made again when that was handled, and raises it
     again, for ever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h."""
-    try:
-        return WATCH, _built(WATCH.name, arch, arguments=False)
-    except InputError:
-        raise InputError(
-            None, f"there are no watches for {arch}: its kernel cannot go on after one"
-        ) from None
+    known = [path.parent.name for path in (_stubs() / "built").glob(f"*/{WATCH.name}.elf")]
+    if arch not in known:
+        reason = f"there are no watches for {arch}"
+        why = "where a processor traps before an access, as arm64's do, it would trap for ever"
+        raise InputError(image.path, reason, f"only for {', '.join(sorted(known))}: {why}")
+    return WATCH, _built(WATCH.name, arch, arguments=False)
 
 
 def library_stub(arch: str, *, arguments: bool) -> Stub:

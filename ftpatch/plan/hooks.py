@@ -20,7 +20,7 @@ from ftpatch.plan.function_names import function_named
 from ftpatch.plan.functions import Functions
 from ftpatch.plan.places import Chooser, Chosen, Way
 
-__all__ = ["Hooked", "Hooks", "Slot", "find_hooks"]
+__all__ = ["BUILT_IN", "PT_INTERP", "Hooked", "Hooks", "Slot", "find_hooks"]
 
 PT_INTERP, PT_GNU_RELRO = 3, 0x6474_E552
 
@@ -32,6 +32,11 @@ class Hooked(IntEnum):
     SIGNAL = 1
     PTHREAD_SIGMASK = 2
     SIGPROCMASK = 3
+    CLOSE = 4
+    CLOSEFROM = 5
+    CLOSE_RANGE = 6
+    DUP2 = 7
+    DUP3 = 8
 
     @property
     def wrapper(self) -> str:
@@ -47,6 +52,14 @@ IMPORTED = {
     "pthread_sigmask": Hooked.PTHREAD_SIGMASK,
     "sigprocmask": Hooked.SIGPROCMASK,
 }
+DESCRIPTORS = {
+    "close": Hooked.CLOSE,
+    "closefrom": Hooked.CLOSEFROM,
+    "close_range": Hooked.CLOSE_RANGE,
+    "dup2": Hooked.DUP2,
+    "dup3": Hooked.DUP3,
+}
+"""What can take the events of watches away. Static programs keep theirs as they are."""
 BUILT_IN = {
     Hooked.SIGACTION: ("__libc_sigaction", "__sigaction", "sigaction"),
     Hooked.PTHREAD_SIGMASK: ("__pthread_sigmask", "pthread_sigmask"),
@@ -87,8 +100,11 @@ class Hooks:
     risks: str = ""
 
 
-def find_hooks(image: Image, arch: Arch, functions: Functions, chooser: Chooser) -> Hooks:
-    """What of a program has to be led elsewhere for breakpoints."""
+def find_hooks(
+    image: Image, arch: Arch, functions: Functions, chooser: Chooser, *, descriptors: bool = False
+) -> Hooks:
+    """What of a program has to be led elsewhere for breakpoints; with ``descriptors`` also what
+    closes them."""
     if image.elf.segment(PT_INTERP) is None:
         return _static(functions, chooser)
     symbols, relocations = image.dynamic_symbols, image.relocations
@@ -96,10 +112,11 @@ def find_hooks(image: Image, arch: Arch, functions: Functions, chooser: Chooser)
     index = relocations.symbol[rows].astype(np.intp)
     rows, index = rows[index < len(symbols)], index[index < len(symbols)]
     names = symbols.names(index)
+    wanted = IMPORTED | (DESCRIPTORS if descriptors else {})
     slots = [
-        Slot(int(relocations.place[row]), IMPORTED[name])
+        Slot(int(relocations.place[row]), wanted[name])
         for row, name in zip(rows.tolist(), names, strict=True)
-        if name in IMPORTED
+        if name in wanted
     ]
     relro = image.elf.segment(PT_GNU_RELRO)
     end = min(relro.address + relro.memory_size, (1 << 64) - 1) if relro else 0

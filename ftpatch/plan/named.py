@@ -7,14 +7,19 @@ import re
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ftpatch.image.symbols import Symbols
-from ftpatch.mangled import MANGLED, demangled
+from ftpatch.mangled import demangled
 
-__all__ = ["FUNCTIONS", "SHOWN", "Named"]
+__all__ = ["DATA", "FUNCTIONS", "SHOWN", "Named"]
 
 FUNCTIONS = (0, Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC)
 """STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC."""
+DATA = (0, Symbols.STT_OBJECT, 5, Symbols.STT_TLS)
+"""STT_NOTYPE, STT_OBJECT, STT_COMMON, STT_TLS."""
+UNWRITTEN = ("_ZT", "_ZGV", "_ZGR")
+"""What compilers add: vtables and type information, guards, temporaries."""
 MOST = 1 << 14
 """Names that are compared with one that is not there."""
 SHOWN = 3
@@ -25,41 +30,47 @@ WORD = re.compile(r"[^\W\d]\w*")
 
 
 class Named:
-    """The symbols of these types that an image defines, without their versions."""
+    """The symbols of these types that an image defines, or those that it only refers to."""
 
-    def __init__(self, symbols: Symbols, types: tuple[int, ...]) -> None:
-        self._symbols, self._types = symbols, types
+    def __init__(self, symbols: Symbols, types: tuple[int, ...], *, defined: bool = True) -> None:
+        self._symbols, self._types, self._defined = symbols, types, defined
 
     def find(self, text: str) -> list[str]:
-        """Names of the symbol table that ``text`` may mean, besides itself: those of which it is
-        what a source has, with parameters or without; spaces do not count."""
-        wanted = _bare(text)
-        word = _last(text)  # mangled names spell it out
+        """Names of the symbol table that ``text`` may mean, besides itself: those of one more
+        version, as ``environ@GLIBC_2.2.5``, and those of which it is what a source has, with
+        parameters or without; spaces do not count."""
+        wanted, _, version = text.partition("@")
+        bare, word = _bare(wanted), _last(wanted)  # mangled names spell the word out
         found = []
         for name in self._names:
-            if name.startswith(MANGLED) and word in name:
-                source = demangled(name)
-                if "[clone " not in source and wanted in (_bare(source), _bare(_called(source))):
-                    found.append(name)
+            plain, _, other = name.partition("@")
+            if name == text or word not in plain or (version and version != other):
+                continue
+            source = demangled(plain)
+            if wanted == plain or (
+                "[clone " not in source and bare in (_bare(source), _bare(_called(source)))
+            ):
+                found.append(name)
         return found
 
     def like(self, text: str) -> list[str]:
         """At most SHOWN names that ``text`` was perhaps meant to be, as they can be written."""
         last = _last(text)
-        names = [name for name in self._names if last and last in name] + self._names[:MOST]
-        known = list(dict.fromkeys(_bare(_called(demangled(name))) for name in names))
+        names = [name.partition("@")[0] for name in self._names if not name.startswith(UNWRITTEN)]
+        names = [name for name in names if last and last in name] + names[:MOST]
+        known = list(dict.fromkeys(_written(_called(demangled(name))) for name in names))
         ends = {_last(name): name for name in reversed(known)}
         found = [name for name in known if _last(name) == last]
-        found += difflib.get_close_matches(_bare(text), known)
+        found += difflib.get_close_matches(text, known)
         found += [ends[end] for end in difflib.get_close_matches(last, ends)]
         return list(dict.fromkeys(found))[:SHOWN]
 
     @cached_property
     def _names(self) -> list[str]:
         symbols = self._symbols
-        there = (symbols.section != Symbols.SHN_UNDEF) & np.isin(symbols.type, self._types)
-        names = (name.partition("@")[0] for name in symbols.names(np.flatnonzero(there)))
-        return [name for name in dict.fromkeys(names) if name]
+        there = (symbols.section != Symbols.SHN_UNDEF) == self._defined
+        rows: NDArray[np.intp] = np.flatnonzero(there & np.isin(symbols.type, self._types))
+        return [name for name in dict.fromkeys(symbols.names(rows)) if name]
 
 
 def _last(name: str) -> str:
@@ -73,6 +84,10 @@ def _last(name: str) -> str:
 
 def _bare(name: str) -> str:
     return "".join(name.split())
+
+
+def _written(name: str) -> str:
+    return _bare(name).replace("(anonymousnamespace)", "(anonymous namespace)")
 
 
 def _called(name: str) -> str:

@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
-from ftpatch.image.headers import Segment
+from ftpatch.image.headers import Section, Segment
 from ftpatch.image.symbols import Symbols
+from ftpatch.plan.named import DATA, Named
+from ftpatch.watch import Watch
+from ftpatch.watch.request import ADDRESS, EVERY
 
 __all__ = ["Variables"]
 
@@ -24,14 +27,29 @@ class Variables:
     def __init__(self, image: Image) -> None:
         self._image = image
 
+    def spelled(self, text: str) -> str:
+        """A name as the symbol table has it, an address without zeros in front. Raises UsageError
+        for a name that is not there, or that several have there."""
+        if ADDRESS.fullmatch(text):
+            return hex(int(text, 16))
+        if text == EVERY or len(self._rows(text)):
+            return text
+        found = Named(self._image.symbols, DATA).find(text)
+        if not found:
+            raise self._missing(text)
+        if len({self.resolve(name)[0] for name in found}) > 1:
+            reason = f"several variables have this name: {', '.join(sorted(found)[:4])}"
+            raise self._refuse(text, reason, "take one of these")
+        return found[0]
+
     def resolve(self, name: str) -> tuple[int, int]:
         """Link address and size (bytes, 0: unknown) of a variable. Of several that have one name,
         as `static` ones may, the global one is meant.
 
         Raises UsageError for what does not exist, or is no variable of this program."""
-        symbols = self._image.symbols
-        rows = symbols.rows_named(name)
-        rows = rows[~np.isin(symbols.type[rows], NO_NAMES)]
+        if ADDRESS.fullmatch(name):
+            return self._at(name, int(name, 16)), 0
+        symbols, rows = self._image.symbols, self._rows(name)
         if not len(rows):
             raise self._missing(name)
         kinds = set(symbols.type[rows].tolist())
@@ -49,6 +67,12 @@ class Variables:
         if symbols.type[row] != Symbols.STT_OBJECT and self._is_code(address):
             raise self._refuse(name, "it is code", "data can be watched; `ftpatch probe` it")
         return address, size
+
+    def size(self, watch: Watch) -> int:
+        """Bytes of a watch's symbol, 0: unknown."""
+        symbols, rows = self._image.symbols, self._rows(watch.symbol)
+        rows = rows[symbols.value[rows] == watch.address - watch.offset]
+        return int(symbols.size[rows].max(initial=0))
 
     def never_written(self, address: int) -> bool:
         """Whether nothing writes there: it is in a segment that can only be read."""
@@ -71,13 +95,32 @@ class Variables:
             rows = known
         return int(rows[0])
 
+    def _rows(self, name: str) -> NDArray[np.intp]:
+        symbols = self._image.symbols
+        rows = symbols.rows_named(name)
+        return rows[~np.isin(symbols.type[rows], NO_NAMES)]
+
+    def _at(self, name: str, address: int) -> int:
+        if not self.has(address, 1):
+            raise self._refuse(name, "the program has nothing there", "give a link address")
+        if self._is_code(address):
+            raise self._refuse(name, "it is code", "data can be watched; `ftpatch probe` it")
+        return address
+
     def _missing(self, name: str) -> UsageError:
         image = self._image
         for table in (image.symbols, image.dynamic_symbols):
-            if len(table.rows_named(name, defined=False)):
-                return self._refuse(name, "it is not in this program, but in a library")
-        hint = "see `nm`" if len(image.symbols) else "the program has no symbol table"
-        return self._refuse(name, "there is no such symbol", hint)
+            if len(table.rows_named(name, defined=False)) or Named(table, DATA, defined=False).find(
+                name
+            ):
+                reason = "it is not in this program, but in a library"
+                return self._refuse(name, reason, "watch what the program itself has")
+        reason, like = "there is no such symbol", Named(image.symbols, DATA).like(name)
+        if like:
+            return self._refuse(name, reason, f"did you mean {' or '.join(like)}?")
+        stripped = all(one.type != Section.SHT_SYMTAB for one in image.elf.sections)
+        hint = "the program is stripped; give an address" if stripped else "see `nm -C`"
+        return self._refuse(name, reason, hint)
 
     def _refuse(self, name: str, reason: str, hint: str = "") -> UsageError:
         return UsageError(self._image.path, f"{name}: {reason}", hint)

@@ -25,17 +25,18 @@ from ftpatch.inject.watched import Laid, laid_watches
 from ftpatch.plan import Plan
 from ftpatch.plan.functions import read_functions
 from ftpatch.plan.hooked import with_hooks
-from ftpatch.plan.hooks import find_hooks
+from ftpatch.plan.hooks import BUILT_IN, PT_INTERP, find_hooks
 from ftpatch.plan.places import Chooser
 from ftpatch.plan.traced import for_debuggers
 from ftpatch.plan.variables import Variables
-from ftpatch.watch import Request, Watch, apply_requests, watch_line
+from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches, unpack_watches
 
-__all__ = ["Watched", "plan_watched", "read_watches"]
+__all__ = ["Watched", "part_notes", "plan_watched", "read_watches", "watched_lines"]
 
 SIZE = 64 << 20
 """Bytes of a trace file, where nobody says."""
+GO = (".gopclntab", ".note.go.buildid")
 DEPTH = 8
 """Entries of a ret_stack: nothing returns here."""
 
@@ -59,6 +60,12 @@ def read_watches(image: Image) -> tuple[Watch, ...]:
     return _watches(image, laid)
 
 
+def watched_lines(image: Image) -> list[str]:
+    """The same as requests; nothing for a file that is none of these. Raises InputError."""
+    laid = laid_watches(image) if image.container == "executable" else None
+    return [watch_line(readable(one)) for one in (_watches(image, laid) if laid else ())]
+
+
 def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None) -> Watched:
     """All requests, or none. ``size``: bytes of a trace file, None: as it is, or the usual.
 
@@ -66,28 +73,58 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
     InputError where there is no place for it, or for an architecture without watches.
     """
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    if image.container != "executable" or arch is None:
-        raise UsageError(image.path, f"a {image.container} watches nothing", "give an executable")
+    _check(image, arch)
+    assert arch is not None
     laid = _laid_in(image)
     before = () if laid is None else _watches(image, laid)
     variables = Variables(image)
-    watches, notes = apply_requests(
-        before, requests, slots=SLOTS, resolve=variables.resolve, read_only=False
-    )
+    spelled = [replace(one, symbol=variables.spelled(one.symbol)) for one in requests]
+    try:
+        watches, notes = apply_requests(
+            before, spelled, slots=SLOTS, resolve=variables.resolve, read_only=False
+        )
+    except UsageError as error:
+        raise UsageError(error.path or image.path, error.reason, error.hint) from None
+    if not watches and not before:
+        raise UsageError(image.path, "*:---: clears what is not set", "nothing is watched")
     for watch in watches:
         if watch in before:
             continue
+        line = watch_line(readable(watch))
         if not variables.has(watch.address, watch.length):
-            hint = "watch fewer bytes"
-            raise UsageError(image.path, f"{watch_line(watch)}: it ends outside of memory", hint)
+            raise UsageError(image.path, f"{line}: it ends outside of memory", "watch fewer bytes")
         if watch.type == "-w-" and variables.never_written(watch.address):
-            notes.append(f"{watch_line(watch)}: the program cannot write there: it is constant")
+            notes.append(f"{line}: the program cannot write there: it is constant")
     notes += _together(watches)
     if laid is None:
-        plan = _first(image, arch, watches, SIZE if size is None else size)
+        plan, risks = _first(image, arch, watches, SIZE if size is None else size)
+        notes += risks
     else:
         plan = _later(image, laid, watches, size)
     return Watched(plan, watches, tuple(notes))
+
+
+def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
+    """Which watches have not all of their symbols, or more, a clause each."""
+    variables = Variables(image)
+    for watch in watches:
+        size = variables.size(watch)
+        if size and size != watch.length:
+            from_ = f" from byte {watch.offset} on" if watch.offset else ""
+            clause = f"watching {watch.length} of {size} bytes{from_}"
+            if watch.offset + watch.length > size:
+                clause = f"watching {watch.length} bytes, and {size} are the variable's"
+            yield f"{watch_line(readable(watch))}: {clause}"
+
+
+def _check(image: Image, arch: Arch | None) -> None:
+    """Raise for what cannot be watched, whatever the requests are."""
+    if image.container != "executable" or arch is None:
+        reason = f"it is no program ({image.container})"
+        raise UsageError(image.path, reason, "variables of executables can be watched")
+    if any(one.name in GO for one in image.elf.sections):
+        reason = "it is a program of Go, whose runtime takes SIGTRAP for a crash"
+        raise UsageError(image.path, reason, "watch it with a debugger")
 
 
 def _together(watches: Sequence[Watch]) -> Iterator[str]:
@@ -96,7 +133,8 @@ def _together(watches: Sequence[Watch]) -> Iterator[str]:
     for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
         if one.symbol == other.symbol or one.address + one.length > other.address:
             clause = "of an instruction that comes to both one access is told"
-            yield f"{watch_line(one)} and {watch_line(other)}: {clause}"
+            lines = [watch_line(readable(watch)) for watch in (one, other)]
+            yield f"{' and '.join(lines)}: {clause}"
 
 
 def _laid_in(image: Image) -> Laid | None:
@@ -116,14 +154,15 @@ def _watches(image: Image, laid: Laid) -> tuple[Watch, ...]:
         raise InputError(image.path, f"its table of watches cannot be right: {error}") from None
 
 
-def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
-    tracer, stub = watch_stub(arch.name)
+def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> tuple[Plan, list[str]]:
+    """The plan, and what the program must not do."""
+    tracer, stub = watch_stub(image, arch.name)
     whole, table_at = stub.with_data(pack_watches(watches), arch.page)
     mover, functions = mover_of(arch.name), read_functions(image)
     if mover is None:
-        raise InputError(image.path, f"there are no watches for {arch.name}")
+        raise InputError(image.path, f"nothing can be moved for {arch.name}")
     chooser = Chooser(image, arch, mover, functions, set())
-    hooks = find_hooks(image, arch, functions, chooser)
+    hooks = find_hooks(image, arch, functions, chooser, descriptors=True)
     whole, kept = with_hooks(whole, arch.page, hooks, chooser)
     laid = lay(
         image,
@@ -149,7 +188,11 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
     )
     changes, tail = for_debuggers(image, stub, laid)
     parts = [changes, *kept.changes(image, mover, stub, laid.shift)]
-    return replace(_plan(arch, Changes.concat(parts)), tail=tail)
+    plan = replace(_plan(arch, Changes.concat(parts)), tail=tail)
+    # A static program has both among its own functions.
+    if image.elf.segment(PT_INTERP) is not None or len(hooks.code) == len(BUILT_IN):
+        return plan, []
+    return plan, [f"it dies of an access where it resets or blocks SIGTRAP by {hooks.risks}"]
 
 
 def _later(image: Image, laid: Laid, watches: Sequence[Watch], size: int | None) -> Plan:

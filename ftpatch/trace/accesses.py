@@ -110,4 +110,11 @@ class Accesses:
 
 def read_accesses(trace: Trace) -> Accesses:
     """The accesses of all traces. Raises InputError for a header that cannot be right."""
-    return Accesses(trace, [read_watched(source.fd, source.header) for source in trace.sources])
+    programs = [trace.functions.programs[number] for number in trace.program]
+    return Accesses(
+        trace,
+        [
+            read_watched(source.fd, source.header, plain=program.plain)
+            for source, program in zip(trace.sources, programs, strict=True)
+        ],
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from ftpatch.errors import InputError, UsageError
 from ftpatch.trace.header import Header
-from ftpatch.watch import watch_line
+from ftpatch.watch import readable, watch_line
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, Told, unpack_watches
 
 __all__ = ["read_watched", "refusal_note"]
@@ -27,9 +28,10 @@ _REASONS = {
 """By errno: see perf_event_open(2), "ERRORS"."""
 
 
-def read_watched(fd: int, header: Header) -> list[Told | None]:
-    """The watches of a trace, by their numbers; None for those that there are not. Raises
-    InputError for what cannot be right."""
+def read_watched(fd: int, header: Header, *, plain: bool = True) -> list[Told | None]:
+    """The watches of a trace, by their numbers; None for those that there are not. Names are as
+    sources have them, or ``plain``, as symbol tables do. Raises InputError for what cannot be
+    right."""
     if header.probes != SLOTS or header.header_size < AT + TABLE_SIZE:
         raise InputError(header.path, "its header has no room for its watches")
     try:
@@ -37,9 +39,12 @@ def read_watched(fd: int, header: Header) -> list[Told | None]:
     except OSError as error:
         raise InputError(header.path, f"cannot read: {error.strerror}") from None
     try:
-        return unpack_watches(raw)
+        told = unpack_watches(raw)
     except UsageError as error:
         raise InputError(header.path, f"its watches cannot be right: {error}") from None
+    if plain:
+        return told
+    return [one and replace(one, watch=readable(one.watch)) for one in told]
 
 
 def refusal_note(told: Told) -> str:

@@ -4,7 +4,8 @@ Of the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym
 requests that it calls malformed; the tracer answers EINVAL to all, here each has its message. OPS
 are three characters, each at its place: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not.
 The second form is today's: that of the wprobe events that are proposed for the kernel (patches
-to Documentation/trace/wprobetrace.rst).
+to Documentation/trace/wprobetrace.rst). In both, SYMBOL may be a name of C++ as its source has it,
+in which ``::`` stands, or a link address, as wprobe events take it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from ftpatch.errors import UsageError
 from ftpatch.piece import SYMBOL, Piece, read_number
 
-__all__ = ["CLEAR", "EVERY", "LENGTHS", "Request", "parse_watch"]
+__all__ = ["ADDRESS", "CLEAR", "EVERY", "LENGTHS", "Request", "parse_watch"]
 
 CLEAR = "---"
 """The type of a request to watch something no longer."""
@@ -28,6 +29,12 @@ _FORM = "write SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
 _TODAY = re.compile(r"([rwx-]*|[^@:]{1,3}(?=@[^:]*(:[0-9]*)?\Z))@")
 """How today's form begins. Names of the symbol table have an ``@`` too, as ``environ@GLIBC_2.2.5``:
 but they are not of these letters alone, and what follows the colon is no number."""
+_COLON = re.compile(r"(?<!:)(?<!\[abi):(?!:)")
+"""What divides a request: in ``shop::names[abi:cxx11]`` no colon does."""
+ADDRESS = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
+"""A link address in place of a symbol."""
+_CPP = re.compile(r"(?=.*[:<\[(])(?:[^\W\d]|\()[^+%=]*")
+"""A name of C++, as ``(anonymous namespace)::cart<int>::total``, or ``sell(int)::calls``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +57,19 @@ def parse_watch(text: str) -> Request:
         return Request(EVERY, 0, None, CLEAR)
     today = _TODAY.match(whole.text)
     place = whole.cut(today.end()) if today else whole
-    before, colon, after = place.text.partition(":")
-    if ":" in after:
+    colons = [found.start() for found in _COLON.finditer(place.text)]
+    if len(colons) > 1:
         hint = "it divides the symbol from what to watch, and a symbol has none"
-        raise place.cut(len(before) + 1 + after.find(":")).refuse("more than one `:`", hint)
-    last = place.cut(len(before) + 1) if colon else None
+        raise place.cut(colons[1]).refuse("more than one `:`", hint)
+    last = place.cut(colons[0] + 1) if colons else None
+    name = place.cut(0, colons[0]) if colons else place
     if today:
         type = _prefix(whole.cut(0, today.end() - 1))
-        return Request(*_symbol(place.cut(0, len(before))), _length(last), type)
+        return Request(*_symbol(name), _length(last), type)
     if last is None:
         raise whole.refuse("no `:` in the request", _FORM)
     type = _operators(last)
-    return Request(*_symbol(place.cut(0, len(before))), None, type)
+    return Request(*_symbol(name), None, type)
 
 
 def _symbol(place: Piece) -> tuple[str, int]:
@@ -69,8 +77,10 @@ def _symbol(place: Piece) -> tuple[str, int]:
     name, plus, digits = place.text.partition("+")
     if not name:
         raise place.refuse("no symbol in the request", _FORM)
-    if not SYMBOL.fullmatch(name):
-        raise place.cut(0, len(name)).refuse("invalid symbol", "write SYMBOL or SYMBOL+OFFSET")
+    known = any(form.fullmatch(name) for form in (SYMBOL, ADDRESS, _CPP))
+    if not known or not name.isprintable():
+        hint = "write SYMBOL or SYMBOL+OFFSET"
+        raise place.cut(0, len(name)).refuse("invalid symbol", hint)
     offset = read_number(digits) if plus else 0
     if offset is None:
         hint = "a number of bytes, as in table+16"

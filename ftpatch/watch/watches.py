@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ftpatch.errors import UsageError
-from ftpatch.watch.request import CLEAR, EVERY, LENGTHS, Request
+from ftpatch.mangled import demangled
+from ftpatch.watch.request import CLEAR, EVERY, LENGTHS, Request, parse_watch
 
-__all__ = ["Watch", "apply_requests", "watch_line"]
+__all__ = ["Watch", "apply_requests", "readable", "watch_line"]
 
 USUAL = 4
 """Bytes: the ksym tracer's HW_BREAKPOINT_LEN_4."""
@@ -33,6 +35,9 @@ class Watch:
     length: int
     type: str
     usual: bool = True
+
+
+Named = TypeVar("Named", Watch, Request)
 
 
 def apply_requests(
@@ -58,7 +63,7 @@ def apply_requests(
     notes: list[str] = []
     seen: set[int | None] = set()
     for request in requests:
-        line = _line(request)
+        line = _line(readable(request))
         place = _address(request, line, resolve)
         address = place[0] if place else None
         if address in seen:
@@ -78,6 +83,16 @@ def apply_requests(
             watch = _watch(taken, line, *place, longest)
             _set(now, watch, line, slots)
     return tuple(now.values()), notes
+
+
+def readable(one: Named) -> Named:
+    """The same with a C++ name as its source has it, if a request can name it so."""
+    name = demangled(one.symbol)
+    try:
+        known = name == one.symbol or parse_watch(f"{name}:rw-").symbol == name
+    except UsageError:
+        known = False
+    return replace(one, symbol=name) if known else one
 
 
 def watch_line(watch: Watch) -> str:
@@ -152,4 +167,5 @@ def _set(now: dict[int, Watch], watch: Watch, line: str, slots: int) -> None:
 
 
 def _told(watches: Collection[Watch]) -> str:
-    return f"watched: {', '.join(map(watch_line, watches))}" if watches else "nothing is watched"
+    said = ", ".join(watch_line(readable(watch)) for watch in watches)
+    return f"watched: {said}" if watches else "nothing is watched"

@@ -69,6 +69,18 @@ static void slots_kept(u32 which, ulong wrapper)
 	}
 }
 
+#ifdef WATCH
+ulong hooked_real(enum hook_which which)
+{
+	return real[which];
+}
+
+void hooked_kept(enum hook_which which, ulong wrapper)
+{
+	slots_kept(which, wrapper);
+}
+#endif
+
 int hooked_sigaction(int signal, const struct user_action *new, struct user_action *old)
 {
 	struct user_action changed;
@@ -212,6 +224,13 @@ void hooks_set(void *inherited)
 	wrappers[HOOK_SIGNAL] = (ulong)hooked_signal;
 	wrappers[HOOK_PTHREAD_SIGMASK] = (ulong)hooked_pthread_sigmask;
 	wrappers[HOOK_SIGPROCMASK] = (ulong)hooked_sigprocmask;
+#ifdef WATCH
+	wrappers[HOOK_CLOSE] = (ulong)hooked_close;
+	wrappers[HOOK_CLOSEFROM] = (ulong)hooked_closefrom;
+	wrappers[HOOK_CLOSE_RANGE] = (ulong)hooked_close_range;
+	wrappers[HOOK_DUP2] = (ulong)hooked_dup2;
+	wrappers[HOOK_DUP3] = (ulong)hooked_dup3;
+#endif
 	for (i = 0; i < hook_table()->count; i++) {
 		const struct hook *hook = &hook_table()->hook[i];
 		ulong place = (ulong)(hook->place + process.bias), page = place & -process.page;

@@ -12,7 +12,20 @@
 #define OUR_SIGNAL SIGILL /* of instructions that there are not: debuggers have SIGTRAP */
 #endif
 
-enum hook_which { HOOK_SIGACTION, HOOK_SIGNAL, HOOK_PTHREAD_SIGMASK, HOOK_SIGPROCMASK, HOOKS };
+enum hook_which {
+	HOOK_SIGACTION,
+	HOOK_SIGNAL,
+	HOOK_PTHREAD_SIGMASK,
+	HOOK_SIGPROCMASK,
+#ifdef WATCH
+	HOOK_CLOSE,
+	HOOK_CLOSEFROM,
+	HOOK_CLOSE_RANGE,
+	HOOK_DUP2,
+	HOOK_DUP3,
+#endif
+	HOOKS
+};
 
 enum hook_kind {
 	HOOK_SLOT, /* `place` is a slot */
@@ -59,6 +72,21 @@ int hooked_pthread_sigmask(int how, const u64 *new, u64 *old);
 int hooked_sigprocmask(int how, const u64 *new, u64 *old);
 int signal_passed_on(int signal, void *info, struct context *context, int sent);
 void hooks_set(void *inherited);
+
+#ifdef WATCH
+/* What the program would have called; and behind each call: it is still led to the wrapper. */
+ulong hooked_real(enum hook_which which);
+void hooked_kept(enum hook_which which, ulong wrapper);
+
+/* descriptors.c. Hidden: others' addresses would be those before they were laid in. */
+#pragma GCC visibility push(hidden)
+int hooked_close(int fd);
+void hooked_closefrom(int low);
+int hooked_close_range(u32 low, u32 high, int flags);
+int hooked_dup2(int old, int new);
+int hooked_dup3(int old, int new, int flags);
+#pragma GCC visibility pop
+#endif
 
 /* trap.c */
 void signal_raised(void);

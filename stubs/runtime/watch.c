@@ -11,7 +11,6 @@
 #define REMOVE_ON_EXEC (1ull << 36)
 #define SIGTRAP_ (1ull << 37)
 #define FLAG_CLOEXEC 8 /* PERF_FLAG_FD_CLOEXEC */
-#define F_DUPFD_CLOEXEC 1030
 #define PR_GET_SECCOMP 21
 #define PR_SET_DUMPABLE 4
 #define FILTERED 2 /* SECCOMP_MODE_FILTER */
@@ -19,6 +18,7 @@
 #define WALL 0x40000000 /* __WALL */
 #define EPERM 1
 #define EINTR 4
+#define EMFILE 24
 #define TRAP_PERF 6
 #define FLAG_LATE 1 /* TRAP_PERF_FLAG_ASYNC */
 #define EVENT_WORDS 5
@@ -38,6 +38,7 @@ extern const char runtime_end[] __attribute__((visibility("hidden")));
 
 static u64 seen[WATCHES];     /* what each had when it was last looked at */
 static u32 refusal[WATCHES]; /* errno */
+u32 descriptors[WATCHES];    /* of their events, 0 for none */
 
 /* The bytes of a variable as a number. */
 static u64 value_at(const struct trace_watch *watch)
@@ -81,8 +82,9 @@ void watches_told(struct trace_header *header)
 }
 
 /* The descriptor has to stay, and out of the way of the program's own, which count from 0. So it
- * goes to the end of a table of the usual size: a larger one would cost every fork. */
-static long kept(long fd)
+ * goes to the end of a table of the usual size: a larger one would cost every fork. A program that
+ * has a small one may need all of it. */
+long descriptor_kept(long fd)
 {
 	long at, kept = -1;
 
@@ -91,7 +93,7 @@ static long kept(long fd)
 	for (at = 1020; at > 20 && failed(kept); at = at / 2 - 2)
 		kept = syscall6(SYS_fcntl, fd, F_DUPFD_CLOEXEC, at, 0, 0, 0);
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
-	return kept;
+	return failed(kept) ? -EMFILE : kept;
 }
 
 static u32 set(u32 number)
@@ -107,7 +109,9 @@ static u32 set(u32 number)
 	wanted.bp_len = watch->length;
 	wanted.data = OURS | number;
 	fd = syscall6(SYS_perf_event_open, (long)&wanted, 0, -1, -1, FLAG_CLOEXEC, 0);
-	fd = kept(fd);
+	fd = descriptor_kept(fd);
+	if (!failed(fd))
+		descriptors[number] = (u32)fd;
 	return failed(fd) ? (u32)-fd : 0;
 }
 

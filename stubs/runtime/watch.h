@@ -12,6 +12,12 @@ static inline const struct trace_watch *laid_watch(u32 number)
 	return (const struct trace_watch *)(ulong)(ftpatch_config.probes + process.bias) + number;
 }
 
+/* Of events, 0 for none. */
+extern u32 descriptors[WATCHES] __attribute__((visibility("hidden")));
+
+#define F_DUPFD_CLOEXEC 1030
+
+long descriptor_kept(long fd);
 int watches_any(void);
 void watches_told(struct trace_header *header);
 void watches_set(void);

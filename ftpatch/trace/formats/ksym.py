@@ -1,7 +1,8 @@
 """Accesses to variables as the ksym tracer printed them (``ksym_trace_output`` in v2.6.33's
-kernel/trace/trace_ksym.c), with what a write changed at the end.
+kernel/trace/trace_ksym.c), with what a write changed, or what was read, at the end.
 
        prog-123   [001] counter+0x0/0x4                W       step+0x8/0x9            0x3 -> 0x6
+       prog-123   [001] counter+0x0/0x4                R       main+0x2c/0x40          0x6
 
 The type is that of the access where the code tells; else that of the watch.
 """
@@ -56,8 +57,7 @@ def ksym(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
         cpu = "???" if access.cpu is None else f"{access.cpu:03}"
         type = (kind or access.watch.type.replace("-", "")).upper()
         line = f"{tasks[access.thread]} [{cpu}] {symbol:<30} {type:<7} {look.clean(place)}"
-        change = f"{line:<84} {access.before:#x} -> {access.after:#x}" if "w" in kind else line
-        yield f"{change}\n"
+        yield f"{line:<84} {_values(access, kind)}\n"
         total = sums.setdefault((access.watch, name), [0, 0, 0])
         total[0] += 1
         total[1] += "r" in kind
@@ -70,6 +70,14 @@ def wanted(trace: Trace, found: Accesses) -> Iterator[Access]:
     """The accesses to symbols that are meant."""
     meant = _meant(trace, found)
     return (access for access in found if access.watch.symbol in meant)
+
+
+def _values(access: Access, kind: str) -> str:
+    """What a write changed, else what was there, and before it if nobody was seen to change it."""
+    if "w" in kind:
+        return f"{access.before:#x} -> {access.after:#x}"
+    was = f" (was {access.before:#x})" if access.before != access.after else ""
+    return f"{access.after:#x}{was}"
 
 
 def _meant(trace: Trace, found: Accesses) -> set[str]:
@@ -98,13 +106,8 @@ def _symbol(trace: Trace, file: int, watch: Watch) -> str:
     if image is None:
         return text
     symbols = image.symbols
-    at = watch.address - watch.offset
-    sizes = {
-        int(symbols.size[row])
-        for row in symbols.rows_named(watch.symbol)
-        if int(symbols.value[row]) == at
-    }
-    size = max(sizes, default=0)
+    there = symbols.value == watch.address - watch.offset
+    size = int(symbols.size[there & (symbols.type == symbols.STT_OBJECT)].max(initial=0))
     return f"{text}/{size:#x}" if size else text
 
 
