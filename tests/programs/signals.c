@@ -29,7 +29,12 @@ static NOINLINE long down(long n);
 static NOINLINE long tail(long n) { return down(n - 1); }
 static NOINLINE long down(long n) { return n <= 0 ? fib(5) : n & 1 ? tail(n) : down(n - 1) + 1; }
 
-static void storm(int us) { setitimer(ITIMER_REAL, &(struct itimerval){{0, us}, {0, us}}, 0); }
+static int slower = 1;
+static void storm(int us)
+{
+	us *= slower;
+	setitimer(ITIMER_REAL, &(struct itimerval){{0, us}, {0, us}}, 0);
+}
 
 static NOINLINE void install(int flags)
 {
@@ -96,12 +101,16 @@ static NOINLINE void faults(void)
 	signal(SIGSEGV, SIG_DFL);
 }
 
-int main(void)
+/* Signals that come faster than they are handled fill any stack: an argument says how many times
+ * slower they are to come. */
+int main(int argc, char **argv)
 {
 	static char low[1 << 16];
 	char high[1 << 16];
 	stack_t stack = {.ss_sp = low, .ss_size = sizeof(low)};
 
+	if (argc > 1)
+		slower = atoi(argv[1]);
 	calm(0);
 	jumpy(SA_NODEFER);
 	sigaltstack(&stack, 0);
