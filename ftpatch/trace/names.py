@@ -67,10 +67,13 @@ class Program:
         known &= self.image.elf.offset_of(address, executable=True) >= 0
         starts[known] = kallsyms.start[group[known]]
         found = [name for name, _, _ in kallsyms.lookup(address)]
-        if not self.plain:
-            found = [demangled(name) for name in found]
+        found = [self.called(name) for name in found]
         rows = zip(found, address.tolist(), known.tolist(), strict=True)
         return [name if ok else hex(at) for name, at, ok in rows], starts, known
+
+    def called(self, name: str) -> str:
+        """A symbol as reports call it."""
+        return name if self.plain else demangled(name)
 
     def callers(
         self, address: NDArray[np.uint64], bias: int, mapped: Sequence[Mapped] = ()
