@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
 from ftpatch.trace.decode import BLOCK, decode
+from ftpatch.trace.places import Places
 from ftpatch.trace.probed import Probe, read_probes
 from ftpatch.trace.reader import Trace
 
@@ -93,14 +94,13 @@ class Hits:
 
     def _merge(self) -> None:
         known: dict[tuple[object, ...], int] = {}
-        window = self.trace.window
+        window, places = self.trace.window, Places(self.trace, str)
         for file, probes in enumerate(self.told):
             numbers = np.full(len(probes), -1, np.int32)
             program = self.trace.program[file]
             for number, probe in enumerate(probes):
-                definition = probe.definition
-                function = self.trace.functions.programs[program].called(definition.symbol or "")
-                if window.globs and not window.names_match(definition.name, function):
+                names = probe.definition.name, places.function(file, probe)[0]
+                if window.globs and not window.names_match(*names):
                     continue
                 same = known.setdefault((program, replace(probe, missed=0)), len(self.probes))
                 numbers[number] = same
