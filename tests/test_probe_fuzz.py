@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .command import ftpatch
-from .tracer_programs import Form, build
+from .tracer_programs import Form, build, run
 
 ROUNDS = 120
 WORTH = (0, 1, 0x7F, 0x80, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -85,3 +86,47 @@ def test_segments_that_wrap(kind: int, field: int, value: int, tmp_path: Path) -
     program.write_bytes(raw)
     done = ftpatch("probe", program, "p work", "--no-optimize", "-o", tmp_path / "out")
     assert done.code in (0, 2) and "internal" not in done.err, done.err
+
+
+FORMATS = ("probes", "profile", "function_graph", "folded", "flamegraph", "chrome", "json")
+
+
+def _flipped(raw: bytes, regions: list[tuple[int, int]], rng: random.Random) -> bytes:
+    """With bits and bytes of some regions (offset, size) changed, or cut."""
+    out = bytearray(raw)
+    for _ in range(rng.choice([1, 1, 2, 8, 40])):
+        offset, size = rng.choice(regions)
+        at = offset + rng.randrange(size)
+        out[at] = rng.choice([0, 0xFF, rng.randrange(256), out[at] ^ 1 << rng.randrange(8)])
+    return bytes(out[: rng.randrange(len(out))] if rng.random() < 0.1 else out)
+
+
+def test_broken_traces(tmp_path: Path) -> None:
+    """Of a real trace with bytes changed: a report that its readers take, or one line."""
+    program, out, trace = build(Form(site="none"), "traps.c", tmp_path), tmp_path / "out", None
+    words = ("p work a=$arg1:s32 s=+0($arg1):string t=+0(\\4096):u8 at=$stack0:symbol c=$comm",)
+    done = ftpatch("probe", program, *words, "r:left work $retval:s64", "r:too work", "-o", out)
+    assert done.code == 0, done.err
+    trace = tmp_path / "trace"
+    run(out, cwd=tmp_path, arch="x86_64", env={"FTPATCH_TRACE": str(trace)})
+    whole, rng, broken = trace.read_bytes(), random.Random(11), tmp_path / "broken"
+    (header,) = struct.unpack_from("<I", whole, 12)
+    regions = [(0, 256), (4096, header - 4096), (header, 64), (header, 2048), (header, 2048)]
+    whole = whole[: header + 65536]
+    good = 0
+    for number in range(300):
+        broken.write_bytes(_flipped(whole, regions, rng))
+        form = FORMATS[number % len(FORMATS)]
+        done = ftpatch("report", broken, "--format", form, "--force")
+        said = [line for line in done.err.splitlines() if line.startswith("ftpatch: ")]
+        assert done.code in (0, 2) and "internal error" not in done.err, f"{number}: {done.err}"
+        assert len(said) == len(done.err.splitlines()), f"{number}: {done.err}"
+        assert done.code == 0 or said, f"{number}: one line at least"
+        good += done.code == 0
+        if done.code == 0 and form == "chrome":
+            json.loads(done.out)
+        elif done.code == 0 and form == "json":
+            assert all("probe" in row for row in done.json)
+        elif done.code == 0 and form in ("probes", "profile", "function_graph"):
+            assert done.out.replace("\n", "").isprintable(), f"{number}: {done.out}"
+    assert good > 100, "what is read is what is tried"

@@ -146,6 +146,8 @@ def test_what_a_stripped_program_imports_is_counted(
     assert held.count(("of", {"name": "NAME"})) == 5
     assert held.count(("env", {"value": "value"})) == 5
     assert ("room", {"size": 100}) in held
+    text = ftpatch("report", program.with_name("trace")).out
+    assert text.count("of: (getenv@plt+0x0/0x10) name=") == 5
     assert ("last", {"text": "12"}) in held
 
 

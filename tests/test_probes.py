@@ -131,7 +131,8 @@ def test_values(arch: str, site: str, trap: str, tmp_path: Path) -> None:
     chrome = json.loads(ftpatch("report", tmp_path / "trace", "--format", "chrome").out)
     calls = [event for event in chrome["traceEvents"] if event["ph"] == "X"]
     assert [call["name"] for call in calls] == ["back", "back"]
-    assert calls[0]["args"] == back["values"] and calls[0]["dur"] * 1000 == back["duration"]
+    assert calls[0]["args"] == {**back["values"], "caller": back["caller"]}
+    assert calls[0]["dur"] * 1000 == back["duration"]
 
 
 @pytest.mark.parametrize("arch", ARCHES_PROBED)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.errors import InputError
 from ftpatch.trace.decode import BLOCK, decode
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.watched import read_watched
@@ -77,7 +75,7 @@ class Accesses:
         trace, chunks = self._trace, self._trace.chunks
         file, length = int(chunks.file[row]), int(chunks.words[row])
         words = np.zeros((1, -(-max(length, 1) // BLOCK) * BLOCK), np.uint64)
-        self._read(file, int(chunks.offset[row]), words[0, :length])
+        trace.batches.fill(words[0], row)
         kind = words & np.uint64(7)
         behind = np.where(kind == ACCESS, WORDS, kind == TIME).astype(np.uint8)
         base = chunks.base[row : row + 1]
@@ -93,19 +91,6 @@ class Accesses:
         same = np.full((2, len(at)), [[file], [int(chunks.thread[row])]], np.int64)
         place = np.stack([*same, number, time[good]], axis=1)
         return place, words[0][at[:, None] + np.arange(1, 1 + WORDS)]
-
-    def _read(self, file: int, offset: int, words: NDArray[np.uint64]) -> None:
-        """Fill ``words``, which are zero, as far as the file goes."""
-        room, done = words.view(np.uint8).data, 0
-        source = self._trace.sources[file]
-        try:
-            while done < len(room):
-                got = os.preadv(source.fd, [room[done:]], offset + done)
-                if not got:
-                    break
-                done += got
-        except OSError as error:
-            raise InputError(source.header.path, f"cannot read: {error.strerror}") from None
 
 
 def read_accesses(trace: Trace) -> Accesses:

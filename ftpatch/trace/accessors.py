@@ -66,18 +66,10 @@ class Accessors:
             (name,), starts, known = program.lookup(np.array([address], np.uint64))
             start = int(starts[0])
             if known[0] and (address < at or start == at):
-                size = self._size(program, start)
+                size = program.size(start)
                 place = f"{name}+{at - start:#x}" + (f"/{size:#x}" if size else "")
                 return Accessor(name, place, self._kind(program, start, size, at))
         return Accessor(hex(ip), hex(ip), "")
-
-    def _size(self, program: Program, start: int) -> int:
-        """Bytes of the function that begins there, 0: unknown."""
-        assert program.image is not None
-        kallsyms = program.image.kallsyms
-        group = kallsyms.groups_of(np.array([start], np.uint64))[0]
-        size = int(kallsyms.ends[group]) - start
-        return size if size < 1 << 32 else 0
 
     def _kind(self, program: Program, start: int, size: int, at: int) -> str:
         key = program, start

@@ -70,42 +70,9 @@ class Batches:
                 pending = pool.submit(next, batches, None)
                 yield batch
 
-    def _all(self) -> Iterator[Batch]:
-        for first in range(0, len(self._chunks), self._step):
-            after = first + self._step
-            later = self._chunks.start[after : after + 1].tolist()
-            index = np.arange(first, min(after, len(self._chunks)))
-            index = index[np.argsort(self._chunks.thread[index], kind="stable")]
-            if self._width > LIMIT:
-                yield from self._in_pieces(int(index[0]), later)
-                continue
-            words = np.zeros((len(index), self._width), np.uint64)
-            for row, chunk in zip(words, index.tolist(), strict=True):
-                self._read(row, chunk, 0)
-            found = decode(words, self._chunks.words[index], self._chunks.base[index])
-            yield self._batch(words, index, found, self._chunks.open[index], later)
-
-    def _in_pieces(self, chunk: int, later: list[int]) -> Iterator[Batch]:
-        """A chunk that is too large to be decoded at once."""
-        index = np.array([chunk])
-        base, opened = self._chunks.base[index], self._chunks.open[index]
-        at, end = 0, int(self._chunks.words[chunk])
-        while at < end:
-            words = np.zeros((1, LIMIT), np.uint64)
-            self._read(words[0], chunk, at)
-            found = decode(words, np.array([min(LIMIT, end - at)]), base)
-            batch = self._batch(words, index, found, opened, later)
-            last = [int(batch.time.max())] if len(batch) else []
-            at += int(found.used[0])
-            going_on = not found.ended[0] and found.used[0] > 0
-            until = min([*later, *last]) if going_on and (later or last) else batch.until
-            yield replace(batch, until=until)
-            if not going_on:
-                return
-            base, opened = found.base, np.array([-1])
-
-    def _read(self, row: NDArray[np.uint64], chunk: int, skip: int) -> None:
-        """Fill a row of words with those of a chunk, from its word ``skip`` on."""
+    def fill(self, row: NDArray[np.uint64], chunk: int, skip: int = 0) -> None:
+        """Fill a row of words, uint64[n], which are zero, with those of a chunk, from its word
+        ``skip`` on."""
         words = min(int(self._chunks.words[chunk]) - skip, len(row))
         path, fd = self._files[int(self._chunks.file[chunk])]
         room = row.view(np.uint8).data[: words * 8]
@@ -118,6 +85,40 @@ class Batches:
                 done += got
         except OSError as error:
             raise InputError(path, f"cannot read: {error.strerror}") from None
+
+    def _all(self) -> Iterator[Batch]:
+        for first in range(0, len(self._chunks), self._step):
+            after = first + self._step
+            later = self._chunks.start[after : after + 1].tolist()
+            index = np.arange(first, min(after, len(self._chunks)))
+            index = index[np.argsort(self._chunks.thread[index], kind="stable")]
+            if self._width > LIMIT:
+                yield from self._in_pieces(int(index[0]), later)
+                continue
+            words = np.zeros((len(index), self._width), np.uint64)
+            for row, chunk in zip(words, index.tolist(), strict=True):
+                self.fill(row, chunk)
+            found = decode(words, self._chunks.words[index], self._chunks.base[index])
+            yield self._batch(words, index, found, self._chunks.open[index], later)
+
+    def _in_pieces(self, chunk: int, later: list[int]) -> Iterator[Batch]:
+        """A chunk that is too large to be decoded at once."""
+        index = np.array([chunk])
+        base, opened = self._chunks.base[index], self._chunks.open[index]
+        at, end = 0, int(self._chunks.words[chunk])
+        while at < end:
+            words = np.zeros((1, LIMIT), np.uint64)
+            self.fill(words[0], chunk, at)
+            found = decode(words, np.array([min(LIMIT, end - at)]), base)
+            batch = self._batch(words, index, found, opened, later)
+            last = [int(batch.time.max())] if len(batch) else []
+            at += int(found.used[0])
+            going_on = not found.ended[0] and found.used[0] > 0
+            until = min([*later, *last]) if going_on and (later or last) else batch.until
+            yield replace(batch, until=until)
+            if not going_on:
+                return
+            base, opened = found.base, np.array([-1])
 
     def _batch(
         self,

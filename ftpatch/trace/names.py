@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ftpatch.image import Image
 from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
+from ftpatch.image.traced import laid_in_by
 from ftpatch.imports import plt_symbols
+from ftpatch.journal import read_blocks
 from ftpatch.mangled import demangled
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
@@ -20,6 +22,8 @@ __all__ = ["Functions", "Program"]
 
 DENSE = 1 << 22
 """Codes up to which a table is faster than a search: sites in the first megabytes of a program."""
+LARGEST = 1 << 32
+"""Bytes that a symbol may have."""
 NO_CODE = (1 << 64) - 1
 
 
@@ -64,23 +68,36 @@ class Program:
         found = np.array([hex(at) for at in address.tolist()], object)
         if self.image is None:
             return list(found.tolist()), starts, known
-        for kallsyms in (self._imports, self.image.kallsyms):
-            if kallsyms is None or not len(kallsyms.start):
-                continue
+        for kallsyms in self._tables:
             group = kallsyms.groups_of(address)
             here = (group >= 0) & (address < kallsyms.ends[group])
             here &= self.image.elf.offset_of(address, executable=True) >= 0
             rows = np.flatnonzero(here & ~known)
             known[rows], starts[rows] = True, kallsyms.start[group[rows]]
             names = [name for name, _, _ in kallsyms.lookup(address[rows])]
-            found[rows] = names if self.plain else [demangled(name) for name in names]
+            found[rows] = [self.called(name) for name in names]
         return list(found.tolist()), starts, known
 
+    def size(self, start: int) -> int:
+        """Bytes of what begins at a link address; 0 where no symbol says it."""
+        for kallsyms in self._tables:
+            group = kallsyms.groups_of(np.array([start], np.uint64))[0]
+            if group >= 0 and int(kallsyms.start[group]) == start:
+                size = int(kallsyms.ends[group]) - start
+                return size if size < LARGEST else 0
+        return 0
+
     @cached_property
-    def _imports(self) -> Kallsyms | None:
-        """The entries of the PLT; None where there is none."""
-        symbols = plt_symbols(self.image) if self.image else ()
-        return read_kallsyms(symbols) if symbols else None
+    def _tables(self) -> tuple[Kallsyms, ...]:
+        """The entries of the PLT, and all symbols; of these, what there is."""
+        if self.image is None:
+            return ()
+        tables = read_kallsyms(plt_symbols(_unprobed(self.image))), self.image.kallsyms
+        return tuple(table for table in tables if len(table.start))
+
+    def called(self, name: str) -> str:
+        """A symbol as reports call it."""
+        return name if self.plain else demangled(name)
 
     def callers(
         self, address: NDArray[np.uint64], bias: int, mapped: Sequence[Mapped] = ()
@@ -106,6 +123,14 @@ class Program:
         for row, name, ok in zip(rows.tolist(), found, known.tolist(), strict=True):
             if ok:
                 names[row] = name
+
+
+def _unprobed(image: Image) -> Image:
+    """The image as it was before probes, whose jumps stand where its PLT's were."""
+    if laid_in_by(image) is None:
+        return image
+    blocks = read_blocks(image.path, image.data[: image.end])
+    return image.altered([block.changes for block in blocks], old=True)
 
 
 @dataclass

@@ -64,11 +64,11 @@ class Window:
             return rows
         return rows.take((rows.time >= self.span[0]) & (rows.time <= self.span[1]))
 
-    def names_match(self, name: str) -> bool:
-        """Whether one name is meant."""
+    def names_match(self, *names: str) -> bool:
+        """Whether something that has these names is meant."""
         kept = bool(self.globs) and self.globs[0].startswith("!")
         for text in self.globs:
-            if fnmatch.fnmatchcase(name, text.removeprefix("!")):
+            if any(fnmatch.fnmatchcase(name, text.removeprefix("!")) for name in names):
                 self._missing.discard(text)
                 kept = not text.startswith("!")
         return kept

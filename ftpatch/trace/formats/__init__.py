@@ -6,7 +6,7 @@ A format takes events, or what they add up to: totals of functions, or a tree of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ftpatch.errors import UsageError
@@ -21,9 +21,14 @@ from ftpatch.trace.formats.ksym_json import ksym_json
 from ftpatch.trace.formats.look import Look
 from ftpatch.trace.formats.perfetto import perfetto
 from ftpatch.trace.formats.probes import probes
-from ftpatch.trace.formats.probes_json import probes_chrome, probes_json
+from ftpatch.trace.formats.probes_calls import of_calls, probes_graph
+from ftpatch.trace.formats.probes_chrome import probes_chrome
+from ftpatch.trace.formats.probes_json import probes_json
+from ftpatch.trace.formats.probes_perfetto import probes_perfetto
+from ftpatch.trace.formats.probes_profile import probes_profile
 from ftpatch.trace.formats.profile import profile, profile_lines
 from ftpatch.trace.header import Tracer
+from ftpatch.trace.probed import read_probes
 from ftpatch.trace.profiles import read_profiles
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
@@ -32,7 +37,7 @@ from ftpatch.trace.tree import Tree, grow
 
 __all__ = ["FORMATS", "Format", "format_for"]
 
-Parts = Iterator[str] | Iterator[bytes]
+Parts = Iterator[str] | Iterator[bytes] | Iterator[str | bytes]
 Render = Callable[[Trace, Iterable[Rows], Look], Parts]
 
 
@@ -99,40 +104,52 @@ OF_PROFILES = {
 """Of what function_profile recorded."""
 OF_PROBES = {
     "probes": Format(probes, text=True),
+    "profile": Format(probes_profile, text=True, sums=True),
+    "function_graph": Format(probes_graph, text=True, returns=True),
+    "folded": Format(of_calls(_folded), returns=True, sums=True),
+    "flamegraph": Format(of_calls(_flamegraph), returns=True, sums=True),
     "chrome": Format(probes_chrome),
+    "perfetto": Format(probes_perfetto, binary=True),
     "json": Format(probes_json),
 }
 """Of what probes recorded."""
 OF_WATCHES = {"ksym": Format(ksym, text=True), "json": Format(ksym_json)}
 """Of accesses to variables."""
-DEFAULTS = {Tracer.FUNCTION: "function", Tracer.FUNCTION_PROFILE: "profile"}
+OTHERS = {
+    Tracer.FUNCTION_PROFILE: (
+        "function_profile recorded no events: no {}",
+        OF_PROFILES,
+    ),
+    Tracer.PROBES: ("events of probes cannot be told as {}", OF_PROBES),
+    Tracer.WATCH: ("accesses to variables cannot be told as {}", OF_WATCHES),
+}
+"""Traces that are not of calls: what is said to other formats, and theirs."""
+DEFAULTS = dict.fromkeys(Tracer, "function_graph") | {
+    Tracer.FUNCTION: "function",
+    Tracer.FUNCTION_PROFILE: "profile",
+    Tracer.PROBES: "probes",
+    Tracer.WATCH: "ksym",
+}
 
 
 def format_for(trace: Trace, name: str | None) -> Format:
     """The format of that name, or the trace's own. Raises UsageError for one that needs what the
     trace does not have."""
-    own = DEFAULTS.get(trace.tracer, "function_graph")
+    own = DEFAULTS[trace.tracer]
     path, name = trace.headers[0].path, name or own
-    if trace.tracer == Tracer.FUNCTION_PROFILE:
-        if name not in OF_PROFILES:
-            raise UsageError(
-                path, f"function_profile recorded no events, and {name} needs them", "use profile"
-            )
-        return OF_PROFILES[name]
-    if trace.tracer == Tracer.PROBES:
-        name = "probes" if name == own else name
-        if name not in OF_PROBES:
-            raise UsageError(path, f"probes recorded no calls, and {name} needs them", "use json")
-        return OF_PROBES[name]
-    if trace.tracer == Tracer.WATCH:
-        name = "ksym" if name == own else name
-        if name not in OF_WATCHES:
-            raise UsageError(path, f"watches recorded no calls, and {name} needs them", "use json")
-        return OF_WATCHES[name]
-    if name not in FORMATS:
-        what = "watches" if name in OF_WATCHES else "probes"
-        raise UsageError(path, f"these are not events of {what}", f"use {own}")
-    found = FORMATS[name]
+    what, formats = OTHERS.get(trace.tracer, ("", FORMATS))
+    found = formats.get(name)
+    if found is None and what:
+        raise UsageError(path, what.format(name), f"use {_names(formats)}")
+    if found is None:
+        other = "watches" if name in OF_WATCHES else "probes"
+        raise UsageError(path, f"these are not events of {other}", f"use {own}")
+    if found.returns and trace.tracer == Tracer.PROBES and not _any_r_probe(trace):
+        raise UsageError(
+            path,
+            f"there is no r probe, and {name} needs to know of returns",
+            f"use {_names(OF_PROBES, returns=False)}",
+        )
     if found.returns and not trace.has_returns:
         raise UsageError(
             path,
@@ -140,3 +157,15 @@ def format_for(trace: Trace, name: str | None) -> Format:
             "trace with function_graph",
         )
     return found
+
+
+def _any_r_probe(trace: Trace) -> bool:
+    probes = (read_probes(source.fd, source.header) for source in trace.sources)
+    return any(probe.returns for those in probes for probe in those)
+
+
+def _names(formats: Mapping[str, Format], *, returns: bool = True) -> str:
+    """``a, b or c``."""
+    names = [name for name, one in formats.items() if returns or not one.returns]
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

@@ -16,7 +16,7 @@ from ftpatch.trace.order import by_time
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows
 
-__all__ = ["chrome"]
+__all__ = ["chrome", "metadata"]
 
 PHASES = {
     Kind.ENTER: "B",
@@ -34,7 +34,7 @@ def chrome(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
     """The report, in parts."""
     yield '{"displayTimeUnit": "ns", "otherData": '
     yield json.dumps({"notes": list(look.notes)}) + ', "traceEvents": [\n'
-    yield ",\n".join(json.dumps(event) for event in _metadata(trace))
+    yield ",\n".join(json.dumps(event) for event in metadata(trace))
     pairs = zip(trace.pids, trace.tids, strict=True)
     threads = np.array([f',\n{{"pid": {pid}, "tid": {tid}, "ts": ' for pid, tid in pairs], object)
     callers = Callers(trace, str)
@@ -45,7 +45,8 @@ def chrome(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _metadata(trace: Trace) -> Iterator[dict[str, Any]]:
+def metadata(trace: Trace) -> Iterator[dict[str, Any]]:
+    """Events that name processes and threads."""
     for header in trace.headers:
         args = {"name": header.comm}
         yield {"ph": "M", "pid": header.pid, "tid": 0, "name": "process_name", "args": args}

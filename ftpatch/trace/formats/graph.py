@@ -5,7 +5,7 @@ Where ftrace has the CPU there is the thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -22,10 +22,14 @@ BLANK = " " * 14 + "|  "
 DEEPEST = 256
 """Levels that are indented."""
 KINDS = len(Kind)
+Tell = Callable[[Trace, Rows, Look], Strings]
 
 
-def function_graph(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
-    """The report, in parts."""
+def function_graph(
+    trace: Trace, batches: Iterable[Rows], look: Look, tell: Tell | None = None
+) -> Iterator[str]:
+    """The report, in parts; ``tell`` gives what stands behind the line and the indentation."""
+    tell = tell or _calls
     pids = trace.pids if len(trace.headers) > 1 else None
     names = [f"{pids[i]}/{tid}" if pids else str(tid) for i, tid in enumerate(trace.tids)]
     width = max(map(len, names), default=1)
@@ -40,7 +44,7 @@ def function_graph(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterato
             thread[rows.thread],
             strings(duration, lambda ns: _spent(ns, known)),
             indents[np.minimum(rows.level, DEEPEST)],
-            _calls(trace, rows, look),
+            tell(trace, rows, look),
         )
         table = zip(*(column.tolist() for column in columns), strict=True)
         yield "".join([f"{who}{spent}{indent}{call}\n" for who, spent, indent, call in table])
@@ -74,7 +78,7 @@ def _spent(ns: int, known: bool) -> str:
 
 
 def _calls(trace: Trace, rows: Rows, look: Look) -> Strings:
-    """What stands behind the line and the indentation."""
+    """Calls with their arguments and values."""
     names = look.names(trace.functions)
     sources = [f" /* {look.clean(s)} */" if s else "" for s in trace.functions.source]
     special = np.flatnonzero((rows.args >= 0) | ((rows.flags & Rows.VALUE) > 0))

@@ -6,17 +6,22 @@ prog-123   0.000110: open_ret: (main+0x1b/0x60 <- do_open) ret=3 /* 5.912 us */
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ftpatch.probe import format_value
+from ftpatch.trace.fetched import Seen
+from ftpatch.trace.formats.cells import Cells, decimals, texts
 from ftpatch.trace.formats.look import Look
-from ftpatch.trace.hits import Hit, Hits, read_hits
+from ftpatch.trace.formats.probe_cells import MARK, Part, by_file, rendered, value_cells
+from ftpatch.trace.hit_calls import limit_depth
+from ftpatch.trace.hits import Hits, read_hits
+from ftpatch.trace.places import Places
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
 
-__all__ = ["Places", "probes", "shown"]
+__all__ = ["event_parts", "probes", "value_parts"]
 
 HEADER = """\
 #           TASK-TID       TIMESTAMP   EVENT
@@ -24,91 +29,83 @@ HEADER = """\
 """
 
 
-class Places:
-    """Names of addresses, as FUNC+OFFSET/SIZE."""
-
-    def __init__(self, trace: Trace, clean: Callable[[str], str]) -> None:
-        self._trace, self._clean = trace, clean
-        self._known: dict[tuple[int, int, bool], str] = {}
-
-    def linked(self, file: int, address: int, *, call: bool = False) -> str:
-        """Of a link address; of one behind a ``call``, whose function it is that calls."""
-        key = file, address, call
-        if key not in self._known:
-            self._known[key] = self._clean(self._name(file, address, call))
-        return self._known[key]
-
-    def loaded(self, file: int, address: int, *, call: bool = False) -> str:
-        """Of an address in memory."""
-        bias = self._trace.headers[file].bias
-        name = self.linked(file, (address - bias) % (1 << 64), call=call)
-        return hex(address) if name.startswith("0x") else name
-
-    def _name(self, file: int, address: int, call: bool) -> str:
-        program = self._trace.functions.programs[self._trace.program[file]]
-        at = (address - int(call)) % (1 << 64)
-        (name,), start, known = program.lookup(np.array([at], np.uint64))
-        if not known[0] or program.image is None:
-            return hex(address)
-        kallsyms = program.image.kallsyms
-        group = kallsyms.groups_of(start)[0]
-        size = int(kallsyms.ends[group]) - int(start[0])
-        return f"{name}+{address - int(start[0]):#x}/{size:#x}"
-
-
-def probes(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
+def probes(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str | bytes]:
     """The report, in parts."""
     del batches
     hits = read_hits(trace)
+    limit_depth(hits)
     yield "# tracer: probes\n#\n"
     yield from (f"# {note}\n" for note in look.notes)
     yield "#\n" if look.notes else ""
     yield HEADER
     places = Places(trace, look.clean)
-    comms = [look.clean(comm) for comm in trace.comms]
-    tasks = [f"{comm:>16}-{tid:<7} " for comm, tid in zip(comms, trace.tids, strict=True)]
-    for hit in hits:
-        if trace.window.globs and not trace.window.names_match(hit.probe.definition.name):
-            continue
-        yield f"{tasks[hit.thread]}{_seconds(hit.time)}: {_event(hit, places, look.clean)}\n"
+    pairs = zip(trace.comms, trace.tids, strict=True)
+    tasks = [f"{look.clean(comm):>16}-{tid:<7} " for comm, tid in pairs]
+
+    def parts(event: Seen) -> Iterator[Part]:
+        yield texts(tasks, event.thread)
+        yield from _stamp(event.time, trace.has_clock)
+        yield b": "
+        yield from event_parts(event, places, look)
+        source = places.source(event.file, event.probe)
+        yield f" /* {source} */".encode() if source else b""
+
+    yield from rendered(hits, parts)
     yield "#\n"
-    yield from _sums(hits, look.clean)
+    yield from _sums(hits, look)
 
 
-def _event(hit: Hit, places: Places, clean: Callable[[str], str]) -> str:
-    definition = hit.probe.definition
-    place = places.linked(hit.file, hit.probe.ip)
-    if hit.caller is not None:
-        function = definition.symbol or hex(hit.probe.ip)
-        place = f"{places.loaded(hit.file, hit.caller, call=True)} <- {clean(function)}"
-    values = "".join(f" {name}={text}" for name, text in shown(hit, places, clean))
-    took = "" if hit.duration is None else f" /* {hit.duration / 1000:.3f} us */"
-    return f"{definition.name}: ({place}){values}{took}"
+def event_parts(
+    event: Seen, places: Places, look: Look, *, duration: bool = True
+) -> Iterator[Part]:
+    """An event without its task, time and source."""
+    probe, file = event.probe, event.file
+    definition, known = probe.definition, event.hits.trace.has_clock
+    yield f"{look.clean(definition.name)}: (".encode()
+    if probe.returns:
+        yield by_file(event, event.caller, places.callers)
+        yield f" <- {places.function(file, probe)[0]})".encode()
+    else:
+        yield f"{places.linked(file, probe.ip)})".encode()
+    yield from value_parts(event, places)
+    if probe.returns and duration:
+        yield b" /* "
+        yield from _took(event.duration, known)
+        yield b" */"
 
 
-def shown(hit: Hit, places: Places, clean: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """Names and texts of an event's values."""
-    for fetch, value in zip(hit.probe.definition.fetches, hit.values, strict=True):
-        if isinstance(value, bytes):
-            text = clean(format_value("string", 0, string=value))
-        else:
-            text = format_value(fetch.type, value, symbol=lambda at: places.loaded(hit.file, at))
-        yield fetch.name, text
+def value_parts(event: Seen, places: Places) -> Iterator[Part]:
+    """Its values, with a blank before each."""
+    for one in event.values:
+        yield f" {one.fetch.name}=".encode()
+        yield from value_cells(one, event, places, for_json=False, mark=MARK)
 
 
-def _sums(hits: Hits, clean: Callable[[str], str]) -> Iterator[str]:
+def _stamp(time: NDArray[np.int64], known: bool) -> list[Part]:
+    """Seconds and microseconds, as trace_print_context() has them; ticks where the clock's rate is
+    not known. Nothing is before the start, but in a damaged trace."""
+    if not known:
+        return [decimals(time)]
+    time = np.maximum(time, 0)
+    seconds = decimals(time // 10**9, width=5)
+    return [seconds, b".", decimals(time // 1000 % 10**6, least=6)]
+
+
+def _took(ns: NDArray[np.int64], known: bool) -> list[Cells | bytes]:
+    if not known:
+        return [decimals(ns), b" ticks"]
+    return [decimals(ns // 1000), b".", decimals(ns % 1000, least=3), b" us"]
+
+
+def _sums(hits: Hits, look: Look) -> Iterator[str]:
     """How often each probe was hit, and missed, as kprobe_profile has it."""
+    counts = np.bincount(hits.probe, minlength=len(hits.probes)).tolist()
     totals: dict[tuple[str, str], list[int]] = {}
-    for file, probes_ in enumerate(hits.probes):
-        for probe, number in zip(probes_, hits.counts(file), strict=True):
-            total = totals.setdefault((probe.definition.name, probe.way), [0, 0])
-            total[0] += number
-            total[1] += probe.missed
+    for probe, number in zip(hits.probes, counts, strict=True):
+        total = totals.setdefault((look.clean(probe.definition.name), probe.way), [0, 0])
+        total[0] += number
+        total[1] += probe.missed
     width = max([len("PROBE"), *(len(name) for name, _ in totals)])
     yield f"# {'PROBE':{width}}  WAY   {'HITS':>10}  {'MISSED':>10}\n"
     for (name, way), (hit, missed) in totals.items():
-        yield f"# {clean(name):{width}}  {way:4}  {hit:>10}  {missed:>10}\n"
-
-
-def _seconds(ns: int) -> str:
-    return f"{ns // 10**9:5}.{ns // 1000 % 10**6:06}"
+        yield f"# {name:{width}}  {way:4}  {hit:>10}  {missed:>10}\n"

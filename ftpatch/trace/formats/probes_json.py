@@ -1,4 +1,4 @@
-"""Events of probes for other tools: one JSON object a line, and Chrome's trace event format."""
+"""Events of probes for other tools: one JSON object a line."""
 
 from __future__ import annotations
 
@@ -6,88 +6,92 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
+from ftpatch.trace.fetched import Seen
+from ftpatch.trace.formats.cells import decimals, hexadecimals, texts
 from ftpatch.trace.formats.look import Look
-from ftpatch.trace.formats.probes import Places
-from ftpatch.trace.hits import Hit, Hits, read_hits
+from ftpatch.trace.formats.probe_cells import Part, by_file, rendered, value_cells
+from ftpatch.trace.hit_calls import limit_depth
+from ftpatch.trace.hits import Hits, read_hits
+from ftpatch.trace.places import Places
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
 
-__all__ = ["probes_chrome", "probes_json"]
+__all__ = ["json_values", "probes_json"]
 
 
-def probes_json(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
+def probes_json(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str | bytes]:
     """The report, in parts: events by time, and in the end what each probe comes to. Times are
-    nanoseconds, addresses strings; signed values are numbers, strings that could not be read null.
-    """
-    del batches, look
+    nanoseconds (ticks, where the clock's rate is not known), addresses strings; decimal values are
+    numbers, others strings, what could not be read is null. ``cut`` names the strings that are as
+    long as an event holds, where there are any."""
+    del batches, look  # nothing here needs to be fit for a terminal: JSON escapes it
     hits, places = read_hits(trace), Places(trace, str)
-    for hit in _wanted(trace, hits):
-        row: dict[str, Any] = {
-            "pid": trace.pids[hit.thread],
-            "tid": trace.tids[hit.thread],
-            "time": hit.time,
-            "probe": hit.probe.definition.name,
-            "ip": hex(hit.probe.ip),
-        }
-        if hit.caller is not None:
-            row |= {"caller": places.loaded(hit.file, hit.caller, call=True)}
-            row |= {"duration": hit.duration}
-        yield json.dumps(row | {"values": _values(hit)}) + "\n"
-    for file, probes in enumerate(hits.probes):
-        for probe, number in zip(probes, hits.counts(file), strict=True):
-            row = {"probe": probe.definition.name, "way": probe.way}
-            row |= {"hits": number, "missed": probe.missed}
-            yield json.dumps({"pid": trace.headers[file].pid} | row) + "\n"
+    limit_depth(hits)
+    pairs = zip(trace.pids, trace.tids, strict=True)
+    threads = [f'{{"pid": {pid}, "tid": {tid}, "time": ' for pid, tid in pairs]
+
+    def parts(event: Seen) -> Iterator[Part]:
+        probe = event.probe
+        yield texts(threads, event.thread)
+        yield decimals(event.time)
+        function, _ = places.function(event.file, probe)
+        told = {"probe": probe.definition.name, "ip": hex(probe.ip), "function": function}
+        source = places.source(event.file, probe)
+        yield f", {json.dumps(told | ({'source': source} if source else {}))[1:-1]}".encode()
+        if probe.returns:
+            yield b', "caller": '
+            yield by_file(event, event.caller, places.callers, as_json=True)
+            yield b', "ret_ip": "'
+            yield hexadecimals(event.caller)
+            yield b'", "duration": '
+            yield decimals(event.duration)
+        yield b', "values": {'
+        yield from json_values(event, places)
+        yield b"}"
+        yield from _cut(event)
+        yield b"}"
+
+    yield from rendered(hits, parts)
+    yield from (json.dumps(row) + "\n" for row in _sums(hits))
 
 
-def probes_chrome(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
-    """The report, in parts: what r probes saw as calls with their durations, others as instants."""
-    del batches
-    yield '{"displayTimeUnit": "ns", "otherData": '
-    yield json.dumps({"notes": list(look.notes)}) + ', "traceEvents": [\n'
-    names = ((header.pid, header.comm) for header in trace.headers)
-    yield ",\n".join(
-        json.dumps(
-            {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": comm}}
-        )
-        for pid, comm in names
-    )
-    for hit in _wanted(trace, read_hits(trace)):
-        event: dict[str, Any] = {
-            "ph": "i" if hit.duration is None else "X",
-            "pid": trace.pids[hit.thread],
-            "tid": trace.tids[hit.thread],
-            "ts": (hit.time - (hit.duration or 0)) / 1000,
-            "name": hit.probe.definition.name,
-            "args": _values(hit),
-        }
-        if hit.duration is None:
-            event["s"] = "t"  # of one thread
-        else:
-            event["dur"] = hit.duration / 1000
-        yield ",\n" + json.dumps(event)
-    yield "\n]}\n"
+def json_values(event: Seen, places: Places, *, mark: bytes = b"") -> Iterator[Part]:
+    """Names and values of a JSON object."""
+    for number, one in enumerate(event.values):
+        yield f"{', ' * bool(number)}{json.dumps(one.fetch.name)}: ".encode()
+        yield from value_cells(one, event, places, for_json=True, mark=mark)
 
 
-def _wanted(trace: Trace, hits: Hits) -> Iterator[Hit]:
-    window = trace.window
-    for hit in hits:
-        if not window.globs or window.names_match(hit.probe.definition.name):
-            yield hit
+def _cut(event: Seen) -> Iterator[Part]:
+    """Names of cut strings."""
+    strings = [one for one in event.values if one.fetch.type == "string" and one.cut.any()]
+    if not strings:
+        return
+    code = np.zeros(len(event.rows), np.int64)
+    for bit, one in enumerate(strings):
+        code |= one.cut.astype(np.int64) << bit
+    distinct, index = np.unique(code, return_inverse=True)
+    names = [
+        [one.fetch.name for bit, one in enumerate(strings) if value >> bit & 1]
+        for value in distinct.tolist()
+    ]
+    yield texts([f', "cut": {json.dumps(some)}' if some else "" for some in names], index)
 
 
-def _values(hit: Hit) -> dict[str, Any]:
-    """By name: numbers as their types say, what is hexadecimal or a symbol as text."""
-    out: dict[str, Any] = {}
-    for fetch, value in zip(hit.probe.definition.fetches, hit.values, strict=True):
-        if isinstance(value, bytes):
-            out[fetch.name] = value.decode("utf-8", "backslashreplace")
-        elif value is None:
-            out[fetch.name] = None
-        elif fetch.type[0] in "us" and fetch.type[1:].isdigit():
-            bits = int(fetch.type[1:])
-            cut = value & (1 << bits) - 1
-            out[fetch.name] = cut - (cut >> (bits - 1) << bits) if fetch.type[0] == "s" else cut
-        else:
-            out[fetch.name] = hex(value)
-    return out
+def _sums(hits: Hits) -> Iterator[dict[str, Any]]:
+    """What each probe of each trace comes to."""
+    file = hits.file
+    for number, header in enumerate(hits.trace.headers):
+        for probe, index in zip(hits.told[number], hits.numbers[number].tolist(), strict=True):
+            if index < 0:
+                continue
+            rows = np.flatnonzero((file == number) & (hits.probe == index))
+            row = {"pid": header.pid, "probe": probe.definition.name, "way": probe.way}
+            row |= {"hits": len(rows), "missed": probe.missed}
+            if probe.returns and len(rows):
+                took = hits.time[rows] - hits.begin[rows]
+                row |= {"total": int(took.sum()), "avg": int(took.sum()) // len(rows)}
+                row |= {"min": int(took.min()), "max": int(took.max())}
+            yield row

@@ -1,0 +1,90 @@
+"""Packets as perfetto_trace.proto describes them, written by Perfetto's library.
+
+A packet of which only numbers differ is made once by the library, with numbers whose bytes can be
+found, and copied and filled for all events: a varint may have more bytes than it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.trace.reader import Trace
+
+__all__ = ["Form", "Packet", "framed", "new_packet", "tracks"]
+
+Packet = Any
+"""A TracePacket of the library's, which is loaded where it is used."""
+SEQUENCE = 1
+
+
+class Form:
+    """A packet to be copied: its bytes, and where each number stands. ``make`` gives one with those
+    numbers, of which each is a varint of ``widths`` bytes (at most 10: 64 bits)."""
+
+    def __init__(
+        self, make: Callable[[Mapping[str, int]], Packet], widths: Mapping[str, int]
+    ) -> None:
+        bits = {name: min(7 * width, 64) for name, width in widths.items()}
+        full = {name: (1 << many) - 1 for name, many in bits.items()}
+        self.bytes = np.frombuffer(framed(make(full)), np.uint8)
+        self._place: dict[str, tuple[int, int]] = {}
+        for name, width in widths.items():
+            other = make({**full, name: 1 << (bits[name] - 1)})
+            differs = np.flatnonzero(self.bytes != np.frombuffer(framed(other), np.uint8))
+            self._place[name] = int(differs[0]), width
+
+    def filled(self, numbers: Mapping[str, NDArray[Any]], count: int) -> NDArray[np.uint8]:
+        """``count`` packets with those numbers, uint8[count, width]."""
+        out = np.tile(self.bytes, (count, 1))
+        for name, (at, width) in self._place.items():
+            shifts = np.arange(0, 7 * width, 7, dtype=np.uint64)
+            digits = (numbers[name].astype(np.uint64)[:, None] >> shifts) & np.uint64(0x7F)
+            digits[:, :-1] |= np.uint64(0x80)
+            out[:, at : at + width] = digits
+        return out
+
+
+def new_packet() -> Packet:
+    """An empty one."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
+
+    return TracePacket(trusted_packet_sequence_id=SEQUENCE)
+
+
+def framed(packet: Packet) -> bytes:
+    """A packet as it stands in a trace."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Packets
+
+    return bytes(Packets(packet=[packet]).SerializeToString())
+
+
+def tracks(trace: Trace) -> Iterator[bytes]:
+    """A track for each process and thread, and the beginning of the names."""
+    packet = new_packet()
+    packet.sequence_flags = packet.SEQ_INCREMENTAL_STATE_CLEARED
+    yield framed(packet)
+    threads = len(trace.tids)
+    for number, header in enumerate(trace.headers):
+        packet = new_packet()
+        packet.track_descriptor.uuid = threads + number + 1
+        packet.track_descriptor.process.pid = _signed(header.pid)
+        packet.track_descriptor.process.process_name = header.comm
+        yield framed(packet)
+    owners = trace.chunks.owner.tolist()
+    for number, (tid, owner) in enumerate(zip(trace.tids, owners, strict=True)):
+        packet = new_packet()
+        packet.track_descriptor.uuid = number + 1
+        packet.track_descriptor.parent_uuid = threads + owner + 1
+        packet.track_descriptor.thread.pid = _signed(trace.headers[owner].pid)
+        packet.track_descriptor.thread.tid = _signed(tid)
+        packet.track_descriptor.thread.thread_name = trace.headers[owner].comm
+        yield framed(packet)
+
+
+def _signed(number: int) -> int:
+    """A 32-bit number as the schema's int32 takes it."""
+    return number - (1 << 32) if number >= 1 << 31 else number
