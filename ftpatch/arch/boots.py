@@ -1,0 +1,15 @@
+"""The boot tracer of each architecture that has one."""
+
+from __future__ import annotations
+
+from ftpatch.arch.boot import BootTracer
+from ftpatch.arch.boot_x86 import BOOT_I386, BOOT_X86_64
+
+__all__ = ["boot_tracer_of"]
+
+TRACERS: dict[str, BootTracer] = {one.name: one for one in (BOOT_X86_64, BOOT_I386)}
+
+
+def boot_tracer_of(name: str) -> BootTracer | None:
+    """The tracer of an architecture by its name, None where there is none."""
+    return TRACERS.get(name)
