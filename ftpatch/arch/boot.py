@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.assemble import instruction
 
-__all__ = ["MARK", "STOP", "Assembly", "BootTracer", "Events", "Laid", "Mark", "Wanted", "read_mark"]
+__all__ = ["MARK", "STOP", "Assembly", "BootTracer", "Emulator", "Events", "Laid", "Mark", "Wanted", "read_mark"]
 
 MARK = struct.Struct("<8sBBHI")
 MAGIC = b"FTPBOOT1"
@@ -74,8 +74,31 @@ class Events:
         return Events(self.place[rows], self.sp[rows], self.time[rows])
 
 
+@dataclass(frozen=True)
+class Emulator:
+    """QEMU for one architecture: ``program``, the ``package`` of Debian that has it, its ``words``,
+    the kernel's command line, whether the kernel must be ``flat``; ``sinks``: words for each sink,
+    where {stream} and {console} are files."""
+
+    program: str
+    package: str
+    words: tuple[str, ...]
+    append: str
+    flat: bool
+    sinks: dict[str, tuple[str, ...]]
+
+    def sink(self, name: str, stream: str, console: str) -> list[str]:
+        """Words that let events go to a file, and the console to another."""
+        files = {"stream": stream, "console": console}
+        return [word.format_map(files) for word in self.sinks[name]]
+
+
 class BootTracer(Protocol):
     """One architecture's tracer."""
+
+    @property
+    def emulator(self) -> Emulator:
+        """What runs its kernels."""
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import STOP, Assembly, Events, Laid, Mark, Wanted
+from ftpatch.arch.boot import STOP, Assembly, Emulator, Events, Laid, Mark, Wanted
 
 __all__ = ["BOOT_I386", "BOOT_X86_64"]
 
@@ -36,6 +36,21 @@ class _BootX86:
     pads: bytes = b"\xcc\x00"
     behind: int = 5
     marker: int = MARKER
+
+    @property
+    def emulator(self) -> Emulator:
+        """One program for both, which takes a vmlinux for its PVH note."""
+        return Emulator(
+            "qemu-system-x86_64",
+            "qemu-system-x86",
+            ("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G"),
+            "console=ttyS0 earlyprintk=serial panic=-1 no_timer_check",
+            False,
+            {
+                "debugcon": ("-debugcon", "file:{stream}", "-serial", "file:{console}"),
+                "serial": ("-serial", "file:{stream}"),
+            },
+        )
 
     def size(self, *, time: bool) -> int:
         """Bytes of an event."""
