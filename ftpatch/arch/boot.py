@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.assemble import instruction
+from ftpatch.arch.disassemble import disassemble
 
 __all__ = ["MARK", "STOP", "Assembly", "BootTracer", "Emulator", "Events", "Laid", "Mark", "Wanted", "read_mark"]
 
@@ -164,6 +165,13 @@ class Assembly:
             text, _, at = line.partition("$")
             whole = f"{text}{BASE + int(at):#x}" if at else text
             self.code += instruction(self._arch, whole, BASE + self.here)
+
+    def words(self, code: bytes, name: str) -> None:
+        """One instruction that Keystone does not make, by what Capstone calls it."""
+        read = disassemble(self._arch, code, BASE + self.here)
+        if [insn.mnemonic for insn in read] != [name]:
+            raise RuntimeError(f"{self._arch}: {code.hex()} reads {read}, not {name}")
+        self.code += code
 
     def near(self, make: Callable[[int], str]) -> None:
         """An instruction that names a distance from its own end; ``make`` gives its text for the

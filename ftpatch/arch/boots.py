@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ftpatch.arch.boot import BootTracer
+from ftpatch.arch.boot_arm64 import BOOT_ARM64
 from ftpatch.arch.boot_x86 import BOOT_I386, BOOT_X86_64
 
 __all__ = ["boot_tracer_of"]
 
-TRACERS: dict[str, BootTracer] = {one.name: one for one in (BOOT_X86_64, BOOT_I386)}
+EVERY: tuple[BootTracer, ...] = (BOOT_X86_64, BOOT_I386, BOOT_ARM64)
+TRACERS = {one.name: one for one in EVERY}
 
 
 def boot_tracer_of(name: str) -> BootTracer | None:

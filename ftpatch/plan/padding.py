@@ -35,7 +35,9 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
     if bounds[0] is None or bounds[1] is None:
         reason = "no symbols tell where its text begins and ends"
         raise SiteRefused(path, reason, "give the vmlinux with its symbols")
-    low, high = bounds[0], bounds[1]
+    low = bounds[0]
+    within = [s for s in elf.sections if s.address <= low < s.address + s.size]
+    high = min(bounds[1], max((s.address + s.size for s in within), default=bounds[1]))
     at = int(elf.offset_of(addresses(low), executable=True)[0])
     last = int(elf.offset_of(addresses(high - 1), executable=True)[0])
     if at < 0 or last - at != high - 1 - low:
