@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 from ftpatch.arch.assemble import instruction
 from ftpatch.arch.disassemble import disassemble
 
-__all__ = ["MARK", "STOP", "Assembly", "BootTracer", "Emulator", "Events", "Laid", "Mark", "Wanted", "read_mark"]
+__all__ = [
+    "MARK",
+    "STOP",
+    "Assembly",
+    "BootTracer",
+    "Emulator",
+    "Events",
+    "Laid",
+    "Mark",
+    "Wanted",
+    "read_mark",
+]
 
 MARK = struct.Struct("<8sBBHI")
 MAGIC = b"FTPBOOT1"

@@ -42,8 +42,10 @@ class _BootArm64:
         return Emulator(
             "qemu-system-aarch64",
             "qemu-system-arm",
-            ("-M", "virt", "-cpu", "max,pauth-impdef=on", "-nodefaults", "-display", "none")
-            + ("-no-reboot", "-m", "1G"),
+            (
+                *("-M", "virt", "-cpu", "max,pauth-impdef=on", "-nodefaults", "-display", "none"),
+                *("-no-reboot", "-m", "1G"),
+            ),
             "console=ttyAMA0 earlycon panic=-1",
             True,
             {
@@ -66,7 +68,9 @@ class _BootArm64:
         sp = _number(rows[:, 1 + PLACE : 1 + PLACE + SP]) << np.uint64(GRAIN)
         sp |= np.where(sp >> np.uint64(52) > 0, np.uint64(0xFFF0_0000_0000_0000), np.uint64(0))
         sp += (rows[:, 1:] < 0x80).any(axis=1).astype(np.uint64)
-        ticks = _number(rows[:, 1 + PLACE + SP :]) if time else np.arange(len(rows), dtype=np.uint64)
+        ticks = (
+            _number(rows[:, 1 + PLACE + SP :]) if time else np.arange(len(rows), dtype=np.uint64)
+        )
         return Events(place, sp, ticks)
 
     def lay(self, wanted: Wanted) -> Laid:

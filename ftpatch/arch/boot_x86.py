@@ -24,7 +24,7 @@ LINE_STATUS, EMPTY = 0x3FD, 0x20  # LSR, and THRE in it
 
 @dataclass(frozen=True)
 class _BootX86:
-    """Both word sizes: the names of registers and of pushf, the bytes of a stack pointer that are told."""
+    """Both word sizes: the names of registers and of pushf, bytes of a stack pointer in events."""
 
     name: str
     word: int

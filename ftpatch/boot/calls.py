@@ -72,8 +72,8 @@ class Calls:
         funcs[at] = func
         funcs[kind == Event.EXIT] = np.array(left, np.uint32)
         until = int(self._time[part][-1])
-        wide = (np.repeat(column, counts + 1) for column in (thread, time))
-        return Batch(*wide, kind, funcs, None, None, None, until)
+        threads, times = np.repeat(thread, counts + 1), np.repeat(time, counts + 1)
+        return Batch(threads, times, kind, funcs, None, None, None, until)
 
 
 def _returned(

@@ -46,7 +46,7 @@ def require_emulator(emulator: Emulator) -> str:
 
 
 def flat(image: Image) -> bytes:
-    """What `objcopy -O binary` makes: the loaded segments one behind the other by their addresses."""
+    """What `objcopy -O binary` makes: the loaded segments, as far apart as in memory."""
     parts = [s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD and s.size]
     first = min(part.address for part in parts)
     out = bytearray(max(part.address + part.size for part in parts) - first)

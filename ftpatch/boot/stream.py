@@ -1,8 +1,8 @@
 """Bytes of a stream to events.
 
 An event is believed where its marker stands, its place is one of the sites that call the tracer,
-and its stack pointer is aligned: of other bytes one in some millions looks like that. Where an event
-is cut, or something else was written between, the next one is looked for byte by byte.
+and its stack pointer is aligned: of other bytes one in some millions looks like that. Where an
+event is cut, or something else was written between, the next one is looked for byte by byte.
 """
 
 from __future__ import annotations

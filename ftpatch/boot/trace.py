@@ -71,9 +71,6 @@ class BootTrace(Trace):
 
 def _header(path: Path, image: Image, lowest: int) -> Header:
     """As a program's trace would have it. Its times are ticks of an unknown rate."""
-    nothing = dict.fromkeys(
-        ("length", "header_size", "chunk_size", "size", "taken", "bias", "hz", "ticks", "pid"), 0
-    )
     return Header(
         path=path,
         tracer=Tracer.FUNCTION_GRAPH,
@@ -84,5 +81,13 @@ def _header(path: Path, image: Image, lowest: int) -> Header:
         image_id=b"",
         comm="kernel",
         image=str(image.path),
-        **nothing,
+        length=0,
+        header_size=0,
+        chunk_size=0,
+        size=0,
+        taken=0,
+        bias=0,
+        hz=0,
+        ticks=0,
+        pid=0,
     )

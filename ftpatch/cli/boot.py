@@ -143,7 +143,7 @@ def _site(kernel: Image, source: Source, name: str) -> int:
         return 0
     places = _names(kernel, source.ip.tolist())
     return next(
-        at for at, place in zip(source.ip.tolist(), places, strict=True) if place[0] == name
+        int(at) for at, place in zip(source.ip.tolist(), places, strict=True) if place[0] == name
     )
 
 

@@ -19,7 +19,6 @@ from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.plan import Plan, plan_enable
 from ftpatch.plan.padding import find_room, find_word, lay_at
 from ftpatch.plan.target import Callee
-from ftpatch.select import Selection, select_sites
 from ftpatch.sites import Sites
 
 __all__ = ["MOST", "BootTracing", "plan_boot"]
@@ -89,9 +88,7 @@ def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
     return found
 
 
-def _to_last(
-    sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int
-) -> Changes:
+def _to_last(sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int) -> Changes:
     """The same, with the sites in ``last`` calling what stops the tracer."""
     if not last.any():
         return changes

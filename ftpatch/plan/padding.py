@@ -7,6 +7,8 @@ next of section .data that begins on a cache line, where the linker left less th
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,8 @@ MARGIN = 64
 zeros, and has no size."""
 LINE = 64
 """Bytes of a cache line."""
+WORD = 8
+"""Bytes that are left for the word."""
 TEXT = ("_stext", "_etext")
 INIT = ("__init_begin", "__init_end")
 
@@ -52,7 +56,7 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
     for lo, hi in zip(start.tolist(), end.tolist(), strict=True):
         first, stop = np.searchsorted(named, addresses(lo, hi))
         cuts = [lo, *named[first:stop].tolist(), hi]
-        for here, there in zip(cuts, cuts[1:], strict=False):
+        for here, there in pairwise(cuts):
             before = int(np.searchsorted(owned_from, np.uint64(here), side="right")) - 1
             if there - here > most and (before < 0 or int(owned_to[before]) <= here):
                 best, most = here, there - here
@@ -80,10 +84,9 @@ def find_word(sites: Sites) -> int:
     owned_from, owned_to = _owned(symbols)
     begins = named[1:]
     before = np.searchsorted(owned_from, begins, side="left") - 1
-    ends = -(-owned_to[before].astype(np.int64) // 8) * 8  # of kernel addresses: same order
-    ends = ends.astype(np.uint64)
+    ends = owned_to[before] + np.uint64(WORD - 1) & np.uint64(~(WORD - 1) % (1 << 64))
     gap = (begins - ends).astype(np.int64)
-    fits = (begins % np.uint64(LINE) == 0) & (gap >= 8) & (gap < LINE) & (ends > named[:-1])
+    fits = (begins % np.uint64(LINE) == 0) & (gap >= WORD) & (gap < LINE) & (ends > named[:-1])
     fits &= (ends < np.uint64(init[0])) | (ends >= np.uint64(init[1]))
     held, there = elf.gather(elf.offset_of(ends), LINE)
     beyond = np.arange(LINE) >= gap[:, None]
@@ -116,9 +119,7 @@ def _owned(symbols: Symbols) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return start, np.maximum.accumulate(start + symbols.size[sized][order])
 
 
-def _runs(
-    mask: NDArray[np.bool_], least: int
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _runs(mask: NDArray[np.bool_], least: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Begins and ends of runs of at least so many, uint64[m]."""
     edge = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
     start, end = edge[::2], edge[1::2]
