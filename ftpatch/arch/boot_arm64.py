@@ -18,6 +18,7 @@ from ftpatch.arch.boot import STOP, Assembly, Emulator, Events, Laid, Mark, Want
 __all__ = ["BOOT_ARM64"]
 
 MARKER = 0x01
+HALF = 16  # bits that movk sets
 WRITE0 = 4  # SYS_WRITE0 of Arm's semihosting: x1 is the address of a string
 PLACE, SP, TIME = 5, 7, 9  # bytes of each part
 GRAIN = 4  # bits of a stack pointer that are zero: the ABI keeps it at multiples of 16
@@ -106,7 +107,7 @@ class _BootArm64:
     def _count(self, out: Assembly, word: int, stopped: int, *, last: bool) -> None:
         """A stopped tracer returns; flags are free at a function's entry, and not even needed."""
         low, high = word & 0xFFFF, word >> 16 & 0xFFFF
-        out.add(f"mov w11, #{low}", f"movk w11, #{high}, lsl #16", "add x11, x10, w11, sxtw")
+        out.add(f"mov w11, #{low}", f"movk w11, #{high}, lsl #{HALF}", "add x11, x10, w11, sxtw")
         out.add("ldr w12, [x11]", "cmp w12, #0", f"b.le ${stopped}")
         if last:
             out.add(f"mov w12, #{STOP - (1 << 32)}")

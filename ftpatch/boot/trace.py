@@ -49,7 +49,7 @@ class BootTrace(Trace):
         self._decoder = decoder
         if window.tids and max(window.tids) > len(self._calls.stacks):
             raise UsageError(None, f"no thread {max(window.tids)} in the trace")
-        self.headers = [_header(path, image, lowest)]
+        self.headers = [_header(path, image, lowest, time=source.mark.time)]
         nothing = np.empty(0, np.int64)
         stacks = len(self._calls.stacks)
         self.chunks = Chunks(
@@ -69,9 +69,20 @@ class BootTrace(Trace):
         return notes
 
 
-def _header(path: Path, image: Image, lowest: int) -> Header:
+class _Header(Header):
+    """What a stream's trace would say of itself, if it had a header."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the times are: nothing else is known."""
+        if self.ticks:
+            return ["times are ticks of the processor's counter: its rate is not known"]
+        return ["times are numbers of events: nothing else was recorded"]
+
+
+def _header(path: Path, image: Image, lowest: int, *, time: bool) -> Header:
     """As a program's trace would have it. Its times are ticks of an unknown rate."""
-    return Header(
+    return _Header(
         path=path,
         tracer=Tracer.FUNCTION_GRAPH,
         flags=Flag.ENDED,
@@ -88,6 +99,6 @@ def _header(path: Path, image: Image, lowest: int) -> Header:
         taken=0,
         bias=0,
         hz=0,
-        ticks=0,
+        ticks=int(time),
         pid=0,
     )

@@ -77,11 +77,17 @@ class Console:
 
 
 def boot(
-    vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False, bug_ends: bool = False
+    vmlinux: Path,
+    arch: str,
+    scratch: Path,
+    *words: str | Path,
+    kaslr: bool = False,
+    bug_ends: bool = False,
 ) -> Console:
     """Boot until the first panic, or, where ``bug_ends``, until ftrace_init has printed a bug.
 
-    ``arch`` is ftpatch's word; a raw image goes into ``scratch``.
+    ``arch`` is ftpatch's word; a raw image goes into ``scratch``. ``words``
+    are further ones for QEMU.
     """
     image = vmlinux
     if arch in OBJCOPY:
@@ -91,7 +97,7 @@ def boot(
         subprocess.run(command, check=True, timeout=BOOT_LIMIT)
     append = APPEND[arch] + ("" if kaslr else " nokaslr")
     try:
-        return read_console(run_machine(arch, image, append, END, bug_ends=bug_ends))
+        return read_console(run_machine(arch, image, append, END, *words, bug_ends=bug_ends))
     finally:
         if image != vmlinux:
             image.unlink()
