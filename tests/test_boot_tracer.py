@@ -157,7 +157,7 @@ def test_damaged_streams_are_found_again(arch: str) -> None:
     chance = random.Random(7)
     size = _tracer(arch).size(time=False)
     raw = bytearray(machine.sent)
-    cut = sorted(chance.sample(range(0, 399), 20), reverse=True)
+    cut = sorted(chance.sample(range(399), 20), reverse=True)
     for number in cut:  # part of an event is lost, and a line of text stands in its place
         at = number * size
         raw[at + 2 : at + size - 1] = b"[    0.000000] text\r\n"[: chance.randrange(1, 20)]

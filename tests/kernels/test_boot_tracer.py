@@ -35,7 +35,8 @@ def traceable(image: Vmlinux) -> Vmlinux:
 
 
 def _report(stream: Path, image: Path) -> list[dict[str, object]]:
-    command = [sys.executable, "-m", "ftpatch", "report", stream, "--image", image, "--json"]
+    words = ["report", str(stream), "--image", str(image), "--json"]
+    command = [sys.executable, "-m", "ftpatch", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -57,11 +58,10 @@ def test_all_sites_boot(
         rows = _report(stream, path)
         entries = [row for row in rows if row["event"] == "entry"]
         assert len(entries) == MOST
-        (start,) = [row for row in entries if row["function"] == FIRST] or [None]
-        inner = [row for row in entries if start and row["tid"] == start["tid"] and row["depth"]]
-        if start is not None:
-            assert start["depth"] == 0
-            assert len(inner) > MOST / 2
+        start = next(row for row in entries if row["function"] == FIRST)
+        assert start["depth"] == 0
+        inner = [row for row in entries if row["tid"] == start["tid"] and row["depth"]]
+        assert len(inner) > MOST / 2
         stream.unlink()
     path.unlink()
 
