@@ -59,7 +59,7 @@ def test_all_sites_boot(
         entries = [row for row in rows if row["event"] == "entry"]
         assert len(entries) == MOST
         start = next(row for row in entries if row["function"] == FIRST)
-        assert start["depth"] == 0
+        assert start["depth"] in (0, 1)  # x86 may have a traced caller
         inner = [row for row in entries if row["tid"] == start["tid"] and row["depth"]]
         assert len(inner) > MOST / 2
         stream.unlink()
