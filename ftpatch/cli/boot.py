@@ -131,7 +131,8 @@ def _run(
     lines([f"ftpatch: {count(ended.events, 'event')}; {how}"], error=True)
     if not ended.stopped:
         names = [place[0] for place in _names(kernel, list(ended.last)[-SHOWN:])]
-        lines([f"ftpatch: the last functions: {', '.join(names)}"], error=True)
+        shown = ", ".join(names) or "none was called"
+        lines([f"ftpatch: the last functions: {shown}"], error=True)
         if console.exists():
             said = console.read_text(errors="replace").rstrip().rpartition("\n")[2]
             lines([f"ftpatch: the console's last line: {said.strip()}"], error=True)
