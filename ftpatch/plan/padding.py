@@ -47,7 +47,7 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
     if at < 0 or last - at != high - 1 - low:
         raise SiteRefused(path, "its text is not in one piece")
     raw = sites.image.data[at : last + 1]
-    start, end = _runs(np.isin(raw, np.frombuffer(pads, np.uint8)), size)
+    start, end = _runs(np.isin(raw, np.frombuffer(pads, np.uint8)), MARGIN)
     start, end = start + np.uint64(low), end + np.uint64(low)
     # A symbol ends a run; what lies before it may be owned by one that is larger than it seems.
     owned_from, owned_to = _owned(symbols)
