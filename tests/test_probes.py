@@ -29,7 +29,8 @@ __attribute__((noinline)) int take(struct node *node, const char *text, int numb
                                    unsigned char small, long five, long six, long seven)
 {
         counter += number;
-        return printf("%s %s %d %d %ld\n", node->name, text, number, small, five + six + seven) * -1;
+        five += six + seven;
+        return -printf("%s %s %d %d %ld\n", node->name, text, number, small, five);
 }
 __attribute__((noinline)) void leaves(int n)
 {

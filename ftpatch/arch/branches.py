@@ -34,6 +34,8 @@ __all__ = [
     "I64",
     "branched_into",
     "has_indirect_jump",
+    "is_thunk",
+    "jumps_out",
     "long_targets",
     "short_targets",
     "targets_in",
@@ -44,6 +46,11 @@ I64 = NDArray[np.int64]
 SHORT: Final = np.zeros(256, bool)
 """First bytes of branches with rel8."""
 SHORT[[0xEB, *range(0x70, 0x80), *range(0xE0, 0xE4)]] = True
+
+
+TOP = "(%rsp)"
+"""The end of operands that write what ``ret`` takes."""
+IDLE = frozenset(["endbr64", "nop", "nopw", "nopl", "lfence", "pause"])
 
 
 def long_targets(code: U8, address: int) -> I64:
@@ -77,12 +84,35 @@ def branched_into(instructions: Iterable[Instruction], low: int, high: int) -> b
 
 
 def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
-    """Whether one of them jumps by a register or by memory, so that a table may lead anywhere in
-    the function. A jump through a slot at a fixed place (PLT, tail call through the GOT) is none:
-    what it jumps to is the start of a function."""
+    """Whether one of them jumps by a register or by memory, or returns to what was just put on the
+    stack (retpolines), so that a table may lead anywhere in the function. A jump through a slot at
+    a fixed place (PLT, tail call through the GOT) is none: what it jumps to is the start of a
+    function."""
+    put = False
     for insn in instructions:
         *_, name = insn.mnemonic.split()  # bnd, notrack
         through = "*" in insn.operands and "(%rip)" not in insn.operands
         if name.startswith("ljmp") or (name in ("jmp", "jmpq") and through):
             return True
+        if put and name.startswith(("ret", "lret", "iret")):
+            return True
+        put = name.startswith("push") or insn.operands.endswith(TOP)
     return False
+
+
+def is_thunk(instructions: Iterable[Instruction]) -> bool:
+    """Whether they only jump to where a register of who jumps to them says, as -mindirect-branch
+    has it."""
+    read = [insn for insn in instructions if insn.mnemonic not in IDLE]
+    if read and read[0].mnemonic.endswith("jmp") and read[0].operands.startswith("*%"):
+        return True
+    return has_indirect_jump(insn for insn in read if "jmp" not in insn.mnemonic)
+
+
+def jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[int]:
+    """Where jumps, not calls, go to that leave the addresses from low up to high."""
+    return {
+        insn.target
+        for insn in instructions
+        if insn.target is not None and not low <= insn.target < high and "call" not in insn.mnemonic
+    }

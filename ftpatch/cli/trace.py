@@ -33,8 +33,6 @@ FAILED = 125
 """Exit code of a failure of our own: all others are the program's."""
 IGNORED = (signal.SIGINT, signal.SIGQUIT)
 """From a terminal they go to the program as well, and it decides."""
-RECORDING = ("function", "function_graph", "function_profile")
-"""Tracers that leave a file."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 """To the program, while it runs."""
 
@@ -99,6 +97,7 @@ def _run(
 ) -> int:
     """Patch, run, report; the program's exit code."""
     from ftpatch.cli import report
+    from ftpatch.inject.tracers import RECORDING
 
     path = _found(words[0])
     with contextlib.suppress(OSError):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
-from ftpatch.inject.tracers import TRACERS
+from ftpatch.inject.tracers import RECORDING
 from ftpatch.select import Selection, expand, select_sites
 from ftpatch.sites import Sites
 
@@ -43,6 +43,6 @@ class Choice:
 
 def require_tracer(name: str) -> None:
     """Raise UsageError for a tracer that has no part for libraries."""
-    known = [tracer.name for tracer in TRACERS.values() if tracer.records]
-    if name not in known:
-        raise UsageError(None, f"--lib is not for the tracer {name}", f"use {', '.join(known)}")
+    if name not in RECORDING:
+        use = f"use {', '.join(RECORDING)}"
+        raise UsageError(None, f"--lib is not for the tracer {name}", use)

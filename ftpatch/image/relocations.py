@@ -180,7 +180,11 @@ def _columns(
 ) -> tuple[NDArray[np.generic], ...]:
     """The entries of REL or RELA at file offsets ``entry``, whose bytes are ``raw``."""
     wide, count = elf.word == 8, len(entry)
-    table = np.frombuffer(raw.tobytes(), f"<u{elf.word}").reshape(count, -1).astype(np.uint64)
+    table = (
+        np.frombuffer(raw.tobytes(), f"<u{elf.word}")
+        .reshape(count, 3 if form == Form.RELA else 2)
+        .astype(np.uint64)
+    )
     info = table[:, 1]
     addend = np.zeros(count, np.int64)
     if form == Form.RELA:

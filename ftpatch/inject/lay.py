@@ -29,6 +29,8 @@ __all__ = ["Laid", "lay"]
 
 HOLE = 64 << 20
 """Bytes of zeros that a file may get between its end and the stub."""
+FAR = 1 << 56
+"""An address above all that processors have for programs."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ def lay(
     table = _aligned((len(headers.rows) + len(stub.parts)) * headers.rows.itemsize, 64)
     frame, rows = stub.unwind_rows()
     room = table + table_size(image, len(rows))
+    if not 0 <= start <= start + room < FAR:
+        raise InputError(image.path, "there is no room for a stub in its address space")
     shift = _aligned(start + room, page) - text.address  # linked at the start of a page
     unwind = b""
     if stub.unwind:

@@ -19,7 +19,7 @@ TABLE = struct.Struct("<4Q4I")
 """places, probes, steps, what the trace says | places, probes, bytes that it says, traps."""
 TOLD = struct.Struct("<4Q4I")
 """0, missed, active, ip | words, flags, text, length."""
-RETURN, FAULTS = 1, 2
+RETURN, FAULTS, WAY_SHIFT = 1, 2, 8
 HEADER = 4096
 """Bytes of a trace's header in front of what is told."""
 ANY = 0xFFFF_FFFF
@@ -39,7 +39,7 @@ class Place:
 @dataclass(frozen=True)
 class Probe:
     """``ip``: link address of the function + offset; ``text``: its definition; ``handler``: link
-    address, 0 for none."""
+    address, 0 for none; ``way``: 1 for a pad, 2 for a jump, 3 for a trap."""
 
     ip: int
     returns: bool
@@ -47,11 +47,12 @@ class Probe:
     fetching: Fetching
     text: str
     handler: int
+    way: int
 
     @property
     def flags(self) -> int:
-        """enum probe_flags."""
-        return RETURN * self.returns + FAULTS * self.fetching.faults
+        """enum probe_flags, and what only the trace tells."""
+        return RETURN * self.returns + FAULTS * self.fetching.faults + (self.way << WAY_SHIFT)
 
 
 class Tables:

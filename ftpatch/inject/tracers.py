@@ -18,6 +18,7 @@ from ftpatch.inject.stub import Stub, read_stub
 
 __all__ = [
     "CONFIG",
+    "RECORDING",
     "TRACERS",
     "WATCH",
     "Tracer",
@@ -67,6 +68,8 @@ TRACERS = {
     )
 }
 
+RECORDING = tuple(tracer.name for tracer in TRACERS.values() if tracer.records)
+"""Names of those that leave a file."""
 USER = Tracer("user", 4, True, True, False)
 PROBES = Tracer("probes", 5, True, True, False)
 WATCH = Tracer("watch", 6, False, True, False)

@@ -11,6 +11,7 @@ entry behind a row says how long it is.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ ADVANCE, NOP = 0x40, 0
 ADVANCES = (1, 2, 3, 4)
 """DW_CFA_set_loc, DW_CFA_advance_loc1, 2 and 4."""
 PART = ".cold"
+WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
+"""Of DW_EH_PE formats, bytes."""
 LONGEST = 1 << 12
 """Bytes of an FDE that are looked at."""
 
@@ -37,13 +40,15 @@ LONGEST = 1 << 12
 @dataclass(frozen=True)
 class Functions:
     """n functions by address: ``start`` and ``end`` int64[n], link addresses; ``frame`` int64[n],
-    those of their FDEs, 0 for none. ``resolvers`` are those that the dynamic linker calls
+    those of their FDEs, 0 for none; ``reach`` int64[n, 2]: the piece of the text that one has with
+    all those that overlap it. ``resolvers`` are those that the dynamic linker calls
     (STT_GNU_IFUNC)."""
 
     image: Image
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     frame: NDArray[np.int64]
+    reach: NDArray[np.int64]
     resolvers: frozenset[int]
 
     def around(self, address: int) -> tuple[int, int] | None:
@@ -53,6 +58,13 @@ class Functions:
             return None
         return int(self.start[row]), int(self.end[row])
 
+    def whole(self, address: int) -> tuple[int, int] | None:
+        """As ``around``, with what overlaps it: several symbols may be in one function."""
+        row = int(np.searchsorted(self.start, address, side="right")) - 1
+        if row < 0 or address >= self.reach[row, 1]:
+            return None
+        return int(self.reach[row, 0]), int(self.reach[row, 1])
+
     def frame_at(self, address: int) -> int:
         """Link address of the FDE of the function that has this address, 0 for none."""
         row = int(np.searchsorted(self.start, address, side="right")) - 1
@@ -60,9 +72,13 @@ class Functions:
 
     def is_entry(self, address: int) -> bool:
         """Whether a symbol says that a function begins here, and not a part that was split off."""
+        names = self._names_at(address)
+        return bool(names) and not any(PART in name for name in names)
+
+    def _names_at(self, address: int) -> list[str]:
         symbols = self.image.symbols
         rows = np.flatnonzero((symbols.value == address) & (symbols.type == Symbols.STT_FUNC))
-        return bool(len(rows)) and not any(PART in name for name in symbols.names(rows))
+        return list(symbols.names(rows))
 
     def is_called(self, address: int) -> bool:
         """Whether what begins at an address is called, so that its return address is where calls
@@ -72,6 +88,8 @@ class Functions:
         if row == len(self.start) or self.start[row] != address:
             return False
         if address == header_field(self.image, "e_entry"):
+            return False
+        if any(PART in name for name in self._names_at(address)):
             return False
         if not self.frame[row]:
             return True
@@ -122,12 +140,22 @@ def read_functions(image: Image) -> Functions:
     start, first = np.unique(rows[:, 0], return_index=True)
     end, frame = rows[first, 1], np.zeros(len(start), np.int64)
     np.maximum.at(frame, np.searchsorted(start, rows[:, 0]), rows[:, 2])
+    reach = _reach(start, end)
     if len(start):
         end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
     resolvers = set[int]()
     for symbols in (image.symbols, image.dynamic_symbols):
         resolvers |= set(symbols.value[symbols.type == Symbols.STT_GNU_IFUNC].tolist())
-    return Functions(image, start, end, frame, frozenset(resolvers))
+    return Functions(image, start, end, frame, reach, frozenset(resolvers))
+
+
+def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(start, end) of the pieces that overlapping functions make, for each of these, by address."""
+    furthest = np.maximum.accumulate(end)
+    first = np.append(True, start[1:] >= furthest[:-1])[: len(start)]
+    piece = np.cumsum(first) - 1
+    last = np.append(first[1:], True)[: len(start)]
+    return np.stack([start[first][piece], furthest[last][piece]], axis=1)
 
 
 def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:
@@ -144,7 +172,7 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
     none = np.empty((0, 3), np.int64)
     own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
     if own is None:
-        return none
+        return _of_section(image)
     try:
         held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
         _, rows = read_table(held, own.address, str(image.path))
@@ -158,3 +186,41 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
     # Of another encoding: the start that it would give is not the row's.
     known = there & (offsets >= 0) & (start == rows[:, 0]) & (size > 0)
     return np.stack([rows[known, 0], rows[known, 0] + size[known], rows[known, 1]], axis=1)
+
+
+def _of_section(image: Image) -> NDArray[np.int64]:
+    """The same of a static program, which has no search table: its FDEs one after the other."""
+    rows: list[tuple[int, int, int]] = []
+    section = image.elf.section(".eh_frame")
+    held = b""
+    if section is not None and section.offset + section.size <= len(image.data):
+        held = image.data[section.offset : section.offset + section.size].tobytes()
+    at, base = 0, section.address if section else 0
+    while at + 16 <= len(held):
+        length, pointer, start, size = struct.unpack_from("<IIiI", held, at)
+        cie = at + 4 - pointer
+        if not length or length > len(held) - at - 4:
+            break
+        if pointer and cie >= 0 and size and _is_pcrel(held[cie : cie + 64]):
+            begin = base + at + 8 + start
+            rows.append((begin, begin + size, base + at))
+        at += 4 + length
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _is_pcrel(cie: bytes) -> bool:
+    """Whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or "zPLR"."""
+    text, _, rest = cie[9:].partition(b"\0")
+    at = 0
+    for _ in range(2):  # code and data alignment
+        while rest[at : at + 1] and rest[at] & 0x80:
+            at += 1
+        at += 1
+    at += 2  # the return address, and the length of what is meant
+    for letter in text[1:].decode("latin-1"):
+        if letter == "R":
+            return cie[8:9] == b"\1" and rest[at : at + 1] == b"\x1b"
+        if letter == "P" and rest[at : at + 1]:
+            at += WIDTHS.get(rest[at] & 0xF, len(rest))
+        at += letter in "PL"
+    return False

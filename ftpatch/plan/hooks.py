@@ -101,7 +101,8 @@ def find_hooks(image: Image, arch: Arch, functions: Functions, chooser: Chooser)
         if name in IMPORTED
     ]
     relro = image.elf.segment(PT_GNU_RELRO)
-    sealed = (relro.address, relro.address + relro.memory_size) if relro else (0, 0)
+    end = min(relro.address + relro.memory_size, (1 << 64) - 1) if relro else 0
+    sealed = (relro.address, end) if relro else (0, 0)
     others = sorted(set(names) & set(OTHERS))
     return Hooks(slots, (), sealed, ", ".join([*others, "a library of its own accord"]))
 

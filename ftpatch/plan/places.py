@@ -23,6 +23,8 @@ from ftpatch.arch import Arch
 from ftpatch.arch.branches import (
     branched_into,
     has_indirect_jump,
+    is_thunk,
+    jumps_out,
     long_targets,
     short_targets,
     targets_in,
@@ -39,6 +41,11 @@ NEAR = 144
 """Bytes: how far a short branch reaches, and an instruction more."""
 LONGEST = 16
 """Bytes of an instruction, at most."""
+THUNK = 32
+"""Bytes of what jumps by a register for others, at most."""
+MOST = 16
+"""Parts of one function that are looked at."""
+UNKNOWN = "its function has a jump whose target is not known"
 
 
 class Way(StrEnum):
@@ -90,7 +97,7 @@ class Chooser:
                 f"{address:#x} is in the midst of an instruction",
                 "see `objdump -d`",
             )
-        elif entry and place in self._pads:
+        elif entry and place in self._pads and (until is None or until >= place + mover.jump_size):
             return Chosen(place, code, Way.PAD, mover.jump_size, "")
         elif not optimize:
             why = "--no-optimize"
@@ -114,6 +121,10 @@ class Chooser:
         except Immovable as error:
             raise UsageError(self._image.path, f"no probe: {error}") from None
 
+    def span(self, chosen: Chosen) -> tuple[int, int]:
+        """Link addresses from which and up to which instructions run elsewhere."""
+        return chosen.address, chosen.address + self.moved(chosen, chosen.address).size
+
     def _against(
         self, place: int, code: bytes, around: tuple[int, int], *, entry: bool, until: int | None
     ) -> str:
@@ -131,17 +142,17 @@ class Chooser:
             return "it begins with an instruction that has to stay where it is"
         if moved.size == self._arch.align:
             return ""  # one instruction of a fixed size
+        if entry and not self._functions.is_called(around[0]):
+            return "it is a part of a function, which may be entered anywhere"
         if not entry and self._has_landings:
             return "an exception may land in the midst"
         return self._branches(place, place + self._mover.jump_size, around)
 
     def _branches(self, place: int, end: int, around: tuple[int, int]) -> str:
         """Whether anything may go to the midst of [place, end)."""
-        own = self._instructions(*around)
-        if own is None:
-            return "not all of its function can be disassembled"
-        if has_indirect_jump(own):
-            return "its function has a jump whose target is not known"
+        against = self._jumps(around)
+        if against:
+            return against
         low, high = np.array([place + 1]), np.array([end])
         if any(targets_in(far, low, high)[0] for far, _ in self._targets):
             return "a branch may go to the midst of what a jump needs"
@@ -157,6 +168,35 @@ class Chooser:
                     return "what is near is not known to be no branch"
                 at = found[1] if found else at + 1
         return ""
+
+    def _jumps(self, around: tuple[int, int]) -> str:
+        """Whether a function, or what jumps lead on to in the midst of others, has a jump whose
+        target is not known."""
+        left, seen = [self._functions.whole(around[0]) or around], set[tuple[int, int]]()
+        while left:
+            part = left.pop()
+            seen.add(part)
+            read = self._instructions(*part)
+            if read is None:
+                return "not all of its function can be disassembled"
+            if has_indirect_jump(read):
+                return UNKNOWN
+            for target in jumps_out(read, *part):
+                if self._is_text(target) and is_thunk(self._behind(target)):
+                    return UNKNOWN
+                other = self._functions.whole(target)
+                goes_on = other and (other[0] != target or not self._functions.is_called(target))
+                if other and goes_on and other not in seen:
+                    left.append(other)
+            if len(seen) > MOST:
+                return UNKNOWN
+        return ""
+
+    def _behind(self, address: int) -> list[Instruction]:
+        """Some instructions from an address on, but not those of another function."""
+        found = self._functions.around(address)
+        end = min(address + THUNK, found[1] if found else address + THUNK)
+        return disassemble(self._arch.name, self._code(address, end), address)
 
     @cached_property
     def _has_landings(self) -> bool:

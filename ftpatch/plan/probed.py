@@ -96,6 +96,7 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
     spots = find_spots(chooser, functions, probing.definitions, optimize=probing.optimize)
     traps = any(spot.chosen.way == Way.TRAP for spot in spots)
     hooks = find_hooks(image, arch, functions, chooser) if traps else Hooks()
+    _check_free(image, chooser, spots, hooks)
     plan = _laid(image, arch, mover, functions, chooser, spots, hooks, probing)
     placed = {
         definition: Placed(definition, spot.chosen.address, spot.chosen.way, spot.chosen.why)
@@ -103,6 +104,20 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
         for definition in spot.definitions
     }
     return Probed(plan, [placed[one] for one in probing.definitions], hooks.risks)
+
+
+def _check_free(image: Image, chooser: Chooser, spots: Sequence[Spot], hooks: Hooks) -> None:
+    """Raises UsageError for a probe on what a static program's hooks displace."""
+    for _, hook in hooks.code:
+        low, high = chooser.span(hook)
+        for spot in spots:
+            start, end = chooser.span(spot.chosen)
+            if start < high and low < end:
+                raise UsageError(
+                    image.path,
+                    f"{spot.definitions[0].name}: traps need {low:#x} to {high:#x} for themselves",
+                    "choose another place",
+                )
 
 
 def _laid(
@@ -123,8 +138,8 @@ def _laid(
         whole, apart = stub.beside(own, arch.page)
         handler = (own.address(probing.handler.name) or 0) + apart
     mine = Own(image.symbols.find, lambda at, size: _has(image, at, size))
-    definitions = [(spot.ip, one) for spot in spots for one in spot.definitions]
-    fetchings = [fetching(one, ip, registers, mine) for ip, one in definitions]
+    definitions = [(spot, one) for spot in spots for one in spot.definitions]
+    fetchings = [fetching(one, spot.ip, registers, mine) for spot, one in definitions]
 
     def tables(shift: int, starts: Sequence[int]) -> Tables:
         return Tables(
@@ -139,14 +154,15 @@ def _laid(
             ],
             [
                 Probe(
-                    ip,
+                    spot.ip,
                     one.kind == "r",
                     one.maxactive,
                     fetched,
                     definition_text(one),
                     handler + shift if handler else 0,
+                    1 + list(Way).index(spot.chosen.way),
                 )
-                for (ip, one), fetched in zip(definitions, fetchings, strict=True)
+                for (spot, one), fetched in zip(definitions, fetchings, strict=True)
             ],
         )
 

@@ -20,7 +20,8 @@ TOLD = struct.Struct("<4Q4I")
 """0, missed, active, ip | words, flags, text, length."""
 AT = 4096
 """Bytes of the header in front of them."""
-RETURN, FAULTS = 1, 2
+RETURN, FAULTS, WAY_SHIFT = 1, 2, 8
+WAYS = ("", "pad", "jump", "trap")
 LONGEST = 1 << 16
 """Bytes of a definition, at most."""
 
@@ -28,13 +29,15 @@ LONGEST = 1 << 16
 @dataclass(frozen=True)
 class Probe:
     """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which
-    could not be read; how often it was ``missed`` (nmissed)."""
+    could not be read; how often it was ``missed`` (nmissed); ``way``:
+    pad, jump or trap."""
 
     definition: Definition
     ip: int
     words: int
     faults: bool
     missed: int
+    way: str
 
     @property
     def returns(self) -> bool:
@@ -70,7 +73,8 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             found = parse_probe(text, registers.names, arguments=len(registers.arguments))
         except UsageError as error:
             raise InputError(header.path, f"probe {number}: {error}") from None
-        probe = Probe(found, ip, words, bool(flags & FAULTS), missed)
+        way = WAYS[flags >> WAY_SHIFT] if flags >> WAY_SHIFT < len(WAYS) else ""
+        probe = Probe(found, ip, words, bool(flags & FAULTS), missed, way)
         if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
             raise InputError(header.path, f"probe {number} is not what its definition says")
         out.append(probe)

@@ -4,6 +4,18 @@
  *       ^ sp      ^ 16                     ^ 160         ^ 176, the slot
  *
  * with two frame records: ftrace_caller's, and one of the function that was entered. */
+	.macro	each pair, one
+	\pair	x0, x1, [sp, #16]
+	\pair	x2, x3, [sp, #32]
+	\pair	x4, x5, [sp, #48]
+	\pair	x6, x7, [sp, #64]
+	\pair	x8, x10, [sp, #80]
+	\pair	x11, x12, [sp, #96]
+	\pair	x13, x14, [sp, #112]
+	\pair	x15, x16, [sp, #128]
+	\one	x17, [sp, #144]
+	.endm
+
 	.macro	save
 	stp	x29, x9, [sp, #-16]!
 	.cfi_adjust_cfa_offset 16
@@ -14,27 +26,11 @@
 	.cfi_adjust_cfa_offset 160
 	.cfi_rel_offset x16, 8
 	mov	x29, sp
-	stp	x0, x1, [sp, #16]
-	stp	x2, x3, [sp, #32]
-	stp	x4, x5, [sp, #48]
-	stp	x6, x7, [sp, #64]
-	stp	x8, x10, [sp, #80]
-	stp	x11, x12, [sp, #96]
-	stp	x13, x14, [sp, #112]
-	stp	x15, x16, [sp, #128]
-	str	x17, [sp, #144]
+	each	stp, str
 	.endm
 
 	.macro	restore
-	ldp	x0, x1, [sp, #16]
-	ldp	x2, x3, [sp, #32]
-	ldp	x4, x5, [sp, #48]
-	ldp	x6, x7, [sp, #64]
-	ldp	x8, x10, [sp, #80]
-	ldp	x11, x12, [sp, #96]
-	ldp	x13, x14, [sp, #112]
-	ldp	x15, x16, [sp, #128]
-	ldr	x17, [sp, #144]
+	each	ldp, ldr
 	ldr	x9, [sp, #8]
 	.cfi_register x16, x9
 	add	sp, sp, #160

@@ -4,10 +4,14 @@
 
 #include "runtime.h"
 
+/* threads.c */
 REGISTERS struct thread *thread_found(ulong tp);
 REGISTERS void thread_renewed(struct thread *t, u32 tid);
 REGISTERS int chunk_taken(struct thread *t, u64 now);
+
+/* frames.c */
 REGISTERS struct frame *frame_elsewhere(ulong slot);
+REGISTERS void frames_kept(struct thread *t);
 REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent);
 REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now);
 REGISTERS ulong slot_below(ulong slot);

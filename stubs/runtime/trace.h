@@ -136,7 +136,8 @@ struct trace_probe {
 	u64 active; /* 16: instances that are taken, where their number is limited */
 	u64 ip;     /* 24: link address */
 	u32 words;  /* 32: of values in its events */
-	u32 flags;  /* 36: 1: an r probe; 2: its first value has a bit for each that could not be read */
+	u32 flags;  /* 36: 1: an r probe; 2: its first value has a bit for each that could not be read;
+	               from bit 8 on: 1 pad, 2 jump, 3 trap */
 	u32 text;   /* 40: of its definition, from the file's begin ... */
 	u32 length; /* 44: ... bytes */
 };

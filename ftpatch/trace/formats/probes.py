@@ -98,16 +98,16 @@ def shown(hit: Hit, places: Places, clean: Callable[[str], str]) -> Iterator[tup
 
 def _sums(hits: Hits, clean: Callable[[str], str]) -> Iterator[str]:
     """How often each probe was hit, and missed, as kprobe_profile has it."""
-    totals: dict[str, list[int]] = {}
+    totals: dict[tuple[str, str], list[int]] = {}
     for file, probes_ in enumerate(hits.probes):
         for probe, number in zip(probes_, hits.counts(file), strict=True):
-            total = totals.setdefault(probe.definition.name, [0, 0])
+            total = totals.setdefault((probe.definition.name, probe.way), [0, 0])
             total[0] += number
             total[1] += probe.missed
-    width = max([len("PROBE"), *map(len, totals)])
-    yield f"# {'PROBE':{width}}  {'HITS':>10}  {'MISSED':>10}\n"
-    for name, (hit, missed) in totals.items():
-        yield f"# {clean(name):{width}}  {hit:>10}  {missed:>10}\n"
+    width = max([len("PROBE"), *(len(name) for name, _ in totals)])
+    yield f"# {'PROBE':{width}}  WAY   {'HITS':>10}  {'MISSED':>10}\n"
+    for (name, way), (hit, missed) in totals.items():
+        yield f"# {clean(name):{width}}  {way:4}  {hit:>10}  {missed:>10}\n"
 
 
 def _seconds(ns: int) -> str:

@@ -35,7 +35,8 @@ def probes_json(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[s
         yield json.dumps(row | {"values": _values(hit)}) + "\n"
     for file, probes in enumerate(hits.probes):
         for probe, number in zip(probes, hits.counts(file), strict=True):
-            row = {"probe": probe.definition.name, "hits": number, "missed": probe.missed}
+            row = {"probe": probe.definition.name, "way": probe.way}
+            row |= {"hits": number, "missed": probe.missed}
             yield json.dumps({"pid": trace.headers[file].pid} | row) + "\n"
 
 

@@ -1,0 +1,74 @@
+/* What detours call, and what runs where a probed function returns: all registers are kept, as struct
+ * registers has them. */
+	.file	"probes.S"
+#include "save.h"
+	.cfi_sections .eh_frame, .debug_frame
+	.text
+
+/* From a detour:
+ *
+ *     | x30, x17 of the program | ...          x17: number of the place; x30: back into the detour
+ *       ^ sp                      ^ sp of the program
+ *
+ * Nothing is changed but what a handler, or a return to be awaited, changes. */
+	.globl	ftrace_caller, ftrace_regs_caller
+	.type	ftrace_caller, @function
+	.type	ftrace_regs_caller, @function
+	.p2align 6
+ftrace_caller:
+ftrace_regs_caller:			/* in the midst of a function: flags stay anyhow */
+	.cfi_startproc
+	sub	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset REGISTERS
+	save_all
+	stp	x29, x30, [sp, #X29]
+	str	x30, [sp, #INTO]
+	.cfi_rel_offset x30, INTO
+	str	x17, [sp, #PLACE]
+	ldp	x0, x1, [sp, #REGISTERS]
+	str	x0, [sp, #X30]
+	str	x1, [sp, #136]		/* x17 */
+	add	x0, sp, #REGISTERS + 16
+	str	x0, [sp, #SP]
+	mov	x0, sp
+	bl	probe_hit
+	ldr	x0, [sp, #X30]
+	ldr	x1, [sp, #136]
+	stp	x0, x1, [sp, #REGISTERS]
+	restore_all
+	ldr	x29, [sp, #X29]
+	ldr	x30, [sp, #INTO]
+	.cfi_restore x30
+	add	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset -REGISTERS
+	ret
+	.cfi_endproc
+	.size	ftrace_caller, . - ftrace_caller
+	.size	ftrace_regs_caller, . - ftrace_regs_caller
+
+/* From return_to_handler: | x29, the place | ... | ...
+ *                           ^ sp                   ^ sp + 96, the slot */
+	.globl	ftrace_returned
+	.type	ftrace_returned, @function
+ftrace_returned:
+	.cfi_startproc
+	sub	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset REGISTERS
+	save_all
+	str	x30, [sp, #INTO]
+	.cfi_rel_offset x30, INTO
+	ldp	x0, x1, [sp, #REGISTERS]
+	stp	x0, x1, [sp, #X29]
+	add	x0, sp, #REGISTERS + 8	/* the place */
+	add	x1, sp, #REGISTERS + 96	/* the slot */
+	str	x1, [sp, #SP]
+	mov	x2, sp
+	bl	trace_return
+	restore_all
+	ldr	x30, [sp, #INTO]
+	add	sp, sp, #REGISTERS
+	.cfi_adjust_cfa_offset -REGISTERS
+	ret
+	.cfi_endproc
+	.size	ftrace_returned, . - ftrace_returned
+	.section .note.GNU-stack, "", @progbits

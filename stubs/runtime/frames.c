@@ -1,0 +1,169 @@
+/* Frames that are not the innermost of their thread any more: left, kept, found elsewhere. */
+#include "threads.h"
+
+#ifdef PROFILE
+#include "profile.h"
+#endif
+#ifdef PROBES
+#include "probes.h"
+#else
+#define instance_freed(frame) ((void)(frame))
+#endif
+
+/* A frame whose return is awaited in any thread, for contexts move from one to another: the latest,
+ * for others of that slot may have been left for good. NULL for none. */
+REGISTERS struct frame *frame_elsewhere(ulong slot)
+{
+	struct thread *t;
+	struct frame *frame, *latest = 0;
+
+	for (t = process.threads; t; t = t->next)
+		for (frame = t->top; frame-- > t->low;)
+			if (frame->slot == slot && frame->ret != (ulong)return_to_handler &&
+			    (!latest || frame->calltime > latest->calltime))
+				latest = frame;
+	return latest;
+}
+
+static inline void copy(struct frame *to, const struct frame *from)
+{
+	to->ret = from->ret;
+	to->func = from->func;
+	to->calltime = from->calltime;
+	to->childtime = from->childtime;
+	barrier();
+	to->slot = from->slot;
+}
+
+/* Keep a frame that was left, for it may come back. 0 if there is no room. */
+static REGISTERS int keep(struct thread *t, const struct frame *gone)
+{
+	struct frame *frame, *free = 0;
+
+	for (frame = t->low; frame < t->bottom; frame++) {
+		if (frame->slot == gone->slot) {
+			if (gone->ret == (ulong)return_to_handler)
+				return 1; /* a tail call, and its caller is kept already */
+			break; /* which was overwritten, and is not coming back */
+		}
+		if (!frame->slot)
+			free = frame;
+	}
+	if (frame == t->bottom)
+		frame = free;
+	if (!frame)
+		return 0;
+	copy(frame, gone);
+	return 1;
+}
+
+/* A thread is gone. Its frames need not be: a coroutine goes on in another. */
+REGISTERS void frames_kept(struct thread *t)
+{
+	struct frame *frame;
+
+	for (frame = t->top; frame-- > t->bottom;) {
+		instance_freed(frame);
+		keep(t, frame);
+	}
+	t->top = t->bottom;
+}
+
+/* The ret_stack ends at `frame` now, and the trace says so. */
+static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
+{
+#if !defined(PROFILE) && !defined(USER) && !defined(PROBES)
+	u64 n = 0, *at;
+	struct frame *gone;
+
+	for (gone = frame; gone < t->top; gone++)
+		n += gone->func != 0; /* those of a fork's parent are not in this trace */
+	at = n ? event_at(t, now, 1) : 0;
+	if (at) {
+		*at = event(t, now, n << TYPE_BITS, EVENT_LEFT);
+		t->pos = at + 1;
+	}
+#else
+	(void)now;
+#endif
+	t->top = frame;
+}
+
+/* The time of a frame that is left ends, for now. */
+static inline void time_ends(struct thread *t, struct frame *frame, u64 now)
+{
+#ifdef PROFILE
+	profile_left(t, frame, now);
+#else
+	(void)t;
+	(void)now;
+	instance_freed(frame);
+#endif
+}
+
+/* A call, or a return, at `slot` although deeper frames seem to be open: they were left by longjmp
+ * or an exception, or wait on another stack. Which, cannot be told; so those that may come back are
+ * put aside. Only one thing is certain: what had the same slot is dead, if something else stands in
+ * it now. The number of frames goes into the trace. 0 if there is no room to put them. */
+REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent)
+{
+	struct frame *frame = t->top;
+	u64 now = ticks();
+
+	while (frame > t->bottom && frame[-1].slot <= slot) {
+		int dead = frame[-1].slot == slot;
+
+		if (dead && parent == (ulong)return_to_handler)
+			break; /* a tail call */
+		time_ends(t, frame - 1, now);
+		if (!dead && !keep(t, frame - 1))
+			return 0;
+		frame--;
+	}
+	left(t, frame, now);
+	return 1;
+}
+
+/* Make the frame of `slot`, which is not the innermost, the innermost: those above it were left. 0
+ * where this thread's ret_stack has none. */
+REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now)
+{
+	struct frame *found = t->top, *frame, moved;
+
+	while (found > t->bottom && found[-1].slot != slot)
+		found--;
+	if (found == t->bottom)
+		return 0;
+	for (frame = t->top; frame > found; frame--) {
+		time_ends(t, frame - 1, now);
+		if (!keep(t, frame - 1))
+			break;
+	}
+	left(t, frame, now);
+	/* Where there is no room to keep the others, they change places with it. */
+	for (; found < t->top; found++) {
+		copy(&moved, found);
+		copy(found, found - 1);
+		copy(found - 1, &moved);
+	}
+	return 1;
+}
+
+#ifdef RETURNS_HIGHER
+/* The slot of whatever thread's frame that returned. Where none can be right, `slot` itself. */
+REGISTERS ulong slot_below(ulong slot)
+{
+	struct thread *t;
+	struct frame *frame;
+	ulong found = 0, below = 0;
+
+	for (t = process.threads; t; t = t->next)
+		for (frame = t->top; frame-- > t->low;) {
+			if (frame->slot > found && returned_from(frame, slot))
+				found = frame->slot;
+			if (frame->slot > below && slot - frame->slot < 1ul << 16)
+				below = frame->slot;
+		}
+	return found ?: below ?: slot;
+}
+#endif

@@ -1,0 +1,68 @@
+/* What detours call, and what runs where a probed function returns: all registers are kept, as struct
+ * registers has them. */
+	.file	"probes.S"
+#include "save.h"
+	.cfi_sections .eh_frame, .debug_frame
+	.text
+
+/* From a detour, which keeps off the red zone. Nothing is changed but what a handler changes, and the
+ * flags where a function is entered.
+ *
+ *     | back into the detour | number of the place | 128 bytes | ...
+ *       ^ rsp                                                    ^ rsp of the program */
+	.globl	ftrace_caller
+	.type	ftrace_caller, @function
+	.p2align 6
+ftrace_caller:
+	.cfi_startproc
+	save_all
+	leaq	REGISTERS+24+128(%rsp), %rax
+	movq	%rax, SP(%rsp)
+	movq	%rsp, %rdi
+	call	probe_hit
+	restore_general
+	leaq	8(%rsp), %rsp		/* popfq takes as long as all else */
+	.cfi_adjust_cfa_offset -8
+	ret
+	.cfi_endproc
+	.size	ftrace_caller, . - ftrace_caller
+
+/* The same in the midst of a function: with the flags. */
+	.globl	ftrace_regs_caller
+	.type	ftrace_regs_caller, @function
+	.p2align 6
+ftrace_regs_caller:
+	.cfi_startproc
+	save_all
+	leaq	REGISTERS+24+128(%rsp), %rax
+	movq	%rax, SP(%rsp)
+	movq	%rsp, %rdi
+	cld
+	call	probe_hit
+	restore_general
+	popfq
+	.cfi_adjust_cfa_offset -8
+	ret
+	.cfi_endproc
+	.size	ftrace_regs_caller, . - ftrace_regs_caller
+
+/* From return_to_handler:  | back into it | the slot | ...
+ *                            ^ rsp                     ^ rsp of the program */
+	.globl	ftrace_returned
+	.type	ftrace_returned, @function
+ftrace_returned:
+	.cfi_startproc
+	save_all
+	leaq	REGISTERS+24(%rsp), %rax
+	movq	%rax, SP(%rsp)
+	leaq	-8(%rax), %rdi		/* where the return address goes */
+	movq	%rdi, %rsi		/* which is the slot */
+	movq	%rsp, %rdx
+	call	trace_return
+	restore_general
+	leaq	8(%rsp), %rsp
+	.cfi_adjust_cfa_offset -8
+	ret
+	.cfi_endproc
+	.size	ftrace_returned, . - ftrace_returned
+	.section .note.GNU-stack, "", @progbits

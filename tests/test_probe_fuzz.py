@@ -1,0 +1,87 @@
+"""Programs with broken headers and tables: one line and exit code 2, or an output, never more."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from .command import ftpatch
+from .tracer_programs import Form, build
+
+ROUNDS = 120
+WORTH = (0, 1, 0x7F, 0x80, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+"""What fields get."""
+SECTIONS = {
+    *(".eh_frame_hdr", ".eh_frame", ".symtab", ".strtab", ".dynsym", ".dynamic"),
+    *(".rela.dyn", ".rela.plt", ".text"),
+}
+
+
+def _regions(raw: bytes) -> list[tuple[int, int]]:
+    """(offset, size) of headers and tables of an ELF64 file."""
+    segments, sections = struct.unpack_from("<2Q", raw, 32)
+    count, _, number, names = struct.unpack_from("<4H", raw, 56)
+    found = [(0, 64), (segments, count * 56), (sections, number * 64)]
+    (strings,) = struct.unpack_from("<Q", raw, sections + names * 64 + 24)
+    for row in range(number):
+        name, kind, _, _, offset, size = struct.unpack_from("<2I4Q", raw, sections + row * 64)
+        text = raw[strings + name : raw.index(b"\0", strings + name)].decode()
+        if text in SECTIONS and kind != 8 and size:
+            found.append((offset, size))
+    return found
+
+
+def _broken(raw: bytes, regions: list[tuple[int, int]], rng: random.Random) -> bytes:
+    out = bytearray(raw)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        offset, size = rng.choice(regions)
+        width = rng.choice([1, 2, 4, 8])
+        at = offset + rng.randrange(size) // width * width
+        if rng.random() < 0.2:
+            out[at : at + 24] = bytes([rng.choice([0, 0x80, 0xFF])]) * 24
+        else:
+            out[at : at + width] = (rng.choice(WORTH) & (1 << 8 * width) - 1).to_bytes(
+                width, "little"
+            )
+    return bytes(out[: rng.randrange(len(out))] if rng.random() < 0.05 else out)
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "arm64"])
+def test_broken_programs(arch: str, tmp_path: Path) -> None:
+    program = build(Form(arch, site="none"), "traps.c", tmp_path)
+    raw, rng = program.read_bytes(), random.Random(7)
+    regions, broken, out = _regions(raw), tmp_path / "broken", tmp_path / "out"
+    for number in range(ROUNDS):
+        broken.write_bytes(_broken(raw, regions, rng))
+        out.unlink(missing_ok=True)
+        if arch == "x86_64" and number % 3 == 0:
+            done = ftpatch("watch", broken, "stdout:rw-", "-o", out)
+        else:
+            way = rng.choice(["--optimize", "--no-optimize"])
+            done = ftpatch("probe", broken, "p work $arg1", "r:w work $retval", way, "-o", out)
+        assert done.code == (0 if out.exists() else 2), f"{number}: {done}"
+        lines = done.err.splitlines()
+        assert "internal error" not in done.err, f"{number}: {done}"
+        assert done.code == 0 or (len(lines) == 1 and lines[0].startswith("ftpatch: ")), done
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [(0x6474_E552, 40, (1 << 64) - 1), (0x6474_E550, 40, 1 << 63), (1, 16, (1 << 63) - 4096)],
+    ids=["relro-wraps", "frames-without-end", "far-away"],
+)
+def test_segments_that_wrap(kind: int, field: int, value: int, tmp_path: Path) -> None:
+    """Of the last segment of a kind one field is ``value``."""
+    program = build(Form(site="none"), "traps.c", tmp_path)
+    raw = bytearray(program.read_bytes())
+    (segments,) = struct.unpack_from("<Q", raw, 32)
+    (count,) = struct.unpack_from("<H", raw, 56)
+    rows = [segments + row * 56 for row in range(count)]
+    (*_, last) = [at for at in rows if struct.unpack_from("<I", raw, at) == (kind,)]
+    struct.pack_into("<Q", raw, last + field, value)
+    program.write_bytes(raw)
+    done = ftpatch("probe", program, "p work", "--no-optimize", "-o", tmp_path / "out")
+    assert done.code in (0, 2) and "internal" not in done.err, done.err
