@@ -31,8 +31,8 @@ class Booted:
     said: str
 
     @property
-    def sites(self) -> list[int]:
-        """The address of the code at each site that was run."""
+    def functions(self) -> list[int]:
+        """Where each function begins that was called."""
         return [int(row["address"], 16) for row in self.rows if row["event"] == "entry"]
 
     @property

@@ -55,9 +55,13 @@ def told(scratch: Path) -> Callable[[Vmlinux], list[int]]:
 
 
 def _sites(image: Vmlinux, booted: Booted) -> list[int]:
-    """Where a record of the site is, ftpatch says; on arm64, the call is one word behind."""
-    behind = 4 if image.arch == "arm64" else 0
-    return [at + behind for at in booted.sites]
+    """ftpatch names functions by where they begin; a site may stand behind an endbr64 or a NOP."""
+    places = zip(image.sites.tolist(), image.kallsyms.lookup(image.sites), strict=True)
+    starts: dict[int, int] = {}
+    for ip, (_, offset, _) in places:
+        start = ip - offset
+        starts[start] = min(ip, starts.get(start, ip))
+    return [starts[at] for at in booted.functions]
 
 
 def _name(image: Vmlinux, ip: int) -> str:
