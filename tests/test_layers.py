@@ -21,7 +21,7 @@ LEVELS = (
     ("probe", "watch", "imports"),
     ("journal", "trace"),
     ("sites",),
-    ("select", "inject"),
+    ("select", "inject", "boot"),
     ("plan",),
     ("verify",),
     ("copy", "write"),

@@ -11,16 +11,8 @@ from ftpatch.arch.contract import Abi, Arch, State
 __all__ = ["Abi", "Arch", "State", "arch_of", "architectures"]
 
 SHARED = {"aarch64", "assemble", "contract", "disassemble", "riscv", "x86", "x86_nops"}
-SHARED |= {
-    "branches",
-    "move",
-    "arm64_move",
-    "x86_64_move",
-    "detour",
-    "registers",
-    "accesses",
-    "plt",
-}
+SHARED |= {"branches", "move", "arm64_move", "x86_64_move", "detour", "registers", "accesses"}
+SHARED |= {"plt", "boot", "boots", "boot_x86", "boot_arm64"}
 """Files of this package that are no architecture."""
 
 

@@ -11,10 +11,13 @@ from functools import cache
 
 from ftpatch.arch.disassemble import disassemble
 
-__all__ = ["template"]
+__all__ = ["instruction", "template"]
 
 ENGINES = {"x86_64": ("KS_ARCH_X86", "KS_MODE_64"), "i386": ("KS_ARCH_X86", "KS_MODE_32")}
 ENGINES["arm64"] = ("KS_ARCH_ARM64", "KS_MODE_LITTLE_ENDIAN")
+
+SUFFIXES = "bwlqd"
+"""Of AT&T names, and the letters that names may end in then."""
 
 
 @cache
@@ -31,5 +34,22 @@ def template(arch: str, text: str, mnemonics: tuple[str, ...], at: int = 0x10_00
     code = bytes(engine.asm(text, at)[0])
     read = tuple(insn.mnemonic for insn in disassemble(arch, code, at))
     if read != mnemonics:
+        raise RuntimeError(f"{arch}: {text!r} assembles to {code.hex()}, which reads {read}")
+    return code
+
+
+@cache
+def instruction(arch: str, text: str, at: int) -> bytes:
+    """One instruction, read back as one whose name begins as it does in ``text``: Capstone's AT&T
+    names have suffixes. Another reading is a RuntimeError."""
+    import keystone
+
+    kind, mode = ENGINES[arch]
+    engine = keystone.Ks(getattr(keystone, kind), getattr(keystone, mode))
+    code = bytes(engine.asm(text, at)[0])
+    read = disassemble(arch, code, at)
+    named = text.split()[0].rstrip(SUFFIXES)
+    same = bool(read) and read[0].mnemonic.split()[0].rstrip(SUFFIXES) == named
+    if [len(code)] != [insn.size for insn in read] or not same:
         raise RuntimeError(f"{arch}: {text!r} assembles to {code.hex()}, which reads {read}")
     return code

@@ -10,6 +10,7 @@ import typer
 
 from ftpatch import __version__
 from ftpatch.cli import (
+    boot,
     check,
     diff,
     disable,
@@ -39,8 +40,22 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (status, list_, check, enable, disable, undo, diff, extract, probe, watch, report):
+for verb in (
+    status,
+    list_,
+    check,
+    enable,
+    disable,
+    undo,
+    diff,
+    extract,
+    probe,
+    watch,
+    boot,
+    report,
+):
     app.command(verb.NAME)(verb.command)
+app.command(report.NAME)(report.command)
 # What follows a program's name is the program's.
 app.command(trace.NAME, context_settings={"allow_interspersed_args": False})(trace.command)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.boot_options import BOOT, Most, Sink, Time, Until
 from ftpatch.cli.options import (
     AllowSetuid,
     Args,
@@ -34,6 +35,7 @@ from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
     from ftpatch.plan import Plan
+    from ftpatch.plan.boot import BootTracing
     from ftpatch.plan.traced import Tracing
     from ftpatch.sites import Sites
 
@@ -61,9 +63,13 @@ def command(
             "--tracer",
             metavar="NAME|STUB",
             help="Lay a tracer into the program, for the sites to call: function, function_graph, "
-            "function_profile, nop, or the path of a stub of your own.",
+            "function_profile, nop, or the path of a stub of your own; into a kernel: boot.",
         ),
     ] = None,
+    sink: Sink = "",
+    until: Until = "",
+    most: Most = None,
+    time: Time = False,
     args: Args = False,
     depth: Depth = 1024,
     size: Annotated[
@@ -100,14 +106,25 @@ def command(
     if site is not None and (filter_ or notrace):
         raise UsageError(None, "--site names one site", "leave -f and -n out")
 
-    tracing = None
-    if tracer is not None:
+    tracing: Tracing | None = None
+    booting: BootTracing | None = None
+    if tracer != BOOT and (sink or until or most is not None or time):
+        words = "--sink, --until, --max and --time"
+        raise UsageError(None, f"{words} are for --tracer boot", "leave them out")
+    if tracer == BOOT:
+        from ftpatch.plan.boot import BootTracing
+
+        if to is not None or site is not None or keep_records:
+            how = "leave --to, --site and --keep-records out"
+            raise UsageError(None, "--tracer boot brings its own callee", how)
+        booting = BootTracing(sink, until, most, time)
+    elif tracer is not None:
         from ftpatch.plan.traced import Tracing
 
         if to is not None or site is not None:
             raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
         tracing = Tracing(tracer, depth, bytes_of(size), args)
-    run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to, tracing))
+    run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to, tracing, booting))
 
 
 @dataclass(frozen=True)
@@ -116,6 +133,7 @@ class _Enable(Planner):
 
     to: str | None
     tracing: Tracing | None
+    booting: BootTracing | None
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.plan import plan_enable
@@ -125,6 +143,10 @@ class _Enable(Planner):
         if self.site is not None:
             addr = resolve_target(sites, self.to).addr if self.to else None
             return plan_gate(sites, self.site, addr, enable=True)
+        if self.booting is not None:
+            from ftpatch.plan.boot import plan_boot
+
+            return plan_boot(sites, self.selected(sites, missing), self.booting)
         if self.tracing is not None:
             from ftpatch.plan.traced import plan_traced
 

@@ -98,12 +98,12 @@ def command(
     if output is not None and any(_same(output, file) for file in files):
         raise UsageError(output, "the output is a trace that is read", "name another file")
     from ftpatch.cli.report_programs import Programs
-    from ftpatch.trace import Look, Trace, format_for
+    from ftpatch.trace import Look, format_for
     from ftpatch.trace.window import ALWAYS, Window, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span, frozenset(tid), depth, tuple(filter_))
-    trace = Trace(files, window)
+    trace = _open(files, image, window)
     try:
         form = format_for(trace, "json" if json else format_)
         with Output(output, force=force, binary=form.binary) as out:
@@ -121,6 +121,20 @@ def command(
         lines((f"ftpatch: {note}" for note in trace.notes()), error=True)
     finally:
         trace.close()
+
+
+def _open(files: list[Path], image: Path | None, window: Window) -> Trace:
+    """Traces of programs, or the stream of a boot tracer, which does not say whose it is."""
+    from ftpatch.trace import Trace
+
+    if image is None or len(files) != 1 or not files[0].is_file():
+        return Trace(files, window)
+    from ftpatch.boot import BootTrace, is_stream
+    from ftpatch.image import open_image
+
+    if not is_stream(files[0]):
+        return Trace(files, window)
+    return BootTrace(files[0], open_image(image), window)
 
 
 def _same(output: Path, file: Path) -> bool:

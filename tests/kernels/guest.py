@@ -5,6 +5,7 @@ What a step prints and what the kernel logs meanwhile are kept apart: the log is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,11 +66,13 @@ def run_steps(
     helpers: str = "",
     append: str = "",
     may_die: bool = False,
+    machine: Sequence[str | Path] = (),
 ) -> dict[str, Step]:
     """Boot, run each step's shell commands in turn, and tell what each came to.
 
     ``files`` are laid in by their paths; ``helpers`` are shell functions for all steps. A boot that
     dies has no steps after that in which it did, and fails the test unless it ``may_die``.
+    ``machine`` are further words for QEMU.
     """
     # The console of a boot that may die has the log as well: dmesg will not tell it any more.
     script = [INIT, f"dmesg -n {8 if may_die else 1}", helpers]
@@ -80,7 +83,8 @@ def run_steps(
     initrd = scratch / f"{tree.name}.initrd"
     initrd.write_bytes(cpio(made | files))
     words = f"{APPEND[tree.arch]} panic=-1 oops=panic loglevel=1 {append}"
-    text = run_machine(tree.arch, tree.kernel, words, END, "-initrd", initrd, limit=LIMIT)
+    more = ["-initrd", initrd, *machine]
+    text = run_machine(tree.arch, tree.kernel, words, END, *more, limit=LIMIT)
     initrd.unlink()
     assert may_die or END in text, "\n".join(text.splitlines()[-30:])
     found: dict[str, Step] = {}

@@ -11,14 +11,16 @@ import re
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 __all__ = [
-    "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot", "kaslr_choices", "need", "normal",
-    "read_console", "run_machine",
+    "APPEND", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot", "kaslr_choices",
+    "need", "normal", "raw_image", "read_console", "run_machine",
 ]  # fmt: skip
 
 BOOT_LIMIT = 300  # seconds; a boot takes 1 to 3 here, 15 on a slow machine
@@ -77,24 +79,37 @@ class Console:
 
 
 def boot(
-    vmlinux: Path, arch: str, scratch: Path, *, kaslr: bool = False, bug_ends: bool = False
+    vmlinux: Path,
+    arch: str,
+    scratch: Path,
+    *words: str | Path,
+    kaslr: bool = False,
+    bug_ends: bool = False,
 ) -> Console:
     """Boot until the first panic, or, where ``bug_ends``, until ftrace_init has printed a bug.
 
-    ``arch`` is ftpatch's word; a raw image goes into ``scratch``.
+    ``arch`` is ftpatch's word; a raw image goes into ``scratch``. ``words``
+    are further ones for QEMU.
     """
-    image = vmlinux
-    if arch in OBJCOPY:
-        need(OBJCOPY[arch])
-        image = scratch / f"{vmlinux.name}.Image"
-        command = [OBJCOPY[arch], "-O", "binary", "-S", str(vmlinux), str(image)]
-        subprocess.run(command, check=True, timeout=BOOT_LIMIT)
     append = APPEND[arch] + ("" if kaslr else " nokaslr")
+    with raw_image(vmlinux, arch, scratch) as image:
+        return read_console(run_machine(arch, image, append, END, *words, bug_ends=bug_ends))
+
+
+@contextmanager
+def raw_image(vmlinux: Path, arch: str, scratch: Path) -> Iterator[Path]:
+    """What QEMU takes: the vmlinux, or the raw image that objcopy makes of it, in ``scratch``."""
+    if arch not in OBJCOPY:
+        yield vmlinux
+        return
+    need(OBJCOPY[arch])
+    image = scratch / f"{vmlinux.name}.Image"
+    command = [OBJCOPY[arch], "-O", "binary", "-S", str(vmlinux), str(image)]
+    subprocess.run(command, check=True, timeout=BOOT_LIMIT)
     try:
-        return read_console(run_machine(arch, image, append, END, bug_ends=bug_ends))
+        yield image
     finally:
-        if image != vmlinux:
-            image.unlink()
+        image.unlink()
 
 
 def need(program: str) -> None:

@@ -1,0 +1,191 @@
+"""What a boot tracer is on each architecture: its code, and the form of its events.
+
+The code stands in padding of the kernel's text behind a mark, runs before paging is final, on any
+stack and in NMIs: it has no absolute addresses and changes no register that lives at a function's
+entry. An event tells where the call came from, counted from the mark (so neither KASLR nor an early
+identity mapping changes it), and the stack pointer that the function begins with.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.assemble import instruction
+from ftpatch.arch.disassemble import disassemble
+
+__all__ = [
+    "MARK",
+    "STOP",
+    "Assembly",
+    "BootTracer",
+    "Emulator",
+    "Events",
+    "Laid",
+    "Mark",
+    "Wanted",
+    "read_mark",
+]
+
+MARK = struct.Struct("<8sBBHI")
+MAGIC = b"FTPBOOT1"
+STOP = 0xC000_0000
+"""In the word that counts: stopped. Far enough from 0 that no late decrement wraps."""
+BASE = 0x4000_0000
+"""Where code is assembled: all that counts is distances."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``sink``: name of where events go; ``time``: whether they have the time; ``word``: distance
+    of the word that counts down from the mark, in bytes, None where nothing stops the tracer."""
+
+    sink: str
+    time: bool
+    word: int | None
+
+
+@dataclass(frozen=True)
+class Laid:
+    """``code`` with its mark; where sites call, and where the last one does, which stops the
+    tracer (0 where nothing does), in bytes from the mark."""
+
+    code: bytes
+    entry: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What stands before a tracer's code: the number of its sink, whether there are times."""
+
+    sink: int
+    time: bool
+
+    def pack(self) -> bytes:
+        """16 bytes."""
+        return MARK.pack(MAGIC, self.sink, self.time, 0, 0)
+
+
+@dataclass(frozen=True)
+class Events:
+    """n events as columns: ``place`` int64[n]: bytes from the mark to the address behind the call,
+    ``sp`` uint64[n], ``time`` uint64[n] (ticks; the number of the event where there are none)."""
+
+    place: NDArray[np.int64]
+    sp: NDArray[np.uint64]
+    time: NDArray[np.uint64]
+
+    def take(self, rows: NDArray[np.bool_] | slice) -> Events:
+        """Some of them."""
+        return Events(self.place[rows], self.sp[rows], self.time[rows])
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """QEMU for one architecture: ``program``, the ``package`` of Debian that has it, its ``words``,
+    the kernel's command line, whether the kernel must be ``flat``; ``sinks``: words for each sink,
+    where {stream} and {console} are files."""
+
+    program: str
+    package: str
+    words: tuple[str, ...]
+    append: str
+    flat: bool
+    sinks: dict[str, tuple[str, ...]]
+
+    def sink(self, name: str, stream: str, console: str) -> list[str]:
+        """Words that let events go to a file, and the console to another."""
+        files = {"stream": stream, "console": console}
+        return [word.format_map(files) for word in self.sinks[name]]
+
+
+class BootTracer(Protocol):
+    """One architecture's tracer."""
+
+    @property
+    def emulator(self) -> Emulator:
+        """What runs its kernels."""
+
+    @property
+    def name(self) -> str:
+        """The architecture's."""
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Names, the default first."""
+
+    @property
+    def pads(self) -> bytes:
+        """What padding of its text is made of."""
+
+    @property
+    def behind(self) -> int:
+        """Bytes from a site's ip to where its call returns."""
+
+    @property
+    def marker(self) -> int:
+        """The first byte of each event."""
+
+    @property
+    def align(self) -> int:
+        """What every stack pointer is a multiple of."""
+
+    @property
+    def stack(self) -> int:
+        """Bytes of a task's stack."""
+
+    def lay(self, wanted: Wanted) -> Laid:
+        """The code."""
+
+    def size(self, *, time: bool) -> int:
+        """Bytes of an event."""
+
+    def read(self, rows: NDArray[np.uint8], *, time: bool) -> Events:
+        """Events from their bytes, uint8[n, size]."""
+
+
+def read_mark(raw: bytes) -> Mark | None:
+    """The mark that ``raw`` begins with; None where there is none."""
+    if len(raw) < MARK.size or not raw.startswith(MAGIC):
+        return None
+    _, sink, time, _, _ = MARK.unpack_from(raw)
+    return Mark(sink, bool(time))
+
+
+class Assembly:
+    """Instructions one behind the other, each read back by Capstone. Branches go backwards."""
+
+    def __init__(self, arch: str, mark: Mark) -> None:
+        self._arch = arch
+        self.code = bytearray(mark.pack())
+
+    @property
+    def here(self) -> int:
+        """Bytes from the mark."""
+        return len(self.code)
+
+    def add(self, *lines: str) -> None:
+        """Instructions; ``$N`` is the address N bytes behind the mark."""
+        for line in lines:
+            text, _, at = line.partition("$")
+            whole = f"{text}{BASE + int(at):#x}" if at else text
+            self.code += instruction(self._arch, whole, BASE + self.here)
+
+    def words(self, code: bytes, name: str) -> None:
+        """One instruction that Keystone does not make, by what Capstone calls it."""
+        read = disassemble(self._arch, code, BASE + self.here)
+        if [insn.mnemonic for insn in read] != [name]:
+            raise RuntimeError(f"{self._arch}: {code.hex()} reads {read}, not {name}")
+        self.code += code
+
+    def near(self, make: Callable[[int], str]) -> None:
+        """An instruction that names a distance from its own end; ``make`` gives its text for the
+        end, in bytes from the mark. It has four bytes for the distance, whatever that is."""
+        size = len(instruction(self._arch, make(1 << 24), BASE + self.here))
+        self.code += instruction(self._arch, make(self.here + size), BASE + self.here)[:size]

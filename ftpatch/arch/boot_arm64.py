@@ -1,0 +1,143 @@
+"""The boot tracer of arm64: it sends an event by one semihosting call.
+
+A site is `mov x9, lr; bl tracer` before the function's frame, so x9 to x17 are free. They do not
+hold all of an event that ends with a NUL byte: SYS_WRITE0 writes up to that, so an event has none.
+It is 0x01, five bytes of the place, seven of the stack pointer without its four lowest bits, and
+with times nine of the counter, seven bits each, lowest first, with the highest bit set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.boot import STOP, Assembly, Emulator, Events, Laid, Mark, Wanted
+
+__all__ = ["BOOT_ARM64"]
+
+MARKER = 0x01
+HALF = 16  # bits that movk sets
+WRITE0 = 4  # SYS_WRITE0 of Arm's semihosting: x1 is the address of a string
+PLACE, SP, TIME = 5, 7, 9  # bytes of each part
+GRAIN = 4  # bits of a stack pointer that are zero: the ABI keeps it at multiples of 16
+ROOM = 32  # bytes on the stack for an event and its NUL
+SAVED = 16  # bytes for x0 and x1
+RETURN = ("mov x10, x30", "mov x30, x9", "ret x10")  # with the lr that the function was called with
+
+
+@dataclass(frozen=True)
+class _BootArm64:
+    name: str = "arm64"
+    sinks: tuple[str, ...] = ("semihosting",)
+    pads: bytes = b"\0"
+    behind: int = 4
+    marker: int = MARKER
+    align: int = 16
+    stack: int = 16384
+
+    @property
+    def emulator(self) -> Emulator:
+        """The kernel turns KASLR on; QEMU's own signature of pointers is the fast one."""
+        return Emulator(
+            "qemu-system-aarch64",
+            "qemu-system-arm",
+            (
+                *("-M", "virt", "-cpu", "max,pauth-impdef=on", "-nodefaults", "-display", "none"),
+                *("-no-reboot", "-m", "1G"),
+            ),
+            "console=ttyAMA0 earlycon panic=-1",
+            True,
+            {
+                "semihosting": (
+                    *("-chardev", "file,id=events,path={stream}", "-semihosting-config"),
+                    *("enable=on,target=native,chardev=events", "-serial", "file:{console}"),
+                )
+            },
+        )
+
+    def size(self, *, time: bool) -> int:
+        """Bytes of an event."""
+        return 1 + PLACE + SP + TIME * time
+
+    def read(self, rows: NDArray[np.uint8], *, time: bool) -> Events:
+        """Events from their bytes, uint8[n, size]. One with a byte that cannot be has a stack
+        pointer that cannot."""
+        place = _number(rows[:, 1 : 1 + PLACE]).astype(np.int64)
+        place = (place & 0xFFFF_FFFF).astype(np.uint32).view(np.int32).astype(np.int64)
+        sp = _number(rows[:, 1 + PLACE : 1 + PLACE + SP]) << np.uint64(GRAIN)
+        sp |= np.where(sp >> np.uint64(52) > 0, np.uint64(0xFFF0_0000_0000_0000), np.uint64(0))
+        sp += (rows[:, 1:] < 0x80).any(axis=1).astype(np.uint64)
+        ticks = (
+            _number(rows[:, 1 + PLACE + SP :]) if time else np.arange(len(rows), dtype=np.uint64)
+        )
+        return Events(place, sp, ticks)
+
+    def lay(self, wanted: Wanted) -> Laid:
+        """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
+        of the function that stops it."""
+        out = Assembly(self.name, Mark(self.sinks.index(wanted.sink), wanted.time))
+        stopped = out.here
+        out.add(*RETURN)
+        entry = out.here
+        self._body(out, wanted, stopped, last=False)
+        last = 0
+        if wanted.word is not None:
+            last = out.here
+            self._body(out, wanted, stopped, last=True)
+        return Laid(bytes(out.code), entry, last)
+
+    def _body(self, out: Assembly, wanted: Wanted, stopped: int, *, last: bool) -> None:
+        """One entry of the tracer; the ``last`` one stops it. x9 is the caller's lr."""
+        out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
+        if wanted.word is not None:
+            self._count(out, wanted.word, stopped, last=last)
+        out.add("sub w11, w30, w10", "mov x12, sp", f"sub sp, sp, #{ROOM + SAVED}")
+        out.add(f"stp x0, x1, [sp, #{ROOM}]", f"mov w13, #{MARKER}", "strb w13, [sp]")
+        at = _bytes(out, 1, PLACE, "x11")
+        out.add(f"lsr x12, x12, #{GRAIN}")
+        at = _bytes(out, at, SP, "x12")
+        if wanted.time:
+            out.add("mrs x11, cntvct_el0")
+            at = _bytes(out, at, TIME, "x11")
+        out.add(f"strb wzr, [sp, #{at}]", f"mov w0, #{WRITE0}", "mov x1, sp", "hlt #0xf000")
+        out.add(f"ldp x0, x1, [sp, #{ROOM}]", f"add sp, sp, #{ROOM + SAVED}", *RETURN)
+
+    def _count(self, out: Assembly, word: int, stopped: int, *, last: bool) -> None:
+        """A stopped tracer returns; flags are free at a function's entry, and not even needed."""
+        low, high = word & 0xFFFF, word >> 16 & 0xFFFF
+        out.add(f"mov w11, #{low}", f"movk w11, #{high}, lsl #{HALF}", "add x11, x10, w11, sxtw")
+        out.add("ldr w12, [x11]", "cmp w12, #0", f"b.le ${stopped}")
+        if last:
+            out.add(f"mov w12, #{STOP - (1 << 32)}")
+        else:
+            out.add("sub w12, w12, #1")
+        out.add("str w12, [x11]")
+
+
+def _adr(register: int, distance: int) -> bytes:
+    """adr (Arm ARM C6.2.10): Keystone takes its distance for something else."""
+    low, high = distance & 3, distance >> 2 & 0x7FFFF
+    return (0x1000_0000 | low << 29 | high << 5 | register).to_bytes(4, "little")
+
+
+def _bytes(out: Assembly, at: int, count: int, register: str) -> int:
+    """Store ``count`` bytes of seven bits each of a register from ``at`` on; where they end."""
+    for number in range(count):
+        out.add(f"orr w13, w{register[1:]}, #0x80", f"strb w13, [sp, #{at + number}]")
+        if number < count - 1:
+            out.add(f"lsr {register}, {register}, #7")
+    return at + count
+
+
+def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Numbers of seven bits a byte, lowest first, uint64[n]."""
+    value = np.zeros(len(columns), np.uint64)
+    for number in range(columns.shape[1]):
+        low = (columns[:, number] & 0x7F).astype(np.uint64)
+        value |= low << np.uint64(7 * number)
+    return value
+
+
+BOOT_ARM64 = _BootArm64()

@@ -1,0 +1,154 @@
+"""The boot tracers of x86: both send an event byte by byte through a port.
+
+A site is ``call`` from a function's entry: flags are free there, registers are not. Interrupts are
+off while an event goes out, so that only an NMI can cut one. An event is 0xf7, four bytes of the
+place, six (i386: four) of the stack pointer, and with times six of the time-stamp counter, all
+little endian.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.boot import STOP, Assembly, Emulator, Events, Laid, Mark, Wanted
+
+__all__ = ["BOOT_I386", "BOOT_X86_64"]
+
+MARKER = 0xF7
+DEBUGCON, SERIAL = 0xE9, 0x3F8  # QEMU's isa-debugcon; the first 16550
+LINE_STATUS, EMPTY = 0x3FD, 0x20  # LSR, and THRE in it
+
+
+@dataclass(frozen=True)
+class _BootX86:
+    """Both word sizes: the names of registers and of pushf, bytes of a stack pointer in events."""
+
+    name: str
+    word: int
+    flags: str
+    sp_bytes: int
+    stack: int
+    align: int
+    sinks: tuple[str, ...] = ("debugcon", "serial")
+    pads: bytes = b"\xcc\x00"
+    behind: int = 5
+    marker: int = MARKER
+
+    @property
+    def emulator(self) -> Emulator:
+        """One program for both, which takes a vmlinux for its PVH note."""
+        return Emulator(
+            "qemu-system-x86_64",
+            "qemu-system-x86",
+            ("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G"),
+            "console=ttyS0 earlyprintk=serial panic=-1 no_timer_check",
+            False,
+            {
+                "debugcon": ("-debugcon", "file:{stream}", "-serial", "file:{console}"),
+                "serial": ("-serial", "file:{stream}"),
+            },
+        )
+
+    def size(self, *, time: bool) -> int:
+        """Bytes of an event."""
+        return 5 + self.sp_bytes + 6 * time
+
+    def read(self, rows: NDArray[np.uint8], *, time: bool) -> Events:
+        """Events from their bytes, uint8[n, size]."""
+        place = np.ascontiguousarray(rows[:, 1:5]).view("<i4")[:, 0].astype(np.int64)
+        at = 5 + self.sp_bytes
+        sp = _number(rows[:, 5:at])
+        if self.sp_bytes == 6:  # canonical: bit 47 is all that are above it
+            sp |= np.where(sp >> np.uint64(47) > 0, np.uint64(0xFFFF_0000_0000_0000), np.uint64(0))
+        ticks = _number(rows[:, at : at + 6]) if time else np.arange(len(rows), dtype=np.uint64)
+        return Events(place, sp, ticks)
+
+    def lay(self, wanted: Wanted) -> Laid:
+        """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
+        of the function that stops it."""
+        out = Assembly(self.name, Mark(self.sinks.index(wanted.sink), wanted.time))
+        stopped = out.here
+        out.add("ret")  # c3
+        entry = out.here
+        self._body(out, wanted, stopped, last=False)
+        last = 0
+        if wanted.word is not None:
+            last = out.here
+            self._body(out, wanted, stopped, last=True)
+        return Laid(bytes(out.code), entry, last)
+
+    def _body(self, out: Assembly, wanted: Wanted, stopped: int, *, last: bool) -> None:
+        """One entry of the tracer; the ``last`` one stops it."""
+        r = "r" if self.word == 8 else "e"
+        saved = [f"{r}dx", f"{r}cx", f"{r}si"]
+        if wanted.time or wanted.sink == "serial":
+            saved.append(f"{r}ax")
+        if wanted.word is not None:
+            self._gate(out, wanted.word, stopped)
+        out.add(f"pushf{self.flags}", "cli", *(f"push {name}" for name in saved))
+        self._mark(out, f"{r}cx")
+        if wanted.word is not None:
+            count = f"dword ptr [{r}cx + {wanted.word}]"
+            out.add(f"mov {count}, {STOP:#x}" if last else f"dec {count}")
+        returns = (len(saved) + 1) * self.word  # above these and the flags
+        out.add(f"mov edx, dword ptr [{r}sp + {returns}]", "sub edx, ecx")
+        out.add(f"lea {r}cx, [{r}sp + {returns + self.word}]")  # sp without the call
+        room = -(-self.size(time=True) // self.word)
+        out.add(*[f"push {r}cx"] * room)
+        out.add(f"mov byte ptr [{r}sp], {MARKER:#x}", f"mov dword ptr [{r}sp + 1], edx")
+        out.add(f"mov {'q' if r == 'r' else 'd'}word ptr [{r}sp + 5], {r}cx")
+        at = 5 + self.sp_bytes
+        if wanted.time:
+            out.add("rdtsc", f"mov dword ptr [{r}sp + {at}], eax")
+            out.add(f"mov word ptr [{r}sp + {at + 4}], dx")
+        out.add(f"mov {r}si, {r}sp", f"mov ecx, {self.size(time=wanted.time)}", "cld")
+        SENDS[wanted.sink](out)
+        out.add(f"lea {r}sp, [{r}sp + {room * self.word}]")
+        out.add(*(f"pop {name}" for name in reversed(saved)), f"popf{self.flags}", "ret")
+
+    def _gate(self, out: Assembly, word: int, stopped: int) -> None:
+        """A stopped tracer returns."""
+        if self.word == 8:
+            out.near(lambda end: f"cmp dword ptr [rip + {word - end}], 0")  # 83 3d
+        else:
+            out.add("push ecx")
+            self._mark(out, "ecx")
+            out.add(f"cmp dword ptr [ecx + {word}], 0", "pop ecx")
+        out.add(f"jle ${stopped}")
+
+    def _mark(self, out: Assembly, register: str) -> None:
+        """The address of the mark, wherever it is at the moment."""
+        if self.word == 8:
+            out.near(lambda end: f"lea {register}, [rip + {-end}]")  # 48 8d
+        else:
+            after = out.here + 5
+            out.add(f"call ${after}", f"pop {register}", f"sub {register}, {after}")
+
+
+def _debugcon(out: Assembly) -> None:
+    """All bytes at once: under KVM that is one exit."""
+    out.add(f"mov edx, {DEBUGCON:#x}", "rep outsb")
+
+
+def _serial(out: Assembly) -> None:
+    """Each byte when the transmitter has room."""
+    byte = out.here
+    out.add(f"mov edx, {LINE_STATUS:#x}")
+    wait = out.here
+    out.add("in al, dx", f"test al, {EMPTY:#x}", f"je ${wait}")
+    out.add(f"mov edx, {SERIAL:#x}", "outsb", "dec ecx", f"jne ${byte}")
+
+
+def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Little-endian numbers of up to eight bytes, uint64[n]."""
+    wide = np.zeros((len(columns), 8), np.uint8)
+    wide[:, : columns.shape[1]] = columns
+    return wide.view("<u8")[:, 0]
+
+
+SENDS = {"debugcon": _debugcon, "serial": _serial}
+BOOT_X86_64 = _BootX86("x86_64", 8, "q", 6, stack=16384, align=8)
+BOOT_I386 = _BootX86("i386", 4, "d", 4, stack=8192, align=4)

@@ -1,0 +1,32 @@
+"""Options of the boot tracer, for enable and boot."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["BOOT", "Most", "Sink", "Time", "Until"]
+
+BOOT = "boot"
+"""Name of the tracer."""
+
+Sink = Annotated[
+    str,
+    typer.Option(
+        "--sink",
+        metavar="SINK",
+        help="Where the boot tracer sends events: debugcon (x86, the default there) or serial, "
+        "semihosting (arm64).",
+    ),
+]
+Until = Annotated[
+    str,
+    typer.Option(
+        "--until", metavar="FUNC", help="The boot tracer stops when this function is called."
+    ),
+]
+Most = Annotated[
+    int | None, typer.Option("--max", metavar="N", help="The boot tracer stops after N events.")
+]
+Time = Annotated[bool, typer.Option("--time", help="The boot tracer tells times, too.")]
