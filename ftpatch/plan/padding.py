@@ -28,6 +28,8 @@ zeros, and has no size."""
 LINE = 64
 """Bytes of a cache line."""
 PAGE = 4096
+PIECE = 32
+"""Bytes that one Change lays."""
 WORD = 8
 """Bytes that are left for the word: it counts, and the four behind it are the tracer's too."""
 NOSAVE, NOSAVE_SECTION = ("__nosave_begin", "__nosave_end"), ".data_nosave"
@@ -138,11 +140,17 @@ def _between_objects(sites: Sites) -> int | None:
 
 
 def lay_at(sites: Sites, at: int, code: bytes) -> Changes:
-    """The Change that lays ``code`` at the address ``at``."""
-    offset = sites.image.elf.offset_of(addresses(at))
-    old, _ = sites.image.elf.gather(offset, len(code))
-    new = np.frombuffer(code, np.uint8).reshape(1, -1)
-    return Changes.of(Kind.PADDING, offset, old, new, NO_OWNER)
+    """The Changes that lay ``code`` at the address ``at``: short ones, since those of all sites
+    stand in columns as wide as the widest."""
+    elf = sites.image.elf
+    start = np.arange(0, len(code), PIECE)
+    width = np.minimum(len(code) - start, PIECE).astype(np.uint16)
+    new = np.zeros((len(start), min(PIECE, len(code))), np.uint8)
+    inside = np.arange(new.shape[1]) < width[:, None]
+    new[inside] = np.frombuffer(code, np.uint8)
+    offset = elf.offset_of(np.uint64(at) + start.astype(np.uint64))
+    old, _ = elf.gather(offset, new.shape[1])
+    return Changes.of(Kind.PADDING, offset, np.where(inside, old, 0), new, NO_OWNER, width)
 
 
 def _defined(symbols: Symbols) -> NDArray[np.bool_]:
