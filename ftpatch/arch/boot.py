@@ -91,7 +91,7 @@ class Emulator:
     """QEMU for one architecture: ``program``, the ``package`` of Debian that has it, its ``words``,
     the kernel's command line, whether the kernel must be ``flat``; for each sink words of QEMU
     (``sinks``) and of the kernel (``consoles``). {stream}, {console} and {log} are files; ``fault``
-    is an expression for what the log says where the processor gives up, and at which address."""
+    is what the log says where the processor gives up."""
 
     program: str
     package: str

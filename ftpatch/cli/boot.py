@@ -20,8 +20,10 @@ from ftpatch.unfinished import UNFINISHED
 
 if TYPE_CHECKING:
     from ftpatch.image import Image
+    from ftpatch.plan import Plan
     from ftpatch.plan.boot import BootTracing
     from ftpatch.select import Selection
+    from ftpatch.sites import Sites
 
 __all__ = ["NAME", "command"]
 
@@ -121,18 +123,22 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
 
 def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing) -> Image:
     """Lay the tracer into a copy; that, opened."""
+    from ftpatch.arch.boots import boot_tracer_of
+    from ftpatch.boot.machine import require_emulator
     from ftpatch.copy import Copy
     from ftpatch.image import open_image
     from ftpatch.plan.boot import plan_boot
     from ftpatch.select import select_sites
     from ftpatch.update import prepare, update
 
+    def plan(sites: Sites) -> Plan:
+        tracer = boot_tracer_of(sites.arch.name)
+        if tracer is not None:
+            require_emulator(tracer.emulator)
+        return plan_boot(sites, select_sites(sites, selection), tracing)
+
     with Copy(path, patched, force=False, allow_setuid=True, in_place=False, sync=False) as copy:
-        prepared = prepare(
-            path,
-            lambda sites: plan_boot(sites, select_sites(sites, selection), tracing),
-            strip_signature=False,
-        )
+        prepared = prepare(path, plan, strip_signature=False)
         if prepared.refused:
             bug, reason = prepared.refused[0]
             more = f" (and {len(prepared.refused) - 1} more sites)" * (len(prepared.refused) > 1)

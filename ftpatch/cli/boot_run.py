@@ -65,7 +65,7 @@ def run_boot(
         sys.stderr.write("\r\x1b[K")
     lines([f"ftpatch: {count(ended.events, 'event')}; {ended.ended}"], error=True)
     if not ended.stopped:
-        _tell_end(kernel, ended, folder, fault_in(emulator, folder / "log"))
+        _tell_end(kernel, ended, folder, fault=fault_in(emulator, folder / "log"))
     code = ended.status if ended.status is not None else ENDED
     if code < 0:
         code = 128 - code
@@ -91,12 +91,9 @@ def _handle(machine: Machine) -> dict[signal.Signals, Any]:
     return handlers
 
 
-def _tell_end(kernel: Image, ended: Progress, folder: Path, fault: int | None) -> None:
+def _tell_end(kernel: Image, ended: Progress, folder: Path, *, fault: bool) -> None:
     """What was before the end."""
-    told = []
-    if fault is not None:
-        where = kernel.kallsyms.places(addresses(fault))[0] if fault else ""
-        told.append("the processor gave up (triple fault)" + f" in {where}" * bool(where))
+    told = ["a triple fault: the processor gave up"] if fault else []
     names = [place[0] for place in _names(kernel, list(ended.last)[-SHOWN:])]
     told.append(f"the last functions: {', '.join(names) or 'none was called'}")
     console = folder / "console"
