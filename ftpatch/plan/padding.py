@@ -68,8 +68,9 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
         cuts = [lo, *named[first:stop].tolist(), hi]
         for here, there in pairwise(cuts):
             before = int(np.searchsorted(owned_from, np.uint64(here), side="right")) - 1
-            if there - here > most and (before < 0 or int(owned_to[before]) <= here):
-                best, most = here, there - here
+            free = max(here, int(owned_to[before])) if before >= 0 else here
+            if there - free > most:
+                best, most = free, there - free
     best = -(-(best + MARGIN) // MARGIN) * MARGIN
     if size + 3 * MARGIN > most:
         raise SiteRefused(
