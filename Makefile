@@ -41,6 +41,7 @@ bench: packages $(READY) ## ratios, measured alternately in one run
 	$(BIN)/python bench/bench.py
 	$(BIN)/python bench/tracing.py
 	$(BIN)/python bench/probing.py
+	$(BIN)/python bench/boot.py
 
 samples: $(READY)     ## build the samples again
 	$(MAKE) -C samples PYTHON=$(abspath $(BIN)/python)

@@ -106,7 +106,7 @@ def _source(arch: str, *, time: bool, sites: list[int]) -> Source:
     tracer = _tracer(arch)
     places = np.array(sorted(sites), np.int64)
     ip = (places + (CODE - tracer.behind)).astype(np.uint64)
-    return Source(tracer, Mark(0, time), CODE, places, ip)
+    return Source(tracer, Mark(0, time), CODE, places, ip, np.zeros(len(ip), bool))
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -143,7 +143,8 @@ def test_the_code_has_no_address_of_its_own(arch: str) -> None:
     for sink in _tracer(arch).sinks:
         laid = _tracer(arch).lay(Wanted(sink, True, None))
         assert laid.last == 0
-        assert read_mark(laid.code) == Mark(_tracer(arch).sinks.index(sink), True)
+        number = _tracer(arch).sinks.index(sink)
+        assert read_mark(laid.code) == Mark(number, True, laid.entry, laid.last)
         assert len(laid.code) < 600
 
 

@@ -9,7 +9,7 @@ identity mapping changes it), and the stack pointer that the function begins wit
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +21,6 @@ from ftpatch.arch.disassemble import disassemble
 
 __all__ = [
     "MARK",
-    "STOP",
     "Assembly",
     "BootTracer",
     "Emulator",
@@ -34,8 +33,6 @@ __all__ = [
 
 MARK = struct.Struct("<8sBBHI")
 MAGIC = b"FTPBOOT1"
-STOP = 0xC000_0000
-"""In the word that counts: stopped. Far enough from 0 that no late decrement wraps."""
 BASE = 0x4000_0000
 """Where code is assembled: all that counts is distances."""
 
@@ -43,7 +40,7 @@ BASE = 0x4000_0000
 @dataclass(frozen=True)
 class Wanted:
     """``sink``: name of where events go; ``time``: whether they have the time; ``word``: distance
-    of the word that counts down from the mark, in bytes, None where nothing stops the tracer."""
+    from the mark to the word that counts down, and to four more bytes, None where there is none."""
 
     sink: str
     time: bool
@@ -62,14 +59,17 @@ class Laid:
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands before a tracer's code: the number of its sink, whether there are times."""
+    """What stands before a tracer's code: the number of its sink, whether there are times, and what
+    sites call, as in Laid."""
 
     sink: int
     time: bool
+    entry: int = 0
+    last: int = 0
 
     def pack(self) -> bytes:
         """16 bytes."""
-        return MARK.pack(MAGIC, self.sink, self.time, 0, 0)
+        return MARK.pack(MAGIC, self.sink, self.time, self.entry, self.last)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,9 @@ class Events:
 @dataclass(frozen=True)
 class Emulator:
     """QEMU for one architecture: ``program``, the ``package`` of Debian that has it, its ``words``,
-    the kernel's command line, whether the kernel must be ``flat``; ``sinks``: words for each sink,
-    where {stream} and {console} are files."""
+    the kernel's command line, whether the kernel must be ``flat``; for each sink words of QEMU
+    (``sinks``) and of the kernel (``consoles``). {stream}, {console} and {log} are files; ``fault``
+    is what the log says where the processor gives up."""
 
     program: str
     package: str
@@ -98,11 +99,19 @@ class Emulator:
     append: str
     flat: bool
     sinks: dict[str, tuple[str, ...]]
+    consoles: dict[str, str]
+    fault: str = ""
 
-    def sink(self, name: str, stream: str, console: str) -> list[str]:
-        """Words that let events go to a file, and the console to another."""
-        files = {"stream": stream, "console": console}
-        return [word.format_map(files) for word in self.sinks[name]]
+    def command(self, sink: str, files: Mapping[str, str]) -> list[str]:
+        """QEMU's words behind its name, for a sink: ``files`` are those of events (``stream``), of
+        the ``console``, and for what QEMU itself has to say (``log``)."""
+        quoted = {name: path.replace(",", ",,") for name, path in files.items()}
+        words = [word.format_map(files) for word in self.words]
+        return words + [word.format_map(quoted) for word in self.sinks[sink]]
+
+    def said(self, sink: str, more: str) -> str:
+        """The kernel's command line."""
+        return " ".join(filter(None, (self.consoles[sink], self.append, more)))
 
 
 class BootTracer(Protocol):
@@ -140,6 +149,10 @@ class BootTracer(Protocol):
     def stack(self) -> int:
         """Bytes of a task's stack."""
 
+    @property
+    def always_word(self) -> bool:
+        """Whether it needs its word even where nothing stops it."""
+
     def lay(self, wanted: Wanted) -> Laid:
         """The code."""
 
@@ -154,16 +167,20 @@ def read_mark(raw: bytes) -> Mark | None:
     """The mark that ``raw`` begins with; None where there is none."""
     if len(raw) < MARK.size or not raw.startswith(MAGIC):
         return None
-    _, sink, time, _, _ = MARK.unpack_from(raw)
-    return Mark(sink, bool(time))
+    _, sink, time, entry, last = MARK.unpack_from(raw)
+    return Mark(sink, bool(time), entry, last)
 
 
 class Assembly:
     """Instructions one behind the other, each read back by Capstone. Branches go backwards."""
 
-    def __init__(self, arch: str, mark: Mark) -> None:
+    def __init__(self, arch: str) -> None:
         self._arch = arch
-        self.code = bytearray(mark.pack())
+        self.code = bytearray(MARK.size)
+
+    def laid(self, mark: Mark) -> Laid:
+        """The code behind its mark."""
+        return Laid(mark.pack() + bytes(self.code[MARK.size :]), mark.entry, mark.last)
 
     @property
     def here(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import STOP, Assembly, Emulator, Events, Laid, Mark, Wanted
+from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Mark, Wanted
 
 __all__ = ["BOOT_ARM64"]
 
@@ -36,6 +36,7 @@ class _BootArm64:
     marker: int = MARKER
     align: int = 16
     stack: int = 16384
+    always_word: bool = False
 
     @property
     def emulator(self) -> Emulator:
@@ -55,6 +56,7 @@ class _BootArm64:
                     *("enable=on,target=native,chardev=events", "-serial", "file:{console}"),
                 )
             },
+            {"semihosting": ""},
         )
 
     def size(self, *, time: bool) -> int:
@@ -77,7 +79,7 @@ class _BootArm64:
     def lay(self, wanted: Wanted) -> Laid:
         """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
         of the function that stops it."""
-        out = Assembly(self.name, Mark(self.sinks.index(wanted.sink), wanted.time))
+        out = Assembly(self.name)
         stopped = out.here
         out.add(*RETURN)
         entry = out.here
@@ -86,7 +88,7 @@ class _BootArm64:
         if wanted.word is not None:
             last = out.here
             self._body(out, wanted, stopped, last=True)
-        return Laid(bytes(out.code), entry, last)
+        return out.laid(Mark(self.sinks.index(wanted.sink), wanted.time, entry, last))
 
     def _body(self, out: Assembly, wanted: Wanted, stopped: int, *, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it. x9 is the caller's lr."""
@@ -105,15 +107,15 @@ class _BootArm64:
         out.add(f"ldp x0, x1, [sp, #{ROOM}]", f"add sp, sp, #{ROOM + SAVED}", *RETURN)
 
     def _count(self, out: Assembly, word: int, stopped: int, *, last: bool) -> None:
-        """A stopped tracer returns; flags are free at a function's entry, and not even needed."""
+        """A stopped tracer returns; flags are free at a function's entry. What stops it is a word
+        of its own: no other processor, counting at that moment, can write over it."""
         low, high = word & 0xFFFF, word >> 16 & 0xFFFF
         out.add(f"mov w11, #{low}", f"movk w11, #{high}, lsl #{HALF}", "add x11, x10, w11, sxtw")
-        out.add("ldr w12, [x11]", "cmp w12, #0", f"b.le ${stopped}")
+        out.add("ldp w12, w13, [x11]", f"cbnz w13, ${stopped}", "cmp w12, #0", f"b.le ${stopped}")
         if last:
-            out.add(f"mov w12, #{STOP - (1 << 32)}")
+            out.add("mov w12, #1", "str w12, [x11, #4]")
         else:
-            out.add("sub w12, w12, #1")
-        out.add("str w12, [x11]")
+            out.add("sub w12, w12, #1", "str w12, [x11]")
 
 
 def _adr(register: int, distance: int) -> bytes:

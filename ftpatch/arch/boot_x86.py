@@ -1,9 +1,9 @@
 """The boot tracers of x86: both send an event byte by byte through a port.
 
 A site is ``call`` from a function's entry: flags are free there, registers are not. Interrupts are
-off while an event goes out, so that only an NMI can cut one. An event is 0xf7, four bytes of the
-place, six (i386: four) of the stack pointer, and with times six of the time-stamp counter, all
-little endian.
+off while an event goes out, and a lock keeps other processors from cutting it: only an NMI can, or
+who has waited for too long. An event is 0xf7, four bytes of the place, six (i386: four) of the
+stack pointer, and with times six of the time-stamp counter, all little endian.
 """
 
 from __future__ import annotations
@@ -13,13 +13,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import STOP, Assembly, Emulator, Events, Laid, Mark, Wanted
+from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Mark, Wanted
 
 __all__ = ["BOOT_I386", "BOOT_X86_64"]
 
 MARKER = 0xF7
 DEBUGCON, SERIAL = 0xE9, 0x3F8  # QEMU's isa-debugcon; the first 16550
 LINE_STATUS, EMPTY = 0x3FD, 0x20  # LSR, and THRE in it
+STOP = 0xC000_0000
+"""In the word that counts: stopped. Far enough from 0 that no late decrement wraps."""
+LOCK = 4
+"""Bytes from the word that counts to the lock: 0, or 1 while an event goes out."""
+PATIENCE = 1 << 21
+"""How often the lock is asked for: then whoever held it was stopped, or is below this NMI."""
+POLLS = 1 << 16
+"""How often a 16550 is asked whether it has room for a byte: a byte at 9600 baud takes a
+millisecond, and a port that never has room must not end the boot."""
+FILES = (
+    *("-chardev", "file,id=events,path={stream}"),
+    *("-chardev", "file,id=console,path={console}"),
+)
+CONSOLE = ("-serial", "chardev:console")
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,7 @@ class _BootX86:
     pads: bytes = b"\xcc\x00"
     behind: int = 5
     marker: int = MARKER
+    always_word: bool = True
 
     @property
     def emulator(self) -> Emulator:
@@ -43,13 +58,21 @@ class _BootX86:
         return Emulator(
             "qemu-system-x86_64",
             "qemu-system-x86",
-            ("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G"),
-            "console=ttyS0 earlyprintk=serial panic=-1 no_timer_check",
+            (
+                *("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G"),
+                *("-d", "cpu_reset", "-D", "{log}"),  # a triple fault is told there, if anywhere
+            ),
+            "panic=-1 no_timer_check",
             False,
             {
-                "debugcon": ("-debugcon", "file:{stream}", "-serial", "file:{console}"),
-                "serial": ("-serial", "file:{stream}"),
+                "debugcon": (*FILES, *CONSOLE, *("-device", "isa-debugcon,chardev=events")),
+                "serial": (*FILES, *("-serial", "chardev:events"), *CONSOLE),
             },
+            {
+                "debugcon": "console=ttyS0 earlyprintk=serial,ttyS0",
+                "serial": "console=ttyS1 earlyprintk=serial,ttyS1",  # the first is the tracer's
+            },
+            "Triple fault",
         )
 
     def size(self, *, time: bool) -> int:
@@ -69,7 +92,7 @@ class _BootX86:
     def lay(self, wanted: Wanted) -> Laid:
         """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
         of the function that stops it."""
-        out = Assembly(self.name, Mark(self.sinks.index(wanted.sink), wanted.time))
+        out = Assembly(self.name)
         stopped = out.here
         out.add("ret")  # c3
         entry = out.here
@@ -78,19 +101,18 @@ class _BootX86:
         if wanted.word is not None:
             last = out.here
             self._body(out, wanted, stopped, last=True)
-        return Laid(bytes(out.code), entry, last)
+        return out.laid(Mark(self.sinks.index(wanted.sink), wanted.time, entry, last))
 
     def _body(self, out: Assembly, wanted: Wanted, stopped: int, *, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it."""
         r = "r" if self.word == 8 else "e"
-        saved = [f"{r}dx", f"{r}cx", f"{r}si"]
-        if wanted.time or wanted.sink == "serial":
-            saved.append(f"{r}ax")
+        saved = [f"{r}dx", f"{r}cx", f"{r}si", f"{r}ax"]
         if wanted.word is not None:
             self._gate(out, wanted.word, stopped)
         out.add(f"pushf{self.flags}", "cli", *(f"push {name}" for name in saved))
         self._mark(out, f"{r}cx")
         if wanted.word is not None:
+            self._lock(out, f"dword ptr [{r}cx + {wanted.word + LOCK}]")
             count = f"dword ptr [{r}cx + {wanted.word}]"
             out.add(f"mov {count}, {STOP:#x}" if last else f"dec {count}")
         returns = (len(saved) + 1) * self.word  # above these and the flags
@@ -104,10 +126,19 @@ class _BootX86:
         if wanted.time:
             out.add("rdtsc", f"mov dword ptr [{r}sp + {at}], eax")
             out.add(f"mov word ptr [{r}sp + {at + 4}], dx")
-        out.add(f"mov {r}si, {r}sp", f"mov ecx, {self.size(time=wanted.time)}", "cld")
-        SENDS[wanted.sink](out)
+        out.add(f"mov {r}si, {r}sp", "cld")
+        SENDS[wanted.sink](out, self.size(time=wanted.time))
+        if wanted.word is not None:
+            self._mark(out, f"{r}cx")
+            out.add(f"mov dword ptr [{r}cx + {wanted.word + LOCK}], 0")
         out.add(f"lea {r}sp, [{r}sp + {room * self.word}]")
         out.add(*(f"pop {name}" for name in reversed(saved)), f"popf{self.flags}", "ret")
+
+    def _lock(self, out: Assembly, lock: str) -> None:
+        """Wait for the lock, but not for ever: eax is what is left of esi while it is held."""
+        out.add(f"mov esi, {PATIENCE}")
+        again = out.here
+        out.add("dec esi", f"lock bts {lock}, 0", "sbb eax, eax", "and eax, esi", f"jne ${again}")
 
     def _gate(self, out: Assembly, word: int, stopped: int) -> None:
         """A stopped tracer returns."""
@@ -128,18 +159,19 @@ class _BootX86:
             out.add(f"call ${after}", f"pop {register}", f"sub {register}, {after}")
 
 
-def _debugcon(out: Assembly) -> None:
+def _debugcon(out: Assembly, size: int) -> None:
     """All bytes at once: under KVM that is one exit."""
-    out.add(f"mov edx, {DEBUGCON:#x}", "rep outsb")
+    out.add(f"mov ecx, {size}", f"mov edx, {DEBUGCON:#x}", "rep outsb")
 
 
-def _serial(out: Assembly) -> None:
-    """Each byte when the transmitter has room."""
+def _serial(out: Assembly, size: int) -> None:
+    """Each byte when the transmitter has room, or has had none for long; ah counts bytes."""
+    out.add(f"mov ah, {size}")
     byte = out.here
-    out.add(f"mov edx, {LINE_STATUS:#x}")
+    out.add(f"mov ecx, {POLLS}", f"mov edx, {LINE_STATUS:#x}")
     wait = out.here
-    out.add("in al, dx", f"test al, {EMPTY:#x}", f"je ${wait}")
-    out.add(f"mov edx, {SERIAL:#x}", "outsb", "dec ecx", f"jne ${byte}")
+    out.add("in al, dx", f"test al, {EMPTY:#x}", f"loope ${wait}")
+    out.add(f"mov edx, {SERIAL:#x}", "outsb", "dec ah", f"jne ${byte}")
 
 
 def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -7,7 +7,7 @@ is not known: a call ends here when that next event begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,18 @@ STEP = 1 << 18
 class Calls:
     """Batches of entries and of the exits that follow from them, as other traces have them.
     ``func`` uint32[n] of each of n events, ``sp`` uint64[n], ``time`` uint64[n] (ticks); stacks
-    are ``stack`` bytes large and begin at multiples of that."""
+    are ``stack`` bytes large and begin at multiples of that, and have the numbers 1, 2, ... as they
+    come: with ``only`` just those are told."""
 
     torn = 0
 
-    def __init__(self, events: Sequence[Events], func: NDArray[np.uint32], stack: int) -> None:
+    def __init__(
+        self,
+        events: Sequence[Events],
+        func: NDArray[np.uint32],
+        stack: int,
+        only: Collection[int] = (),
+    ) -> None:
         none = [np.empty(0, np.uint64)]
         self._func = func
         self._sp = np.concatenate([*(part.sp for part in events), *none])
@@ -44,6 +51,10 @@ class Calls:
         number[order] = np.arange(len(key), dtype=np.int32)
         self._thread = number[thread]
         self.stacks = key[order] * np.uint64(stack)
+        if only:
+            kept = np.isin(self._thread + 1, list(only))
+            self._func, self._time = func[kept], self._time[kept]
+            self._sp, self._thread = self._sp[kept], self._thread[kept]
         self._open: dict[int, tuple[list[int], list[int]]] = {}
 
     def __len__(self) -> int:

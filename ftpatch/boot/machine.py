@@ -17,23 +17,30 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 
-__all__ = ["Progress", "flat", "require_emulator", "run_machine"]
+__all__ = ["Machine", "Progress", "fault_in", "flat", "require_emulator"]
 
 STEP = 0.2
 """Seconds between two looks."""
+PART = 1 << 20
+"""Bytes of the stream that are looked at together."""
 KEPT = 20
 """How many events are remembered."""
+ROOM = 1 << 30
+"""Bytes that the disk must have left."""
+SPOKEN = 1 << 16
+"""Bytes of QEMU's log that are looked at."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """``events`` so far, the addresses of the ``last`` sites, whether the tracer has been
-    ``stopped``, QEMU's ``status`` (None while it runs)."""
+    """``events`` so far, the addresses of the ``last`` sites, why it ``ended`` (empty while it
+    runs), whether the tracer has been ``stopped``, QEMU's ``status`` where it ended by itself."""
 
-    events: int
-    last: Sequence[int]
-    stopped: bool
-    status: int | None
+    events: int = 0
+    last: Sequence[int] = ()
+    ended: str = ""
+    stopped: bool = False
+    status: int | None = None
 
 
 def require_emulator(emulator: Emulator) -> str:
@@ -45,9 +52,21 @@ def require_emulator(emulator: Emulator) -> str:
     return found
 
 
+def fault_in(emulator: Emulator, log: Path) -> bool:
+    """Whether the processor gave up, by QEMU's log."""
+    try:
+        with log.open("rb") as file:
+            said = file.read(SPOKEN)
+    except OSError:
+        return False
+    return bool(emulator.fault) and emulator.fault.encode() in said
+
+
 def flat(image: Image) -> bytes:
     """What `objcopy -O binary` makes: the loaded segments, as far apart as in memory."""
     parts = [s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD and s.size]
+    if not parts:
+        return bytes(image.data.data)  # it is flat
     first = min(part.address for part in parts)
     out = bytearray(max(part.address + part.size for part in parts) - first)
     for part in parts:
@@ -56,34 +75,72 @@ def flat(image: Image) -> bytes:
     return bytes(out)
 
 
-def run_machine(
-    command: Sequence[str | Path], stream: Path, source: Source, ends: tuple[int, int], limit: float
-) -> Iterator[Progress]:
-    """Run until it ends, or for ``limit`` seconds, or until ``ends``: the address of the site that
-    stops the tracer and the number of events that does, 0 for neither. Raises InputError where QEMU
-    cannot be started."""
-    begun, decoder = monotonic(), Decoder(source)
-    last: list[int] = []
-    try:
-        machine = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    except OSError as error:
-        raise InputError(str(command[0]), f"cannot run: {error.strerror}") from None
-    until, most = ends
-    stream.touch()
-    with machine, stream.open("rb") as file:
+class Machine:
+    """A QEMU that runs in a process group of its own, so that a terminal's signals are ours. A
+    context: in the end it runs no more. Raises InputError where it cannot be started."""
+
+    def __init__(self, command: Sequence[str], stream: Path, console: Path) -> None:
+        self._stream, self._console = stream, console
+        self._asked = ""
+        stream.touch()
         try:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+        except OSError as error:
+            raise InputError(command[0], f"cannot run: {error.strerror}") from None
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._process.wait()
+
+    def kill(self) -> None:
+        """End it."""
+        self._process.kill()
+
+    def ask(self, reason: str) -> None:
+        """Have it ended at the next look, for a reason."""
+        self._asked = reason
+
+    def watch(self, source: Source, most: int, limit: float, idle: float) -> Iterator[Progress]:
+        """Look at it until it ends, or for ``limit`` seconds, or until nothing has happened for
+        ``idle`` seconds, or until the tracer has stopped: at its last function, or after ``most``
+        events (0: that does not stop it)."""
+        begun = moved = monotonic()
+        decoder, seen, last = Decoder(source), (0, 0), list[int]()
+        stopped = False
+        with self._stream.open("rb") as file:
             while True:
-                status = machine.poll()
-                stopped = False
-                while raw := file.read(1 << 20):
-                    for part in decoder.feed(np.frombuffer(raw, np.uint8)):
-                        places = np.searchsorted(source.places, part.place[-KEPT:])
-                        last = [*last, *source.ip[places].tolist()][-KEPT:]
-                stopped = bool(until and last and last[-1] == until)
+                status = self._process.poll()
+                raw = file.read(PART)
+                for part in decoder.feed(np.frombuffer(raw, np.uint8)):
+                    sites = np.searchsorted(source.places, part.place)
+                    last = [*last, *source.ip[sites[-KEPT:]].tolist()][-KEPT:]
+                    stopped |= bool(source.last[sites].any())
+                now, size = monotonic(), (file.tell(), self._said())
+                moved, seen = (now if size != seen else moved), size
                 stopped |= bool(most and decoder.events >= most)
-                yield Progress(decoder.events, last, stopped, status)
-                if stopped or status is not None or monotonic() - begun > limit:
+                reason = self._asked
+                if stopped:
+                    reason = "the tracer stopped"
+                elif status is not None and len(raw) < PART:
+                    reason = f"QEMU ended with {status}"
+                elif now - begun > limit:
+                    reason = f"ended after {limit:g} seconds"
+                elif now - moved > idle:
+                    reason = f"ended: for {idle:g} seconds no event, and no word on the console"
+                elif shutil.disk_usage(self._stream.parent).free < ROOM:
+                    reason = f"ended: the disk has less than {ROOM >> 20} MiB left"
+                yield Progress(decoder.events, tuple(last), reason, stopped, status)
+                if reason:
                     return
-                sleep(STEP)
-        finally:
-            machine.kill()
+                if len(raw) < PART:
+                    sleep(STEP)
+
+    def _said(self) -> int:
+        """Bytes on the console."""
+        try:
+            return self._console.stat().st_size
+        except OSError:
+            return 0

@@ -2,7 +2,7 @@
 
 An event is believed where its marker stands, its place is one of the sites that call the tracer,
 and its stack pointer is aligned: of other bytes one in some millions looks like that. Where an
-event is cut, or something else was written between, the next one is looked for byte by byte.
+event is cut, or something else was written between, the next one is looked for at every marker.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, read_mark
 from ftpatch.arch.boots import boot_tracer_of
 from ftpatch.changes import Kind
+from ftpatch.columns import addresses, among
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.journal import journalled
@@ -26,18 +27,22 @@ __all__ = ["Decoder", "Source", "find_source", "read_stream"]
 
 STEP = 1 << 22
 """Bytes that are looked at together."""
+TEXT, TEXT_FROM, TEXT_TO = b"\t\n\r\x1b", 0x20, 0x7F
+"""Bytes of a console that shares the tracer's port."""
 
 
 @dataclass(frozen=True)
 class Source:
     """Who sent a stream: the tracer, its mark, the address of that, and the sites that call it:
-    ``places`` int64[n], ascending, as in events, and ``ip`` uint64[n], their addresses."""
+    ``places`` int64[n], ascending, as in events, ``ip`` uint64[n], their addresses, and ``last``
+    bool[n], whether they stop it."""
 
     tracer: BootTracer
     mark: Mark
     at: int
     places: NDArray[np.int64]
     ip: NDArray[np.uint64]
+    last: NDArray[np.bool_]
 
 
 def find_source(image: Image) -> Source:
@@ -50,10 +55,15 @@ def find_source(image: Image) -> Source:
             image.path, "it has no boot tracer", "give what `ftpatch enable --tracer boot` wrote"
         )
     at, mark = found
-    ip = np.sort(journalled(sites.blocks, Kind.CODE).owner)
+    calls = np.isin(sites.addr, addresses(at + mark.entry, at + mark.last))
+    if not calls.any():
+        raise UsageError(image.path, "no site calls its boot tracer any more")
+    order = np.argsort(sites.ip[calls])
+    ip, addr = sites.ip[calls][order], sites.addr[calls][order]
     places = (ip + np.uint64(tracer.behind) - np.uint64(at)).astype(np.int64)
+    last = addr == np.uint64(at + mark.last) if mark.last else np.zeros(len(ip), bool)
     order = np.argsort(places, kind="stable")
-    return Source(tracer, mark, at, places[order], ip[order])
+    return Source(tracer, mark, at, places[order], ip[order], last[order])
 
 
 def _mark(sites: Sites) -> tuple[int, Mark] | None:
@@ -66,38 +76,86 @@ def _mark(sites: Sites) -> tuple[int, Mark] | None:
 
 
 class Decoder:
-    """Takes bytes as they come. ``skipped`` counts bytes that belong to no event, ``events`` those
-    that do."""
+    """Takes bytes as they come. ``events`` counts what was believed, ``skipped`` bytes that belong
+    to no event, ``foreign`` those of them that are no text either, ``gaps`` their runs; ``broke``
+    is where the first one begins, in bytes from the start."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._size = source.tracer.size(time=source.mark.time)
         self._rest = np.empty(0, np.uint8)
-        self.skipped = self.events = 0
+        self._in_gap = False
+        self.events = self.skipped = self.foreign = self.gaps = self.broke = self._passed = 0
 
     def feed(self, raw: NDArray[np.uint8]) -> Iterator[Events]:
         """Events of ``raw``, uint8[n], and of what was left before."""
         data = np.concatenate([self._rest, raw])
-        at, size = 0, self._size
-        while len(data) - at >= size:
-            count = (len(data) - at) // size
-            rows = data[at : at + count * size].reshape(count, size)
-            good = self._good(rows)
-            run = count if good.all() else int(good.argmin())
-            if run:
-                at += run * size
-                self.events += run
-                yield self._events(rows[:run])
-                continue
-            step = self._next(data[at:])
-            self.skipped += step
-            at += step
-        self._rest = data[at:]
+        last = len(data) - self._size  # where the last event may begin that is whole
+        if last < 0:
+            self._rest = data
+            return
+        at = self._found(data, last)
+        end = max(int(at[-1]) + self._size if len(at) else 0, last + 1)
+        self._count_gaps(data[:end], at)
+        self._rest = data[end:]
+        self._passed += end
+        if len(at):
+            rows = data[at[:, None] + np.arange(self._size)]
+            self.events += len(at)
+            yield self._events(rows)
 
     def finish(self) -> None:
         """What is left now belongs to no event."""
-        self.skipped += len(self._rest)
+        if len(self._rest):
+            self._count_gaps(self._rest, np.empty(0, np.int64))
         self._rest = self._rest[:0]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether most of it is neither an event nor text."""
+        return self.foreign > self.events * self._size
+
+    @property
+    def notes(self) -> list[str]:
+        """What is missing, a clause each."""
+        if not self.skipped:
+            return []
+        places = f"in {self.gaps} places, the first" if self.gaps > 1 else "in one place,"
+        return [f"{self.skipped} bytes belong to no event, {places} at offset {self.broke}"]
+
+    def _found(self, data: NDArray[np.uint8], last: int) -> NDArray[np.int64]:
+        """Where events begin, int64[m]: what looks like one, unless the one before reaches into
+        it."""
+        size = self._size
+        rows = data[: (last // size + 1) * size].reshape(-1, size)
+        if self._good(rows).all():
+            return np.arange(len(rows), dtype=np.int64) * size
+        at = np.flatnonzero(data[: last + 1] == self._source.tracer.marker)
+        at = at[self._good(data[at[:, None] + np.arange(size)])]
+        while len(at):  # those that overlap the one before, of each row of them the first
+            over = np.concatenate([[False], np.diff(at) < size])
+            wrong = over & ~np.concatenate([[False], over[:-1]])
+            if not wrong.any():
+                break
+            at = at[~wrong]
+        return at
+
+    def _count_gaps(self, data: NDArray[np.uint8], at: NDArray[np.int64]) -> None:
+        """Count what lies between events."""
+        begins = np.concatenate([[0], at + self._size])
+        ends = np.concatenate([at, [len(data)]])
+        holes = np.flatnonzero(ends > begins)
+        if len(holes):
+            if not self.gaps:
+                self.broke = self._passed + int(begins[holes[0]])
+            within = np.ones(len(data), bool)
+            within[(at[:, None] + np.arange(self._size)).ravel()] = False
+            strange = data[within]
+            text = (strange >= TEXT_FROM) & (strange < TEXT_TO) | among(strange, TEXT)
+            self.skipped += len(strange)
+            self.foreign += int((~text).sum())
+            self.gaps += len(holes) - bool(self._in_gap and begins[holes[0]] == 0)
+        self._in_gap = bool(len(holes)) and int(ends[holes[-1]]) == len(data)
 
     def _events(self, rows: NDArray[np.uint8]) -> Events:
         events = self._source.tracer.read(rows, time=self._source.mark.time)
@@ -113,17 +171,6 @@ class Decoder:
         good = source.places[at] == events.place
         good &= (rows[:, 0] == source.tracer.marker) & (events.sp % source.tracer.align == 0)
         return np.asarray(good)
-
-    def _next(self, data: NDArray[np.uint8]) -> int:
-        """How many bytes to the next event, or to where one may begin that is not whole yet."""
-        last = len(data) - self._size + 1
-        marks = np.flatnonzero(data[1:last] == self._source.tracer.marker) + 1
-        for part in np.array_split(marks, max(1, len(marks) // 4096)):
-            rows = data[part[:, None] + np.arange(self._size)]
-            good = self._good(rows) if len(part) else np.zeros(0, bool)
-            if good.any():
-                return int(part[good.argmax()])
-        return last
 
 
 def read_stream(path: Path, decoder: Decoder) -> Iterator[Events]:

@@ -18,6 +18,9 @@ from ftpatch.trace.window import Window
 
 __all__ = ["BootTrace", "is_stream"]
 
+NONE = "no event of this kernel is in it"
+HINT = "give the stream of the very kernel that --image names"
+
 
 def is_stream(path: Path) -> bool:
     """Whether a file is no trace with a header."""
@@ -32,23 +35,27 @@ class BootTrace(Trace):
     """One stream and the kernel that sent it. Threads are stacks: of tasks, and of interrupts.
     Times are ticks of the time-stamp counter or, where none was recorded, numbers of events."""
 
-    def __init__(self, path: Path, image: Image, window: Window) -> None:
-        """Read all of it. Raises InputError where there is no event, UsageError where the image
-        has no boot tracer."""
+    def __init__(self, path: Path, image: Image, window: Window, *, force: bool = False) -> None:
+        """Read all of it. Raises InputError where there is no event, and, without ``force``, where
+        most of it is something else; UsageError where the image has no boot tracer."""
         source = find_source(image)
         decoder = Decoder(source)
         events = list(read_stream(path, decoder))
         if not events:
-            raise InputError(path, "no event of this kernel is in it", "give its stream, and image")
+            raise InputError(path, "it is empty" if not decoder.skipped else NONE, HINT)
+        if decoder.is_foreign and not force:
+            found = f"only {decoder.events} events of this kernel are in it, and {decoder.notes[0]}"
+            raise InputError(path, found, f"{HINT}; --force reads it")
         self.window, self.remarks, self.program = window, [], []
         self.sources, self.files, self.clocks = [], [], []
         lowest = int(source.ip.min())
         func = [source.ip[np.searchsorted(source.places, part.place)] for part in events]
         code = np.concatenate(func) - np.uint64(lowest - 2)  # an address within the site
-        self._calls = Calls(events, code.astype(np.uint32), source.tracer.stack)
+        self._calls = Calls(events, code.astype(np.uint32), source.tracer.stack, window.tids)
         self._decoder = decoder
-        if window.tids and max(window.tids) > len(self._calls.stacks):
-            raise UsageError(None, f"no thread {max(window.tids)} in the trace")
+        missing = window.tids - set(range(1, len(self._calls.stacks) + 1))
+        if missing:
+            raise UsageError(None, f"no thread {min(missing)} in the trace")
         self.headers = [_header(path, image, lowest, time=source.mark.time)]
         nothing = np.empty(0, np.int64)
         stacks = len(self._calls.stacks)
@@ -62,11 +69,8 @@ class BootTrace(Trace):
         self.functions = Functions([])
 
     def notes(self) -> list[str]:
-        """The number of bytes that are no event."""
-        notes = list(self.remarks)
-        if self._decoder.skipped:
-            notes.append(f"bytes that belong to no event: {self._decoder.skipped}")
-        return notes
+        """What belongs to no event, and remarks of formats."""
+        return [*self.remarks, *self._decoder.notes]
 
 
 class _Header(Header):

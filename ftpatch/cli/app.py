@@ -103,7 +103,7 @@ def _run() -> int:
         message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is
         if message:
             error_line(message.rstrip(".") + where)
-        own = context is not None and context.info_name == trace.NAME
+        own = context is not None and context.info_name in (trace.NAME, boot.NAME)
         return trace.FAILED if own else int(Exit.ERROR)  # others are the program's
     except OSError as error:
         done = "; the output is written" if UNFINISHED.appeared else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import signal
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftpatch.cli.boot_options import Most, Sink, Time, Until
-from ftpatch.cli.console import count, lines
-from ftpatch.cli.options import Filter, Notrace, Regex
-from ftpatch.errors import SiteRefused, UsageError
+from ftpatch.cli.console import error_line
+from ftpatch.cli.options import Filter, Json, Notrace, Regex
+from ftpatch.cli.report_output import Output
+from ftpatch.cli.signals import interrupted
+from ftpatch.errors import FtpatchError, SiteRefused, UsageError
+from ftpatch.unfinished import UNFINISHED
 
 if TYPE_CHECKING:
-    from ftpatch.boot import Source
-    from ftpatch.boot.machine import Progress
     from ftpatch.image import Image
+    from ftpatch.plan import Plan
     from ftpatch.plan.boot import BootTracing
     from ftpatch.select import Selection
+    from ftpatch.sites import Sites
 
 __all__ = ["NAME", "command"]
 
 NAME = "boot"
-SHOWN = 10
-"""Functions that are told of where a boot ended by itself."""
+FAILED = 125
+"""Exit code of a failure of our own."""
 
 
 def command(
@@ -46,8 +49,14 @@ def command(
         str, typer.Option("--append", metavar="WORDS", help="For the kernel's command line.")
     ] = "",
     limit: Annotated[
-        float, typer.Option("--limit", metavar="SECONDS", help="How long it may run.")
+        float, typer.Option("--limit", metavar="SECONDS", help="How long it may run.", min=1)
     ] = 600,
+    idle: Annotated[
+        float,
+        typer.Option(
+            "--idle", metavar="SECONDS", min=1, help="How long it may do nothing: then it hangs."
+        ),
+    ] = 60,
     keep: Annotated[
         Path | None,
         typer.Option("--keep", metavar="DIR", help="Keep vmlinux.boot, the stream, the console."),
@@ -55,108 +64,85 @@ def command(
     format_: Annotated[
         str | None, typer.Option("--format", metavar="FORMAT", help="As of ftpatch report.")
     ] = None,
+    json: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Of the report.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
 ) -> None:
     """Boot a copy of a kernel with a tracer inside, and report what it did.
 
-    It ends when the kernel does, with --until and --max when the tracer stops, or after --limit
-    seconds; then the functions that were called last are told.
+    It ends when the kernel does, with --until and --max when the tracer stops, or when it hangs, or
+    by Ctrl-C; then the functions that were called last are told. The exit code is QEMU's, 0 where
+    the tracer stopped, 124 where it was ended otherwise, 125 for a failure of ftpatch itself.
     """
     from ftpatch.cli import report
-    from ftpatch.plan.boot import BootTracing
-    from ftpatch.select import Selection
 
-    if keep is not None:
-        try:
-            keep.mkdir()
-        except OSError as error:
-            raise UsageError(keep, f"cannot make it: {error.strerror}", "name a new one") from None
-    tracing = BootTracing(sink, until, most, time)
-    place = tempfile.TemporaryDirectory(prefix="ftpatch.") if keep is None else nullcontext(keep)
-    with place as folder:
-        patched, stream = Path(folder, "vmlinux.boot"), Path(folder, "stream")
-        kernel = _patch(image, patched, Selection(filter_, notrace, regex), tracing)
-        _run(kernel, stream, tracing, (append, words or [], limit))
-        report.command([stream], image=patched, format_=format_)
+    report.require_format(format_, json)
+    try:
+        with Output(output, force=force, binary=format_ == "perfetto"):
+            pass  # there will be one
+        from ftpatch.plan.boot import BootTracing
+        from ftpatch.select import Selection
+
+        tracing, selection = (
+            BootTracing(sink, until, most, time),
+            Selection(filter_, notrace, regex),
+        )
+        with _folder(keep) as name:
+            folder = Path(name)
+            kernel = _patch(image, folder / "vmlinux.boot", selection, tracing)
+            from ftpatch.cli.boot_run import run_boot
+
+            code, events = run_boot(
+                kernel, folder, most or 0, append=append, words=words or [], limits=(limit, idle)
+            )
+            if events:
+                report.command(
+                    [folder / "stream"], format_, json, kernel.path, output=output, force=force
+                )
+    except FtpatchError as error:
+        error_line(str(error))
+        raise typer.Exit(FAILED) from None
+    raise typer.Exit(code)
+
+
+def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
+    """Where all goes; if it is not kept, a signal takes it away as well."""
+    if keep is None:
+        place = tempfile.TemporaryDirectory(prefix="ftpatch.")
+        UNFINISHED.passing = [Path(place.name)]
+        signal.signal(signal.SIGPIPE, interrupted)
+        return place
+    try:
+        keep.mkdir()
+    except OSError as error:
+        raise UsageError(keep, f"cannot make it: {error.strerror}", "name a new one") from None
+    return nullcontext(str(keep))
 
 
 def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing) -> Image:
     """Lay the tracer into a copy; that, opened."""
+    from ftpatch.arch.boots import boot_tracer_of
+    from ftpatch.boot.machine import require_emulator
     from ftpatch.copy import Copy
     from ftpatch.image import open_image
     from ftpatch.plan.boot import plan_boot
     from ftpatch.select import select_sites
     from ftpatch.update import prepare, update
 
-    with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
-        prepared = prepare(
-            path,
-            lambda sites: plan_boot(sites, select_sites(sites, selection), tracing),
-            strip_signature=False,
-        )
+    def plan(sites: Sites) -> Plan:
+        tracer = boot_tracer_of(sites.arch.name)
+        if tracer is not None:
+            require_emulator(tracer.emulator)
+        return plan_boot(sites, select_sites(sites, selection), tracing)
+
+    with Copy(path, patched, force=False, allow_setuid=True, in_place=False, sync=False) as copy:
+        prepared = prepare(path, plan, strip_signature=False)
         if prepared.refused:
-            raise SiteRefused(path, prepared.refused[0][1])
+            bug, reason = prepared.refused[0]
+            more = f" (and {len(prepared.refused) - 1} more sites)" * (len(prepared.refused) > 1)
+            raise SiteRefused(path, f"{bug.place}: {reason}{more}")
         update(copy, prepared)
+    UNFINISHED.appeared = False  # the copy is not what was asked for
     return open_image(patched)
-
-
-def _run(
-    kernel: Image, stream: Path, tracing: BootTracing, machine: tuple[str, list[str], float]
-) -> None:
-    """Boot, and say how it goes."""
-    from ftpatch.boot import find_source
-    from ftpatch.boot.machine import flat, require_emulator, run_machine
-
-    append, words, limit = machine
-    source = find_source(kernel)
-    emulator = source.tracer.emulator
-    program = require_emulator(emulator)
-    file, console = kernel.path, stream.with_name("console")
-    if emulator.flat:
-        file = stream.with_name("Image")
-        file.write_bytes(flat(kernel))
-    sends = emulator.sink(source.tracer.sinks[source.mark.sink], str(stream), str(console))
-    said = f"{emulator.append} {append}".strip()
-    started = [program, *emulator.words, *sends, "-kernel", str(file), "-append", said, *words]
-    until = _site(kernel, source, tracing.until)
-    ended: Progress | None = None
-    for ended in run_machine(started, stream, source, (until, tracing.most or 0), limit):
-        _show(kernel, ended)
-    if ended is None:
-        return
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-    how = f"QEMU ended with {ended.status}"
-    if ended.status is None:
-        how = "the tracer stopped" if ended.stopped else f"ended after {limit:g} seconds"
-    lines([f"ftpatch: {count(ended.events, 'event')}; {how}"], error=True)
-    if not ended.stopped:
-        names = [place[0] for place in _names(kernel, list(ended.last)[-SHOWN:])]
-        shown = ", ".join(names) or "none was called"
-        lines([f"ftpatch: the last functions: {shown}"], error=True)
-        if console.exists():
-            said = console.read_text(errors="replace").rstrip().rpartition("\n")[2]
-            lines([f"ftpatch: the console's last line: {said.strip()}"], error=True)
-
-
-def _site(kernel: Image, source: Source, name: str) -> int:
-    """The site of the function that stops the tracer, 0 for none."""
-    if not name:
-        return 0
-    places = _names(kernel, source.ip.tolist())
-    return next(
-        int(at) for at, place in zip(source.ip.tolist(), places, strict=True) if place[0] == name
-    )
-
-
-def _names(kernel: Image, at: list[int]) -> list[tuple[str, int, int]]:
-    from ftpatch.columns import addresses
-
-    return kernel.kallsyms.lookup(addresses(*at)) if at else []
-
-
-def _show(kernel: Image, progress: Progress) -> None:
-    """The count and the last function, on a terminal."""
-    if sys.stderr.isatty() and progress.last:
-        ((name, _, _),) = _names(kernel, [progress.last[-1]])
-        sys.stderr.write(f"\r\x1b[K{progress.events} events, {name}")
-        sys.stderr.flush()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ftpatch.trace import Trace
     from ftpatch.trace.window import Window
 
-__all__ = ["NAME", "command"]
+__all__ = ["NAME", "command", "require_format"]
 
 NAME = "report"
 NAMES = "function_graph|function|profile|probes|ksym|folded|flamegraph|chrome|perfetto|json"
@@ -91,10 +91,7 @@ def command(
     force: Anyway = False,
 ) -> None:
     """Report what a traced program recorded, as ftrace would print it or for other tools."""
-    if format_ not in (None, *NAMES.split("|")):
-        raise typer.BadParameter(f"--format is {NAMES.replace('|', ', ')}, not {format_!r}")
-    if json and format_ not in (None, "json"):
-        raise typer.BadParameter(f"--json and --format {format_} are two formats")
+    require_format(format_, json)
     if output is not None and any(_same(output, file) for file in files):
         raise UsageError(output, "the output is a trace that is read", "name another file")
     from ftpatch.cli.report_programs import Programs
@@ -103,7 +100,7 @@ def command(
 
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span, frozenset(tid), depth, tuple(filter_))
-    trace = _open(files, image, window)
+    trace = _open(files, image, window, force)
     try:
         form = format_for(trace, "json" if json else format_)
         with Output(output, force=force, binary=form.binary) as out:
@@ -123,7 +120,15 @@ def command(
         trace.close()
 
 
-def _open(files: list[Path], image: Path | None, window: Window) -> Trace:
+def require_format(format_: str | None, json: bool) -> None:
+    """Raise BadParameter for a format that there is not, and for two."""
+    if format_ not in (None, *NAMES.split("|")):
+        raise typer.BadParameter(f"--format is {NAMES.replace('|', ', ')}, not {format_!r}")
+    if json and format_ not in (None, "json"):
+        raise typer.BadParameter(f"--json and --format {format_} are two formats")
+
+
+def _open(files: list[Path], image: Path | None, window: Window, force: bool) -> Trace:
     """Traces of programs, or the stream of a boot tracer, which does not say whose it is."""
     from ftpatch.trace import Trace
 
@@ -134,7 +139,7 @@ def _open(files: list[Path], image: Path | None, window: Window) -> Trace:
 
     if not is_stream(files[0]):
         return Trace(files, window)
-    return BootTrace(files[0], open_image(image), window)
+    return BootTrace(files[0], open_image(image), window, force=force)
 
 
 def _same(output: Path, file: Path) -> bool:

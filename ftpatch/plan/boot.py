@@ -6,6 +6,7 @@ first C function runs. The records of the sites go, since ftrace_init knows no s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,17 +15,17 @@ from numpy.typing import NDArray
 from ftpatch.arch.boot import Wanted
 from ftpatch.arch.boots import boot_tracer_of
 from ftpatch.changes import Changes, Kind
-from ftpatch.columns import addresses
 from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.plan import Plan, plan_enable
 from ftpatch.plan.padding import find_room, find_word, lay_at
 from ftpatch.plan.target import Callee
+from ftpatch.select import Selection, select_sites
 from ftpatch.sites import Sites
 
 __all__ = ["MOST", "BootTracing", "plan_boot"]
 
 MOST = (1 << 31) - 1
-"""Events that a word can count, and so many at most where nothing else is said with --until."""
+"""Events that a word can count: where there is one, no more are sent, whatever is said."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
         raise SiteRefused(path, "it is patched already", "undo that first: `ftpatch undo`")
     last = _until(sites, tracing.until)
     mask = mask | last
-    counts = tracing.most is not None or bool(tracing.until)
+    counts = tracer.always_word or tracing.most is not None or bool(tracing.until)
     word = find_word(sites) if counts else 0
     most = MOST if tracing.most is None else tracing.most
     # The size is known once it is made, and does not depend on the place.
@@ -78,14 +79,19 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
 
 
 def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
-    """The sites of that function, bool[n]; none for an empty name."""
+    """The sites of that function, bool[n], by any of its names; none for an empty one."""
     if not name:
         return np.zeros(len(sites), bool)
-    places = sites.image.kallsyms.lookup(sites.ip)
-    found = np.array([place[0] == name for place in places], bool)
-    if not found.any():
-        raise UsageError(sites.image.path, f"--until {name}: no such function has a site")
-    return found
+    try:
+        return select_sites(sites, Selection([re.escape(name)], regex=True))
+    except UsageError:
+        image = sites.image
+        reason = f"--until {name}: " + (
+            "it has no site, so nothing tells that it is called"
+            if len(image.symbols.rows_named(name))
+            else "there is no such function"
+        )
+        raise UsageError(image.path, reason, "see `ftpatch list`") from None
 
 
 def _to_last(sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int) -> Changes:
@@ -95,9 +101,10 @@ def _to_last(sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int)
     via = np.full(len(sites), addr, np.uint64)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
     where = np.flatnonzero((changes.kind == Kind.CODE) & np.isin(changes.owner, sites.ip[last]))
+    order = np.argsort(sites.ip, kind="stable")
+    site = order[np.searchsorted(sites.ip[order], changes.owner[where])]
+    inside = np.arange(new.shape[1]) < changes.width[where][:, None]
     written = changes.new.copy()
-    for row in where.tolist():
-        site = int(np.flatnonzero(addresses(int(changes.owner[row]))[0] == sites.ip)[0])
-        width = int(changes.width[row])
-        written[row, :width] = new[site, :width]
+    part = written[where, : new.shape[1]]
+    written[where, : new.shape[1]] = np.where(inside, new[site], part)
     return replace(changes, new=written)

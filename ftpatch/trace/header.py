@@ -141,7 +141,8 @@ def open_trace(path: Path) -> tuple[int, Header]:
 
 def _parse(path: Path, raw: bytes, length: int) -> Header:
     if not raw.startswith(MAGIC):
-        raise InputError(path, "not a trace file", "give what a patched program wrote")
+        hint = "give what a patched program wrote, or --image for a boot tracer's stream"
+        raise InputError(path, "not a trace file", hint)
     if len(raw) < LAYOUT.size:
         raise InputError(path, f"the header is cut off after {len(raw)} bytes")
     _, version, header_size, machine, chunk_size, tracer, flags, *rest = LAYOUT.unpack_from(raw)

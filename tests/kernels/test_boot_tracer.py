@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 
 from .cli import RUN_LIMIT, ftpatch
 from .independent import Vmlinux
-from .qemu import Console, boot, kaslr_choices
+from .qemu import Console, boot, kaslr_choices, need
 
 WORDS = {
     "x86_64": ("-debugcon", "file:{}"),
@@ -24,6 +25,8 @@ WORDS = {
 }
 FIRST = "start_kernel"
 MOST = 20000
+DOOMED = "rcu_init"
+BARE = ("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G")
 
 
 @pytest.fixture
@@ -78,4 +81,57 @@ def test_until_is_the_last_event(traceable: Vmlinux, tmp_path: Path) -> None:
     entries = [row for row in _report(stream, path) if row["event"] == "entry"]
     assert entries[-1]["function"] == "vfs_caches_init"
     assert len(entries) > 20
+    path.unlink()
+
+
+def _boot(image: Path, *words: str) -> tuple[str, list[str]]:
+    """What `ftpatch boot` tells of the end, and the functions that were entered."""
+    command = [sys.executable, "-m", "ftpatch", "boot", str(image), "--json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.stderr, [row["function"] for row in rows if row["event"] == "entry"]
+
+
+def test_a_triple_fault_tells_the_last_functions(traceable: Vmlinux, tmp_path: Path) -> None:
+    if traceable.arch == "arm64":
+        pytest.skip("a triple fault is x86's")
+    need("qemu-system-x86_64")
+    entry = traceable.address(DOOMED)
+    at = traceable.offset(int(min(ip for ip in traceable.sites.tolist() if ip >= entry))) + 5
+    path = tmp_path / "vmlinux"
+    with path.open("wb") as file:
+        file.write(traceable.data[:at].data)
+        # push 0; push 0; lidt [sp]; int3: there is no handler for it, nor for that
+        file.write(bytes.fromhex("6a006a000f011c24cc"))
+        file.write(traceable.data[file.tell() :].data)
+    said, functions = _boot(path, "-f", "*init*")
+    path.unlink()
+    assert "a triple fault" in said
+    assert functions[-1] == DOOMED
+    assert f", {DOOMED}\n" in said
+
+
+def test_two_processors_cut_few_events(traceable: Vmlinux) -> None:
+    words = ("-f", "rcu_*", "-f", "tick_*", "-f", "*idle*", "--", "-smp", "2")
+    said, functions = _boot(traceable.path, *words)
+    assert "Kernel Offset" in said or "panic" in said or "Memory Limit" in said, said
+    assert "rcu_panic" in functions
+    cut = re.search(r"(\d+) bytes belong to no event", said)
+    assert int(cut[1]) < len(functions) / 10 if cut else True, said
+
+
+def test_a_16550_of_its_own_and_one_with_the_console(traceable: Vmlinux, tmp_path: Path) -> None:
+    if traceable.arch == "arm64":
+        pytest.skip("the serial sink is x86's")
+    said, _ = _boot(traceable.path, "--sink", "serial", "--max", "2000", "--time")
+    assert "2000 events; the tracer stopped" in said and "belong" not in said
+    path, stream = tmp_path / "vmlinux.boot", tmp_path / "stream"
+    words = ("--sink", "serial", "--max", "20000")
+    ftpatch("enable", traceable.path, "--tracer", "boot", *words, "-o", path)
+    command = ["qemu-system-x86_64", *BARE, "-serial", f"file:{stream}", "-kernel", str(path)]
+    append = "console=ttyS0 earlyprintk=serial panic=-1 no_timer_check"
+    subprocess.run([*command, "-append", append], check=True, timeout=RUN_LIMIT)
+    path_rows = _report(stream, path)
+    assert b"Unable to mount root fs" in stream.read_bytes()
+    assert sum(row["event"] == "entry" for row in path_rows) == 20000
     path.unlink()
