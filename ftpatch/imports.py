@@ -51,7 +51,7 @@ def plt_symbols(image: Image) -> Symbols:
     known = known[first]
     symbol = rows.symbol[filled][at[known]].astype(np.intp)
     names = [f"{name}{PLT}".encode() + b"\0" for name in imported.names(symbol)]
-    lengths = np.cumsum([0, *map(len, names)])[:-1]
+    offsets = np.cumsum([1, *map(len, names)])[:-1]  # a table begins with an empty name
     count = len(known)
     return Symbols(
         start[known].view(np.uint64),
@@ -59,7 +59,7 @@ def plt_symbols(image: Image) -> Symbols:
         np.full(count, Symbols.STT_FUNC, np.uint8),
         np.zeros(count, np.uint8),
         np.full(count, Symbols.SHN_ABS, np.uint16),
-        lengths.astype(np.uint32),
-        np.frombuffer(b"".join(names), np.uint8),
+        offsets.astype(np.uint32),
+        np.frombuffer(b"\0" + b"".join(names), np.uint8),
         elf.path,
     )
