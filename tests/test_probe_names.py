@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ftpatch.arch.branches import has_indirect_jump
+
 from .command import ftpatch
 
 CPP = """
@@ -160,6 +162,44 @@ def test_what_is_imported_without_an_entry_is_refused(tmp_path: Path) -> None:
     done = ftpatch("probe", program, "p getenv", "--dry-run")
     assert done.code == 2
     assert "'getenv' is imported, and has no entry in the PLT; probe what calls it" in done.err
+
+
+@pytest.mark.parametrize("link", [["-s"], ["-static"]], ids=["imported", "built-in"])
+def test_a_return_that_comes_twice_is_not_awaited(tmp_path: Path, link: list[str]) -> None:
+    """setjmp keeps the address that it returns to, which would be the runtime's."""
+    (tmp_path / "twice.c").write_text(
+        "#include <setjmp.h>\n#include <unistd.h>\nstatic jmp_buf place;\n"
+        "int main(void) { if (setjmp(place) == 0) longjmp(place, 1);\n"
+        "if (vfork() == 0) _exit(0); return 0; }\n"
+    )
+    program = tmp_path / "twice"
+    subprocess.run(["gcc", "-O1", *link, tmp_path / "twice.c", "-o", program], check=True)
+    for name in ("_setjmp", "vfork"):
+        refused = ftpatch("probe", program, f"r:late {name}", "--dry-run")
+        assert refused.code == 2
+        assert "returns twice for one call; take a p probe" in refused.err
+    hits, _, _ = _hits(program, "p:set _setjmp", "p:jump longjmp", "p:fork vfork")
+    assert hits["set"] >= 1  # of a static glibc, its own
+    assert (hits["jump"], hits["fork"]) == (1, 1)
+
+
+def test_the_plt_is_read_once_for_all_its_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "calls.c").write_text(CALLS)
+    program = tmp_path / "calls"
+    subprocess.run(["gcc", "-O1", "-fno-builtin", "-s", tmp_path / "calls.c", "-o", program])
+    read: list[int] = []
+
+    def counted(*args: object) -> object:
+        read.append(1)
+        return has_indirect_jump(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ftpatch.plan.places.has_indirect_jump", counted)
+    names = ("getenv", "printf", "malloc", "snprintf", "puts")
+    done = ftpatch("probe", program, *[f"p {name}" for name in names], "--dry-run")
+    assert done.out.count("  jump  ") == len(names), done.out + done.err
+    assert len(read) == 1
 
 
 def test_arguments_at_an_address_need_an_entry(cart: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.image.symbols import Symbols
@@ -9,7 +11,10 @@ from ftpatch.imports import PLT, plt_symbols
 from ftpatch.mangled import demangled
 from ftpatch.plan.named import FUNCTIONS, SHOWN, Named
 
-__all__ = ["function_named", "spelled"]
+__all__ = ["function_named", "returns_twice", "spelled"]
+
+TWICE = ("setjmp", "sigsetjmp", "savectx", "vfork", "getcontext")
+"""What returns more than once, underscores aside: special_function_p() of gcc/calls.cc."""
 
 
 def function_named(image: Image, name: str) -> int:
@@ -42,6 +47,15 @@ def spelled(image: Image, name: str) -> str:
         if places:
             return next(iter(places.values()))
     raise _missing(image, name)
+
+
+def returns_twice(image: Image, address: int) -> bool:
+    """Whether a symbol says that what begins here returns more than once for a call."""
+    return any(
+        name.removesuffix(behind).lstrip("_") in TWICE
+        for symbols, behind in _tables(image)
+        for name in symbols.names(np.flatnonzero(symbols.value == np.uint64(address)))
+    )
 
 
 def _tables(image: Image) -> tuple[tuple[Symbols, str], ...]:

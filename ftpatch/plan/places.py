@@ -77,6 +77,7 @@ class Chooser:
     ) -> None:
         self._image, self._arch, self._mover = image, arch, mover
         self._functions, self._pads = functions, pads
+        self._known: dict[tuple[int, int], str] = {}
 
     def choose(self, address: int, *, optimize: bool, until: int | None) -> Chosen:
         """What a probe at a link address gets; ``until``: address of the next probe, which no jump
@@ -150,7 +151,11 @@ class Chooser:
 
     def _branches(self, place: int, end: int, around: tuple[int, int]) -> str:
         """Whether anything may go to the midst of [place, end)."""
-        against = self._jumps(around)
+        # One FDE may have all of the PLT: each of its entries has the same answer.
+        whole = self._functions.whole(around[0]) or around
+        if whole not in self._known:
+            self._known[whole] = self._jumps(whole)
+        against = self._known[whole]
         if against:
             return against
         low, high = np.array([place + 1]), np.array([end])
@@ -169,10 +174,10 @@ class Chooser:
                 at = found[1] if found else at + 1
         return ""
 
-    def _jumps(self, around: tuple[int, int]) -> str:
+    def _jumps(self, whole: tuple[int, int]) -> str:
         """Whether a function, or what jumps lead on to in the midst of others, has a jump whose
         target is not known."""
-        left, seen = [self._functions.whole(around[0]) or around], set[tuple[int, int]]()
+        left, seen = [whole], set[tuple[int, int]]()
         while left:
             part = left.pop()
             seen.add(part)

@@ -10,7 +10,7 @@ import numpy as np
 from ftpatch.arch import State
 from ftpatch.errors import FtpatchError, UsageError
 from ftpatch.image import Image
-from ftpatch.plan.function_names import function_named
+from ftpatch.plan.function_names import function_named, returns_twice
 from ftpatch.plan.functions import Functions
 from ftpatch.plan.places import Chooser, Chosen, Way
 from ftpatch.probe import Definition
@@ -82,6 +82,12 @@ def _address(functions: Functions, definition: Definition) -> int:
         raise UsageError(
             path,
             f"{definition.name}: {address:#x} is not known to be a function that is called",
+            "take a p probe",
+        )
+    if definition.kind == "r" and returns_twice(functions.image, address):
+        raise UsageError(
+            path,
+            f"{definition.name}: what is at {address:#x} returns twice for one call",
             "take a p probe",
         )
     return address
