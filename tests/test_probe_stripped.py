@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ftpatch.image import open_image
+from ftpatch.plan.function_names import FunctionNames
 from ftpatch.plan.functions import read_functions
 
 from .command import ftpatch
@@ -92,7 +93,9 @@ def test_all_calls_are_counted(name: str, way: str, tmp_path: Path) -> None:
     expected = _run(program, words, text)
     assert expected[1] == 0
     probes = [f"p:e{at:x} 0x{at:x} $stack" for at in places]
-    probes += [f"r:r{at:x} 0x{at:x} ret=$retval" for at in places]
+    twice = FunctionNames(open_image(program)).twice  # calls of setjmp() have no one return
+    once = [at for at in places if at not in twice]
+    probes += [f"r:r{at:x} 0x{at:x} ret=$retval" for at in once]
     patched = tmp_path / f"{name}.probed"
     done = ftpatch("probe", program, *probes, way, "-o", patched)
     assert done.code == 0, done.err
@@ -104,7 +107,7 @@ def test_all_calls_are_counted(name: str, way: str, tmp_path: Path) -> None:
     assert {at: sums[f"e{at:x}"]["hits"] for at in places} == counts
     assert sum(counts.values()) > 10
     # What ends the program does not return.
-    stays = [at for at in places if sums[f"r{at:x}"]["hits"] != counts[at]]
+    stays = [at for at in once if sums[f"r{at:x}"]["hits"] != counts[at]]
     assert all(counts[at] - sums[f"r{at:x}"]["hits"] == 1 for at in stays)
     assert len(stays) < 5
     back = tmp_path / "back"

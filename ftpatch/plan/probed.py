@@ -23,7 +23,7 @@ from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration, probes_stub
 from ftpatch.plan import Plan
 from ftpatch.plan.displaced import displaced
-from ftpatch.plan.function_names import spelled
+from ftpatch.plan.function_names import FunctionNames
 from ftpatch.plan.functions import Functions, read_functions
 from ftpatch.plan.hooked import with_hooks
 from ftpatch.plan.hooks import Hooks, find_hooks
@@ -93,8 +93,9 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
         )
     functions = read_functions(image)
+    names = FunctionNames(image)
     definitions = [
-        one if one.symbol is None else replace(one, symbol=spelled(image, one.symbol))
+        one if one.symbol is None else replace(one, symbol=names.spelled(one.symbol))
         for one in probing.definitions
     ]
     chooser = Chooser(image, arch, mover, functions, find_pads(image))
