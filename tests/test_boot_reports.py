@@ -90,11 +90,11 @@ def test_perfetto(traced: tuple[Path, Path], tmp_path: Path) -> None:
 def test_damage_is_told_with_its_place(traced: tuple[Path, Path]) -> None:
     image, path = traced
     raw = path.read_bytes()
-    path.write_bytes(raw[:11] + b"[    0.1] hello\r\n" + raw[11:-3])
+    path.write_bytes(raw[:15] + b"[    0.1] hello\r\n" + raw[15:-3])
     done = ftpatch("report", path, "--image", image, "--json")
     assert done.code == 0
     assert sum(row["event"] == "entry" for row in done.json) == len(EVENTS) - 1
-    assert "25 bytes belong to no event, in 2 places, the first at offset 11" in done.err
+    assert "29 bytes belong to no event, in 2 places, the first at offset 15" in done.err
 
 
 def test_streams_of_others_are_refused(traced: tuple[Path, Path]) -> None:

@@ -70,25 +70,27 @@ class _Machine:
             self.sent += text[: text.index(0)]
             uc.reg_write(self.pc, at + 4)
 
-    def call(self, site: int, entry: int, sp: int) -> None:
-        """As the site would; every register that lives at a function's entry is looked at."""
+    def call(self, site: int, entry: int, sp: int, returns: int = CODE + 0x1234) -> None:
+        """As the site would, in a function that ``returns`` there; every register that lives at a
+        function's entry is looked at."""
         chance = random.Random(site)
         for register in self.kept[: -1 if self.arch != "arm64" else None]:
             self.uc.reg_write(register, chance.randrange(1, 1 << 31))
         back = CODE + site
         self.uc.reg_write(self.sp, sp)
         if self.arch == "arm64":
-            self.uc.reg_write(self.names.UC_ARM64_REG_X9, 0x1234)
+            self.uc.reg_write(self.names.UC_ARM64_REG_X9, returns)
             self.uc.reg_write(self.names.UC_ARM64_REG_X30, back)
         else:
             word = 8 if self.arch == "x86_64" else 4
             self.uc.mem_write(sp - word, back.to_bytes(word, "little"))
+            self.uc.mem_write(sp, returns.to_bytes(word, "little"))
             self.uc.reg_write(self.sp, sp - word)
         before = [self.uc.reg_read(register) for register in self.kept]
         self.uc.emu_start(CODE + entry, back, count=2000)
         after = [self.uc.reg_read(register) for register in self.kept]
         if self.arch == "arm64":
-            before[-1] = 0x1234  # lr is the caller's again
+            before[-1] = returns  # lr is the caller's again
         assert after[:-1] == before[:-1]
         if self.arch == "arm64":
             assert after[-1] == before[-1]
@@ -115,12 +117,14 @@ def test_registers_survive_and_events_arrive(arch: str, time: bool) -> None:
     sink = _tracer(arch).sinks[0]
     machine = _Machine(arch, Wanted(sink, time, WORD - CODE), 3)
     sites, pointers = [0x8000, 0x8010, 0x8020], [STACK + 0x8000, STACK + 0x7FC0, STACK + 0x7F00]
-    for site, sp in zip(sites, pointers, strict=True):
-        machine.call(site, machine.laid.entry, sp)
+    returns = [CODE + 0x9000, CODE - 0x20, CODE + 0x7FFF_FFF0]
+    for site, sp, to in zip(sites, pointers, returns, strict=True):
+        machine.call(site, machine.laid.entry, sp, to)
     decoder = Decoder(_source(arch, time=time, sites=sites))
     (events,) = decoder.feed(np.frombuffer(machine.sent, np.uint8))
     assert events.place.tolist() == sites
     assert events.sp.tolist() == pointers
+    assert events.back is not None and events.back.tolist() == [to - CODE for to in returns]
     assert decoder.skipped == 0
     machine.call(0x8000, machine.laid.entry, STACK + 0x8000)  # the fourth of three
     assert len(machine.sent) == 3 * _tracer(arch).size(time=time)
@@ -178,7 +182,7 @@ def test_depth_follows_from_stack_pointers() -> None:
     sp = np.array([top, top - 64, top - 128, top - 64, 0x10000, top - 64, top], np.uint64)
     events = Events(np.zeros(7, np.int64), sp, np.arange(7, dtype=np.uint64))
     func = np.arange(1, 8, dtype=np.uint32)
-    (batch,) = Calls([events], func, 0x4000)
+    (batch,) = Calls([events], func, np.zeros(7, np.uint32), 0x4000)
     first = batch.thread == 0
     seen = list(zip(batch.type[first].tolist(), batch.func[first].tolist(), strict=True))
     enter, leave = int(Event.ENTRY), int(Event.EXIT)

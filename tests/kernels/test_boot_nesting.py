@@ -1,0 +1,99 @@
+"""What a boot tracer says of who called whom is what gdb says of the untouched kernel."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .boot_frames import backtraces
+from .booted import BEHIND, Booted, boot_traced
+from .independent import Vmlinux
+
+CUT = "ftrace_init"  # as in test_boot_oracle: up to it, both boots call the same functions
+EVENTS = 40_000
+FIRST = "start_kernel"  # gdb does not unwind the assembly before it
+COLLECTED = ("mutex_lock", "mutex_unlock", "_printk")  # many callers; nothing that they call stays
+CHOSEN, MOST = 120, 3
+SHOWN = 5
+LEAST = 150  # callers that have to be compared
+
+Chain = tuple[int, ...]
+
+
+@pytest.fixture(scope="module")
+def traceable(image: Vmlinux) -> Vmlinux:
+    """A kernel of an architecture that has a boot tracer."""
+    if image.arch not in BEHIND:
+        pytest.skip(f"{image.arch} has no boot tracer")
+    return image
+
+
+def test_callers_are_those_of_a_debugger(traceable: Vmlinux, scratch: Path) -> None:
+    """All callers of some hundred events, up to the first one that has no site."""
+    starts = {ip - offset: ip for ip, (_, offset, _) in zip(
+        traceable.sites.tolist(), traceable.kallsyms.lookup(traceable.sites), strict=True
+    )}  # fmt: skip
+    told = _chains(boot_traced(traceable.path, "--max", str(EVENTS)))
+    top = next(at for at, ip in starts.items() if ip == _site(traceable, FIRST))
+    of: dict[int, list[Chain]] = {}
+    for chain in told:
+        of.setdefault(chain[0], []).append(chain)
+    collected = {_site(traceable, name) for name in COLLECTED}
+    chosen = random.Random(5).sample(sorted(of), CHOSEN)
+    chosen += [at for at in of if starts[at] in collected and at not in chosen]
+    by_site = {starts[at]: at for at in chosen}
+    frames = backtraces(traceable, scratch, by_site, MOST, traceable.address(CUT))
+    wrong, compared = [], 0
+    for here, found in frames:
+        at = by_site[here]
+        if not of[at]:
+            continue  # called once more behind the last event
+        said = of[at].pop(0)
+        wanted = (at, *_functions(traceable, found, starts, top))
+        compared += len(wanted) - 1
+        if said[: len(wanted)] != wanted:
+            wrong.append(f"{_names(traceable, said)}, not {_names(traceable, wanted)}")
+    assert compared > LEAST
+    assert not wrong, f"{len(wrong)} of {len(frames)}:\n" + "\n".join(wrong[:SHOWN])
+
+
+def _chains(booted: Booted) -> list[Chain]:
+    """Where the function of each event begins, and its callers, the innermost first."""
+    stacks: dict[int, list[int]] = {}
+    found = []
+    for row in booted.rows:
+        if row["event"] == "entry":
+            stack = stacks.setdefault(row["tid"], [])
+            stack[row["depth"] :] = [int(row["address"], 16)]
+            found.append(tuple(reversed(stack)))
+    return found
+
+
+def _functions(
+    image: Vmlinux, places: list[int], starts: dict[int, int], top: int
+) -> Iterator[int]:
+    """The functions in which each place is behind a call, up to the first one that has no site, or
+    the one at ``top``; of a .cold part, its own."""
+    low, high = image.address("_stext"), image.address("_end")
+    inside = np.array([at - 1 for at in places if low < at < high], np.uint64)
+    for (name, offset, _), at in zip(image.kallsyms.lookup(inside), inside.tolist(), strict=True):
+        start = at - offset
+        if name.endswith(".cold"):
+            start = image.find(name.removesuffix(".cold")) or start
+        if start not in starts:
+            return
+        yield start
+        if start == top:
+            return
+
+
+def _site(image: Vmlinux, name: str) -> int | None:
+    return int(image.sites[image.names.index(name)]) if name in image.names else None
+
+
+def _names(image: Vmlinux, chain: Chain) -> str:
+    return " < ".join(name for name, _, _ in image.kallsyms.lookup(np.array(chain, np.uint64)))
