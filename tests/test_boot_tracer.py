@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,87 @@ def test_options_are_for_the_boot_tracer_only(tmp_path: Path) -> None:
     done = ftpatch("enable", "/bin/true", "--max", "5", "-o", str(tmp_path / "out"))
     assert done.code == 2
     assert "are for --tracer boot" in done.err
+
+
+def _seen(rows: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Of events (stack pointer, function, caller) on one stack: (depth, function) of each."""
+    sp, func, caller = (np.array(column) for column in zip(*rows, strict=True))
+    count = len(rows)
+    events = Events(np.zeros(count, np.int64), sp.astype(np.uint64), np.arange(count, dtype="u8"))
+    batches = Calls([events], func.astype("u4"), caller.astype("u4"), 0x4000)
+    depth, seen, opened = 0, [], list[int]()
+    for batch in batches:
+        for kind, function in zip(batch.type.tolist(), batch.func.tolist(), strict=True):
+            if kind == Event.EXIT:
+                assert opened.pop() == function
+                depth -= 1
+            else:
+                seen.append((depth, function))
+                opened.append(function)
+                depth += 1
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("rows", "depths"),
+    [
+        # 2 has returned when 1 calls 3 from deeper in its own frame
+        ([(900, 1, 0), (800, 2, 1), (700, 3, 1), (600, 4, 3)], [0, 1, 1, 2]),
+        # the same where the caller is not known: by stack pointers
+        ([(900, 1, 0), (800, 2, 1), (700, 3, 0), (600, 4, 3)], [0, 1, 2, 3]),
+        # a caller that has no event
+        ([(900, 1, 0), (800, 2, 1), (700, 3, 9)], [0, 1, 2]),
+        # recursion: the innermost
+        ([(900, 1, 0), (800, 1, 1), (700, 1, 1), (600, 2, 1)], [0, 1, 2, 3]),
+        # the inner one has returned
+        ([(900, 1, 0), (800, 1, 1), (800, 2, 1)], [0, 1, 1]),
+        # a tail call: 2 jumps to 3, which returns to 1
+        ([(900, 1, 0), (800, 2, 1), (800, 3, 1), (700, 4, 3)], [0, 1, 1, 2]),
+        # ... and, 2 having had arguments on the stack, to a higher frame of 1's callee
+        ([(900, 1, 0), (800, 2, 1), (700, 5, 2), (790, 3, 1)], [0, 1, 2, 1]),
+        # an interrupt's handler is called by assembly; behind it, 2 goes on
+        ([(900, 1, 0), (800, 2, 1), (600, 7, 0), (500, 8, 7), (700, 3, 2)], [0, 1, 2, 3, 2]),
+        # what 2 called has ended with it, and so has what was below
+        ([(900, 1, 0), (800, 2, 1), (700, 3, 2), (650, 4, 3), (600, 5, 1)], [0, 1, 2, 3, 1]),
+        # the event of the second 2 is missing: 4 is below what is there
+        ([(900, 1, 0), (800, 2, 1), (700, 3, 1), (600, 4, 2)], [0, 1, 1, 2]),
+        # a returned caller is not taken up again
+        ([(900, 1, 0), (800, 2, 1), (850, 3, 1), (700, 4, 2)], [0, 1, 1, 2]),
+    ],
+)
+def test_callers_are_those_that_are_returned_to(
+    rows: list[tuple[int, int, int]], depths: list[int]
+) -> None:
+    assert _seen(rows) == [(depth, row[1]) for depth, row in zip(depths, rows, strict=True)]
+
+
+def test_callers_of_many_events_are_those_of_one_by_one() -> None:
+    chance = random.Random(11)
+    rows, stack = [(16000, 1, 0)], [(16000, 1)]
+    for _ in range(3000):
+        del stack[chance.randrange(1, len(stack) + 1) if chance.random() < 0.6 else len(stack) :]
+        sp, function = stack[-1]
+        new = (sp - 8 * chance.randrange(1, 30), chance.randrange(2, 40))
+        if new[0] < 4000 or function == new[1] or new[1] in {one for _, one in stack}:
+            continue
+        rows.append((*new, function))
+        stack.append(new)
+    wanted, opened = [], list[int]()
+    for _, function, caller in rows:
+        opened[opened.index(caller) + 1 if caller else 0 :] = [function]
+        wanted.append((len(opened) - 1, function))
+    assert len(rows) > 1500
+    assert _seen(rows) == wanted
+    by_pointer = _seen([(sp, function, 0) for sp, function, _ in rows])
+    assert by_pointer != wanted
+
+
+def test_streams_of_older_tracers_are_read() -> None:
+    mark = Mark(0, False, 17, 0, back=False)
+    assert read_mark(mark.pack()) == mark and mark.pack().startswith(b"FTPBOOT1")
+    raw = bytes([0xF7]) + (0x8000).to_bytes(4, "little") + (0x8FF8).to_bytes(6, "little")
+    source = _source("x86_64", time=False, sites=[0x8000])
+    decoder = Decoder(dataclasses.replace(source, mark=mark))
+    (events,) = decoder.feed(np.frombuffer(raw * 2, np.uint8))
+    assert events.place.tolist() == [0x8000] * 2 and events.sp.tolist() == [0x8FF8] * 2
+    assert events.back is None and decoder.skipped == 0

@@ -1,4 +1,4 @@
-"""Who called a function, by gdb: it unwinds the stack of an untouched kernel by its .debug_frame."""
+"""Who called a function, by gdb: it unwinds an untouched kernel's stack by its .debug_frame."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ import gdb, json
 words = json.load(open({words!r}))
 gdb.execute("set pagination off")
 gdb.execute("set confirm off")
+gdb.execute("set breakpoint always-inserted on")
 gdb.execute("set backtrace past-main on")
 gdb.execute("set backtrace past-entry on")
 gdb.execute("file " + words["symbols"])
