@@ -31,12 +31,15 @@ def callers_of(
     address = np.uint64(source.at) + (places - 1).astype(np.uint64)
     group = kallsyms.groups_of(address)
     outside = address >= kallsyms.ends[group]
-    sites = np.full(len(kallsyms.start) + 1, -1, np.int64)  # the last one is for none
-    sites[kallsyms.groups_of(source.ip)] = np.arange(len(source.ip))
-    sites[-1] = -1
-    seen = np.unique(group[~outside & (sites[group] < 0) & (group >= 0)])
-    sites[seen] = _of_cold_parts(seen, source, kallsyms)
-    site = np.where(outside, -1, sites[group])
+    # What has no symbol of its own may stand behind what has one: the last site before it counts.
+    order = np.argsort(source.ip, kind="stable")
+    before = np.searchsorted(source.ip[order], address, side="right") - 1
+    site = order[before]
+    site[(before < 0) | (kallsyms.groups_of(source.ip)[site] != group) | outside] = -1
+    parts = np.full(len(kallsyms.start) + 1, -1, np.int64)  # the last one is for none
+    seen = np.unique(group[~outside & (site < 0) & (group >= 0)])
+    parts[seen] = _of_cold_parts(seen, source, kallsyms)
+    site = np.where((site < 0) & ~outside, parts[group], site)
     found = np.where(site >= 0, code[site], np.uint32(NOBODY))
     return np.asarray(found.astype(np.uint32)[which])
 

@@ -21,7 +21,7 @@ GDB = "gdb-multiarch"
 LIMIT = 200  # seconds; it takes 10 to 20
 FRAMES = 40  # of each backtrace
 # gdb sees registers of 64 bits in the other one.
-PROGRAMS = {"i386": "qemu-system-i386"}
+PROGRAMS = {"i386": ("qemu-system-i386", "-cpu", "qemu64")}
 
 # Runs inside gdb. QEMU's own breakpoints change nothing in the guest.
 SCRIPT = """
@@ -72,7 +72,7 @@ def backtraces(
     folder.mkdir()
     out, script, symbols = folder / "out", folder / "script.py", folder / "symbols"
     objcopy = OBJCOPY.get(image.arch, "objcopy")
-    program = PROGRAMS.get(image.arch, MACHINES[image.arch][0])
+    program, *more = PROGRAMS.get(image.arch, MACHINES[image.arch][:1])
     for name in (GDB, objcopy, program):
         need(name)
     only = ["--strip-debug", "--keep-section=.debug_frame"]
@@ -80,7 +80,7 @@ def backtraces(
     append = f"{APPEND[image.arch]} nokaslr"
     with raw_image(image.path, image.arch, folder) as kernel:
         bare = [word for word in MACHINES[image.arch][1:] if word not in ("-serial", "stdio")]
-        machine = [program, *bare, *SAME, "-gdb", "stdio", "-S"]
+        machine = [program, *more, *bare, *SAME, "-gdb", "stdio", "-S"]
         machine += ["-kernel", str(kernel), "-append", append]
         words = {
             "symbols": str(symbols), "machine": shlex.join(machine), "at": list(at), "most": most,

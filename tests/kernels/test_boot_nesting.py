@@ -64,13 +64,14 @@ def test_callers_are_those_of_a_debugger(traceable: Vmlinux, scratch: Path) -> N
     chosen += [at for at in of if starts[at] in collected and at not in chosen]
     by_site = {starts[at]: at for at in chosen}
     frames = backtraces(traceable, scratch, by_site, MOST, traceable.address(CUT))
+    bounds = traceable.address("_stext"), traceable.address("_end")
     wrong, compared = [], 0
     for here, found in frames:
         at = by_site[here]
         if not of[at]:
             continue  # called once more behind the last event
         said = of[at].pop(0)
-        wanted = (at, *_functions(traceable, found, starts, top))
+        wanted = (at, *_functions(traceable, found, starts, top, bounds))
         compared += len(wanted) - 1
         if said[: len(wanted)] != wanted:
             wrong.append(f"{_names(traceable, said)}, not {_names(traceable, wanted)}")
@@ -91,11 +92,11 @@ def _chains(booted: Booted) -> list[Chain]:
 
 
 def _functions(
-    image: Vmlinux, places: list[int], starts: dict[int, int], top: int
+    image: Vmlinux, places: list[int], starts: dict[int, int], top: int, bounds: tuple[int, int]
 ) -> Iterator[int]:
     """The functions in which each place is behind a call, up to the first one that has no site, or
-    the one at ``top``; of a .cold part, its own."""
-    low, high = image.address("_stext"), image.address("_end")
+    the one at ``top``; of a .cold part, its own. ``bounds``: of the kernel."""
+    low, high = bounds
     inside = np.array([at - 1 for at in places if low < at < high], np.uint64)
     for (name, offset, _), at in zip(image.kallsyms.lookup(inside), inside.tolist(), strict=True):
         start = at - offset
