@@ -128,8 +128,8 @@ def test_damage_everywhere_takes_no_time(traced: tuple[Path, Path]) -> None:
 def test_a_callee_that_returned_has_called_nothing(tmp_path: Path) -> None:
     image, path = enabled(tmp_path), tmp_path / "stream"
     at = symbols_at(BASE)
-    events = [
-        ("ksys_dup3", ONE - 8),
+    events: list[tuple[str, int, int]] = [
+        ("ksys_dup3", ONE - 8, BASE - 64),
         ("vfs_read", ONE - 64, at["ksys_dup3"] + 20),
         ("schedule", ONE - 128, at["ksys_dup3"] + STEP),  # a call at its very end
         ("do_exit", ONE - 192, BASE + (1 << 28)),  # of a module: by the stack pointer
