@@ -64,11 +64,13 @@ def enabled(folder: Path, *words: str) -> Path:
     return path
 
 
-def stream(image: Path, events: Iterable[tuple[str, int]]) -> bytes:
-    """What the tracer sends when functions are called with these stack pointers."""
+def stream(image: Path, events: Iterable[tuple[str, int] | tuple[str, int, int]]) -> bytes:
+    """What the tracer sends when functions are called with these stack pointers, and return to
+    these addresses: by default, to one that is no function's."""
     at, sent = find_source(open_image(image)).at, b""
-    for name, sp in events:
+    for name, sp, *back in events:
         place = symbols_at(BASE)[name] + 5 - at
         sent += bytes([MARKER]) + place.to_bytes(4, "little", signed=True)
+        sent += ((back[0] if back else BASE - 64) - at).to_bytes(4, "little", signed=True)
         sent += (sp & (1 << 48) - 1).to_bytes(6, "little")
     return sent

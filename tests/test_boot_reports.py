@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from .boot_small import STACKS, enabled, stream
+from .boot_small import BASE, STACKS, enabled, stream
 from .command import ftpatch
+from .images import STEP, symbols_at
 
 ONE, TWO = STACKS
 EVENTS = [
@@ -90,11 +91,11 @@ def test_perfetto(traced: tuple[Path, Path], tmp_path: Path) -> None:
 def test_damage_is_told_with_its_place(traced: tuple[Path, Path]) -> None:
     image, path = traced
     raw = path.read_bytes()
-    path.write_bytes(raw[:11] + b"[    0.1] hello\r\n" + raw[11:-3])
+    path.write_bytes(raw[:15] + b"[    0.1] hello\r\n" + raw[15:-3])
     done = ftpatch("report", path, "--image", image, "--json")
     assert done.code == 0
     assert sum(row["event"] == "entry" for row in done.json) == len(EVENTS) - 1
-    assert "25 bytes belong to no event, in 2 places, the first at offset 11" in done.err
+    assert "29 bytes belong to no event, in 2 places, the first at offset 15" in done.err
 
 
 def test_streams_of_others_are_refused(traced: tuple[Path, Path]) -> None:
@@ -122,3 +123,19 @@ def test_damage_everywhere_takes_no_time(traced: tuple[Path, Path]) -> None:
     path.write_bytes((raw + b"x") * 20000)
     done = ftpatch("report", path, "--image", image, "--format", "profile")
     assert done.code == 0 and "20000 bytes belong to no event, in 20000 places" in done.err
+
+
+def test_a_callee_that_returned_has_called_nothing(tmp_path: Path) -> None:
+    image, path = enabled(tmp_path), tmp_path / "stream"
+    at = symbols_at(BASE)
+    events: list[tuple[str, int, int]] = [
+        ("ksys_dup3", ONE - 8, BASE - 64),
+        ("vfs_read", ONE - 64, at["ksys_dup3"] + 20),
+        ("schedule", ONE - 128, at["ksys_dup3"] + STEP),  # a call at its very end
+        ("do_exit", ONE - 192, BASE + (1 << 28)),  # of a module: by the stack pointer
+    ]
+    path.write_bytes(stream(image, events))
+    rows = ftpatch("report", path, "--image", image, "--json").json
+    assert [(r["depth"], r["function"]) for r in rows if r["event"] == "entry"] == [
+        (0, "ksys_dup3"), (1, "vfs_read"), (1, "schedule"), (2, "do_exit"),
+    ]  # fmt: skip

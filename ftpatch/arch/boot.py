@@ -2,8 +2,9 @@
 
 The code stands in padding of the kernel's text behind a mark, runs before paging is final, on any
 stack and in NMIs: it has no absolute addresses and changes no register that lives at a function's
-entry. An event tells where the call came from, counted from the mark (so neither KASLR nor an early
-identity mapping changes it), and the stack pointer that the function begins with.
+entry. An event tells where the call came from and where the function will return, both counted
+from the mark (so neither KASLR nor an early identity mapping changes them), and the stack pointer
+that the function begins with.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ __all__ = [
 ]
 
 MARK = struct.Struct("<8sBBHI")
-MAGIC = b"FTPBOOT1"
+MAGIC = b"FTPBOOT2"
+OLD = b"FTPBOOT1"
+"""Of tracers whose events do not tell where functions return."""
 BASE = 0x4000_0000
 """Where code is assembled: all that counts is distances."""
 
@@ -59,31 +62,36 @@ class Laid:
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands before a tracer's code: the number of its sink, whether there are times, and what
-    sites call, as in Laid."""
+    """What stands before a tracer's code: the number of its sink, whether there are times, what
+    sites call, as in Laid, and whether events tell where functions return (``back``)."""
 
     sink: int
     time: bool
     entry: int = 0
     last: int = 0
+    back: bool = True
 
     def pack(self) -> bytes:
         """16 bytes."""
-        return MARK.pack(MAGIC, self.sink, self.time, self.entry, self.last)
+        return MARK.pack(MAGIC if self.back else OLD, self.sink, self.time, self.entry, self.last)
 
 
 @dataclass(frozen=True)
 class Events:
     """n events as columns: ``place`` int64[n]: bytes from the mark to the address behind the call,
-    ``sp`` uint64[n], ``time`` uint64[n] (ticks; the number of the event where there are none)."""
+    ``sp`` uint64[n], ``time`` uint64[n] (ticks; the number of the event where there are none),
+    ``back`` int64[n]: bytes from the mark to where the function returns, as if that were within
+    2 GiB of it; None where the tracer does not tell."""
 
     place: NDArray[np.int64]
     sp: NDArray[np.uint64]
     time: NDArray[np.uint64]
+    back: NDArray[np.int64] | None = None
 
     def take(self, rows: NDArray[np.bool_] | slice) -> Events:
         """Some of them."""
-        return Events(self.place[rows], self.sp[rows], self.time[rows])
+        back = None if self.back is None else self.back[rows]
+        return Events(self.place[rows], self.sp[rows], self.time[rows], back)
 
 
 @dataclass(frozen=True)
@@ -156,19 +164,19 @@ class BootTracer(Protocol):
     def lay(self, wanted: Wanted) -> Laid:
         """The code."""
 
-    def size(self, *, time: bool) -> int:
-        """Bytes of an event."""
+    def size(self, *, time: bool, back: bool = True) -> int:
+        """Bytes of an event, with and without a time and where the function returns."""
 
-    def read(self, rows: NDArray[np.uint8], *, time: bool) -> Events:
+    def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
         """Events from their bytes, uint8[n, size]."""
 
 
 def read_mark(raw: bytes) -> Mark | None:
     """The mark that ``raw`` begins with; None where there is none."""
-    if len(raw) < MARK.size or not raw.startswith(MAGIC):
+    if len(raw) < MARK.size or not raw.startswith((MAGIC, OLD)):
         return None
-    _, sink, time, entry, last = MARK.unpack_from(raw)
-    return Mark(sink, bool(time), entry, last)
+    magic, sink, time, entry, last = MARK.unpack_from(raw)
+    return Mark(sink, bool(time), entry, last, magic == MAGIC)
 
 
 class Assembly:

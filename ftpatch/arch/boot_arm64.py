@@ -2,8 +2,9 @@
 
 A site is `mov x9, lr; bl tracer` before the function's frame, so x9 to x17 are free. They do not
 hold all of an event that ends with a NUL byte: SYS_WRITE0 writes up to that, so an event has none.
-It is 0x01, five bytes of the place, seven of the stack pointer without its four lowest bits, and
-with times nine of the counter, seven bits each, lowest first, with the highest bit set.
+It is 0x01, five bytes of the place, five of where the function returns, seven of the stack pointer
+without its four lowest bits, and with times nine of the counter, seven bits each, lowest first,
+with the highest bit set.
 """
 
 from __future__ import annotations
@@ -59,22 +60,21 @@ class _BootArm64:
             {"semihosting": ""},
         )
 
-    def size(self, *, time: bool) -> int:
+    def size(self, *, time: bool, back: bool = True) -> int:
         """Bytes of an event."""
-        return 1 + PLACE + SP + TIME * time
+        return 1 + PLACE * (1 + back) + SP + TIME * time
 
-    def read(self, rows: NDArray[np.uint8], *, time: bool) -> Events:
+    def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
         """Events from their bytes, uint8[n, size]. One with a byte that cannot be has a stack
         pointer that cannot."""
-        place = _number(rows[:, 1 : 1 + PLACE]).astype(np.int64)
-        place = (place & 0xFFFF_FFFF).astype(np.uint32).view(np.int32).astype(np.int64)
-        sp = _number(rows[:, 1 + PLACE : 1 + PLACE + SP]) << np.uint64(GRAIN)
+        place = _distance(rows[:, 1 : 1 + PLACE])
+        at = 1 + PLACE * (1 + back)
+        returns = _distance(rows[:, 1 + PLACE : at]) if back else None
+        sp = _number(rows[:, at : at + SP]) << np.uint64(GRAIN)
         sp |= np.where(sp >> np.uint64(52) > 0, np.uint64(0xFFF0_0000_0000_0000), np.uint64(0))
         sp += (rows[:, 1:] < 0x80).any(axis=1).astype(np.uint64)
-        ticks = (
-            _number(rows[:, 1 + PLACE + SP :]) if time else np.arange(len(rows), dtype=np.uint64)
-        )
-        return Events(place, sp, ticks)
+        ticks = _number(rows[:, at + SP :]) if time else np.arange(len(rows), dtype=np.uint64)
+        return Events(place, sp, ticks, returns)
 
     def lay(self, wanted: Wanted) -> Laid:
         """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
@@ -95,9 +95,11 @@ class _BootArm64:
         out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
         if wanted.word is not None:
             self._count(out, wanted.word, stopped, last=last)
-        out.add("sub w11, w30, w10", "mov x12, sp", f"sub sp, sp, #{ROOM + SAVED}")
+        out.add("sub w11, w30, w10", "sub w14, w9, w10", "mov x12, sp")
+        out.add(f"sub sp, sp, #{ROOM + SAVED}")
         out.add(f"stp x0, x1, [sp, #{ROOM}]", f"mov w13, #{MARKER}", "strb w13, [sp]")
         at = _bytes(out, 1, PLACE, "x11")
+        at = _bytes(out, at, PLACE, "x14")
         out.add(f"lsr x12, x12, #{GRAIN}")
         at = _bytes(out, at, SP, "x12")
         if wanted.time:
@@ -131,6 +133,11 @@ def _bytes(out: Assembly, at: int, count: int, register: str) -> int:
         if number < count - 1:
             out.add(f"lsr {register}, {register}, #7")
     return at + count
+
+
+def _distance(columns: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Signed numbers of 32 bits in bytes of seven, int64[n]."""
+    return _number(columns).astype(np.uint32).view(np.int32).astype(np.int64)
 
 
 def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:

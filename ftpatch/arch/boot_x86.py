@@ -2,8 +2,9 @@
 
 A site is ``call`` from a function's entry: flags are free there, registers are not. Interrupts are
 off while an event goes out, and a lock keeps other processors from cutting it: only an NMI can, or
-who has waited for too long. An event is 0xf7, four bytes of the place, six (i386: four) of the
-stack pointer, and with times six of the time-stamp counter, all little endian.
+who has waited for too long. An event is 0xf7, four bytes of the place, four of where the function
+returns, six (i386: four) of the stack pointer, and with times six of the time-stamp counter, all
+little endian.
 """
 
 from __future__ import annotations
@@ -75,19 +76,20 @@ class _BootX86:
             "Triple fault",
         )
 
-    def size(self, *, time: bool) -> int:
+    def size(self, *, time: bool, back: bool = True) -> int:
         """Bytes of an event."""
-        return 5 + self.sp_bytes + 6 * time
+        return 5 + 4 * back + self.sp_bytes + 6 * time
 
-    def read(self, rows: NDArray[np.uint8], *, time: bool) -> Events:
+    def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
         """Events from their bytes, uint8[n, size]."""
-        place = np.ascontiguousarray(rows[:, 1:5]).view("<i4")[:, 0].astype(np.int64)
-        at = 5 + self.sp_bytes
-        sp = _number(rows[:, 5:at])
+        place, at = _distance(rows[:, 1:5]), 5 + 4 * back
+        returns = _distance(rows[:, 5:9]) if back else None
+        sp = _number(rows[:, at : at + self.sp_bytes])
+        at += self.sp_bytes
         if self.sp_bytes == 6:  # canonical: bit 47 is all that are above it
             sp |= np.where(sp >> np.uint64(47) > 0, np.uint64(0xFFFF_0000_0000_0000), np.uint64(0))
         ticks = _number(rows[:, at : at + 6]) if time else np.arange(len(rows), dtype=np.uint64)
-        return Events(place, sp, ticks)
+        return Events(place, sp, ticks, returns)
 
     def lay(self, wanted: Wanted) -> Laid:
         """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
@@ -117,12 +119,14 @@ class _BootX86:
             out.add(f"mov {count}, {STOP:#x}" if last else f"dec {count}")
         returns = (len(saved) + 1) * self.word  # above these and the flags
         out.add(f"mov edx, dword ptr [{r}sp + {returns}]", "sub edx, ecx")
+        out.add(f"mov esi, dword ptr [{r}sp + {returns + self.word}]", "sub esi, ecx")
         out.add(f"lea {r}cx, [{r}sp + {returns + self.word}]")  # sp without the call
         room = -(-self.size(time=True) // self.word)
         out.add(*[f"push {r}cx"] * room)
         out.add(f"mov byte ptr [{r}sp], {MARKER:#x}", f"mov dword ptr [{r}sp + 1], edx")
-        out.add(f"mov {'q' if r == 'r' else 'd'}word ptr [{r}sp + 5], {r}cx")
-        at = 5 + self.sp_bytes
+        out.add(f"mov dword ptr [{r}sp + 5], esi")
+        out.add(f"mov {'q' if r == 'r' else 'd'}word ptr [{r}sp + 9], {r}cx")
+        at = 9 + self.sp_bytes
         if wanted.time:
             out.add("rdtsc", f"mov dword ptr [{r}sp + {at}], eax")
             out.add(f"mov word ptr [{r}sp + {at + 4}], dx")
@@ -172,6 +176,11 @@ def _serial(out: Assembly, size: int) -> None:
     wait = out.here
     out.add("in al, dx", f"test al, {EMPTY:#x}", f"loope ${wait}")
     out.add(f"mov edx, {SERIAL:#x}", "outsb", "dec ah", f"jne ${byte}")
+
+
+def _distance(columns: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Little-endian signed numbers of four bytes, int64[n]."""
+    return np.ascontiguousarray(columns).view("<i4")[:, 0].astype(np.int64)
 
 
 def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -1,8 +1,7 @@
-"""Stack pointers to calls: which stack an event was on, and which functions have returned.
+"""Events to calls: which stack an event was on, and which functions have returned.
 
-A function begins with a stack pointer that is below its callers'. So those with one that is not
-above the next event's on the same stack have returned by then (or were left by a tail call). When
-is not known: a call ends here when that next event begins.
+When a function returned is not known: it ends here when the first event begins behind it on its
+stack.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.boot import Events
+from ftpatch.boot.nesting import levels_of, returns_of
 from ftpatch.trace.batches import Batch
 from ftpatch.trace.decode import Event
 
@@ -24,9 +24,9 @@ STEP = 1 << 18
 
 class Calls:
     """Batches of entries and of the exits that follow from them, as other traces have them.
-    ``func`` uint32[n] of each of n events, ``sp`` uint64[n], ``time`` uint64[n] (ticks); stacks
-    are ``stack`` bytes large and begin at multiples of that, and have the numbers 1, 2, ... as they
-    come: with ``only`` just those are told."""
+    ``func`` uint32[n] of each of n events, ``caller`` uint32[n]: the function that it returns to,
+    or NOBODY. Stacks are ``stack`` bytes large and begin at multiples of that, and have the numbers
+    1, 2, ... as they come: with ``only`` just those are told."""
 
     torn = 0
 
@@ -34,28 +34,33 @@ class Calls:
         self,
         events: Sequence[Events],
         func: NDArray[np.uint32],
+        caller: NDArray[np.uint32],
         stack: int,
         only: Collection[int] = (),
     ) -> None:
         none = [np.empty(0, np.uint64)]
-        self._func = func
-        self._sp = np.concatenate([*(part.sp for part in events), *none])
+        sp = np.concatenate([*(part.sp for part in events), *none])
         time = np.concatenate([*(part.time for part in events), *none]).astype(np.int64)
         self._time = time - (time[0] if len(time) else 0)
         # The word above the first one of a stack is the next stack's, if nothing else.
-        key, first, thread = np.unique(
-            (self._sp - np.uint64(8)) // np.uint64(stack), return_index=True, return_inverse=True
+        key, seen, thread = np.unique(
+            (sp - np.uint64(8)) // np.uint64(stack), return_index=True, return_inverse=True
         )
-        order = np.argsort(first)  # stacks by the time at which they are first seen
+        order = np.argsort(seen)  # stacks by the time at which they are first seen
         number = np.empty(len(key), np.int32)
         number[order] = np.arange(len(key), dtype=np.int32)
-        self._thread = number[thread]
         self.stacks = key[order] * np.uint64(stack)
+        self._func, self._thread = func, number[thread]
         if only:
             kept = np.isin(self._thread + 1, list(only))
             self._func, self._time = func[kept], self._time[kept]
-            self._sp, self._thread = self._sp[kept], self._thread[kept]
-        self._open: dict[int, tuple[list[int], list[int]]] = {}
+            self._thread, sp, caller = self._thread[kept], sp[kept], caller[kept]
+        order = np.argsort(self._thread, kind="stable")
+        first = np.diff(self._thread[order], prepend=-1) > 0
+        level = levels_of(first, sp[order], self._func[order], caller[order])
+        counts, self._left = returns_of(level, first, self._func[order])
+        self._counts, self._ends = np.empty_like(counts), np.empty_like(counts)
+        self._counts[order], self._ends[order] = counts, np.cumsum(counts)
 
     def __len__(self) -> int:
         return -(-len(self._func) // STEP)
@@ -68,39 +73,16 @@ class Calls:
     def _batch(self, part: slice) -> Batch:
         order = np.argsort(self._thread[part], kind="stable")
         thread, time = self._thread[part][order], self._time[part][order]
-        func, sp = self._func[part][order], self._sp[part][order]
-        left: list[int] = []
-        counts = np.empty(len(thread), np.int64)
-        edges = np.flatnonzero(np.diff(thread)) + 1
-        for own in np.split(np.arange(len(thread)), edges):
-            held = self._open.setdefault(int(thread[own[0]]), ([], []))
-            counts[own] = _returned(sp[own].tolist(), func[own].tolist(), held, left)
-        at = np.cumsum(counts) + np.arange(len(thread))  # exits come before the entry that tells
-        total = len(thread) + len(left)
-        kind = np.full(total, Event.EXIT, np.uint8)
+        counts, ends = self._counts[part][order], self._ends[part][order]
+        before = np.cumsum(counts)
+        at = before + np.arange(len(thread))  # exits come before the entry that tells
+        total = int(before[-1])
+        kind = np.full(len(thread) + total, Event.EXIT, np.uint8)
         kind[at] = Event.ENTRY
-        funcs = np.empty(total, np.uint32)
-        funcs[at] = func
-        funcs[kind == Event.EXIT] = np.array(left, np.uint32)
+        funcs = np.empty(len(kind), np.uint32)
+        funcs[at] = self._func[part][order]
+        left = np.repeat(ends - before, counts) + np.arange(total)
+        funcs[kind == Event.EXIT] = self._left[left]
         until = int(self._time[part][-1])
         threads, times = np.repeat(thread, counts + 1), np.repeat(time, counts + 1)
         return Batch(threads, times, kind, funcs, None, None, None, until)
-
-
-def _returned(
-    sp: list[int], func: list[int], held: tuple[list[int], list[int]], left: list[int]
-) -> list[int]:
-    """How many functions have returned before each event of one stack; they go to ``left``, and
-    what is open stays in ``held``: stack pointers and functions."""
-    pointers, functions = held
-    counts = []
-    for pointer, function in zip(sp, func, strict=True):
-        number = 0
-        while pointers and pointers[-1] <= pointer:
-            pointers.pop()
-            left.append(functions.pop())
-            number += 1
-        counts.append(number)
-        pointers.append(pointer)
-        functions.append(function)
-    return counts

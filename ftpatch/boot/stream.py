@@ -8,7 +8,7 @@ event is cut, or something else was written between, the next one is looked for 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +82,7 @@ class Decoder:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._size = source.tracer.size(time=source.mark.time)
+        self._size = source.tracer.size(time=source.mark.time, back=source.mark.back)
         self._rest = np.empty(0, np.uint8)
         self._in_gap = False
         self.events = self.skipped = self.foreign = self.gaps = self.broke = self._passed = 0
@@ -158,15 +158,16 @@ class Decoder:
         self._in_gap = bool(len(holes)) and int(ends[holes[-1]]) == len(data)
 
     def _events(self, rows: NDArray[np.uint8]) -> Events:
-        events = self._source.tracer.read(rows, time=self._source.mark.time)
-        if self._source.mark.time:
+        mark = self._source.mark
+        events = self._source.tracer.read(rows, time=mark.time, back=mark.back)
+        if mark.time:
             return events
         first = self.events - len(rows)
-        return Events(events.place, events.sp, events.time + np.uint64(first))
+        return replace(events, time=events.time + np.uint64(first))
 
     def _good(self, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
         source = self._source
-        events = source.tracer.read(rows, time=source.mark.time)
+        events = source.tracer.read(rows, time=source.mark.time, back=source.mark.back)
         at = np.minimum(np.searchsorted(source.places, events.place), len(source.places) - 1)
         good = source.places[at] == events.place
         good &= (rows[:, 0] == source.tracer.marker) & (events.sp % source.tracer.align == 0)

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from ftpatch.boot.calls import Calls
+from ftpatch.boot.nesting import NOBODY
+from ftpatch.boot.returns import callers_of
 from ftpatch.boot.stream import Decoder, find_source, read_stream
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
@@ -49,9 +51,14 @@ class BootTrace(Trace):
         self.window, self.remarks, self.program = window, [], []
         self.sources, self.files, self.clocks = [], [], []
         lowest = int(source.ip.min())
-        func = [source.ip[np.searchsorted(source.places, part.place)] for part in events]
-        code = np.concatenate(func) - np.uint64(lowest - 2)  # an address within the site
-        self._calls = Calls(events, code.astype(np.uint32), source.tracer.stack, window.tids)
+        code = (source.ip - np.uint64(lowest - 2)).astype(np.uint32)  # an address within the site
+        func = [code[np.searchsorted(source.places, part.place)] for part in events]
+        back = [part.back for part in events if part.back is not None]
+        caller = np.full(sum(map(len, func)), NOBODY, np.uint32)
+        if back:
+            caller = callers_of(np.concatenate(back), source, image.kallsyms, code)
+        stack = source.tracer.stack
+        self._calls = Calls(events, np.concatenate(func), caller, stack, window.tids)
         self._decoder = decoder
         missing = window.tids - set(range(1, len(self._calls.stacks) + 1))
         if missing:
