@@ -8,6 +8,7 @@ from ftpatch.arch import arch_of
 from ftpatch.arch.plt import ENTRIES_OF
 from ftpatch.columns import among
 from ftpatch.image import Image
+from ftpatch.image.elf import Elf
 from ftpatch.image.headers import Section
 from ftpatch.image.symbols import Symbols, no_symbols
 
@@ -33,9 +34,9 @@ def plt_symbols(image: Image) -> Symbols:
     start, slot, end = (np.empty(0, np.int64) for _ in range(3))
     for section in sections:
         code = elf.contents(section.offset, section.size, section.name)
-        found = read(code, section.address, section.entsize) if len(code) > LONGEST // 4 else None
-        if found is None:
+        if len(code) <= LONGEST // 4 or not _is_mapped(elf, section):
             continue
+        found = read(code, section.address, section.entsize)
         order = np.argsort(found[0], kind="stable")
         until = np.append(found[0][order], section.address + section.size)[1:]
         start = np.append(start, found[0][order])
@@ -63,3 +64,12 @@ def plt_symbols(image: Image) -> Symbols:
         np.frombuffer(b"\0" + b"".join(names), np.uint8),
         elf.path,
     )
+
+
+def _is_mapped(elf: Elf, section: Section) -> bool:
+    """Whether a segment has the section's code where its header says."""
+    first, last = section.address, section.address + section.size - 1
+    if last >= 1 << 63:
+        return False
+    offsets = elf.offset_of(np.array([first, last], np.uint64), executable=True)
+    return bool((offsets - section.offset == [0, section.size - 1]).all())

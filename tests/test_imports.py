@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -76,3 +77,20 @@ def test_entries_of_distributed_programs_are_those_of_objdump(name: str) -> None
     theirs = _theirs(Path(found), "objdump")
     assert len(theirs) > 20
     assert _ours(Path(found)) == theirs
+
+
+@pytest.mark.parametrize("where", [1 << 63, (1 << 64) - 16, 0x1000_0000, -16], ids=hex)
+def test_a_table_that_is_not_where_its_header_says_is_none(where: int, tmp_path: Path) -> None:
+    """``where``: address of .plt.sec; -16: less by that."""
+    source, program = tmp_path / "imports.c", tmp_path / "imports"
+    source.write_text(SOURCE)
+    subprocess.run([*BUILDS["ibt"], source, "-o", program], check=True)
+    before, raw = _ours(program), bytearray(program.read_bytes())
+    (sections,), (count,) = struct.unpack_from("<Q", raw, 40), struct.unpack_from("<H", raw, 60)
+    own = next(row for row in open_image(program).elf.sections if row.name == ".plt.sec")
+    for row in range(sections, sections + 64 * count, 64):
+        if struct.unpack_from("<2Q", raw, row + 16) == (own.address, own.offset):
+            struct.pack_into("<Q", raw, row + 16, where if where > 0 else own.address + where)
+    program.write_bytes(raw)
+    assert "printf" in before.values()
+    assert "printf" not in _ours(program).values()

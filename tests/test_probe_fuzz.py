@@ -17,7 +17,7 @@ WORTH = (0, 1, 0x7F, 0x80, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, (1 << 63) - 1, 1 <<
 """What fields get."""
 SECTIONS = {
     *(".eh_frame_hdr", ".eh_frame", ".symtab", ".strtab", ".dynsym", ".dynamic"),
-    *(".rela.dyn", ".rela.plt", ".text"),
+    *(".rela.dyn", ".rela.plt", ".text", ".plt", ".plt.sec"),
 }
 
 
@@ -71,8 +71,13 @@ def test_broken_programs(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "field", "value"),
-    [(0x6474_E552, 40, (1 << 64) - 1), (0x6474_E550, 40, 1 << 63), (1, 16, (1 << 63) - 4096)],
-    ids=["relro-wraps", "frames-without-end", "far-away"],
+    [
+        (0x6474_E552, 40, (1 << 64) - 1),
+        (0x6474_E550, 40, 1 << 63),
+        (0x6474_E550, 16, (1 << 64) - 4096),
+        (1, 16, (1 << 63) - 4096),
+    ],
+    ids=["relro-wraps", "frames-without-end", "frames-at-the-end", "far-away"],
 )
 def test_segments_that_wrap(kind: int, field: int, value: int, tmp_path: Path) -> None:
     """Of the last segment of a kind one field is ``value``."""

@@ -28,6 +28,8 @@ def read_table(data: NDArray[np.uint8], address: int, where: str) -> tuple[int, 
     table at ``address`` with the bytes ``data``, uint8[m]. Raises InputError for another form."""
     if len(data) < 12 or data[:4].tobytes() != HEAD:
         raise InputError(where, "its .eh_frame_hdr has a form that is not known")
+    if address >= 1 << 62:
+        raise InputError(where, "its .eh_frame_hdr is at an address that no program has")
     words = np.frombuffer(data[: len(data) // 4 * 4].tobytes(), "<i4").astype(np.int64)
     count = int(words[2]) & 0xFFFF_FFFF
     if count > (len(words) - 3) // 2:
