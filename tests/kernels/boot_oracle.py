@@ -21,8 +21,10 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch.boots import TRACERS
+
 from .independent import Vmlinux
-from .qemu import APPEND, MACHINES, need, raw_image
+from .qemu import MACHINES, need, raw_image
 
 __all__ = ["SAME", "entered", "stepped"]
 
@@ -134,7 +136,8 @@ def _trace(
 ) -> list[int]:
     """Boot up to one of ``ends``, or for ``count`` of the sites."""
     found: list[int] = []
-    append = f"{APPEND[image.arch]} nokaslr"
+    emulator = TRACERS[image.arch].emulator  # the words decide what parsing them calls
+    append = emulator.said(next(iter(emulator.consoles)), "nokaslr")
     more = ["-d", "exec,nochain", "-dfilter", _ranges(image, sites), *words]
     with raw_image(image.path, image.arch, scratch) as kernel:
         command: list[str | Path] = [
