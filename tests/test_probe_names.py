@@ -16,6 +16,7 @@ from .command import ftpatch
 CPP = """
 #include <cstdio>
 #include <string>
+int table[4];
 namespace shop {
 struct Cart {
         int total = 0;
@@ -90,6 +91,7 @@ def _hits(program: Path, *probes: str) -> tuple[dict[str, int], list[dict[str, o
         ("_ZN4shop4Cart3addEii", "_ZN4shop4Cart3addEii"),
         ("shop::Cart::operator==", "_ZNK4shop4CarteqERKS0_"),
         ("shop::most<int>", "_ZN4shop4mostIiEET_S1_S1_"),
+        ("shop::most<int>(int,int)", "_ZN4shop4mostIiEET_S1_S1_"),
         ("(anonymous namespace)::hidden", "_ZN12_GLOBAL__N_16hiddenEi"),
     ],
 )
@@ -113,6 +115,8 @@ def test_an_offset_stands_behind_parameters(cart: Path) -> None:
         ("shop::most", "did you mean shop::most<int>?"),
         ("mian", "did you mean main?"),
         ("hiden", "did you mean (anonymous namespace)::hidden?"),
+        ("table", "'table' is no function; `ftpatch watch` it"),
+        ("main n=@tabel", "@tabel: there is no such symbol; did you mean table?"),
         ("qqqqqq", "give its address: 0x..."),
     ],
 )

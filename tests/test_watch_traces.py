@@ -71,7 +71,7 @@ def test_the_report(tmp_path: Path) -> None:
         "#          |        |          |                        |         |\n"
         "       prog-7     [002] counter+0x0                    W       main+0x4/0x20"
         "         0x0 -> 0x1\n"
-        "       prog-8     [003] counter+0x0                    RW      SIGTRAP was blocked"
+        "       prog-8     [003] counter+0x0                    ?       SIGTRAP was blocked"
         "   0x1\n"
         "       prog-7     [???] table+0x10                     W       parse+0x4/0x20"
         "        0x1 -> 0x5\n"

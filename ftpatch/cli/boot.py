@@ -80,6 +80,8 @@ def command(
 
     report.require_format(format_, json)
     try:
+        if format_ in ("probes", "ksym"):
+            raise UsageError(None, f"a boot is not told as {format_}", "use function_graph")
         with Output(output, force=force, binary=format_ == "perfetto"):
             pass  # there will be one
         from ftpatch.plan.boot import BootTracing

@@ -73,7 +73,7 @@ def run_boot(
 
 
 def _handle(machine: Machine) -> dict[signal.Signals, Any]:
-    """Ctrl-C ends the machine, and what it did is told; what ends us ends it, too."""
+    """Ctrl-C or SIGTERM ends the machine, and what it did is told; other ends of ours end it."""
 
     def end(number: int, frame: FrameType | None) -> None:
         machine.kill()
@@ -86,8 +86,9 @@ def _handle(machine: Machine) -> dict[signal.Signals, Any]:
     }
     for number in handlers:
         signal.signal(number, end)
-    if signal.SIGINT in handlers:
-        signal.signal(signal.SIGINT, lambda *_: machine.ask("interrupted"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if number in handlers:
+            signal.signal(number, lambda *_: machine.ask("interrupted"))
     return handlers
 
 

@@ -195,5 +195,5 @@ def _said(probed: Probed, written: Path | None) -> None:
         lines([f"{one.definition.name:{width}}  {one.way.value:4}  {one.address:#x}{why}"])
     traps = ", ".join(one.definition.name for one in placed if one.way.value == "trap")
     if traps:
-        lines([f"a hit of {traps} kills the program while SIGILL is blocked by {probed.risks}"])
+        lines([f"{traps}: fatal where SIGILL happens to be blocked by {probed.risks}"])
     lines([f"wrote {written}" if written else "dry run: nothing was written"])

@@ -57,6 +57,11 @@ class Image:
         return self.elf.data
 
     @property
+    def kind(self) -> str:
+        """Its container with an article."""
+        return f"{'an' if self.container[0] in 'Iaeiou' else 'a'} {self.container}"
+
+    @property
     def is_kernel(self) -> bool:
         """Whether ``ftrace_init`` will read this image's table."""
         return self.container in ("vmlinux", "bzImage", "Image")
@@ -64,10 +69,9 @@ class Image:
     def require_writable(self) -> None:
         """Raise UsageError for an image inside of another container."""
         if self.read_only:
-            article = "an" if self.container[0] in "Iaeiou" else "a"
             raise UsageError(
                 self.path,
-                f"{article} {self.container} in another file cannot be changed",
+                f"{self.kind} in another file cannot be changed",
                 f"extract it first: `ftpatch extract {self.path} -o FILE`",
             )
 

@@ -71,9 +71,12 @@ class FunctionNames:
 
     def _missing(self, name: str) -> UsageError:
         tables = self._tables
-        if any(len(table.rows_named(name, defined=False)) for table, _ in tables[:2]):
-            reason = f"{name!r} is imported, and has no entry in the PLT"
-            return UsageError(self._path, reason, "probe what calls it")
+        for table, _ in tables[:2]:
+            if len(table.rows_named(name)):
+                return UsageError(self._path, f"{name!r} is no function", "`ftpatch watch` it")
+            if len(table.rows_named(name, defined=False)):
+                reason = f"{name!r} is imported, and has no entry in the PLT"
+                return UsageError(self._path, reason, "probe what calls it")
         named = (Named(table, FUNCTIONS) for table, _ in tables)
         like = dict.fromkeys(one for table in named for one in table.like(name))
         meant = " or ".join([*like][:SHOWN])

@@ -47,9 +47,9 @@ class Named:
             if name == text or word not in plain or (version and version != other):
                 continue
             source = demangled(plain)
-            if wanted == plain or (
-                "[clone " not in source and bare in (_bare(source), _bare(_called(source)))
-            ):
+            begin, end = _span(source)
+            forms = (_bare(part) for part in (source, source[begin:], source[begin:end]))
+            if wanted == plain or ("[clone " not in source and bare in forms):
                 found.append(name)
         return found
 
@@ -92,17 +92,23 @@ def _written(name: str) -> str:
 
 def _called(name: str) -> str:
     """A function's name without its parameters, and without what a template's returns."""
+    begin, end = _span(name)
+    return name[begin:end]
+
+
+def _span(name: str) -> tuple[int, int]:
+    """Where that is in it."""
     end = len(BEHIND.sub("", name))
     if not name[:end].endswith(")"):
-        return name
+        return 0, len(name)
     depth = 0
     for at in range(end - 1, -1, -1):
         depth += (name[at] == ")") - (name[at] == "(")
         if not depth:
             break
-    front, depth = name[:at], 0
-    for at in range(len(front) - 1, -1, -1):
-        depth += (front[at] in ")>") - (front[at] in "(<")
-        if front[at] == " " and depth <= 0 and not OPERATOR.search(front[:at]):
-            return front[at + 1 :]
-    return front
+    end, depth = at, 0
+    for at in range(end - 1, -1, -1):
+        depth += (name[at] in ")>") - (name[at] in "(<")
+        if name[at] == " " and depth <= 0 and not OPERATOR.search(name[:at]):
+            return at + 1, end
+    return 0, end

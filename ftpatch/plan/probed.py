@@ -27,6 +27,7 @@ from ftpatch.plan.function_names import FunctionNames
 from ftpatch.plan.functions import Functions, read_functions
 from ftpatch.plan.hooked import with_hooks
 from ftpatch.plan.hooks import Hooks, find_hooks
+from ftpatch.plan.named import DATA, Named
 from ftpatch.plan.places import Chooser, Way
 from ftpatch.plan.spots import Spot, find_pads, find_spots
 from ftpatch.plan.traced import for_debuggers
@@ -85,7 +86,7 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     mover = None if arch is None else mover_of(arch.name)
     if image.container != "executable" or arch is None:
-        raise UsageError(image.path, f"a {image.container} cannot be probed", "give an executable")
+        raise UsageError(image.path, f"{image.kind} cannot be probed", "give an executable")
     if mover is None:
         raise InputError(image.path, f"there are no probes for {arch.name}")
     if laid_in_id(image) is not None:
@@ -143,7 +144,9 @@ def _laid(
         own = read_stub(probing.handler.stub, own=False, needs=probing.handler.name)
         whole, apart = stub.beside(own, arch.page)
         handler = (own.address(probing.handler.name) or 0) + apart
-    mine = Own(image.symbols.find, lambda at, size: _has(image, at, size))
+    mine = Own(
+        image.symbols.find, lambda at, size: _has(image, at, size), lambda name: _like(image, name)
+    )
     definitions = [(spot, one) for spot in spots for one in spot.definitions]
     fetchings = [fetching(one, spot.ip, registers, mine) for spot, one in definitions]
 
@@ -224,6 +227,13 @@ def _laid(
     code = np.empty((0, arch.width), np.uint8)
     plan = Plan(Changes.concat(parts), code, len(spots), len(spots), 0, 0, "")
     return replace(plan, tail=tail)
+
+
+def _like(image: Image, name: str) -> str:
+    """What may have been meant."""
+    found = Named(image.symbols, DATA)
+    like = found.find(name) or found.like(name)
+    return f"did you mean {' or '.join(like)}?" if like else "see `nm`"
 
 
 def _has(image: Image, address: int, size: int) -> bool:

@@ -55,9 +55,11 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
     """
     image = sites.image
     if image.container != "executable":
-        raise UsageError(
-            image.path, f"a {image.container} has no tracers yet", "give an executable, or use --to"
-        )
+        if image.is_kernel:
+            hint = "use --tracer boot, or --to"
+            raise UsageError(image.path, f"this tracer is for programs, not for {image.kind}", hint)
+        hint = "give an executable, or use --to"
+        raise UsageError(image.path, f"{image.kind} has no tracers yet", hint)
     mask = traceable(sites, mask, libraries=bool(tracing.libraries))
     laid = _laid(image, sites.arch, tracing, len(sites))
     plan = plan_enable(sites, mask, laid.callee)

@@ -33,10 +33,12 @@ class Step(IntEnum):
 @dataclass(frozen=True)
 class Own:
     """What a probe may ask of the image: where a symbol is (None: nowhere), and whether ``size``
-    bytes at an address are memory that the program's file brings."""
+    bytes at an address are memory that the program's file brings; ``like``: what to say of a
+    symbol that there is not."""
 
     address: Callable[[str], int | None]
     has: Callable[[int, int], bool]
+    like: Callable[[str], str] = lambda name: ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[
         case Source.SYMBOL:
             address = own.address(fetch.text)
             if address is None:
-                raise UsageError(None, f"@{fetch.text}: there is no such symbol")
+                raise UsageError(
+                    None, f"@{fetch.text}: there is no such symbol", own.like(fetch.text)
+                )
             return [(Step.ADDRESS, 0, address + fetch.value)]
         case Source.ADDRESS:
             return [(Step.ADDRESS, 0, fetch.value)]

@@ -14,6 +14,7 @@ from ftpatch.arch import arch_of
 from ftpatch.arch.accesses import READ, WRITE, memory_accesses
 from ftpatch.trace.accesses import Access
 from ftpatch.trace.names import Program
+from ftpatch.trace.places import Places
 from ftpatch.trace.reader import Trace
 
 __all__ = ["Accessor", "Accessors"]
@@ -25,7 +26,7 @@ KINDS = {READ: "r", WRITE: "w", READ | WRITE: "rw"}
 
 @dataclass(frozen=True)
 class Accessor:
-    """``function``: its name, or the address in memory where nobody knows; ``place``: with offset
+    """``function``: its name, or ``PROGRAM+OFFSET`` where nobody knows it; ``place``: with offset
     and size; ``kind``: ``r``, ``w``, ``rw``, or empty where the code does not tell."""
 
     function: str
@@ -37,7 +38,7 @@ class Accessors:
     """Looks up the functions of accesses, each once."""
 
     def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+        self._trace, self._places = trace, Places(trace, str)
         self._known: dict[tuple[int, int], Accessor] = {}
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
 
@@ -69,7 +70,8 @@ class Accessors:
                 size = program.size(start)
                 place = f"{name}+{at - start:#x}" + (f"/{size:#x}" if size else "")
                 return Accessor(name, place, self._kind(program, start, size, at))
-        return Accessor(hex(ip), hex(ip), "")
+        place = self._places.linked(file, at)
+        return Accessor(place, place, "")
 
     def _kind(self, program: Program, start: int, size: int, at: int) -> str:
         key = program, start

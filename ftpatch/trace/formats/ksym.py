@@ -55,7 +55,7 @@ def ksym(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
         who = None if access.late else accessors.of(access)
         place, name = (who.place, who.function) if who else (LATE, LATE)
         cpu = "???" if access.cpu is None else f"{access.cpu:03}"
-        type = (kind or access.watch.type.replace("-", "")).upper()
+        type = kind.upper() or "?"
         line = f"{tasks[access.thread]} [{cpu}] {symbol:<30} {type:<7} {look.clean(place)}"
         yield f"{line:<84} {_values(access, kind)}\n"
         total = sums.setdefault((access.watch, name), [0, 0, 0])
