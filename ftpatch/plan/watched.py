@@ -124,7 +124,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
         raise InputError(image.path, f"there are no watches for {arch.name}")
     chooser = Chooser(image, arch, mover, functions, set())
     hooks = find_hooks(image, arch, functions, chooser)
-    whole, kept = with_hooks(whole, arch.page, hooks, chooser)
+    whole, kept = with_hooks(whole, arch.page, hooks, chooser, mover)
     laid = lay(
         image,
         whole,

@@ -69,7 +69,7 @@ static void slots_kept(u32 which, ulong wrapper)
 	}
 }
 
-int hooked_sigaction(int signal, const struct user_action *new, struct user_action *old)
+LANDING int hooked_sigaction(int signal, const struct user_action *new, struct user_action *old)
 {
 	struct user_action changed;
 	int blocks, ret;
@@ -98,7 +98,7 @@ int hooked_sigaction(int signal, const struct user_action *new, struct user_acti
 	return 0;
 }
 
-void *hooked_signal(int signal, void *handler)
+LANDING void *hooked_signal(int signal, void *handler)
 {
 	void *old = own.handler, *ret;
 	u32 i;
@@ -158,7 +158,7 @@ static int masked(enum hook_which which, int how, const u64 *new, u64 *old)
 	return 0;
 }
 
-int hooked_pthread_sigmask(int how, const u64 *new, u64 *old)
+LANDING int hooked_pthread_sigmask(int how, const u64 *new, u64 *old)
 {
 	int ret = masked(HOOK_PTHREAD_SIGMASK, how, new, old);
 
@@ -166,7 +166,7 @@ int hooked_pthread_sigmask(int how, const u64 *new, u64 *old)
 	return ret;
 }
 
-int hooked_sigprocmask(int how, const u64 *new, u64 *old)
+LANDING int hooked_sigprocmask(int how, const u64 *new, u64 *old)
 {
 	int ret = masked(HOOK_SIGPROCMASK, how, new, old);
 
