@@ -52,6 +52,26 @@ def test_the_program_has_its_own(form: Form, tmp_path: Path) -> None:
         trace.unlink()
 
 
+@pytest.mark.parametrize("link", [[], ["-static", "-nostdlib", "-DSTATIC"]], ids=["", "static"])
+@pytest.mark.parametrize("way", ["--optimize", "--no-optimize"])
+def test_pages_may_be_guarded(way: str, link: list[str], tmp_path: Path) -> None:
+    """arm64 with BTI: the kernel and calls by a register come only to landing pads."""
+    if shutil.which("qemu-aarch64-static") is None:
+        pytest.skip("no qemu-aarch64-static")
+    program, out, trace = tmp_path / "guarded", tmp_path / "out", tmp_path / "trace"
+    source = Path(__file__).parent / "programs" / "guarded.c"
+    flags = ["-O1", "-fno-builtin", "-mbranch-protection=standard", "-nostartfiles"]
+    built = [*flags, "-Wl,-z,force-bti", *link, str(source), "-o", str(program)]
+    subprocess.run(["aarch64-linux-gnu-gcc", *built], check=True)
+    done = ftpatch("probe", program, "p work", "r:late leaf", "p leaf+0", way, "-o", out)
+    assert done.code == 0 and "trap" in done.out, done.err
+    expected = run(program, [], cwd=tmp_path, arch="arm64")
+    got = run(out, [], cwd=tmp_path, arch="arm64", env={"FTPATCH_TRACE": str(trace)})
+    assert expected.status == 25
+    assert (got.status, got.out) == (expected.status, expected.out), str(got)
+    assert _hits(trace) == {"p_work_0": 1, "late": 2, "p_leaf_0": 2}
+
+
 def test_debuggers_have_theirs(tmp_path: Path) -> None:
     """On the probed function itself, and behind the call of it."""
     if shutil.which("gdb") is None:

@@ -75,6 +75,7 @@ LOADS: Final[dict[tuple[int, int], int]] = {
 class _Arm64:
     jump_size: ClassVar[int] = 4
     trap: ClassVar[bytes] = b"\xf7\x00\x00\x00"  # udf #0xf7
+    pad: ClassVar[bytes] = b"\x5f\x24\x03\xd5"  # bti c
 
     def landing(self, code: bytes) -> int:
         """Any BTI."""

@@ -90,6 +90,9 @@ class Mover(Protocol):
     there is not (udb, udf): what int3 and brk raise is the signal of debuggers, who do not pass it
     on, and int3 leaves the pc behind itself."""
 
+    pad: ClassVar[bytes]
+    """A landing pad for calls by a register; a NOP where none is asked for."""
+
     def landing(self, code: bytes) -> int:
         """Bytes of the landing pad (endbr64, bti) that code begins with, which must stay where it
         is; 0 for none."""

@@ -50,6 +50,7 @@ RETURN = "push rax; lea rax, [rip + 0x1000]; xchg qword ptr [rsp], rax"
 class _X8664:
     jump_size: ClassVar[int] = 5
     trap: ClassVar[bytes] = b"\xd6"  # udb
+    pad: ClassVar[bytes] = ENDBR64
 
     def landing(self, code: bytes) -> int:
         """endbr64."""

@@ -1,7 +1,7 @@
 """Hooks as they are laid in: a table for the runtime, and what static programs have for slots.
 
 function of libc      jmp hooked_...   |   further on     <-.
-laid in               its first instructions, jmp ----------'
+laid in               its first instructions, jmp ----------'   behind a pad, for it is called
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class LaidHooks:
 
     hooks: Hooks
     chooser: Chooser
+    pad: bytes
     starts: Sequence[int]
     table: int
 
@@ -44,7 +45,9 @@ class LaidHooks:
         rows = [HOOK.pack(slot.place, slot.which, SLOT) for slot in self.hooks.slots]
         filled = {}
         for (which, chosen), start in zip(self.hooks.code, self.starts, strict=True):
-            filled[start] = self.chooser.moved(chosen, start + shift).code
+            filled[start] = (
+                self.pad + self.chooser.moved(chosen, start + shift + len(self.pad)).code
+            )
             rows.append(HOOK.pack(start + shift, which, CODE))
         head = TABLE.pack(*self.hooks.sealed, len(rows), 0)
         return filled | {self.table: head + b"".join(rows)}
@@ -61,16 +64,19 @@ class LaidHooks:
         ]
 
 
-def with_hooks(stub: Stub, page: int, hooks: Hooks, chooser: Chooser) -> tuple[Stub, LaidHooks]:
+def with_hooks(
+    stub: Stub, page: int, hooks: Hooks, chooser: Chooser, mover: Mover
+) -> tuple[Stub, LaidHooks]:
     """The stub with room for hooks, and where they are in it."""
     offsets, end = [], 0
     for _, chosen in hooks.code:
         offsets.append(end)
-        end += len(chooser.moved(chosen, chosen.address).code)
+        end += len(mover.pad + chooser.moved(chosen, chosen.address).code)
         end = (end + ALIGN - 1) // ALIGN * ALIGN
     code_at = 0
     if end:
         stub, code_at = stub.with_code(bytes(end), page)
     size = TABLE.size + HOOK.size * (len(hooks.slots) + len(hooks.code))
     stub, table = stub.with_data(bytes(size), page)
-    return stub, LaidHooks(hooks, chooser, [code_at + offset for offset in offsets], table)
+    starts = [code_at + offset for offset in offsets]
+    return stub, LaidHooks(hooks, chooser, mover.pad, starts, table)

@@ -188,7 +188,7 @@ def _laid(
         (spot.chosen, start, size) for spot, start, size in zip(spots, starts, sizes, strict=True)
     ]
     whole = with_frames(whole, arch.page, functions, chooser, mover, detour, told)
-    whole, kept = with_hooks(whole, arch.page, hooks, chooser)
+    whole, kept = with_hooks(whole, arch.page, hooks, chooser, mover)
     whole, table_at = whole.with_data(bytes(len(tables(0, starts).pack(0))), arch.page)
     caller, anywhere = (stub.address(f"ftrace_{name}caller") or 0 for name in ("", "regs_"))
     entry = header_field(image, "e_entry")

@@ -163,7 +163,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> tup
         raise InputError(image.path, f"nothing can be moved for {arch.name}")
     chooser = Chooser(image, arch, mover, functions, set())
     hooks = find_hooks(image, arch, functions, chooser, descriptors=True)
-    whole, kept = with_hooks(whole, arch.page, hooks, chooser)
+    whole, kept = with_hooks(whole, arch.page, hooks, chooser, mover)
     laid = lay(
         image,
         whole,

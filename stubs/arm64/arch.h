@@ -165,8 +165,20 @@ static inline void restored_by(ulong *flags, void **restorer)
 /* What a signal handler gets, as far as registers lie in it (arch/arm64/include/uapi/asm). */
 struct context {
 	ulong before[23]; /* struct ucontext up to uc_mcontext, and of that the fault's address */
-	ulong x[31], sp, ip;
+	ulong x[31], sp, ip, state;
 };
+
+/* A function that is called by a register or by the kernel: the program's pages may be guarded, ours are
+ * then (Arm ARM, "Effective BTYPE"; setup_return() of arch/arm64/kernel/signal.c sets it to c). */
+#define LANDING __attribute__((target("branch-protection=bti")))
+#define BTYPE (3ul << 10)
+
+/* Go on at another place, to which nobody jumped: a trap may stand where a branch lands. */
+static inline void goes_on(struct context *context, ulong ip)
+{
+	context->ip = ip;
+	context->state &= ~BTYPE;
+}
 
 /* What was blocked when the signal came. */
 static inline u64 *signal_mask(struct context *context)

@@ -81,7 +81,7 @@ void hooked_kept(enum hook_which which, ulong wrapper)
 }
 #endif
 
-int hooked_sigaction(int signal, const struct user_action *new, struct user_action *old)
+LANDING int hooked_sigaction(int signal, const struct user_action *new, struct user_action *old)
 {
 	struct user_action changed;
 	int blocks, ret;
@@ -110,7 +110,7 @@ int hooked_sigaction(int signal, const struct user_action *new, struct user_acti
 	return 0;
 }
 
-void *hooked_signal(int signal, void *handler)
+LANDING void *hooked_signal(int signal, void *handler)
 {
 	void *old = own.handler, *ret;
 	u32 i;
@@ -170,7 +170,7 @@ static int masked(enum hook_which which, int how, const u64 *new, u64 *old)
 	return 0;
 }
 
-int hooked_pthread_sigmask(int how, const u64 *new, u64 *old)
+LANDING int hooked_pthread_sigmask(int how, const u64 *new, u64 *old)
 {
 	int ret = masked(HOOK_PTHREAD_SIGMASK, how, new, old);
 
@@ -178,7 +178,7 @@ int hooked_pthread_sigmask(int how, const u64 *new, u64 *old)
 	return ret;
 }
 
-int hooked_sigprocmask(int how, const u64 *new, u64 *old)
+LANDING int hooked_sigprocmask(int how, const u64 *new, u64 *old)
 {
 	int ret = masked(HOOK_SIGPROCMASK, how, new, old);
 

@@ -59,7 +59,7 @@ static u64 detour_of(u64 address)
 }
 #endif
 
-static void trapped(int signal, struct trap_info *info, struct context *context)
+static LANDING void trapped(int signal, struct trap_info *info, struct context *context)
 {
 	struct action none = {SIG_DFL, 0, 0, 0};
 #ifdef WATCH
@@ -70,7 +70,7 @@ static void trapped(int signal, struct trap_info *info, struct context *context)
 	u64 detour = detour_of(context->ip - process.bias);
 
 	if (detour && info->code > 0) {
-		context->ip = (ulong)(detour + process.bias);
+		goes_on(context, (ulong)(detour + process.bias));
 		return;
 	}
 #endif

@@ -166,6 +166,14 @@ struct context {
 	ulong dx, ax, cx, sp, ip;
 };
 
+#define LANDING
+
+/* Go on at another place. */
+static inline void goes_on(struct context *context, ulong ip)
+{
+	context->ip = ip;
+}
+
 /* What was blocked when the signal came. */
 static inline u64 *signal_mask(struct context *context)
 {
