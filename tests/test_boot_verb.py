@@ -96,7 +96,7 @@ def test_no_events(tmp_path: Path, machine: dict[str, str]) -> None:
     assert "0 events" in done.stderr and "none was called" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals(tmp_path: Path, machine: dict[str, str], number: signal.Signals) -> None:
     own, end = pty.openpty()
     mark = tmp_path / "pid"
@@ -116,11 +116,9 @@ def test_signals(tmp_path: Path, machine: dict[str, str], number: signal.Signals
     assert b"2 events, vfs_read" in said  # as it went
     assert not list((tmp_path / "tmp").iterdir())
     assert not _runs(mark.read_text().strip())
-    if number != signal.SIGHUP:  # ends the machine, and what it did is told
-        assert code == 124 and b"2 events; interrupted" in said
-        assert (tmp_path / "out").read_text() == FOLDED
-    else:
-        assert code == 128 + number and not (tmp_path / "out").exists()
+    # The machine is ended, and what it did is told.
+    assert code == 124 and b"2 events; interrupted" in said
+    assert (tmp_path / "out").read_text() == FOLDED
 
 
 def _runs(pid: str) -> bool:

@@ -59,7 +59,7 @@ def test_pages_may_be_guarded(way: str, link: list[str], tmp_path: Path) -> None
     if shutil.which("qemu-aarch64-static") is None:
         pytest.skip("no qemu-aarch64-static")
     program, out, trace = tmp_path / "guarded", tmp_path / "out", tmp_path / "trace"
-    source = Path(__file__).parent / "programs" / "guarded.c"
+    source = Path(__file__).parent / "programs" / "guarded_signals.c"
     flags = ["-O1", "-fno-builtin", "-mbranch-protection=standard", "-nostartfiles"]
     built = [*flags, "-Wl,-z,force-bti", *link, str(source), "-o", str(program)]
     subprocess.run(["aarch64-linux-gnu-gcc", *built], check=True)
