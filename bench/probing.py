@@ -1,9 +1,10 @@
-"""What a probed call costs: by the pad, by a jump, by a breakpoint; and by gdb and the kernel.
+"""What a probed call costs: by the pad, by a jump, by a trap; and by gdb and the kernel.
 
 usage: python bench/probing.py
 
-step.c does nothing but calls of one function. gdb stops there and finishes the function, a few
-times; the kernel's uprobes are measured where there are any.
+step.c does nothing but calls of one function, signal.c (x86-64) nothing but signals of its own:
+the least that a trap can cost. gdb stops there and finishes the function, a few times; the kernel's
+uprobes are measured where there are any.
 """
 
 from __future__ import annotations
@@ -105,13 +106,17 @@ def probing() -> None:
         made = {
             "pad": (padded, (), CALLS),
             "jump": (plain, (), CALLS),
-            "int3": (plain, ("--no-optimize",), TRAPS),
+            "trap": (plain, ("--no-optimize",), TRAPS),
         }
         ways: dict[str, tuple[Callable[[int], list[str | Path]], int]] = {}
         for way, (program, options, calls) in made.items():
             for kind in ("p", "r"):
                 out = probed(program, kind, *options)
                 ways[f"{way} {kind}"] = (partial(called, out), calls)
+        bare = folder / "signal"
+        built = subprocess.run(["gcc", "-O2", HERE / "signal.c", "-o", bare], check=False)
+        if not built.returncode:
+            ways["bare signal"] = (partial(called, bare), TRAPS)
         ways["gdb finish"] = (partial(finished, plain), STOPS)
         ways["no probe"] = (partial(called, plain), CALLS)
         found = per_call(ways, folder)
@@ -128,7 +133,7 @@ def probing() -> None:
     print("a probed call, above one that is not")
     for way, ns in found.items():
         if way != "no probe":
-            aim = {"pad": 60, "jump": 60, "int3": 3000}.get(way.split()[0])
+            aim = {"pad": 60, "jump": 60, "trap": 3000}.get(way.split()[0])
             told = f"  (aim {aim})" if aim else ""
             print(f"  {way:12} {ns - found['no probe']:12.1f} ns{told}")
 
