@@ -10,7 +10,7 @@ that the function begins with.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -186,9 +186,21 @@ class Assembly:
         self._arch = arch
         self.code = bytearray(MARK.size)
 
-    def laid(self, mark: Mark) -> Laid:
-        """The code behind its mark."""
-        return Laid(mark.pack() + bytes(self.code[MARK.size :]), mark.entry, mark.last)
+    def lay(
+        self, wanted: Wanted, sink: int, leave: Sequence[str], body: Callable[[int, bool], None]
+    ) -> Laid:
+        """All of a tracer: ``leave``, a return for a stopped one, the entry, and, where there is a
+        word, the entry of the function that stops it. ``body`` adds one of these: it gets where the
+        return is, and whether it is the last one. ``sink`` is the number of the wanted one."""
+        stopped = self.here
+        self.add(*leave)
+        entry, last = self.here, 0
+        body(stopped, False)
+        if wanted.word is not None:
+            last = self.here
+            body(stopped, True)
+        mark = Mark(sink, wanted.time, entry, last)
+        return Laid(mark.pack() + bytes(self.code[MARK.size :]), entry, last)
 
     @property
     def here(self) -> int:

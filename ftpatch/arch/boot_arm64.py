@@ -10,11 +10,12 @@ with the highest bit set.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Mark, Wanted
+from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Wanted
 
 __all__ = ["BOOT_ARM64"]
 
@@ -77,20 +78,13 @@ class _BootArm64:
         return Events(place, sp, ticks, returns)
 
     def lay(self, wanted: Wanted) -> Laid:
-        """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
-        of the function that stops it."""
+        """The code."""
         out = Assembly(self.name)
-        stopped = out.here
-        out.add(*RETURN)
-        entry = out.here
-        self._body(out, wanted, stopped, last=False)
-        last = 0
-        if wanted.word is not None:
-            last = out.here
-            self._body(out, wanted, stopped, last=True)
-        return out.laid(Mark(self.sinks.index(wanted.sink), wanted.time, entry, last))
+        leave = RETURN
+        body = partial(self._body, out, wanted)
+        return out.lay(wanted, self.sinks.index(wanted.sink), leave, body)
 
-    def _body(self, out: Assembly, wanted: Wanted, stopped: int, *, last: bool) -> None:
+    def _body(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it. x9 is the caller's lr."""
         out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
         if wanted.word is not None:

@@ -10,11 +10,12 @@ little endian.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Mark, Wanted
+from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Wanted
 
 __all__ = ["BOOT_I386", "BOOT_X86_64"]
 
@@ -92,20 +93,13 @@ class _BootX86:
         return Events(place, sp, ticks, returns)
 
     def lay(self, wanted: Wanted) -> Laid:
-        """The code: a return for a stopped tracer, the entry, and, where there is a word, the entry
-        of the function that stops it."""
+        """The code."""
         out = Assembly(self.name)
-        stopped = out.here
-        out.add("ret")  # c3
-        entry = out.here
-        self._body(out, wanted, stopped, last=False)
-        last = 0
-        if wanted.word is not None:
-            last = out.here
-            self._body(out, wanted, stopped, last=True)
-        return out.laid(Mark(self.sinks.index(wanted.sink), wanted.time, entry, last))
+        leave = ["ret"]  # c3
+        body = partial(self._body, out, wanted)
+        return out.lay(wanted, self.sinks.index(wanted.sink), leave, body)
 
-    def _body(self, out: Assembly, wanted: Wanted, stopped: int, *, last: bool) -> None:
+    def _body(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it."""
         r = "r" if self.word == 8 else "e"
         saved = [f"{r}dx", f"{r}cx", f"{r}si", f"{r}ax"]
