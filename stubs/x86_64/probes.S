@@ -10,41 +10,34 @@
  *
  *     | back into the detour | number of the place | 128 bytes | ...
  *       ^ rsp                                                    ^ rsp of the program */
-	.globl	ftrace_caller
-	.type	ftrace_caller, @function
+	.macro	from_detour name, flags=0
+	.globl	\name
+	.type	\name, @function
 	.p2align 6
-ftrace_caller:
+\name:
 	.cfi_startproc
 	save_all
 	leaq	REGISTERS+24+128(%rsp), %rax
 	movq	%rax, SP(%rsp)
 	movq	%rsp, %rdi
-	call	probe_hit
-	restore_general
-	leaq	8(%rsp), %rsp		/* popfq takes as long as all else */
-	.cfi_adjust_cfa_offset -8
-	ret
-	.cfi_endproc
-	.size	ftrace_caller, . - ftrace_caller
-
-/* The same in the midst of a function: with the flags. */
-	.globl	ftrace_regs_caller
-	.type	ftrace_regs_caller, @function
-	.p2align 6
-ftrace_regs_caller:
-	.cfi_startproc
-	save_all
-	leaq	REGISTERS+24+128(%rsp), %rax
-	movq	%rax, SP(%rsp)
-	movq	%rsp, %rdi
+	.if	\flags
 	cld
+	.endif
 	call	probe_hit
 	restore_general
+	.if	\flags
 	popfq
+	.else
+	leaq	8(%rsp), %rsp		/* popfq takes as long as all else */
+	.endif
 	.cfi_adjust_cfa_offset -8
 	ret
 	.cfi_endproc
-	.size	ftrace_regs_caller, . - ftrace_regs_caller
+	.size	\name, . - \name
+	.endm
+
+	from_detour ftrace_caller
+	from_detour ftrace_regs_caller, flags=1	/* in the midst of a function */
 
 /* From return_to_handler:  | back into it | the slot | ...
  *                            ^ rsp                     ^ rsp of the program */
