@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ftpatch.errors import InputError
 from ftpatch.image import Image
-from ftpatch.image.traced import laid_in_at
+from ftpatch.inject.configured import file_offset, laid_table
 from ftpatch.inject.probes import HEADER, TABLE, TOLD, WAY_SHIFT
-from ftpatch.inject.tracers import CONFIG, PROBES
+from ftpatch.inject.tracers import PROBES
 
 __all__ = ["Held", "held_probes"]
 
@@ -31,13 +29,10 @@ class Held:
 def held_probes(image: Image) -> list[Held] | None:
     """The probes of a program by address; None where none were laid in. Raises InputError for
     tables that cannot be right."""
-    at = laid_in_at(image)
-    if at is None:
+    found = laid_table(image, PROBES)
+    if found is None:
         return None
-    configuration = image.elf.contents(at, CONFIG.size, "configuration of its stub").tobytes()
-    _, _, _, _, _, _, _, tracer, *_, table, _ = CONFIG.unpack(configuration)
-    if tracer != PROBES.number:
-        return None
+    _, table = found
     *_, told, _, count, size, _ = TABLE.unpack(_at(image, table, TABLE.size))
     if not count * TOLD.size <= size <= LONGEST:
         raise InputError(image.path, f"its table of probes cannot be right: {count} of them")
@@ -53,7 +48,5 @@ def held_probes(image: Image) -> list[Held] | None:
 
 
 def _at(image: Image, address: int, size: int) -> bytes:
-    offset = int(image.elf.offset_of(np.array([address], np.uint64))[0])
-    if offset < 0:
-        raise InputError(image.path, f"its table of probes is not in the file: {address:#x}")
+    offset = file_offset(image, address, "probes")
     return image.elf.contents(offset, size, "table of probes").tobytes()
