@@ -80,8 +80,10 @@ def command(
 
     report.require_format(format_, json)
     try:
-        if format_ in ("probes", "ksym"):
-            raise UsageError(None, f"a boot is not told as {format_}", "use function_graph")
+        from ftpatch.trace.formats import FORMATS
+
+        if format_ not in (None, *FORMATS):
+            raise UsageError(None, f"a boot is not told as {format_}", f"use {', '.join(FORMATS)}")
         with Output(output, force=force, binary=format_ == "perfetto"):
             pass  # there will be one
         from ftpatch.plan.boot import BootTracing
