@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MANGLED", "demangled"]
+__all__ = ["demangled"]
 
 MANGLED = ("_Z", "_R")
 """How names of C++ and of both of Rust's schemes begin."""

@@ -23,7 +23,6 @@ LIMIT = 1 << 18
 """Words that are decoded at once."""
 GAP = 1 << 16
 """Bytes between two events from which on they are read apart."""
-Columns = tuple[NDArray[np.int64], ...]
 
 
 class Hits:

@@ -12,7 +12,7 @@ from ftpatch.trace.order import by_time
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows
 
-__all__ = ["perfetto"]
+__all__ = ["TYPES", "WIDTHS", "perfetto"]
 
 WIDTHS = {"timestamp": 8, "track_uuid": 5, "name_iid": 4}
 """Bytes of the varints of an event: up to 56, 35 and 28 bits."""
@@ -23,6 +23,7 @@ TYPES = {
     Kind.POINT: "TYPE_INSTANT",
     Kind.RETURN: "TYPE_INSTANT",
 }
+"""What each kind of row is there."""
 
 
 def perfetto(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[bytes]:

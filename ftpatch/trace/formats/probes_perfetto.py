@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.trace.fetched import Seen, seen
 from ftpatch.trace.formats.cells import Cells, texts
 from ftpatch.trace.formats.look import Look
+from ftpatch.trace.formats.perfetto import TYPES, WIDTHS
 from ftpatch.trace.formats.perfetto_packets import Form, Packet, framed, new_packet, tracks
 from ftpatch.trace.formats.probe_cells import MARK, by_file, whole
 from ftpatch.trace.hit_calls import calls, limit_depth
@@ -23,15 +24,6 @@ from ftpatch.trace.rows import Kind, Rows
 
 __all__ = ["probes_perfetto"]
 
-TYPES = {
-    Kind.ENTER: "TYPE_SLICE_BEGIN",
-    Kind.LEAVE: "TYPE_SLICE_END",
-    Kind.LEFT: "TYPE_SLICE_END",
-    Kind.POINT: "TYPE_INSTANT",
-    Kind.RETURN: "TYPE_INSTANT",
-}
-WIDTHS = {"timestamp": 8, "track_uuid": 5, "name_iid": 4}
-"""Bytes of the varints of an event: up to 56, 35 and 28 bits."""
 NUMBER, STRING = 10, 4
 """Bytes of those of a value: 64 bits, and the number of a string."""
 Notes = list[tuple[str, str, NDArray[Any]]]
