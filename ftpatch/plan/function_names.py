@@ -8,7 +8,7 @@ from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.imports import PLT, plt_symbols
 from ftpatch.mangled import demangled
-from ftpatch.plan.named import FUNCTIONS, SHOWN, Named
+from ftpatch.plan.named import FUNCTIONS, Named, meant
 
 __all__ = ["FunctionNames"]
 
@@ -21,7 +21,7 @@ class FunctionNames:
 
     def __init__(self, image: Image) -> None:
         self._path = image.path
-        self._tables = (
+        self.tables = (
             (image.symbols, ""),
             (image.dynamic_symbols, ""),
             (plt_symbols(image), PLT),
@@ -31,7 +31,7 @@ class FunctionNames:
     def address(self, name: str) -> int:
         """Link address of a function, by its name in a symbol table; of one that is imported, that
         of its entry in the PLT. Raises UsageError where there is none of that name, or several."""
-        for symbols, behind in self._tables:
+        for symbols, behind in self.tables:
             rows = symbols.rows_named(name.removesuffix(behind) + behind)
             found = sorted({int(symbols.value[r]) for r in rows if symbols.type[r] in FUNCTIONS})
             if len(found) > 1:
@@ -44,10 +44,10 @@ class FunctionNames:
     def spelled(self, name: str) -> str:
         """A function's name as a symbol table has it, for one that may be a source's. Raises
         UsageError where there is none of that name, or several."""
-        for symbols, behind in self._tables:
+        for symbols, behind in self.tables:
             if len(symbols.rows_named(name.removesuffix(behind) + behind)):
                 return name
-        for symbols, _ in self._tables:
+        for symbols, _ in self.tables:
             found = Named(symbols, FUNCTIONS).find(name.removesuffix(PLT))
             places = {self.address(one): one for one in reversed(found)}
             if len(places) > 1:
@@ -63,14 +63,14 @@ class FunctionNames:
         """Link addresses of what returns more than once for a call, as far as symbols say it."""
         return frozenset(
             int(symbols.value[row])
-            for symbols, behind in self._tables
+            for symbols, behind in self.tables
             for name in TWICE
             for front in ("", "_", "__")
             for row in symbols.rows_named(front + name + behind)
         )
 
     def _missing(self, name: str) -> UsageError:
-        tables = self._tables
+        tables = self.tables
         for table, _ in tables[:2]:
             if len(table.rows_named(name)):
                 return UsageError(self._path, f"{name!r} is no function", "`ftpatch watch` it")
@@ -78,7 +78,6 @@ class FunctionNames:
                 reason = f"{name!r} is imported, and has no entry in the PLT"
                 return UsageError(self._path, reason, "probe what calls it")
         named = (Named(table, FUNCTIONS) for table, _ in tables)
-        like = dict.fromkeys(one for table in named for one in table.like(name))
-        meant = " or ".join([*like][:SHOWN])
-        hint = f"did you mean {meant}?" if like else "give its address: 0x..."
+        like = (one for table in named for one in table.like(name))
+        hint = meant(like, "give its address: 0x...")
         return UsageError(self._path, f"there is no function {name!r}", hint)

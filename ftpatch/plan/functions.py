@@ -21,9 +21,9 @@ from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 from ftpatch.image.symbols import Symbols
-from ftpatch.imports import plt_symbols
 from ftpatch.inject.headers import header_field
 from ftpatch.inject.unwind import read_table
+from ftpatch.plan.function_names import FunctionNames
 
 __all__ = ["Functions", "read_functions"]
 
@@ -51,6 +51,7 @@ class Functions:
     frame: NDArray[np.int64]
     reach: NDArray[np.int64]
     resolvers: frozenset[int]
+    names: FunctionNames
 
     def around(self, address: int) -> tuple[int, int] | None:
         """Start and end of the function that has this address, None for none."""
@@ -114,7 +115,8 @@ class Functions:
 def read_functions(image: Image) -> Functions:
     """The functions of an image. Raises InputError where its unwind information has no form that is
     known and there are no symbols."""
-    symbols = (image.symbols, image.dynamic_symbols, plt_symbols(image))
+    names = FunctionNames(image)
+    symbols = [table for table, _ in names.tables]
     tables = [*map(_of_symbols, symbols), _of_frames(image)]
     rows = np.concatenate(tables)
     # Of several that begin at one address, the longest; none reaches into the next.
@@ -128,7 +130,7 @@ def read_functions(image: Image) -> Functions:
     resolvers = set[int]()
     for table in symbols[:2]:
         resolvers |= set(table.value[table.type == Symbols.STT_GNU_IFUNC].tolist())
-    return Functions(image, start, end, frame, reach, frozenset(resolvers))
+    return Functions(image, start, end, frame, reach, frozenset(resolvers), names)
 
 
 def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:

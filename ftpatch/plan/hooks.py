@@ -16,7 +16,6 @@ import numpy as np
 from ftpatch.arch import Arch
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
-from ftpatch.plan.function_names import FunctionNames
 from ftpatch.plan.functions import Functions
 from ftpatch.plan.places import Chooser, Chosen, Way
 
@@ -126,11 +125,11 @@ def find_hooks(
 
 
 def _static(functions: Functions, chooser: Chooser) -> Hooks:
-    found, known = [], FunctionNames(functions.image)
+    found = []
     for which, names in BUILT_IN.items():
         for name in names:
             try:
-                address = known.address(name)
+                address = functions.names.address(name)
                 chosen = chooser.choose(address, optimize=True, until=None)
             except UsageError:
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ftpatch.image.symbols import Symbols
 from ftpatch.mangled import demangled
 
-__all__ = ["DATA", "FUNCTIONS", "SHOWN", "Named"]
+__all__ = ["DATA", "FUNCTIONS", "Named", "meant"]
 
 FUNCTIONS = (0, Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC)
 """STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC."""
@@ -27,6 +28,12 @@ BEHIND = re.compile(r"( const| volatile|&| \[clone [^]]*\])*$")
 OPERATOR = re.compile(r"\boperator[^\w(]*$")
 TEMPLATE = re.compile(r"<[^<>]*>")
 WORD = re.compile(r"[^\W\d]\w*")
+
+
+def meant(names: Iterable[str], otherwise: str) -> str:
+    """The question for at most SHOWN names; ``otherwise`` where there are none."""
+    like = [*dict.fromkeys(names)][:SHOWN]
+    return f"did you mean {' or '.join(like)}?" if like else otherwise
 
 
 class Named:

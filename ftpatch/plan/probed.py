@@ -23,11 +23,10 @@ from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration, probes_stub
 from ftpatch.plan import Plan
 from ftpatch.plan.displaced import displaced
-from ftpatch.plan.function_names import FunctionNames
 from ftpatch.plan.functions import Functions, read_functions
 from ftpatch.plan.hooked import with_hooks
 from ftpatch.plan.hooks import Hooks, find_hooks
-from ftpatch.plan.named import DATA, Named
+from ftpatch.plan.named import DATA, Named, meant
 from ftpatch.plan.places import Chooser, Way
 from ftpatch.plan.spots import Spot, find_pads, find_spots
 from ftpatch.plan.traced import for_debuggers
@@ -94,9 +93,8 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
         )
     functions = read_functions(image)
-    names = FunctionNames(image)
     definitions = [
-        one if one.symbol is None else replace(one, symbol=names.spelled(one.symbol))
+        one if one.symbol is None else replace(one, symbol=functions.names.spelled(one.symbol))
         for one in probing.definitions
     ]
     chooser = Chooser(image, arch, mover, functions, find_pads(image))
@@ -232,8 +230,7 @@ def _laid(
 def _like(image: Image, name: str) -> str:
     """What may have been meant."""
     found = Named(image.symbols, DATA)
-    like = found.find(name) or found.like(name)
-    return f"did you mean {' or '.join(like)}?" if like else "see `nm`"
+    return meant(found.find(name) or found.like(name), "see `nm`")
 
 
 def _has(image: Image, address: int, size: int) -> bool:

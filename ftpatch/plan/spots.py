@@ -10,7 +10,6 @@ import numpy as np
 from ftpatch.arch import State
 from ftpatch.errors import FtpatchError, UsageError
 from ftpatch.image import Image
-from ftpatch.plan.function_names import FunctionNames
 from ftpatch.plan.functions import Functions
 from ftpatch.plan.places import Chooser, Chosen, Way
 from ftpatch.probe import Definition
@@ -33,10 +32,9 @@ def find_spots(
     chooser: Chooser, functions: Functions, definitions: Sequence[Definition], *, optimize: bool
 ) -> list[Spot]:
     """The places by address, and what each gets. Raises UsageError for what cannot be probed."""
-    names = FunctionNames(functions.image)
     by_ip: dict[int, list[Definition]] = {}
     for definition in definitions:
-        by_ip.setdefault(_address(functions, names, definition), []).append(definition)
+        by_ip.setdefault(_address(functions, definition), []).append(definition)
     addresses = sorted(by_ip)
     spots: list[Spot] = []
     for ip, after in zip(addresses, [*addresses[1:], None], strict=True):
@@ -57,7 +55,7 @@ def find_spots(
     return spots
 
 
-def _address(functions: Functions, names: FunctionNames, definition: Definition) -> int:
+def _address(functions: Functions, definition: Definition) -> int:
     """Link address of what is probed. Raises UsageError for what is not there."""
     path = functions.image.path
     if definition.symbol is None:
@@ -71,7 +69,7 @@ def _address(functions: Functions, names: FunctionNames, definition: Definition)
                 "fetch %REG",
             )
     else:
-        start = names.address(definition.symbol)
+        start = functions.names.address(definition.symbol)
         address = start + definition.offset
         around = functions.around(start)
         if around is not None and address >= around[1]:
@@ -85,7 +83,7 @@ def _address(functions: Functions, names: FunctionNames, definition: Definition)
             f"{definition.name}: {address:#x} is not known to be a function that is called",
             "take a p probe",
         )
-    if definition.kind == "r" and address in names.twice:
+    if definition.kind == "r" and address in functions.names.twice:
         raise UsageError(
             path,
             f"{definition.name}: what is at {address:#x} returns twice for one call",

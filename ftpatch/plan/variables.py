@@ -9,7 +9,7 @@ from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Section, Segment
 from ftpatch.image.symbols import Symbols
-from ftpatch.plan.named import DATA, Named
+from ftpatch.plan.named import DATA, Named, meant
 from ftpatch.watch import Watch
 from ftpatch.watch.request import ADDRESS, EVERY
 
@@ -115,12 +115,10 @@ class Variables:
             ):
                 reason = "it is not in this program, but in a library"
                 return self._refuse(name, reason, "watch what the program itself has")
-        reason, like = "there is no such symbol", Named(image.symbols, DATA).like(name)
-        if like:
-            return self._refuse(name, reason, f"did you mean {' or '.join(like)}?")
         stripped = all(one.type != Section.SHT_SYMTAB for one in image.elf.sections)
         hint = "the program is stripped; give an address" if stripped else "see `nm -C`"
-        return self._refuse(name, reason, hint)
+        like = Named(image.symbols, DATA).like(name)
+        return self._refuse(name, "there is no such symbol", meant(like, hint))
 
     def _refuse(self, name: str, reason: str, hint: str = "") -> UsageError:
         return UsageError(self._image.path, f"{name}: {reason}", hint)
