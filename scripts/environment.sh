@@ -15,7 +15,8 @@ fi
 # Debian splits venv off; without it ensurepip is missing.
 if ! "$python" -c 'import ensurepip' 2>/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -q && apt-get install -qy --no-install-recommends python3-venv
+        sh "$(dirname "$0")/apt-get.sh" update -q
+        sh "$(dirname "$0")/apt-get.sh" install -qy --no-install-recommends python3-venv
     else
         echo "Python's venv is missing; install it: apt-get install python3-venv" >&2
         exit 1

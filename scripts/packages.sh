@@ -10,6 +10,8 @@ libc6-dev                 programs and encodings that are built while testing
 binutils                  GNU as and readelf as oracles
 clang                     rebuilding the samples
 lld                       rebuilding the samples
+mold                      which link editors give complete tables
+g++                       functions that lost their record
 gcc-aarch64-linux-gnu     arm64 encodings by GNU as, rebuilding the samples
 libc6-dev-arm64-cross     arm64 programs under qemu-user
 gcc-riscv64-linux-gnu     riscv64 encodings by GNU as, rebuilding the samples
@@ -18,12 +20,18 @@ gcc-i686-linux-gnu        i386 programs
 g++-i686-linux-gnu        exceptions of i386 programs through traced calls
 g++-aarch64-linux-gnu     exceptions of arm64 programs through traced calls
 libc6-dev-i386-cross      i386 programs
+busybox-static            functions of a stripped static program
 gdb                       what debuggers see of traced programs
 gdb-multiarch             what debuggers see of arm64 programs under qemu-user
 uftrace                   the bench of tracers
+valgrind                  what valgrind says of traced programs
+musl-tools                traced and probed programs of another libc
 qemu-user-static          arm64 and riscv64 programs
+acl                       setfacl and getfacl as oracles of who may do what
+attr                      getfattr as an oracle of attributes
 xz-utils                  xz as an oracle, and the bench
 zstd                      zstd as an oracle
+kmod                      modinfo as an oracle of compressed modules
 lz4                       lz4 as an oracle
 bzip2                     bzip2 as an oracle
 qemu-system-x86           booting x86 kernels
@@ -43,10 +51,9 @@ done
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ]; then
     echo "installing$missing"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -q >/dev/null
+    sh "$(dirname "$0")/apt-get.sh" update -q >/dev/null
     # shellcheck disable=SC2086
-    apt-get install -qy --no-install-recommends $missing >/dev/null
+    sh "$(dirname "$0")/apt-get.sh" install -qy --no-install-recommends $missing >/dev/null
     exit 0
 fi
 echo "some tests will be skipped; to run them all: apt-get install$missing" >&2
