@@ -12,7 +12,7 @@ __all__ = ["Abi", "Arch", "State", "arch_of", "architectures"]
 
 SHARED = {"aarch64", "assemble", "contract", "disassemble", "riscv", "x86", "x86_nops"}
 SHARED |= {"branches", "move", "arm64_move", "x86_64_move", "detour", "registers", "accesses"}
-SHARED |= {"plt", "boot", "boots", "boot_x86", "boot_arm64"}
+SHARED |= {"plt", "system_calls", "twice", "boot", "boots", "boot_x86", "boot_arm64"}
 """Files of this package that are no architecture."""
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.aarch64 import A64, address_of, branch, branch_target, words
 from ftpatch.arch.assemble import template
-from ftpatch.arch.contract import U8, U64, Abi, Arch, State
+from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
 from ftpatch.columns import addresses
 
 __all__ = ["ARM64"]
@@ -55,12 +55,16 @@ class _Arm64:
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 8
+    pad_nops: ClassVar[int] = 2
     apart: ClassVar[int] = 12
     insn_size: ClassVar[int] = 4
     says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 12
     nops: ClassVar[dict[str, bytes]] = {}
     skips: ClassVar[tuple[int, ...]] = (0, -4 & A64.WRAP)
+    signed_char: ClassVar[bool] = False
+    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
+    poked_nop: ClassVar[bytes] = b""
     own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
@@ -142,6 +146,26 @@ class _Arm64:
         return -self.lead(abi), self.compiled(ip, np.zeros((len(ip), 8), np.uint8), width, abi)[
             :, :4
         ]
+
+    def extends_bytes(self, code: bytes, at: int) -> bool:
+        """Never: char is unsigned."""
+        return False
+
+    def deadly(
+        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
+    ) -> tuple[Deadly, ...]:
+        """With CALL_OPS call_adjust reads the code at a record, and ftrace_init_nop writes the
+        literal before it compares: Linux kernel commit baaf553d3bc3 ("arm64: Implement
+        HAVE_DYNAMIC_FTRACE_WITH_CALL_OPS") (in v6.3)."""
+        if not self._call_ops(abi):
+            return ()
+        unmapped = "ftrace_call_adjust reads the code there, which is not mapped: a page fault"
+        null = (
+            "not aligned to 8 bytes, it becomes null in ftrace_call_adjust, and ftrace_init_nop "
+            "writes a literal before that: BUG_ON(!page) in patch_map()"
+        )
+        crooked = record % np.uint64(8) != 0
+        return Deadly(~there & ~crooked, unmapped, early=True), Deadly(crooked, null)
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """``mov x9, lr``; with -pg a NOP."""
@@ -234,6 +258,11 @@ class _Arm64:
     def gate_rest(self, name: str) -> str:
         """ftrace_graph_call is a NOP when disabled, ftrace_call goes to ftrace_stub."""
         return "" if "graph" in name else "ftrace_stub"
+
+    @staticmethod
+    def _call_ops(abi: Abi) -> bool:
+        """Whether literals stand before functions. A module does not name ftrace_nop_ops."""
+        return bool(abi.nop_ops) or (abi.kernel and abi.pad and abi.prefix == 8)
 
 
 ARM64: Final[Arch] = _Arm64()

@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Abi", "Arch", "State", "U8", "U64"]
+__all__ = ["U8", "U64", "Abi", "Arch", "Deadly", "State"]
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
@@ -37,7 +37,8 @@ class Abi:
     ``got_base``: what a register holds that points at the GOT (i386: ebx), 0 where unknown.
     ``pad``: the compiled-in form is NOPs. ``prefix``: bytes of pad before the function (M of
     ``-fpatchable-function-entry=N,M``) that most records point at. ``nop``: the image's own NOP,
-    empty where it names none. ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a
+    empty where it names none; ``chosen``: those of which its kernel takes one when it boots.
+    ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a
     literal (CALL_OPS), else 0. ``kernel``: ``ftrace_init`` will run over the table. ``null_seen``:
     the table begins with null records, as scripts/sorttable.c leaves it, so this kernel tests for
     them before ``ftrace_call_adjust``, and skips records that are not in its text.
@@ -49,9 +50,20 @@ class Abi:
     pad: bool = False
     prefix: int = 0
     nop: bytes = b""
+    chosen: tuple[bytes, ...] = ()
     nop_ops: int = 0
     kernel: bool = False
     null_seen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deadly:
+    """Records that ftrace_init does not refuse but dies of, bool[n], and of what. ``early``: in
+    ftrace_call_adjust, which sees all of them before the first site is compared."""
+
+    mask: NDArray[np.bool_]
+    reason: str
+    early: bool = False
 
 
 class Arch(Protocol):
@@ -96,6 +108,8 @@ class Arch(Protocol):
     """k: the widest site."""
     pad_size: ClassVar[int]
     """Bytes of pad that a call takes."""
+    pad_nops: ClassVar[int]
+    """The NOPs that these are: N of -fpatchable-function-entry."""
     apart: ClassVar[int]
     """Sites of two functions are at least this far apart: a pad and a return."""
     insn_size: ClassVar[int]
@@ -108,6 +122,13 @@ class Arch(Protocol):
     """Names and bytes of the NOPs that ``--nop`` offers."""
     skips: ClassVar[tuple[int, ...]]
     """Values that are no records of any kernel: null, and what call_adjust makes null."""
+    signed_char: ClassVar[bool]
+    """Whether C's char is signed."""
+    chosen_nops: ClassVar[tuple[bytes, ...]]
+    """Five-byte NOPs of which kernels with ``ideal_nops`` take one by the processor they run on."""
+    poked_nop: ClassVar[bytes]
+    """The NOP that BPF's fentry replaces by itself where ftrace has no record of a function
+    (bpf_arch_text_poke); empty: it does not."""
     own_nops: ClassVar[frozenset[bytes]]
     """NOPs that an image may name as its own."""
     mcount_names: ClassVar[tuple[str, ...]]
@@ -161,6 +182,17 @@ class Arch(Protocol):
     def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
         """(start relative to ip, bytes uint8[n, w]) that the kernel's ftrace_init_nop compares; w
         is 0 where it compares nothing and makes a NOP of whatever stands there."""
+        ...
+
+    def extends_bytes(self, code: bytes, at: int) -> bool:
+        """Whether the function ``code`` at address ``at`` reads a byte as a signed char."""
+        ...
+
+    def deadly(
+        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
+    ) -> tuple[Deadly, ...]:
+        """What kills a kernel among the records that it does not skip, uint64[n]: ``ip`` uint64[n]
+        is what call_adjust makes of them, ``there`` bool[n] whether memory is mapped at that."""
         ...
 
     def after_init(self, ip: U64, abi: Abi) -> U8:

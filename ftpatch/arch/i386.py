@@ -36,6 +36,14 @@ class _I386(X86):
         b"\x3e\x8d\x74\x26\x00",  # GNU as without nopl: lea %ds:0x0(%esi,%eiz,1),%esi
     )
     module_nop: ClassVar[bytes] = b"\x3e\x8d\x74\x26\x00"  # the lea above: an i486 has no nopl
+    # As on x86_64, with those of a K7 and of any other: GENERIC_NOP5_ATOMIC, K7_NOP5_ATOMIC.
+    chosen_nops: ClassVar[tuple[bytes, ...]] = (
+        X86.nops["p6"],
+        X86.nops["nop5"],
+        pads[-1],
+        b"\x3e\x8d\x44\x20\x00",  # lea %ds:0x0(%eax,%eiz,1),%eax
+    )
+    poked_nop: ClassVar[bytes] = b""
     own_nops: ClassVar[frozenset[bytes]] = frozenset({*X86.nops.values(), pads[-1]})
 
 

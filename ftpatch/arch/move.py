@@ -41,7 +41,7 @@ class Why(StrEnum):
     """Why an instruction cannot be moved: clauses whose subject is the instruction."""
 
     SHORT = "the function ends before the bytes that are needed"
-    UNKNOWN = "its bytes are no instruction that is known"
+    UNKNOWN = "its bytes are not a known instruction"
     TRAP = "it is a breakpoint"
     INSIDE = "it refers to the midst of the displaced bytes"
     RETURNS = "it is a call that would return into the displaced bytes"

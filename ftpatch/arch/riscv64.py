@@ -30,7 +30,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.contract import U8, U64, Abi, Arch, State
+from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
 from ftpatch.arch.riscv import RV, is_pair, opcodes, pair, pair_target, words
 from ftpatch.columns import addresses
 
@@ -62,12 +62,16 @@ class _Riscv64:
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 8
+    pad_nops: ClassVar[int] = 4
     apart: ClassVar[int] = 10
     insn_size: ClassVar[int] = 8
     says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 0
     nops: ClassVar[dict[str, bytes]] = {}
     skips: ClassVar[tuple[int, ...]] = (0,)
+    signed_char: ClassVar[bool] = False
+    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
+    poked_nop: ClassVar[bytes] = b""
     own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
@@ -142,6 +146,18 @@ class _Riscv64:
     def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
         """Nothing: ftrace_init_nop writes without a look."""
         return -self.lead(abi), np.empty((len(ip), 0), np.uint8)
+
+    def extends_bytes(self, code: bytes, at: int) -> bool:
+        """Never: char is unsigned."""
+        return False
+
+    def deadly(
+        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
+    ) -> tuple[Deadly, ...]:
+        """ftrace_init_nop maps the page of the site to write into it: patch_map(), Linux kernel
+        commit 043cb41a85de ("riscv: introduce interfaces to patch kernel code") (in v5.7)."""
+        reason = "ftrace_init_nop writes there unchecked: BUG_ON(!page) in patch_map()"
+        return (Deadly(~there, reason),)
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """Nothing that would be compared."""

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.assemble import template
-from ftpatch.arch.contract import U8, U64, Abi, State
+from ftpatch.arch.contract import U8, U64, Abi, Deadly, State
+from ftpatch.arch.disassemble import disassemble
 from ftpatch.arch.x86_nops import LONGEST, OFFERED, OFFERED6, TAIL, form_lengths
 
 __all__ = ["X86"]
@@ -30,6 +31,7 @@ __all__ = ["X86"]
 CALL = 0xE8  # call rel32
 ADDR32 = 0x67  # address-size prefix, of no effect on a call
 CALL_GOT = {64: (0xFF, 0x15), 32: (0xFF, 0x93)}  # call *disp32(%rip); call *disp32(%ebx)
+SIGN_EXTENDS = {"movsbw", "movsbl", "movsbq"}
 ENDBR = (b"\xf3\x0f\x1e\xfa", b"\xf3\x0f\x1e\xfb")  # endbr64; endbr32
 
 
@@ -58,11 +60,13 @@ class X86:
     width: ClassVar[int] = LONGEST
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 5
+    pad_nops: ClassVar[int] = 5
     apart: ClassVar[int] = 6
     insn_size: ClassVar[int] = 5
     says_expected: ClassVar[bool] = True
     veneer_size: ClassVar[int] = 0
     skips: ClassVar[tuple[int, ...]] = (0,)
+    signed_char: ClassVar[bool] = True
     mcount_is_pad: ClassVar[bool] = False
     mcount_names: ClassVar[tuple[str, ...]] = ("__fentry__", "mcount", "_mcount")
     gates: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -104,7 +108,7 @@ class X86:
         call = direct | relaxed | got
         nop = np.zeros(len(code), np.int64)
         if not call.all():
-            forms = (*self.pads, *self.nops.values(), *own, *OFFERED6.values())
+            forms = (*self.pads, *self.nops.values(), *own, *abi.chosen, *OFFERED6.values())
             nop[~call] = form_lengths(code[~call], forms)
         width = np.where(relaxed | got, 6, np.maximum(nop, 5)).astype(np.uint8)
         rel = np.where(direct[:, None], code[:, 1:5], code[:, 2:6]).copy().view("<i4")[:, 0]
@@ -172,6 +176,16 @@ class X86:
         """ftrace_make_nop(mod, rec, MCOUNT_ADDR) compares the whole call."""
         mcount = np.full(len(ip), abi.mcount, np.uint64)
         return 0, self.make_call(ip, mcount, np.full(len(ip), 5, np.uint8), abi)[:, :5]
+
+    def extends_bytes(self, code: bytes, at: int) -> bool:
+        """movsx, of a byte: GNU's movsbl."""
+        return any(insn.mnemonic in SIGN_EXTENDS for insn in disassemble(self.name, code, at))
+
+    def deadly(
+        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
+    ) -> tuple[Deadly, ...]:
+        """None: all is read by copy_from_kernel_nofault() before it is written."""
+        return ()
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """The image's own NOP."""

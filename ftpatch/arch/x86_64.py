@@ -31,6 +31,10 @@ class _X8664(X86):
         b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%rax,%rax,1)
         b"\x67\x0f\x1f\x04\x00",  # nopl (%eax,%eax,1)
     )
+    # arch_init_ideal_nops() of arch/x86/kernel/alternative.c, up to v5.12: P6_NOP5_ATOMIC and
+    # K8_NOP5_ATOMIC of asm/nops.h.
+    chosen_nops: ClassVar[tuple[bytes, ...]] = (X86.nops["p6"], X86.nops["nop5"])
+    poked_nop: ClassVar[bytes] = X86.nops["p6"]
     own_nops: ClassVar[frozenset[bytes]] = frozenset(X86.nops.values())
 
 

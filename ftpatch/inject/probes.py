@@ -19,7 +19,7 @@ TABLE = struct.Struct("<4Q4I")
 """places, probes, steps, what the trace says | places, probes, bytes that it says, traps."""
 TOLD = struct.Struct("<4Q4I")
 """0, missed, active, ip | words, flags, text, length."""
-RETURN, FAULTS, WAY_SHIFT = 1, 2, 8
+RETURN, FAULTS, CUT, WAY_SHIFT = 1, 2, 4, 8
 HEADER = 4096
 """Bytes of a trace's header in front of what is told."""
 ANY = 0xFFFF_FFFF
@@ -52,7 +52,8 @@ class Probe:
     @property
     def flags(self) -> int:
         """enum probe_flags, and what only the trace tells."""
-        return RETURN * self.returns + FAULTS * self.fetching.faults + (self.way << WAY_SHIFT)
+        flags = RETURN * self.returns + FAULTS * self.fetching.faults + CUT
+        return flags + (self.way << WAY_SHIFT)
 
 
 class Tables:

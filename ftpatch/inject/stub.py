@@ -115,7 +115,7 @@ def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> 
         raise InputError(path, f"this stub defines no {needs}")
     tags = dynamic_tags(elf)
     if not own and skeleton.type != Skeleton.ET_DYN:
-        raise InputError(path, "this stub is no shared object", HOW)
+        raise InputError(path, "this stub is not a shared object", HOW)
     if any(tags.get(tag) for tag in LINKED):
         raise InputError(path, "this stub needs a dynamic linker", HOW)
     loads = sorted(

@@ -14,7 +14,9 @@ from ftpatch.image import Image
 from ftpatch.image.headers import Segment
 from ftpatch.image.symbols import dynamic_symbols
 from ftpatch.image.traced import CONFIG_MAGIC, image_id
+from ftpatch.inject.properties import has_abi_tag
 from ftpatch.inject.stub import Stub, read_stub
+from ftpatch.meant import meant, near
 
 __all__ = [
     "CONFIG",
@@ -27,6 +29,7 @@ __all__ = [
     "configuration",
     "library_stub",
     "probes_stub",
+    "tracer_named",
     "tracer_of",
     "user_functions",
     "watch_stub",
@@ -36,12 +39,16 @@ CONFIG = struct.Struct("<16s4Q6I32s6Q")
 """magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
 user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG, the table of
 probes, that of hooks."""
-ARGS = 1
-"""Flag: events with arguments and values."""
+ARGS, SILENT = 1, 16
+"""Flags: events with arguments and values; nobody tells the runtime when the program ends."""
 FUNC_BITS = 28
 """Of an event: addresses of functions may be this far apart (bytes)."""
 SANDBOXING = ("prctl", "syscall")
 """What a program calls to give up system calls."""
+LIBSECCOMP = "seccomp_load"
+"""... or has a library do it."""
+LOSES_CLOCK, LOSES_CALLS = 1, 2
+"""Bits of ``clock``."""
 LEAST_PROFILE = 1 << 12
 """Bytes of a profile's table, at least."""
 PROFILE_ENTRY = 32
@@ -79,14 +86,21 @@ WATCH = Tracer("watch", 6, False, True, False)
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
     """A tracer by its name, and its stub for an architecture. Raises UsageError for a name that
     there is not, InputError for an architecture that has no stubs."""
-    tracer = TRACERS.get(name)
-    if tracer is None and ("/" in name or name.endswith(".elf")):
-        tracer, name = USER, USER.name
-    if tracer is None:
-        raise UsageError(None, f"there is no tracer {name!r}", f"it is {', '.join(TRACERS)}")
+    tracer = tracer_named(name)
     if arguments and not tracer.arguments:
         raise UsageError(None, f"the {name} tracer records no arguments", "leave --args out")
-    return tracer, _built(name, arch, arguments)
+    return tracer, _built(tracer.name, arch, arguments)
+
+
+def tracer_named(name: str) -> Tracer:
+    """A tracer by its name, USER for the path of a stub. Raises UsageError for a name that there is
+    not."""
+    if name in TRACERS:
+        return TRACERS[name]
+    if "/" in name or name.endswith(".elf"):
+        return USER
+    hint = meant(near(name, TRACERS), f"it is one of {', '.join(TRACERS)}")
+    raise UsageError(None, f"there is no tracer {name!r}", hint)
 
 
 def probes_stub(arch: str) -> tuple[Tracer, Stub]:
@@ -131,14 +145,19 @@ def code_span(image: Image) -> tuple[int, int]:
     return base, end
 
 
-def _may_lose_clock(image: Image) -> bool:
-    """Whether a program may ask for seccomp's strict mode, which takes the clock away: it calls
-    prctl(), or system calls by their numbers."""
+def _may_lose(image: Image) -> int:
+    """What a program may give up by seccomp: system calls, and in its strict mode the clock too,
+    if it calls prctl(), or system calls by their numbers. A static program without symbols does
+    not tell: its clock is left alone, for that takes a signal handler."""
     needed = dynamic_symbols(image.elf)
-    return any(
-        image.symbols.find(name) is not None or len(needed.rows_named(name, defined=False))
-        for name in SANDBOXING
-    )
+    calls = {
+        name
+        for name in (*SANDBOXING, LIBSECCOMP)
+        if image.symbols.find(name) is not None or len(needed.rows_named(name, defined=False))
+    }
+    if calls.intersection(SANDBOXING):
+        return LOSES_CLOCK | LOSES_CALLS
+    return LOSES_CALLS if calls or not (len(needed) or len(image.symbols)) else 0
 
 
 def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
@@ -187,9 +206,9 @@ def configuration(
         depth,
         stub.machine,
         tracer.number,
-        ARGS if arguments else 0,
+        ARGS * arguments + SILENT * (not has_abi_tag(image)),
         table,
-        int(tracer is not USER and tracer.records and _may_lose_clock(image)),
+        _may_lose(image) if tracer is not USER and tracer.records else 0,
         image_id(image),
         *user,
         *libraries,

@@ -66,6 +66,15 @@ static inline int is_tid(ulong at)
 #define SYS_gettid 178
 #define SYS_rt_sigprocmask 135
 #define SYS_madvise 233
+#define SYS_getcwd 17
+#define SYS_getuid 174
+#define SYS_socket 198
+#define SYS_connect 203
+#define SYS_recvmsg 212
+#define SYS_setsockopt 208
+#define SYS_getsockopt 209
+#define SYS_statx 291
+#define SYS_getrlimit 163
 #define O_NOFOLLOW_ 0100000
 #define AT_FDCWD -100
 
@@ -93,6 +102,11 @@ static inline long syscall6(long number, long a, long b, long c, long d, long e,
 static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
 {
 	return syscall6(222, (long)at, (long)size, protection, flags, fd, 0);
+}
+
+static inline long munmap_(ulong at, ulong size)
+{
+	return syscall6(215, (long)at, (long)size, 0, 0, 0, 0);
 }
 
 static inline long open_(const char *path, int flags, int mode)
@@ -123,12 +137,28 @@ static inline long fallocate_(long fd, u64 size)
 /* RLIMIT_FSIZE */
 static inline void file_limit(u64 limit[2])
 {
-	syscall6(163, 1, (long)limit, 0, 0, 0, 0);
+	syscall6(SYS_getrlimit, 1, (long)limit, 0, 0, 0, 0);
 }
 
 #define SYS_tgkill 131
 #define SYS_rt_sigaction 134
 #define SYS_mprotect 226
+#define SYS_mmap 222
+#define SYS_munmap 215
+#define SYS_mremap 216
+#define SYS_rt_sigpending 136
+#define SYS_rt_sigtimedwait 137
+#define SYS_rt_sigsuspend 133
+#define SYS_pselect6 72
+#define SYS_ppoll 73
+#define SYS_epoll_pwait 22
+#define SYS_memfd_create 279
+#define SYS_io_pgetevents 292
+#define SYS_io_uring_enter 426
+#define SYS_epoll_pwait2 441
+#define LEAD_JUMP 4 /* bytes */
+#define LEAD_REACH 0x7f00000ul
+#define LEAD_RESULT(call) ((call)->args[0])
 
 /* What a detour saves (entry.S), and finds again. */
 struct registers {

@@ -76,6 +76,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #define BITS 0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00
 #define ORIGIN 0x8e, 0x00, 0x0e, BITS, 0x1a	/* DW_OP_breg30 0, const8u BITS, and */
 #define VAL_EXPRESSION 0x16, 30			/* of x30; bytes */
+#define BYTES(n) ((n) & 127) + 128, (n) >> 7	/* ULEB128 */
 #define ORIGIN_SIZE 12
 #define DISTANCE 0x80, 0x01
 #define DISTANCE_SIZE 2
@@ -105,14 +106,17 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_startproc
 	.cfi_signal_frame
 	.cfi_def_cfa sp, 0
-	.cfi_escape VAL_EXPRESSION, SLOT_SIZE + SEARCH, SLOT
+	.cfi_escape VAL_EXPRESSION, BYTES(UNFOLLOWED + SLOT_SIZE + SEARCH)
+	unfollowed
+	.cfi_escape SLOT
 	search
 	nop					/* unwinders look for the address before */
 return_to_handler:
 	stp	x29, x30, [sp, #-96]!
 	.cfi_adjust_cfa_offset 96
 	.cfi_rel_offset x29, 0
-	.cfi_escape VAL_EXPRESSION, 23 + SLOT_SIZE + SEARCH
+	.cfi_escape VAL_EXPRESSION, BYTES(UNFOLLOWED + 23 + SLOT_SIZE + SEARCH)
+	unfollowed
 	.cfi_escape 0x12			/*  0: dup                    CFA CFA */
 	.cfi_escape 0x08, 88, 0x1c, 0x06	/*  1: const1u minus deref    CFA held */
 	.cfi_escape 0x12			/*  5: dup */

@@ -67,6 +67,15 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define SYS_rt_sigprocmask 175
 #define SYS_clock_gettime 265
 #define SYS_tgkill 270
+#define SYS_getcwd 183
+#define SYS_getuid 199 /* getuid32 */
+#define SYS_socket 359
+#define SYS_connect 362
+#define SYS_recvmsg 372
+#define SYS_setsockopt 366
+#define SYS_getsockopt 365
+#define SYS_statx 383
+#define SYS_getrlimit 191 /* ugetrlimit */
 #define O_NOFOLLOW_ 0400000
 
 /* As the kernel writes it, but for the sign: good until 2106. */
@@ -82,6 +91,11 @@ long syscall6(long number, long a, long b, long c, long d, long e, long f)
 static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
 {
 	return syscall6(192, (long)at, (long)size, protection, flags, fd, 0);
+}
+
+static inline long munmap_(ulong at, ulong size)
+{
+	return syscall6(91, (long)at, (long)size, 0, 0, 0, 0);
 }
 
 static inline long open_(const char *path, int flags, int mode)
@@ -114,7 +128,7 @@ static inline void file_limit(u64 limit[2])
 {
 	ulong own[2] = {FILE_MOST, FILE_MOST};
 
-	syscall6(191, 1, (long)own, 0, 0, 0, 0);
+	syscall6(SYS_getrlimit, 1, (long)own, 0, 0, 0, 0);
 	limit[0] = own[0] < FILE_MOST ? own[0] : FILE_MOST;
 }
 

@@ -103,7 +103,9 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_startproc
 	.cfi_signal_frame
 	.cfi_def_cfa esp, 0
-	.cfi_escape VAL_EXPRESSION, SLOT_SIZE + SEARCH, SLOT
+	.cfi_escape VAL_EXPRESSION, UNFOLLOWED + SLOT_SIZE + SEARCH
+	unfollowed
+	.cfi_escape SLOT
 	search
 	nop					/* unwinders look for the address before */
 return_to_handler:
@@ -111,7 +113,8 @@ return_to_handler:
 	.cfi_adjust_cfa_offset POPPED
 	pushl	$0
 	.cfi_adjust_cfa_offset 4
-	.cfi_escape VAL_EXPRESSION, 11 + SLOT_SIZE + SEARCH
+	.cfi_escape VAL_EXPRESSION, UNFOLLOWED + 11 + SLOT_SIZE + SEARCH
+	unfollowed
 	.cfi_escape 0x12			/*  0: dup                    CFA CFA */
 	.cfi_escape 0x0a			/*  1: const2u POPPED + 4 */
 	.cfi_escape (POPPED + 4) & 255, (POPPED + 4) >> 8

@@ -36,8 +36,8 @@ static int readable(u64 *to, ulong at, ulong size)
 	return 1;
 }
 
-/* Of a text, what there is of it: its last byte is 0, and -1 in the first word says that there is
- * none. */
+/* Of a text, what there is of it: the last byte is 0 where it ends there or before, and anything else
+ * where it goes on, or may (PROBE_CUT). -1 in the first word says that there is none. */
 static int text(u64 *to, ulong at)
 {
 	char *bytes = (char *)to;
@@ -45,13 +45,15 @@ static int text(u64 *to, ulong at)
 
 	for (i = 0; i < STRING_WORDS; i++)
 		to[i] = 0;
-	n = copied(bytes, at, size - 1);
+	n = copied(bytes, at, size);
 	for (i = 0; i < n && bytes[i]; i++)
 		;
 	if (i == n && n < size - 1) { /* it goes on where nothing is mapped */
 		to[0] = ~0ull;
 		return 0;
 	}
+	if (i == n && n < size)
+		bytes[i++] = 1;
 	for (; i < size; i++)
 		bytes[i] = 0;
 	return 1;

@@ -1,4 +1,4 @@
-/* Making the trace file: its name, its room on the disk, its header. */
+/* The trace file: its room on the disk, its header. */
 #include "file.h"
 #include "libraries.h"
 #ifdef PROBES
@@ -8,52 +8,12 @@
 #include "watch.h"
 #endif
 
-#define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
 #define MAP_SHARED 1
 #define PR_GET_NAME 16
-#define EINTR 4
-#define EEXIST 17
-#define ENOSYS 38
-#define EOPNOTSUPP 95
-#define TRIES 99 /* programs of one process id, one after the other */
-
-static ulong length(const char *text)
-{
-	ulong n = 0;
-
-	while (text[n])
-		n++;
-	return n;
-}
-
-/* Append text to at most `size` bytes, NUL included; 0 if it does not fit. */
-static int append(char *to, ulong size, const char *text)
-{
-	ulong at = length(to), n = length(text), i;
-
-	if (at + n + 1 > size)
-		return 0;
-	for (i = 0; i <= n; i++)
-		to[at + i] = text[i];
-	return 1;
-}
-
-static int append_number(char *to, ulong size, u32 number)
-{
-	char digits[12];
-	int i = sizeof(digits) - 1;
-
-	digits[i] = 0;
-	do
-		digits[--i] = '0' + number % 10;
-	while (number /= 10);
-	return append(to, size, digits + i);
-}
-
-static long create(const char *path)
-{
-	return open_(path, O_FLAGS | O_NOFOLLOW_, 0600);
-}
+#define MADV_RANDOM 1
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#define STEP_LEAST (64ul << 10) /* bytes that the file grows by: as much as it has, but ... */
+#define STEP_MOST (1ul << 20)   /* ... no less and no more than this */
 
 /* What fallocate() does, where the file system does not know how: zeros. */
 static long filled(long fd, u64 size)
@@ -64,34 +24,110 @@ static long filled(long fd, u64 size)
 	for (; size; size -= (u64)ret) {
 		ret = syscall6(SYS_write, fd, (long)zeros, size < sizeof(zeros) ? size : sizeof(zeros), 0, 0, 0);
 		if (ret <= 0)
-			return -1;
+			return ret ? ret : -ENOSPC;
 	}
 	return 0;
 }
 
-/* The file's whole size on the disk, so that no write to a page of it can fail. Where the disk, or
- * the limit of the process, has not enough, half of it. 0 for none. */
-static u64 allocate(long fd, u64 size, u64 least)
+/* Pages of the file in memory that are ours to write, and with them their place on the disk. A store to
+ * one that has none would bring SIGBUS where the disk is full; this says so. */
+static REGISTERS long populate(char *at, ulong size)
+{
+	long ret;
+
+	do
+		ret = syscall6(SYS_madvise, (long)at, (long)size, MADV_POPULATE_WRITE, 0, 0, 0);
+	while (ret == -EINTR);
+	return ret;
+}
+
+static inline u64 pages(u64 size)
+{
+	return (size + PAGE - 1) & ~(u64)(PAGE - 1);
+}
+
+/* More of the file, at least up to `end`; 0 where the disk has no room. */
+REGISTERS int file_grown(struct trace_header *header, u64 end)
+{
+	u32 units;
+
+	while ((u64)(units = __atomic_load_n(&header->grown, __ATOMIC_ACQUIRE)) * TRACE_UNIT < end) {
+		u64 had = (u64)units * TRACE_UNIT, to;
+
+		to = pages(had + (had < STEP_LEAST ? STEP_LEAST : had < STEP_MOST ? had : STEP_MOST));
+		if (to < end)
+			to = pages(end);
+		if (to > header->size)
+			to = header->size;
+		if (failed(populate((char *)header + had, (ulong)(to - had)))) {
+			to = pages(end); /* the last that fits */
+			if (to > header->size)
+				to = header->size;
+			if (failed(populate((char *)header + had, (ulong)(to - had)))) {
+				header->flags |= TRACE_NO_ROOM;
+				return 0;
+			}
+		}
+		/* Of this header: a handler that forked has another. */
+		__atomic_compare_exchange_n(&header->grown, &units, (u32)(to / TRACE_UNIT), 0,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	}
+	return 1;
+}
+
+/* Map a file of `size` bytes, which are all allocated, or `first` of them and the rest as it is needed. */
+static long mapped(long fd, u64 size, u64 first)
+{
+	long ret, at;
+
+	do
+		ret = first ? truncate_(fd, size) : fallocate_(fd, size);
+	while (ret == -EINTR);
+	if (!first && (ret == -EOPNOTSUPP || ret == -ENOSYS))
+		ret = filled(fd, size);
+	if (failed(ret))
+		return ret;
+	at = mmap_(0, (ulong)size, PROT_RW, MAP_SHARED, fd);
+	if (failed(at) || !first)
+		return at;
+	/* Most children of fork need no more than this, and the kernel is not to read ahead for them: of a
+	 * file that is a hole it makes megabytes of zeros. */
+	syscall6(SYS_madvise, at, (long)first, MADV_RANDOM, 0, 0, 0);
+	ret = populate((char *)at, (ulong)first);
+	if (!failed(ret))
+		return at;
+	munmap_(at, (ulong)size);
+	return ret == -EFAULT ? -ENOSPC : ret;
+}
+
+/* As large as wanted; where the disk, the address space or a limit of the process has not enough, half
+ * of that. `made` is the size that it came to, `grown` how much of it is on the disk. */
+static long sized(long fd, u64 size, u64 least, u64 *made, u64 *grown)
 {
 	u64 limit[2] = {~0ull, ~0ull};
+	long ret = -EFBIG;
 
 	file_limit(limit);
 	while (size > limit[0])
 		size /= 2;
-	for (; size >= least; size /= 2) {
-		u64 whole = size / PAGE * PAGE;
-		long ret;
+	while (size >= least) {
+		u64 whole = size / PAGE * PAGE, first = process.grows ? pages(TRACE_HEADER + least - LEAST + CHUNK) : 0;
 
-		do
-			ret = fallocate_(fd, whole);
-		while (ret == -EINTR);
-		if (ret == -EOPNOTSUPP || ret == -ENOSYS)
-			ret = filled(fd, whole);
-		if (!failed(ret))
-			return whole;
+		ret = mapped(fd, whole, first);
+		if (!failed(ret)) {
+			*made = whole;
+			*grown = first ? first : whole;
+			return ret;
+		}
 		truncate_(fd, 0);
+		if (first && (ret == -EINVAL || ret == -ENOSYS || ret == -EPERM))
+			process.grows = 0; /* an older kernel */
+		else if (first && ret != -ENOMEM && ret != -EFBIG)
+			break; /* no room for one page */
+		else
+			size /= 2;
 	}
-	return 0;
+	return ret;
 }
 
 #ifdef PROBES
@@ -108,54 +144,38 @@ static void probes_told(struct trace_header *header)
 }
 #endif
 
-struct trace_header *make_file(const char *wanted, int again)
+/* 0, or an errno below zero: then nothing has changed. */
+long make_file(int again)
 {
-	char path[1024];
+	char path[PATH];
 	struct trace_header *header;
-	u64 size = process.size, told = 0;
-	ulong end;
-	long fd;
+	u64 told = 0, size = 0, grown = 0;
+	long fd, at;
 	u32 i;
 
-	path[0] = 0; /* not all of it: gcc would call memset */
-	if (wanted && *wanted) {
-		if (!append(path, sizeof(path), wanted))
-			return 0;
-	} else {
-		append(path, sizeof(path), "ftpatch.");
-		append_number(path, sizeof(path), process.pid);
-		append(path, sizeof(path), ".trace");
-		again = 0;
-	}
-	fd = again ? -1 : create(path);
-	if (failed(fd) && wanted && *wanted) { /* another program of this run has it */
-		if (!append(path, sizeof(path), ".") ||
-		    !append_number(path, sizeof(path), process.pid))
-			return 0;
-		fd = create(path);
-	}
-	end = length(path);
-	for (i = 2; fd == -EEXIST && i <= TRIES; i++) { /* this process, before it became another */
-		path[end] = 0;
-		if (!append(path, sizeof(path), ".") || !append_number(path, sizeof(path), i))
-			return 0;
-		fd = create(path);
-	}
+	path[0] = 0;
+	fd = file_handed(again);
 	if (failed(fd))
-		return 0;
+		fd = place_made(path, again);
+	if (failed(fd))
+		return fd;
 #ifdef PROBES
 	told = probe_table()->told_size;
 #endif
 #ifdef WATCH
 	told = WATCHES * sizeof(struct trace_watch);
 #endif
-	size = allocate(fd, size + told, LEAST + told);
-	header = size ? (void *)mmap_(0, size, PROT_RW, MAP_SHARED, fd) : (void *)-1;
+	at = sized(fd, process.size + told, LEAST + told, &size, &grown);
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
-	if (failed((long)header)) {
-		unlink_(path);
-		return 0;
+	if (failed(at)) {
+		if (path[0])
+			unlink_(path);
+		return at;
 	}
+	mapping_kept((ulong)at, (ulong)size);
+	if (path[0])
+		bus_kept();
+	header = (struct trace_header *)at;
 	header->version = TRACE_VERSION;
 	header->header_size = TRACE_HEADER + told;
 	header->machine = ftpatch_config.machine;
@@ -163,6 +183,7 @@ struct trace_header *make_file(const char *wanted, int again)
 	header->tracer = ftpatch_config.tracer;
 	header->flags = ftpatch_config.flags;
 	header->size = size;
+	header->grown = (u32)(grown / TRACE_UNIT);
 	header->bias = process.bias;
 	header->base = ftpatch_config.base;
 	header->hz = process.hz;
@@ -175,10 +196,9 @@ struct trace_header *make_file(const char *wanted, int again)
 		header->image_id[i] = ftpatch_config.image_id[i];
 	syscall6(SYS_prctl, PR_GET_NAME, (long)header->comm, 0, 0, 0, 0);
 	/* Where it really is: the program may have been named from another folder. */
-	if (readlink_("/proc/self/exe", header->path, sizeof(header->path) - 1) <= 0 && process.name)
-		append(header->path, sizeof(header->path), process.name);
+	if (readlink_("/proc/self/exe", header->path, sizeof(header->path) - 1) <= 0)
+		append(header->path, sizeof(header->path), program_name());
 	libraries_told(header);
-	process.chunks_end = size - TRACE_HEADER - told;
 #ifdef PROBES
 	probes_told(header);
 #endif
@@ -188,5 +208,6 @@ struct trace_header *make_file(const char *wanted, int again)
 	barrier();
 	for (i = 0; i < sizeof(header->magic); i++)
 		header->magic[i] = TRACE_MAGIC[i];
-	return header;
+	process.header = header;
+	return 0;
 }

@@ -197,6 +197,11 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(result value))
 	if (t) /* what is hooked is not called from a handler that is nested: that one was left */
 		begin(t, own);
 	slot = slot_of_return(t, slot);
+	if (unlikely(t && t->from)) {
+		end(t, own);
+		t = thread_of_return(t, slot);
+		begin(t, own);
+	}
 	do { /* of a tail call, the caller's frame as well, which may have been left and be elsewhere */
 		if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
 		    !(t && frame_surfaced(t, slot, now))) {

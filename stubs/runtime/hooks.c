@@ -1,168 +1,183 @@
 /* The program's own use of a signal, beside ours. The kernel has one handler for it, and kills a process
- * that a breakpoint stops while the signal is blocked. So what the program asks libc for
- * is kept here, and never reaches the kernel: its action, and that it blocks the signal. */
+ * that a breakpoint stops while the signal is blocked. So what is asked of the kernel for it (lead.c)
+ * is kept here, and never reaches it: the action, and that the signal is blocked. */
+#include "file.h"
 #include "hooks.h"
+#include "lead.h"
 
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
 #define SA_SIGINFO 4
-#define SA_RESTART 0x10000000
-#define SA_RESETHAND (int)0x80000000
+#define SA_RESETHAND 0x80000000ul
 #define SIG_DFL ((void *)0)
 #define SIG_IGN ((void *)1)
-#define SIG_ERR ((void *)-1)
-#define PROT_RW 3
-#define PROT_R 1
+#define EINTR 4
+#define EFAULT 14
+#define EINVAL 22
 #define OUR_BIT (1ull << (OUR_SIGNAL - 1))
 #define SIGNALS 65
+#define MADV_WIPEONFORK 18
+#define ASKERS 512
+#define NEAR (1ul << 20) /* bytes: what is so close above is on the stack */
 
-typedef int (*sigaction_)(int, const struct user_action *, struct user_action *);
-typedef void *(*signal_)(int, void *);
-typedef int (*sigmask_)(int, const u64 *, u64 *);
+static struct action own;  /* the program's action for it */
+static u8 masks[SIGNALS];  /* which of its actions block it */
+static ulong kept;         /* of its flags: what this kernel knows */
+static volatile ulong *here; /* not 0 in the process that `own_pid` is */
+static u32 own_pid;
+static u32 begun_blocked;  /* the first thread had it so before us */
 
-static struct user_action own;  /* the program's action for it */
-static u8 masks[SIGNALS];       /* which of its actions block it */
-static ulong real[HOOKS];       /* what the program would have called */
+/* By thread pointer, odd: 0 is nobody's. */
+static struct asker {
+	ulong tp;
+	u32 blocked; /* IS_BLOCKED, IS_PENDING */
+	u32 waits;   /* IS_BLOCKED in a call that waits with a mask of its own, ... */
+	ulong behind; /* ... behind which is this instruction, 0: none */
+	u32 lent;    /* number of the next of ... */
+	struct lent_mask {
+		ulong mask, size;
+		u64 bits;
+	} masks[4];  /* ... those that the kernel was given instead */
+} askers[ASKERS];
 
-static inline const struct hook_table *hook_table(void)
+static void copy(struct action *to, const struct action *from)
 {
-	return linked(struct hook_table, ftpatch_config.hooks);
-}
-
-static void copy(struct user_action *to, const struct user_action *from)
-{
-	u32 i;
-
 	to->handler = from->handler;
-	for (i = 0; i < sizeof(to->mask) / sizeof(to->mask[0]); i++) {
-		to->mask[i] = from->mask[i];
-		barrier(); /* or gcc calls memcpy */
-	}
 	to->flags = from->flags;
+	barrier(); /* or gcc calls memcpy */
 	to->restorer = from->restorer;
+	to->mask = from->mask;
 }
 
-/* The dynamic linker seals whole pages. */
-static int is_sealed(const struct hook *hook)
+/* Whether there are eight bytes: the kernel reads a mask before it sees that there is nothing to do. */
+static int readable(const void *at)
 {
-	ulong page = (ulong)(hook->place + process.bias) & -process.page;
-	const struct hook_table *table = hook_table();
-
-	return page >= (((ulong)(table->sealed + process.bias)) & -process.page) &&
-	       page < (((ulong)(table->sealed_end + process.bias)) & -process.page);
+	return syscall6(SYS_rt_sigprocmask, -1, (long)at, 0, 8, 0, 0) != -EFAULT;
 }
 
-/* A slot of the GOT that is bound when it is first used holds something else from then on. */
-static void slots_kept(u32 which, ulong wrapper)
+/* What is not on the stack may be anything. */
+static int is_there(const void *at)
 {
-	u32 i;
+	return (ulong)at - (ulong)__builtin_frame_address(0) < NEAR || readable(at);
+}
 
-	for (i = 0; i < hook_table()->count; i++) {
-		const struct hook *hook = &hook_table()->hook[i];
-		volatile ulong *slot = (volatile ulong *)(ulong)(hook->place + process.bias);
+/* What the calling thread did to the signal. This has nothing to do with whether it is recorded, and a
+ * thread that gets another's place begins with its own mask: libc sets that. */
+static struct asker *asker(void)
+{
+	ulong tp = thread_pointer() | 1, none;
+	struct asker *found;
+	u32 i, at = (u32)(tp >> 12 ^ tp >> 6);
 
-		if (hook->which != which || hook->kind != HOOK_SLOT || *slot == wrapper ||
-		    is_sealed(hook))
-			continue;
-		real[which] = *slot;
-		*slot = wrapper;
+	for (i = 0; i < ASKERS; i++) {
+		found = &askers[(at + i) % ASKERS];
+		none = 0;
+		if (found->tp == tp ||
+		    __atomic_compare_exchange_n(&found->tp, &none, tp, 0, __ATOMIC_RELAXED,
+						__ATOMIC_RELAXED) ||
+		    none == tp)
+			break;
+	}
+	if (i == ASKERS)
+		found = &askers[at % ASKERS]; /* more threads than there are places */
+	if (begun_blocked) {
+		begun_blocked = 0;
+		found->blocked |= IS_BLOCKED;
+	}
+	return found;
+}
+
+/* A child that has our memory, but not our signals (vfork, posix_spawn), is about to become something
+ * else: what it does is not the program's. */
+static int is_apart(void)
+{
+	return here && (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0) != own_pid;
+}
+
+/* A child of fork has memory of its own, and finds `here` empty in it. */
+static void process_known(void)
+{
+	if (here && !*here) {
+		own_pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
+		*here = 1;
 	}
 }
 
-#ifdef WATCH
-ulong hooked_real(enum hook_which which)
+/* Linux has WIPEONFORK since 4.14; qemu-user before 8 takes any advice, and does nothing. */
+static void process_told_apart(void)
 {
-	return real[which];
+	ulong page = mmap_(0, process.page, 3, 0x22 /* private, anonymous */, -1);
+
+	if (failed((long)page))
+		return;
+	if (!failed(syscall6(SYS_madvise, (long)page, (long)process.page, MADV_WIPEONFORK, 0, 0, 0)) &&
+	    failed(syscall6(SYS_madvise, (long)page, (long)process.page, -1, 0, 0, 0)))
+		here = (volatile ulong *)page;
+	process_known();
 }
 
-void hooked_kept(enum hook_which which, ulong wrapper)
+static long acted(int signal, const struct action *new, struct action *old)
 {
-	slots_kept(which, wrapper);
-}
-#endif
+	struct action changed;
+	u8 blocks = 0;
+	long ret;
 
-LANDING int hooked_sigaction(int signal, const struct user_action *new, struct user_action *old)
-{
-	struct user_action changed;
-	int blocks, ret;
-
+	if (new && (!is_there(new) || !is_there((const char *)(new + 1) - 8)))
+		return -EFAULT;
 	if (signal == OUR_SIGNAL) {
 		copy(&changed, &own);
-		if (new)
+		if (old) { /* the kernel sees whether that is there */
+			ret = syscall6(SYS_rt_sigaction, signal, 0, (long)old, 8, 0, 0);
+			if (ret)
+				return ret;
+		}
+		if (new && !is_apart()) {
 			copy(&own, new);
+			own.flags &= kept;
+		}
 		if (old)
 			copy(old, &changed);
 		return 0;
 	}
-	blocks = signal > 0 && signal < SIGNALS ? masks[signal] : 0;
+	if (signal > 0 && signal < SIGNALS)
+		blocks = masks[signal];
 	if (new) {
 		copy(&changed, new);
-		changed.mask[0] &= ~OUR_BIT;
+		changed.mask &= ~OUR_BIT;
 	}
-	ret = ((sigaction_)real[HOOK_SIGACTION])(signal, new ? &changed : 0, old);
-	slots_kept(HOOK_SIGACTION, (ulong)hooked_sigaction);
+	ret = syscall6(SYS_rt_sigaction, signal, new ? (long)&changed : 0, (long)old, 8, 0, 0);
 	if (ret)
 		return ret;
-	if (new)
-		masks[signal] = (new->mask[0] & OUR_BIT) != 0;
+	if (new && !is_apart())
+		masks[signal] = (new->mask & OUR_BIT) != 0;
 	if (old && blocks)
-		old->mask[0] |= OUR_BIT;
+		old->mask |= OUR_BIT;
 	return 0;
 }
 
-LANDING void *hooked_signal(int signal, void *handler)
+static long masked(int how, const u64 *new, u64 *old)
 {
-	void *old = own.handler, *ret;
-	u32 i;
+	u32 *flag, before;
+	u64 asked = 0, given;
+	long ret;
 
-	if (signal != OUR_SIGNAL) {
-		ret = ((signal_)real[HOOK_SIGNAL])(signal, handler);
-		slots_kept(HOOK_SIGNAL, (ulong)hooked_signal);
-		if (ret != SIG_ERR && signal > 0 && signal < SIGNALS)
-			masks[signal] = 0;
+	if (new && !is_there(new))
+		return -EFAULT;
+	flag = &asker()->blocked;
+	before = *flag & IS_BLOCKED;
+	if (new)
+		asked = given = *new;
+	if (new && how != SIG_UNBLOCK)
+		given &= ~OUR_BIT;
+	ret = syscall6(SYS_rt_sigprocmask, how, new ? (long)&given : 0, (long)old, 8, 0, 0);
+	if (ret)
 		return ret;
-	}
-	own.handler = handler;
-	own.flags = SA_RESTART;
-	for (i = 0; i < sizeof(own.mask) / sizeof(own.mask[0]); i++) {
-		own.mask[i] = 0;
-		barrier();
-	}
-	return old;
-}
-
-/* Of a thread that is not known nothing is kept. */
-static u32 *blocked(void)
-{
-	struct thread *t = current_thread();
-
-	return t ? &t->blocked : 0;
-}
-
-static int masked(enum hook_which which, int how, const u64 *new, u64 *old)
-{
-	u32 *flag = blocked(), before = flag ? *flag & IS_BLOCKED : 0;
-	u64 changed[16];
-	u32 i;
-	int ret;
-
-	if (new) {
-		for (i = 0; i < 16; i++) {
-			changed[i] = new[i];
-			barrier();
-		}
-		if (how != SIG_UNBLOCK)
-			changed[0] &= ~OUR_BIT;
-	}
-	ret = ((sigmask_)real[which])(how, new ? changed : 0, old);
-	if (ret || !flag)
-		return ret;
-	if (new && new[0] & OUR_BIT)
+	if (old && before)
+		*old |= OUR_BIT;
+	if (asked & OUR_BIT)
 		*flag = how == SIG_UNBLOCK ? *flag & ~IS_BLOCKED : *flag | IS_BLOCKED;
 	else if (new && how == SIG_SETMASK)
 		*flag &= ~IS_BLOCKED;
-	if (old && before)
-		old[0] |= OUR_BIT;
 	if (!(*flag & IS_BLOCKED) && *flag & IS_PENDING) {
 		*flag &= ~IS_PENDING;
 		signal_raised();
@@ -170,20 +185,120 @@ static int masked(enum hook_which which, int how, const u64 *new, u64 *old)
 	return 0;
 }
 
-LANDING int hooked_pthread_sigmask(int how, const u64 *new, u64 *old)
+/* A mask for as long as a call waits, in args[which]: what the kernel gets lacks our signal. `inside`:
+ * there it is with its size. */
+static void waits(struct asked *call, u32 which, int inside)
 {
-	int ret = masked(HOOK_PTHREAD_SIGMASK, how, new, old);
+	const ulong *pair = (const ulong *)call->args[which];
+	const u64 *mask;
+	struct asker *t = asker();
+	struct lent_mask *lent;
+	u32 *flag = &t->blocked;
 
-	slots_kept(HOOK_PTHREAD_SIGMASK, (ulong)hooked_pthread_sigmask);
+	t->behind = 0;
+	if (!pair || (inside && !is_there(pair)))
+		return;
+	mask = inside ? (const u64 *)pair[0] : (const u64 *)pair;
+	if (!mask || !is_there(mask))
+		return;
+	if (!(*mask & OUR_BIT) && *flag & IS_PENDING && *flag & IS_BLOCKED) {
+		*flag = 0;
+		signal_raised();
+		*flag |= IS_BLOCKED;
+		LEAD_RESULT(call) = -EINTR;
+		call->done = 1;
+		return;
+	}
+	t->waits = *mask & OUR_BIT ? IS_BLOCKED : IS_OPEN;
+	t->behind = lead_behind(call->back);
+	if (!(*mask & OUR_BIT))
+		return;
+	lent = &t->masks[t->lent++ % 4];
+	lent->bits = *mask & ~OUR_BIT;
+	lent->mask = (ulong)&lent->bits;
+	lent->size = inside ? pair[1] : 0;
+	call->args[which] = inside ? (long)lent : (long)&lent->bits;
+}
+
+/* It waits for a signal that came already. */
+static void taken(struct asked *call)
+{
+	const u64 *set = (const u64 *)call->args[0];
+	struct trap_info *info = (struct trap_info *)call->args[1];
+	u32 *flag = &asker()->blocked, i;
+
+	if (!set || !is_there(set) || !(*set & OUR_BIT) || !(*flag & IS_PENDING))
+		return;
+	*flag &= ~IS_PENDING;
+	if (info && is_there(info))
+		for (i = 0; i < 16; i++)
+			((volatile u64 *)info)[i] = i ? 0 : OUR_SIGNAL;
+	LEAD_RESULT(call) = OUR_SIGNAL;
+	call->done = 1;
+}
+
+/* What came and waits, ours among it. */
+static long pending(u64 *set, ulong size)
+{
+	long ret = syscall6(SYS_rt_sigpending, (long)set, (long)size, 0, 0, 0, 0);
+
+	if (!ret && size == sizeof(*set) && asker()->blocked & IS_PENDING)
+		*set |= OUR_BIT;
 	return ret;
 }
 
-LANDING int hooked_sigprocmask(int how, const u64 *new, u64 *old)
+int is_asked(ulong number)
 {
-	int ret = masked(HOOK_SIGPROCMASK, how, new, old);
+	return number == SYS_rt_sigaction || number == SYS_rt_sigprocmask ||
+	       number == SYS_rt_sigpending || number == SYS_rt_sigtimedwait ||
+	       number == SYS_rt_sigsuspend ||
+	       number == SYS_pselect6 || number == SYS_ppoll || number == SYS_epoll_pwait ||
+	       number == SYS_epoll_pwait2 || number == SYS_io_pgetevents ||
+	       number == SYS_io_uring_enter;
+}
 
-	slots_kept(HOOK_SIGPROCMASK, (ulong)hooked_sigprocmask);
-	return ret;
+/* What is asked of the kernel, before it is. */
+REGISTERS void signal_asked(struct asked *call)
+{
+	long *a = call->args, ret;
+
+	process_known();
+	switch (call->number) {
+	case SYS_rt_sigaction:
+		ret = a[3] == 8 ? acted((int)a[0], (void *)a[1], (void *)a[2]) : -EINVAL;
+		break;
+	case SYS_rt_sigprocmask:
+		ret = a[3] == 8 ? masked((int)a[0], (void *)a[1], (void *)a[2]) : -EINVAL;
+		break;
+	case SYS_rt_sigpending:
+		ret = pending((u64 *)a[0], (ulong)a[1]);
+		break;
+	case SYS_rt_sigsuspend:
+		waits(call, 0, 0);
+		return;
+	case SYS_ppoll:
+		waits(call, 3, 0);
+		return;
+	case SYS_epoll_pwait:
+	case SYS_epoll_pwait2:
+		waits(call, 4, 0);
+		return;
+	case SYS_io_uring_enter:
+		if (a[5] == 8)
+			waits(call, 4, 0);
+		return;
+	case SYS_pselect6:
+	case SYS_io_pgetevents:
+		waits(call, 5, 1);
+		return;
+	case SYS_rt_sigtimedwait:
+		taken(call);
+		return;
+	default:
+		return;
+	}
+	LEAD_RESULT(call) = ret;
+	call->done = 1;
 }
 
 /* One that no breakpoint of ours brought: what the program wants done. 0: it dies of it.
@@ -191,12 +306,15 @@ LANDING int hooked_sigprocmask(int how, const u64 *new, u64 *old)
 int signal_passed_on(int signal, void *info, struct context *context, int sent)
 {
 	void *handler = own.handler;
-	u32 *flag = blocked();
-	u64 mask = (own.mask[0] | *signal_mask(context)) & ~OUR_BIT;
+	struct asker *t = asker();
+	u32 is_blocked = t->blocked & IS_BLOCKED;
+	u64 mask = (own.mask | *signal_mask(context)) & ~OUR_BIT;
 
-	if (flag && *flag & IS_BLOCKED) {
+	if (t->behind == context->ip)
+		is_blocked = t->waits & IS_BLOCKED;
+	if (is_blocked) {
 		if (sent)
-			*flag |= IS_PENDING;
+			t->blocked |= IS_PENDING;
 		return sent;
 	}
 	if (handler == SIG_DFL || handler == SIG_IGN)
@@ -211,41 +329,16 @@ int signal_passed_on(int signal, void *info, struct context *context, int sent)
 	return 1;
 }
 
-void hooks_set(void *inherited)
+/* Constructors of libraries have had their say. */
+void signal_taken_over(const struct action *inherited, ulong flags_kept)
 {
-	ulong wrappers[HOOKS];
-	int sealed;
-	u32 i;
+	u64 mask = OUR_BIT, before = 0;
 
-	own.handler = inherited == SIG_IGN ? SIG_IGN : SIG_DFL;
-	if (!ftpatch_config.hooks)
-		return;
-	wrappers[HOOK_SIGACTION] = (ulong)hooked_sigaction;
-	wrappers[HOOK_SIGNAL] = (ulong)hooked_signal;
-	wrappers[HOOK_PTHREAD_SIGMASK] = (ulong)hooked_pthread_sigmask;
-	wrappers[HOOK_SIGPROCMASK] = (ulong)hooked_sigprocmask;
-#ifdef WATCH
-	wrappers[HOOK_CLOSE] = (ulong)hooked_close;
-	wrappers[HOOK_CLOSEFROM] = (ulong)hooked_closefrom;
-	wrappers[HOOK_CLOSE_RANGE] = (ulong)hooked_close_range;
-	wrappers[HOOK_DUP2] = (ulong)hooked_dup2;
-	wrappers[HOOK_DUP3] = (ulong)hooked_dup3;
-#endif
-	for (i = 0; i < hook_table()->count; i++) {
-		const struct hook *hook = &hook_table()->hook[i];
-		ulong place = (ulong)(hook->place + process.bias), page = place & -process.page;
-
-		if (hook->kind == HOOK_CODE) {
-			real[hook->which] = place;
-			continue;
-		}
-		real[hook->which] = *(ulong *)place;
-		sealed = is_sealed(hook);
-		if (sealed &&
-		    syscall6(SYS_mprotect, (long)page, (long)process.page, PROT_RW, 0, 0, 0) < 0)
-			continue;
-		*(ulong *)place = wrappers[hook->which];
-		if (sealed)
-			syscall6(SYS_mprotect, (long)page, (long)process.page, PROT_R, 0, 0, 0);
-	}
+	kept = flags_kept;
+	copy(&own, inherited);
+	own.mask &= ~OUR_BIT;
+	process_told_apart();
+	calls_led();
+	syscall6(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mask, (long)&before, sizeof(mask), 0, 0);
+	begun_blocked = (before & OUR_BIT) != 0;
 }

@@ -1,4 +1,4 @@
-/* What of libc is called in another way: by slots of the GOT, or where its code is in the program. */
+/* The program's own use of our signal; and what of libc is called in another way, by slots of the GOT. */
 #ifndef FTPATCH_HOOKS_H
 #define FTPATCH_HOOKS_H
 
@@ -12,38 +12,6 @@
 #define OUR_SIGNAL SIGILL /* of instructions that there are not: debuggers have SIGTRAP */
 #endif
 
-enum hook_which {
-	HOOK_SIGACTION,
-	HOOK_SIGNAL,
-	HOOK_PTHREAD_SIGMASK,
-	HOOK_SIGPROCMASK,
-#ifdef WATCH
-	HOOK_CLOSE,
-	HOOK_CLOSEFROM,
-	HOOK_CLOSE_RANGE,
-	HOOK_DUP2,
-	HOOK_DUP3,
-#endif
-	HOOKS
-};
-
-enum hook_kind {
-	HOOK_SLOT, /* `place` is a slot */
-	HOOK_CODE, /* the function's own first instructions are at `place`, and it jumps to us */
-};
-
-struct hook {
-	u64 place; /* link address */
-	u32 which, kind;
-};
-
-/* ftpatch_config.hooks points to it. Link addresses. */
-struct hook_table {
-	u64 sealed, sealed_end; /* what can only be read when the program begins (PT_GNU_RELRO) */
-	u32 count, unused;
-	struct hook hook[];
-};
-
 /* What comes with a signal (include/uapi/asm-generic/siginfo.h, 64 bits); code: above 0 where the
  * kernel itself sends it; from `data` on: of an event. */
 struct trap_info {
@@ -53,27 +21,47 @@ struct trap_info {
 	u32 type, flags;
 };
 
-/* Of a thread's `blocked`. */
+/* Of a thread's `blocked`, and of `waits`. */
 #define IS_BLOCKED 1u
 #define IS_PENDING 2u
+#define IS_OPEN 2u
 
-/* As libc has it: glibc and musl agree. */
-struct user_action {
+/* As the kernel has it. */
+struct action {
 	void *handler;
-	u64 mask[16];
-	int flags;
+	ulong flags;
 	void *restorer;
+	u64 mask;
 };
 
 /* hooks.c */
-int hooked_sigaction(int signal, const struct user_action *new, struct user_action *old);
-void *hooked_signal(int signal, void *handler);
-int hooked_pthread_sigmask(int how, const u64 *new, u64 *old);
-int hooked_sigprocmask(int how, const u64 *new, u64 *old);
 int signal_passed_on(int signal, void *info, struct context *context, int sent);
-void hooks_set(void *inherited);
+void signal_taken_over(const struct action *inherited, ulong flags_kept);
 
 #ifdef WATCH
+enum hook_which {
+	HOOK_CLOSE,
+	HOOK_CLOSEFROM,
+	HOOK_CLOSE_RANGE,
+	HOOK_DUP2,
+	HOOK_DUP3,
+	HOOKS
+};
+
+struct hook {
+	u64 place; /* link address of a slot */
+	u32 which, unused;
+};
+
+/* ftpatch_config.hooks points to it. Link addresses. */
+struct hook_table {
+	u64 sealed, sealed_end; /* what can only be read when the program begins (PT_GNU_RELRO) */
+	u32 count, unused;
+	struct hook hook[];
+};
+
+/* slots.c */
+void slots_set(void);
 /* What the program would have called; and behind each call: it is still led to the wrapper. */
 ulong hooked_real(enum hook_which which);
 void hooked_kept(enum hook_which which, ulong wrapper);

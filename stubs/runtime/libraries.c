@@ -1,25 +1,11 @@
 /* Before the program, when the dynamic linker has mapped all that it needs: its libraries are found in
  * the linker's own list, and told whom to call. */
-#include "file.h"
 #include "libraries.h"
+#include "link_map.h"
 
 #define MOST 64  /* libraries */
 #define LONGEST 65536 /* entries of the linker's list that are looked at */
 #define MAGIC "FTPATCHLIB\0v1\0\0" /* with the last NUL 16 bytes */
-#define EFAULT 14
-
-/* As <link.h> has them. */
-struct link_map {
-	ulong bias;
-	char *name;
-	ulong dynamic;
-	struct link_map *next, *previous;
-};
-
-struct r_debug {
-	int version;
-	struct link_map *map;
-};
 
 void trace_entry(void) __attribute__((visibility("hidden"))); /* of whichever tracer */
 
@@ -34,14 +20,6 @@ static const struct library *next(const struct library *library)
 static const struct library *first(void)
 {
 	return (const struct library *)(ulong)(ftpatch_config.libraries + process.bias);
-}
-
-/* Whether there is memory to be read, 16 bytes: the kernel looks at a mask before it looks at what is
- * to be done with it, which is nothing that can be done. */
-static int readable(ulong at)
-{
-	return syscall6(SYS_rt_sigprocmask, -1, (long)at, 0, 8, 0, 0) != -EFAULT &&
-	       syscall6(SYS_rt_sigprocmask, -1, (long)at + 8, 0, 8, 0, 0) != -EFAULT;
 }
 
 static int same(const void *a, const void *b, ulong size)

@@ -21,10 +21,13 @@ struct library {
 	struct trace_library told; /* goes into the trace file, with its bias filled in */
 };
 
-#if defined(PROBES) || defined(WATCH) /* they are of the program alone */
-#define libraries_found()
-#define libraries_told(header)
+#if defined(PROBES) || defined(WATCH) /* they are of the program alone; of libraries names are told */
+#define libraries_found() objects_found()
+#define libraries_told(header) objects_told(header)
 #define libraries_connected()
+/* lead.c */
+void objects_found(void);
+void objects_told(struct trace_header *header);
 #else
 /* libraries.c */
 void libraries_found(void);

@@ -76,12 +76,18 @@ static int dead_flushed(const struct thread *own, u64 now)
 	return any;
 }
 
+/* Where a child of fork records in its parent's file, the instances that are told there are not its own. */
+static inline int is_counted(u32 number)
+{
+	return probe_at(number)->maxactive != ANY && process.header->pid == process.pid;
+}
+
 static int instance_taken(struct thread *t, u32 number, u64 now)
 {
 	struct trace_probe *told = trace_probe(process.header, number);
 	u32 most = probe_at(number)->maxactive;
 
-	if (most == ANY)
+	if (!is_counted(number))
 		return 1;
 	do {
 		if (__atomic_add_fetch(&told->active, 1, __ATOMIC_RELAXED) <= most)
@@ -106,7 +112,7 @@ static void entered(struct thread *t, u32 number, u64 now, struct registers *reg
 		missed(number);
 		return;
 	}
-	frame->func = (u64)number << TYPE_BITS | KEPT | (probe_at(number)->maxactive != ANY);
+	frame->func = (u64)number << TYPE_BITS | KEPT | is_counted(number);
 	frame->slot = slot;
 	frame->ret = parent;
 	frame->calltime = now;

@@ -14,6 +14,7 @@ struct probe_place {
 enum probe_flags {
 	PROBE_RETURN = 1, /* an r probe: for PROBE_RETURN, what is fetched is of the return */
 	PROBE_FAULTS = 2, /* the first word of its values says which of them could not be read */
+	PROBE_CUT = 4,    /* the last byte of a string says whether it goes on; without, it is 0 */
 };
 
 struct probe {

@@ -1,7 +1,8 @@
 /* What the parts of the runtime share: the configuration, the process, its threads.
  *
  * No part of it calls libc, uses its state, or has thread-local storage of its own: a thread is
- * found by its thread pointer. Nothing makes a system call but start.c and file.c, once in a process.
+ * found by its thread pointer. Nothing makes a system call but start.c and file.c with what they call:
+ * once in a process, and one for each step by which its file grows.
  */
 #ifndef FTPATCH_RUNTIME_H
 #define FTPATCH_RUNTIME_H
@@ -19,7 +20,8 @@ typedef unsigned long ulong;
 
 #include "arch.h"
 
-#define SIGSEGV 11 /* on every architecture */
+#define SIGBUS 7 /* on every architecture */
+#define SIGSEGV 11
 #define CHUNK (16u << 10) /* bytes; of a profile it is the whole table */
 #define THREADS 4096 /* thread pointers that are told apart; a power of two */
 #ifndef ROOM
@@ -40,7 +42,7 @@ struct stub_config {
 	u32 tracer;   /* enum trace_tracer */
 	u32 flags;    /* enum trace_flags */
 	u32 profile;  /* bytes of a profile's chunk, a power of two */
-	u32 clock;    /* 1: the program may give it up (clock.c) */
+	u32 clock;    /* bit 0: the program may give it up (clock.c); bit 1: and system calls */
 	u8 image_id[32];
 	u64 caller;   /* TRACER_USER: the user's ftrace_caller ... */
 	u64 returned; /* ... and ftrace_return, 0 where there is none */
@@ -78,7 +80,10 @@ struct thread {
 	u32 number;           /* of its next chunk */
 	u32 nested;           /* calls in a row that were ignored because of `busy` */
 	u32 full;             /* there was no chunk left */
-	u32 blocked;          /* what the program did to our signal (hooks.h) */
+	u32 elsewhere;        /* its chunks are of process.overflow, and numbered anew */
+	u32 under;            /* frames that are open in those that it stands in for */
+	struct thread *from;  /* it stands in for that one (nested.c) */
+	struct thread *spare; /* what stands in for it, when it is needed */
 };
 
 struct known {
@@ -95,7 +100,7 @@ struct known_threads {
 struct process {
 	struct known_threads *known;
 	struct trace_header *header; /* of the file; NULL: nothing is recorded */
-	ulong chunks_end;            /* bytes of the file */
+	struct trace_header *overflow; /* of another process's file, where this one's is a small one */
 	ulong bias;
 	struct thread *threads; /* list; read by unwinders */
 	char *region;           /* structs thread with their frames, `stride` apart */
@@ -112,10 +117,11 @@ struct process {
 	u64 early;              /* calls before anything was set up */
 	u64 told;               /* of them, those in the header of this process or of its parents */
 	ulong stack;            /* where the first thread's begins */
-	const char *path;       /* FTPATCH_TRACE */
-	const char *name;       /* AT_EXECFN */
+	u32 grows;              /* the file is allocated by steps */
+	u32 overflowing;        /* something had no room in it */
 	u64 size;
 	u64 hz;
+	ulong phdr, phnum;      /* AT_PHDR, AT_PHNUM */
 	u64 flushed;            /* ticks when threads that took instances with them were looked for */
 };
 

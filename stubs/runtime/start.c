@@ -16,33 +16,24 @@ struct process process __attribute__((section(".data")));
 #define AT_EXECFN 31
 #define AT_PAGESZ 6
 #define AT_BASE 7
+#define AT_PHDR 3
+#define AT_PHNUM 5
 #define AT_SECURE 23
 #define MAP_PRIVATE_ANONYMOUS_NORESERVE (2 | 0x20 | 0x4000)
 #define MADV_WIPEONFORK 18
 #define SIG_SETMASK 2
+#define RLIMIT_AS 9
+#define SHARE 16  /* of the address space */
+#define DIGITS 12 /* of a size: it has no more */
 #define SPIN 500000 /* nanoseconds, to measure the clock in */
-
-static const char *environment(char **envp, const char *name)
-{
-	ulong n, i;
-
-	for (n = 0; name[n]; n++)
-		;
-	for (; *envp; envp++) {
-		for (i = 0; i < n && (*envp)[i] == name[i]; i++)
-			;
-		if (i == n && (*envp)[n] == '=')
-			return *envp + n + 1;
-	}
-	return 0;
-}
 
 /* "64M" as bytes; 0 for what is no size. */
 static u64 size_of(const char *text)
 {
 	u64 size = 0;
+	u32 digits;
 
-	for (; *text >= '0' && *text <= '9'; text++)
+	for (digits = 0; *text >= '0' && *text <= '9' && digits < DIGITS; text++, digits++)
 		size = size * 10 + (u64)(*text - '0');
 	switch (*text | 0x20) {
 	case 'g':
@@ -51,8 +42,30 @@ static u64 size_of(const char *text)
 		size <<= 10; /* fall through */
 	case 'k':
 		size <<= 10;
+		text++;
 	}
-	return size;
+	return *text ? 0 : size;
+}
+
+/* Of the trace file, bytes. */
+static u64 wanted_size(char **envp)
+{
+	const char *text = environment(envp, "FTPATCH_TRACE_SIZE");
+	u64 size = text && *text ? size_of(text) : ftpatch_config.size;
+
+	if (size >= LEAST)
+		return size;
+	say("FTPATCH_TRACE_SIZE", text, "not a size of 64K or more (such as 64M); using the program's default");
+	return ftpatch_config.size;
+}
+
+/* Bytes of address space that we may take for one thing: where it is limited the program needs most. */
+static u64 space(void)
+{
+	ulong limit[2] = {~0ul, ~0ul};
+
+	syscall6(SYS_getrlimit, RLIMIT_AS, (long)limit, 0, 0, 0, 0);
+	return limit[0] == ~0ul ? ~0ull : limit[0] / SHARE;
 }
 
 /* Ticks of the clock in a second. */
@@ -76,8 +89,23 @@ static long advise(void *known, int advice)
 static void early_told(void)
 {
 	if (process.header)
-		process.header->lost[LOST_EARLY] = process.early - process.told;
+		__atomic_fetch_add(&process.header->lost[LOST_EARLY], process.early - process.told,
+				   __ATOMIC_RELAXED);
 	process.told = process.early;
+}
+
+/* Told where somebody asked for a trace, or where it is memory that is missing. */
+static void unmade(long ret, const char *wanted)
+{
+	char text[64];
+
+	if (!wanted && ret != -ENOMEM)
+		return;
+	text[0] = 0;
+	append(text, sizeof(text), "cannot create the trace file (errno ");
+	append_number(text, sizeof(text), (u32)-ret);
+	append(text, sizeof(text), "); nothing is recorded");
+	say(wanted ? "FTPATCH_TRACE" : 0, wanted, text);
 }
 
 /* The first instructions of the process came here: sp points to argc. */
@@ -85,9 +113,11 @@ void trace_start(ulong *sp)
 {
 	char **argv = (char **)(sp + 1), **envp = argv + *sp + 1;
 	ulong *aux, hwcap2 = 0, secure = 1, interpreter = 0;
-	const char *size;
-	ulong stride;
+	const char *name = 0;
+	ulong stride, most;
+	u64 room;
 	char *region, *known;
+	long ret;
 
 	for (aux = (ulong *)envp; *aux; aux++)
 		;
@@ -97,9 +127,13 @@ void trace_start(ulong *sp)
 		else if (aux[0] == AT_SECURE)
 			secure = aux[1];
 		else if (aux[0] == AT_EXECFN)
-			process.name = (const char *)aux[1];
+			name = (const char *)aux[1];
 		else if (aux[0] == AT_PAGESZ)
 			process.page = aux[1];
+		else if (aux[0] == AT_PHDR)
+			process.phdr = aux[1];
+		else if (aux[0] == AT_PHNUM)
+			process.phnum = aux[1];
 		else if (aux[0] == AT_BASE)
 			interpreter = aux[1];
 	}
@@ -113,38 +147,46 @@ void trace_start(ulong *sp)
 	if (!watches_any())
 		return;
 #endif
+	if (ftpatch_config.tracer != TRACER_USER && !place_kept(envp, name))
+		return;
 	process.stack = (ulong)sp;
 	process.pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
-	process.path = environment(envp, "FTPATCH_TRACE");
-	size = environment(envp, "FTPATCH_TRACE_SIZE");
-	process.size = size ? size_of(size) : 0;
-	if (process.size < LEAST)
-		process.size = ftpatch_config.size;
-	if (ftpatch_config.tracer != TRACER_USER)
+	room = space();
+	if (ftpatch_config.tracer != TRACER_USER) {
+		process.size = wanted_size(envp);
+		if (process.size > room)
+			process.size = room > LEAST ? room : LEAST;
 		process.hz = ticks_hz() ?: measured_hz();
-	if (ftpatch_config.clock)
+	}
+	if (ftpatch_config.clock & 1)
 		clock_kept();
 	thread_pointer_known(hwcap2, interpreter != 0);
 
 	stride = sizeof(struct thread) + (ASIDE + ftpatch_config.depth) * sizeof(struct frame);
 	stride = (stride + PAGE - 1) & ~(PAGE - 1);
-	process.most = ROOM / stride < THREADS ? ROOM / stride : THREADS;
+	most = ROOM < room ? ROOM / stride : (ulong)room / stride;
+	process.most = most < THREADS ? most ?: 1 : THREADS;
 	region = (char *)mmap_(0, process.most * stride, PROT_RW, MAP_PRIVATE_ANONYMOUS_NORESERVE, -1);
 	known = (char *)mmap_(0, sizeof(struct known_threads), PROT_RW,
 			      MAP_PRIVATE_ANONYMOUS_NORESERVE, -1);
-	if (failed((long)region) || failed((long)known))
+	if (failed((long)region) || failed((long)known)) {
+		say(0, 0, "no memory for the tracer; nothing is recorded");
 		return;
+	}
 	/* Linux has it since 4.14; qemu-user before 8 takes any advice, and does nothing. */
 	process.wiped = !failed(advise(known, MADV_WIPEONFORK)) && failed(advise(known, -1));
+	process.grows = process.wiped && !(ftpatch_config.clock & 2);
 	process.region = region;
 	process.stride = stride;
 	process.known = (struct known_threads *)known;
 	process.known->here = 1;
 	libraries_found();
 	if (ftpatch_config.tracer != TRACER_USER) {
-		process.header = make_file(process.path, 0);
-		if (!process.header)
+		ret = make_file(0);
+		if (failed(ret)) {
+			unmade(ret, environment(envp, "FTPATCH_TRACE"));
 			return;
+		}
 		early_told();
 	}
 	barrier();
@@ -155,20 +197,44 @@ void trace_start(ulong *sp)
 #endif
 }
 
+/* A child's file. Where it can have none, because it gave up privileges or there is no disk, it goes on
+ * in its parent's. Where files do not grow its own is a small one, and what has no room in that goes
+ * into the first process's, which has its whole size on the disk. */
+static void file_forked(struct trace_header *parents)
+{
+	long ret;
+
+	if (!process.grows && parents) {
+		if (!process.overflow)
+			process.overflow = parents;
+		process.overflowing = 0;
+		process.size = LEAST;
+	}
+	ret = make_file(1);
+	if (!failed(ret) || !parents)
+		return;
+	parents->refusal = (u32)-ret;
+	__atomic_fetch_add(&parents->children, 1, __ATOMIC_RELAXED);
+	process.header = parents;
+}
+
 static void forked(u32 pid)
 {
 	ulong tp = thread_pointer();
 	struct thread *t, *own = 0;
+	struct trace_header *parents = process.header;
 	struct frame *frame;
 
 	process.header = 0;
 	process.pid = pid;
 	for (t = process.threads; t; t = t->next) {
-		/* A handler forked: the call that it came into has its frame there, and goes on later. */
-		if (t->tp == tp && t->busy && t->top < t->limit)
-			t->top++;
 		t->pos = t->end = 0;
-		t->number = t->full = t->busy = t->nested = 0;
+		t->number = t->full = t->elsewhere = 0;
+		/* A handler that forked returns to the work that it came into, and its frame. */
+		if (t->tp != tp)
+			t->busy = t->nested = 0;
+		else if (t->top < t->limit)
+			t->top->func = 0;
 		for (frame = t->low; frame < t->top; frame++)
 			if (t->tp == tp)
 				frame->func = 0;
@@ -183,9 +249,12 @@ static void forked(u32 pid)
 		}
 	}
 	if (ftpatch_config.tracer != TRACER_USER)
-		process.header = make_file(process.path, 1);
-	if (own) {
+		file_forked(parents);
+	if (own) { /* the first that was made, or what stands in for it */
 		struct known *known = known_at(tp);
+
+		while (own->busy == HANDED_ON)
+			own = own->spare;
 
 		known->thread = own;
 		known->tp = tp;
@@ -205,7 +274,7 @@ static void set_signals(const u64 *mask, u64 *old)
  * of this would find half of it, and would keep fallocate() from ending. */
 REGISTERS void trace_forked(void)
 {
-	u64 all = ~(1ull << (SIGSEGV - 1)), old; /* but that of clock.c */
+	u64 all = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)), old; /* but those of clock.c and bus.c */
 	u32 pid, other;
 
 	set_signals(&all, &old);
@@ -232,6 +301,8 @@ void trace_ended(void)
 	for (frame = t ? t->top : 0; t && frame > t->bottom; frame--)
 		profile_left(t, frame - 1, now);
 #endif
+	if (process.header->pid != process.pid) /* the parent's */
+		return;
 	process.header->ended_ticks = now;
 	process.header->flags |= TRACE_ENDED;
 }

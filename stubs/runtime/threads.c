@@ -20,13 +20,58 @@ static int tid_offset(ulong tp)
 	return 0;
 }
 
-/* A thread that is seen for the first time, or lies elsewhere in the table than it should. */
+/* Where a thread pointer stands in the table, or may: whoever finds the place empty fills it in. NULL
+ * where all are taken. */
+REGISTERS struct known *known_of(ulong tp)
+{
+	struct known *first = process.known->slot, *known;
+	u32 i, at = known_at(tp) - first;
+
+	for (i = 0; i < THREADS; i++) {
+		ulong none = 0;
+
+		known = &first[(at + i) & (THREADS - 1)];
+		if (known->tp == tp || __atomic_compare_exchange_n(&known->tp, &none, tp, 0,
+								   __ATOMIC_ACQ_REL,
+								   __ATOMIC_RELAXED))
+			return known;
+	}
+	return 0;
+}
+
+/* One struct thread more, NULL where there is none. */
+REGISTERS struct thread *thread_made(ulong tp)
+{
+	struct thread *t;
+	u32 i;
+
+	if (process.count >= process.most)
+		return 0;
+	i = __atomic_fetch_add(&process.count, 1, __ATOMIC_RELAXED);
+	if (i >= process.most)
+		return 0;
+	t = (struct thread *)(process.region + i * process.stride);
+	t->tp = tp;
+	t->low = (struct frame *)(t + 1);
+	t->bottom = t->low + ASIDE;
+	t->top = t->bottom;
+	t->limit = t->bottom + ftpatch_config.depth;
+	t->tid = process.tid_offset ? id_at(tp) : own_id();
+	do
+		t->next = process.threads;
+	while (!__atomic_compare_exchange_n(&process.threads, &t->next, t, 0, __ATOMIC_ACQ_REL,
+					    __ATOMIC_RELAXED));
+	return t;
+}
+
+/* A thread that is seen for the first time, or lies elsewhere in the table than it should. A handler
+ * may come anywhere in this, and may not return: it does all of it, and who comes last takes what there
+ * is then. */
 REGISTERS struct thread *thread_found(ulong tp)
 {
 	struct known_threads *all = process.known;
-	struct thread *t = 0;
+	struct thread *t = 0, *other = 0;
 	struct known *known;
-	u32 i, at;
 
 	if (!all->here) {
 		trace_forked();
@@ -41,41 +86,43 @@ REGISTERS struct thread *thread_found(ulong tp)
 	}
 	if (!process.count)
 		process.tid_offset = tid_offset(tp);
-	at = known_at(tp) - all->slot;
-	for (i = 0; i < THREADS; i++) {
-		ulong none = 0;
-
-		known = &all->slot[(at + i) & (THREADS - 1)];
-		if (known->tp == tp) {
-			if (!known->thread) /* a handler, while it is put there; or no room for it */
-				lost(process.count < process.most ? LOST_NESTED : LOST_THREAD);
-			return known->thread;
-		}
-		if (!known->tp && __atomic_compare_exchange_n(&known->tp, &none, tp, 0,
-							      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-			break;
-	}
-	if (i < THREADS)
-		i = __atomic_fetch_add(&process.count, 1, __ATOMIC_RELAXED);
-	if (i >= process.most) {
+	known = known_of(tp);
+	if (known && known->thread)
+		return known->thread;
+	t = known ? thread_made(tp) : 0;
+	if (!t) {
 		lost(LOST_THREAD);
 		return 0;
 	}
-	t = (struct thread *)(process.region + i * process.stride);
-	t->tp = tp;
-	t->low = (struct frame *)(t + 1);
-	t->bottom = t->low + ASIDE;
-	t->top = t->bottom;
-	t->limit = t->bottom + ftpatch_config.depth;
-	t->tid = process.tid_offset ? id_at(tp) : own_id();
-	do
-		t->next = process.threads;
-	while (!__atomic_compare_exchange_n(&process.threads, &t->next, t, 0, __ATOMIC_ACQ_REL,
-					    __ATOMIC_RELAXED));
+	if (!__atomic_compare_exchange_n(&known->thread, &other, t, 0, __ATOMIC_ACQ_REL,
+					 __ATOMIC_RELAXED)) {
+		t->tp = 0;
+		return other;
+	}
 	if (process.header)
 		__atomic_fetch_add(&process.header->threads, 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&known->thread, t, __ATOMIC_RELEASE);
 	return t;
+}
+
+/* The next chunk of a file, which may have to grow for it; NULL if there is none. */
+static struct trace_chunk *chunk_of(struct trace_header *header)
+{
+	u64 at = __atomic_fetch_add(&header->taken, header->chunk_size, __ATOMIC_RELAXED);
+	u64 end = header->header_size + at + header->chunk_size;
+
+	if (end > header->size || !file_grown(header, end))
+		return 0;
+	return (struct trace_chunk *)((char *)header + (end - header->chunk_size));
+}
+
+static struct trace_chunk *chunk_elsewhere(void)
+{
+	struct trace_header *header = process.overflow;
+	struct trace_chunk *chunk = header && header != process.header ? chunk_of(header) : 0;
+
+	if (chunk && !__atomic_exchange_n(&process.overflowing, 1, __ATOMIC_RELAXED))
+		__atomic_fetch_add(&header->children, 1, __ATOMIC_RELAXED);
+	return chunk;
 }
 
 /* A time that an event can say, or a new chunk. 0 if there is none. */
@@ -83,8 +130,8 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 {
 	struct trace_header *header = process.header;
 	struct trace_chunk *chunk;
-	u64 at, *last = t->pos;
-	u32 number, open;
+	u64 *last = t->pos;
+	u32 number, open, tid, pid, elsewhere;
 
 	if (!header || t->full)
 		return 0;
@@ -97,28 +144,37 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 		t->base = now;
 		return 1;
 	}
-	at = __atomic_fetch_add(&header->taken, header->chunk_size, __ATOMIC_RELAXED);
-	if (at + header->chunk_size > process.chunks_end) {
+	pid = process.pid;
+	barrier();
+	number = t->number++;
+	open = t->under + (u32)(t->top - t->bottom);
+	tid = t->tid;
+	chunk = chunk_of(header) ?: chunk_elsewhere();
+	elsewhere = (u64)((char *)chunk - (char *)header) >= header->size;
+	if (process.header != header || process.pid != pid)
+		return 0;
+	if (elsewhere && !t->elsewhere) { /* chunks of another file are numbered anew */
+		number = 0;
+		t->number = 1;
+	}
+	t->elsewhere = elsewhere;
+	if (!chunk) {
 		t->full = 1;
 		t->pos = t->end = 0;
 		return 0;
 	}
-	chunk = (struct trace_chunk *)((char *)header + header->header_size + at);
-	number = t->number;
-	open = t->top - t->bottom;
 	barrier();
-	chunk->tid = t->tid;
+	chunk->tid = tid;
 	chunk->base = now;
 	chunk->number = number;
 	chunk->open = open;
 	barrier();
-	/* Signals like to come here, after the fault that brings the page. If a handler forked, the
-	 * child has another file. */
-	if (process.header != header)
+	/* Signals like to come here, after the fault that brings the page. If a handler forked, this is
+	 * the parent's chunk, and the child needs one of its own. */
+	if (process.header != header || process.pid != pid)
 		return 0;
 	chunk->magic = CHUNK_MAGIC;
 	t->base = now;
-	t->number = number + 1;
 	t->pos = (u64 *)(chunk + 1);
 	t->end = (u64 *)((char *)chunk + header->chunk_size);
 	return 1;
@@ -131,10 +187,21 @@ REGISTERS void thread_renewed(struct thread *t, u32 tid)
 		trace_forked();
 		return;
 	}
-	frames_kept(t);
-	t->pos = t->end = 0;
-	t->busy = t->nested = t->number = t->full = 0;
-	t->tid = tid;
-	if (process.header)
-		__atomic_fetch_add(&process.header->threads, 1, __ATOMIC_RELAXED);
+	/* A handler that comes in the midst of this is not traced, and does none of it. */
+	if (t->busy == RENEWED)
+		return;
+	t->busy = RENEWED;
+	barrier();
+	if (t->tid != tid) { /* or one that came just before has done it all */
+		frames_kept(t);
+		t->pos = t->end = 0;
+		t->nested = t->number = t->full = t->under = t->elsewhere = 0;
+		t->from = 0;
+		if (process.header)
+			__atomic_fetch_add(&process.header->threads, 1, __ATOMIC_RELAXED);
+		barrier();
+		t->tid = tid;
+	}
+	barrier();
+	t->busy = 0;
 }

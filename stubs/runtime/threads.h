@@ -5,9 +5,22 @@
 #include "runtime.h"
 
 /* threads.c */
+REGISTERS struct known *known_of(ulong tp);
+REGISTERS struct thread *thread_made(ulong tp);
 REGISTERS struct thread *thread_found(ulong tp);
 REGISTERS void thread_renewed(struct thread *t, u32 tid);
 REGISTERS int chunk_taken(struct thread *t, u64 now);
+
+/* file.c */
+REGISTERS int file_grown(struct trace_header *header, u64 end);
+/* nested.c */
+/* What `busy` is, besides slots: */
+#define HANDED_ON 1 /* another stands in for the thread */
+#define CLOSING 2   /* what the one that stood in left open is told */
+#define RENEWED 3   /* the thread pointer is another thread's now */
+REGISTERS struct thread *interrupted(struct thread *t, ulong slot);
+REGISTERS void taken_back(struct thread *t);
+REGISTERS struct thread *thread_of_return(struct thread *t, ulong slot);
 
 /* frames.c */
 REGISTERS struct frame *frame_elsewhere(ulong slot);
@@ -67,21 +80,6 @@ static inline struct thread *current_thread(void)
 	return t;
 }
 
-/* A signal handler that interrupts the tracer itself is not traced, as ftrace does not trace in an
- * NMI. If a handler leaves by siglongjmp, the tracer never goes on; then the next call comes from
- * higher up the stack than the one it was working on. */
-static inline int is_nested(struct thread *t, ulong slot)
-{
-	if (likely(!t->busy))
-		return 0;
-	if ((slot >= t->busy && slot - t->busy < 1ul << 18) || t->nested > 1 << 16) {
-		t->nested = 0;
-		return 0;
-	}
-	t->nested++;
-	return 1;
-}
-
 #ifdef RETURNS_HIGHER
 static inline int returned_from(const struct frame *frame, ulong slot)
 {
@@ -118,6 +116,7 @@ static inline ulong slot_of_return(struct thread *t, ulong slot)
 static inline void begin(struct thread *t, ulong slot)
 {
 	t->busy = slot;
+	t->nested = 0;
 	barrier();
 }
 
@@ -126,6 +125,8 @@ static inline void end(struct thread *t, ulong slot)
 	barrier();
 	if (likely(t->busy == slot))
 		t->busy = 0;
+	else if (t->busy == HANDED_ON)
+		taken_back(t);
 }
 
 /* The thread that a call of a traced function comes from, with the tracer begun. NULL where the call
@@ -139,9 +140,12 @@ static inline struct thread *begun(ulong slot)
 			__atomic_fetch_add(&process.early, 1, __ATOMIC_RELAXED);
 		return 0;
 	}
-	if (unlikely(is_nested(t, slot))) {
-		lost(LOST_NESTED);
-		return 0;
+	if (unlikely(t->busy)) {
+		t = interrupted(t, slot);
+		if (!t) {
+			lost(LOST_NESTED);
+			return 0;
+		}
 	}
 	begin(t, slot);
 	return t;

@@ -2,11 +2,13 @@
  *
  *     | header, 4096 bytes | chunk | chunk | ...          each of chunk_size bytes, of one thread
  *
- * The file has its full size from the start, and what was not written is zero. So a program that
- * is killed leaves all that it recorded, and a reader stops at the first word of a chunk that is
- * zero where an event should begin.
+ * The file has its full size from the start, though not on the disk, and what was not written is
+ * zero. So a program that is killed leaves all that it recorded, and a reader stops at the first word
+ * of a chunk that is zero where an event should begin.
  *
  *     chunk: | struct trace_chunk, 32 bytes | event | event | ... | 0
+ *
+ * A child of fork that cannot make a file of its own takes chunks of its parent's.
  *
  * An event begins with one 64-bit word; some types have further words behind it.
  *
@@ -29,6 +31,7 @@ typedef signed long long s64;
 #define TRACE_MAGIC "FTPTRACE"
 #define TRACE_VERSION 1
 #define TRACE_HEADER 4096
+#define TRACE_UNIT 4096
 #define CHUNK_MAGIC 0x4b4e4843 /* "CHNK" */
 #define CHUNK_HEADER 32
 
@@ -68,6 +71,8 @@ enum trace_flags {
 	TRACE_ARGS = 1,    /* EVENT_ENTRY_ARGS and EVENT_EXIT_VALUE in place of ENTRY and EXIT */
 	TRACE_ENDED = 2,   /* the program came to its end; ended_* are set */
 	TRACE_STOPPED = 4, /* a return address could not be right: the tracer stopped and put it back */
+	TRACE_NO_ROOM = 8, /* the disk was full before the file was: that is why LOST_FULL */
+	TRACE_SILENT = 16, /* no glibc, which alone calls what is to be called at exit: no TRACE_ENDED */
 };
 
 /* Calls that were not recorded, by reason. */
@@ -106,7 +111,12 @@ struct trace_header {
 	char comm[16];      /* 216: the task's name when it began, ended by NUL */
 	u32 probes;         /* 232: structs trace_probe, or trace_watch, right behind these
 	                       TRACE_HEADER bytes */
-	u8 unused[20];      /* 236 */
+	u32 children;       /* 236: of fork that record here, for they could not make a file of their
+	                       own ... */
+	u32 refusal;        /* 240: ... and the errno of the last of them, 0: its own was too small */
+	u32 grown;          /* 244: TRACE_UNITs from the file's begin that are on the disk */
+	u64 cut;            /* 248: bytes of chunks, at most, that the process had in an earlier file, which
+	                       somebody cut off while it was written */
 	char path[1024];    /* 256: of the image, as it was run, ended by NUL */
 	char libraries[];   /* 1280: struct trace_library, one behind the other, up to one whose
 	                       length is 0 or to the header's end */

@@ -12,19 +12,13 @@
 #define SA_ONSTACK 0x08000000ul
 #define SA_RESTART 0x10000000ul
 #define SA_NODEFER 0x40000000ul
-#define SIG_UNBLOCK 1
 /* Blocked meanwhile: all but what comes of an instruction. */
 #define WAITING (~(1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGILL - 1) | \
 		   1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1)))
+#define SA_INTERRUPT 0x20000000ul /* unknown to the kernel, which may keep it or not */
+#define KNOWN_FLAGS 0xdc000807ul  /* UAPI_SA_FLAGS, and SA_RESTORER */
 #define SIGBUS 7
 #define SIGFPE 8
-
-struct action {
-	void *handler;
-	ulong flags;
-	void *restorer;
-	u64 mask;
-};
 
 static long act(const struct action *new, struct action *old)
 {
@@ -86,10 +80,10 @@ void traps_caught(void)
 	struct action old = {0, 0, 0, 0}, own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
 						 0, WAITING};
 	void *handler = trapped;
-	u64 mask = 1ull << (OUR_SIGNAL - 1);
 
 #ifdef WATCH
-	own.mask = ~(mask | 1ull << (SIGSEGV - 1)); /* what others do waits; not so our own look */
+	/* What others do waits; not so our own look. */
+	own.mask = ~(1ull << (OUR_SIGNAL - 1) | 1ull << (SIGSEGV - 1));
 #else
 	if (!ftpatch_config.probes || !probe_table()->traps)
 		return;
@@ -97,7 +91,11 @@ void traps_caught(void)
 	__asm__("" : "+r"(handler)); /* no struct of constants: nobody relocates it */
 	own.handler = handler;
 	restored_by(&own.flags, &own.restorer);
+	own.flags |= SA_INTERRUPT;
 	act(&own, &old);
-	hooks_set(old.handler);
-	syscall6(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mask, 0, sizeof(mask), 0, 0);
+	act(0, &own);
+	signal_taken_over(&old, own.flags & SA_INTERRUPT ? ~0ul : KNOWN_FLAGS);
+#ifdef WATCH
+	slots_set();
+#endif
 }

@@ -11,8 +11,12 @@
  * would be taken for one another (uw_identify_context() of libgcc); and what a signal interrupted is
  * looked for at its address, what made a call just before it.
  *
- * Before it the slot lies on the stack twice, for libgcc's DW_OP_pick does not reach the last. Who
- * includes this defines
+ * Before it the slot lies on the stack twice, for libgcc's DW_OP_pick does not reach the last. In front
+ * of all stands `unfollowed`: valgrind evaluates no branch, and warns of the first operation that it
+ * does not know (readdwarf.c, dwarfexpr_to_dag()), but gives up without a word where the 20 values are
+ * not enough that its stack has room for. To others it adds 0 twenty times.
+ *
+ * Who includes this defines
  *
  *     ORIGIN, ORIGIN_SIZE      operations that yield return_to_handler, and their bytes
  *     DISTANCE, DISTANCE_SIZE  from there to where the distance to `process.threads` stands, ULEB128
@@ -22,7 +26,14 @@
  */
 #define TO_RESULT (ORIGIN_SIZE + DISTANCE_SIZE + ORIGIN_SIZE + 56)	/* bytes before the result */
 #define SEARCH (TO_RESULT + RESULT_SIZE)
+#define ZEROS 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30	/* lit0 */
+#define PLUSES 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22	/* plus */
+#define UNFOLLOWED 40
 #define BACK(n) 256 - (n), 0xff
+
+	.macro	unfollowed
+	.cfi_escape ZEROS, ZEROS, PLUSES, PLUSES
+	.endm
 
 	.macro	search
 	.cfi_escape ORIGIN, 0x23, DISTANCE	/* (origin) plus_uconst */

@@ -16,8 +16,6 @@
 #define FILTERED 2 /* SECCOMP_MODE_FILTER */
 #define CLONE_VFORK 0x4000
 #define WALL 0x40000000 /* __WALL */
-#define EPERM 1
-#define EINTR 4
 #define EMFILE 24
 #define TRAP_PERF 6
 #define FLAG_LATE 1 /* TRAP_PERF_FLAG_ASYNC */

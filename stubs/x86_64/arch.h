@@ -70,6 +70,33 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define SYS_wait4 61
 #define SYS_exit_group 231
 #define SYS_perf_event_open 298
+#define SYS_getcwd 79
+#define SYS_getuid 102
+#define SYS_socket 41
+#define SYS_connect 42
+#define SYS_recvmsg 47
+#define SYS_setsockopt 54
+#define SYS_getsockopt 55
+#define SYS_statx 332
+#define SYS_getrlimit 97
+#define RESTORER clock_restorer
+void clock_restorer(void) __attribute__((visibility("hidden")));
+#define SYS_mmap 9
+#define SYS_munmap 11
+#define SYS_mremap 25
+#define SYS_rt_sigpending 127
+#define SYS_rt_sigtimedwait 128
+#define SYS_rt_sigsuspend 130
+#define SYS_pselect6 270
+#define SYS_ppoll 271
+#define SYS_epoll_pwait 281
+#define SYS_memfd_create 319
+#define SYS_io_pgetevents 333
+#define SYS_io_uring_enter 426
+#define SYS_epoll_pwait2 441
+#define LEAD_JUMP 5 /* bytes */
+#define LEAD_REACH 0x7f000000ul
+#define LEAD_RESULT(call) ((call)->number)
 #define O_NOFOLLOW_ 0400000
 
 struct timespec_ {
@@ -93,6 +120,11 @@ static inline long syscall6(long number, long a, long b, long c, long d, long e,
 static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
 {
 	return syscall6(9, (long)at, (long)size, protection, flags, fd, 0);
+}
+
+static inline long munmap_(ulong at, ulong size)
+{
+	return syscall6(11, (long)at, (long)size, 0, 0, 0, 0);
 }
 
 static inline long open_(const char *path, int flags, int mode)
@@ -123,7 +155,7 @@ static inline long fallocate_(long fd, u64 size)
 /* RLIMIT_FSIZE */
 static inline void file_limit(u64 limit[2])
 {
-	syscall6(97, 1, (long)limit, 0, 0, 0, 0);
+	syscall6(SYS_getrlimit, 1, (long)limit, 0, 0, 0, 0);
 }
 
 #define SYS_mprotect 10

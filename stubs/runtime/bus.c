@@ -1,0 +1,128 @@
+/* The trace file is cut off while it is mapped, by somebody whom its permissions do not stop: the next
+ * store behind its end is a SIGBUS. Files of `ftpatch trace` have no name to do that by. For others there
+ * is a handler, as long as the program has none of its own: what was recorded is lost, and counted, and
+ * the process goes on in another file. Any other SIGBUS does what it did. */
+#include "file.h"
+#ifdef PROBES
+#include "probes.h"
+#endif
+
+#define FLAGS (0x4 | 0x10000000) /* SA_SIGINFO | SA_RESTART */
+#define SA_RESTORER 0x04000000
+#define MAP_ANONYMOUS_FIXED (2 | 0x10 | 0x20 | 0x4000) /* MAP_PRIVATE | _FIXED | _ANONYMOUS | _NORESERVE */
+#define MAPPINGS 4 /* own files, and of those that this process was forked from the latest */
+
+#ifndef LANDING
+#define LANDING
+#endif
+
+struct action {
+	void *handler;
+	ulong flags;
+	void *restorer;
+	u64 mask;
+};
+
+struct info {
+	int signal, error, code;
+	ulong address;
+};
+
+static struct {
+	ulong at, size;
+} mappings[MAPPINGS];
+static u32 next, busy; /* process id of who is at it: a child of fork is not */
+
+/* A file of this process. */
+void mapping_kept(ulong at, ulong size)
+{
+	mappings[next % MAPPINGS].at = at;
+	mappings[next % MAPPINGS].size = size;
+	next++;
+}
+
+static long act(struct action *new, struct action *old)
+{
+	return syscall6(SYS_rt_sigaction, SIGBUS, (long)new, (long)old, sizeof(new->mask), 0, 0);
+}
+
+/* What threads had written there: how much they had, at most. */
+static u64 left_behind(void)
+{
+	struct thread *t;
+	u64 bytes = 0;
+
+	for (t = process.threads; t; t = t->next) {
+		bytes += (u64)t->number * (ftpatch_config.tracer == TRACER_PROFILE ? ftpatch_config.profile : CHUNK);
+		t->pos = t->end = 0;
+		t->number = t->full = t->elsewhere = 0;
+#ifdef PROBES
+		struct frame *frame;
+
+		for (frame = t->low; frame < t->top; frame++) /* they are told there */
+			__atomic_fetch_and(&frame->func, ~(u64)INSTANCE, __ATOMIC_RELAXED);
+#endif
+	}
+	return bytes;
+}
+
+/* 0 where the address is in none of our files. Of several threads one does it, and the others come again. */
+static int was_cut(ulong address)
+{
+	struct trace_header *header;
+	u32 i, pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0), other = busy;
+	u64 cut;
+
+	for (i = 0; i < MAPPINGS; i++)
+		if (address - mappings[i].at < mappings[i].size)
+			break;
+	if (i == MAPPINGS)
+		return 0;
+	if (other == pid ||
+	    !__atomic_compare_exchange_n(&busy, &other, pid, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return 1;
+	/* Whoever is in the midst of a store goes on, to where nobody reads it. */
+	header = (struct trace_header *)mappings[i].at;
+	if (failed(mmap_(mappings[i].at, mappings[i].size, PROT_RW, MAP_ANONYMOUS_FIXED, -1)))
+		return 0;
+	header->chunk_size = CHUNK;
+	header->header_size = CHUNK; /* with `size` 0: there is no room */
+	mappings[i].size = 0;
+	if (process.overflow == header)
+		process.overflow = 0;
+	if (process.header == header) {
+		process.header = 0;
+		cut = left_behind();
+		if (!failed(make_file(1)))
+			process.header->cut = cut;
+	}
+	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+	return 1;
+}
+
+LANDING static void bus_error(int signal, const struct info *info, void *context)
+{
+	struct action none = {0, 0, 0, 0};
+
+	(void)signal;
+	(void)context;
+	if (info->code > 0 && was_cut(info->address))
+		return;
+	/* Blocked while it is handled, and waits: then it does what it does without a handler. */
+	act(&none, 0);
+	syscall6(SYS_tgkill, syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
+		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGBUS, 0, 0, 0);
+}
+
+/* If there is no handler of this signal. */
+void bus_kept(void)
+{
+	struct action old = {0, 0, 0, 0}, new = {bus_error, FLAGS, 0, ~0ull};
+
+#ifdef RESTORER
+	new.restorer = RESTORER;
+	new.flags |= SA_RESTORER;
+#endif
+	if (act(0, &old) == 0 && !old.handler)
+		act(&new, 0);
+}
