@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import stat
-import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
 
+from ftpatch.attributes import give_attributes
+from ftpatch.beside import lock, named, spare, sweep
 from ftpatch.errors import InputError, OutputError, UsageError
 from ftpatch.identity import identity
 from ftpatch.unfinished import UNFINISHED
@@ -32,7 +32,7 @@ class Copy:
     """A copy of ``source`` in the making, to appear at ``target``; only checked without a target.
 
     As a context manager: without ``appear`` nothing stays. ``copied`` and ``size`` (bytes) tell how
-    far it is, ``fd`` is the new file.
+    far it is, ``fd`` is the new file; ``names`` is how many the file had whose place it took.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Copy:
         self.force = force or in_place
         self._sync = sync
         self._path = source
-        self.copied = self.size = 0
+        self.copied = self.size = self.names = 0
         self.fd = -1
         self._name: Path | None = None
         self._failure: OSError | None = None
@@ -72,8 +72,8 @@ class Copy:
             if target is None:
                 return
             self._check_target(source, target)
+            sweep(target.parent)
             self._name, self.fd = self._unnamed(target)
-            UNFINISHED.name = self._name
         except BaseException:
             os.close(self._source)
             raise
@@ -98,6 +98,7 @@ class Copy:
             os.close(self.fd)
         if self._name is not None:
             self._name.unlink(missing_ok=True)
+            UNFINISHED.name = None
 
     def check_unchanged(self) -> None:
         """Raise InputError if the source is not what it was when the copy began: other file,
@@ -107,7 +108,7 @@ class Copy:
         except OSError as error:
             raise InputError(self._path, f"cannot read: {error.strerror}") from None
         if identity(now) != identity(self._stat):
-            raise InputError(self._path, "the file was changed while it was read", "try again")
+            raise InputError(self._path, "the file changed while it was being read", "try again")
 
     def running(self) -> bool:
         """Whether there is still something to copy."""
@@ -121,38 +122,17 @@ class Copy:
             raise self._failure
 
     def appear(self) -> None:
-        """Sync the file, give it owner and mode of the source, and its name. Raises OSError, and
-        InputError where the source has changed."""
+        """Sync the file, give it the source's owner, mode and attributes, and its name. Raises
+        OSError, and InputError where the source has changed."""
         if self.target is None:
             return
-        mode = stat.S_IMODE(self._stat.st_mode) & ~(stat.S_ISUID | stat.S_ISGID)
-        with contextlib.suppress(OSError):  # only root may give files away, and not to everyone
-            os.fchown(self.fd, self._stat.st_uid, self._stat.st_gid)
-        os.fchmod(self.fd, mode)
+        give_attributes(self._source, self.fd)
         if self._sync:
             os.fsync(self.fd)
-        # From here on a signal would meet something between the two.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        try:
+        with UNFINISHED:  # a signal would meet something between the two
             self._give_name()
-            UNFINISHED.name, UNFINISHED.appeared = None, True
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-    def _give_name(self) -> None:
-        assert self.target is not None
-        self.check_unchanged()
-        if self._name is not None:
-            self._rename(self._name, self.target)
-            self._name = None
-        elif not self.force:  # fails if the target has come to exist meanwhile
-            self._link(self.target)
-        else:
-            # A link cannot replace a file, a rename can: so by way of a folder of our own.
-            with tempfile.TemporaryDirectory(dir=self.target.parent, prefix=".ftpatch.") as folder:
-                named = Path(folder) / "new"
-                self._link(named)
-                self._rename(named, self.target)
+            self._name = UNFINISHED.name = None
+            UNFINISHED.appeared = True
         if not self._sync:
             return
         # The file is there; that its name outlives a power cut is more than can always be had.
@@ -162,6 +142,17 @@ class Copy:
                 os.fsync(folder_fd)
             finally:
                 os.close(folder_fd)
+
+    def _give_name(self) -> None:
+        assert self.target is not None
+        self.check_unchanged()
+        if self._name is None and not self.force:  # fails if the target has come to exist
+            self._link(self.target)
+            return
+        if self._name is None:  # a link cannot replace a file, a rename can
+            self._name = UNFINISHED.name = spare(self.target.parent)
+            self._link(self._name)
+        self._rename(self._name, self.target)
 
     def _link(self, name: Path) -> None:
         """Give the unnamed file a name, as open(2) tells for O_TMPFILE. Python follows the link
@@ -176,6 +167,8 @@ class Copy:
         if target.is_symlink():
             raise OSError(errno.ELOOP, "the output became a link")
         if self.force:
+            with contextlib.suppress(OSError):
+                self.names = target.lstat().st_nlink
             named.replace(target)
         else:
             os.link(named, target)
@@ -185,8 +178,11 @@ class Copy:
         ways = [self._by_range, self._by_sendfile]
         try:
             while self.copied < self.size and not self._stop:
+                self.copied, end = self._extent(self.copied)
+                if self.copied == end:
+                    break
                 try:
-                    done = ways[0](min(STEP, self.size - self.copied))
+                    done = ways[0](min(STEP, end - self.copied))
                 except OSError as error:
                     if len(ways) == 1 or error.errno not in UNSUPPORTED:
                         raise
@@ -195,10 +191,23 @@ class Copy:
                 if done == 0:
                     raise OSError(errno.EIO, "the input became shorter")
                 self.copied += done
+            if not self._stop:  # with a hole at the end, if there is one
+                os.ftruncate(self.fd, self.size)
             if not self._stop and self._sync:  # now, or the one at the end would have to wait
                 os.fdatasync(self.fd)
         except OSError as error:
             self._failure = error
+
+    def _extent(self, at: int) -> tuple[int, int]:
+        """Where from ``at`` on the next bytes are that are no hole, and where they end (offsets);
+        twice the size where there are none. A hole stays one: it takes no place on the disk."""
+        try:
+            start = min(os.lseek(self._source, at, os.SEEK_DATA), self.size)
+            return start, min(os.lseek(self._source, start, os.SEEK_HOLE), self.size)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return self.size, self.size
+            return at, self.size  # this file system does not tell
 
     def _by_range(self, count: int) -> int:
         return os.copy_file_range(self._source, self.fd, count, self.copied, self.copied)
@@ -238,12 +247,14 @@ class Copy:
     def _unnamed(target: Path) -> tuple[Path | None, int]:
         """A file without a name in the output's folder; with one where that cannot be had."""
         try:
-            return None, os.open(target.parent, os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, 0o600)
+            fd = os.open(target.parent, os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, 0o600)
         except OSError as error:
             if error.errno not in UNSUPPORTED:
                 raise OutputError(target, f"cannot write: {error.strerror}") from None
+        else:
+            lock(fd)
+            return None, fd
         try:
-            fd, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            return named(target.parent)
         except OSError as error:
             raise OutputError(target, f"cannot write: {error.strerror}") from None
-        return Path(name), fd

@@ -8,6 +8,8 @@ wrong with the input or with the command.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 
@@ -17,6 +19,7 @@ __all__ = [
     "InputError",
     "NoTable",
     "OutputError",
+    "Refused",
     "SiteRefused",
     "UsageError",
 ]
@@ -56,6 +59,21 @@ class FtpatchError(Exception):
 
 class UsageError(FtpatchError):
     """The command asks for what cannot be: an unknown symbol, a filter that matches nothing."""
+
+
+class Refused:
+    """What of a command was refused, so that all of it can be told at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[UsageError] = []
+
+    @contextmanager
+    def told(self, path: Path | str | None = None) -> Iterator[None]:
+        """Keep a UsageError; of one that names no file, ``path`` is where it belongs."""
+        try:
+            yield
+        except UsageError as error:
+            self.errors.append(UsageError(error.path or path, error.reason, error.hint))
 
 
 class InputError(FtpatchError):

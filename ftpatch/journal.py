@@ -9,7 +9,9 @@ Each command appends one block behind everything else, outside every segment:
              | payload bytes (8) | unpacked bytes (8) | CRC-32 of payload and trailer (4) | zero (4)
 
     payload: count times each of offset (8, signed difference to the one before) | owner (8)
-             | width (2) | kind (1); then the old bytes, the new bytes, and what was cut.
+             | width (2) | kind (1); then the old bytes, the new bytes, and what was cut;
+             in version 2, of a file that is compressed, then the SHA-256 (32) of the whole file
+             as it was, and that file; or nothing, where write.py would compress it to the same.
 
 All numbers are little-endian. A block is untrusted input: a torn one (wrong magic or CRC) is
 ignored, one that contradicts itself is an error.
@@ -17,6 +19,7 @@ ignored, one that contradicts itself is an error.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -29,33 +32,50 @@ from numpy.typing import NDArray
 from ftpatch.changes import Changes, Kind
 from ftpatch.errors import InputError
 
-__all__ = ["Block", "journalled", "pack_block", "read_blocks"]
+__all__ = ["Block", "journalled", "outer", "pack_block", "read_blocks"]
 
 MAGIC = b"\x7fftpatch"
-VERSION = 1
+VERSION, COMPRESSED = 1, 2
+"""Versions of a block. The first says all of a file that is not compressed."""
+DIGEST = 32
 TRAILER = struct.Struct("<8sIIQQQQ")
 SEAL = struct.Struct("<II")
 FIXED = 8 + 8 + 2 + 1
 """Unpacked bytes of a Change, besides its old and new bytes."""
 LIMIT = 1 << 30
 """Largest unpacked block (bytes); 50,000 sites take 3 MB."""
+SLACK = 1 << 20
+"""Bytes by which a compressed file may be larger than what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """One command's Changes. The file was ``length`` bytes long before it, of which the last
     ``len(cut)`` were cut off; what was laid in behind that goes up to ``start``, where the block
-    begins; it ends at offset ``end``."""
+    begins; it ends at offset ``end``. ``digest`` and ``packed`` are of the compressed file that
+    held it: SHA-256 and contents; both or the latter may be empty."""
 
     changes: Changes
     length: int
     cut: bytes
     start: int
     end: int
+    digest: bytes = b""
+    packed: bytes = b""
 
 
-def pack_block(changes: Changes, length: int, cut: bytes = b"") -> bytes:
-    """The block for Changes to a file of ``length`` bytes, to be appended to it."""
+def outer(path: Path, held: bytes, length: int, *, known: bool) -> bytes:
+    """What a block keeps of the compressed file ``held``, whose contents have ``length`` bytes;
+    ``known``: they will be compressed to the same again. Raises InputError for one that is larger
+    than its contents, so that no block unpacks to much more than the file can need."""
+    if len(held) > length + SLACK:
+        raise InputError(path, "it is larger than what it holds", "compress it anew")
+    return hashlib.sha256(held).digest() + (b"" if known else held)
+
+
+def pack_block(changes: Changes, length: int, cut: bytes = b"", outside: bytes = b"") -> bytes:
+    """The block for Changes to a file of ``length`` bytes, to be appended to it; ``outside`` is
+    what outer() gives."""
     changes = changes.ordered()
     _, within = changes.spread()
     offset = np.diff(changes.offset, prepend=np.int64(0))
@@ -67,9 +87,10 @@ def pack_block(changes: Changes, length: int, cut: bytes = b"") -> bytes:
         changes.old[within],
         changes.new[within],
     )
-    raw = b"".join(part.tobytes() for part in parts) + cut
+    raw = b"".join(part.tobytes() for part in parts) + cut + outside
+    version = COMPRESSED if outside else VERSION
     payload = zlib.compress(raw, 1)
-    head = TRAILER.pack(MAGIC, VERSION, len(changes), length, len(cut), len(payload), len(raw))
+    head = TRAILER.pack(MAGIC, version, len(changes), length, len(cut), len(payload), len(raw))
     return payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
 
 
@@ -104,21 +125,24 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
         payload = data[end - size - packed : end - size].tobytes()
         if zlib.crc32(trailer[: TRAILER.size], zlib.crc32(payload)) != crc:
             return
-        if version != VERSION:
+        if version not in (VERSION, COMPRESSED):
             raise InputError(path, f"journal of version {version}", "use the ftpatch that wrote it")
         if cut > length or length - cut > end - size - packed:
             raise InputError(path, "journal: the length before is longer than the file")
-        raw = _unpack(path, payload, unpacked, length)
+        # Changes do not overlap, so there is at most one per byte of the file.
+        most = (FIXED + 3) * length + (DIGEST + length + SLACK) * (version == COMPRESSED)
+        raw = _unpack(path, payload, unpacked, most)
         changes, tail = _parse(path, raw, count, length - cut)
-        if len(tail) != cut:
+        behind = DIGEST if version == COMPRESSED else 0
+        if len(tail) < cut + behind or (not behind and len(tail) != cut):
             raise InputError(path, "journal: its parts do not add up")
-        yield Block(changes, length, tail, end - size - packed, end)
+        digest, held = tail[cut : cut + behind], tail[cut + behind :]
+        yield Block(changes, length, tail[:cut], end - size - packed, end, digest, held)
         end = length - cut
 
 
-def _unpack(path: Path, payload: bytes, unpacked: int, length: int) -> bytes:
-    # Changes do not overlap, so there is at most one per byte of the file.
-    if unpacked > min((FIXED + 3) * length, LIMIT):
+def _unpack(path: Path, payload: bytes, unpacked: int, most: int) -> bytes:
+    if unpacked > min(most, LIMIT):
         raise InputError(path, f"journal: unpacks to {unpacked} bytes, more than the file can need")
     inflate = zlib.decompressobj()
     try:

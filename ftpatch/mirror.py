@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ftpatch.attributes import give_attributes
 from ftpatch.copy import Copy
 from ftpatch.errors import OutputError, UsageError
 
 __all__ = ["Mirror"]
-
-BITS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
-"""Permission bits that are kept: neither setuid nor setgid."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +44,22 @@ class Mirror:
         return target
 
     def folder(self, path: Path) -> None:
-        """A folder with owner and permission bits; the owner may always write to it. Raises
-        OutputError."""
+        """A folder with owner, permission bits and attributes; the owner may always write to it.
+        Raises OutputError."""
         target = self.of(path)
         if target.is_symlink():
             raise OutputError(target, "a link stands where a folder must be", "take it away")
         if target.is_dir():
             return
         try:
-            target.mkdir(parents=True)
-            held = path.stat()
-            with contextlib.suppress(OSError):  # only root may give folders away
-                os.chown(target, held.st_uid, held.st_gid)
-            target.chmod(held.st_mode & BITS | stat.S_IRWXU)
+            target.mkdir(0o700, parents=True)
+            with _opened(path) as source, _opened(target) as made:
+                give_attributes(source, made)
         except OSError as error:
             raise OutputError(target, f"cannot make: {error.strerror}") from None
 
     def file(self, path: Path) -> None:
-        """A file, whole or not at all, with owner, permission bits and times, or a link as it is.
+        """A file, whole or not at all, with all that Copy keeps and times, or a link as it is.
         Nothing waits for the disk: it can be had again from the tree. Raises OutputError."""
         target = self.of(path)
         if target.is_dir() and not target.is_symlink():
@@ -81,3 +77,12 @@ class Mirror:
                 os.utime(target, ns=(held.st_atime_ns, held.st_mtime_ns))
         except OSError as error:
             raise OutputError(path, f"cannot copy: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

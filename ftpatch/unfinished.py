@@ -3,23 +3,66 @@
 from __future__ import annotations
 
 import shutil
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
-__all__ = ["UNFINISHED", "Unfinished"]
+__all__ = ["ENDING", "UNFINISHED", "Unfinished"]
+
+_OTHERS = {"SIGKILL", "SIGSTOP"} | {  # cannot be met; stop, or do nothing, unless they are handled
+    *("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"),
+    # Come again and again from the instruction that raised them, unless their handler is in C.
+    *("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"),
+}
+ENDING: Final = tuple(
+    number
+    for number in sorted(signal.valid_signals())
+    if getattr(number, "name", "SIGRT") not in _OTHERS
+)
+"""Signals that end a process unless it handles them (signal(7)), and that Python can handle."""
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Unfinished:
     """``name``: the file to take away, where it has one; ``appeared``: it is too late for that;
-    ``many``: the command writes many files, some of which may have appeared; ``passing``: files and
-    folders that go away in any case."""
+    ``many``: the command writes many files, some of which may have appeared; ``one_of_many``: what
+    is wrong with one file must not end the others; ``passing``: files and folders that go away in
+    any case; ``ending``: a signal ends the process; ``failure``: the command's exit code when it
+    fails.
+
+    As a context manager: a signal that ends the process waits for the end of the block. Masks alone
+    cannot do that: other threads have their own, and Python's handlers run in the main one.
+    """
 
     name: Path | None = None
     appeared = False
     many = False
+    one_of_many = False
+    ending = False
+    failure = 2
 
     def __init__(self) -> None:
         self.passing: list[Path] = []
+        self._depth = 0
+        self._late: tuple[int, Handler] | None = None
+
+    def __enter__(self) -> Unfinished:
+        self._depth += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._late is not None and not self._depth:
+            (number, handler), self._late = self._late, None
+            handler(number, None)
+
+    def postpones(self, number: int, handler: Handler) -> bool:
+        """Whether a handler has to wait, and is called again then, or is too late."""
+        if self._depth and self._late is None:
+            self._late = number, handler
+        return self.ending or self._depth > 0
 
     def said(self) -> str:
         """What an interrupted command left."""

@@ -11,8 +11,8 @@ from ftpatch.changes import Changes
 from ftpatch.copy import Copy
 from ftpatch.errors import InputError, OutputError
 from ftpatch.image import Image
-from ftpatch.journal import pack_block
-from ftpatch.unwrap.compression import pack
+from ftpatch.journal import outer, pack_block, read_blocks
+from ftpatch.unwrap.compression import LIMIT, pack
 
 __all__ = ["updated", "write", "write_new"]
 
@@ -28,13 +28,14 @@ def write(
     journal: bool = True,
     length: int | None = None,
     tail: bytes = b"",
+    packed: bytes = b"",
 ) -> None:
     """Apply Changes to ``image``, of which ``copy`` is one, and let the file appear. They must have
     passed the verifier.
 
     With ``length`` the file ends there (bytes); ``tail`` follows. If anything changes and
-    ``journal`` is wanted, its block comes last. What was compressed is so again. Raises
-    OutputError; then nothing appears.
+    ``journal`` is wanted, its block comes last. What was compressed is so again, or is ``packed``.
+    Raises OutputError, and InputError for what could not be read again; then nothing appears.
     """
     try:
         copy.finish()
@@ -42,8 +43,11 @@ def write(
         if not len(changes) and not tail and length in (None, len(image.data)):
             pass  # a plain copy, whatever packed it
         elif image.compression:
-            data = updated(image, changes, journal=journal, length=length, tail=tail)
-            _replace(copy, pack(image.compression, data.data))
+            if not packed:
+                outside = _outside(copy, image) if journal else b""
+                end, behind = _behind(image, changes, journal, length, tail, outside)
+                packed = _packed(image, _joined(image, changes, end, behind))
+            _replace(copy, packed)
         else:
             end, behind = _behind(image, changes, journal, length, tail)
             _apply(copy, changes)
@@ -63,7 +67,10 @@ def updated(
     tail: bytes = b"",
 ) -> NDArray[np.uint8]:
     """The bytes that write() would write, uncompressed, uint8[size]."""
-    end, behind = _behind(image, changes, journal, length, tail)
+    return _joined(image, changes, *_behind(image, changes, journal, length, tail))
+
+
+def _joined(image: Image, changes: Changes, end: int, behind: bytes) -> NDArray[np.uint8]:
     size = max(len(image.data), end + len(behind))  # what is cut off may be changed as well
     data = np.empty(size, np.uint8)
     data[: len(image.data)] = image.data
@@ -73,13 +80,37 @@ def updated(
 
 
 def _behind(
-    image: Image, changes: Changes, journal: bool, length: int | None, tail: bytes
+    image: Image,
+    changes: Changes,
+    journal: bool,
+    length: int | None,
+    tail: bytes,
+    outside: bytes = b"",
 ) -> tuple[int, bytes]:
     """Where the image's own bytes end, and what comes there."""
     size = len(image.data)
     cut = b"" if length is None else image.data[length:].tobytes()
-    block = pack_block(changes, size, cut) if journal and (len(changes) or cut) else b""
+    wanted = journal and (len(changes) or cut)
+    block = pack_block(changes, size, cut, outside) if wanted else b""
     return size if length is None else length, tail + block
+
+
+def _outside(copy: Copy, image: Image) -> bytes:
+    """What the journal keeps of the compressed file, to give it back as it is. What other packers
+    made is kept as a whole; but a file that has a journal is likely to be our own, which need not
+    be kept, or each command would double it."""
+    held = os.pread(copy.fd, copy.size, 0)
+    while len(held) < copy.size and (more := os.pread(copy.fd, copy.size, len(held))):
+        held += more
+    ours = bool(read_blocks(image.path, image.data[: image.end]))
+    known = ours and pack(image.compression, image.data.data) == held
+    return outer(image.path, held, len(image.data), known=known)
+
+
+def _packed(image: Image, data: NDArray[np.uint8]) -> bytes:
+    if len(data) > LIMIT:
+        raise InputError(image.path, f"with its journal it has more than {LIMIT} bytes")
+    return pack(image.compression, data.data)
 
 
 def write_new(copy: Copy, data: bytes) -> None:

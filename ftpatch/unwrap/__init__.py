@@ -6,6 +6,6 @@ this can go on while everything else is imported (see ahead.py).
 
 from __future__ import annotations
 
-from ftpatch.unwrap.payload import Layer, Payload, read_payload
+from ftpatch.unwrap.payload import Layer, Payload, begins_as_image, read_payload
 
-__all__ = ["Layer", "Payload", "read_payload"]
+__all__ = ["Layer", "Payload", "begins_as_image", "read_payload"]

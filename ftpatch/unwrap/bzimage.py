@@ -20,7 +20,7 @@ from pathlib import Path
 from ftpatch.errors import InputError
 from ftpatch.unwrap.compression import kind_of
 
-__all__ = ["bzimage_stream"]
+__all__ = ["bzimage_stream", "is_bzimage"]
 
 HEADER = 0x250
 """Bytes up to the end of the last field that is read here."""
@@ -29,11 +29,19 @@ NAMES_PAYLOAD = 0x208
 """The first version that has payload_offset and payload_length."""
 
 
+def is_bzimage(head: memoryview) -> bool:
+    """Whether a file that begins like this is one."""
+    header = head[:HEADER].tobytes()
+    return (
+        len(header) == HEADER and header[0x1FE:0x206] == b"\x55\xaa" + header[0x200:0x202] + b"HdrS"
+    )
+
+
 def bzimage_stream(path: Path | str, data: memoryview) -> tuple[int, int, int] | None:
     """(file offset, size, unpacked size) of the compressed stream, in bytes; None where ``data``
     is no bzImage. Raises InputError for one that is too old or cut short."""
     header = data[:HEADER].tobytes()
-    if len(header) < HEADER or header[0x1FE:0x200] != b"\x55\xaa" or header[0x202:0x206] != b"HdrS":
+    if not is_bzimage(data):
         return None
     (version,) = struct.unpack_from("<H", header, 0x206)
     if version < NAMES_PAYLOAD:

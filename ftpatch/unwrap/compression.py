@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 
 from ftpatch.errors import InputError
-from ftpatch.unwrap.decoders import DECODERS, Damaged
+from ftpatch.unwrap.decoders import DECODERS, Damaged, TooMuch
 
 __all__ = ["FOR_MODULES", "LIMIT", "kind_of", "pack", "unpack"]
 
@@ -83,11 +83,14 @@ def unpack(
     if size is not None and size > limit:
         raise too_much
     try:
-        out = DECODERS[kind](data, limit, size)
+        out = DECODERS[kind](data, limit if size is None else size, size)
     except Damaged as error:
         raise InputError(path, f"{kind}: {error}") from None
-    if len(out) > limit:
-        raise too_much
+    except TooMuch:
+        if size is None:
+            raise too_much from None
+        more = f"unpacks to more than the {size} bytes that its header announces"
+        raise InputError(path, f"{kind}: {more}") from None
     if size is not None and len(out) != size:
         raise InputError(path, f"{kind}: unpacks to {len(out)} bytes, {size} are announced")
     return out

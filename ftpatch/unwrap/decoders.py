@@ -8,16 +8,22 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["DECODERS", "Damaged"]
+__all__ = ["DECODERS", "Damaged", "TooMuch"]
 
 PIECE, LARGEST_PIECE = 1 << 13, 1 << 20
-"""Bytes fed at once. A block of zstd has 4 bytes and may unpack to 128 KiB, so a piece to 256 MiB.
-Others can be told when to stop, and get more and more as a stream goes on: a call of a decoder lets
-other threads run, and waits for them when it ends. Of a stream that ends, the rest of a piece is
-copied, so each begins with little."""
+"""Bytes fed at once. Decoders that can be told when to stop get more and more as a stream goes on:
+a call lets other threads run, and waits for them when it ends. Of a stream that ends, the rest of a
+piece is copied, so each begins with little."""
+ZSTD_PIECE = 1 << 9
+"""The same for zstd, which cannot be told: a block has 4 bytes and may unpack to 128 KiB, so a
+piece to 16 MiB."""
+SPARE, RATIO = 1 << 26, 64
+"""What unpacks to more bytes than SPARE, and to more than RATIO times its own, is a bomb, or has
+much of the same in it. It is counted first, and kept when it is known not to be too much. Kernels
+and modules come to 3 to 10 times."""
 PART = 1 << 24
 """Bytes taken from a decoder at once, which would otherwise stand in memory a second time."""
-MEMORY = 1 << 29
+MEMORY = (1 << 27) + (1 << 21)
 """Bytes that the xz and lzma decoders may take, nearly all of it for the dictionary: kernels are
 packed with one of 128 MiB (scripts/xz_wrap.sh), and `xz -9` takes 64."""
 WINDOW = 1 << 27
@@ -33,32 +39,45 @@ class Damaged(Exception):
     """Why a stream cannot be unpacked."""
 
 
+class TooMuch(Exception):
+    """A stream unpacks to more than is wanted."""
+
+
 def _streams(
     data: memoryview,
     limit: int,
     kind: str,
     make: Callable[[], Any],
     damaged: type[Exception],
-    bounded: bool = True,
+    first: int = PIECE,
+    most_fed: int = LARGEST_PIECE,
+    counted: bool = False,
 ) -> bytearray:
     """Stream after stream of one kind. ``make`` gives a decompressor as zlib and the others have
-    it, ``damaged`` is what that raises, ``bounded`` whether it can be told when to stop."""
+    it, ``damaged`` is what that raises. It is fed ``first`` bytes, and more up to ``most_fed``; one
+    that always gets as many cannot be told when to stop. ``counted``: it is not too much."""
     out = bytearray()  # grows in place: fresh memory costs as much as a tenth of the unpacking
-    left, at, decoder, size = limit + 1, 0, make(), PIECE
-    while left > 0:
+    left, at, decoder, size = limit, 0, make(), first
+    bounded, kept = first < most_fed, True
+    while True:
         piece = data[at : at + size]
-        size = min(2 * size, LARGEST_PIECE) if bounded else PIECE
+        size = min(2 * size, most_fed)
         if not piece:
             raise Damaged("cut short")
         at += len(piece)
-        while left > 0:
+        while True:
             try:
-                most = (min(left, PART),) if bounded else ()
+                most = (PART,) if bounded else ()
                 part = decoder.decompress(piece, *most)
             except damaged as error:
                 raise Damaged(f"damaged: {error}") from None
-            out += part
             left -= len(part)
+            if left < 0:
+                raise TooMuch
+            if kept:
+                out += part
+            if kept and not counted and limit - left > max(SPARE, RATIO * at):
+                out, kept = bytearray(), False
             piece = memoryview(getattr(decoder, "unconsumed_tail", b""))  # zlib's; others keep it
             if decoder.eof or not (piece or not getattr(decoder, "needs_input", True)):
                 break
@@ -69,8 +88,10 @@ def _streams(
             break
         if kind == "lzma" or data[at : at + 3] != data[:3]:
             raise Damaged(f"{len(data) - at} bytes behind its end")
-        decoder, size = make(), PIECE
-    return out
+        decoder, size = make(), first
+    if kept:
+        return out
+    return _streams(data, limit, kind, make, damaged, first, most_fed, counted=True)
 
 
 def _skip(data: memoryview, at: int, kind: str) -> int:
@@ -115,7 +136,13 @@ def _zstd(data: memoryview, limit: int, size: int | None) -> bytes | bytearray:
     unpacker = zstandard.ZstdDecompressor(max_window_size=WINDOW)
     if not size:
         return _streams(
-            data, limit, "zstd", unpacker.decompressobj, zstandard.ZstdError, bounded=False
+            data,
+            limit,
+            "zstd",
+            unpacker.decompressobj,
+            zstandard.ZstdError,
+            ZSTD_PIECE,
+            ZSTD_PIECE,
         )
     try:  # the size is known: one frame, into one block of memory
         if zstandard.frame_content_size(data) not in (-1, size):
@@ -131,17 +158,17 @@ def _lz4(data: memoryview, limit: int, _: int | None) -> bytearray:
     import lz4.frame
 
     make = lz4.frame.LZ4FrameDecompressor
-    return _streams(data, limit, "lz4", make, RuntimeError, bounded=False)
+    return _streams(data, limit, "lz4", make, RuntimeError, PIECE, PIECE)
 
 
-def _lz4_legacy(data: memoryview, limit: int) -> bytearray:
+def _lz4_legacy(data: memoryview, limit: int, *, counted: bool = False) -> bytearray:
     """magic | size of block (4 bytes) | block | size | block ... to the end; a further magic in
     place of a size begins the next stream."""
     import lz4.block
 
-    out = bytearray()
-    left, at = limit + 1, 4
-    while at < len(data) and left > 0:
+    out, kept = bytearray(), True
+    left, at = limit, 4
+    while at < len(data):
         if data[at : at + 4] == LZ4_LEGACY:
             at += 4
             continue
@@ -153,10 +180,15 @@ def _lz4_legacy(data: memoryview, limit: int) -> bytearray:
             part = lz4.block.decompress(block, uncompressed_size=LZ4_BLOCK)
         except lz4.block.LZ4BlockError as error:
             raise Damaged(f"damaged: {error}") from None
-        out += part
         left -= len(part)
+        if left < 0:
+            raise TooMuch
+        if kept:
+            out += part
         at += 4 + size
-    return out
+        if kept and not counted and limit - left > max(SPARE, RATIO * at):
+            out, kept = bytearray(), False
+    return out if kept else _lz4_legacy(data, limit, counted=True)
 
 
 DECODERS: dict[str, Callable[[memoryview, int, int | None], bytes | bytearray]] = {
@@ -167,5 +199,5 @@ DECODERS: dict[str, Callable[[memoryview, int, int | None], bytes | bytearray]] 
     "lz4": _lz4,
     "zstd": _zstd,
 }
-"""By kind: (stream, most bytes wanted, bytes announced or None) -> what it holds; of more than is
-wanted, some of it. Each raises Damaged."""
+"""By kind: (stream, most bytes wanted, bytes announced or None) -> what it holds. Each raises
+Damaged and TooMuch."""

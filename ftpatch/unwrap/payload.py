@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ftpatch.errors import InputError
-from ftpatch.unwrap.bzimage import bzimage_stream
+from ftpatch.unwrap.bzimage import bzimage_stream, is_bzimage
 from ftpatch.unwrap.compression import LIMIT, kind_of, unpack
-from ftpatch.unwrap.zboot import zboot_stream
+from ftpatch.unwrap.known import what_is
+from ftpatch.unwrap.zboot import is_zboot, zboot_stream
 
-__all__ = ["Layer", "Payload", "read_payload"]
+__all__ = ["Layer", "Payload", "begins_as_image", "read_payload"]
 
 DEPTH = 4
 """Layers that one file may have. A gzip'd EFI zboot image has two."""
@@ -65,9 +66,18 @@ def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payl
     if data[MAGIC_AT : MAGIC_AT + 4].tobytes() in IMAGES:
         return Payload("Image", tuple(layers), data)
     if layers and data[:4].tobytes() != ELF:
+        known = what_is(data)
+        if known is not None:
+            raise InputError(path, f"unpacks to {known.name}", known.advice)
         raise InputError(path, "unpacks to neither an ELF file nor an Image that is supported")
     boxed = any(layer.container == "bzImage" for layer in layers)
     return Payload("bzImage" if boxed else "", tuple(layers), data)
+
+
+def begins_as_image(head: memoryview) -> bool:
+    """Whether a file that begins like this (592 bytes are enough) is an Image, or a kernel in a
+    container of its own, whatever is in it."""
+    return head[MAGIC_AT : MAGIC_AT + 4].tobytes() in IMAGES or is_bzimage(head) or is_zboot(head)
 
 
 def _layer(path: Path | str, data: memoryview) -> tuple[Layer, int | None] | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from ftpatch.errors import InputError
 from ftpatch.unwrap.compression import kind_of
 
-__all__ = ["zboot_stream"]
+__all__ = ["is_zboot", "zboot_stream"]
 
 HEADER = 0x40
 TYPES = {
@@ -35,12 +35,18 @@ TYPES = {
 """Makefile.zboot's words for what kind_of() tells."""
 
 
+def is_zboot(head: memoryview) -> bool:
+    """Whether a file that begins like this is one."""
+    header = head[:HEADER].tobytes()
+    return len(header) == HEADER and header[:2] == b"MZ" and header[4:8] == b"zimg"
+
+
 def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
     """(file offset, size) of the compressed stream, in bytes; None where ``data``  is no
     zboot image. Raises InputError for one that is cut short, or whose payload is not what its
     header says."""
     header = data[:HEADER].tobytes()
-    if len(header) < HEADER or header[:2] != b"MZ" or header[4:8] != b"zimg":
+    if not is_zboot(data):
         return None
     offset, size = struct.unpack_from("<II", header, 8)
     if offset < HEADER or offset + size > len(data):

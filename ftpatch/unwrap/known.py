@@ -1,0 +1,180 @@
+"""What a file is that is no image, by its name, and what can be done: one table of magics.
+
+    (what it is, what to do, where the magic stands, the magic)
+
+The first that fits counts, so what stands deeper in a file comes first. Sources: file formats' own
+specifications, and for kernels arch/arm/boot/compressed/head.S (0x016f2818), s390's asm/setup.h
+(EP_OFFSET, EP_STRING), include/linux/pe.h, and U-Boot's include/image.h.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+__all__ = ["OTHER", "Known", "elf_words", "what_is"]
+
+OTHER = "ftpatch reads little-endian ELF files of x86-64, i386, AArch64 and 64-bit RISC-V"
+LINUX = "give a vmlinux, a program or a shared library"
+
+
+class Known(NamedTuple):
+    """``name`` with an article; ``advice`` is a clause."""
+
+    name: str
+    advice: str
+
+
+MAGICS: tuple[tuple[str, str, int, bytes], ...] = (
+    ("an s390x kernel (bzImage)", OTHER, 0x10008, b"S390EP"),
+    ("an ISO 9660 image", "give a file from it", 0x8001, b"CD001"),
+    ("a tar archive", "unpack it: `tar -xf FILE`", 257, b"ustar"),
+    ("a zImage (32-bit ARM kernel)", OTHER, 0x24, b"\x18\x28\x6f\x01"),
+    ("a big-endian zImage (32-bit ARM kernel)", OTHER, 0x24, b"\x01\x6f\x28\x18"),
+    (
+        "a U-Boot image (uImage)",
+        "take the kernel out: `dumpimage -p 0 -o KERNEL FILE`",
+        0,
+        b"\x27\x05\x19\x56",
+    ),
+    (
+        "a flattened device tree, or a U-Boot FIT image",
+        "take a FIT image's kernel out: `dumpimage -T flat_dt -p 0 -o KERNEL FILE`",
+        0,
+        b"\xd0\x0d\xfe\xed",
+    ),
+    (
+        "an Android boot image",
+        "take the kernel out: `unpack_bootimg --boot_img FILE --out FOLDER`",
+        0,
+        b"ANDROID!",
+    ),
+    (
+        "an Android vendor boot image",
+        "the kernel is in the boot image, which unpack_bootimg takes apart",
+        0,
+        b"VNDRBOOT",
+    ),
+    ("a Debian package", "unpack it: `dpkg-deb -x FILE FOLDER`", 0, b"!<arch>\ndebian-binary"),
+    ("an archive of objects", "link it into a program, and give that", 0, b"!<arch>\n"),
+    ("a thin archive of objects", "link it into a program, and give that", 0, b"!<thin>\n"),
+    (
+        "an RPM package",
+        "unpack it: `rpm2cpio FILE | cpio -id`",
+        0,
+        b"\xed\xab\xee\xdb",
+    ),
+    ("a cpio archive (such as an initramfs)", "unpack it: `cpio -id <FILE`", 0, b"07070"),
+    ("a ZIP archive (or APK, JAR, wheel)", "unpack it, and give a file from it", 0, b"PK\3\4"),
+    ("a squashfs image", "unpack it: `unsquashfs FILE`", 0, b"hsqs"),
+    ("a QEMU disk image (qcow2)", "give a file from it", 0, b"QFI\xfb"),
+    ("LLVM bitcode", "compile it, and give the program", 0, b"BC\xc0\xde"),
+    ("a WebAssembly module", LINUX, 0, b"\0asm"),
+    ("a macOS (Mach-O) file", LINUX, 0, b"\xcf\xfa\xed\xfe"),
+    ("a macOS (Mach-O) file", LINUX, 0, b"\xfe\xed\xfa\xcf"),
+    ("a 32-bit macOS (Mach-O) file", LINUX, 0, b"\xce\xfa\xed\xfe"),
+    ("a 32-bit macOS (Mach-O) file", LINUX, 0, b"\xfe\xed\xfa\xce"),
+)
+CAFE = b"\xca\xfe\xba\xbe"
+JAVA = 43
+"""The first version of Java's class files is 45; fewer is how many parts a universal Mach-O has."""
+EFI = {10: "an EFI application", 11: "an EFI driver", 12: "an EFI driver", 13: "an EFI ROM image"}
+"""IMAGE_SUBSYSTEM_*."""
+COFF = {
+    0x14C: "Intel 80386",
+    0x1C0: "ARM",
+    0x1C4: "ARM",
+    0x5064: "RISC-V",
+    0x6264: "LoongArch",
+    0x8664: "x86-64",
+    0xAA64: "AArch64",
+}
+"""IMAGE_FILE_MACHINE_*."""
+MACHINES = {
+    2: "SPARC",
+    3: "Intel 80386",
+    4: "m68k",
+    8: "MIPS",
+    15: "PA-RISC",
+    18: "SPARC",
+    20: "PowerPC",
+    21: "PowerPC64",
+    22: "s390",
+    40: "ARM",
+    41: "Alpha",
+    42: "SuperH",
+    43: "SPARC",
+    50: "Itanium",
+    62: "x86-64",
+    83: "AVR",
+    92: "OpenRISC",
+    93: "ARC",
+    94: "Xtensa",
+    113: "Nios II",
+    164: "Hexagon",
+    183: "AArch64",
+    189: "MicroBlaze",
+    190: "CUDA",
+    195: "ARC",
+    224: "AMD GPU",
+    243: "RISC-V",
+    247: "BPF",
+    252: "C-SKY",
+    258: "LoongArch",
+    0x9026: "Alpha",
+}
+"""e_machine (System V ABI, and binutils' include/elf/common.h)."""
+ELF = b"\x7fELF"
+
+
+def what_is(data: memoryview) -> Known | None:
+    """What the bytes of a file that is no image begin like; None for nothing that is known."""
+    if data[:2].tobytes() == b"#!":
+        return _script(data[:256].tobytes())
+    for name, advice, at, magic in MAGICS:
+        if data[at : at + len(magic)].tobytes() == magic:
+            return Known(name, advice)
+    if data[:4].tobytes() == CAFE:
+        if int.from_bytes(data[4:8], "big") < JAVA:
+            return Known("a universal macOS (Mach-O) file", LINUX)
+        return Known("a Java class file", LINUX)
+    if data[:2].tobytes() == b"MZ":
+        return _windows(data)
+    if data[:4].tobytes() == ELF and len(data) >= 20:
+        return Known(elf_words(data), OTHER)
+    return None
+
+
+def elf_words(data: memoryview) -> str:
+    """``a 64-bit big-endian PowerPC64 ELF file``; at least 20 bytes of it are there."""
+    order: Literal["big", "little"] = "big" if data[5] == 2 else "little"
+    kind, number = (int.from_bytes(data[at : at + 2], order) for at in (16, 18))
+    bits = {1: "32-bit ", 2: "64-bit "}.get(data[4], "")
+    ends = "big-endian " if order == "big" else ""
+    machine = MACHINES.get(number, f"machine {number}")
+    what = {1: "object", 4: "core dump"}.get(kind, "ELF file")
+    return f"a {bits}{ends}{machine} {what}"
+
+
+def _script(head: bytes) -> Known:
+    line = head[2:].split(b"\n")[0].decode("utf-8", "backslashreplace").strip()
+    return Known(f"a script for {line.split(' ')[0] or 'a shell'}", "give the program it starts")
+
+
+def _windows(data: memoryview) -> Known:
+    """What begins with MZ: PE names its machine and subsystem."""
+    at = int.from_bytes(data[0x3C:0x40], "little")
+    header = data[at : at + 96].tobytes()
+    if header[:4] != b"PE\0\0" or len(header) < 96:
+        return Known("a DOS program", LINUX)
+    number = int.from_bytes(header[4:6], "little")
+    machine = COFF.get(number, f"machine {number:#x}")
+    subsystem = int.from_bytes(header[92:94], "little")
+    count, optional = (int.from_bytes(header[i : i + 2], "little") for i in (6, 20))
+    table = data[at + 24 + optional :][: 40 * count].tobytes()
+    names = [table[i : i + 8].rstrip(b"\0") for i in range(0, len(table), 40)]
+    if b".linux" in names:
+        take = "take the kernel out: `objcopy --dump-section .linux=KERNEL FILE /dev/null`"
+        return Known(f"a unified kernel image of {machine}", take)
+    if subsystem in EFI:
+        return Known(f"{EFI[subsystem]} of {machine} (not a known kernel)", LINUX)
+    return Known(f"a Windows program (PE) of {machine}", LINUX)
