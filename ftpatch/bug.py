@@ -18,8 +18,10 @@ FAILED = {
 class FtraceBug:
     """One refused site. ``symbol``, ``offset`` and ``size`` (bytes) are kallsyms'; ``actual`` and
     ``expected`` are empty where nothing could be read or nothing is shown; ``word`` is the size of
-    an address. A module has no addresses before it is loaded: then ``where`` stands for ip, and
-    ``actual_filled`` and ``expected_filled`` say which bytes (from, to) the loader will fill in."""
+    an address; ``actual_or`` is what else may stand there, by the processor; ``signed``: bytes are
+    printed as signed chars, None where that cannot be told. A module has no addresses before it is
+    loaded: then ``where`` stands for ip, and ``actual_filled`` and ``expected_filled`` say which
+    bytes (from, to) the loader will fill in."""
 
     errno: int
     ip: int
@@ -32,8 +34,15 @@ class FtraceBug:
     word: int = 8
     where: str = ""
     module: str = ""
+    actual_or: tuple[bytes, ...] = ()
+    signed: bool | None = False
     actual_filled: tuple[int, int] = (0, 0)
     expected_filled: tuple[int, int] = (0, 0)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the kernel may print the bytes in another form."""
+        return self.signed is None and any(byte > 0x7F for byte in self.actual + self.expected)
 
     @property
     def place(self) -> str:
@@ -53,13 +62,15 @@ def bug_text(bug: FtraceBug) -> str:
         f"[<{where}>] {bug.place}",
     ]
     if bug.errno == errno.EINVAL:
-        lines.append(f" actual:   {_shown(bug.actual, bug.actual_filled)}")
+        held = (_shown(bug, code, bug.actual_filled) for code in (bug.actual, *bug.actual_or))
+        lines.append(f" actual:   {' or '.join(dict.fromkeys(held))}")
         if bug.expected:
-            lines.append(f" expected: {_shown(bug.expected, bug.expected_filled)}")
+            lines.append(f" expected: {_shown(bug, bug.expected, bug.expected_filled)}")
     return "\n".join([*lines, bug.action])
 
 
-def _shown(code: bytes, filled: tuple[int, int]) -> str:
+def _shown(bug: FtraceBug, code: bytes, filled: tuple[int, int]) -> str:
     """Bytes as the kernel prints them; ``??`` for what only a loader knows."""
-    hidden = range(*filled)
-    return ":".join("??" if i in hidden else f"{byte:02x}" for i, byte in enumerate(code))
+    hidden, sign = range(*filled), "ffffff" if bug.signed else ""
+    told = (f"{sign * (byte > 0x7F)}{byte:02x}" for byte in code)
+    return ":".join("??" if i in hidden else text for i, text in enumerate(told))

@@ -2,13 +2,14 @@
 
 ftrace_process_locs walks the table, skips what is no record, adjusts the others and sorts them;
 ftrace_update_code calls ftrace_init_nop for one after the other, and the first that is refused ends
-it: one ftrace bug, and no tracing after it.
+it: one ftrace bug, and no tracing after it. Some records it does not live to refuse.
 """
 
 from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +17,54 @@ from numpy.typing import NDArray
 from ftpatch.arch.contract import U8
 from ftpatch.bug import FtraceBug
 from ftpatch.columns import addresses
-from ftpatch.image.own_kallsyms import own_lookup
+from ftpatch.image.own_kallsyms import is_kernel, own_lookup
 from ftpatch.sites import Sites
 from ftpatch.sites.adjust import adjust
 from ftpatch.sites.code import call_rows, read_code
+from ftpatch.sites.printed import signed_bytes
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["Death", "Forecast", "Verdict", "forecast"]
 
 ACTION = "Initializing ftrace call sites"
+
+
+class Verdict(StrEnum):
+    """What becomes of a kernel, or of the one that loads a module, as far as ftrace_init goes."""
+
+    BOOTS = "boots"
+    OFF = "ftrace-off"
+    DIES = "dies"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The record that a kernel dies of, its place as kallsyms has it (empty where no symbol tells),
+    and how."""
+
+    record: int
+    place: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """``entries``: the N of "ftrace: allocating N entries", or, of a ``module``, the records that
     the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any;
-    ``compares``: what ftrace_init_nop wants to find at each, in words."""
+    ``compares``: what ftrace_init_nop wants to find at each, in words; ``death``: what it dies of,
+    if anything."""
 
     entries: int
     bug: FtraceBug | None
     module: bool = False
     compares: str = ""
+    death: Death | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the three, the one that holds."""
+        if self.death is not None:
+            return Verdict.DIES
+        return Verdict.BOOTS if self.bug is None else Verdict.OFF
 
 
 def forecast(sites: Sites) -> Forecast:
@@ -45,12 +74,14 @@ def forecast(sites: Sites) -> Forecast:
     live = ~np.isin(value, np.array(arch.skipped(abi), np.uint64))
     if abi.null_seen:
         live &= _in_text(sites, value)
-    record = value[live]
+    record = np.sort(value[live], kind="stable")
     ip = adjust(image, arch, abi, record)
-    skipped = int((ip == 0).sum())
-    ip = ip[ip != 0]
-    order = np.argsort(ip, kind="stable")
-    ip = ip[order]
+    # Linux kernel commit 6eeca746fa5f ("ftrace: Test mcount_loc addr before calling
+    # ftrace_call_addr()") (in v6.15): what becomes null then is a record like any other. A module
+    # does not tell which of the two its kernel does.
+    tests_first = abi.null_seen or image.is_loose
+    kept = (ip != 0) | tests_first
+    record, ip = record[kept], ip[kept]
     start, expected = arch.init_expects(ip, abi)
     at = ip + np.uint64(start & 0xFFFF_FFFF_FFFF_FFFF)
     actual, there = _read(sites, ip, at, expected.shape[1])
@@ -59,17 +90,18 @@ def forecast(sites: Sites) -> Forecast:
     again[1:] = ip[1:] == ip[:-1]
     actual[again] = arch.after_init(ip, abi)[again]
     refused = np.flatnonzero(~there | (actual != expected).any(axis=1))
-    entries = len(record) - skipped if abi.null_seen else len(value)
-    if not len(refused):
-        return Forecast(entries, None, image.is_loose, _compares(sites))
+    entries = len(record) if abi.null_seen else len(value)
+    death = _death(sites, record, ip, there, refused)
+    if not len(refused) or death is not None:
+        return Forecast(entries, None, image.is_loose, _compares(sites), death)
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
-    own = own_lookup(image, int(ip[first][0]))
-    symbol, offset, size = own or image.kallsyms.lookup(ip[first])[0]
+    symbol, offset, size = _symbol(sites, int(ip[first][0]))
     shown, _ = _read(sites, ip[first], ip[first], arch.insn_size)
     if again[first][0] and start == 0:
         shown = actual[first]
     wanted = expected[first] if arch.says_expected else np.zeros((1, 0), np.uint8)
+    second = bool(again[first][0]) and start == 0
     bug = FtraceBug(
         code,
         int(ip[first][0]),
@@ -80,9 +112,37 @@ def forecast(sites: Sites) -> Forecast:
         wanted[0].tobytes(),
         ACTION,
         image.elf.word,
+        actual_or=abi.chosen if second else (),
+        signed=signed_bytes(image, arch) if arch.says_expected else False,
     )
     bug = _of_module(sites, bug) if image.is_loose else bug
     return Forecast(entries, bug, image.is_loose, _compares(sites))
+
+
+def _death(
+    sites: Sites,
+    record: NDArray[np.uint64],
+    ip: NDArray[np.uint64],
+    there: NDArray[np.bool_],
+    refused: NDArray[np.intp],
+) -> Death | None:
+    """What the kernel dies of before it comes to the first record that it refuses, if anything."""
+    last = int(refused[0]) if len(refused) else len(ip)
+    for deadly in sites.arch.deadly(record, ip, there, sites.abi):
+        rows = np.flatnonzero(deadly.mask)
+        if len(rows) and (deadly.early or rows[0] <= last):
+            at = int(record[rows[0]])
+            symbol, offset, _ = _symbol(sites, at)
+            return Death(at, f"{symbol}+{offset:#x}" if symbol else "", deadly.reason)
+    return None
+
+
+def _symbol(sites: Sites, address: int) -> tuple[str, int, int]:
+    """(name, offset, size up to the next) as the kernel prints it."""
+    own = own_lookup(sites.image, address)
+    if own is None and sites.image.is_kernel and not is_kernel(sites.image, address):
+        return "", 0, 0
+    return own or sites.image.kallsyms.lookup(addresses(address))[0]
 
 
 def _compares(sites: Sites) -> str:

@@ -47,16 +47,17 @@ def test_made_images_are_clean(make: Callable[[], Image], tmp_path: Path) -> Non
 
 def test_a_record_twice(tmp_path: Path) -> None:
     """In a kernel the second meets what ftrace_init made of the first."""
-    at = symbols_at(X86)["vfs_write"]
+    at, over = symbols_at(X86)["vfs_write"], list(symbols_at(X86).values())[2]
     image = fentry_kernel()
     words = words_of(image)
-    assert words[1] == at
+    assert words[1:3] == [at, over]
     put_words(image, [words[0], at, at, *words[3:]])
     assert found(image, tmp_path) == [
         ("record-unique", at, "vfs_write+0x0"),
+        ("record-lost", over, "do_exit+0x0"),
         ("ftrace_init", at, "vfs_write+0x0/0x40"),
     ]
-    assert check(image, tmp_path).json[1]["bug"].splitlines() == [
+    assert check(image, tmp_path).json[2]["bug"].splitlines() == [
         "------------[ ftrace bug ]------------",
         "ftrace failed to modify",
         "[<ffffffff81000080>] vfs_write+0x0/0x40",
@@ -80,22 +81,28 @@ def test_a_record_in_data(tmp_path: Path) -> None:
     image = fentry_kernel()
     put_words(image, [*words_of(image)[:-1], data])
     rows = found(image, tmp_path)
-    assert [row[:2] for row in rows] == [("record-in-text", data), ("ftrace_init", data)]
+    last = list(symbols_at(X86).values())[-1]
+    assert [row[:2] for row in rows] == [
+        ("record-in-text", data),
+        ("record-lost", last),
+        ("ftrace_init", data),
+    ]
 
 
 def test_a_record_in_data_is_skipped_by_a_kernel_that_knows_nulls(tmp_path: Path) -> None:
     data = X86 + 0x10000
     image = fentry_kernel(nulls=1)
     put_words(image, [*words_of(image)[:-1], data])
-    assert [row[:2] for row in found(image, tmp_path)] == [("record-in-text", data)]
+    rows, last = found(image, tmp_path), list(symbols_at(X86).values())[-1]
+    assert [row[:2] for row in rows] == [("record-in-text", data), ("record-lost", last)]
 
 
 def test_a_record_outside_of_everything(tmp_path: Path) -> None:
     image = fentry_kernel()
     put_words(image, [*words_of(image)[:-1], 0xFFFF_FFFF_F000_0000])
     rows = check(image, tmp_path).json
-    assert [row["invariant"] for row in rows] == ["record-in-text", "ftrace_init"]
-    lines = rows[1]["bug"].splitlines()
+    assert [row["invariant"] for row in rows] == ["record-in-text", "record-lost", "ftrace_init"]
+    lines = rows[2]["bug"].splitlines()
     assert lines[1] == "ftrace faulted on modifying" and lines[-1].startswith("Initializing")
     assert len(lines) == 4, "what cannot be read is not shown"
 
@@ -187,4 +194,4 @@ def test_an_image_of_another_kind_of_text(tmp_path: Path) -> None:
     image.segments.append(Segment((".init.text",), 7))
     words = [*words_of(image)[:-1], at]
     rows: list[dict[str, Any]] = check(put_words(image, words), tmp_path).json
-    assert rows == []
+    assert [row["invariant"] for row in rows] == ["record-lost"], "of the one left out"

@@ -41,14 +41,14 @@ def _broken(*names: str) -> Path:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("nothing", "no JSON object"),
-        ("[" * 100_000, "no JSON object"),
-        ("[1]", "no object of"),
-        ('{"image": "a", "invariant": "site-known"}', "no object of image, invariant, place"),
-        (json.dumps(LINE | {"ip": "0x0"}), "no object of"),
-        (json.dumps(LINE | {"place": 3}), "no string"),
+        ("nothing", "not a JSON object"),
+        ("[" * 100_000, "not a JSON object"),
+        ("[1]", "not an object of"),
+        ('{"image": "a", "invariant": "site-known"}', "not an object of image, invariant, place"),
+        (json.dumps(LINE | {"ip": "0x0"}), "not an object of"),
+        (json.dumps(LINE | {"place": 3}), "not a string"),
         (json.dumps(LINE | {"invariant": "site-knwon"}), "site-knwon"),
-        ("\udcff", "no JSON object"),
+        ("\udcff", "not a JSON object"),
     ],
 )
 def test_a_bad_line_is_named(line: str, words: str) -> None:
@@ -74,7 +74,7 @@ def test_files_that_are_no_baseline() -> None:
     before = image.read_bytes()
     Path("folder").mkdir()
     Path("link").symlink_to("target")
-    for name, words in (("image", "no baseline"), ("folder", "regular"), ("link", "link")):
+    for name, words in (("image", "not a baseline"), ("folder", "regular"), ("link", "link")):
         result = ftpatch("check", "--write-baseline", name, "image")
         assert result.code == 2 and words in result.err and not result.out
     assert image.read_bytes() == before and not Path("target").exists()

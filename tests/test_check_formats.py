@@ -42,7 +42,14 @@ def outcome(path: Path) -> Check | str:
 
 READERS = {  # junit-10.xsd of Jenkins' xUnit plugin: children, required and other attributes
     "testsuites": ({"testsuite"}, set(), {"name", "tests", "failures", "errors", "time"}),
-    "testsuite": ({"testcase"}, {"tests"}, {"name", "failures", "errors", "skipped", "time"}),
+    "testsuite": (
+        {"properties", "testcase", "system-out"},
+        {"tests"},
+        {"name", "failures", "errors", "skipped", "time"},
+    ),
+    "properties": ({"property"}, set(), set()),
+    "property": (set(), {"name", "value"}, set()),
+    "system-out": (set(), set(), set()),
     "testcase": ({"failure", "error", "skipped"}, {"name"}, {"classname", "time"}),
     "failure": (set(), set(), {"type", "message"}),
     "error": (set(), set(), {"type", "message"}),
@@ -153,13 +160,13 @@ def test_a_junit_document() -> None:
     good, bad, text = _document(result)
     for suite, name in ((good, "good"), (bad, "bad")):
         assert suite.attrib["name"] == name
-        assert [case.attrib["name"] for case in suite] == list(INVARIANTS)
-        assert {case.attrib["classname"] for case in suite} == {name}
+        assert [case.attrib["name"] for case in suite.iter("testcase")] == list(INVARIANTS)
+        assert {case.attrib["classname"] for case in suite.iter("testcase")} == {name}
     assert not list(good.iter("failure"))
     (failure,) = bad.iter("failure")
     assert failure.attrib == {"type": "ftrace_init", "message": "1 finding"}
     assert failure.text is not None
-    assert failure.text.splitlines()[1:] == ftpatch("check", "bad").out.splitlines()[1:-1]
+    assert failure.text.splitlines()[1:] == ftpatch("check", "bad").out.splitlines()[1:-2]
     (error,) = text.iter("error")
     assert error.text == outcome(Path("text"))
 
@@ -226,8 +233,9 @@ def test_an_empty_document_is_a_document() -> None:
     ("arguments", "words"),
     [
         (["--format", "xml"], "text, json, github or junit"),
-        (["--json", "--format", "junit"], "two formats"),
-        (["--baseline", "a", "--write-baseline", "b"], "one too many"),
+        (["--json", "--format", "junit"], "conflict"),
+        (["--format", "juint"], "unknown format 'juint'; did you mean junit?"),
+        (["--baseline", "a", "--write-baseline", "b"], "exclude each other"),
     ],
 )
 def test_formats_that_are_none(arguments: list[str], words: str) -> None:

@@ -86,7 +86,8 @@ def test_a_site_outside_of_the_kernel_s_text(tmp_path: Path) -> None:
     )
     image.segments.append(Segment((".exit.text",), 5))
     rows = found(put_words(image, [*words_of(image)[:-1], at]), tmp_path)
-    assert [row[:2] for row in rows] == [("notrace-place", at)]
+    last = list(symbols_at(X86).values())[-1]
+    assert [row[:2] for row in rows] == [("record-lost", last), ("notrace-place", at)]
 
 
 def test_a_kernel_that_does_not_say_where_its_text_ends(tmp_path: Path) -> None:
@@ -108,10 +109,12 @@ def _deep(image: Image, base: int, code: bytes, far: int, back: int = 0) -> tupl
 def test_a_record_in_the_middle_of_a_function(tmp_path: Path) -> None:
     at = symbols_at(X86)["schedule"] + 16
     image, at = _deep(fentry_kernel(), X86, call32(at, X86 + 8), 16)
-    assert found(image, tmp_path) == [("record-in-function", at, "schedule+0x10")]
+    lost = ("record-lost", symbols_at(X86)["schedule"], "schedule+0x0")
+    assert found(image, tmp_path) == [("record-in-function", at, "schedule+0x10"), lost]
     assert "16 bytes into a function of 64 bytes" in ftpatch("check", tmp_path / "image").out
     image, at = _deep(pad_program(), PROGRAM, b"\x90" * 5, 9)
-    assert found(image, tmp_path) == [("record-in-function", at, "schedule+0x9")]
+    lost = ("record-lost", symbols_at(PROGRAM)["schedule"], "schedule+0x0")
+    assert found(image, tmp_path) == [("record-in-function", at, "schedule+0x9"), lost]
 
 
 def test_a_landing_pad_belongs_to_the_entry(tmp_path: Path) -> None:

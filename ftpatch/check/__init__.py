@@ -7,22 +7,27 @@ kernel as its distribution ships it breaks none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ftpatch.bug import bug_text
 from ftpatch.check.code import foreign, overlapping, relocated, undone, unknown, unlinked, unplaced
-from ftpatch.check.findings import Check, Finding
+from ftpatch.check.findings import Check, Finding, Note
 from ftpatch.check.functions import off_entry
+from ftpatch.check.gates import astray
+from ftpatch.check.lost import unrecorded
 from ftpatch.check.notrace import in_notrace
+from ftpatch.check.recorded import recorded
 from ftpatch.check.records import outside, repeated, unaligned, unfilled, unsorted
 from ftpatch.check.rows import Broken
 from ftpatch.errors import NoTable
 from ftpatch.forecast import forecast
 from ftpatch.image import open_image
 from ftpatch.sites import Sites, read_sites
+from ftpatch.sites.unrecorded import unrecorded_sites
 
-__all__ = ["INVARIANTS", "Check", "Finding", "check_image", "check_sites"]
+__all__ = ["INVARIANTS", "Check", "Finding", "Note", "check_image", "check_sites"]
 
 Rule = Callable[[Sites], Broken]
 
@@ -33,6 +38,7 @@ RULES: dict[str, tuple[str, Rule]] = {
     "record-aligned": ("each site is aligned as an instruction", unaligned),
     "record-sorted": ("a table that was sorted when the kernel was built still is", unsorted),
     "record-in-function": ("a record in a function is at the function's entry", off_entry),
+    "record-lost": ("each function compiled to be traced has a record", unrecorded),
     "notrace-place": ("no site is in code that must not be traced", in_notrace),
     "site-placed": (
         "symbols tell where in a pad longer than a call the function begins",
@@ -47,6 +53,10 @@ RULES: dict[str, tuple[str, Rule]] = {
         "each call goes to one of the image's own ftrace entries, or where the journal says",
         foreign,
     ),
+    "gate-at-rest": (
+        "ftrace_call and ftrace_graph_call are as compiled, or as the journal says",
+        astray,
+    ),
 }
 """Name, what holds, and the rule that finds where it does not."""
 
@@ -54,18 +64,28 @@ INVARIANTS: dict[str, str] = {
     "table-found": "the image has a table of call sites, which only a module may lack",
     **{name: words for name, (words, _) in RULES.items()},
     "ftrace_init": "the kernel's ftrace_init accepts every record",
+    "record-expected": "each function listed in the --expected file has a record",
 }
 """All names, in the order of findings, and what holds."""
 
 
-def check_image(path: Path) -> Check:
-    """Check a file. Raises InputError only for what cannot be read as an image."""
+SIGNED = " (a kernel before 6.1 may print the bytes from 80 on as ffffff80)"
+
+
+def check_image(path: Path, *, functions: bool = False, one_of_many: bool = False) -> Check:
+    """Check a file; with ``functions`` tell those that have a record as well. What is
+    ``one_of_many``, as a module ever is, need not have a table. Raises InputError only for what
+    cannot be read as an image."""
     image = open_image(path)
     try:
-        return check_sites(read_sites(image))
-    except NoTable as error:
-        if image.container == "module":  # all of its functions may be notrace
+        # All functions of a module may be notrace, and most programs of a folder have none.
+        bare = image.container == "module" or (one_of_many and not image.is_kernel)
+        sites = read_sites(image, bare=bare)
+        if not sites.table_name:
             return Check((), None)
+        found = check_sites(sites)
+        return replace(found, recorded=recorded(sites)) if functions else found
+    except NoTable as error:
         return Check((Finding("table-found", 0, "", f"{error.reason}; {error.hint}"),), None)
 
 
@@ -83,6 +103,21 @@ def check_sites(sites: Sites) -> Check:
     if outlook.bug is not None:
         bug = outlook.bug
         message = "ftrace_init will refuse this record, and ftrace is off from there on"
+        message += SIGNED if bug.doubtful else ""
         place = bug.place if bug.symbol else ""
         found.append(Finding("ftrace_init", bug.ip, place, message, bug_text(bug)))
-    return Check(tuple(found), outlook)
+    if outlook.death is not None:
+        death = outlook.death
+        end = "the module is loaded" if outlook.module else "it boots"
+        message = f"the kernel will crash on this record when {end}: {death.reason}"
+        found.append(Finding("ftrace_init", death.record, death.place, message))
+    return Check(tuple(found), outlook, notes=tuple(_notes(sites)))
+
+
+def _notes(sites: Sites) -> Iterator[Note]:
+    """Sites whose record was dropped: deliberately, so they are no findings."""
+    for kind, rows in unrecorded_sites(sites).items():
+        ip = sites.ip[rows]
+        yield Note(
+            f"record dropped: {kind}", tuple(ip.tolist()), tuple(sites.image.kallsyms.places(ip))
+        )

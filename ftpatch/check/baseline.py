@@ -18,18 +18,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ftpatch.beside import as_created, named, sweep
 from ftpatch.check import INVARIANTS
 from ftpatch.check.findings import Check, Finding
 from ftpatch.errors import InputError, OutputError, UsageError
+from ftpatch.select import STREAMS
 from ftpatch.unfinished import UNFINISHED
 
-__all__ = ["Baseline", "Entry", "read_baseline", "write_baseline"]
+__all__ = ["Baseline", "Entry", "put", "read_baseline", "write_baseline"]
 
 HEADER = """\
 # ftpatch check: known findings, one a line. `ftpatch check --baseline FILE` does not fail for them.
-# `ftpatch check --write-baseline FILE` wrote this; lines that are not needed any more may go.
+# `ftpatch check --write-baseline FILE` wrote this; lines no longer needed can be deleted.
 """
-MAGIC = HEADER[: HEADER.index(":") + 1]
+MAGIC = HEADER[: HEADER.index(",")]
 """How such a file begins."""
 LIMIT = 1 << 28
 """Largest file that is read (bytes); 50,000 findings take 5 MB."""
@@ -75,6 +77,8 @@ class Baseline:
 
 def read_baseline(path: Path) -> Baseline:
     """Read such a file. Raises InputError, with the number of the line that is none."""
+    if path.exists() and not path.is_file() and path.parent not in STREAMS:
+        raise InputError(path, "cannot read: not a regular file", "give a baseline")
     try:
         with path.open("rb") as file:
             raw = file.read(LIMIT + 1)
@@ -92,11 +96,11 @@ def _entry(path: Path, number: int, line: bytes) -> Entry:
     try:
         row = json.loads(line.decode())
     except (ValueError, RecursionError):
-        raise InputError(path, f"line {number}: no JSON object") from None
+        raise InputError(path, f"line {number}: not a JSON object") from None
     if not isinstance(row, dict) or set(row) != set(Entry._fields):
-        raise InputError(path, f"line {number}: no object of {', '.join(Entry._fields)}")
+        raise InputError(path, f"line {number}: not an object of {', '.join(Entry._fields)}")
     if not all(isinstance(value, str) for value in row.values()):
-        raise InputError(path, f"line {number}: a value that is no string")
+        raise InputError(path, f"line {number}: a value is not a string")
     if row["invariant"] not in INVARIANTS:
         raise InputError(path, f"line {number}: no invariant is named {row['invariant']}")
     return Entry(**row)
@@ -109,34 +113,37 @@ def write_baseline(path: Path, checked: Iterable[tuple[str, Check]]) -> Baseline
     """
     entries = sorted(Entry.of(key, f) for key, check in checked for f in check.findings)
     lines = (json.dumps(entry._asdict()) + "\n" for entry in entries)
-    _put(path, HEADER + "".join(lines))
+    put(path, HEADER + "".join(lines), MAGIC, "baseline")
     return Baseline(entries)
 
 
-def _put(path: Path, text: str) -> None:
-    """Write beside the file's place, then rename: nobody ever reads a half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+def put(path: Path, text: str, magic: str, what: str) -> None:
+    """Write beside the file's place, then rename: nobody ever reads a half of it. What is there
+    already has to begin with ``magic``, as ``what`` it is. Raises UsageError and OutputError."""
     try:
-        _check_target(path)
-        with beside.open("x", encoding="ascii") as file:
-            UNFINISHED.name = beside
+        _check_target(path, magic, what)
+        sweep(path.parent)
+        beside, fd = named(path.parent)
+        with os.fdopen(fd, "w", encoding="ascii") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        UNFINISHED.name, UNFINISHED.appeared = None, True
+            as_created(fd)
+            os.fsync(fd)
+            with UNFINISHED:
+                beside.replace(path)
+                UNFINISHED.name, UNFINISHED.appeared = None, True
     except OSError as error:
         UNFINISHED.discard()
         raise OutputError(path, f"cannot write: {error.strerror}") from None
 
 
-def _check_target(path: Path) -> None:
+def _check_target(path: Path, magic: str, what: str) -> None:
     if path.is_symlink():
-        raise UsageError(path, "the baseline is a link", "name the file itself")
+        raise UsageError(path, f"the {what} is a link", "name the file itself")
     if not path.exists():
         return
     if not path.is_file():
-        raise UsageError(path, "the baseline is not a regular file")
+        raise UsageError(path, f"the {what} is not a regular file")
     with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC.encode():
-            raise UsageError(path, "the file is no baseline", "name another, or remove it")
+        if file.read(len(magic)) != magic.encode():
+            raise UsageError(path, f"not a {what}", "name another, or remove it")

@@ -11,6 +11,7 @@ from ftpatch.columns import addresses
 from ftpatch.journal import journalled
 from ftpatch.sites import Sites
 from ftpatch.sites.code import call_rows, read_code, written
+from ftpatch.sites.short import too_short
 from ftpatch.sites.targets import CALLERS
 
 __all__ = ["foreign", "overlapping", "relocated", "unknown", "undone", "unlinked", "unplaced"]
@@ -64,7 +65,9 @@ def unknown(sites: Sites) -> Broken:
     """Sites that hold neither a known NOP nor a call."""
     rows = np.flatnonzero((sites.state == State.UNEXPECTED) & (sites.offset >= 0))
     code = (sites.code[row].tobytes().hex(":") for row in rows.tolist())
-    return sites.ip[rows], [f"neither a known NOP nor a call: {held}" for held in code]
+    why = too_short(sites) if len(rows) else ""
+    end = f"; {why}" if why else ""
+    return sites.ip[rows], [f"neither a known NOP nor a call: {held}{end}" for held in code]
 
 
 def foreign(sites: Sites) -> Broken:

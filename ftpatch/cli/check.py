@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +14,12 @@ from ftpatch.cli.console import count, lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.cli.reports import Notes, Results, report_for
 from ftpatch.errors import Exit, FtpatchError, UsageError
-from ftpatch.tree import each, module_paths, no_modules
+from ftpatch.tree import each
 
 if TYPE_CHECKING:
     from ftpatch.check import Check
     from ftpatch.check.baseline import Baseline
+    from ftpatch.check.expected import Expected
 
 __all__ = ["NAME", "command"]
 
@@ -28,11 +31,21 @@ CheckFormat = Annotated[
 ]
 BaselineFile = Annotated[
     Path | None,
-    typer.Option("--baseline", metavar="FILE", help="Findings that are known, and do not count."),
+    typer.Option("--baseline", metavar="FILE", help="A file of known findings, which do not fail."),
 ]
 WriteBaseline = Annotated[
     Path | None,
-    typer.Option("--write-baseline", metavar="FILE", help="Make today's findings the known ones."),
+    typer.Option("--write-baseline", metavar="FILE", help="Write today's findings to FILE."),
+]
+ExpectedFile = Annotated[
+    Path | None,
+    typer.Option("--expected", metavar="FILE", help="A file of functions that must have a record."),
+]
+WriteExpected = Annotated[
+    Path | None,
+    typer.Option(
+        "--write-expected", metavar="FILE", help="Write the functions that have a record today."
+    ),
 ]
 Keyed = Iterable[tuple[Path, str, "Check | FtpatchError"]]
 """Path, the name by which a baseline knows the image (its file name; in a tree the path from its
@@ -45,47 +58,65 @@ def command(
     format_: CheckFormat = None,
     baseline: BaselineFile = None,
     write_baseline: WriteBaseline = None,
+    expected: ExpectedFile = None,
+    write_expected: WriteExpected = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Check the table and the sites; for a kernel, predict what its ftrace_init will report."""
     report = report_for(json, format_)
     if baseline is not None and write_baseline is not None:
-        raise typer.BadParameter("--baseline and --write-baseline are one too many")
+        raise typer.BadParameter("--baseline and --write-baseline exclude each other")
+    if expected is not None and write_expected is not None:
+        raise typer.BadParameter("--expected and --write-expected exclude each other")
     many = any(path.is_dir() for path in images)
-    if baseline is not None or write_baseline is not None:
+    if any(path is not None for path in (baseline, write_baseline, expected, write_expected)):
         _distinct(images)
-    rows: Keyed = _checked(images)
+    rows: Keyed = _checked(images, functions=expected is not None or write_expected is not None)
+    required: Expected | None = None
+    if expected is not None:
+        from ftpatch.check.expected import read_expected
+
+        required = read_expected(expected)
+        rows = _required(rows, required)
     known: Baseline | None = None
     if baseline is not None:
         from ftpatch.check.baseline import read_baseline
 
         known = read_baseline(baseline)
-    elif write_baseline is not None:
+    if write_baseline is not None or write_expected is not None:
         rows = list(rows)
+    if write_expected is not None:
+        _expect(write_expected, rows, quiet)
+    if write_baseline is not None:
         known = _write(write_baseline, rows, quiet)
     gate = _Gate(known)
-    report(gate.through(rows), Notes(quiet, verbose, many, _stale(baseline, known)))
+    last = chain(_stale(baseline, known), required.remarks(verbose) if required else ())
+    report(gate.through(rows), Notes(quiet, verbose, many, last))
     if gate.code:
         raise typer.Exit(gate.code)
 
 
-def _checked(images: list[Path]) -> Keyed:
-    """Every image with its check; a tree's modules are known by their place in it."""
+def _checked(images: list[Path], *, functions: bool) -> Keyed:
+    """Every image with its check, and with ``functions`` those that have a record; a tree's images
+    are known by their place in it."""
     from ftpatch.check import check_image
+    from ftpatch.folder import image_paths, no_images
 
+    check = partial(check_image, functions=functions)
     for image in images:
         if not image.is_dir():
             try:
-                yield image, image.name, check_image(image)
+                yield image, image.name, check(image)
             except FtpatchError as error:
                 yield image, image.name, error
             continue
-        modules, errors = module_paths(image)
-        for unread in errors or ([] if modules else [no_modules(image)]):
+        found, errors = image_paths(image)
+        for unread in errors or ([] if found else [no_images(image)]):
             place = Path(unread.path or image)
             yield place, str(place.relative_to(image)), unread
-        for path, result in watched(each(check_image, modules), len(modules), "modules"):
+        check_each = partial(check, one_of_many=True)
+        for path, result in watched(each(check_each, found), len(found), "images"):
             yield path, str(path.relative_to(image)), result
 
 
@@ -108,6 +139,13 @@ class _Gate:
             yield path, left
 
 
+def _required(rows: Keyed, expected: Expected) -> Keyed:
+    """The results with a finding for each record that is missing."""
+    for path, key, check in rows:
+        found = check if isinstance(check, FtpatchError) else expected.sift(path, key, check)
+        yield path, key, found
+
+
 def _distinct(images: list[Path]) -> None:
     """Raise UsageError for two images that a baseline could not tell apart."""
     seen: dict[str, Path] = {}
@@ -123,19 +161,40 @@ def _distinct(images: list[Path]) -> None:
             )
 
 
+def _readable(path: Path, rows: Keyed) -> list[tuple[str, Check]] | None:
+    """The checks that are to be written to a file; None if an image could not be read: the file
+    would forget what that has."""
+    rows = list(rows)
+    checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError)]
+    if len(checked) == len(rows):
+        return checked
+    lines([f"ftpatch: {path}: not written: not every image could be read"], error=True)
+    return None
+
+
 def _write(path: Path, rows: Keyed, quiet: bool) -> Baseline | None:
-    """Write a baseline, unless an image could not be read: it would forget what that has."""
+    """Write a baseline."""
     from ftpatch.check.baseline import write_baseline
 
-    checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError)]
-    if len(checked) < len(list(rows)):
-        lines([f"ftpatch: {path}: not written, since not all images can be read"], error=True)
+    checked = _readable(path, rows)
+    if checked is None:
         return None
     known = write_baseline(path, checked)
     if not quiet:
         total = sum(len(check.findings) for _, check in checked)
         lines([f"ftpatch: wrote {path}: {count(total, 'known exception')}"], error=True)
     return known
+
+
+def _expect(path: Path, rows: Keyed, quiet: bool) -> None:
+    """Write a list of expected functions."""
+    from ftpatch.check.expected import write_expected
+
+    checked = _readable(path, rows)
+    if checked is not None:
+        total = write_expected(path, checked)
+        if not quiet:
+            lines([f"ftpatch: wrote {path}: {count(total, 'expected record')}"], error=True)
 
 
 def _stale(path: Path | None, known: Baseline | None) -> Iterator[str]:

@@ -30,6 +30,7 @@ from ftpatch.image.signature import signature_size
 from ftpatch.image.symbols import Symbols, dynamic_symbols, no_symbols, read_symbols
 from ftpatch.image.vmlinux import is_vmlinux
 from ftpatch.unwrap.compression import FOR_MODULES
+from ftpatch.unwrap.known import elf_words
 
 __all__ = ["Image", "open_image"]
 
@@ -176,7 +177,7 @@ def _image(read: Elf) -> Image:
     if container is None:
         raise InputError(
             elf.path,
-            f"ELF type {elf.skeleton.type} is not supported",
+            f"{elf_words(elf.data.data)} (ELF type {elf.skeleton.type}) is not supported",
             "give a vmlinux, a module, an executable or a shared library",
         )
     return _named(Image(elf, container, symbols))

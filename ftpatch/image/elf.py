@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from ftpatch.changes import Changes
 from ftpatch.errors import InputError
+from ftpatch.faults import mapped
 from ftpatch.image.headers import Section, Segment, Skeleton
 from ftpatch.image.skeleton import read_skeleton
+from ftpatch.unfinished import UNFINISHED
 
 __all__ = ["Elf", "map_file"]
 
@@ -25,7 +27,8 @@ SMALL = 64 << 20
 
 def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
     """The file's bytes, uint8[size]: read, or, of a large file, mapped; and whether they are
-    mapped. (A mapped file that becomes shorter meanwhile ends the process with SIGBUS.)
+    mapped. (A mapped file that becomes shorter ends the process, see faults.py: one of many files
+    is read.)
 
     Raises InputError for what is no regular file or cannot be read.
     """
@@ -36,15 +39,20 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
     try:
         if not path.is_file():
             raise InputError(path, "not a regular file", "give one image")
-        if os.fstat(fd).st_size == 0:
+        held = os.fstat(fd)
+        if held.st_size == 0:
             raise InputError(path, "the file is empty")
-        if os.fstat(fd).st_size <= SMALL:
+        if held.st_size <= SMALL or UNFINISHED.one_of_many:
             os.set_blocking(fd, True)
             with os.fdopen(os.dup(fd), "rb") as file:
                 return np.frombuffer(file.read(), np.uint8), False
-        return np.frombuffer(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), np.uint8), True
+        mapped(path, held)
+        data = mmap.mmap(fd, held.st_size, access=mmap.ACCESS_READ)
+        return np.frombuffer(data, np.uint8), True
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
+    except ValueError:  # mmap's, for fewer bytes than there were
+        raise InputError(path, "the file changed while it was being read", "try again") from None
     finally:
         os.close(fd)
 
@@ -80,6 +88,11 @@ class Elf:
     def word(self) -> int:
         """Bytes of an address: 4 or 8."""
         return self.skeleton.elf_class // 8
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the file itself begins as ELF files do; an Image is told as one."""
+        return self.data[:4].tobytes() == b"\x7fELF"
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -209,7 +222,7 @@ class Elf:
         try:
             return np.frombuffer(mmap.mmap(fd, len(self.data), access=mmap.ACCESS_COPY), np.uint8)
         except (OSError, ValueError):
-            raise InputError(self.path, "the file was changed while it was read") from None
+            raise InputError(self.path, "the file changed while it was being read") from None
         finally:
             os.close(fd)
 

@@ -101,7 +101,7 @@ def read_kallsyms(symbols: Symbols, only: NDArray[np.uint64] | None = None) -> K
     if only is not None:
         kept &= np.isin(symbols.value, only)
     rows = np.flatnonzero(kept & (symbols.name != 0))
-    rows = rows[~_ignored(symbols, rows)]
+    rows = rows[~symbols.begin(rows, IGNORED)]
     rows = rows[np.argsort(symbols.value[rows], kind="stable")]
     value = symbols.value[rows]
     fresh = np.ones(len(rows), bool)
@@ -119,14 +119,3 @@ def read_kallsyms(symbols: Symbols, only: NDArray[np.uint64] | None = None) -> K
         rows[shared] = rows[shared][[key[-1] for key in keys]]
     first = np.flatnonzero(fresh)
     return Kallsyms(symbols, rows, group, value[first], first)
-
-
-def _ignored(symbols: Symbols, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    longest = max(map(len, IGNORED))
-    strings = np.append(symbols.strings, np.zeros(longest, np.uint8))
-    at = np.minimum(symbols.name[rows].astype(np.int64), len(symbols.strings))
-    head = strings[at[:, None] + np.arange(longest)]
-    out = np.zeros(len(rows), bool)
-    for prefix in IGNORED:
-        out |= (head[:, : len(prefix)] == np.frombuffer(prefix, np.uint8)).all(axis=1)
-    return out

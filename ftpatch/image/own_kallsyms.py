@@ -14,7 +14,7 @@ from ftpatch.image.own_symbols import read_own_symbols
 if TYPE_CHECKING:
     from ftpatch.image import Image
 
-__all__ = ["own_lookup"]
+__all__ = ["is_kernel", "own_lookup"]
 
 ALL = 0.25
 """Share of symbols outside of the text from which on a kernel has KALLSYMS_ALL."""
@@ -42,7 +42,7 @@ def own_lookup(image: Image, address: int) -> tuple[str, int, int] | None:
 
 
 def _is_ksym(image: Image, every: NDArray[np.uint64], address: int) -> bool:
-    """is_ksym_addr(): any address of a kernel with KALLSYMS_ALL, else one in its text; any, too,
+    """is_ksym_addr(): any address of the kernel with KALLSYMS_ALL, else one in its text; any, too,
     where no symbol bounds that."""
     inside, here = np.zeros(len(every), bool), False
     for low, high in TEXT:
@@ -51,4 +51,13 @@ def _is_ksym(image: Image, every: NDArray[np.uint64], address: int) -> bool:
             return True
         inside |= (every >= start) & (every < end)
         here |= start <= address < end
-    return here or float((~inside).mean()) > ALL
+    return here or (float((~inside).mean()) > ALL and is_kernel(image, address))
+
+
+def is_kernel(image: Image, address: int) -> bool:
+    """is_kernel(): whether an address is between _stext and _end; where no symbol says where that
+    is, in its text; anywhere, where that is not said either."""
+    bounds = TEXT if image.symbols.find("_end") is None else (("_stext", "_end"),)
+    ranges = [(image.symbols.find(low), image.symbols.find(high)) for low, high in bounds]
+    known = [(low, high) for low, high in ranges if low is not None and high is not None]
+    return any(low <= address < high for low, high in known) or len(known) < len(ranges)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
 from ftpatch.image.headers import Section, Segment, Skeleton
+from ftpatch.unwrap.known import elf_words, what_is
 
 __all__ = ["read_skeleton"]
 
@@ -66,11 +67,15 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
     size = len(data)
     ident = data[:16].tobytes()
     if ident[:4] != b"\x7fELF":
+        known = what_is(data.data)
+        if known is not None:
+            raise InputError(path, f"{known.name}, not an ELF file", known.advice)
         raise InputError(path, "not an ELF file", "give a vmlinux, a program or a shared library")
     if size < 16 or ident[EI_CLASS] not in _LAYOUT:
         raise InputError(path, "the ELF header is truncated or of no known class")
     if ident[EI_DATA] == ELFDATA2MSB:
-        raise InputError(path, "big-endian ELF is not supported")
+        named = elf_words(data.data) if size >= 20 else "big-endian ELF"
+        raise InputError(path, f"{named}: big-endian ELF is not supported")
     if ident[EI_DATA] != ELFDATA2LSB:
         raise InputError(path, f"EI_DATA is {ident[EI_DATA]}, neither little- nor big-endian")
     layout = _LAYOUT[ident[EI_CLASS]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +95,17 @@ class Symbols:
         text[stop - 1] = 0
         return bytes(text.tobytes())
 
+    def begin(self, rows: NDArray[np.intp], prefixes: Sequence[bytes]) -> NDArray[np.bool_]:
+        """Whether the rows' names begin with any of the prefixes, bool[m]."""
+        longest = max(map(len, prefixes))
+        strings = np.append(self.strings, np.zeros(longest, np.uint8))
+        at = np.minimum(self.name[rows].astype(np.int64), len(self.strings))
+        head = strings[at[:, None] + np.arange(longest)]
+        out = np.zeros(len(rows), bool)
+        for prefix in prefixes:
+            out |= (head[:, : len(prefix)] == np.frombuffer(prefix, np.uint8)).all(axis=1)
+        return out
+
     def names(self, rows: NDArray[np.intp]) -> list[str]:
         """The rows' names; bytes that are no UTF-8 are escaped as ``\\xNN``."""
         blob = self.blob(rows).decode("utf-8", "backslashreplace")
@@ -102,7 +114,7 @@ class Symbols:
     def rows_named(self, name: str, *, defined: bool = True) -> NDArray[np.intp]:
         """Rows of the symbols of that name: those that this image defines, or all. Table
         tails may be shared, so the string is looked for at every place it ends."""
-        wanted, starts = name.encode() + b"\0", []
+        wanted, starts = name.encode("utf-8", "surrogatepass") + b"\0", []
         at = self._text.find(wanted)
         while at >= 0:
             starts.append(at)

@@ -13,6 +13,7 @@ from ftpatch.arch.contract import U8, U64
 from ftpatch.columns import among
 from ftpatch.errors import InputError, NoTable
 from ftpatch.image import Image
+from ftpatch.image.language import how_to_compile
 from ftpatch.image.traced import laid_in_by
 from ftpatch.journal import Block, read_blocks
 from ftpatch.sites.abi import certain_abi, read_abi
@@ -21,11 +22,13 @@ from ftpatch.sites.code import read_code
 from ftpatch.sites.entries import function_starts, prefixes
 from ftpatch.sites.find import find_table
 from ftpatch.sites.find_kernel import find_kernel_table
-from ftpatch.sites.table import Table, read_table, table_span
+from ftpatch.sites.table import Span, Table, read_table, table_span
 from ftpatch.sites.targets import CALLERS, Targets, read_targets
+from ftpatch.unwrap.known import OTHER, elf_words
 
 __all__ = ["Sites", "read_sites"]
 
+FENTRY = "__fentry__"
 NO_TABLE = "no __mcount_loc and no __patchable_function_entries"
 
 
@@ -77,17 +80,15 @@ class Sites:
         return self.arch.lead(self.abi)
 
 
-def read_sites(image: Image, *, named: bool = False) -> Sites:
+def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Sites:
     """The sites of an image; with ``named`` only of a table that a section or a symbol names: of
     many files few have one, and what looks like one need not be. Raises NoTable where there is
-    none, InputError where it cannot be read."""
+    none, unless ``bare`` images will do, which have no sites; InputError where it cannot be read.
+    """
     skeleton = image.elf.skeleton
     arch = arch_of(skeleton.machine, skeleton.elf_class)
     if arch is None:
-        raise InputError(
-            image.path,
-            f"machine {skeleton.machine} ({skeleton.elf_class}-bit ELF) is not supported",
-        )
+        raise InputError(image.path, f"{elf_words(image.data.data)}, which is not supported", OTHER)
     blocks = read_blocks(image.path, image.data[: image.end])
     changes = [block.changes for block in blocks]
     length = blocks[-1].length - len(blocks[-1].cut) if blocks else None
@@ -100,18 +101,16 @@ def read_sites(image: Image, *, named: bool = False) -> Sites:
         span = find_kernel_table(original, arch)
     elif span is None and not image.elf.sections and not named:
         span = find_table(original, arch)
+    if span is None and bare:
+        span = Span("", ())
     if span is None:
         if image.container == "module":
             raise NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
         by = laid_in_by(image)
         if by is not None:
             raise NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` tells what was laid in")
-        raise NoTable(
-            image.path,
-            NO_TABLE,
-            "compile with -fpatchable-function-entry=5 (arm64: =2, riscv64: =4) or -pg -mfentry "
-            "-mrecord-mcount",
-        )
+        fentry = FENTRY in arch.mcount_names
+        raise NoTable(image.path, NO_TABLE, how_to_compile(image, arch.pad_nops, fentry=fentry))
     before = read_table(original, arch, span)
     now = before
     if blocks:  # a module's headers may tell of fewer records now

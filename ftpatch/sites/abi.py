@@ -28,8 +28,17 @@ def certain_abi(image: Image, arch: Arch, *, null_seen: bool) -> Abi | None:
     if not image.is_traced or arch.mcount_is_pad:
         return None
     mcount = _symbol(image, arch)
+    if not mcount:
+        return None
     nop = arch.module_nop if image.is_loose else _own_nop(image, arch)
-    return Abi(mcount=mcount, nop=nop, kernel=True, null_seen=null_seen) if mcount else None
+    chosen = not nop and image.symbols.find("ideal_nops") is not None
+    return Abi(
+        mcount=mcount,
+        nop=nop,
+        chosen=arch.chosen_nops if chosen else (),
+        kernel=True,
+        null_seen=null_seen,
+    )
 
 
 def read_abi(

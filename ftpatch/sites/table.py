@@ -106,11 +106,12 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
         slots.append(np.uint64(address) + step.astype(np.uint64))
         offsets.append(offset + step)
         raws.append(np.frombuffer(held.tobytes(), f"<u{word}").astype(np.uint64))
-    slot, raw = np.concatenate(slots), np.concatenate(raws)
+    slot = np.concatenate([np.zeros(0, np.uint64), *slots])
+    raw = np.concatenate([np.zeros(0, np.uint64), *raws])
     relocations = image.relocations
     if image.is_loose:
         row, value = _loose(image, arch, slot, raw)
-        return Table(slot, np.concatenate(offsets), raw, value, row)
+        return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
     row = relocations.at(slot, (arch.relative,))
     addend = (
         (row >= 0) & (relocations.form[row] == Form.RELA)
@@ -119,7 +120,7 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     )
     value = raw.copy()
     value[addend] = relocations.addend[row[addend]].view(np.uint64)
-    return Table(slot, np.concatenate(offsets), raw, value, row)
+    return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
 
 
 def _loose(

@@ -109,6 +109,11 @@ def record_misaligned(image: Vmlinux, number: int) -> Edits:
     return _record(image, number, _value(image, number) + 2)
 
 
+def record_four_off(image: Vmlinux, number: int) -> Edits:
+    """With CALL_OPS not aligned to a literal: call_adjust makes null of it, and 6.12 dies."""
+    return _record(image, number, _value(image, number) + 4)
+
+
 def record_twice(image: Vmlinux, number: int) -> Edits:
     """The next function's record is this one's; the second of the two meets what was made."""
     return _record(image, number + 1, _value(image, number))
@@ -149,7 +154,7 @@ EVERY: list[Breakage] = [
 ]  # fmt: skip
 ON_SITES: dict[str, list[Breakage]] = {
     "x86": [nop_for_call, call_elsewhere, call_past_the_entry, trap],
-    "arm64": [move_for_nop, hint_for_nop, second_word, record_misaligned],
+    "arm64": [move_for_nop, hint_for_nop, second_word, record_misaligned, record_four_off],
     "riscv64": [other_bytes, half_a_pad],
 }
 BREAKAGES = {arch: [*own, *EVERY] for arch, own in ON_SITES.items()}

@@ -36,6 +36,7 @@ class Foretold:
 
     text: str
     findings: tuple[str, ...]  # invariants that are broken
+    dies: bool = False  # the verdict is that the kernel does not live
 
 
 def read_check(path: Path) -> Foretold:
@@ -46,9 +47,12 @@ def read_check(path: Path) -> Foretold:
         return Foretold(done.stderr, (UNREADABLE,))
     assert done.returncode in (0, 1), done.stderr
     said = re.findall(rf"^{re.escape(str(path))}: ([a-z_-]+): ", done.stdout, re.MULTILINE)
-    found = tuple(sorted(set(said) - {"ftrace"}))
+    found = tuple(sorted(set(said) - {"ftrace", "note", "verdict"}))
     assert bool(found) == (done.returncode == 1), done.stdout
-    return Foretold(done.stdout, found)
+    dies = re.search(
+        r": verdict: the kernel .*\b(will not boot|will die)$", done.stdout, re.MULTILINE
+    )
+    return Foretold(done.stdout, found, dies is not None)
 
 
 def ftpatch(verb: str, *words: str | Path, expect: int | None = 0) -> Answer:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import typer
-
 from ftpatch.cli.reports.finding import Notes, Results
 from ftpatch.cli.reports.github import github
 from ftpatch.cli.reports.json_lines import json_lines
 from ftpatch.cli.reports.junit import junit
 from ftpatch.cli.reports.text import text
+from ftpatch.errors import UsageError
+from ftpatch.meant import meant, near
 
 __all__ = ["FORMATS", "Notes", "Report", "Results", "report_for"]
 
@@ -23,9 +23,10 @@ FORMATS: dict[str, Report] = {"text": text, "json": json_lines, "github": github
 
 
 def report_for(json: bool, format_: str | None) -> Report:
-    """The report of a format. Raises BadParameter for one that is not there."""
+    """The report of a format. Raises UsageError for one that is not there."""
     if format_ not in (None, *FORMATS):
-        raise typer.BadParameter(f"--format is text, json, github or junit, not {format_!r}")
+        hint = meant(near(format_ or "", FORMATS), "use text, json, github or junit")
+        raise UsageError(None, f"unknown format {format_!r}", hint)
     if json and format_ not in (None, "json"):
-        raise typer.BadParameter(f"--json and --format {format_} are two formats")
+        raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
     return FORMATS["json" if json else format_ or "text"]

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.console import lines
+from ftpatch.cli.console import count, lines
 
 if TYPE_CHECKING:
-    from ftpatch.check import Check, Finding
+    from ftpatch.check import Check, Finding, Note
 
-__all__ = ["Notes", "Results", "message", "remarks"]
+__all__ = ["Notes", "Results", "message", "noted", "remarks"]
+
+SHOWN = 5
+"""Functions of a note that are named where its sites have no line of their own."""
 
 Results = Iterable[tuple[Path, "Check | str"]]
 """Each image with what its check says, or with the reason why it could not be read."""
@@ -32,7 +35,17 @@ class Notes:
 def message(finding: Finding) -> str:
     """``site-known: 0xffffffff81000044 vfs_write+0x4: ...``."""
     place = f"{finding.ip:#x}" + (f" {finding.symbol}" if finding.symbol else "")
+    if finding.symbol and not finding.ip:
+        place = finding.symbol  # which is nowhere
     return f"{finding.invariant}: {place}: {finding.message}"
+
+
+def noted(note: Note) -> str:
+    """``note: 2 sites: record dropped: ...: vfs_read, vfs_write``."""
+    names = ", ".join(note.names[:SHOWN])
+    more = len(note.names) - SHOWN
+    names += f" and {more} more" if more > 0 else ""
+    return f"note: {count(len(note.ip), 'site')}: {note.message}: {names}"
 
 
 def remarks(notes: Notes, *, error: bool = True) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ftpatch.cli.console import clean, lines
-from ftpatch.cli.reports.finding import Notes, Results, message
+from ftpatch.cli.reports.finding import Notes, Results, message, noted
 
 __all__ = ["annotation", "github"]
 
@@ -34,6 +34,9 @@ def github(results: Results, notes: Notes) -> None:
             said = [message(finding), *finding.bug.splitlines()]
             title = f"ftpatch {finding.invariant}"
             lines([annotation("error", said, file=file, title=title)])
+        if not notes.quiet:
+            for note in outcome.notes:
+                lines([annotation("notice", [noted(note)], file=file, title="ftpatch")])
     if not notes.quiet:
         lines(annotation("notice", [line], title="ftpatch") for line in notes.last)
 

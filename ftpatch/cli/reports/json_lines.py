@@ -9,7 +9,8 @@ __all__ = ["json_lines"]
 
 
 def json_lines(results: Results, notes: Notes) -> None:
-    """Print an object for each finding; what could not be read goes to standard error."""
+    """Print an object for each finding, and for each note; what could not be read goes to standard
+    error."""
     for path, outcome in results:
         if isinstance(outcome, str):
             error_line(outcome)
@@ -22,5 +23,12 @@ def json_lines(results: Results, notes: Notes) -> None:
                 "symbol": finding.symbol,
                 "message": finding.message,
             }
+            if outcome.forecast is not None:
+                row["verdict"] = outcome.forecast.verdict.value
             json_line(row | ({"bug": finding.bug} if finding.bug else {}))
+        for note in outcome.notes:
+            places = zip(note.ip, note.symbols, strict=True)
+            sites = [{"ip": hex(ip), "symbol": symbol} for ip, symbol in places]
+            about = {"path": str(path), "invariant": None, "note": note.message}
+            json_line(about | {"sites": sites})
     remarks(notes)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from ftpatch.cli.console import clean, count
-from ftpatch.cli.reports.finding import Notes, Results, message, remarks
+from ftpatch.cli.reports.finding import Notes, Results, message, noted, remarks
 
 if TYPE_CHECKING:
     from ftpatch.check import Check, Finding
@@ -36,7 +36,13 @@ def junit(results: Results, notes: Notes) -> None:
         if isinstance(outcome, str):
             _case(suite, path, "readable", "error", "cannot read", [outcome])
         else:
+            if outcome.forecast is not None:
+                held = ET.SubElement(suite, "properties")
+                ET.SubElement(held, "property", name="verdict", value=outcome.forecast.verdict)
             _cases(suite, path, outcome)
+            if outcome.notes:
+                said = ET.SubElement(suite, "system-out")
+                said.text = "\n".join(clean(noted(note)) for note in outcome.notes)
         _count(suite, "skipped")
     _count(root)
     ET.indent(root)

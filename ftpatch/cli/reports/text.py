@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.console import count, error_line, lines
-from ftpatch.cli.reports.finding import Notes, Results, message, remarks
+from ftpatch.cli.reports.finding import Notes, Results, message, noted, remarks
 
 if TYPE_CHECKING:
     from ftpatch.check import Check
@@ -28,6 +28,8 @@ def text(results: Results, notes: Notes) -> None:
         known += len(outcome.known)
         for finding in outcome.findings:
             lines([f"{path}: {message(finding)}", *finding.bug.splitlines()])
+        if not notes.quiet:
+            lines(f"{path}: {noted(note)}" for note in outcome.notes)
         if not notes.quiet and not notes.many:
             _summary(path, outcome)
         if notes.verbose:
@@ -39,9 +41,26 @@ def text(results: Results, notes: Notes) -> None:
     remarks(notes, error=False)
 
 
+VERDICTS = {
+    "boots": "boots and ftrace works",
+    "ftrace-off": "ftrace will be off",
+    "dies": "the kernel will not boot",
+}
+OF_MODULES = {
+    "boots": "loads and ftrace works",
+    "ftrace-off": "ftrace will be off once it is loaded",
+    "dies": "the kernel that loads it will die",
+}
+
+
 def _summary(path: Path, check: Check) -> None:
     outlook = check.forecast
     if outlook is not None:
+        words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
+        others = {finding.invariant for finding in check.findings} - {"ftrace_init"}
+        words += ", apart from the findings above" if others and outlook.verdict == "boots" else ""
+        lines([f"{path}: verdict: {words}"])
+    if outlook is not None and outlook.death is None:
         end = "one ftrace bug" if outlook.bug else "no ftrace bug"
         number = f"ftrace: allocating {outlook.entries} entries"
         if outlook.module:
@@ -66,3 +85,6 @@ def _each(path: Path, check: Check) -> None:
         found += [count(known[name], "known exception")] * bool(known[name])
         lines([f"{path}: {name}: {words}: {', '.join(found) or 'holds'}"])
     lines(f"{path}: known exception: {message(finding)}" for finding in check.known)
+    for note in check.notes:
+        places = zip(note.ip, note.names, strict=True)
+        lines(f"{path}: note: {ip:#x} {name}: {note.message}" for ip, name in places)

@@ -1,0 +1,49 @@
+"""Which compiler's language a program was written in, where that decides what it can be compiled
+with.
+
+Go        sections .go.buildinfo, .note.go.buildid, .gopclntab (debug/buildinfo, cmd/link)
+Rust      "rustc version" in .comment; /rustc/COMMIT/ in paths of panics, which strip leaves
+"""
+
+from __future__ import annotations
+
+import re
+
+from ftpatch.image import Image
+
+__all__ = ["how_to_compile"]
+
+GO = {".go.buildinfo", ".note.go.buildid", ".gopclntab"}
+GO_BUILD = re.compile(rb"\xff Go buildinf:")
+RUSTC = b"rustc version "
+PANICS = re.compile(rb"/rustc/[0-9a-f]{40}/")
+
+
+def how_to_compile(image: Image, nops: int, *, fentry: bool) -> str:
+    """What gives a program like this a table, as a hint: ``nops`` are those that a call takes,
+    ``fentry`` is whether compilers know -mfentry there."""
+    language = _language(image)
+    if language == "Go":
+        return "it is a Go program, whose compiler leaves no call sites; uprobes can trace it"
+    if language == "Rust":
+        return (
+            f"it is a Rust program: compile with rustc -Z patchable-function-entry={nops} (nightly)"
+        )
+    return f"compile with -fpatchable-function-entry={nops}" + (
+        " or -pg -mfentry -mrecord-mcount" if fentry else ""
+    )
+
+
+def _language(image: Image) -> str:
+    if {section.name for section in image.elf.sections} & GO:
+        return "Go"
+    comment = image.elf.section(".comment")
+    if comment is not None:
+        held = image.data[comment.offset : comment.offset + comment.size].tobytes()
+        if RUSTC in held:
+            return "Rust"
+    if image.is_kernel or image.is_loose:
+        return ""
+    if GO_BUILD.search(image.data.data):
+        return "Go"
+    return "Rust" if PANICS.search(image.data.data) else ""
