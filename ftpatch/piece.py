@@ -21,6 +21,10 @@ DIGITS = 70
 """Characters of a number at most. 64 bits need 22 in octal; a few zeros may stand before."""
 LONG_PIECE, LONG_WHOLE = 60, 120
 """Characters of either that a message shows."""
+NESTED = 32
+"""Brackets within each other that may have spaces."""
+_BRACKETS = re.compile(r"\([^()<>$@%+=]*\)(?: const(?!\S))?|<[^()<>$@%+=]*>")
+"""The innermost ones that have nothing of a FETCH."""
 _NUMBER = re.compile(r"(0[xX])([0-9a-fA-F]+)|(0)([0-7]*)|()([1-9][0-9]*)")
 _BASES = {"0x": 16, "0": 8, "": 10}
 
@@ -63,10 +67,13 @@ class Piece:
 
 def words_of(text: str) -> list[Piece]:
     """The words of a command, divided by white space (``argv_split`` in lib/argv_split.c), but for
-    that in what C++ calls a namespace without a name."""
-    whole = Piece.of(text).whole
-    words = re.finditer(r"(\(anonymous namespace\)|\S)+", whole)
-    return [Piece(whole, *found.span()) for found in words]
+    that between brackets of a source's name, as in ``add(int, char const*) const``."""
+    whole = held = Piece.of(text).whole
+    for _ in range(NESTED):
+        before, held = held, _BRACKETS.sub(lambda found: "x" * len(found[0]), held)
+        if held == before:
+            break
+    return [Piece(whole, *found.span()) for found in re.finditer(r"\S+", held)]
 
 
 def read_number(text: str) -> int | None:

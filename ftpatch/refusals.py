@@ -9,6 +9,7 @@ import numpy as np
 from ftpatch.bug import FtraceBug
 from ftpatch.changes import NO_OWNER, Kind
 from ftpatch.sites import Sites
+from ftpatch.sites.short import too_short
 from ftpatch.verify import Verdict
 
 __all__ = ["refusals"]
@@ -20,6 +21,7 @@ def refusals(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBu
     changes = verdict.changes
     owner = changes.owner[rows]
     places = sites.image.kallsyms.lookup(owner)
+    short = too_short(sites) if len(rows) else ""
     out = []
     for row, ip, place in zip(rows.tolist(), owner.tolist(), places, strict=True):
         width = int(changes.width[row])
@@ -34,6 +36,8 @@ def refusals(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBu
             reason = "EINVAL: a relocation writes over it when the file is loaded"
         elif np.array_equal(verdict.actual[row], changes.old[row]):
             reason = "EINVAL: not aligned as an instruction"
+        elif short and kind == "code":
+            reason = f"EINVAL: {short}"
         else:
             reason = f"EINVAL: the {kind} is not what was expected"
         bug = FtraceBug(

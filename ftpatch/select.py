@@ -2,16 +2,16 @@
 
 Filters work in their order: a name or glob adds the functions it matches, with a leading ``!`` it
 takes them away; ``@FILE`` stands for the lines of a file, and ``GLOB:mod:MODULE`` means functions
-of the modules that a second glob matches. A function is known by every name of its address. One
-that several share selects them all. The body of an overridden weak function stands behind another
-function and has no name; it can be selected by its address only.
+of the modules that a second glob matches. A function is known by every name of its address, those
+of C++, Rust and D as ``spelling`` says. One that several share selects them all. The body of an
+overridden weak function stands behind another function and has no name; it can be selected by its
+address only.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -21,12 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError, UsageError
+from ftpatch.lost import find_lost
+from ftpatch.mangled import MANGLED, demangled
+from ftpatch.meant import meant
 from ftpatch.sites import Sites
+from ftpatch.spelling import Wanted, is_glob, like, named
 
-__all__ = ["Selection", "expand", "select_sites"]
+__all__ = ["MODULE", "STREAMS", "Selection", "expand", "near", "select_sites", "unmatched"]
 
 LIST_LIMIT = 32 << 20
 """Bytes of a filter file at most."""
+FEW = 4
+"""Names up to which each is looked for by itself; a file may have thousands."""
+TOLD = 3
+"""Names that a message tells."""
 STREAMS = (Path("/dev/fd"), Path("/proc/self/fd"))
 """Where a shell's <(...) is."""
 MODULE = ":mod:"
@@ -69,11 +77,38 @@ def select_sites(
     if missing is not None:
         missing |= names.missing
     elif names.missing:
-        text = min(names.missing)
-        raise UsageError(names.path, f"filter {text!r} matches no site", "see `ftpatch list`")
+        raise unmatched(min(names.missing), [sites], regex=selection.regex)
     elif not chosen.any():
         raise UsageError(sites.image.path, "the filters leave no site", "see `ftpatch list`")
     return chosen
+
+
+def unmatched(text: str, every: Sequence[Sites], *, regex: bool) -> UsageError:
+    """The error for a filter that matches none of these sites: names that may have been meant, or
+    the functions that it does match and that lost their record."""
+    path = every[0].image.path
+    reason = f"filter {text!r} matches no site"
+    for sites in every:
+        lost = find_lost(sites)
+        hit = _Names(sites, lost.ip).match([text], regex).tolist()
+        those = [name for name, matched in zip(lost.names(sites), hit, strict=True) if matched]
+        if those:
+            few = ", ".join(map(demangled, those[:TOLD])) + f" and {len(those) - TOLD} more" * (
+                len(those) > TOLD
+            )
+            have = "has" if len(those) == 1 else "have"
+            reason = f"{reason}, but {few} {have} {lost.what} and no record"
+            return UsageError(sites.image.path, reason, "see `ftpatch check`")
+    name = text.removeprefix("!").partition(MODULE)[0]
+    hint = "see `ftpatch list`"
+    if not any(len(sites.image.symbols.rows_named(name)) for sites in every):
+        hint = meant(like(name, [one for sites in every for one in near(sites, name)]), hint)
+    return UsageError(path, reason, hint)
+
+
+def near(sites: Sites, name: str) -> list[str]:
+    """Names of functions with a site that ``name`` was perhaps meant to be, at most SHOWN."""
+    return [] if ADDRESS.fullmatch(name) else like(name, _Names(sites).names)
 
 
 def expand(selection: Selection) -> Selection:
@@ -108,20 +143,22 @@ def _expanded(filters: Sequence[str]) -> Iterator[str]:
 
 
 class _Names:
-    """Names of all functions that have a site."""
+    """Names of all functions that have a site, or of those at the sites ``ip``, uint64[n]."""
 
-    def __init__(self, sites: Sites) -> None:
+    def __init__(self, sites: Sites, ip: NDArray[np.uint64] | None = None) -> None:
         self.path = sites.image.path
         self.module = sites.image.module_name
         self.missing: set[str] = set()
-        self.ip, self.lead = sites.ip, sites.lead
+        self.ip, self.lead = sites.ip if ip is None else ip, sites.lead
         kallsyms = sites.image.kallsyms
-        self.group = kallsyms.groups_of(sites.ip)
+        self.group = kallsyms.groups_of(self.ip)
         with_site = np.zeros(len(kallsyms.start) + 1, bool)
         with_site[self.group] = True
-        self.known = (self.group >= 0) & (sites.ip < kallsyms.ends[self.group])
+        self.known = (self.group >= 0) & (self.ip < kallsyms.ends[self.group])
         rows = np.flatnonzero(with_site[kallsyms.group])
         self.names = kallsyms.symbols.names(kallsyms.row[rows])
+        mangled = kallsyms.symbols.begin(kallsyms.row[rows], [one.encode() for one in MANGLED])
+        self._sources: list[int] = np.flatnonzero(mangled).tolist()
         self.owner = kallsyms.group[rows]
         self.groups = len(kallsyms.start)
 
@@ -142,24 +179,14 @@ class _Names:
                 by_address |= at
             else:
                 globs.append((text, (functions or "*") if of_module else text))
-        plain = set() if regex else {name for _, name in globs if not re.search(r"[*?[]", name)}
-        if plain:
-            hit |= np.fromiter((name in plain for name in self.names), bool, len(self.names))
-            unknown = plain.difference(self.names)
-            self.missing.update(text for text, name in globs if name in unknown)
+        plain = set() if regex else {name for _, name in globs if not is_glob(name)}
+        if len(plain) > FEW:
+            found, missed = named(plain, self.names, self._sources)
+            self.missing.update(text for text, name in globs if name in missed)
+            hit |= found
+            globs = [(text, name) for text, name in globs if name not in plain]
         for text, name in globs:
-            if name in plain:
-                continue
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of sets that may mean more one day
-                    pattern = re.compile(name if regex else fnmatch.translate(name))
-            except (re.error, OverflowError, RecursionError) as error:
-                raise UsageError(
-                    None, f"filter {text!r} is no regular expression: {error}"
-                ) from None
-            found = np.fromiter(map(pattern.fullmatch, self.names), object, len(self.names))
-            matched = found.astype(bool)
+            matched = Wanted(name, regex=regex).match(self.names, self._sources)
             if not matched.any():
                 self.missing.add(text)
             hit |= matched

@@ -8,12 +8,13 @@ import signal
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Generic, TypeVar
 
 from ftpatch.errors import FtpatchError, InputError
-from ftpatch.unfinished import UNFINISHED
+from ftpatch.unfinished import ENDING, UNFINISHED
 
-__all__ = ["each", "entries", "is_module", "module_paths", "no_modules"]
+__all__ = ["MODULE", "each", "entries", "is_module", "module_paths", "no_modules"]
 
 MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?", re.DOTALL)
 """Names of modules, as kmod reads them."""
@@ -78,18 +79,29 @@ def each(
     """``work`` of every path, on all processors, in their order. An FtpatchError is its result."""
     guarded = _Guarded(work)
     workers = min(len(os.sched_getaffinity(0)), -(-len(paths) // BATCH))
-    if workers <= 1:
-        yield from zip(paths, map(guarded, paths), strict=True)
-        return
+    UNFINISHED.one_of_many = True
+    try:
+        if workers <= 1:
+            yield from zip(paths, map(guarded, paths), strict=True)
+        else:
+            yield from _shared(guarded, paths, workers)
+    finally:
+        UNFINISHED.one_of_many = False
+
+
+def _shared(
+    guarded: _Guarded[Result], paths: Sequence[Path], workers: int
+) -> Iterator[tuple[Path, Result | FtpatchError]]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
     # A fork has all libraries loaded already.
     context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, context, _begin) as pool:
-        # The pool's threads, which begin here, are told of a dead worker by an error, not a signal.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    with ProcessPoolExecutor(workers, context, _begin, (os.getpid(),)) as pool:
+        # The pool's threads, which begin here, are told of a dead worker by an error, not a signal;
+        # and workers are told of nothing before they can clean up.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             results = pool.map(guarded, paths, chunksize=BATCH)
         finally:
@@ -121,16 +133,22 @@ class _Guarded(Generic[Result]):
             return InputError(path, "out of memory")
 
 
-def _begin() -> None:
+def _begin(parent: int) -> None:
     """A worker ends with its parent, and leaves it to the parent to speak of it."""
     import ctypes
 
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPIPE})
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _ended)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGTERM:
+            signal.signal(number, _ended)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGTERM)
 
 
-def _ended(number: int, frame: object) -> None:
+def _ended(number: int, frame: FrameType | None) -> None:
+    if UNFINISHED.postpones(number, _ended):
+        return
+    UNFINISHED.ending = True
     UNFINISHED.discard()
     os._exit(128 + number)

@@ -14,11 +14,13 @@ from ftpatch.changes import Kind
 from ftpatch.copy import Copy
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image, open_image
+from ftpatch.inject.properties import cleared_property
 from ftpatch.plan import Plan
 from ftpatch.refusals import refusals
 from ftpatch.reread import reread
 from ftpatch.sites import Sites, read_sites
 from ftpatch.sites.code import written
+from ftpatch.undo import require_undoable
 from ftpatch.verify import verify
 from ftpatch.write import updated, write
 
@@ -32,9 +34,10 @@ VERSIONS = ("__versions", "__version_ext_names")
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of an update: counts of sites and records, the sites that were refused (then
-    nothing was written) with the reason, and the output. ``new`` and ``undefined`` are the
-    plan's; ``versioned``: the module has a CRC for each symbol that it takes from elsewhere, and
-    so none for an undefined one that is new; ``sites`` counts all of the image."""
+    nothing was written) with the reason, and the output. ``new``, ``undefined`` and ``unrecorded``
+    are the plan's; ``versioned``: the module has a CRC for each symbol that it takes from
+    elsewhere, and so none for an undefined one that is new; ``cleared``: a property that the output
+    has no longer; ``sites`` counts all of the image."""
 
     sites: int
     selected: int
@@ -48,8 +51,10 @@ class Outcome:
     new: bytes = b""
     undefined: str = ""
     versioned: bool = False
+    cleared: str = ""
     ip: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
     places: tuple[str, ...] = ()
+    unrecorded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +84,10 @@ class Prepared:
             plan.new,
             plan.undefined if plan.changed else "",
             any(self.image.elf.section(name) for name in VERSIONS),
+            "" if refused else cleared_property(self.image, plan.changes),
             ip if places else np.empty(0, np.uint64),
             tuple(places),
+            plan.unrecorded,
         )
 
 
@@ -106,6 +113,8 @@ def prepare_sites(
         )
     verdict = verify(image, planned.changes, sites.arch.align, written(image, sites.arch))
     refused = () if verdict.passed else tuple(refusals(sites, verdict, planned.action))
+    if len(planned.changes) and not refused:
+        require_undoable(image)
     if image.is_loose and len(planned.changes) and not refused:
         length = _length(image, planned)
         changed = updated(image, planned.changes, length=length, tail=planned.tail)
@@ -121,8 +130,10 @@ def update(copy: Copy, prepared: Prepared) -> None:
 
 def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
     """Write a plan into ``copy`` that changes no site. Raises InputError where the image does not
-    hold what was expected, OutputError where it cannot be written."""
+    hold what was expected, SiteRefused where its journal cannot be undone, OutputError where it
+    cannot be written."""
     image.require_writable()
+    require_undoable(image)
     if not verify(image, plan.changes, 1).passed:
         raise InputError(image.path, "its headers are not what they were")
     write(copy, image, plan.changes, tail=plan.tail)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-__all__ = ["link_at", "program", "runner"]
+__all__ = ["i386_libraries", "link_at", "program", "runner"]
 
 PREFIXES = {
     "x86_64": ("x86_64-linux-gnu-",),
@@ -91,3 +91,10 @@ def runner(arch: str) -> list[str]:
     if shutil.which(emulator) is None:
         pytest.skip(f"{emulator} is not installed (qemu-user-static)")
     return [emulator]
+
+
+def i386_libraries(*, plus: bool) -> list[str]:
+    """Flags that have a program name the libraries that its own ones need (``plus``: of C++). A
+    RUNPATH is not searched for those, and the loader does not look among cross libraries."""
+    names = [*["libstdc++.so.6"] * plus, "libm.so.6", "libgcc_s.so.1"]  # g++ has a way with -lm
+    return ["-Wl,--no-as-needed", *(f"-l:{name}" for name in names), "-Wl,--as-needed"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from .command import ftpatch_process
+from .gnu import i386_libraries
 
 __all__ = [
     "FORMS",
@@ -83,6 +84,7 @@ def build(
     if form.arch == "i386":
         root = Path("/usr/i686-linux-gnu/lib")
         flags.append(f"-Wl,-rpath,{root},--dynamic-linker={root}/ld-linux.so.2")
+        flags += i386_libraries(plus=suffix == "cpp")
     return compiled(folder, f"main.{suffix}", "prog", *flags, form=form)
 
 

@@ -131,7 +131,7 @@ def test_a_file_that_is_another_by_then(
         assert reads.names.count("vmlinuz") == 2
     else:
         assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
-        words = {"gone": "No such file", "folder": "no modules", "shorter": "truncated"}
+        words = {"gone": "No such file", "folder": "no images", "shorter": "truncated"}
         assert words[how] in result.err
 
 

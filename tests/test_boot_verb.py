@@ -19,14 +19,14 @@ QEMU = """#!/bin/sh
 for word; do
     case "$word" in
     file,id=events,path=*) cat "$SENT" >"${word#file,id=events,path=}" ;;
-    file,id=console,path=*) echo "panic: the end" >"${word#file,id=console,path=}" ;;
+    file,id=console,path=*) echo "${SAID:-panic: the end}" >"${word#file,id=console,path=}" ;;
     */log) echo "$LOGGED" >"$word" ;;
     esac
 done
 eval "$THEN"
 """
 EVENTS = [("ksys_dup3", STACKS[0] - 8), ("vfs_read", STACKS[0] - 64)]
-FOLDED = "ksys_dup3 1\n"  # the last function has had no time yet
+FOLDED = "ksys_dup3 1\nksys_dup3;vfs_read 0\n"  # the last function has had no time yet
 
 
 @pytest.fixture
@@ -56,6 +56,39 @@ def _boot(
     )
 
 
+def test_every_append_counts(tmp_path: Path, machine: dict[str, str]) -> None:
+    words = tmp_path / "words"
+    then = f"printf '%s\\n' \"$@\" >{words}; exit 3"
+    _boot(tmp_path, machine, then, "--append", "nokaslr", "--append", "quiet loglevel=1")
+    assert any(
+        line.endswith(" nokaslr quiet loglevel=1") for line in words.read_text().splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "[ 0.1] KASLR enabled\n[ 9.0] Kernel Offset: 0x49c38aa00000 from 0xffff800008000000",
+            "KASLR: addresses on the console are 0x49c38aa00000 above the image's",
+        ),
+        (
+            "[    0.1] KASLR enabled\n[    0.2] and no more",
+            "KASLR: addresses on the console are not the image's; use --append nokaslr",
+        ),
+        ("[    0.1] KASLR disabled on command line\n[    9.0] Kernel Offset: disabled", ""),
+    ],
+)
+def test_where_kaslr_put_the_kernel(
+    said: str, told: str, tmp_path: Path, machine: dict[str, str]
+) -> None:
+    """The console has the addresses of where it ran; the report has those of the image."""
+    done = _boot(tmp_path, machine | {"SAID": said}, "exit 3", "--format", "folded")
+    lines = [line for line in done.stderr.splitlines() if "KASLR: " in line]
+    assert lines == ([f"ftpatch: {told}"] if told else [])
+    assert done.stdout == FOLDED
+
+
 def test_an_end_of_its_own(tmp_path: Path, machine: dict[str, str]) -> None:
     done = _boot(tmp_path, machine, "exit 3", "--format", "folded")
     assert done.returncode == 3
@@ -70,7 +103,7 @@ def test_an_end_of_its_own(tmp_path: Path, machine: dict[str, str]) -> None:
 def test_a_hang(tmp_path: Path, machine: dict[str, str]) -> None:
     done = _boot(tmp_path, machine, "exec sleep 60", "--idle", "1", "--format", "folded")
     assert done.returncode == 124
-    assert "for 1 seconds no event, and no word on the console" in done.stderr
+    assert "no event and no console output for 1 seconds" in done.stderr
     assert "the last functions: ksys_dup3, vfs_read" in done.stderr
 
 
@@ -144,7 +177,7 @@ def _read(fd: int) -> bytes:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--format", "nosuch"), "--format is"),
+        (("--format", "nosuch"), "unknown format"),
         (("--until", "nosuch"), "no such function"),
         (("--keep", "/"), "cannot make it"),
         (("-o", "/dev/null"), "not a regular file"),

@@ -43,9 +43,9 @@ def _is_one_line(result: Result) -> None:
         (["check", "TEXT"], "not an ELF file"),
         (["status", "NOTABLE"], "no __mcount_loc"),
         (["list", "IMAGE", "-f", "nothing"], "matches no site"),
-        (["list", "IMAGE", "-f", "vfs_(", "--regex"], "no regular expression"),
+        (["list", "IMAGE", "-f", "vfs_(", "--regex"], "not a regular expression"),
         (["enable", "IMAGE", "--to", "nothing"], "no symbol"),
-        (["enable", "IMAGE", "--to", "0x10"], "no code"),
+        (["enable", "IMAGE", "--to", "0x10"], "not code"),
         (["enable", "IMAGE", "--site", "ftrace_call"], "no ftrace_call"),
         (["enable", "IMAGE", "--site", "x"], "no named site"),
         (["enable", "IMAGE", "--site", "ftrace_call", "-f", "x"], "--site"),
@@ -232,3 +232,11 @@ def test_a_refused_site_s_name_is_escaped(hostile: Path) -> None:
     assert result.code == 1 and "esc\\x1b[31mred+0x0" in result.err
     assert (result.out + result.err).replace("\n", "").isprintable()
     assert "\x1b" not in ftpatch("check", hostile).out
+
+
+@pytest.mark.parametrize("words", [("-f", "\udcff"), ("--to", "\udcff"), ("--to", "\ud800")])
+def test_names_that_no_file_can_have(words: tuple[str, str], tmp_path: Path) -> None:
+    """Bytes of the command line that are no UTF-8."""
+    result = ftpatch("enable", sample("pad").path, *words, "-o", tmp_path / "out")
+    assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err)
+    assert "internal" not in result.err and "cannot read" not in result.err

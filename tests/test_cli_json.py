@@ -37,6 +37,7 @@ STATUS = {
     "null": "int",
     "dropped": "int",
     "sites": "int",
+    "lost": "int",
     "states": "dict",
     "targets": "dict",
 }
@@ -149,7 +150,9 @@ def test_check(copy_of: Copied) -> None:
     result = ftpatch("check", "--json", path)
     row = result.only
     assert result.code == 1
-    assert _shape(row) == FINDING | {"bug": "str"} and list(row) == [*FINDING, "bug"]
+    shape = FINDING | {"verdict": "str", "bug": "str"}
+    assert _shape(row) == shape and list(row) == list(shape)
+    assert row["verdict"] == "ftrace-off"
     assert row["bug"].startswith("------------[ ftrace bug ]------------\n")
 
 
@@ -170,7 +173,7 @@ def test_diff_and_undo(copy_of: Copied) -> None:
     assert {tuple(row) for row in groups} == {("kind", "old", "new", "count")}
     assert sum(g["count"] for g in groups) == len(result.json)
     undone = ftpatch("undo", "--json", path).only
-    assert list(undone) == ["output", "changes", "length"]
+    assert list(undone) == ["output", "changes", "length", "identical"]
     assert undone["output"] == str(path) and undone["length"] == size
     assert isinstance(undone["changes"], int) and undone["changes"] > 0
 

@@ -177,6 +177,7 @@ def test_check_finds_what_is_wrong_inside(tmp_path: Path) -> None:
         result = ftpatch("check", "--json", path)
         assert result.code == 1
         assert [(row["invariant"], row["symbol"]) for row in result.json] == [
+            ("record-lost", "vfs_read+0x0"),
             ("site-known", "vfs_read+0x5"),
             ("ftrace_init", "vfs_read+0x5/0x20"),
         ]

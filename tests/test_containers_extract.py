@@ -189,10 +189,10 @@ def test_a_folder_that_cannot_be_written_to(open_folder: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (KERNEL, "there is nothing around it; use it as it is"),
-        (bytes(raw_kernel("arm64-rela").data), "there is nothing around it; use it as it is"),
-        (b"text\n" * 200, "there is nothing around it"),
-        (b"\0", "there is nothing around it"),
+        (KERNEL, "nothing to extract; use it as it is"),
+        (bytes(raw_kernel("arm64-rela").data), "nothing to extract; use it as it is"),
+        (b"text\n" * 200, "nothing to extract"),
+        (b"\0", "nothing to extract"),
         (b"", "the file is empty"),
         (PACKERS["xz"](b"text\n" * 200), "unpacks to neither an ELF file nor an Image"),
         (bzimage(sized("lz4", b"text\n" * 200)), "unpacks to neither an ELF file nor an Image"),

@@ -158,7 +158,8 @@ def test_malformed_identification(ident: dict[int, int], words: str, tmp_path: P
 @pytest.mark.parametrize("bits", [32, 64])
 def test_big_endian_is_refused_as_such(bits: int, tmp_path: Path) -> None:
     image = Image(20, bits, big=True, sections=[Section(".text", b"\x60\0\0\0")])
-    assert _reason(image, tmp_path / "image") == "big-endian ELF is not supported"
+    reason = f"a {bits}-bit big-endian PowerPC ELF file: big-endian ELF is not supported"
+    assert _reason(image, tmp_path / "image") == reason
 
 
 @pytest.mark.parametrize(

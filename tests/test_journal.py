@@ -114,7 +114,8 @@ def test_any_flipped_bit_of_a_block_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (block(version=2), "version 2"),
+        (block(version=3), "version 3"),
+        (block(version=2), "do not add up"),
         (block(length=1 << 40), "longer than the file"),
         (block(length=len(FILE) + 1), "longer than the file"),
         (block(cut=len(FILE) + 1), "longer than the file"),

@@ -35,7 +35,7 @@ def _entries(path: Path) -> int:
     """N of "ftrace: allocating N entries", which must come with no ftrace bug."""
     result = ftpatch("check", path)
     assert result.code == 0, result.out
-    line = result.out.splitlines()[0]
+    (line,) = (line for line in result.out.splitlines() if ": ftrace: allocating " in line)
     assert line.endswith(", no ftrace bug")
     return int(line.split("allocating ")[1].split()[0])
 

@@ -99,6 +99,13 @@ def test_undo_all_is_the_identity(name: str, rng: random.Random) -> None:
         assert ftpatch("undo", path).code == 2, "then there is no journal"
 
 
+def _sections(data: bytes) -> tuple[object, ...]:
+    """All that a module is but where its sections lie: journals are of several lengths, as that of
+    a packed one also keeps what is around it."""
+    read = read_loose(data)
+    return read.contents, read.relocations, read.symbols
+
+
 @settings(max_examples=6, derandomize=True)
 @given(randoms)
 @forms
@@ -111,7 +118,8 @@ def test_packed_as_unpacked(name: str, rng: random.Random) -> None:
             way = [] if command == ["undo"] else ["--in-place"]
             codes = {_well_ended(ftpatch(*command, *way, p)).code for p in (path, packed)}
             assert len(codes) == 1, command
-            assert UNPACK[suffix](packed.read_bytes()) == path.read_bytes(), command
+            inside = UNPACK[suffix](packed.read_bytes())
+            assert _sections(inside) == _sections(path.read_bytes()), command
         for target in (path, packed):
             ftpatch("undo", "--all", target)
         assert UNPACK[suffix](packed.read_bytes()) == path.read_bytes() == data

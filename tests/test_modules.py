@@ -35,6 +35,7 @@ def test_status(name: str, by: str, tmp_path: Path) -> None:
         "null": 0,
         "dropped": 0,
         "sites": number,
+        "lost": 0,
         "states": {"nop": number - calls, "call": calls, "unexpected": 0},
         "targets": {form.mcount: calls} if calls else {},
     }

@@ -40,13 +40,13 @@ def test_a_module_with_a_caller_of_its_own(name: str, tmp_path: Path) -> None:
     [
         ("0x40", "this file has no addresses yet; name a symbol"),
         ("0xffffffff81000000", "this file has no addresses yet"),
-        ("a b", "is no symbol's name"),
-        ("-f", "is no symbol's name"),
-        ("1st", "is no symbol's name"),
-        ("x" * 1025, "is no symbol's name"),
-        ("twice", "'twice' is 2 functions"),
-        ("data", "is no code"),
-        ("resolver", "is no function that can be called directly"),
+        ("a b", "is not a symbol's name"),
+        ("-f", "is not a symbol's name"),
+        ("1st", "is not a symbol's name"),
+        ("x" * 1025, "is not a symbol's name"),
+        ("twice", "'twice' names 2 functions"),
+        ("data", "is not code"),
+        ("resolver", "is not a function that can be called directly"),
     ],
 )
 @every_form

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -74,6 +75,7 @@ def test_round_trip(packer: str, name: str, tmp_path: Path) -> None:
     data = module(FORMS[name]).build()
     path, plain = _packed(tmp_path, packer, data), tmp_path / "plain.ko"
     plain.write_bytes(data)
+    written = [path.read_bytes()]
     for command in (
         ["enable", "--to", "new_one", "-f", "*_it"],
         ["enable", "--to", "new_two", "-f", "read_it", "-f", "once"],
@@ -83,18 +85,23 @@ def test_round_trip(packer: str, name: str, tmp_path: Path) -> None:
         for target in (path, plain):
             result = ftpatch(*command, "--in-place", target)
             assert result.code == 0, result
-        assert _held(path) == plain.read_bytes()
+        # The journal has more to tell, so what is laid in behind it lies further on.
+        told = [
+            re.sub(r'"path": "[^"]*"', "", ftpatch("list", "--json", p).out) for p in (path, plain)
+        ]
+        assert told[0] == told[1]
+        written.append(path.read_bytes())
     for verb in ("status", "list", "check"):
         first, second = (ftpatch(verb, "--json", target) for target in (path, plain))
         assert first.code == second.code
         assert first.out.replace(path.name, "") == second.out.replace(plain.name, "")
     everything = path.with_name("all.ko" + path.suffix)
     assert ftpatch("undo", "--all", path, "-o", everything).code == 0
-    assert _held(everything) == data
+    assert everything.read_bytes() == written[0]
     for _ in range(4):
         assert ftpatch("undo", path).code == ftpatch("undo", plain).code == 0
-        assert _held(path) == plain.read_bytes()
-    assert _held(path) == data and ftpatch("undo", path).code == 2
+        assert written.pop() and path.read_bytes() == written[-1]
+    assert _held(path) == plain.read_bytes() == data and ftpatch("undo", path).code == 2
 
 
 @every_packer
@@ -113,18 +120,19 @@ def test_the_kernel_reads_it(tmp_path: Path) -> None:
     """kernel/module/decompress.c: of xz CRC32 only, and a dictionary it can allocate; of gzip no
     optional field but the name; of zstd one frame with its size."""
     data = module(FORMS["x86_64"]).build()
-    written: dict[str, set[bytes]] = {}
     for packer in PACKERS:
         path = _packed(tmp_path, packer, data)
         assert ftpatch("disable", "--in-place", path).code == 0
-        written.setdefault(path.suffix, set()).add(path.read_bytes())
-    ((gz,), (xz,), (zst,)) = (written[suffix] for suffix in (".gz", ".xz", ".zst"))
-    assert gz[:4] == b"\x1f\x8b\x08\x00" and int.from_bytes(gz[4:8], "little") == 0
-    assert xz[6:8] == b"\x00\x01"  # CRC32
-    assert xz[14:16] == b"\x21\x01" and xz[16] <= 16  # LZMA2 with at most 1 MiB
-    assert lzma.decompress(xz, memlimit=2 << 20)[:4] == b"\x7fELF"
-    frame = zstandard.get_frame_parameters(zst)
-    assert frame.content_size == len(_held(path)) and frame.window_size <= 8 << 20
+        written = path.read_bytes()
+        if path.suffix == ".gz":
+            assert written[:4] == b"\x1f\x8b\x08\x00" and written[4:8] == bytes(4)
+        elif path.suffix == ".xz":
+            assert written[6:8] == b"\x00\x01"  # CRC32
+            assert written[14:16] == b"\x21\x01" and written[16] <= 16  # LZMA2, at most 1 MiB
+            assert lzma.decompress(written, memlimit=2 << 20)[:4] == b"\x7fELF"
+        else:
+            frame = zstandard.get_frame_parameters(written)
+            assert frame.content_size == len(_held(path)) and frame.window_size <= 8 << 20
 
 
 @every_packer

@@ -197,4 +197,4 @@ def test_an_indirect_function_is_no_callee(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-no-pie", *objects, str(more), "-o", str(program)], check=True)
     done = ftpatch("enable", "--to", "chosen", "--in-place", program)
     assert done.code == 2
-    assert "no function that can be called directly" in done.err
+    assert "not a function that can be called directly" in done.err

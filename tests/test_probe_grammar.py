@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftpatch.errors import UsageError
+from ftpatch.errors import Refused, UsageError
 from ftpatch.piece import read_number
 from ftpatch.probe import definition_text, parse_probe, parse_probes
 from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
@@ -210,11 +210,14 @@ def test_what_is_said_of_errors(text: str, message: str) -> None:
 
 
 def test_two_of_one_name() -> None:
-    names = [d.name for d in parse_probes(["p f", "p:g/p_f_0 f", "r f"], (), arguments=0)]
+    names = [
+        d.name for d in parse_probes(["p f", "p:g/p_f_0 f", "r f"], (), Refused(), arguments=0)
+    ]
     assert names == ["p_f_0", "p_f_0", "r_f_0"], "of two groups"
-    with pytest.raises(UsageError) as error:
-        parse_probes(["p f", "p:probes/p_f_0 g"], (), arguments=0)
-    assert str(error.value) == (
+    refused = Refused()
+    (one,) = parse_probes(["p f", "p:probes/p_f_0 g"], (), refused, arguments=0)
+    (error,) = refused.errors
+    assert one.symbol == "f" and str(error) == (
         "given group/event name probes/p_f_0 already exists: 'p:probes/p_f_0 g'; "
         "give it another, as in p:NAME"
     )
@@ -245,4 +248,4 @@ def test_any_text_means_something_or_is_refused(text: str) -> None:
         assert "\n" not in str(error) and str(error).isprintable()
     else:
         assert parse(definition_text(found)) == found
-        assert parse_probes([text], REGISTERS, arguments=6) == (found,)
+        assert parse_probes([text], REGISTERS, Refused(), arguments=6) == (found,)

@@ -52,9 +52,19 @@ def test_a_pad_with_another_probe_in_it(tmp_path: Path) -> None:
     }
 
 
-def test_a_probe_on_what_hooks_displace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["--optimize", "--no-optimize"])
+def test_a_probe_on_what_asks_about_signals(way: str, tmp_path: Path) -> None:
+    """The system call in it is led to the runtime; the function can be probed all the same."""
     source, program = tmp_path / "p.c", tmp_path / "program"
-    source.write_text("int main(void) { return 0; }\n")
+    source.write_text(
+        "#include <signal.h>\n"
+        "int main(void) { struct sigaction a = {.sa_handler = SIG_IGN};\n"
+        "return sigaction(SIGUSR1, &a, 0) || sigaction(SIGILL, &a, 0); }\n"
+    )
     subprocess.run(["gcc", "-static", str(source), "-o", str(program)], check=True)
-    done = ftpatch("probe", program, "p:q __libc_sigaction", "--no-optimize", "-o", tmp_path / "o")
-    assert done.code == 2 and "q: traps need 0x" in done.err, done.err
+    done = ftpatch("probe", program, "p:q __libc_sigaction", way, "-o", tmp_path / "o")
+    assert done.code == 0, done.err
+    environment = {"FTPATCH_TRACE": str(tmp_path / "trace")}
+    subprocess.run([tmp_path / "o"], timeout=30, check=True, env=environment)
+    rows = ftpatch("report", tmp_path / "trace", "--json").json
+    assert [(row["hits"], row["missed"]) for row in rows if "hits" in row] == [(2, 0)]

@@ -88,6 +88,9 @@ def _hits(program: Path, *probes: str) -> tuple[dict[str, int], list[dict[str, o
     [
         ("shop::Cart::add(int)", "_ZN4shop4Cart3addEi"),
         ("shop::Cart::add(int,int)", "_ZN4shop4Cart3addEii"),
+        ("shop::Cart::add(int, int)", "_ZN4shop4Cart3addEii"),
+        ("shop::Cart::operator==(shop::Cart const&) const", "_ZNK4shop4CarteqERKS0_"),
+        ("shop::most< int >(int, int)", "_ZN4shop4mostIiEET_S1_S1_"),
         ("_ZN4shop4Cart3addEii", "_ZN4shop4Cart3addEii"),
         ("shop::Cart::operator==", "_ZNK4shop4CarteqERKS0_"),
         ("shop::most<int>", "_ZN4shop4mostIiEET_S1_S1_"),
@@ -115,7 +118,7 @@ def test_an_offset_stands_behind_parameters(cart: Path) -> None:
         ("shop::most", "did you mean shop::most<int>?"),
         ("mian", "did you mean main?"),
         ("hiden", "did you mean (anonymous namespace)::hidden?"),
-        ("table", "'table' is no function; `ftpatch watch` it"),
+        ("table", "'table' is not a function; `ftpatch watch` it"),
         ("main n=@tabel", "@tabel: there is no such symbol; did you mean table?"),
         ("qqqqqq", "give its address: 0x..."),
     ],

@@ -164,7 +164,7 @@ def test_options() -> None:
     refused = ftpatch("report", "--format", "function", trace)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
-        "ftpatch: shop.trace: events of probes cannot be told as function; use probes, profile, "
+        "ftpatch: shop.trace: probe events cannot be reported as function; use probes, profile, "
         "function_graph, folded, flamegraph, chrome, perfetto or json\n"
     )
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
@@ -242,7 +242,7 @@ def test_broken_events() -> None:
     path = ProbeFile(probes, [thread]).write(Path("t"))
     done = ftpatch("report", path, "--json")
     assert done.code == 0 and done.json[0]["probe"] == "a" and done.json[0]["time"] == 1
-    assert done.err == "ftpatch: chunks that end in what is no event: 1\n"
+    assert done.err == "ftpatch: chunks that do not end in a valid event: 1\n"
     raw = path.read_bytes()
     for size, code in ((3, 2), (100, 2), (4100, 2), (len(raw) - 4090, 0), (0, 2)):
         path.write_bytes(raw[:size])

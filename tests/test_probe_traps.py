@@ -22,6 +22,50 @@ FORMS = [
 ]
 PROBES = ("p:before work n=$arg1:s64", "r:after work $retval:s64")
 CALLS = 10
+PLUGIN = """
+#include <signal.h>
+long plugged(void)
+{
+	register long size __asm__("r10") = 8;
+	long ret = 14; /* rt_sigprocmask */
+	sigset_t now;
+
+	__asm__ volatile("syscall" : "+a"(ret) : "D"(0), "S"(0), "d"(&now), "r"(size)
+				: "rcx", "r11", "memory");
+	return ret;
+}
+"""
+PLUGGING = """
+#include <dlfcn.h>
+#include <stdio.h>
+__attribute__((noinline)) long work(long n) { __asm__ volatile(""); return n * 3 + 1; }
+static int maps(void)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	int c, lines = 0;
+
+	while ((c = getc(file)) != EOF)
+		lines += c == 10;
+	fclose(file);
+	return lines;
+}
+int main(int argc, char **argv)
+{
+	int i, before = 0;
+
+	for (i = 0; i < 100; i++) {
+		void *plugin = dlopen(argv[1], RTLD_NOW);
+
+		if (((long (*)(void))dlsym(plugin, "plugged"))())
+			return 99;
+		work(i);
+		dlclose(plugin);
+		if (i == 10)
+			before = maps();
+	}
+	return maps() - before;
+}
+"""
 
 
 def _probed(program: Path, *more: str) -> Path:
@@ -110,3 +154,48 @@ def test_debuggers_have_theirs(tmp_path: Path) -> None:
     assert re.search(r"breakpoint already hit 3 times", done.stdout), done.stdout + done.stderr
     assert "exited" in done.stdout, done.stdout
     assert _hits(tmp_path / "trace") == {"before": 3, "after": 3}
+
+
+def test_libraries_that_come_and_go(tmp_path: Path) -> None:
+    """What leads their system calls goes with them: a process has 65,530 mappings."""
+    (tmp_path / "plugin.c").write_text(PLUGIN)
+    (tmp_path / "main.c").write_text(PLUGGING)
+    program, plugin = tmp_path / "main", tmp_path / "plugin.so"
+    shared = ["gcc", "-O2", "-shared", "-fPIC", str(tmp_path / "plugin.c"), "-o", str(plugin)]
+    subprocess.run(shared, check=True)
+    subprocess.run(["gcc", "-O2", str(tmp_path / "main.c"), "-o", str(program)], check=True)
+    patched = _probed(program)
+    done = run(patched, [str(plugin)], cwd=tmp_path, env={"FTPATCH_TRACE": str(tmp_path / "trace")})
+    assert (done.status, _hits(tmp_path / "trace")) == (0, {"before": 100, "after": 100})
+
+
+PENDING = """
+#include <signal.h>
+#include <unistd.h>
+__attribute__((noinline)) long work(long n) { __asm__ volatile(""); return n * 3 + 1; }
+int main(void)
+{
+	sigset_t set, now;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGILL);
+	sigprocmask(SIG_BLOCK, &set, 0);
+	work(1);
+	if (sigpending(&now) || sigismember(&now, SIGILL))
+		return 1;
+	kill(getpid(), SIGILL);
+	work(2);
+	return sigpending(&now) || !sigismember(&now, SIGILL) ? 2 : 0;
+}
+"""
+
+
+@pytest.mark.parametrize("link", [[], ["-static"]], ids=["", "static"])
+def test_a_signal_that_waits_is_pending(link: list[str], tmp_path: Path) -> None:
+    (tmp_path / "main.c").write_text(PENDING)
+    program = tmp_path / "main"
+    flags = ["gcc", "-O2", *link, str(tmp_path / "main.c"), "-o", str(program)]
+    subprocess.run(flags, check=True)
+    patched = _probed(program)
+    done = run(patched, [], cwd=tmp_path, env={"FTPATCH_TRACE": str(tmp_path / "trace")})
+    assert (done.status, _hits(tmp_path / "trace")) == (0, {"before": 2, "after": 2})

@@ -189,7 +189,7 @@ REFUSED = [
     ("r fib+1", "retprobe address must be a function entry: 'fib+1' at column 3 of 'r fib+1'; "),
     ("p fib+2", "is in the midst of an instruction; see `objdump -d`"),
     ("p fib+0x10000", "fib has "),
-    ("p 0x4", "0x4 is no code of this program"),
+    ("p 0x4", "0x4 is not code of this program"),
     ("p fib @nothing", "@nothing: there is no such symbol"),
     ("p fib " + " ".join(f"a{n}=+0($arg1):string" for n in range(8)), "its values take 64 words"),
     ("r 0x4", "is not known to be a function that is called; take a p probe"),

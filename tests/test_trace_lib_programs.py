@@ -14,6 +14,7 @@ import pytest
 from ftpatch.trace.header import open_trace
 
 from .command import ftpatch
+from .gnu import i386_libraries
 from .library_programs import PAD, PREFIX, Form
 from .tracer_programs import SOURCES, TIMEOUT
 
@@ -69,6 +70,7 @@ def _library(name: str, form: Form, folder: Path) -> Path:
     if form.arch == "i386":
         root = Path("/usr/i686-linux-gnu/lib")
         flags += [f"-Wl,-rpath,{root}", f"-Wl,--dynamic-linker={root}/ld-linux.so.2"]
+        flags += i386_libraries(plus=name.endswith("cpp"))
     program = folder / "prog"
     common[0] = f"{prefix}gcc"
     subprocess.run([*common, str(source), *flags, "-o", str(program)], check=True)

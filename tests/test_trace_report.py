@@ -115,8 +115,8 @@ def test_a_part_of_the_time_counts_that_part(tmp_path: Path) -> None:
         (["--tid", "7"], "no thread 7"),
         (["--depth", "0"], "--depth"),
         (["-f", "nothing"], "matches no function"),
-        (["--format", "xml"], "--format is"),
-        (["--json", "--format", "chrome"], "two formats"),
+        (["--format", "xml"], "unknown format"),
+        (["--json", "--format", "chrome"], "conflict"),
         (["-o", "missing/out"], "cannot write"),
         (["-o", "."], "not a regular file"),
     ],
@@ -176,3 +176,19 @@ def test_another_process_says_the_same(tmp_path: Path) -> None:
     result = ftpatch_process("report", trace)
     assert result == ftpatch("report", trace)
     assert hex(BASE) not in result.out
+
+
+def test_a_disk_that_is_full_at_the_end(tmp_path: Path) -> None:
+    """Nothing stays of a report that was written into a buffer, and its file is what is named."""
+    trace, out = _trace(tmp_path), tmp_path / "out"
+    before = {path.name for path in tmp_path.iterdir()}
+    command = [sys.executable, "-m", "ftpatch", "report", str(trace), "-o", str(out)]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0; "$@" 2>&1 | cat', "", *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"ftpatch: {out}: cannot write: File too large\n"
+    assert {path.name for path in tmp_path.iterdir()} == before

@@ -157,9 +157,9 @@ def test_the_trace_is_kept(tmp_path: Path) -> None:
         (["nosuch_program"], "there is no program 'nosuch_program'"),
         (["./nosuch"], "cannot read"),
         (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; compile with"),
-        (["--tracer", "nosuch", "PROG"], "there is no tracer 'nosuch'; it is nop"),
+        (["--tracer", "nosuch", "PROG"], "there is no tracer 'nosuch'; it is one of nop"),
         (["-f", "nosuch", "PROG"], "matches no site"),
-        (["--size", "much", "PROG"], "'much' is no size"),
+        (["--size", "much", "PROG"], "'much' is not a size"),
         (["--tracer", "function", "--args", "PROG"], "records no arguments"),
     ],
 )

@@ -154,7 +154,7 @@ def test_a_stub_of_ones_own(tmp_path: Path) -> None:
     ("text", "flags", "reason"),
     [
         ("int x;", STUB_FLAGS, "defines no ftrace_caller"),
-        ("void ftrace_caller(void) {}", ["-c"], "no shared object"),
+        ("void ftrace_caller(void) {}", ["-c"], "not a shared object"),
         ("void f(void); void ftrace_caller(void) { f(); }", STUB_FLAGS, "needs a dynamic linker"),
         ("void ftrace_caller(void) {}", ["-shared", "-fPIC"], "needs a dynamic linker"),
     ],

@@ -95,7 +95,8 @@ def test_no_modules_at_all(verb: list[str], tmp_path: Path) -> None:
     (tmp_path / "a/link.ko").symlink_to("file.txt")
     for folder in (tmp_path, tmp_path / "a/b"):
         result = ftpatch(*verb, folder)
-        assert result.code == 2 and f"{folder}: no modules in this folder" in result.err
+        what = "images" if verb[0] in ("status", "check") else "modules"
+        assert result.code == 2 and f"{folder}: no {what} in this folder" in result.err
         assert result.err.count("\n") == 1
 
 
@@ -176,7 +177,7 @@ def test_names_that_are_no_text(name: bytes, tmp_path: Path) -> None:
 
 @root_only
 def test_what_may_not_be_read(tmp_path: Path) -> None:
-    """A folder and a file; the others are told of."""
+    """A folder and two files, one of which may be an image; the others are told of."""
     import tempfile
 
     ftpatch("status", tmp_path)  # all that a command imports must be loaded already
@@ -190,7 +191,7 @@ def test_what_may_not_be_read(tmp_path: Path) -> None:
         errors = sorted(result.err.splitlines())
         assert [
             f"ftpatch: {tree / place}: cannot read: Permission denied"
-            for place in ("first.ko", "kernel/sound")
+            for place in ("first.ko", "kernel/sound", "modules.dep")
         ] == errors
 
 

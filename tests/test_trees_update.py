@@ -170,6 +170,20 @@ def test_a_filter_that_matches_nowhere(text: str, tree: Path) -> None:
     assert contents(tree) == before
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("opne_it", "; did you mean open_it"),
+        ("!opne_it:mod:*", "; did you mean open_it"),
+        ("open_it:mod:sixth", "any module\n"),
+        ("qqqqqqqq", "any module\n"),
+    ],
+)
+def test_what_a_filter_was_perhaps_meant_to_be(text: str, said: str, tree: Path) -> None:
+    result = ftpatch("disable", tree, "--in-place", "-f", text)
+    assert result.code == 2 and said in result.err
+
+
 def test_filters_that_leave_nothing(tree: Path) -> None:
     """Each matches, and together they choose no site: that is no error of a tree."""
     result = ftpatch("disable", tree, "--in-place", "--json", "-f", "open_it", "-n", "open_it")

@@ -42,7 +42,7 @@ def test_requests(text: str, wanted: Request) -> None:
     assert parse_watch(text) == wanted
 
 
-ONE_COLON = "it divides the symbol from what to watch, and a symbol has none"
+ONE_COLON = "it separates the symbol from what to watch; symbols contain none"
 THREE = "three characters, as rw- or -w-; or --- to clear"
 PLACES = "r is the first, w the second, x the third"
 EXECUTION = "trace the function, or set a probe"

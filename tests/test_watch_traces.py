@@ -94,7 +94,7 @@ def test_several_traces_and_others(tmp_path: Path) -> None:
     watch = _write(tmp_path / "t", _raw())
     again = _write(tmp_path / "t.2", _raw(watches=(TABLE,)))
     result = ftpatch("report", watch, again)
-    assert result.code == 0 and "chunks that end in what is no event: 1" in result.err
+    assert result.code == 0 and "chunks that do not end in a valid event: 1" in result.err
     graph = TraceFile([Thread(1).add(1, "main", 1)]).write(tmp_path / "graph")
     result = ftpatch("report", watch, graph)
     assert result.code == 2 and "what watches recorded cannot be reported together" in result.err

@@ -114,4 +114,4 @@ def sums(events: Sequence[Event]) -> tuple[dict[int, Sums], dict[tuple[int, ...]
         reader.event(kind, func, time)
     while reader.stack:
         reader.close(events[-1][2])
-    return reader.sums, {path: own for path, own in reader.folded.items() if own}
+    return reader.sums, reader.folded

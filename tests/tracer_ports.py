@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from .gnu import runner
+from .gnu import i386_libraries, runner
 
 __all__ = [
     "ENTRY_ARGS",
@@ -38,7 +38,7 @@ WORDS = {3: 2, ENTRY_ARGS: 7, EXIT_VALUE: 2, TIME: 2}
 """Of an event; of the others one."""
 FLAGS, PID, THREADS, LOST = 28, 104, 116, 120
 """Offsets in the header."""
-ENDED = 2
+ARGS, ENDED, SILENT = 1, 2, 16
 TIMEOUT = 120
 Tree = tuple[str, list["Tree"]]
 
@@ -94,7 +94,10 @@ def build(form: Form, name: str, folder: Path, *flags: str) -> Path:
     if form.arch == "i386" and form.link != "static":
         libraries = port.libraries / "lib"
         command.append(f"-Wl,--dynamic-linker={libraries / 'ld-linux.so.2'},-rpath={libraries}")
-    subprocess.run([*command, str(SOURCES / name), "-o", str(target)], check=True)
+    command += [str(SOURCES / name), "-o", str(target)]
+    if form.arch == "i386" and not form.link.startswith("static"):
+        command += i386_libraries(plus=name.endswith(".cpp"))
+    subprocess.run(command, check=True)
     return target
 
 
@@ -138,7 +141,7 @@ class Trace:
 
     def whole(self) -> None:
         """The program came to its end, the tracer did not stop, and no call was lost."""
-        assert self.number(FLAGS) & ~1 == ENDED
+        assert self.number(FLAGS) & ~(ARGS | SILENT) == ENDED
         assert struct.unpack_from("<8Q", self.data, LOST) == (0,) * 8
 
     def chunks(self) -> Iterator[tuple[int, int]]:

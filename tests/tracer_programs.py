@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from .command import ftpatch
-from .gnu import runner
+from .gnu import i386_libraries, runner
 
 __all__ = [
     "ARCHES",
@@ -117,13 +117,14 @@ class Form:
         return [name, self.level, "-w", LINKS[self.link][1], *sites, *early, *self.more]
 
 
-def _libraries(form: Form) -> list[str]:
+def _libraries(form: Form, *, plus: bool) -> list[str]:
     """What makes a program find the libraries of its cross compiler where it runs natively."""
     arch = ARCHES[form.arch]
     if not arch.loader or "static" in form.link:
         return []
     folder = f"{arch.root}/lib"
-    return [f"-Wl,--dynamic-linker={folder}/{arch.loader},-rpath={folder}"]
+    loader = f"-Wl,--dynamic-linker={folder}/{arch.loader},-rpath={folder}"
+    return [loader, *i386_libraries(plus=plus)]
 
 
 def build(form: Form, name: str, folder: Path) -> Path:
@@ -138,7 +139,12 @@ def build(form: Form, name: str, folder: Path) -> Path:
     parts = [str(part)]
     if form.site == "fentry":
         parts.append(str(SOURCES / "fentry.S"))
-    link = [LINKS[form.link][0], "-pthread", "-Wl,-z,execstack", *_libraries(form)]
+    link = [
+        LINKS[form.link][0],
+        "-pthread",
+        "-Wl,-z,execstack",
+        *_libraries(form, plus=source.suffix == ".cpp"),
+    ]
     steps.append([command[0], *link, *parts, "-o", str(program)])
     for step in steps:
         done = subprocess.run(step, capture_output=True, text=True, check=False)

@@ -129,7 +129,7 @@ class Machine:
                 elif now - begun > limit:
                     reason = f"ended after {limit:g} seconds"
                 elif now - moved > idle:
-                    reason = f"ended: for {idle:g} seconds no event, and no word on the console"
+                    reason = f"ended: no event and no console output for {idle:g} seconds"
                 elif shutil.disk_usage(self._stream.parent).free < ROOM:
                     reason = f"ended: the disk has less than {ROOM >> 20} MiB left"
                 yield Progress(decoder.events, tuple(last), reason, stopped, status)

@@ -84,11 +84,12 @@ def run() -> int:
         done = "; the output is written" if UNFINISHED.appeared else ""
         error_line(f"standard output: {error.strerror}{done}")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - or the exit tries again
-        return int(Exit.ERROR)
+        return UNFINISHED.failure
     return code
 
 
 def _run() -> int:
+    UNFINISHED.failure = int(Exit.ERROR)
     try:
         code = app(prog_name="ftpatch", standalone_mode=False)
     except FtpatchError as error:
@@ -108,14 +109,14 @@ def _run() -> int:
     except OSError as error:
         done = "; the output is written" if UNFINISHED.appeared else ""
         error_line(f"{error.filename or 'standard output'}: {error.strerror}{done}")
-        return int(Exit.ERROR)
+        return UNFINISHED.failure
     except MemoryError:
         error_line("out of memory")
-        return int(Exit.ERROR)
+        return UNFINISHED.failure
     except Exception as error:
         if os.environ.get("FTPATCH_DEBUG"):
             raise
         kind = type(error).__name__
         error_line(f"internal error: {kind}: {error}; FTPATCH_DEBUG=1 shows where, please report")
-        return int(Exit.ERROR)
+        return UNFINISHED.failure
     return code if isinstance(code, int) else int(Exit.DONE)

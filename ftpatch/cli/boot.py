@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.beside import FOLDERS, claim, sweep
 from ftpatch.cli.boot_options import Most, Sink, Time, Until
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Filter, Json, Notrace, Regex
@@ -46,45 +47,59 @@ def command(
     most: Most = None,
     time: Time = False,
     append: Annotated[
-        str, typer.Option("--append", metavar="WORDS", help="For the kernel's command line.")
-    ] = "",
+        list[str],
+        typer.Option(
+            "--append", metavar="WORDS", help="Add to the kernel's command line. Repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     limit: Annotated[
-        float, typer.Option("--limit", metavar="SECONDS", help="How long it may run.", min=1)
+        float,
+        typer.Option("--limit", metavar="SECONDS", help="End the run after this long.", min=1),
     ] = 600,
     idle: Annotated[
         float,
         typer.Option(
-            "--idle", metavar="SECONDS", min=1, help="How long it may do nothing: then it hangs."
+            "--idle",
+            metavar="SECONDS",
+            min=1,
+            help="End it after this long without an event or console output.",
         ),
     ] = 60,
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", metavar="DIR", help="Keep vmlinux.boot, the stream, the console."),
+        typer.Option(
+            "--keep", metavar="DIR", help="Keep vmlinux.boot, stream and console in a new folder."
+        ),
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="As of ftpatch report.")
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="Format of the report; see ftpatch report."
+        ),
     ] = None,
     json: Json = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Of the report.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the report to FILE."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
 ) -> None:
-    """Boot a copy of a kernel with a tracer inside, and report what it did.
+    """Boot a copy of a kernel with a tracer in it, and report what it did.
 
-    It ends when the kernel does, with --until and --max when the tracer stops, or when it hangs, or
-    by Ctrl-C; then the functions that were called last are told. The exit code is QEMU's, 0 where
-    the tracer stopped, 124 where it was ended otherwise, 125 for a failure of ftpatch itself.
+    The run ends when the kernel does, when the tracer stops (--until, --max), when the guest hangs,
+    or on Ctrl-C, and then shows the last functions called. The exit code is QEMU's, 0 if the tracer
+    stopped, 124 if the run was ended otherwise, and 125 if ftpatch itself failed.
     """
-    from ftpatch.cli import report
-
-    report.require_format(format_, json)
     try:
+        from ftpatch.cli import report
         from ftpatch.trace.formats import FORMATS
 
-        if format_ not in (None, *FORMATS):
-            raise UsageError(None, f"a boot is not told as {format_}", f"use {', '.join(FORMATS)}")
-        with Output(output, force=force, binary=format_ == "perfetto"):
+        report.require_format(format_, json)
+        chosen = "json" if json else format_ or "function_graph"
+        if chosen not in FORMATS:
+            reason = f"a boot cannot be reported as {chosen}"
+            raise UsageError(None, reason, f"use {', '.join(FORMATS)}")
+        with Output(output, force=force, form=FORMATS[chosen]):
             pass  # there will be one
         from ftpatch.plan.boot import BootTracing
         from ftpatch.select import Selection
@@ -93,13 +108,19 @@ def command(
             BootTracing(sink, until, most, time),
             Selection(filter_, notrace, regex),
         )
+        UNFINISHED.failure = FAILED
         with _folder(keep) as name:
             folder = Path(name)
             kernel = _patch(image, folder / "vmlinux.boot", selection, tracing)
             from ftpatch.cli.boot_run import run_boot
 
             code, events = run_boot(
-                kernel, folder, most or 0, append=append, words=words or [], limits=(limit, idle)
+                kernel,
+                folder,
+                most or 0,
+                append=" ".join(append),
+                words=words or [],
+                limits=(limit, idle),
             )
             if events:
                 report.command(
@@ -114,7 +135,9 @@ def command(
 def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
     """Where all goes; if it is not kept, a signal takes it away as well."""
     if keep is None:
+        sweep(Path(tempfile.gettempdir()), FOLDERS)
         place = tempfile.TemporaryDirectory(prefix="ftpatch.")
+        claim(Path(place.name))
         UNFINISHED.passing = [Path(place.name)]
         signal.signal(signal.SIGPIPE, interrupted)
         return place

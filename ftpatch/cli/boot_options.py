@@ -23,10 +23,10 @@ Sink = Annotated[
 Until = Annotated[
     str,
     typer.Option(
-        "--until", metavar="FUNC", help="The boot tracer stops when this function is called."
+        "--until", metavar="FUNC", help="Stop the boot tracer when this function is called."
     ),
 ]
 Most = Annotated[
-    int | None, typer.Option("--max", metavar="N", help="The boot tracer stops after N events.")
+    int | None, typer.Option("--max", metavar="N", help="Stop the boot tracer after N events.")
 ]
-Time = Annotated[bool, typer.Option("--time", help="The boot tracer tells times, too.")]
+Time = Annotated[bool, typer.Option("--time", help="Have the boot tracer record times, too.")]

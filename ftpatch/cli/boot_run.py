@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import sys
@@ -15,6 +16,7 @@ from ftpatch.boot.machine import Machine, Progress, fault_in, flat, require_emul
 from ftpatch.cli.console import clean, count, lines
 from ftpatch.cli.signals import interrupted
 from ftpatch.columns import addresses
+from ftpatch.unfinished import ENDING
 
 if TYPE_CHECKING:
     from ftpatch.image import Image
@@ -27,6 +29,10 @@ SAID = 3
 """Lines of the console that are."""
 CONSOLE = 1 << 16
 """Bytes of its end that are looked at."""
+OFFSET = re.compile(r"Kernel Offset: (0x[0-9a-f]+) from 0x[0-9a-f]+")
+"""What a panic says of KASLR (dump_kernel_offset() of the architectures)."""
+ENABLED = "KASLR enabled"
+"""What arm64 says when it boots."""
 ENDED = 124
 """Exit code where it was ended for its time, as timeout(1) has it."""
 
@@ -72,16 +78,16 @@ def run_boot(
     return (0 if ended.stopped else code), ended.events
 
 
-def _handle(machine: Machine) -> dict[signal.Signals, Any]:
+def _handle(machine: Machine) -> dict[int, Any]:
     """Ctrl-C or SIGTERM ends the machine, and what it did is told; other ends of ours end it."""
 
     def end(number: int, frame: FrameType | None) -> None:
         machine.kill()
         interrupted(number, frame)
 
-    handlers = {
+    handlers: dict[int, Any] = {
         number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+        for number in ENDING
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     for number in handlers:
@@ -100,11 +106,23 @@ def _tell_end(kernel: Image, ended: Progress, folder: Path, *, fault: bool) -> N
     console = folder / "console"
     if console.is_file():
         with console.open("rb") as file:
+            begin = file.read(CONSOLE).decode("utf-8", "replace")
             file.seek(max(0, console.stat().st_size - CONSOLE))
             text = file.read().decode("utf-8", "replace")
+        told += _moved(begin, text)
         said = [line.strip() for line in text.splitlines() if line.strip()][-SAID:]
         told += [f"the console's last words: {line}" for line in said]
     lines((f"ftpatch: {text}" for text in told), error=True)
+
+
+def _moved(begin: str, end: str) -> list[str]:
+    """What KASLR makes of the console's addresses: events have none, so the report's are those of
+    the image."""
+    if moved := OFFSET.search(end):
+        return [f"KASLR: addresses on the console are {moved[1]} above the image's"]
+    if ENABLED in begin:
+        return ["KASLR: addresses on the console are not the image's; use --append nokaslr"]
+    return []
 
 
 def _names(kernel: Image, at: list[int]) -> list[tuple[str, int, int]]:

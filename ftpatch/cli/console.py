@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ftpatch.errors import Exit, FtpatchError
@@ -21,6 +22,8 @@ __all__ = [
     "json_line",
     "lines",
     "table",
+    "tell_linked",
+    "tell_links",
     "wait_for",
     "watched",
 ]
@@ -50,6 +53,20 @@ def error_line(text: str) -> None:
 def count(number: int, what: str) -> str:
     """``1 record``, ``2 records``."""
     return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def tell_links(copy: Any) -> None:  # noqa: ANN401 - anything with target and names
+    """Say that a file had other names: a new one took the place of one of them."""
+    if copy.names > 1:
+        others = "the other keeps" if copy.names == 2 else f"the {copy.names - 1} others keep"
+        error_line(f"{copy.target}: it had {copy.names} hard links; {others} the old contents")
+
+
+def tell_linked(root: Path, number: int) -> None:
+    """The same of a tree, in which some may be names of one file."""
+    if number:
+        had = f"{count(number, 'module')} had hard links"
+        error_line(f"{root}: {had}; each file written is now separate from them")
 
 
 def json_line(value: dict[str, Any]) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.console import json_line, lines, table
-from ftpatch.cli.options import Format, Image, Json, Quiet, wants_json
-from ftpatch.errors import Exit, UsageError
+from ftpatch.cli.console import error_line, json_line, lines, table
+from ftpatch.cli.options import Format, Json, Quiet, wants_json
+from ftpatch.errors import Exit, FtpatchError, UsageError
 
 if TYPE_CHECKING:
     from ftpatch.diff import Diff, Difference
@@ -19,10 +20,20 @@ __all__ = ["NAME", "command"]
 
 NAME = "diff"
 SHOWN = 40
+SUFFIX = ".ftpatch"
+"""Of what a command writes beside its input."""
 
 
 def command(
-    image: Image,
+    image: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[IMAGE]",
+            readable=False,
+            help="A kernel, module, program or library. Default: all files of this folder that "
+            "have a journal, or a FILE.ftpatch beside them.",
+        ),
+    ] = None,
     other: Annotated[
         Path | None,
         typer.Argument(
@@ -32,7 +43,7 @@ def command(
             "IMAGE.ftpatch.",
         ),
     ] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Groups of like differences only.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Group like differences.")] = False,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -44,21 +55,76 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Show each changed site with both sides' instructions, and every other difference."""
-    as_json = wants_json(json, format_)
-    from ftpatch.diff import compare
+    show = _Show(wants_json(json, format_), stat, limit, quiet)
+    if image is not None:
+        differs = show(_sides(image, other))
+        code = Exit.FOUND if differs else Exit.DONE
+    else:
+        code = _here(show)
+    if code:
+        raise typer.Exit(code)
 
-    before, after = _sides(image, other)
-    found = compare(before, after)
-    if as_json and stat:
-        for kind, old, new, count in _groups(found):
-            json_line({"kind": kind, "old": old, "new": new, "count": count})
-    elif as_json:
-        for row in [*found.sites(limit or None), *found.others]:
-            json_line(_object(row))
-    elif not quiet:
-        _text(found, stat, SHOWN if limit is None else limit)
-    if not found.identical:
-        raise typer.Exit(Exit.FOUND)
+
+@dataclass(frozen=True)
+class _Show:
+    """What a comparison prints, and how."""
+
+    as_json: bool
+    stat: bool
+    limit: int | None
+    quiet: bool
+
+    def __call__(self, sides: tuple[Sites, Sites], path: str | None = None) -> bool:
+        """Compare, and print what differs, with ``path`` of which file; whether anything does."""
+        from ftpatch.diff import compare
+
+        found = compare(*sides)
+        named: dict[str, object] = {} if path is None else {"path": path}
+        if self.as_json and self.stat:
+            for kind, old, new, count in _groups(found):
+                json_line(named | {"kind": kind, "old": old, "new": new, "count": count})
+        elif self.as_json:
+            for row in [*found.sites(self.limit or None), *found.others]:
+                json_line(named | _object(row))
+        elif not self.quiet:
+            if path is not None:
+                lines([f"{path}:"])
+            _text(found, self.stat, SHOWN if self.limit is None else self.limit)
+        return not found.identical
+
+
+def _here(show: _Show) -> Exit:
+    """The files of this folder that a command changed, or of which it wrote another."""
+    from ftpatch.folder import is_image
+
+    code, seen = Exit.DONE, 0
+    names = sorted(p.name for p in Path().iterdir() if p.is_file() and not p.is_symlink())
+    written = {name for name in names if name.removesuffix(SUFFIX) in names and SUFFIX in name}
+    for path in map(Path, names):
+        beside = path.name + SUFFIX in written
+        if not is_image(path, loose=True):
+            continue
+        try:
+            if not beside and not _has_journal(path):
+                continue
+            if path.name in written and not _has_journal(path.with_name(path.name[: -len(SUFFIX)])):
+                continue  # what it was written from was compared with it
+            code = max(code, Exit.FOUND if show(_sides(path, None), path.name) else Exit.DONE)
+        except FtpatchError as error:
+            error_line(str(error))
+            code = Exit.ERROR
+        seen += 1
+    if not seen and not show.quiet and not show.as_json:
+        lines([f"no file here has a journal, or a FILE{SUFFIX} beside it"])
+    return code
+
+
+def _has_journal(path: Path) -> bool:
+    from ftpatch.image import open_image
+    from ftpatch.journal import read_blocks
+
+    image = open_image(path)
+    return bool(read_blocks(path, image.data[: image.end]))
 
 
 def _sides(image: Path, other: Path | None) -> tuple[Sites, Sites]:
@@ -66,14 +132,14 @@ def _sides(image: Path, other: Path | None) -> tuple[Sites, Sites]:
     from ftpatch.sites import read_sites
 
     if other is not None:
-        return read_sites(open_image(image)), read_sites(open_image(other))
-    after = read_sites(open_image(image))
+        return read_sites(open_image(image), bare=True), read_sites(open_image(other), bare=True)
+    after = read_sites(open_image(image), bare=True)
     if after.blocks:
-        return read_sites(after.original), after
-    written = image.with_name(image.name + ".ftpatch")
+        return read_sites(after.original, bare=True), after
+    written = image.with_name(image.name + SUFFIX)
     if not written.exists():
         raise UsageError(image, "no journal, and there is no " + written.name, "name two images")
-    return after, read_sites(open_image(written))
+    return after, read_sites(open_image(written), bare=True)
 
 
 def _groups(found: Diff) -> list[tuple[str, str, str, int]]:

@@ -13,7 +13,7 @@ from ftpatch.cli.options import (
     Filter,
     Force,
     Format,
-    Image,
+    ImageOrTree,
     InPlace,
     Json,
     KeepRecords,
@@ -39,7 +39,7 @@ NAME = "disable"
 
 
 def command(
-    image: Image,
+    image: ImageOrTree,
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,

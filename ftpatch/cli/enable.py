@@ -16,7 +16,7 @@ from ftpatch.cli.options import (
     Filter,
     Force,
     Format,
-    Image,
+    ImageOrTree,
     InPlace,
     Json,
     KeepRecords,
@@ -45,7 +45,7 @@ NAME = "enable"
 
 
 def command(
-    image: Image,
+    image: ImageOrTree,
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,
@@ -62,8 +62,8 @@ def command(
         typer.Option(
             "--tracer",
             metavar="NAME|STUB",
-            help="Lay a tracer into the program, for the sites to call: function, function_graph, "
-            "function_profile, nop, or the path of a stub of your own; into a kernel: boot.",
+            help="Insert a tracer for the sites to call: function, function_graph, "
+            "function_profile, nop, or the path of a stub of your own; for a kernel: boot.",
         ),
     ] = None,
     sink: Sink = "",
@@ -74,7 +74,7 @@ def command(
     depth: Depth = 1024,
     size: Annotated[
         str,
-        typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 64M."),
+        typer.Option("--size", metavar="SIZE", help="Size of the trace file."),
     ] = "64M",
     site: Site = None,
     output: Output = None,

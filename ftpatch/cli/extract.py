@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from ftpatch.cli.console import json_line, lines
+from ftpatch.cli.console import json_line, lines, tell_links
 from ftpatch.cli.options import Force, Format, Image, Json, Quiet, wants_json
-from ftpatch.errors import UsageError
+from ftpatch.errors import InputError, UsageError
 
 __all__ = ["NAME", "command"]
 
 NAME = "extract"
+ELF = b"\x7fELF"
 PACKED = {".gz", ".xz", ".zst", ".lz4", ".lzma", ".bz2"}
 
 
@@ -37,11 +38,16 @@ def command(
     as_json = wants_json(json, format_)
     from ftpatch.ahead import payload_of
     from ftpatch.image.elf import map_file
+    from ftpatch.unwrap.known import what_is
 
     data, _ = map_file(image)
     payload = payload_of(image, data.data)
     if not payload.layers:
-        raise UsageError(image, "there is nothing around it", "use it as it is")
+        known = what_is(payload.data)
+        whole = payload.container or payload.data[:4].tobytes() == ELF
+        if known is not None and not whole:
+            raise InputError(image, f"{known.name}: ftpatch cannot extract this", known.advice)
+        raise UsageError(image, "nothing to extract", "use it as it is")
     target = output or _name(image, "Image" if payload.container == "Image" else "elf")
     from ftpatch.copy import Copy
 
@@ -49,6 +55,7 @@ def command(
         from ftpatch.write import write_new
 
         write_new(copy, payload.data.tobytes())
+    tell_links(copy)
     layers = [layer.container or layer.compression for layer in payload.layers]
     if as_json:
         json_line({"output": str(target), "layers": layers, "length": len(payload.data)})

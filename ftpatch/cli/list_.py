@@ -22,6 +22,7 @@ def command(
     as_json = wants_json(json, format_)
     from ftpatch.arch import State
     from ftpatch.image import open_image
+    from ftpatch.mangled import demangled
     from ftpatch.select import Selection, select_sites
     from ftpatch.sites import read_sites
 
@@ -61,9 +62,9 @@ def command(
         (
             (
                 hex(at),
-                f"{name}+{into:#x}" if name else "",
+                f"{demangled(name)}+{into:#x}" if name else "",
                 states[state],
-                names[target],
+                demangled(names[target]),
                 "dropped" if dropped else "",
             )
             for at, _, (name, into, _), state, target, dropped in rows

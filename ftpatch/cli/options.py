@@ -18,6 +18,7 @@ __all__ = [
     "Filter",
     "Force",
     "Image",
+    "ImageOrTree",
     "Images",
     "InPlace",
     "Json",
@@ -38,7 +39,15 @@ Image = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
-        help="A kernel, module, program or library; for some verbs a folder of modules.",
+        help="A kernel, module, program or library.",
+    ),
+]
+ImageOrTree = Annotated[
+    Path,
+    typer.Argument(
+        metavar="IMAGE",
+        readable=False,
+        help="A kernel, module, program or library, or a folder of them.",
     ),
 ]
 Images = Annotated[
@@ -46,7 +55,7 @@ Images = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
-        help="Kernels, modules, programs, libraries, or folders of modules.",
+        help="Kernels, modules, programs, libraries, or folders.",
     ),
 ]
 Filter = Annotated[
@@ -55,8 +64,9 @@ Filter = Annotated[
         "-f",
         "--filter",
         metavar="GLOB",
-        help="Functions to select (* ? [], leading ! takes away, @FILE reads a list, 0xADDR is "
-        "one site, GLOB:mod:MODULE is of a module). Repeatable.",
+        help="Functions to select, by symbol or source name (* ? [], a leading ! removes, "
+        "@FILE reads a list, 0xADDR is one site, GLOB:mod:MODULE those of a module). "
+        "Repeatable.",
     ),
 ]
 Notrace = Annotated[
@@ -64,7 +74,7 @@ Notrace = Annotated[
     typer.Option("-n", "--notrace", metavar="GLOB", help="Functions to leave out. Repeatable."),
 ]
 Regex = Annotated[
-    bool, typer.Option("--regex", help="Filters are regular expressions, to match whole names.")
+    bool, typer.Option("--regex", help="Filters are regular expressions that match whole names.")
 ]
 Output = Annotated[
     Path | None,
@@ -74,20 +84,20 @@ InPlace = Annotated[bool, typer.Option("--in-place", help="Replace the input.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
 KeepRecords = Annotated[
     bool,
-    typer.Option("--keep-records", help="Leave the table alone; `check` says what happens then."),
+    typer.Option("--keep-records", help="Leave the table alone; `check` predicts the outcome."),
 ]
 AllowSetuid = Annotated[
     bool,
-    typer.Option("--allow-setuid", help="Accept a privileged input; the output is never one."),
+    typer.Option("--allow-setuid", help="Accept a setuid input; the output never is."),
 ]
 StripSignature = Annotated[
     bool,
-    typer.Option("--strip-signature", help="Accept a signed module; the output has none."),
+    typer.Option("--strip-signature", help="Accept a signed module; the output is unsigned."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Verify everything, write nothing.")]
 Site = Annotated[
     str | None,
-    typer.Option("--site", metavar="SYMBOL", help="One named site: ftrace_call, ..."),
+    typer.Option("--site", metavar="SYMBOL", help="A named site, such as ftrace_call."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
@@ -97,24 +107,22 @@ Format = Annotated[
 ]
 
 
-Args = Annotated[
-    bool, typer.Option("--args", help="The tracer records arguments and return values.")
-]
+Args = Annotated[bool, typer.Option("--args", help="Record arguments and return values.")]
 Depth = Annotated[
     int,
     typer.Option(
         "--depth",
         min=8,
         max=65536,
-        help="Calls of a thread that the tracer follows into each other. Default: 1024.",
+        help="Nested calls to follow in each thread.",
     ),
 ]
 
 
 def wants_json(json: bool, format_: str | None) -> bool:
-    """Whether output is JSON. Raises BadParameter for a format that is neither."""
+    """Whether output is JSON. Raises UsageError for a format that is neither."""
     if format_ not in (None, "text", "json"):
-        raise typer.BadParameter(f"--format is text or json, not {format_!r}")
+        raise UsageError(None, f"unknown format {format_!r}", "use text or json")
     return json or format_ == "json"
 
 
@@ -126,8 +134,8 @@ def bytes_of(text: str) -> int:
     """``64M`` of a trace file, in bytes. Raises UsageError for what is no size, or too small."""
     found = re.fullmatch(r"(\d{1,12})([KMG]?)", text, re.IGNORECASE)
     if found is None:
-        raise UsageError(None, f"{text!r} is no size", "say 64M, or 1G")
+        raise UsageError(None, f"{text!r} is not a size", "say 64M, or 1G")
     size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
     if size < LEAST:
-        raise UsageError(None, f"a trace file of {text} has no room", "64K is the least")
+        raise UsageError(None, f"a trace file of {text} is too small", "the minimum is 64K")
     return size

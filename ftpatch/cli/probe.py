@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ftpatch.cli.console import json_line, lines, wait_for
+from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     Depth,
@@ -21,8 +23,8 @@ from ftpatch.cli.options import (
     bytes_of,
     wants_json,
 )
-from ftpatch.cli.update import output_path
-from ftpatch.errors import UsageError
+from ftpatch.cli.update import cleared_line, output_path
+from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,14 +37,12 @@ __all__ = ["NAME", "command"]
 
 NAME = "probe"
 
-Program = Annotated[
-    Path, typer.Argument(metavar="PROG", readable=False, help="The program to be probed.")
-]
+Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="The program.")]
 Probes = Annotated[
     list[str],
     typer.Argument(
         metavar="PROBE",
-        help="One of the forms above, as in ftrace's kprobe_events. None: tell which there are.",
+        help="One of the forms above, as in ftrace's kprobe_events. Without any: show them.",
     ),
 ]
 
@@ -62,13 +62,19 @@ def command(
         bool,
         typer.Option(
             "--optimize/--no-optimize",
-            help="A jump in place of a breakpoint, where one is safe. Default: on.",
+            help="Use a jump instead of a breakpoint where it is safe.",
         ),
     ] = True,
+    keep_going: Annotated[
+        bool,
+        typer.Option(
+            "--keep-going", help="Lay the probes that can be laid; exit 1 if some cannot."
+        ),
+    ] = False,
     depth: Depth = 1024,
     size: Annotated[
         str,
-        typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 64M."),
+        typer.Option("--size", metavar="SIZE", help="Size of the trace file."),
     ] = "64M",
     output: Output = None,
     in_place: InPlace = False,
@@ -79,22 +85,25 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Lay probes into a program: what a function was called with, and what it returned.
+    """Insert probes into a program: what a function was called with, and what it returned.
 
     \b
-    p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   when that is reached
+    p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   when it is reached
     r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... when it returns
-    FUNC    a symbol, also one that is imported; a C++ name as its source has
-            it, without spaces; 0xADDRESS
+    FUNC    a symbol, imported ones too; a C++, Rust or D source name, without
+            its parameters if only one function has it; 0xADDRESS
     FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
             +OFFSET(FETCH): what is in memory there
     TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
 
     \b
     ftpatch probe ./shop 'p sell n=$arg1:s32' 'r sell $retval:s32' -o ./shop.p
-    ftpatch probe ./shop 'p:o open path=+0($arg1):string' -o ./shop.p
+    ftpatch probe /bin/cat 'p:o open path=+0($arg1):string' -o ./cat.p
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
-    ftpatch probe ./shop.p                            tells its probes
+    ftpatch probe ./shop.p                            shows its probes
+
+    If some probes cannot be laid, all of those are named and nothing is written; --keep-going
+    lays the others.
     """
     as_json = wants_json(json, format_)
     if not probes:
@@ -105,7 +114,8 @@ def command(
     from ftpatch.image import open_image
 
     room, image = bytes_of(size), open_image(program)
-    definitions, named = _parsed(image, probes), _handler(handler)
+    refused = Refused()
+    definitions, named = _parsed(image, probes, refused), _handler(handler)
     target = output_path(program, output, in_place)
     from ftpatch.copy import Copy
 
@@ -116,19 +126,37 @@ def command(
         allow_setuid=allow_setuid,
         in_place=in_place,
     ) as copy:
+        from ftpatch.inject.properties import cleared_property
         from ftpatch.plan.probed import Probing, plan_probed
         from ftpatch.update import lay_in
 
-        probed = plan_probed(image, Probing(definitions, optimize, named, depth, room))
+        with _all_told(refused):
+            probed = plan_probed(image, Probing(definitions, optimize, named, depth, room), refused)
+            if refused.errors and not keep_going:
+                raise refused.errors.pop()
         if not dry_run:
             wait_for(copy)
             lay_in(copy, image, probed.plan)
+        cleared = cleared_property(image, probed.plan.changes)
+    tell_links(copy)
     written = None if dry_run else target
     if as_json:
         for one in probed.placed:
-            json_line(_row(one, probed.risks))
+            json_line(_row(one, probed.asks) | ({"cleared": cleared} if cleared else {}))
     elif not quiet:
-        _said(probed, written)
+        _said(probed, written, cleared)
+    if refused.errors:
+        raise typer.Exit(Exit.FOUND)
+
+
+@contextmanager
+def _all_told(refused: Refused) -> Iterator[None]:
+    """Tell all that was refused, but for the error that ends the command: that comes last."""
+    try:
+        yield
+    finally:
+        for error in refused.errors:
+            error_line(str(error))
 
 
 def _tell(program: Path, as_json: bool) -> None:
@@ -149,7 +177,7 @@ def _tell(program: Path, as_json: bool) -> None:
             lines([one.text])
 
 
-def _parsed(image: Image, probes: list[str]) -> Sequence[Definition]:
+def _parsed(image: Image, probes: list[str], refused: Refused) -> Sequence[Definition]:
     from ftpatch.arch import arch_of
     from ftpatch.arch.registers import REGISTERS
     from ftpatch.probe import parse_probes
@@ -159,7 +187,7 @@ def _parsed(image: Image, probes: list[str]) -> Sequence[Definition]:
     if registers is None:
         known = ", ".join(REGISTERS)
         raise UsageError(image.path, "there are no probes for its architecture", f"only {known}")
-    return parse_probes(probes, registers.names, arguments=len(registers.arguments))
+    return parse_probes(probes, registers.names, refused, arguments=len(registers.arguments))
 
 
 def _handler(text: str | None) -> Handler | None:
@@ -174,7 +202,7 @@ def _handler(text: str | None) -> Handler | None:
     return Handler(Path(stub), name)
 
 
-def _row(one: Placed, risks: str) -> dict[str, Any]:
+def _row(one: Placed, asks: Sequence[str]) -> dict[str, Any]:
     from ftpatch.probe import definition_text
 
     row = {
@@ -184,16 +212,17 @@ def _row(one: Placed, risks: str) -> dict[str, Any]:
         "way": one.way.value,
         "reason": one.why,
     }
-    return row | {"risk": risks} if one.way.value == "trap" else row
+    return row | {"handled": list(asks)} if one.way.value == "trap" else row
 
 
-def _said(probed: Probed, written: Path | None) -> None:
+def _said(probed: Probed, written: Path | None, cleared: str) -> None:
     placed = probed.placed
     width = max(len(one.definition.name) for one in placed)
     for one in placed:
         why = f" ({one.why})" if one.why else ""
         lines([f"{one.definition.name:{width}}  {one.way.value:4}  {one.address:#x}{why}"])
     traps = ", ".join(one.definition.name for one in placed if one.way.value == "trap")
-    if traps:
-        lines([f"{traps}: fatal where SIGILL happens to be blocked by {probed.risks}"])
+    if traps and probed.asks:
+        lines([f"{traps}: the program's own use of SIGILL is handled: {', '.join(probed.asks)}"])
+    lines([cleared_line(cleared)] if cleared else [])
     lines([f"wrote {written}" if written else "dry run: nothing was written"])

@@ -8,6 +8,11 @@ from pathlib import Path
 from ftpatch.cli.console import count, watched
 from ftpatch.cli.update import Planner
 from ftpatch.errors import FtpatchError, NoTable, UsageError
+from ftpatch.image import open_image
+from ftpatch.meant import meant
+from ftpatch.select import MODULE, near
+from ftpatch.sites import read_sites
+from ftpatch.spelling import like
 from ftpatch.tree import each
 from ftpatch.update import prepare
 
@@ -48,9 +53,31 @@ def rehearse(root: Path, modules: list[Path], plan: Planner, *, strip_signature:
             missing = set(result[1]) if missing is None else missing & result[1]
     if missing and not failed:  # else it may match one that could not be looked at
         text = min(missing)
-        raise UsageError(root, f"filter {text!r} matches no site of any module")
+        hint = _meant(text, modules)
+        raise UsageError(root, f"filter {text!r} matches no site of any module", hint)
     usage = [error for error in failed if isinstance(error, UsageError)]
     if usage and not changes:
         first = usage[0]
         others = f" (and {count(len(usage) - 1, 'module')} more)" if len(usage) > 1 else ""
         raise UsageError(first.path, first.reason + others, first.hint)
+
+
+@dataclass(frozen=True)
+class _Near:
+    """Names of a module's functions that are like one that none has."""
+
+    name: str
+
+    def __call__(self, path: Path) -> list[str]:
+        try:
+            return near(read_sites(open_image(path)), self.name)
+        except NoTable:
+            return []
+
+
+def _meant(text: str, modules: list[Path]) -> str:
+    """The question for a filter that matches nothing; empty where nothing is like it."""
+    name = text.removeprefix("!").partition(MODULE)[0]
+    results = watched(each(_Near(name), modules), len(modules), "looking")
+    names = {one for _, found in results if not isinstance(found, FtpatchError) for one in found}
+    return "" if name in names else meant(like(name, sorted(names)), "")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.console import clean, lines, watched
+from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
 from ftpatch.cli.report_output import Output
 from ftpatch.errors import UsageError
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "command", "require_format"]
 
 NAME = "report"
-NAMES = "function_graph|function|profile|probes|ksym|folded|flamegraph|chrome|perfetto|json"
+OTHERS = 64
+"""Descriptors besides those of traces, about."""
+SHOWN = 3
+"""Newer traces that are named."""
 
 Files = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE", readable=False, help="Trace files: of a program, and of its children."
+        metavar="FILE", readable=False, help="Trace files of a program and its children."
     ),
 ]
 ReportFormat = Annotated[
@@ -33,24 +38,24 @@ ReportFormat = Annotated[
         "--format",
         metavar="FORMAT",
         help="function_graph, function, profile, probes, ksym, folded, flamegraph, chrome, "
-        "perfetto or json; default: what its tracer would print.",
+        "perfetto or json; default: the tracer's own.",
     ),
 ]
 Of = Annotated[
     Path | None,
-    typer.Option(
-        "--image", metavar="IMAGE", help="The patched program; default: where it was run."
-    ),
+    typer.Option("--image", metavar="IMAGE", help="The patched program, if it has moved."),
 ]
 Time = Annotated[
     str | None,
-    typer.Option("--time", metavar="FROM-TO", help="Seconds since the start; one may be missing."),
+    typer.Option(
+        "--time", metavar="FROM-TO", help="Seconds since the start; either may be left out."
+    ),
 ]
 Tid = Annotated[
-    list[int], typer.Option("--tid", metavar="TID", help="Threads to report. Repeatable.")
+    list[int], typer.Option("--tid", metavar="TID", help="Only these threads. Repeatable.")
 ]
 Depth = Annotated[
-    int | None, typer.Option("--depth", metavar="N", min=1, help="Levels of calls to report.")
+    int | None, typer.Option("--depth", metavar="N", min=1, help="Only this many levels of calls.")
 ]
 Functions = Annotated[
     list[str],
@@ -58,21 +63,21 @@ Functions = Annotated[
         "-f",
         "--filter",
         metavar="GLOB",
-        help="Functions to report (* ? [], leading ! takes away). Repeatable.",
+        help="Only these functions (* ? [], a leading ! removes). Repeatable.",
     ),
 ]
 NoDemangle = Annotated[
-    bool, typer.Option("--no-demangle", help="Names of C++ and Rust as the symbol table has them.")
+    bool, typer.Option("--no-demangle", help="Show C++, Rust and D names as in the symbol table.")
 ]
 WithSource = Annotated[
-    bool, typer.Option("--source", help="Tell file and line of functions, from debug information.")
+    bool, typer.Option("--source", help="Show file and line of functions, from debug information.")
 ]
 To = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: standard output.")
 ]
 Anyway = Annotated[
     bool,
-    typer.Option("--force", help="Overwrite the output; read a trace that is not the image's."),
+    typer.Option("--force", help="Overwrite the output; accept a trace of another image."),
 ]
 
 
@@ -90,7 +95,7 @@ def command(
     output: To = None,
     force: Anyway = False,
 ) -> None:
-    """Report what a traced program recorded, as ftrace would print it or for other tools."""
+    """Report what a traced program recorded, in ftrace's formats or for other tools."""
     require_format(format_, json)
     if output is not None and any(_same(output, file) for file in files):
         raise UsageError(output, "the output is a trace that is read", "name another file")
@@ -103,7 +108,7 @@ def command(
     trace = _open(files, image, window, force)
     try:
         form = format_for(trace, "json" if json else format_)
-        with Output(output, force=force, binary=form.binary) as out:
+        with Output(output, force=force, form=form) as out:
             trace.name_by(Programs(image, force, no_demangle, source).of)
             missing = _notes(trace)
             rows = trace.rows()
@@ -118,20 +123,24 @@ def command(
         lines((f"ftpatch: {note}" for note in trace.notes()), error=True)
     finally:
         trace.close()
+        _tell_newer(files)
 
 
 def require_format(format_: str | None, json: bool) -> None:
-    """Raise BadParameter for a format that there is not, and for two."""
-    if format_ not in (None, *NAMES.split("|")):
-        raise typer.BadParameter(f"--format is {NAMES.replace('|', ', ')}, not {format_!r}")
+    """Raise UsageError for a format that there is not, and for two."""
+    from ftpatch.trace import require_known
+
+    if format_ is not None:
+        require_known(format_)
     if json and format_ not in (None, "json"):
-        raise typer.BadParameter(f"--json and --format {format_} are two formats")
+        raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
 
 
 def _open(files: list[Path], image: Path | None, window: Window, force: bool) -> Trace:
     """Traces of programs, or the stream of a boot tracer, which does not say whose it is."""
     from ftpatch.trace import Trace
 
+    _allow_descriptors(len(files))
     if image is None or len(files) != 1 or not files[0].is_file():
         return Trace(files, window)
     from ftpatch.boot import BootTrace, is_stream
@@ -142,11 +151,30 @@ def _open(files: list[Path], image: Path | None, window: Window, force: bool) ->
     return BootTrace(files[0], open_image(image), window, force=force)
 
 
+def _allow_descriptors(files: int) -> None:
+    """For a program with many children, where the limit that we began with can be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < files + OTHERS:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _same(output: Path, file: Path) -> bool:
     try:
         return output.samefile(file)
     except OSError:
         return False
+
+
+def _tell_newer(files: list[Path]) -> None:
+    """Of a name that exists the runtime makes NAME.PID, and so do children."""
+    from ftpatch.trace.newer import newer
+
+    found = newer(files)
+    if found:
+        names = ", ".join(str(one) for one in found[:SHOWN])
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        error_line(f"newer files, not in this report: {names}{more}")
 
 
 def _end(trace: Trace, window: Window) -> None:

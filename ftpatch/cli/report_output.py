@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from ftpatch.beside import as_created, named, sweep
 from ftpatch.errors import OutputError, UsageError
 from ftpatch.unfinished import UNFINISHED
+
+if TYPE_CHECKING:
+    from ftpatch.trace import Format
 
 __all__ = ["Output"]
 
@@ -18,17 +22,20 @@ __all__ = ["Output"]
 class Output:
     """A context: what is written appears by ``appear``, and without that only on standard output.
 
-    Raises UsageError for bytes on a terminal, and for a file that exists (without ``force``) or
-    that is none; OutputError where it cannot be written.
+    Raises UsageError for a form that is not for a terminal on one (``otherwise``: what to do), and
+    for a file that exists (without ``force``) or that is none; OutputError where it cannot be
+    written.
     """
 
-    def __init__(self, path: Path | None, *, force: bool, binary: bool) -> None:
+    def __init__(
+        self, path: Path | None, *, force: bool, form: Format, otherwise: str = "use -o FILE"
+    ) -> None:
         self._path, self._force = path, force
         self._file: BinaryIO | None = None
         self._name: Path | None = None
         if path is None:
-            if binary and sys.stdout.isatty():
-                raise UsageError(None, "this format is not for a terminal", "use -o FILE")
+            if not form.for_terminal and sys.stdout.isatty():
+                raise UsageError(None, "this format is not for a terminal", otherwise)
             return
         if path.is_symlink():
             raise UsageError(path, "the output is a link", "name the file itself")
@@ -37,10 +44,10 @@ class Output:
         if path.exists() and not force:
             raise UsageError(path, "the output exists", "use --force to overwrite it")
         try:
-            fd, name = tempfile.mkstemp(prefix=".ftpatch.", dir=path.parent)
+            sweep(path.parent)
+            self._name, fd = named(path.parent)
         except OSError as error:
             raise OutputError(path, f"cannot write: {error.strerror}") from None
-        self._name = UNFINISHED.name = Path(name)
         self._file = os.fdopen(fd, "wb")
 
     @property
@@ -58,7 +65,8 @@ class Output:
         trace: TracebackType | None,
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what is left to write has been told of
+                self._file.close()
         if self._name is not None:
             self._name.unlink(missing_ok=True)
             UNFINISHED.name = None
@@ -80,18 +88,17 @@ class Output:
         """Give the file its name."""
         if self._file is None or self._name is None or self._path is None:
             return
-        mask = os.umask(0)
-        os.umask(mask)
         try:
             self._file.flush()
-            os.fchmod(self._file.fileno(), 0o666 & ~mask)
+            as_created(self._file.fileno())
             os.fsync(self._file.fileno())
             self._file.close()
-            if self._force:
-                self._name.replace(self._path)
-            else:
-                os.link(self._name, self._path)
-                self._name.unlink()
+            with UNFINISHED:
+                if self._force:
+                    self._name.replace(self._path)
+                else:
+                    os.link(self._name, self._path)
+                    self._name.unlink()
+                self._name, UNFINISHED.name, UNFINISHED.appeared = None, None, True
         except OSError as error:
             raise OutputError(self._path, f"cannot write: {error.strerror}") from None
-        self._name, UNFINISHED.name, UNFINISHED.appeared = None, None, True

@@ -2,33 +2,79 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+import time
+from types import FrameType
 
-from ftpatch.cli.console import error_line
-from ftpatch.unfinished import UNFINISHED
+from ftpatch.cli.console import clean
+from ftpatch.errors import FtpatchError
+from ftpatch.faults import tell_faults
+from ftpatch.unfinished import ENDING, UNFINISHED
 
 __all__ = ["handle_signals", "interrupted"]
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
 """What a progress bar would have done at its end: the line is empty, the cursor seen."""
+PATIENCE = 3.0
+"""Seconds that workers get to take away what they were making."""
 
 
 def handle_signals() -> None:
     """From now on; those that are ignored, as nohup does, stay so."""
+    tell_faults(_unreadable)
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupted)
 
 
-def interrupted(number: int, frame: object) -> None:
-    """End. Not by an exception: that would have to find its way through libraries in C++. Nobody is
-    told of a reader that went away."""
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """End, and say what is there. Not by an exception: that would have to find its way through
+    libraries in C++. Nobody is told of a reader that went away before anything was written."""
+    if UNFINISHED.postpones(number, interrupted):
+        return
+    UNFINISHED.ending = True
+    _end_workers()
     UNFINISHED.discard()
-    if sys.stderr.isatty():
-        sys.stderr.write(SHOW_CURSOR)
-    if number != signal.SIGPIPE:
-        error_line(f"interrupted; {UNFINISHED.said()}")
+    said = f"interrupted; {UNFINISHED.said()}"
+    if number == signal.SIGPIPE:
+        written = UNFINISHED.many or UNFINISHED.appeared
+        said = f"standard output: Broken pipe; {UNFINISHED.said()}" if written else ""
+    _say(said)
     os._exit(128 + number)
+
+
+def _unreadable(error: FtpatchError) -> None:
+    """A page of a mapped file cannot be read: that ends the command, as in interrupted()."""
+    UNFINISHED.ending = True
+    UNFINISHED.discard()
+    _say(str(error))
+    os._exit(UNFINISHED.failure)
+
+
+def _say(text: str) -> None:
+    """A line of standard error, which may be in the midst of another by way of sys.stderr."""
+    line = SHOW_CURSOR if os.isatty(2) else ""
+    line += f"ftpatch: {clean(text)}\n" if text else ""
+    with contextlib.suppress(OSError):
+        os.write(2, line.encode("utf-8", "backslashreplace"))
+
+
+def _end_workers() -> None:
+    """Those of a tree: nothing may appear after what is said."""
+    if "multiprocessing.process" not in sys.modules:
+        return
+    import multiprocessing
+    from multiprocessing.connection import wait
+
+    left = multiprocessing.active_children()
+    for worker in left:
+        worker.terminate()
+    end = time.monotonic() + PATIENCE
+    while left and (seconds := end - time.monotonic()) > 0:
+        gone = wait([worker.sentinel for worker in left], seconds)
+        left = [worker for worker in left if worker.sentinel not in gone]
+    for worker in left:
+        worker.kill()

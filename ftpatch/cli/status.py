@@ -9,6 +9,7 @@ import typer
 from ftpatch.cli.console import count, error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
 from ftpatch.errors import Exit, FtpatchError, NoTable
+from ftpatch.mangled import demangled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "command", "status_row"]
 
 NAME = "status"
+FEW = 5
+"""Functions without a record that are named."""
 
 
 def command(
@@ -47,8 +50,10 @@ def command(
             json_line(row)
         elif not quiet:
             _show(row)
-            if verbose and sites is not None:
-                _abi(sites)
+            if sites is not None:
+                _notes(sites, row["lost"])
+                if verbose:
+                    _abi(sites)
     if failed:
         raise typer.Exit(Exit.ERROR)
 
@@ -93,6 +98,7 @@ def status_row(path: Path, sites: Sites) -> dict[str, Any]:
     import numpy as np
 
     from ftpatch.arch import State
+    from ftpatch.lost import find_lost
 
     counts = np.bincount(sites.state, minlength=len(State)).tolist()
     called = sites.addr[sites.state == State.CALL]
@@ -109,9 +115,24 @@ def status_row(path: Path, sites: Sites) -> dict[str, Any]:
         "null": sites.null,
         "dropped": int(sites.dropped.sum()),
         "sites": len(sites),
+        "lost": len(find_lost(sites)),
         "states": {state.name.lower(): counts[state] for state in State},
         "targets": targets,
     }
+
+
+def _notes(sites: Sites, number: int) -> None:
+    """What a count does not tell: functions that lost their record, pads that are too short."""
+    from ftpatch.lost import find_lost
+    from ftpatch.sites.short import too_short
+
+    if number:
+        lost = find_lost(sites)
+        few = ", ".join(map(demangled, lost.names(sites)[:FEW])) + ", ..." * (len(lost) > FEW)
+        have = "1 function has" if len(lost) == 1 else f"{len(lost)} functions have"
+        lines([f"{have} {lost.what} and no record: {few}; see `ftpatch check`"])
+    if short := too_short(sites):
+        lines([short])
 
 
 def _abi(sites: Sites) -> None:
@@ -153,5 +174,5 @@ def _show(row: dict[str, Any]) -> None:
         ]
     )
     states = [(name, number, "") for name, number in row["states"].items() if name != "call"]
-    calls = [("call", number, target) for target, number in row["targets"].items()]
+    calls = [("call", number, demangled(target)) for target, number in row["targets"].items()]
     table(("state", "sites", "calls"), calls + states, numbers=[1])

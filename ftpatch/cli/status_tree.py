@@ -1,4 +1,4 @@
-"""status on a tree of modules: a line for each that has sites, and all of them together."""
+"""status on a tree: a line for each image that has sites, and all of them together."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ftpatch.arch import arch_of
 from ftpatch.cli.console import count, error_line, json_line, lines, table, watched
 from ftpatch.cli.status import status_row
-from ftpatch.errors import FtpatchError, NoTable
-from ftpatch.image import Image, open_image
+from ftpatch.errors import FtpatchError
+from ftpatch.folder import image_paths, no_images
+from ftpatch.image import open_image
 from ftpatch.sites import read_sites
-from ftpatch.tree import each, module_paths, no_modules
+from ftpatch.tree import MODULE, each
 
 __all__ = ["tree_status"]
 
-COUNTS = ("records", "null", "dropped", "sites")
+COUNTS = ("records", "null", "dropped", "sites", "lost")
 STATES = ("call", "nop", "unexpected")
 
 
 def tree_status(root: Path, *, as_json: bool, quiet: bool) -> bool:
-    """Show the status of every module below ``root``; whether all could be read."""
-    paths, errors = module_paths(root)
-    for error in errors or ([] if paths else [no_modules(root)]):
+    """Show the status of every image below ``root``; whether all could be read."""
+    paths, errors = image_paths(root)
+    what = "module" if all(MODULE.fullmatch(path.name) for path in paths) else "image"
+    for error in errors or ([] if paths else [no_images(root)]):
         error_line(str(error))
     bad = len(errors) + (not paths)
     rows, total = [], Counter[str]()
-    for path, result in watched(each(_status, paths), len(paths), "modules"):
+    for path, result in watched(each(_status, paths), len(paths), f"{what}s"):
         if isinstance(result, FtpatchError):
             error_line(str(result))
             bad += 1
@@ -41,7 +42,7 @@ def tree_status(root: Path, *, as_json: bool, quiet: bool) -> bool:
         total.update({name: row[name] for name in COUNTS} | row["states"])
     if rows:
         table(
-            ("module", "sites", *STATES, "null", "dropped"),
+            (what, "sites", *STATES, "null", "dropped"),
             (
                 (
                     str(path.relative_to(root)),
@@ -57,31 +58,16 @@ def tree_status(root: Path, *, as_json: bool, quiet: bool) -> bool:
     states = ", ".join(f"{total[state]} {state}" for state in STATES)
     lines(
         [
-            f"{count(len(paths), 'module')}, {len(rows)} with sites, {bad} bad",
+            f"{count(len(paths), what)}, {len(rows)} with sites, {bad} bad",
             f"{total['records']} records: {total['null']} null, {total['dropped']} dropped, "
-            f"{total['sites']} sites: {states}",
+            f"{total['sites']} sites: {states}" + f"; {total['lost']} lost" * bool(total["lost"]),
         ]
     )
     return not bad
 
 
 def _status(path: Path) -> dict[str, Any]:
-    """The status of one module; one without a table has no sites."""
-    image = open_image(path)
-    try:
-        return status_row(path, read_sites(image))
-    except NoTable:
-        return {
-            "path": str(path),
-            "container": image.container,
-            "arch": _arch(image),
-            "table": None,
-            **dict.fromkeys(COUNTS, 0),
-            "states": dict.fromkeys(STATES, 0),
-            "targets": {},
-        }
-
-
-def _arch(image: Image) -> str | None:
-    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    return arch.name if arch else None
+    """The status of one image; one without a table has no sites."""
+    sites = read_sites(open_image(path), bare=True)
+    row = status_row(path, sites)
+    return row if sites.table_name else row | {"table": None}

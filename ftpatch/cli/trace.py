@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.beside import FOLDERS, claim, sweep
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
-from ftpatch.errors import FtpatchError, InputError, SiteRefused, UsageError
+from ftpatch.errors import FtpatchError, InputError, OutputError, SiteRefused, UsageError
 from ftpatch.unfinished import UNFINISHED
 
 if TYPE_CHECKING:
     from ftpatch.cli.trace_libraries import Libraries
+    from ftpatch.cli.trace_report import Asked
 
 __all__ = ["FAILED", "NAME", "command"]
 
@@ -39,7 +41,8 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 def command(
     program: Annotated[
-        list[str], typer.Argument(metavar="[--] PROG [ARG]...", help="The program and its words.")
+        list[str],
+        typer.Argument(metavar="[--] PROG [ARG]...", help="The program and its arguments."),
     ],
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
@@ -49,8 +52,8 @@ def command(
         typer.Option(
             "--lib",
             metavar="GLOB",
-            help="Shared libraries of the program to trace with it, by name (* ? []); -f and -n "
-            "choose among their functions and the program's. Repeatable.",
+            help="Shared libraries to trace along with the program, by name (* ? []); -f and -n "
+            "apply to their functions, too. Repeatable.",
         ),
     ] = [],  # noqa: B006
     tracer: Annotated[
@@ -62,25 +65,45 @@ def command(
     args: Args = False,
     depth: Depth = 1024,
     size: Annotated[
-        str, typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 256M.")
+        str, typer.Option("--size", metavar="SIZE", help="Size of the trace file.")
     ] = "256M",
     format_: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="As of ftpatch report.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format of the printed report; see ftpatch report.",
+        ),
     ] = None,
+    reports: Annotated[
+        list[str],
+        typer.Option(
+            "--report",
+            metavar="FORMAT[=FILE]",
+            help="Write a report to FILE, and print none unless --format asks. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Keep the trace, for ftpatch report."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Keep the recording for ftpatch report."
+        ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite the files of --report.")
+    ] = False,
 ) -> None:
-    """Run a program with a tracer laid into a copy of it, and report what it did.
+    """Run a copy of a program with a tracer in it, and report what it did.
 
-    The program's own exit code is that of this command; 125 is a failure of ftpatch itself, and
-    128 + n a program that signal n ended.
+    The exit code is the program's own, 128 + N if signal N killed it, and 125 if ftpatch itself
+    failed.
     """
+    UNFINISHED.failure = FAILED
     try:
-        code = _run(
-            program, (filter_, notrace, regex), (tracer, depth, size, args), lib, format_, output
-        )
+        from ftpatch.cli.trace_report import Asked
+
+        asked = Asked(format_, reports, output, force)
+        code = _run(program, (filter_, notrace, regex), (tracer, depth, size, args), lib, asked)
     except FtpatchError as error:
         error_line(str(error))
         raise typer.Exit(FAILED) from None
@@ -92,47 +115,63 @@ def _run(
     choice: tuple[list[str], list[str], bool],
     tracing: tuple[str, int, str, bool],
     globs: Sequence[str],
-    format_: str | None,
-    output: Path | None,
+    asked: Asked,
 ) -> int:
     """Patch, run, report; the program's exit code."""
-    from ftpatch.cli import report
+    from ftpatch.cli.trace_files import TraceFiles
+    from ftpatch.cli.trace_report import Reports
     from ftpatch.inject.tracers import RECORDING
 
     path = _found(words[0])
     with contextlib.suppress(OSError):
         if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
             raise UsageError(path, "it is setuid or setgid, which a traced copy is not")
-    if output is not None and os.path.lexists(output):
-        raise UsageError(output, "the output exists", "name another file")
+    reports = Reports(tracing[0], asked, path)
+    try:
+        sweep(Path(tempfile.gettempdir()), FOLDERS)
+    except FileNotFoundError as error:  # it tried to write into each
+        raise OutputError(None, str(error.strerror)) from None
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
+        claim(Path(folder))
         UNFINISHED.passing = [Path(folder), patched]
         signal.signal(signal.SIGPIPE, interrupted)
         libraries = _libraries(path, globs, tracing[0], Path(folder))
         _patch(path, patched, choice, tracing, libraries)
-        trace = (output or Path(folder, "trace")).absolute()
+        claim(patched)
+        UNFINISHED.appeared = False  # the copy is not what was asked for
+        trace = (asked.recording or Path(folder, "trace")).absolute()
         environment = libraries.environment if libraries else os.environ
-        others = set(_traces(trace))
-        code = _execute(patched, words, {**environment, "FTPATCH_TRACE": str(trace)})
-        files = [file for file in _traces(trace) if file not in others]
+        with TraceFiles(trace, patched, path.absolute()) as made:
+            code = _execute(patched, words, {**environment, **made.environment})
+            files = _alike(made.finish(), tracing[0], asked.recording)
+        if made.unkept:
+            raise OutputError(trace, f"the recording is lost: {made.unkept}")
         if not files:
             if tracing[0] in RECORDING:
                 error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
             return code
-        for file in files:
-            _settle(file, path.absolute())
         if libraries:
             libraries.tell_missing(patched, files)
-        report.command(files, format_=format_)
+        reports.write(files)
     return code
 
 
-def _traces(trace: Path) -> list[Path]:
-    """The traces of a program and its children, by their names."""
-    name = re.compile(re.escape(trace.name) + r"(\.\d+)*")
-    with os.scandir(trace.parent) as entries:
-        found = [Path(e.path) for e in entries if name.fullmatch(e.name) and e.is_file()]
-    return sorted(found)
+def _alike(files: Sequence[Path], tracer: str, recording: Path | None) -> list[Path]:
+    """Those that can be reported together: other patched programs that the program starts may have
+    another tracer, and probes."""
+    from ftpatch.inject.tracers import tracer_named
+    from ftpatch.trace.header import open_trace
+
+    alike = []
+    for file in files:
+        fd, header = open_trace(file)
+        os.close(fd)
+        if header.tracer == tracer_named(tracer).number:
+            alike.append(file)
+        elif not recording:  # else it is named as one that is not in the report
+            file.unlink()
+            error_line(f"{header.image}: another tracer recorded it; to keep that use -o FILE")
+    return alike
 
 
 def _found(word: str) -> Path:
@@ -150,6 +189,7 @@ def _place(path: Path, folder: str) -> Iterator[Path]:
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.ftpatch.{os.getpid()}")
     place = beside if os.access(real.parent, os.W_OK) else Path(folder, real.name)
+    sweep(real.parent, re.compile(re.escape(f".{real.name}.ftpatch.") + r"[0-9]+"))
     try:
         yield place
     finally:
@@ -164,6 +204,7 @@ def _patch(
     libraries: Libraries | None,
 ) -> None:
     """Lay the tracer into a copy."""
+    from ftpatch.cli.update import tell_cleared
     from ftpatch.copy import Copy
     from ftpatch.plan.traced import Tracing, plan_traced
     from ftpatch.select import Selection, select_sites
@@ -181,6 +222,7 @@ def _patch(
             )
             if prepared.refused:
                 raise SiteRefused(path, prepared.refused[0][1])
+            tell_cleared(path, prepared.image, prepared.plan.changes)
             update(copy, prepared)
         else:
             libraries.patch(copy, patched, selection, wanted)
@@ -220,22 +262,3 @@ def _execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]
     for number, handler in handlers.items():
         signal.signal(number, handler)
     return code if code >= 0 else 128 - code
-
-
-def _settle(file: Path, image: Path) -> None:
-    """What can be done when nothing is written to a trace any more."""
-    from ftpatch.trace.extent import read_extent, settle
-
-    with contextlib.suppress(OSError):
-        pid, used = read_extent(file)
-        if pid and not _runs(pid):
-            settle(file, used, image)
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process is there, and not only waited for."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[:1] != ["Z"]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
 from ftpatch.inject.tracers import RECORDING
-from ftpatch.select import Selection, expand, select_sites
+from ftpatch.select import Selection, expand, select_sites, unmatched
 from ftpatch.sites import Sites
 
 __all__ = ["Choice", "require_tracer"]
@@ -22,12 +22,14 @@ class Choice:
         self._selection = expand(selection)
         self._missing: set[str] | None = None
         self._selected = 0
+        self._seen: list[Sites] = []
 
     def of(self, sites: Sites) -> NDArray[np.bool_]:
         """The sites of one image that are meant, bool[n]."""
         missing = set[str]()
         mask = select_sites(sites, self._selection, missing)
         self._missing = missing if self._missing is None else self._missing & missing
+        self._seen.append(sites)
         self._selected += int(mask.sum())
         return mask
 
@@ -35,8 +37,8 @@ class Choice:
         """Raise UsageError for a filter that matches nothing in any of them, or if nothing is
         left."""
         if self._missing:
-            text = min(self._missing)
-            raise UsageError(program, f"filter {text!r} matches no site", "see `ftpatch list`")
+            error = unmatched(min(self._missing), self._seen, regex=self._selection.regex)
+            raise UsageError(program, error.reason, error.hint)
         if not self._selected:
             raise UsageError(program, "the filters leave no site", "see `ftpatch list`")
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ftpatch.cli.console import error_line
 from ftpatch.cli.trace_choice import Choice
 from ftpatch.cli.trace_needed import Needed, Needs, matching
+from ftpatch.cli.update import tell_cleared
 from ftpatch.copy import Copy
 from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
 from ftpatch.image import Image, open_image
@@ -90,7 +91,9 @@ class Libraries:
             sites = read_sites(self._image, named=True)
         except NoTable:
             choice.require(self._image.path)
-            lay_in(copy, self._image, plan_runtime(self._image, told))
+            plan = plan_runtime(self._image, told)
+            tell_cleared(self._image.path, self._image, plan.changes)
+            lay_in(copy, self._image, plan)
             return
         prepared = prepare_sites(
             self._image, sites, lambda found: plan_traced(found, choice.of(found), told)
@@ -98,6 +101,7 @@ class Libraries:
         choice.require(self._image.path)
         if prepared.refused:
             raise SiteRefused(self._image.path, prepared.refused[0][1])
+        tell_cleared(self._image.path, self._image, prepared.plan.changes)
         update(copy, prepared)
 
     def _patch(self, choice: Choice, tracing: Tracing) -> Tracing:
@@ -185,6 +189,7 @@ class Libraries:
             prepared = prepare_sites(sites.image, sites, plan)
             if prepared.refused:
                 raise SiteRefused(one.path, prepared.refused[0][1])
+            tell_cleared(one.path, prepared.image, prepared.plan.changes)
             update(copy, prepared)
         self._traced[place.path] = one
         return made[0]

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from ftpatch.cli.console import count, json_line, lines, wait_for
+from ftpatch.cli.console import count, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
     Force,
     Format,
-    Image,
+    ImageOrTree,
     InPlace,
     Json,
     Quiet,
@@ -22,13 +22,14 @@ from ftpatch.cli.options import (
 from ftpatch.cli.update import output_path
 from ftpatch.errors import UsageError
 
-__all__ = ["NAME", "command"]
+__all__ = ["ANEW", "NAME", "command"]
 
 NAME = "undo"
+ANEW = "recompressed: the contents are as before, the compressed bytes may differ"
 
 
 def command(
-    image: Image,
+    image: ImageOrTree,
     everything: Annotated[
         bool, typer.Option("--all", help="Take back all commands, not just the latest.")
     ] = False,
@@ -65,14 +66,14 @@ def command(
         in_place=in_place,
     ) as copy:
         from ftpatch.image import open_image
-        from ftpatch.undo import plan_undo
-        from ftpatch.write import write
+        from ftpatch.undo import plan_undo, take_back
 
         opened = open_image(image)
         undo = plan_undo(opened, everything=everything)
         if not dry_run:
             wait_for(copy)
-            write(copy, opened, undo.changes, journal=False, length=undo.length, tail=undo.tail)
+            take_back(copy, opened, undo)
+    tell_links(copy)
     for block in undo.blocks:
         if as_json:
             json_line(
@@ -80,10 +81,12 @@ def command(
                     "output": None if dry_run else str(target),
                     "changes": len(block.changes),
                     "length": block.length,
+                    "identical": undo.identical,
                 }
             )
         elif not quiet:
             done = count(len(block.changes), "change")
             lines([f"{done} taken back, {block.length} bytes as before"])
     if not as_json and not quiet:
+        lines([] if undo.identical else [f"{opened.compression}: {ANEW}"])
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])

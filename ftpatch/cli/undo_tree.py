@@ -7,27 +7,28 @@ from pathlib import Path
 
 import typer
 
-from ftpatch.cli.console import count, error_line, json_line, lines, watched
+from ftpatch.cli.console import count, error_line, json_line, lines, tell_linked, watched
+from ftpatch.cli.undo import ANEW
 from ftpatch.copy import Copy
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.image import open_image
 from ftpatch.journal import read_blocks
 from ftpatch.tree import each, module_paths, no_modules
-from ftpatch.undo import plan_undo
+from ftpatch.undo import plan_undo, take_back
 from ftpatch.unfinished import UNFINISHED
-from ftpatch.write import write
 
 __all__ = ["run_tree_undo"]
 
 
 @dataclass(frozen=True)
 class _Undo:
-    """The work of one module: how many Changes were taken back, None without a journal."""
+    """The work of one module: how many Changes were taken back, whether to the very file, and how
+    many names it had; None without a journal."""
 
     everything: bool
     dry_run: bool
 
-    def __call__(self, path: Path) -> int | None:
+    def __call__(self, path: Path) -> tuple[int, bool, int] | None:
         image = open_image(path)
         if not read_blocks(path, image.data[: image.end]):
             return None
@@ -35,8 +36,8 @@ class _Undo:
         target = None if self.dry_run else path
         with Copy(path, target, force=True, allow_setuid=False, in_place=True) as copy:
             if not self.dry_run:
-                write(copy, image, undo.changes, journal=False, length=undo.length, tail=undo.tail)
-        return sum(len(block.changes) for block in undo.blocks)
+                take_back(copy, image, undo)
+        return sum(len(block.changes) for block in undo.blocks), undo.identical, copy.names
 
 
 def run_tree_undo(
@@ -49,21 +50,26 @@ def run_tree_undo(
     for error in errors or ([] if modules else [no_modules(root)]):
         error_line(str(error))
         code = Exit.ERROR
-    done = changes = 0
+    done = changes = anew = linked = 0
     results = each(_Undo(everything, dry_run), modules)
     for path, result in watched(results, len(modules), "modules"):
         if isinstance(result, FtpatchError):
             error_line(str(result))
             code = max(code, result.exit)
         elif result is not None:
-            done, changes = done + 1, changes + result
+            number, identical, names = result
+            linked += names > 1
+            done, changes, anew = done + 1, changes + number, anew + (not identical)
             if as_json:
-                json_line({"output": None if dry_run else str(path), "changes": result})
+                output = None if dry_run else str(path)
+                json_line({"output": output, "changes": number, "identical": identical})
+    tell_linked(root, linked)
     if not done and not code:
         error_line(f"{root}: no module has a journal: no command changed this tree")
         code = Exit.ERROR
     elif not as_json and not quiet:
         end = "; dry run: nothing was written" if dry_run else ""
+        lines([f"{count(anew, 'module')} {ANEW}"] if anew else [])
         lines([f"{count(changes, 'change')} of {count(done, 'module')} taken back{end}"])
     if code:
         raise typer.Exit(code)

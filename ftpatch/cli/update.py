@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from ftpatch.cli.console import count, error_line, json_line, lines, wait_for
+from ftpatch.cli.console import count, error_line, json_line, lines, tell_links, wait_for
 from ftpatch.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -19,11 +19,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ftpatch.bug import FtraceBug
+    from ftpatch.changes import Changes
+    from ftpatch.image import Image
     from ftpatch.plan import Plan
     from ftpatch.sites import Sites
     from ftpatch.update import Outcome
 
-__all__ = ["Planner", "Update", "outcome_row", "output_path", "refused_lines", "run_update"]
+__all__ = [
+    "Planner",
+    "Update",
+    "cleared_line",
+    "outcome_row",
+    "output_path",
+    "refused_lines",
+    "run_update",
+    "tell_cleared",
+]
 
 
 PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
@@ -120,6 +131,7 @@ def run_update(update: Update, plan: Planner) -> None:
         if not prepared.refused and not update.dry_run:
             wait_for(copy)
             write(copy, prepared)
+    tell_links(copy)
     seconds = time.monotonic() - begun
     outcome = prepared.outcome(None if update.dry_run else target, verbose=update.verbose)
     if update.as_json:
@@ -150,6 +162,8 @@ def outcome_row(outcome: Outcome, seconds: float | None = None) -> dict[str, Any
         row["seconds"] = round(seconds, 3)
     if outcome.undefined:
         row["undefined"] = outcome.undefined
+    if outcome.cleared:
+        row["cleared"] = outcome.cleared
     return row | {"failed": [_failed(bug, reason) for bug, reason in outcome.refused]}
 
 
@@ -190,7 +204,9 @@ def _summary(outcome: Outcome, seconds: float) -> None:
     if outcome.undefined:
         lines([undefined_line(outcome.undefined, outcome.versioned)])
     if outcome.dropped:
-        lines([dropped_line(outcome.dropped)])
+        lines([dropped_line(outcome.dropped, outcome.unrecorded)])
+    if outcome.cleared:
+        lines([cleared_line(outcome.cleared)])
     if outcome.restored:
         lines([f"{count(outcome.restored, 'record')} restored"])
     if outcome.written is None:
@@ -200,12 +216,23 @@ def _summary(outcome: Outcome, seconds: float) -> None:
         lines([f"wrote {outcome.written}{plain}"])
 
 
-def dropped_line(number: int) -> str:
-    """What dropped records mean."""
-    return (
-        f"{count(number, 'record')} dropped: these functions are out of reach of ftrace, BPF "
-        "fentry and live patching"
-    )
+def dropped_line(number: int, meaning: str) -> str:
+    """How many records were dropped, and what that means for their functions."""
+    return f"{count(number, 'record')} dropped: {meaning}"
+
+
+def cleared_line(name: str) -> str:
+    """What a property means that the output has no longer."""
+    return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
+
+
+def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
+    """The same of a copy that is traced, on standard error."""
+    from ftpatch.inject.properties import cleared_property
+
+    name = cleared_property(image, changes)
+    if name:
+        error_line(f"{path}: in the copy that runs, {cleared_line(name)}")
 
 
 def undefined_line(name: str, versioned: bool) -> str:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import stat
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from ftpatch.cli.console import Errors, count, error_line, json_line, lines, table, watched
+from ftpatch.cli.console import (
+    Errors,
+    count,
+    error_line,
+    json_line,
+    lines,
+    table,
+    tell_linked,
+    watched,
+)
 from ftpatch.cli.rehearse import rehearse
 from ftpatch.cli.update import (
     Planner,
@@ -84,11 +94,14 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     if mirror:
         mirror.check(force=update.force)
     errors, code, modules, others = Errors(), Exit.DONE, list[Path](), list[tuple[Path, int]]()
+    linked = set[Path]()
     for path, held in entries(update.image):
         if isinstance(held, FtpatchError):
             errors.tell(held)
         elif is_module(path, held):
             modules.append(path)
+            if held.st_nlink > 1 and mirror is None:
+                linked.add(path)
         else:
             others.append((path, held.st_mode))
     if not modules:
@@ -121,6 +134,7 @@ def run_tree_update(update: Update, plan: Planner) -> None:
             error_line(f"{path}: {count(len(outcome.refused), 'site')} refused; not written")
     errors.end()
     code = max(code, errors.code)
+    tell_linked(update.image, sum(o.written in linked for _, o in rows))
     if not update.as_json and not update.quiet:
         _summary(update, rows, len(modules), errors.number, time.monotonic() - begun)
     if code:
@@ -171,8 +185,10 @@ def _summary(
     )
     undefined = sorted({(o.undefined, o.versioned) for o in outcomes if o.undefined})
     lines(undefined_line(name, versioned) for name, versioned in undefined)
-    if dropped:
-        lines([dropped_line(dropped)])
+    lost = Counter[str]()
+    for outcome in outcomes:
+        lost[outcome.unrecorded] += outcome.dropped
+    lines(dropped_line(number, meaning) for meaning, number in lost.items() if number)
     if restored:
         lines([f"{count(restored, 'record')} restored"])
     number = sum(o.written is not None for o in outcomes)

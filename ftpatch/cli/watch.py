@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ftpatch.cli.console import json_line, lines, wait_for
+from ftpatch.cli.console import json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
@@ -31,14 +31,12 @@ __all__ = ["NAME", "command"]
 
 NAME = "watch"
 
-Program = Annotated[
-    Path, typer.Argument(metavar="PROG", readable=False, help="The program to be watched.")
-]
+Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="The program.")]
 Requests = Annotated[
     list[str],
     typer.Argument(
         metavar="WATCH",
-        help="What to watch, in one of the forms above. None: tell what is watched.",
+        help="What to watch, in one of the forms above. Without any: show what is watched.",
     ),
 ]
 
@@ -48,7 +46,7 @@ def command(
     requests: Requests = [],  # noqa: B006 - typer copies it
     size: Annotated[
         str | None,
-        typer.Option("--size", metavar="SIZE", help="Of the trace file. Default: 64M."),
+        typer.Option("--size", metavar="SIZE", help="Size of the trace file. Default: 64M."),
     ] = None,
     output: Output = None,
     in_place: InPlace = False,
@@ -59,24 +57,25 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Watch variables of a program: who reads them, who writes, and what was there before.
+    """Watch variables of a program: who reads and writes them, and what was there before.
 
     \b
     SYMBOL:rw-           reads and writes, as in ftrace's ksym_trace_filter
     SYMBOL:-w-           writes
-    SYMBOL+OFFSET:rw-    of what is OFFSET bytes behind its start
+    SYMBOL+OFFSET:rw-    from OFFSET bytes into it
     w@SYMBOL[+OFFSET][:LEN], rw@..., r@...
                          LEN is 1, 2, 4 or 8 bytes; else all of a symbol that
                          has as many, or the first 4 or fewer of any other
-    SYMBOL:---           not any longer; *:--- nothing any longer
+    SYMBOL:---           stop watching it; *:--- stop watching anything
 
-    SYMBOL is one of the symbol table, a C++ name as its source has it, or a link address. There
-    are four places to watch, and reads are never watched alone. All requests are done, or none.
+    SYMBOL is a symbol, a name as sources of C++, Rust or D have it, or a link address. The
+    processor has four breakpoints, and cannot watch reads alone. Either all requests are carried
+    out, or none.
 
     \b
     ftpatch watch ./shop stock:rw- prices+16:-w- -o ./shop.w
     ftpatch watch ./shop 'shop::Cart::total:rw-' w@0x4030:8
-    ftpatch watch ./shop.w                   tells what is watched
+    ftpatch watch ./shop.w                   shows what is watched
     ftpatch watch ./shop.w stock:--- --in-place
     FTPATCH_TRACE=shop.trace ./shop.w; ftpatch report shop.trace
     """
@@ -113,6 +112,7 @@ def command(
         if not dry_run:
             wait_for(copy)
             lay_in(copy, image, watched.plan)
+    tell_links(copy)
     lines((f"ftpatch: {note}" for note in watched.notes), error=True)
     _said(image, watched.watches, as_json, quiet)
     if not as_json and not quiet:

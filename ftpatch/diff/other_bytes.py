@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.changes import Changes
+from ftpatch.changes import Changes, Kind
 from ftpatch.columns import addresses
+from ftpatch.diff.fields import field_differences
 from ftpatch.diff.loose import call_entries, header_differences
 from ftpatch.diff.pairs import Row, literal_offsets
 from ftpatch.diff.relocations import relocation_differences
-from ftpatch.diff.text import code_text, whole_instructions
+from ftpatch.diff.text import code_text, to_instruction, whole_instructions
 from ftpatch.image.headers import Section
 from ftpatch.sites import Sites
 
@@ -49,17 +50,16 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
     what one file has behind the end of the other."""
     ends = [_end(sites) for sites in (old, new)]
     common = min(ends)
-    shown = 0
+    shown, pieces = 0, _pieces(old, new)
     for differing in _differing(old, new, common):
         differing = differing[~_owned(old, differing) & ~_owned(new, differing)]
-        for told in (relocation_differences, header_differences):
+        for told in (relocation_differences, header_differences, field_differences):
             within, rows = told(old, new, differing)
             yield from rows
             differing = differing[~within]
-        cuts = np.flatnonzero(np.diff(differing) > GAP) + 1
-        stretches = np.split(differing, cuts) if len(differing) else []
-        for part in stretches[: MOST - shown]:
-            yield _row(old, new, int(part[0]), int(part[-1]) + 1)
+        stretches = _stretches(differing, pieces)
+        for start, end, known in stretches[: MOST - shown]:
+            yield _row(old, new, start, end, known)
         shown += len(stretches)
     if shown > MOST:
         yield "data", None, common, "", f"{shown - MOST} more stretches of bytes", ""
@@ -114,6 +114,30 @@ def _by_journal(old: Sites, new: Sites) -> NDArray[np.int64] | None:
     return np.unique(where[within])
 
 
+def _pieces(old: Sites, new: Sites) -> NDArray[np.int64]:
+    """(start, end), file offsets, int64[n, 2], of the code that the journals say was changed: each
+    begins with an instruction."""
+    changes = Changes.concat([b.changes for s in (old, new) for b in s.blocks])
+    changes = changes.take(changes.kind == Kind.CODE)
+    both = np.stack([changes.offset, changes.offset + changes.width], axis=1)
+    return np.unique(both, axis=0)
+
+
+def _stretches(
+    differing: NDArray[np.int64], pieces: NDArray[np.int64]
+) -> list[tuple[int, int, bool]]:
+    """Differing file offsets, int64[n], as (start, end, whether that is one of the pieces)."""
+    at = np.searchsorted(pieces[:, 0], differing, side="right") - 1
+    known = at >= 0
+    if len(pieces):
+        known &= differing < pieces[at, 1]
+    found = [(*pieces[row].tolist(), True) for row in np.unique(at[known]).tolist()]
+    rest = differing[~known]
+    cuts = np.flatnonzero(np.diff(rest) > GAP) + 1
+    parts = np.split(rest, cuts) if len(rest) else []
+    return sorted(found + [(int(part[0]), int(part[-1]) + 1, False) for part in parts])
+
+
 def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which file offsets are within a site's code or literal, a slot of the table or the
     relocation of a slot: what the pairs of sites already tell."""
@@ -138,7 +162,8 @@ def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((at >= 0) & (where < end[at]))
 
 
-def _row(old: Sites, new: Sites, start: int, end: int) -> Row:
+def _row(old: Sites, new: Sites, start: int, end: int, known: bool) -> Row:
+    """A stretch of differing bytes; with ``known`` an instruction begins at its start."""
     elf, sections = old.image.elf, old.image.elf.sections
     load = next((r for r in elf.loads.tolist() if r[2] <= start < r[2] + r[1]), None)
     address = None if load is None else load[0] + start - load[2]
@@ -147,7 +172,8 @@ def _row(old: Sites, new: Sites, start: int, end: int) -> Row:
         kind = "relocation"
     elif address is not None and _is_code(old, address):
         kind = "code"
-        low, high = whole_instructions(old, address, address + end - start)
+        widen = to_instruction if known else whole_instructions
+        low, high = widen(old, address, address + end - start)
         start, end, address = start - (address - low), start + high - address, low
     if address is not None:
         symbol = old.image.kallsyms.places(addresses(address))[0]

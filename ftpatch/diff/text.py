@@ -10,7 +10,7 @@ from ftpatch.arch.disassemble import disassemble
 from ftpatch.columns import addresses
 from ftpatch.sites import Sites
 
-__all__ = ["code_text", "whole_instructions"]
+__all__ = ["code_text", "to_instruction", "whole_instructions"]
 
 NEAR = 4096
 """Bytes behind a symbol within which instructions are counted from it."""
@@ -49,6 +49,14 @@ def whole_instructions(sites: Sites, start: int, end: int) -> tuple[int, int]:
     return (before[-1], after[0]) if before and after else (start, end)
 
 
+def to_instruction(sites: Sites, start: int, end: int) -> tuple[int, int]:
+    """A range of addresses that begins with an instruction, widened to the end of its last."""
+    at = sites.image.elf.offset_of(addresses(start))
+    code, _ = sites.image.elf.gather(at, end - start + LONGEST)
+    ends = [i.address + i.size for i in disassemble(sites.arch.name, code[0].tobytes(), start)]
+    return start, next((at for at in ends if at >= end), end)
+
+
 @lru_cache(maxsize=4096)
 def _read(arch: str, code: bytes, address: int) -> list[tuple[str, str, int | None, int]]:
     return [(i.mnemonic, i.operands, i.target, i.size) for i in disassemble(arch, code, address)]
@@ -58,6 +66,8 @@ def _name(sites: Sites, target: int) -> str:
     at = np.searchsorted(sites.targets.addr, addresses(target)[0])
     if at < len(sites.targets.addr) and int(sites.targets.addr[at]) == target:
         return sites.targets.name[int(at)]
+    if sites.blocks and sites.image.elf.offset_of(addresses(target))[0] >= sites.blocks[-1].length:
+        return f"{target:#x} (laid in)"
     name, offset, _ = sites.image.kallsyms.lookup(addresses(target))[0]
     if not name:
         return hex(target)

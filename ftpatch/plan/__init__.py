@@ -25,6 +25,7 @@ from ftpatch.plan.veneers import lay_veneers
 from ftpatch.sites import Sites
 from ftpatch.sites.code import call_rows, read_code
 from ftpatch.sites.targets import CALLERS
+from ftpatch.sites.unrecorded import Unrecorded, of_call, of_nop
 
 __all__ = ["Plan", "plan_disable", "plan_enable"]
 
@@ -32,7 +33,8 @@ __all__ = ["Plan", "plan_disable", "plan_enable"]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Changes, and what they come to: ``code`` uint8[n, k] of all sites, linked; how many of the
-    ``selected`` sites change their code, how many records are dropped or restored. ``action`` is
+    ``selected`` sites change their code, how many records are dropped or restored, and what a
+    site without one is then (``unrecorded``). ``action`` is
     how ftrace_bug ends; ``new`` names the bytes that NOPs are made of, empty for calls. ``tail`` is
     laid behind the end of the file; ``undefined`` names a callee that the file leaves to be defined
     elsewhere."""
@@ -47,6 +49,7 @@ class Plan:
     new: bytes = b""
     tail: bytes = b""
     undefined: str = ""
+    unrecorded: Unrecorded = Unrecorded.OUT
 
     @property
     def unchanged(self) -> int:
@@ -79,7 +82,11 @@ def plan_enable(
     if (sites.state[wanted] == State.CALL).any():
         action = "Updating ftrace call site to call a different ftrace function"
     plan = _plan(sites, mask, wanted, new, laid, keep_records, action, callee)
-    return replace(plan, undefined=callee.name if callee.undefined else "")
+    return replace(
+        plan,
+        undefined=callee.name if callee.undefined else "",
+        unrecorded=of_call(sites, addr, callee.name if callee.undefined else ""),
+    )
 
 
 def plan_disable(
@@ -103,7 +110,7 @@ def plan_disable(
     )
     shown = sites.arch.make_nop(np.array([5], np.uint8), nop, sites.abi)[0]
     size = 5 if sites.arch.lead(sites.abi) == 0 and sites.arch.nops else sites.arch.width
-    return replace(plan, new=shown[:size].tobytes())
+    return replace(plan, new=shown[:size].tobytes(), unrecorded=of_nop(sites, nop))
 
 
 def _plan(

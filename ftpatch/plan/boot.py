@@ -19,7 +19,7 @@ from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.plan import Plan, plan_enable
 from ftpatch.plan.padding import find_room, find_word, lay_at
 from ftpatch.plan.target import Callee
-from ftpatch.select import Selection, select_sites
+from ftpatch.select import Selection, select_sites, unmatched
 from ftpatch.sites import Sites
 
 __all__ = ["MOST", "BootTracing", "plan_boot"]
@@ -53,7 +53,7 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     sink = tracing.sink or tracer.sinks[0]
     if sink not in tracer.sinks:
         known = " or ".join(tracer.sinks)
-        raise UsageError(path, f"{sink} is no sink of {sites.arch.name}", f"use {known}")
+        raise UsageError(path, f"{sink} is not a sink for {sites.arch.name}", f"use {known}")
     if tracing.most is not None and not 0 < tracing.most <= MOST:
         raise UsageError(None, f"--max is 1 to {MOST}, not {tracing.most}")
     if sites.blocks:
@@ -86,12 +86,13 @@ def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
         return select_sites(sites, Selection([re.escape(name)], regex=True))
     except UsageError:
         image = sites.image
+        hint = unmatched(name, [sites], regex=False).hint
         reason = f"--until {name}: " + (
             "it has no site, so nothing tells that it is called"
             if len(image.symbols.rows_named(name))
             else "there is no such function"
         )
-        raise UsageError(image.path, reason, "see `ftpatch list`") from None
+        raise UsageError(image.path, reason, hint) from None
 
 
 def _to_last(sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int) -> Changes:

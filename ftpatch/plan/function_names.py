@@ -8,7 +8,8 @@ from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.imports import PLT, plt_symbols
 from ftpatch.mangled import demangled
-from ftpatch.plan.named import FUNCTIONS, Named, meant
+from ftpatch.meant import meant
+from ftpatch.plan.named import FUNCTIONS, Named
 
 __all__ = ["FunctionNames"]
 
@@ -73,7 +74,7 @@ class FunctionNames:
         tables = self.tables
         for table, _ in tables[:2]:
             if len(table.rows_named(name)):
-                return UsageError(self._path, f"{name!r} is no function", "`ftpatch watch` it")
+                return UsageError(self._path, f"{name!r} is not a function", "`ftpatch watch` it")
             if len(table.rows_named(name, defined=False)):
                 reason = f"{name!r} is imported, and has no entry in the PLT"
                 return UsageError(self._path, reason, "probe what calls it")

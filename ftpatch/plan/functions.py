@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch import arch_of
+from ftpatch.arch.twice import SPAN
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.headers import Segment
@@ -59,6 +61,22 @@ class Functions:
         if row < 0 or address >= self.end[row]:
             return None
         return int(self.start[row]), int(self.end[row])
+
+    @property
+    def arch(self) -> str:
+        """The name of the image's architecture; empty for one that is not supported."""
+        skeleton = self.image.elf.skeleton
+        found = arch_of(skeleton.machine, skeleton.elf_class)
+        return found.name if found else ""
+
+    def code_at(self, address: int) -> bytes:
+        """Code from an address on, to its function's end, and no more than is looked at to know a
+        function; empty for what is none."""
+        place = np.array([address & (1 << 64) - 1], np.uint64)
+        offset = int(self.image.elf.offset_of(place, executable=True)[0])
+        around = self.around(address)
+        size = min(SPAN, around[1] - address) if around else SPAN
+        return self.image.data[offset : offset + size].tobytes() if offset >= 0 else b""
 
     def whole(self, address: int) -> tuple[int, int] | None:
         """As ``around``, with what overlaps it: several symbols may be in one function."""

@@ -13,6 +13,7 @@ from ftpatch.changes import Changes, Kind
 from ftpatch.columns import addresses
 from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.journal import journalled
+from ftpatch.meant import meant, near
 from ftpatch.plan import Plan
 from ftpatch.sites import Sites
 
@@ -30,7 +31,7 @@ def plan_gate(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Pla
         raise UsageError(
             image.path,
             f"{arch.name} has no named site {name!r}",
-            f"it has {', '.join(sorted(arch.gates))}",
+            meant(near(name, arch.gates), f"it has {', '.join(sorted(arch.gates))}"),
         )
     if image.is_loose or image.symbols.find(name) is None:
         raise UsageError(image.path, f"this image has no {name}")

@@ -233,7 +233,7 @@ class Chooser:
         """Bytes of the text. Raises UsageError where there is none."""
         offset = self._offset(start)
         if offset < 0:
-            raise UsageError(self._image.path, f"{start:#x} is no code of this program")
+            raise UsageError(self._image.path, f"{start:#x} is not code of this program")
         return self._image.data[offset : offset + end - start].tobytes()
 
     def _instructions(self, start: int, end: int) -> list[Instruction] | None:

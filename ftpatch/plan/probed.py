@@ -11,28 +11,30 @@ import numpy as np
 from ftpatch.arch import Arch, arch_of
 from ftpatch.arch.detour import DETOURS
 from ftpatch.arch.move import Mover, mover_of
-from ftpatch.arch.registers import REGISTERS
+from ftpatch.arch.registers import REGISTERS, Registers
 from ftpatch.changes import Changes
-from ftpatch.errors import InputError, UsageError
+from ftpatch.errors import InputError, Refused, UsageError
 from ftpatch.image import Image
+from ftpatch.image.headers import Segment
 from ftpatch.image.traced import laid_in_id
 from ftpatch.inject import lay, read_stub
 from ftpatch.inject.headers import header_field
+from ftpatch.inject.libraries import linker_place
 from ftpatch.inject.probes import Place, Probe, Tables
 from ftpatch.inject.properties import without_shadow_stack
 from ftpatch.inject.tracers import configuration, probes_stub
+from ftpatch.meant import meant
 from ftpatch.plan import Plan
+from ftpatch.plan.asked import Asked, find_asked
 from ftpatch.plan.displaced import displaced
 from ftpatch.plan.functions import Functions, read_functions
-from ftpatch.plan.hooked import with_hooks
-from ftpatch.plan.hooks import Hooks, find_hooks
-from ftpatch.plan.named import DATA, Named, meant
+from ftpatch.plan.named import DATA, Named
 from ftpatch.plan.places import Chooser, Way
 from ftpatch.plan.spots import Spot, find_pads, find_spots
 from ftpatch.plan.traced import for_debuggers
 from ftpatch.plan.unwinding import with_frames
 from ftpatch.probe import Definition, definition_text
-from ftpatch.probe.steps import Own, fetching
+from ftpatch.probe.steps import Fetching, Own, fetching
 
 __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
@@ -71,17 +73,17 @@ class Placed:
 
 @dataclass(frozen=True)
 class Probed:
-    """The plan, what each probe got, in their order, and by what SIGILL may be blocked although
-    there are breakpoints; empty where there are none."""
+    """The plan, what each probe got, in their order, and what the program calls that could set or
+    block SIGILL; empty where there are no breakpoints."""
 
     plan: Plan
     placed: Sequence[Placed]
-    risks: str
+    asks: Sequence[str]
 
 
-def plan_probed(image: Image, probing: Probing) -> Probed:
-    """Probes at all the places, or UsageError for one that cannot be; InputError where there is no
-    room for them."""
+def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
+    """Probes at all the places but those that are ``refused``. Raises UsageError where none is
+    left, or the program cannot have any; InputError where there is no room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     mover = None if arch is None else mover_of(arch.name)
     if image.container != "executable" or arch is None:
@@ -93,36 +95,73 @@ def plan_probed(image: Image, probing: Probing) -> Probed:
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
         )
     functions = read_functions(image)
-    definitions = [
-        one if one.symbol is None else replace(one, symbol=functions.names.spelled(one.symbol))
-        for one in probing.definitions
-    ]
+    definitions = []
+    for one in probing.definitions:
+        with refused.told(image.path):
+            symbol = one.symbol and functions.names.spelled(one.symbol)
+            definitions.append(replace(one, symbol=symbol))
     chooser = Chooser(image, arch, mover, functions, find_pads(image))
-    spots = find_spots(chooser, functions, definitions, optimize=probing.optimize)
+    spots = find_spots(chooser, functions, definitions, refused, optimize=probing.optimize)
     traps = any(spot.chosen.way == Way.TRAP for spot in spots)
-    hooks = find_hooks(image, arch, functions, chooser) if traps else Hooks()
-    _check_free(image, chooser, spots, hooks)
-    plan = _laid(image, arch, mover, functions, chooser, spots, hooks, probing)
+    asked = find_asked(image, arch) if traps else Asked()
+    spots = _free(image, chooser, spots, asked, refused)
+    spots, fetchings = _fetching(image, spots, REGISTERS[arch.name], refused)
+    if not spots:
+        if refused.errors:
+            raise refused.errors.pop()
+        raise UsageError(image.path, "no probes", "say what to probe, as in 'p main'")
+    plan = _laid(image, arch, mover, functions, chooser, spots, fetchings, probing)
     placed = {
         definition: Placed(definition, spot.chosen.address, spot.chosen.way, spot.chosen.why)
         for spot in spots
         for definition in spot.definitions
     }
-    return Probed(plan, [placed[one] for one in definitions], hooks.risks)
+    traps = any(spot.chosen.way == Way.TRAP for spot in spots)
+    left = [placed[one] for one in definitions if one in placed]
+    return Probed(plan, left, asked.names if traps else ())
 
 
-def _check_free(image: Image, chooser: Chooser, spots: Sequence[Spot], hooks: Hooks) -> None:
-    """Raises UsageError for a probe on what a static program's hooks displace."""
-    for _, hook in hooks.code:
-        low, high = chooser.span(hook)
-        for spot in spots:
-            start, end = chooser.span(spot.chosen)
-            if start < high and low < end:
-                raise UsageError(
-                    image.path,
-                    f"{spot.definitions[0].name}: traps need {low:#x} to {high:#x} for themselves",
-                    "choose another place",
+def _free(
+    image: Image, chooser: Chooser, spots: Sequence[Spot], asked: Asked, refused: Refused
+) -> list[Spot]:
+    """The spots but traps beside what the runtime cannot answer in the kernel's place, and probes
+    on what it has to lead elsewhere."""
+    free = []
+    for spot in spots:
+        names = ", ".join(one.name for one in spot.definitions)
+        with refused.told():
+            if spot.chosen.way == Way.TRAP and asked.unled:
+                reason = (
+                    f"{names}: it needs a trap, and the system call at {asked.unled[0]:#x} may "
+                    "set or block SIGILL, and cannot be redirected"
                 )
+                raise UsageError(image.path, reason, "choose another place")
+            start, end = chooser.span(spot.chosen)
+            for low, high in asked.led:
+                if start < high and low < end:
+                    reason = f"{names}: {low:#x} to {high:#x} are reserved for traps"
+                    raise UsageError(image.path, reason, "choose another place")
+            free.append(spot)
+    return free
+
+
+def _fetching(
+    image: Image, spots: Sequence[Spot], registers: Registers, refused: Refused
+) -> tuple[list[Spot], list[Fetching]]:
+    """What is left of the spots, and what each of their probes has to do, in their order."""
+    own = Own(
+        image.symbols.find, lambda at, size: _has(image, at, size), lambda name: _like(image, name)
+    )
+    left, fetchings = [], []
+    for spot in spots:
+        definitions = []
+        for one in spot.definitions:
+            with refused.told(image.path):
+                fetchings.append(fetching(one, spot.ip, registers, own))
+                definitions.append(one)
+        if definitions:
+            left.append(replace(spot, definitions=tuple(definitions)))
+    return left, fetchings
 
 
 def _laid(
@@ -132,21 +171,17 @@ def _laid(
     functions: Functions,
     chooser: Chooser,
     spots: Sequence[Spot],
-    hooks: Hooks,
+    fetchings: Sequence[Fetching],
     probing: Probing,
 ) -> Plan:
-    registers, detour = REGISTERS[arch.name], DETOURS[arch.name]
+    detour = DETOURS[arch.name]
     tracer, stub = probes_stub(arch.name)
     whole, handler, apart = stub, 0, 0
     if probing.handler is not None:
         own = read_stub(probing.handler.stub, own=False, needs=probing.handler.name)
         whole, apart = stub.beside(own, arch.page)
         handler = (own.address(probing.handler.name) or 0) + apart
-    mine = Own(
-        image.symbols.find, lambda at, size: _has(image, at, size), lambda name: _like(image, name)
-    )
     definitions = [(spot, one) for spot in spots for one in spot.definitions]
-    fetchings = [fetching(one, spot.ip, registers, mine) for spot, one in definitions]
 
     def tables(shift: int, starts: Sequence[int]) -> Tables:
         return Tables(
@@ -186,10 +221,10 @@ def _laid(
         (spot.chosen, start, size) for spot, start, size in zip(spots, starts, sizes, strict=True)
     ]
     whole = with_frames(whole, arch.page, functions, chooser, mover, detour, told)
-    whole, kept = with_hooks(whole, arch.page, hooks, chooser, mover)
     whole, table_at = whole.with_data(bytes(len(tables(0, starts).pack(0))), arch.page)
     caller, anywhere = (stub.address(f"ftrace_{name}caller") or 0 for name in ("", "regs_"))
     entry = header_field(image, "e_entry")
+    linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
 
     def fill(shift: int) -> dict[int, bytes]:
         filled = configuration(
@@ -203,7 +238,7 @@ def _laid(
             sites=0,
             arguments=False,
             probes=table_at + shift,
-            hooks=kept.table + shift,
+            libraries=(0, linker),
         )
         for number, (spot, start) in enumerate(zip(spots, starts, strict=True)):
             at = start + shift
@@ -211,7 +246,7 @@ def _laid(
             before = detour.make(at, number, (caller if entry_only else anywhere) + shift)
             filled[start] = before + chooser.moved(spot.chosen, at + len(before)).code
         filled[table_at] = tables(shift, starts).pack(table_at + shift)
-        return filled | kept.fill(shift)
+        return filled
 
     laid = lay(image, whole, page=arch.page, entry=stub.address("ftrace_start"), fill=fill)
     changes, tail = for_debuggers(image, stub, laid)
@@ -221,7 +256,6 @@ def _laid(
         trap = spot.chosen.way == Way.TRAP
         new = mover.trap if trap else mover.jump(address, detoured)
         parts.append(displaced(image, spot.chosen, new))
-    parts += kept.changes(image, mover, stub, laid.shift)
     code = np.empty((0, arch.width), np.uint8)
     plan = Plan(Changes.concat(parts), code, len(spots), len(spots), 0, 0, "")
     return replace(plan, tail=tail)

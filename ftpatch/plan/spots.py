@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ftpatch.arch import State
-from ftpatch.errors import FtpatchError, UsageError
+from ftpatch.arch.twice import returns_twice
+from ftpatch.errors import FtpatchError, Refused, UsageError
 from ftpatch.image import Image
 from ftpatch.plan.functions import Functions
 from ftpatch.plan.places import Chooser, Chosen, Way
@@ -29,29 +30,34 @@ class Spot:
 
 
 def find_spots(
-    chooser: Chooser, functions: Functions, definitions: Sequence[Definition], *, optimize: bool
+    chooser: Chooser,
+    functions: Functions,
+    definitions: Sequence[Definition],
+    refused: Refused,
+    *,
+    optimize: bool,
 ) -> list[Spot]:
-    """The places by address, and what each gets. Raises UsageError for what cannot be probed."""
+    """The places by address, and what each gets, less what is ``refused``."""
     by_ip: dict[int, list[Definition]] = {}
+    path = functions.image.path
     for definition in definitions:
-        by_ip.setdefault(_address(functions, definition), []).append(definition)
+        with refused.told():
+            by_ip.setdefault(_address(functions, definition), []).append(definition)
     addresses = sorted(by_ip)
     spots: list[Spot] = []
-    for ip, after in zip(addresses, [*addresses[1:], None], strict=True):
-        chosen = chooser.choose(ip, optimize=optimize, until=after)
-        if spots and chosen.address == spots[-1].chosen.address:
-            raise UsageError(
-                functions.image.path,
-                f"{ip:#x} is what {spots[-1].ip:#x} is, behind its landing pad",
-                "name one of them",
-            )
-        if ip in functions.resolvers and chosen.way == Way.TRAP:
-            raise UsageError(
-                functions.image.path,
-                f"{by_ip[ip][0].name}: the dynamic linker calls this before a trap can be caught",
-            )
-        ordered = sorted(by_ip[ip], key=lambda one: one.kind)
-        spots.append(Spot(ip, chosen, tuple(ordered)))
+    for ip, after in zip(addresses, [*addresses[1:], None], strict=False):
+        names = ", ".join(one.name for one in by_ip[ip])
+        with refused.told():
+            chosen = chooser.choose(ip, optimize=optimize, until=after)
+            if spots and chosen.address == spots[-1].chosen.address:
+                both = f"{spots[-1].ip:#x} and {ip:#x}"
+                reason = f"{names}: {both} are one place, before and after its landing pad"
+                raise UsageError(path, reason, "name one of them")
+            if ip in functions.resolvers and chosen.way == Way.TRAP:
+                reason = "the dynamic linker calls this before a trap can be caught"
+                raise UsageError(path, f"{names}: {reason}")
+            ordered = sorted(by_ip[ip], key=lambda one: one.kind)
+            spots.append(Spot(ip, chosen, tuple(ordered)))
     return spots
 
 
@@ -83,7 +89,10 @@ def _address(functions: Functions, definition: Definition) -> int:
             f"{definition.name}: {address:#x} is not known to be a function that is called",
             "take a p probe",
         )
-    if definition.kind == "r" and address in functions.names.twice:
+    if definition.kind == "r" and (
+        address in functions.names.twice
+        or returns_twice(functions.arch, address, functions.code_at)
+    ):
         raise UsageError(
             path,
             f"{definition.name}: what is at {address:#x} returns twice for one call",

@@ -12,6 +12,9 @@ from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.image.relocatable import STEP, externals
 from ftpatch.image.symbols import Symbols
+from ftpatch.mangled import demangled
+from ftpatch.meant import meant
+from ftpatch.plan.named import FUNCTIONS, Named
 from ftpatch.sites import Sites
 
 __all__ = ["Callee", "resolve_target"]
@@ -52,22 +55,25 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
         if image.is_loose:
             raise UsageError(image.path, f"{text}: this file has no addresses yet", "name a symbol")
         return _code(image, Callee(int(text, 16), text))
+    text = _spelled(image, text)
     rows = image.symbols.rows_named(text)
     if not len(rows) and image.is_loose:
         if not NAME.fullmatch(text):
-            raise UsageError(image.path, f"{text!r} is no symbol's name")
+            raise UsageError(image.path, f"{text!r} is not a symbol's name")
         row = len(image.symbols)
         return Callee(externals(image.elf) + STEP * row, text, undefined=True)
     kinds = image.symbols.type[rows]
     if np.isin(kinds, [Symbols.STT_GNU_IFUNC, Symbols.STT_TLS]).any():
-        raise UsageError(image.path, f"{text!r} is no function that can be called directly")
+        raise UsageError(image.path, f"{text!r} is not a function that can be called directly")
     values = np.unique(image.symbols.value[rows])
     if not len(values):
-        raise UsageError(image.path, f"no symbol {text!r}", "name one that the image defines")
+        like = Named(image.symbols, FUNCTIONS).like(text)
+        hint = meant(like, "name one that the image defines")
+        raise UsageError(image.path, f"no symbol {text!r}", hint)
     if len(values) > 1:
         places = ", ".join(hex(value) for value in values[:4].tolist())
         hint = "" if image.is_loose else f"say {places}"
-        raise UsageError(image.path, f"{text!r} is {len(values)} functions", hint)
+        raise UsageError(image.path, f"{text!r} names {len(values)} functions", hint)
     row = int(rows[0])
     if image.is_loose and row >= len(sites.original.symbols):  # ours, in use or not
         return Callee(externals(image.elf) + STEP * row, text, row, undefined=True)
@@ -76,7 +82,24 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
     return callee if external else _code(image, callee)
 
 
+def _spelled(image: Image, text: str) -> str:
+    """A function's name as the symbol table has it. Raises UsageError for one that several have."""
+    if len(image.symbols.rows_named(text)):
+        return text
+    found = Named(image.symbols, FUNCTIONS).find(text)
+    places = {int(image.symbols.value[image.symbols.rows_named(one)[0]]): one for one in found}
+    if len(places) > 1 and not image.is_loose:
+        several = ", ".join(f"{at:#x} {demangled(places[at])}" for at in sorted(places)[:4])
+        raise UsageError(
+            image.path, f"{text!r} names {len(places)} functions", f"use one of {several}"
+        )
+    if len(found) > 1:
+        hint = f"use one of {', '.join(found[:4])}"
+        raise UsageError(image.path, f"{text!r} names {len(found)} functions", hint)
+    return found[0] if found else text
+
+
 def _code(image: Image, callee: Callee) -> Callee:
     if image.elf.offset_of(addresses(callee.addr), executable=True)[0] < 0:
-        raise UsageError(image.path, f"{callee.name} at {callee.addr:#x} is no code")
+        raise UsageError(image.path, f"{callee.name} at {callee.addr:#x} is not code")
     return callee

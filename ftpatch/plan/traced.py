@@ -139,7 +139,7 @@ def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDAr
         raise UsageError(
             image.path,
             "no pad of its functions has room for a call",
-            "compile with -fpatchable-function-entry=5 (arm64: =2)",
+            f"compile with -fpatchable-function-entry={sites.arch.pad_nops}",
         )
     if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
         raise UsageError(

@@ -9,7 +9,8 @@ from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.image.headers import Section, Segment
 from ftpatch.image.symbols import Symbols
-from ftpatch.plan.named import DATA, Named, meant
+from ftpatch.meant import meant
+from ftpatch.plan.named import DATA, Named
 from ftpatch.watch import Watch
 from ftpatch.watch.request import ADDRESS, EVERY
 

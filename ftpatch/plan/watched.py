@@ -13,20 +13,18 @@ from itertools import combinations
 import numpy as np
 
 from ftpatch.arch import Arch, arch_of
-from ftpatch.arch.move import mover_of
 from ftpatch.changes import NO_OWNER, Changes, Kind
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
+from ftpatch.image.headers import Segment
 from ftpatch.image.traced import laid_in_id
 from ftpatch.inject import lay
 from ftpatch.inject.headers import header_field
+from ftpatch.inject.libraries import linker_place
 from ftpatch.inject.tracers import configuration, watch_stub
 from ftpatch.inject.watched import Laid, laid_watches
 from ftpatch.plan import Plan
-from ftpatch.plan.functions import read_functions
-from ftpatch.plan.hooked import with_hooks
-from ftpatch.plan.hooks import BUILT_IN, PT_INTERP, find_hooks
-from ftpatch.plan.places import Chooser
+from ftpatch.plan.hooks import find_hooks
 from ftpatch.plan.traced import for_debuggers
 from ftpatch.plan.variables import Variables
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
@@ -97,8 +95,7 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
             notes.append(f"{line}: the program cannot write there: it is constant")
     notes += _together(watches)
     if laid is None:
-        plan, risks = _first(image, arch, watches, SIZE if size is None else size)
-        notes += risks
+        plan = _first(image, arch, watches, SIZE if size is None else size)
     else:
         plan = _later(image, laid, watches, size)
     return Watched(plan, watches, tuple(notes))
@@ -120,7 +117,7 @@ def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
 def _check(image: Image, arch: Arch | None) -> None:
     """Raise for what cannot be watched, whatever the requests are."""
     if image.container != "executable" or arch is None:
-        reason = f"it is no program ({image.container})"
+        reason = f"not a program ({image.container})"
         raise UsageError(image.path, reason, "variables of executables can be watched")
     if any(one.name in GO for one in image.elf.sections):
         reason = "it is a program of Go, whose runtime takes SIGTRAP for a crash"
@@ -154,45 +151,35 @@ def _watches(image: Image, laid: Laid) -> tuple[Watch, ...]:
         raise InputError(image.path, f"its table of watches cannot be right: {error}") from None
 
 
-def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> tuple[Plan, list[str]]:
-    """The plan, and what the program must not do."""
+def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
+    """The plan, where nothing is watched yet."""
+    linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
     tracer, stub = watch_stub(image, arch.name)
     whole, table_at = stub.with_data(pack_watches(watches), arch.page)
-    mover, functions = mover_of(arch.name), read_functions(image)
-    if mover is None:
-        raise InputError(image.path, f"nothing can be moved for {arch.name}")
-    chooser = Chooser(image, arch, mover, functions, set())
-    hooks = find_hooks(image, arch, functions, chooser, descriptors=True)
-    whole, kept = with_hooks(whole, arch.page, hooks, chooser, mover)
+    hooks = find_hooks(image, arch).pack()
+    whole, hooks_at = whole.with_data(hooks, arch.page)
     laid = lay(
         image,
         whole,
         page=arch.page,
         entry=stub.address("ftrace_start"),
-        fill=lambda shift: (
-            configuration(
-                image,
-                stub,
-                tracer,
-                shift=shift,
-                depth=DEPTH,
-                size=size,
-                entry=header_field(image, "e_entry"),
-                sites=0,
-                arguments=False,
-                probes=table_at + shift,
-                hooks=kept.table + shift,
-            )
-            | kept.fill(shift)
+        fill=lambda shift: configuration(
+            image,
+            stub,
+            tracer,
+            shift=shift,
+            depth=DEPTH,
+            size=size,
+            entry=header_field(image, "e_entry"),
+            sites=0,
+            arguments=False,
+            libraries=(0, linker),
+            probes=table_at + shift,
+            hooks=hooks_at + shift,
         ),
     )
     changes, tail = for_debuggers(image, stub, laid)
-    parts = [changes, *kept.changes(image, mover, stub, laid.shift)]
-    plan = replace(_plan(arch, Changes.concat(parts)), tail=tail)
-    # A static program has both among its own functions.
-    if image.elf.segment(PT_INTERP) is not None or len(hooks.code) == len(BUILT_IN):
-        return plan, []
-    return plan, [f"it dies of an access where it resets or blocks SIGTRAP by {hooks.risks}"]
+    return replace(_plan(arch, changes), tail=tail)
 
 
 def _later(image: Image, laid: Laid, watches: Sequence[Watch], size: int | None) -> Plan:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Literal
 
-from ftpatch.errors import UsageError
+from ftpatch.errors import Refused, UsageError
 from ftpatch.piece import SYMBOL, Piece, read_number, words_of
 from ftpatch.probe.definition import Definition, Fetch
 from ftpatch.probe.fetches import NAME, Scope, parse_fetch
@@ -76,19 +76,20 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
 
 
 def parse_probes(
-    texts: Iterable[str], registers: Collection[str], *, arguments: int
+    texts: Iterable[str], registers: Collection[str], refused: Refused, *, arguments: int
 ) -> tuple[Definition, ...]:
-    """The probes of one command, as ``parse_probe``. Raises UsageError also for two of one name;
-    the kernel says EEXIST to the second."""
+    """The probes of one command, as ``parse_probe``, less what is ``refused``: also the second of
+    two of one name, to which the kernel says EEXIST."""
     probes: dict[tuple[str, str], Definition] = {}
     for text in texts:
-        probe = parse_probe(text, registers, arguments=arguments)
-        if (probe.group, probe.name) in probes:
-            raise Piece.of(text).refuse(
-                f"given group/event name {probe.group}/{probe.name} already exists",
-                "give it another, as in p:NAME",
-            )
-        probes[probe.group, probe.name] = probe
+        with refused.told():
+            probe = parse_probe(text, registers, arguments=arguments)
+            if (probe.group, probe.name) in probes:
+                raise Piece.of(text).refuse(
+                    f"given group/event name {probe.group}/{probe.name} already exists",
+                    "give it another, as in p:NAME",
+                )
+            probes[probe.group, probe.name] = probe
     return tuple(probes.values())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ftpatch.errors import InputError
 from ftpatch.trace.header import open_trace
 
-__all__ = ["read_extent", "settle"]
+__all__ = ["is_of", "read_extent", "settle"]
 
 TASK_AT, TASK_SIZE, PATH_AT, PATH_SIZE = 216, 16, 256, 1024
 """Of `comm` and `path` in the header: offsets and sizes, bytes."""
@@ -25,12 +25,25 @@ def read_extent(path: Path) -> tuple[int, int]:
     return header.pid, header.used
 
 
-def settle(path: Path, used: int, image: Path) -> None:
-    """Give back what a trace did not need, and let it name ``image``, whose traced copy is gone.
-    Raises OSError."""
-    name, task = bytes(image)[: PATH_SIZE - 1], os.fsencode(image.name)[: TASK_SIZE - 1]
+def is_of(path: Path, owner: bytes | None) -> bool:
+    """Whether a trace is of the program that ``owner`` (laid_in_id()) tells, if that is known."""
+    try:
+        fd, header = open_trace(path)
+    except InputError:
+        return False
+    os.close(fd)
+    return owner is None or header.image_id == owner
+
+
+def settle(path: Path, used: int | None, image: Path | None) -> None:
+    """Let a trace name ``image``, whose traced copy is gone, and give back what is behind the first
+    ``used`` bytes. None: it is of another program; it is still written to. Raises OSError."""
     with path.open("r+b") as file:
-        file.truncate(used)
+        if used is not None:
+            file.truncate(used)
+        if image is None:
+            return
+        name, task = bytes(image)[: PATH_SIZE - 1], os.fsencode(image.name)[: TASK_SIZE - 1]
         file.seek(PATH_AT)
         file.write(name.ljust(PATH_SIZE, b"\0"))
         file.seek(TASK_AT)

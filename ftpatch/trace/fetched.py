@@ -16,25 +16,21 @@ from ftpatch.trace.probed import Probe
 __all__ = ["MOST", "Fetched", "Seen", "seen"]
 
 MOST = 8 * STRING_WORDS - 1
-"""Bytes of a string that an event holds: of one that has as many, there may be more."""
+"""Bytes of a string that an event holds."""
 
 
 @dataclass(frozen=True)
 class Fetched:
     """One value of n events. ``number``: of its type's width, uint64[n], or int64[n] where that is
     signed; of a string 0. ``text``: uint8[n, 64], zeros behind a string's end; of a number
-    uint8[n, 0]. ``lost`` bool[n]: what could not be read."""
+    uint8[n, 0]. ``lost`` bool[n]: what could not be read. ``cut`` bool[n]: strings that go on, or,
+    in traces of old, that may."""
 
     fetch: Fetch
     number: NDArray[np.uint64] | NDArray[np.int64]
     text: NDArray[np.uint8]
     lost: NDArray[np.bool_]
-
-    @property
-    def cut(self) -> NDArray[np.bool_]:
-        """Strings of which there may be more, bool[n]."""
-        full = self.text.shape[1] > 0
-        return ~self.lost & (self.text[:, MOST - 1] > 0) if full else np.zeros_like(self.lost)
+    cut: NDArray[np.bool_]
 
     def strings(self) -> list[bytes]:
         """The bytes of strings."""
@@ -92,18 +88,19 @@ def seen(hits: Hits, number: int, rows: NDArray[np.intp]) -> Seen:
 def _fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) -> Iterator[Fetched]:
     n, at, bit = len(words), int(probe.faults), np.uint64(0)
     faults = words[:, 0] if probe.faults else np.zeros(n, np.uint64)
-    none = np.zeros(n, np.uint64)
+    none, no = np.zeros(n, np.uint64), np.zeros(n, bool)
     for fetch in probe.definition.fetches:
         if fetch.source is Source.COMM:  # no event has it
-            yield Fetched(fetch, none, comm, np.zeros(n, bool))
+            yield Fetched(fetch, none, comm, no, no)
             continue
         if fetch.type == "string":
             raw = np.ascontiguousarray(words[:, at : at + STRING_WORDS])
             lost = raw[:, 0] == np.uint64((1 << 64) - 1)
             text = raw.view(np.uint8).reshape(n, MOST + 1)
-            text[:, MOST] = 0
             there = np.logical_and.accumulate(text != 0, axis=1) & ~lost[:, None]
-            yield Fetched(fetch, none, text * there, lost)
+            cut = there[:, MOST if probe.tells_cut else MOST - 1].copy()
+            there[:, MOST] = False
+            yield Fetched(fetch, none, text * there, lost, cut)
             at += STRING_WORDS
         else:
             lost = (faults >> bit & np.uint64(1)) > 0
@@ -111,6 +108,6 @@ def _fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) -
             moved = words[:, at] << shift
             signed = fetch.type[0] == "s" and fetch.type != "symbol"
             number = moved.view(np.int64) >> shift.view(np.int64) if signed else moved >> shift
-            yield Fetched(fetch, number, np.empty((n, 0), np.uint8), lost)
+            yield Fetched(fetch, number, np.empty((n, 0), np.uint8), lost, no)
             at += 1
         bit += np.uint64(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
@@ -10,13 +11,13 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 
 from ftpatch.errors import InputError
-from ftpatch.trace.mapped import Mapped, read_mapped
+from ftpatch.trace.mapped import Mapped, read_mapped, read_objects
 
 __all__ = ["Flag", "Header", "Tracer", "open_trace"]
 
 MAGIC = b"FTPTRACE"
 VERSION = 1
-LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16sI20x1024s")
+LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16s4IQ1024s")
 MOST = 4096
 """Bytes of a header that are looked at."""
 SMALLEST_CHUNK = 40
@@ -45,8 +46,14 @@ class Flag(IntFlag):
     """The program came to its end."""
     STOPPED = 4
     """A return address could not be right: the tracer stopped, and put it back."""
+    NO_ROOM = 8
+    """The disk was full before the file was."""
+    SILENT = 16
+    """The program's libc does not tell when it ends."""
 
 
+TOLD = 4096
+"""Where probes and watches are told of (offset)."""
 LOST = (
     "no room in the file: --size",
     "ret_stack full: --depth",
@@ -88,6 +95,14 @@ class Header:
     """e_machine of the image."""
     probes: int = 0
     """How many probes, or watches, are told of behind the header."""
+    children: int = 0
+    """Children of fork that recorded here, ``refusal`` being the errno of a file of their own; 0:
+    that was too small."""
+    refusal: int = 0
+    cut: int = 0
+    """Bytes that the process had in an earlier file, which somebody cut off."""
+    objects: tuple[Mapped, ...] = ()
+    """Libraries that were loaded with what has these."""
 
     @property
     def used(self) -> int:
@@ -99,12 +114,26 @@ class Header:
         """What is missing in this trace, a clause each."""
         notes = []
         if any(self.lost):
-            why = [*LOST, *["of another reason"] * len(self.lost)]
+            why = [*LOST, *["other reasons"] * len(self.lost)]
+            if self.flags & Flag.NO_ROOM:
+                why[0] = "no room on the disk"
             parts = [f"{n} {why[i]}" for i, n in enumerate(self.lost) if n]
             notes.append(f"entries lost: {sum(self.lost)} ({', '.join(parts)})")
+        if self.children:
+            known = self.refusal in errno.errorcode
+            reason = os.strerror(self.refusal) if known else "their own files were small, and full"
+            notes.append(
+                f"forked children that recorded here, not in files of their own: {self.children} "
+                f"({reason})"
+            )
+        if self.cut:
+            notes.append(
+                "an earlier file of this process was truncated while it was being written: up to "
+                f"{self.cut} bytes are lost"
+            )
         if self.flags & Flag.STOPPED:
             notes.append("the tracer stopped early: a return address could not be right")
-        if not self.flags & Flag.ENDED:
+        if not self.flags & (Flag.ENDED | Flag.SILENT):
             notes.append(
                 "the program did not end by exit(): it was killed, called _exit or exec, or still "
                 "runs"
@@ -147,7 +176,7 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         raise InputError(path, f"the header is cut off after {len(raw)} bytes")
     _, version, header_size, machine, chunk_size, tracer, flags, *rest = LAYOUT.unpack_from(raw)
     size, taken, bias, base, hz, ticks, realtime, _, _, pid, _, _, _, *rest = rest
-    *lost, image_id, comm, probes, image = rest
+    *lost, image_id, comm, probes, children, refusal, _, cut, image = rest
     if version != VERSION:
         raise InputError(path, f"trace format {version} is not known, only {VERSION}")
     if header_size < LAYOUT.size or header_size % 8:
@@ -159,8 +188,9 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
     if tracer not in list(Tracer):
         raise InputError(path, f"tracer {tracer} is not known")
     libraries, unknown = read_mapped(raw[:header_size])
+    objects: tuple[Mapped, ...] = ()
     if tracer in (Tracer.PROBES, Tracer.WATCH):
-        libraries, unknown = (), 0
+        libraries, unknown, objects = (), 0, read_objects(raw[:TOLD])
     return Header(
         path,
         length,
@@ -184,6 +214,10 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         unknown,
         machine,
         probes,
+        children,
+        refusal,
+        cut,
+        objects,
     )
 
 

@@ -98,7 +98,9 @@ class Hits:
             numbers = np.full(len(probes), -1, np.int32)
             program = self.trace.program[file]
             for number, probe in enumerate(probes):
-                names = probe.definition.name, places.function(file, probe)[0]
+                function = places.function(file, probe)[0]
+                symbol = self.trace.functions.programs[program].symbols.get(function, function)
+                names = dict.fromkeys([probe.definition.name, function, symbol])
                 if window.globs and not window.names_match(*names):
                     continue
                 same = known.setdefault((program, replace(probe, missed=0)), len(self.probes))

@@ -10,7 +10,7 @@ import os
 import struct
 from dataclasses import dataclass
 
-__all__ = ["AT", "Mapped", "read_mapped"]
+__all__ = ["AT", "Mapped", "read_mapped", "read_objects"]
 
 AT = 1280
 """Where they begin in the header (offset)."""
@@ -31,6 +31,22 @@ class Mapped:
     bias: int
     image_id: bytes
     path: str
+
+
+def read_objects(raw: bytes) -> tuple[Mapped, ...]:
+    """What else was loaded with a program that was probed or watched, as its header says it: of
+    that no event tells a range, and what cannot be right is left out."""
+    found: list[Mapped] = []
+    at = AT
+    while at + FIXED.size <= len(raw):
+        length, _, start, size, base, bias, image_id = FIXED.unpack_from(raw, at)
+        if length <= FIXED.size or length % 8 or at + length > len(raw):
+            break
+        path = raw[at + FIXED.size : at + length].partition(b"\0")[0]
+        if size and path and base + size < 1 << 64:
+            found.append(Mapped(start, size, base, bias, image_id, os.fsdecode(path)))
+        at += length
+    return tuple(found)
 
 
 def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:

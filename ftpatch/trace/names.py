@@ -41,6 +41,8 @@ class Program:
     libraries: tuple[tuple[Mapped, Program], ...] = ()
     name: str = ""
     """A library's file."""
+    symbols: dict[str, str] = field(default_factory=dict)
+    """Of what reports call otherwise, the symbol."""
 
     def sites(self, func: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """Link addresses within the sites of functions, uint64[n]: the recorded one is behind."""
@@ -97,7 +99,10 @@ class Program:
 
     def called(self, name: str) -> str:
         """A symbol as reports call it."""
-        return name if self.plain else demangled(name)
+        shown = name if self.plain else demangled(name)
+        if shown != name:
+            self.symbols[shown] = name
+        return shown
 
     def callers(
         self, address: NDArray[np.uint64], bias: int, mapped: Sequence[Mapped] = ()
@@ -135,12 +140,13 @@ def _unprobed(image: Image) -> Image:
 
 @dataclass
 class Functions:
-    """The functions of several programs, numbered as they come. ``name`` of each; ``address``: the
-    link address where it begins; ``source``: its file and line, empty where nobody knows;
-    ``library``: the file that it is in, empty for the program."""
+    """The functions of several programs, numbered as they come. ``name`` of each; ``symbol``: that
+    in the symbol table; ``address``: the link address where it begins; ``source``: its file and
+    line, empty where nobody knows; ``library``: the file that it is in, empty for the program."""
 
     programs: Sequence[Program]
     name: list[str] = field(default_factory=list)
+    symbol: list[str] = field(default_factory=list)
     address: list[int] = field(default_factory=list)
     source: list[str] = field(default_factory=list)
     library: list[str] = field(default_factory=list)
@@ -197,7 +203,9 @@ class Functions:
         none = np.empty(0, np.uint64), np.empty(0, np.int32)
         known, ids = self._starts.get(program, none)
         new = ~np.isin(begins, known)
-        self.name += [names[i] for i in first[new].tolist()]
+        shown = [names[i] for i in first[new].tolist()]
+        self.name += shown
+        self.symbol += [program.symbols.get(name, name) for name in shown]
         self.address += begins[new].tolist()
         places = program.lines.places(begins[new]) if program.lines else [""] * int(new.sum())
         self.source += places

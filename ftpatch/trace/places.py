@@ -21,7 +21,8 @@ WHOLE = (1 << 64) - 1
 
 class Places:
     """Names of addresses, each looked up once: ``FUNC+OFFSET/SIZE`` as ``%pS`` prints them; where
-    there is no symbol ``PROGRAM+OFFSET``, of a program that was not moved the address."""
+    there is no symbol ``PROGRAM+OFFSET``, of a program that was not moved the address; in a library
+    ``LIBRARY+OFFSET``, by its link addresses."""
 
     def __init__(self, trace: Trace, clean: Callable[[str], str]) -> None:
         self._trace, self._clean = trace, clean
@@ -83,6 +84,9 @@ class Places:
             name = _data(program, at)
             if name:
                 return name
+        for one in () if inside and program.image else header.objects:
+            if (address - one.bias - one.base) & WHOLE < one.size:
+                return f"{PurePath(one.path).name}+{(address - one.bias) & WHOLE:#x}"
         moved = inside and header.bias and header.image
         return f"{PurePath(header.image).name}+{at:#x}" if moved else hex(address)
 

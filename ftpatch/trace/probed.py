@@ -20,7 +20,7 @@ TOLD = struct.Struct("<4Q4I")
 """0, missed, active, ip | words, flags, text, length."""
 AT = 4096
 """Bytes of the header in front of them."""
-RETURN, FAULTS, WAY_SHIFT = 1, 2, 8
+RETURN, FAULTS, CUT, WAY_SHIFT = 1, 2, 4, 8
 WAYS = ("", "pad", "jump", "trap")
 LONGEST = 1 << 16
 """Bytes of a definition, at most."""
@@ -30,7 +30,7 @@ LONGEST = 1 << 16
 class Probe:
     """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which
     could not be read; how often it was ``missed`` (nmissed); ``way``:
-    pad, jump or trap."""
+    pad, jump or trap; ``tells_cut``: the last byte of a string says whether it goes on."""
 
     definition: Definition
     ip: int
@@ -38,6 +38,7 @@ class Probe:
     faults: bool
     missed: int
     way: str
+    tells_cut: bool
 
     @property
     def returns(self) -> bool:
@@ -74,7 +75,8 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
         except UsageError as error:
             raise InputError(header.path, f"probe {number}: {error}") from None
         way = WAYS[flags >> WAY_SHIFT] if flags >> WAY_SHIFT < len(WAYS) else ""
-        probe = Probe(found, ip, words, bool(flags & FAULTS), missed, way)
+        tells_cut = bool(flags & CUT)
+        probe = Probe(found, ip, words, bool(flags & FAULTS), missed, way, tells_cut)
         if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
             raise InputError(header.path, f"probe {number} is not what its definition says")
         out.append(probe)

@@ -43,7 +43,13 @@ class Trace:
     def __init__(self, paths: Sequence[Path], window: Window) -> None:
         """Open them and find their chunks. Raises InputError, and UsageError for files that cannot
         be reported together, and for a thread that none of them has."""
-        self.sources = [Source(*open_trace(path)) for path in paths]
+        self.sources: list[Source] = []
+        try:
+            for path in paths:
+                self.sources.append(Source(*open_trace(path)))
+        except InputError:
+            self.close()
+            raise
         self.window = window
         self.headers = [source.header for source in self.sources]
         for alone, what in ALONE.items():
@@ -148,7 +154,7 @@ class Trace:
         if self.chunks.damaged:
             notes.append(f"chunks that are none: {self.chunks.damaged}")
         if self.batches.torn:
-            notes.append(f"chunks that end in what is no event: {self.batches.torn}")
+            notes.append(f"chunks that do not end in a valid event: {self.batches.torn}")
         return notes
 
     def close(self) -> None:

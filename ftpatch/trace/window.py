@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
+from ftpatch.meant import meant
+from ftpatch.spelling import Wanted, like
 from ftpatch.trace.names import Functions
 from ftpatch.trace.pairs import levels
 from ftpatch.trace.rows import Rows
@@ -33,9 +33,12 @@ class Window:
     globs: tuple[str, ...] = ()
     _kept: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
     _missing: set[str] = field(default_factory=set)
+    _others: list[str] = field(default_factory=list)
+    """Names of what is no function: those of probes."""
 
     def __post_init__(self) -> None:
         self._missing = set(self.globs)
+        self._wanted = [(text, Wanted(text.removeprefix("!"))) for text in self.globs]
 
     @property
     def is_whole(self) -> bool:
@@ -67,10 +70,11 @@ class Window:
     def names_match(self, *names: str) -> bool:
         """Whether something that has these names is meant."""
         kept = bool(self.globs) and self.globs[0].startswith("!")
-        for text in self.globs:
-            if any(fnmatch.fnmatchcase(name, text.removeprefix("!")) for name in names):
+        for text, wanted in self._wanted:
+            if wanted.matches(*names):
                 self._missing.discard(text)
                 kept = not text.startswith("!")
+        self._others += [name for name in names if name not in self._others]
         return kept
 
     def require_match(self, functions: Functions) -> None:
@@ -78,18 +82,18 @@ class Window:
         self._learn(functions)
         if self._missing:
             text = min(self._missing)
-            raise UsageError(None, f"filter {text!r} matches no function in the trace")
+            hint = meant(like(text, [*self._others, *functions.name]), "")
+            raise UsageError(None, f"filter {text!r} matches no function in the trace", hint)
 
     def _learn(self, functions: Functions) -> None:
         """Decide on functions that are new."""
-        names = functions.name[len(self._kept) :]
+        names = functions.symbol[len(self._kept) :]
         if not names:
             return
         takes = bool(self.globs) and self.globs[0].startswith("!")
         kept = np.full(len(names), not self.globs or takes)
-        for text in self.globs:
-            matches = re.compile(fnmatch.translate(text.removeprefix("!"))).fullmatch
-            hit = np.array([matches(name) is not None for name in names])
+        for text, wanted in self._wanted:
+            hit = wanted.match(names)
             if hit.any():
                 self._missing.discard(text)
             kept = kept & ~hit if text.startswith("!") else kept | hit

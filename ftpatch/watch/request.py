@@ -59,7 +59,7 @@ def parse_watch(text: str) -> Request:
     place = whole.cut(today.end()) if today else whole
     colons = [found.start() for found in _COLON.finditer(place.text)]
     if len(colons) > 1:
-        hint = "it divides the symbol from what to watch, and a symbol has none"
+        hint = "it separates the symbol from what to watch; symbols contain none"
         raise place.cut(colons[1]).refuse("more than one `:`", hint)
     last = place.cut(colons[0] + 1) if colons else None
     name = place.cut(0, colons[0]) if colons else place

@@ -13,7 +13,7 @@ __all__ = ["folded"]
 
 def folded(trace: Trace, tree: Tree, look: Look) -> Iterator[str]:
     """``main;parse;read 1200``: functions from the outermost inwards, and the nanoseconds that the
-    last of them spent itself."""
+    last of them spent itself: 0 of what was called last before a crash."""
     # A semicolon separates functions, and Rust has it in the names of arrays.
     names = [name.replace(";", ":") for name in look.names(trace.functions)]
     called = [names[number] for number in tree.function.tolist()]
@@ -27,7 +27,7 @@ def folded(trace: Trace, tree: Tree, look: Look) -> Iterator[str]:
         node, level = pending.pop()
         if node >= 0:
             stack[level - 1 :] = [called[node]]
-            if own[node]:
+            if own[node] or node not in within:
                 yield f"{';'.join(stack)} {own[node]}\n"
         inner = sorted(within.get(node, ()), key=called.__getitem__, reverse=True)
         pending += [(child, level + 1) for child in inner]

@@ -21,7 +21,9 @@ MARKS = ((10**9, "$"), (10**8, "@"), (10**7, "*"), (10**6, "#"), (10**5, "!"), (
 BLANK = " " * 14 + "|  "
 DEEPEST = 256
 """Levels that are indented."""
-KINDS = len(Kind)
+KINDS = len(Kind) + 1
+CAME_BACK = len(Kind)
+"""A RETURN from a frame whose end is told already, where it was left."""
 Tell = Callable[[Trace, Rows, Look], Strings]
 
 
@@ -90,13 +92,15 @@ def _calls(trace: Trace, rows: Rows, look: Look) -> Strings:
         if kind == Kind.LEAF:
             note = f" /* {value} */" if value else ""
             return f"{called(name, args)};{note}{sources[function]}"
-        return f"}} /* {name}{' ' * bool(value)}{value} */"
+        note = f"/* {name}{' ' * bool(value)}{value}"
+        return f"{note} returned, left before */" if kind == CAME_BACK else f"}} {note} */"
 
-    code = rows.function.astype(np.int64) * KINDS + rows.kind
+    kinds = np.where((rows.kind == Kind.RETURN) & (rows.late >= 0), CAME_BACK, rows.kind)
+    code = rows.function.astype(np.int64) * KINDS + kinds
     out = strings(code, lambda code: text(code % KINDS, code // KINDS))
     args, valued = rows.args.tolist(), (rows.flags & Rows.VALUE).tolist()
     for i in special.tolist():
-        kind = int(rows.kind[i])
+        kind = int(kinds[i])
         arguments = rows.arguments[args[i]].tolist() if args[i] >= 0 else []
         shown = valued[i] and kind not in (Kind.ENTER, Kind.POINT)
         value = f"= {returned(int(rows.value[i]))}" if shown else ""

@@ -72,6 +72,7 @@ def name_functions(hits: Hits) -> NDArray[np.int32]:
         if number == len(functions):
             lines_ = functions.programs[program].lines
             functions.name.append(name)
+            functions.symbol.append(functions.programs[program].symbols.get(name, name))
             functions.address.append(start)
             (source,) = lines_.places(addresses(start)) if lines_ else ("",)
             functions.source.append(source)

@@ -24,8 +24,8 @@ __all__ = ["json_values", "probes_json"]
 def probes_json(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str | bytes]:
     """The report, in parts: events by time, and in the end what each probe comes to. Times are
     nanoseconds (ticks, where the clock's rate is not known), addresses strings; decimal values are
-    numbers, others strings, what could not be read is null. ``cut`` names the strings that are as
-    long as an event holds, where there are any."""
+    numbers, others strings, what could not be read is null. ``cut`` names the strings that go on
+    behind what an event holds, where there are any."""
     del batches, look  # nothing here needs to be fit for a terminal: JSON escapes it
     hits, places = read_hits(trace), Places(trace, str)
     limit_depth(hits)

@@ -1,0 +1,49 @@
+"""What a program asks the kernel about signals, which the runtime has to answer where there are
+traps (stubs/runtime/lead.c, hooks.c)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ftpatch.arch import Arch
+from ftpatch.arch.system_calls import SYSTEM_CALLS_OF
+from ftpatch.image import Image
+
+__all__ = ["Asked", "find_asked"]
+
+NAMES = (
+    *("sigaction", "signal", "bsd_signal", "ssignal", "__sysv_signal", "sysv_signal", "sigvec"),
+    *("sigset", "sighold", "sigrelse", "sigignore", "siginterrupt", "sigblock", "sigsetmask"),
+    *("sigprocmask", "pthread_sigmask", "sigsuspend", "sigpause", "__sigpause", "__xpg_sigpause"),
+    *("pselect", "ppoll", "epoll_pwait", "epoll_pwait2", "syscall"),
+)
+"""What libraries have for it: for words only."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``led``: link addresses of code that jumps elsewhere when the program runs; ``unled``: those
+    of system calls that cannot be led; ``names`` of functions of libraries."""
+
+    led: Sequence[tuple[int, int]] = ()
+    unled: Sequence[int] = ()
+    names: Sequence[str] = ()
+
+
+def find_asked(image: Image, arch: Arch) -> Asked:
+    """Of the program itself: what its libraries do, the runtime finds when they are there."""
+    led, unled = [], []
+    for address, size in image.elf.text.tolist():
+        offset = int(image.elf.offset_of(np.array([address], np.uint64), executable=True)[0])
+        code = image.data[offset : offset + size].tobytes()
+        for one in SYSTEM_CALLS_OF[arch.name](code, address):
+            if one.led:
+                led.append((one.start, one.end))
+            else:
+                unled.append(one.end)
+    symbols = image.dynamic_symbols
+    names = [name for name in NAMES if len(symbols.rows_named(name, defined=False))]
+    return Asked(led, unled, names)
