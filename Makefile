@@ -30,7 +30,7 @@ test-programs: packages $(READY) ## programs of others, whose own tests run trac
 	FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/test_tracer_real.py
 
 test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
-	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/test_tracer_matrix.py tests/test_tracer_tree.py
+	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/test_tracer_matrix.py tests/test_tracer_tree.py tests/test_tracer_stepped.py
 
 lint: $(READY)        ## ruff and mypy --strict
 	$(BIN)/ruff check .
