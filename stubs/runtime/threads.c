@@ -131,7 +131,7 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	struct trace_header *header = process.header;
 	struct trace_chunk *chunk;
 	u64 *last = t->pos;
-	u32 number, open, tid, pid, elsewhere;
+	u32 number, next, open, tid, pid, elsewhere;
 
 	if (!header || t->full)
 		return 0;
@@ -145,24 +145,30 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 		return 1;
 	}
 	pid = process.pid;
-	barrier();
-	number = t->number++;
-	open = t->under + (u32)(t->top - t->bottom);
 	tid = t->tid;
-	chunk = chunk_of(header) ?: chunk_elsewhere();
+	/* Chunks are numbered as they lie in the file. A handler may take some between the two: ours stays
+	 * empty then, as it does where the handler does not come back. */
+	do {
+		number = t->number;
+		open = t->under + (u32)(t->top - t->bottom);
+		barrier();
+		chunk = chunk_of(header) ?: chunk_elsewhere();
+		if (process.header != header || process.pid != pid)
+			return 0;
+		if (!chunk) {
+			t->full = 1;
+			t->pos = t->end = 0;
+			return 0;
+		}
+		next = number;
+	} while (!__atomic_compare_exchange_n(&t->number, &next, number + 1, 0, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
 	elsewhere = (u64)((char *)chunk - (char *)header) >= header->size;
-	if (process.header != header || process.pid != pid)
-		return 0;
 	if (elsewhere && !t->elsewhere) { /* chunks of another file are numbered anew */
 		number = 0;
 		t->number = 1;
 	}
 	t->elsewhere = elsewhere;
-	if (!chunk) {
-		t->full = 1;
-		t->pos = t->end = 0;
-		return 0;
-	}
 	barrier();
 	chunk->tid = tid;
 	chunk->base = now;

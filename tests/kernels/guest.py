@@ -1,6 +1,8 @@
 """Run commands in a kernel of its own: an initramfs of busybox, a console, and steps.
 
-What a step prints and what the kernel logs meanwhile are kept apart: the log is taken by dmesg.
+What a step prints and what the kernel logs meanwhile are kept apart: the log is taken by dmesg. A
+boot that may die has no dmesg any more. There the steps speak by /dev/kmsg: a record of the log
+never stands in the midst of another, and what two write to one serial port does.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ APPEND = {
     "riscv64": "console=ttyS0",
 }
 LIMIT = 120  # seconds; a boot with all its steps takes 5 to 15
-STEP, LOG, END = "@@ step ", "@@ log ", "@@ end"
+STEP, SAID, LOG, END = "@@ step ", "@@ said ", "@@ log ", "@@ end"
+SAY = """
+record() { echo "$1" >/dev/kmsg; }
+say() { while IFS= read -r line; do record "%s$line"; done; }
+""" % SAID
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /t /tmp
 /bin/busybox --install -s /bin
@@ -74,34 +80,51 @@ def run_steps(
     dies has no steps after that in which it did, and fails the test unless it ``may_die``.
     ``machine`` are further words for QEMU.
     """
-    # The console of a boot that may die has the log as well: dmesg will not tell it any more.
-    script = [INIT, f"dmesg -n {8 if may_die else 1}", helpers]
+    script = [INIT, f"dmesg -n {8 if may_die else 1}", SAY, helpers]
     for name, commands in steps.items():
-        script += [f"echo '{STEP}{name}'", commands, f"dmesg -c | sed 's/^/{LOG}/'"]
-    script += [f"echo '{END}'", "sleep 60"]
+        if may_die:
+            script += [f"record '{STEP}{name}'", "{", commands, "} 2>&1 | say"]
+        else:
+            script += [f"echo '{STEP}{name}'", commands, f"dmesg -c | sed 's/^/{LOG}/'"]
+    script += [f"record '{END}'" if may_die else f"echo '{END}'", "sleep 60"]
     made = {"init": ("\n".join(script) + "\n").encode(), "bin/busybox": tree.busybox.read_bytes()}
     initrd = scratch / f"{tree.name}.initrd"
     initrd.write_bytes(cpio(made | files))
-    words = f"{APPEND[tree.arch]} panic=-1 oops=panic loglevel=1 {append}"
+    words = f"{APPEND[tree.arch]} panic=-1 oops=panic loglevel=1 printk.devkmsg=on {append}"
     more = ["-initrd", initrd, *machine]
     text = run_machine(tree.arch, tree.kernel, words, END, *more, limit=LIMIT)
     initrd.unlink()
     assert may_die or END in text, "\n".join(text.splitlines()[-30:])
+    found = _recorded(text) if may_die else _told(text)
+    assert list(found) == list(steps)[: len(found)] and found, "\n".join(text.splitlines()[-30:])
+    next(reversed(found.values())).died = END not in text
+    return found
+
+
+def _told(console: str) -> dict[str, Step]:
+    """Steps of a boot whose console has what they print, and their log behind it."""
     found: dict[str, Step] = {}
-    for line in text.splitlines():
-        if STEP in line:
-            found[line[line.index(STEP) + len(STEP) :].strip()] = Step()
+    for line in console.splitlines():
+        if STEP in line:  # behind what the firmware printed
+            found[line.partition(STEP)[2].strip()] = step = Step()
         elif found and line.startswith(LOG):
-            step = next(reversed(found.values()))
-            step.log.append(STAMP.sub("", line[len(LOG) :]))
+            step.log.append(STAMP.sub("", line.removeprefix(LOG)))
         elif found:
-            next(reversed(found.values())).said.append(line.rstrip())
-    if END not in text:
-        assert found, "\n".join(text.splitlines()[-30:])
-        last = next(reversed(found.values()))
-        last.died = True
-        last.log = [STAMP.sub("", line) for line in last.said if STAMP.match(line)]
-    assert list(found) == list(steps)[: len(found)]
+            step.said.append(line.rstrip())
+    return found
+
+
+def _recorded(console: str) -> dict[str, Step]:
+    """Steps of a boot whose console has the log, and in it what they print."""
+    found: dict[str, Step] = {}
+    for line in console.splitlines():
+        text, stamps = STAMP.subn("", line.rstrip())
+        if text.startswith(STEP):
+            found[text.removeprefix(STEP)] = step = Step()
+        elif found and text.startswith(SAID):
+            step.said.append(text.removeprefix(SAID))
+        elif found and stamps and not text.startswith(END):
+            step.log.append(text)
     return found
 
 

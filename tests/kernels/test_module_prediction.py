@@ -26,9 +26,7 @@ from .trees import Tree
 LOAD = """
 load() {
     insmod /m/$1; echo "insmod $?"
-    for i in 1 2; do
-        for s in /sys/module/dummy/sections/.[a-z]*; do echo "at ${s##*/} $(cat $s)"; done
-    done
+    for s in /sys/module/dummy/sections/.[a-z]*; do echo "at ${s##*/} $(cat $s)"; done
     rmmod dummy; echo "rmmod $?"
 }
 """
@@ -101,9 +99,7 @@ def where(foretold: Foretold, seen: FtraceBug, step: Step) -> bool:
     """Whether ``[<.text+0xa0>]`` is where the kernel met the bug."""
     place = re.search(r"\[<(\.\S+)\+(0x[0-9a-f]+)>\]", foretold.text)
     assert place is not None, foretold.text
-    # Twice, for a line of the log may come in the midst of one.
-    lines = [re.fullmatch(r"(\.\S+) (0x[0-9a-f]+)\s*", line) for line in step.values("at")]
-    bases = {found[1]: found[2] for found in reversed(lines) if found}
+    bases = dict(line.split() for line in step.values("at"))
     return int(bases[place[1]], 16) + int(place[2], 16) == seen.address
 
 
