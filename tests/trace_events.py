@@ -61,8 +61,9 @@ class Trace:
             yield from thread.events
 
 
-def read_trace(path: Path) -> Trace:
-    """Read a file; what is not as trace.h says fails an assertion."""
+def read_trace(path: Path, *, jumps: bool = False) -> Trace:
+    """Read a file; what is not as trace.h says fails an assertion. ``jumps``: handlers may have left
+    the tracer in the midst of an event, of which something is left behind the last one then."""
     data = path.read_bytes()
     fields = HEADER.unpack_from(data)
     magic, version, size, _, chunk_size, tracer, flags, whole, taken, bias, base = fields[:11]
@@ -93,15 +94,16 @@ def read_trace(path: Path) -> Trace:
             trace.threads.append(thread)
         last[tid] = (number, thread)
         thread.open.append((len(thread.events), frames))
-        thread.events += _events(data, at + CHUNK.size, at + chunk_size, time)
+        thread.events += _events(data, at + CHUNK.size, at + chunk_size, time, jumps)
     return trace
 
 
-def _events(data: bytes, at: int, end: int, base: int) -> Iterator[Event]:
+def _events(data: bytes, at: int, end: int, base: int, jumps: bool) -> Iterator[Event]:
     while at < end:
         (word,) = struct.unpack_from("<Q", data, at)
         if not word:
-            assert not any(data[at : min(at + 256, end)]), f"more behind the end, at {at:#x}"
+            left = 8 + 8 * max(WORDS.values()) if jumps else 0
+            assert not any(data[at + left : min(at + 256, end)]), f"more behind the end, at {at:#x}"
             return
         kind = word & 7
         assert kind in WORDS, f"no event at {at:#x}"

@@ -79,10 +79,8 @@ static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
 	for (gone = frame; gone < t->top; gone++)
 		n += gone->func != 0; /* those of a fork's parent are not in this trace */
 	at = n ? event_at(t, now, 1) : 0;
-	if (at) {
-		*at = event(t, now, n << TYPE_BITS, EVENT_LEFT);
-		t->pos = at + 1;
-	}
+	if (at)
+		event_put(t, at, 1, event(t, now, n << TYPE_BITS, EVENT_LEFT));
 #else
 	(void)now;
 #endif

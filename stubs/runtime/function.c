@@ -15,9 +15,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot)
 	} else if (place_holds(t, at)) {
 		func = (u64)(ip - process.bias - (ulong)ftpatch_config.base) << TYPE_BITS;
 		at[1] = *place;
-		barrier();
-		at[0] = event(t, now, func, EVENT_ENTRY_FROM);
-		t->pos = at + 2;
+		event_put(t, at, 2, event(t, now, func, EVENT_ENTRY_FROM));
 	} else {
 		lost(LOST_NESTED);
 	}

@@ -109,12 +109,10 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 #ifdef ARGS
 		for (u32 i = 0, there = args_there(t, slot); i < ENTRY_WORDS - 1; i++)
 			at[i + 1] = i < there ? args[i] : 0;
-		barrier();
-		*at = event(t, now, func, EVENT_ENTRY_ARGS);
+		event_put(t, at, ENTRY_WORDS, event(t, now, func, EVENT_ENTRY_ARGS));
 #else
-		*at = event(t, now, func, EVENT_ENTRY);
+		event_put(t, at, ENTRY_WORDS, event(t, now, func, EVENT_ENTRY));
 #endif
-		t->pos = at + ENTRY_WORDS;
 	} else {
 		frame->func = 0;
 		lost(LOST_NESTED);
@@ -155,12 +153,10 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(res
 		return;
 #ifdef ARGS
 	at[1] = value;
-	barrier();
-	*at = event(t, now, func & ~1ull, EVENT_EXIT_VALUE);
+	event_put(t, at, EXIT_WORDS, event(t, now, func & ~1ull, EVENT_EXIT_VALUE));
 #else
-	*at = event(t, now, func & ~1ull, EVENT_EXIT);
+	event_put(t, at, EXIT_WORDS, event(t, now, func & ~1ull, EVENT_EXIT));
 #endif
-	t->pos = at + EXIT_WORDS;
 #endif
 }
 

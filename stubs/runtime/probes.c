@@ -49,9 +49,8 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 	}
 	for (i = 0; i < n; i++)
 		at[before + i] = values[i];
-	barrier();
-	*at = event(t, now, (u64)number << TYPE_BITS, (enum trace_event)type);
-	t->pos = at + before + n;
+	event_put(t, at, before + n,
+		  event(t, now, (u64)number << TYPE_BITS, (enum trace_event)type));
 }
 
 /* Instances that threads took with them when they ended, as kprobe_flush_task() frees them. That a

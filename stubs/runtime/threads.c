@@ -137,6 +137,7 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 		return 0;
 	if (last && has_room(t, last, 16)) { /* it was too long ago */
 		last[1] = now;
+		last[2] = 0;
 		barrier();
 		last[0] = EVENT_TIME;
 		if (place_holds(t, last))

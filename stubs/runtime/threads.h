@@ -183,4 +183,19 @@ static inline u64 event(struct thread *t, u64 now, u64 func, enum trace_event ty
 	return (now - t->base) << TICKS_SHIFT | func | type;
 }
 
+/* An event of `words` words, of which `first` comes last, since readers go by it. The zero behind it
+ * ends the chunk until the next: a handler that jumped out of the midst of a longer one left the rest
+ * of that there.
+ *
+ *     | first | ... | 0 | what a longer one left
+ *       ^ at          ^ pos
+ */
+static inline void event_put(struct thread *t, u64 *at, u32 words, u64 first)
+{
+	at[words] = 0;
+	barrier();
+	*at = first;
+	t->pos = at + words;
+}
+
 #endif

@@ -181,9 +181,8 @@ static void accessed(u32 number, const struct trap_info *info, const struct cont
 	at[2] = before;
 	at[3] = after;
 	at[4] = cpu_number() | (u64)(info->flags & FLAG_LATE) << 32;
-	barrier();
-	*at = event(t, now, (u64)number << TYPE_BITS, (enum trace_event)EVENT_ACCESS);
-	t->pos = at + EVENT_WORDS;
+	event_put(t, at, EVENT_WORDS,
+		  event(t, now, (u64)number << TYPE_BITS, (enum trace_event)EVENT_ACCESS));
 	__atomic_fetch_add(&told->hits, 1, __ATOMIC_RELAXED);
 out:
 	if (t)
