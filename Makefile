@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-kernels test-programs test-matrix lint bench packages samples clean
+.PHONY: help demo test test-kernels test-programs test-matrix test-exhaustive lint bench packages samples clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -30,7 +30,12 @@ test-programs: packages $(READY) ## programs of others, whose own tests run trac
 	FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/test_tracer_real.py
 
 test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
-	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/test_tracer_matrix.py tests/test_tracer_tree.py tests/test_tracer_stepped.py
+	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/test_tracer_matrix.py tests/test_tracer_tree.py
+
+# Of each of these `make test` takes a part.
+EXHAUSTIVE = $(addprefix tests/test_,tracer_stepped.py interrupted.py bounds.py faults.py)
+test-exhaustive: packages $(READY) ## a signal at every instruction of the tracer, and at every call of a command
+	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto --durations 6 $(EXHAUSTIVE)
 
 lint: $(READY)        ## ruff and mypy --strict
 	$(BIN)/ruff check .
