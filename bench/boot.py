@@ -22,8 +22,8 @@ from installed import ensure, kernels
 from ftpatch.arch.boot import BootTracer
 from ftpatch.arch.boots import boot_tracer_of
 from ftpatch.boot.machine import flat
+from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
-from ftpatch.sites import read_sites
 
 __all__ = ["boots"]
 

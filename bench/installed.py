@@ -38,7 +38,7 @@ def installed(kernel: Kernel) -> tuple[Path, Path]:
 
 def stream_of(boot: Path, into: Path) -> tuple[Path, str]:
     """The compressed stream of a bzImage, in a file of its own, and what it is compressed with."""
-    from ftpatch.unwrap import read_payload
+    from ftpatch.image.payload import read_payload
 
     data = memoryview(boot.read_bytes())
     layer = read_payload(boot, data).layers[0]

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from ftpatch import ahead
-from ftpatch.unwrap.compression import pack
+from ftpatch.image import prefetch as ahead
+from ftpatch.image.compression import pack
 
 from .boot_kernels import Stripped
 from .boxes import ELF_BOXES, IMAGE_BOXES

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from ftpatch.unwrap.compression import pack
+from ftpatch.image.compression import pack
 
 from .command import ftpatch
 from .fuzz import commands, judge, set_alarms

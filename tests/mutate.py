@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ftpatch.changes import Changes
-from ftpatch.journal import pack_block
+from ftpatch.core.changes import Changes
+from ftpatch.core.journal import pack_block
 
 __all__ = ["Region", "forged", "mutated", "regions"]
 

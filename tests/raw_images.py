@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ftpatch.elf.relocations import Form
 from ftpatch.image.raw_image import RawImage, read_raw_image
-from ftpatch.image.relocations import Form
 
 from .kallsyms_writer import LAYOUTS, Layout, write_kallsyms
 

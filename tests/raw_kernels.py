@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from ftpatch.image.relocations import Form
+from ftpatch.elf.relocations import Form
 
 from .images import FUNCTIONS
 from .kallsyms_writer import write_kallsyms

@@ -12,8 +12,8 @@ from unittest import mock
 
 import pytest
 
-from ftpatch import ahead
-from ftpatch.unwrap import read_payload
+from ftpatch.image import prefetch as ahead
+from ftpatch.image.payload import read_payload
 
 from .boot_images import bzimage
 from .boot_kernels import Stripped

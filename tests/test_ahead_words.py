@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ftpatch import ahead
+from ftpatch.image import prefetch as ahead
 
 from .boot_images import bzimage
 from .boot_kernels import Stripped
@@ -115,8 +115,8 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 def test_the_end_waits_for_no_thread(words: list[str], tmp_path: Path) -> None:
     """Whatever ends the command before it needs the payload, or without."""
     script = (
-        "import sys, threading, ftpatch.ahead\n"
-        "ftpatch.ahead.read_payload = lambda *_: threading.Event().wait()\n"
+        "import sys, threading, ftpatch.image.prefetch\n"
+        "ftpatch.image.prefetch.read_payload = lambda *_: threading.Event().wait()\n"
         "from ftpatch.cli import main\n"
         "main()\n"
     )

@@ -225,7 +225,7 @@ def test_a_file_system_without_acls(folder: Path, without_acls: Path) -> None:
 @pytest.mark.parametrize("acl", [False, True])
 def test_a_group_that_cannot_be_given(acl: bool, folder: Path) -> None:
     """Another group has what the others had, not what the first one had."""
-    from ftpatch.attributes import give_attributes
+    from ftpatch.io.attributes import give_attributes
 
     path = _image(folder, 0o665)
     os.chown(path, NOBODY, GROUP)

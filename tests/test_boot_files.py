@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ftpatch.boot import find_source
+from ftpatch.boot.padding import find_room, find_word
 from ftpatch.errors import SiteRefused
+from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import open_image
-from ftpatch.plan.padding import find_room, find_word
-from ftpatch.sites import Sites, read_sites
 
 from .boot_small import BASE, DATA, GAP, bootable, enabled
 from .command import ftpatch

@@ -94,7 +94,7 @@ def test_a_bomb_is_refused_in_little_memory(kind: str, tmp_path: Path) -> None:
 
 def test_much_of_the_same_is_no_bomb(tmp_path: Path) -> None:
     """What is counted first comes out as anything else."""
-    from ftpatch.unwrap.compression import unpack
+    from ftpatch.image.compression import unpack
 
     data = module(FORMS["x86_64"]).build() + bytes(90 << 20)
     for kind in ("gz", "zst", "xz"):
@@ -144,7 +144,7 @@ def test_holes_stay_holes(way: str, tmp_path: Path) -> None:
 
 def test_holes_at_the_ends(tmp_path: Path) -> None:
     """Of every form: nothing but a hole, one before, one behind, one between."""
-    from ftpatch.copy import Copy
+    from ftpatch.io.output import Copy
 
     page = b"x" * 4096
     for i, parts in enumerate(([], [(0, page)], [(1 << 20, page)], [(0, page), (9 << 20, b"y")])):

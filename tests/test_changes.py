@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftpatch.changes import NO_OWNER, Changes, Kind
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
 
 Row = tuple[int, bytes, bytes, int]
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftpatch.check import INVARIANTS, Check, Finding
-from ftpatch.check.baseline import read_baseline, write_baseline
 from ftpatch.errors import InputError
+from ftpatch.ftrace.check.baseline import read_baseline, write_baseline
+from ftpatch.ftrace.check.check import INVARIANTS, Check, Finding
 
 from .broken import put_code
 from .command import Result, ftpatch

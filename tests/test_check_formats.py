@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from ftpatch.check import INVARIANTS, Check, check_image
 from ftpatch.cli.console import clean
 from ftpatch.cli.reports.github import annotation
 from ftpatch.errors import FtpatchError
+from ftpatch.ftrace.check.check import INVARIANTS, Check, check_image
 
 from .broken import put_code
 from .command import Result, ftpatch, ftpatch_process

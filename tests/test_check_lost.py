@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from ftpatch.elf.relocations import Form
+from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
-from ftpatch.image.relocations import Form
-from ftpatch.sites import read_sites
 
 from .broken import found
 from .command import ftpatch

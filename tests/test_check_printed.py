@@ -134,7 +134,7 @@ def test_what_is_outside_has_no_symbol(address: int, tmp_path: Path) -> None:
 
 
 def test_i386(tmp_path: Path) -> None:
-    from ftpatch.arch.i386 import I386
+    from ftpatch.arch.i386.ftrace import I386
 
     for sign, what, extends in FORMS:
         codes = _compiled(tmp_path, "-m32", inline=APART, sign=sign, what=what)

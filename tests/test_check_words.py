@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ftpatch.check import INVARIANTS
+from ftpatch.ftrace.check.check import INVARIANTS
 
 README = Path(__file__).parent.parent / "README.md"
 

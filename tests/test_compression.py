@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.errors import InputError
-from ftpatch.unwrap.compression import kind_of, pack, unpack
+from ftpatch.image.compression import kind_of, pack, unpack
 
 MODULE_KINDS = ("gzip", "xz", "zstd")
 LEGACY = b"\x02\x21\x4c\x18"

@@ -16,8 +16,8 @@ import zstandard
 
 from ftpatch.errors import InputError
 from ftpatch.image import open_image
-from ftpatch.unwrap import read_payload
-from ftpatch.unwrap.compression import LIMIT
+from ftpatch.image.compression import LIMIT
+from ftpatch.image.payload import read_payload
 
 from .boot_images import SETUP, bzimage, zboot
 from .boot_kernels import Stripped

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ftpatch.image.relocations import Form
+from ftpatch.elf.relocations import Form
 
 from .command import ftpatch
 from .gnu import link_at

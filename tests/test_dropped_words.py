@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ftpatch.sites.unrecorded import Unrecorded
+from ftpatch.ftrace.dropped_records import Unrecorded
 
 from .command import ftpatch
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ftpatch.folder import is_image
+from ftpatch.image.folder import is_image
 
 from .boxes import ELF_BOXES, IMAGE_BOXES
 from .command import ftpatch

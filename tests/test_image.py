@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from ftpatch.elf.skeleton import read_skeleton
 from ftpatch.errors import InputError
 from ftpatch.image import Image as Opened
 from ftpatch.image import open_image
-from ftpatch.image.skeleton import read_skeleton
 
 from .elf_writer import Image, Section
 from .images import fentry_kernel, pad_program

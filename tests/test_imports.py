@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ftpatch.image import open_image
-from ftpatch.imports import plt_symbols
+from ftpatch.names.plt import plt_symbols
 
 SOURCE = """
 #include <stdlib.h>

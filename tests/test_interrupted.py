@@ -17,7 +17,7 @@ import pytest
 
 from ftpatch.cli import app
 from ftpatch.cli.signals import handle_signals
-from ftpatch.unfinished import ENDING, UNFINISHED
+from ftpatch.io.cleanup import ENDING, UNFINISHED
 
 from .command import ROOT, Result, ftpatch
 from .loose_trees import contents, forest
@@ -181,7 +181,7 @@ def test_what_a_kill_leaves_the_next_command_takes_away(
 
 def test_what_has_an_owner_stays(copy_of: Copied) -> None:
     """Whether the other is of this machine or not: a lock tells, not a number."""
-    from ftpatch.beside import lock, spare
+    from ftpatch.io.temporary import lock, spare
 
     path = copy_of("pad")
     ours, theirs = spare(path.parent), path.with_name(".ftpatch.notes")
@@ -234,7 +234,7 @@ def _tree_command(tree: Path, way: str) -> subprocess.Popen[str]:
     """On two processors, and slow where a file gets its name."""
     script = (
         "import os, signal, sys, time\n"
-        "from ftpatch.copy import Copy\n"
+        "from ftpatch.io.output import Copy\n"
         "signal.signal(signal.SIGQUIT, signal.SIG_DFL)\n"
         "rename = Copy._rename\n"
         "def slow(self, *names):\n"
@@ -352,8 +352,8 @@ def test_what_a_killed_trace_leaves(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-O1", pads, str(source), "-o", str(program)], check=True)
     script = (
         "import sys\n"
-        "import ftpatch.beside\n"
-        "ftpatch.beside.SETTLED = 0\n"
+        "import ftpatch.io.temporary\n"
+        "ftpatch.io.temporary.SETTLED = 0\n"
         "from ftpatch.cli import main\n"
         "sys.argv = ['ftpatch', 'trace', *sys.argv[1:]]\n"
         "main()\n"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftpatch.core.journal import Block, pack_block, read_blocks
 from ftpatch.errors import InputError
-from ftpatch.journal import Block, pack_block, read_blocks
 
 from .test_changes import Row, changes, rows_of
 

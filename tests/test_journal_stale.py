@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ftpatch.journal import read_blocks
+from ftpatch.core.journal import read_blocks
 
 from .command import ftpatch
 

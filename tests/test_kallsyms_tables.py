@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftpatch.image.elf import Elf
-from ftpatch.image.headers import Segment, Skeleton
-from ftpatch.image.kallsyms_names import read_names
-from ftpatch.image.kallsyms_tables import find_tables
-from ftpatch.image.own_symbols import OwnSymbols, read_own_symbols
-from ftpatch.image.relocations import Form, Relocations
-from ftpatch.image.symbols import Symbols
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Segment, Skeleton
+from ftpatch.elf.relocations import Form, Relocations
+from ftpatch.elf.symbols import Symbols
+from ftpatch.image.kallsyms.names import read_names
+from ftpatch.image.kallsyms.own_symbols import OwnSymbols, read_own_symbols
+from ftpatch.image.kallsyms.tables import find_tables
 
 from .kallsyms_writer import LAYOUTS, TOKENS, Layout, Written, write_kallsyms
 

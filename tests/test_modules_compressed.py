@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 import zstandard
 
-from ftpatch.unwrap import read_payload
+from ftpatch.image.payload import read_payload
 
 from .command import ftpatch
 from .images import fentry_kernel
@@ -165,7 +165,7 @@ def test_a_bomb_is_cut_off(packer: str, tmp_path: Path) -> None:
     """Of what unpacks to more than a limit, no more is taken (the limit is 512 MiB; here less)."""
     path = _packed(tmp_path, packer, module(FORMS["x86_64"]).build() + bytes(8 << 20))
     limited = partial(read_payload, limit=8 << 20)
-    with mock.patch("ftpatch.ahead.read_payload", limited):
+    with mock.patch("ftpatch.image.prefetch.read_payload", limited):
         for verb in ("status", "disable", "undo"):
             result = ftpatch(verb, path)
             assert result.code == 2 and "unpacks to more than 8388608 bytes" in result.err

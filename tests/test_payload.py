@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftpatch.errors import InputError
-from ftpatch.unwrap.payload import Layer, Payload, read_payload
+from ftpatch.image.payload import Layer, Payload, read_payload
 
 from .boot_images import SETUP, bzimage, zboot
 

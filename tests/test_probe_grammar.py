@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftpatch.core.token import read_number
 from ftpatch.errors import Refused, UsageError
-from ftpatch.piece import read_number
 from ftpatch.probe import definition_text, parse_probe, parse_probes
 from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
 

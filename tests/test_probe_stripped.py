@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ftpatch.image import open_image
-from ftpatch.plan.function_names import FunctionNames
-from ftpatch.plan.functions import read_functions
+from ftpatch.names.function_names import FunctionNames
+from ftpatch.names.functions import read_functions
 
 from .command import ftpatch
 

@@ -12,7 +12,7 @@ import pytest
 
 from ftpatch.arch.twice import returns_twice
 from ftpatch.image import open_image
-from ftpatch.plan.functions import read_functions
+from ftpatch.names.functions import read_functions
 
 from .command import ftpatch
 from .tracer_programs import run

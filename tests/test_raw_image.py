@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ftpatch.elf.headers import Section, Skeleton
+from ftpatch.elf.relocations import Form, read_relocations
 from ftpatch.errors import InputError
-from ftpatch.image.headers import Section, Skeleton
 from ftpatch.image.link_base import find_link_base
 from ftpatch.image.raw_image import is_raw_image, kernel_version, read_raw_image
 from ftpatch.image.raw_relocations import find_relocations
-from ftpatch.image.relocations import Form, read_relocations
 
 from .kallsyms_writer import Layout
 from .raw_images import (

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ftpatch.errors import InputError, UsageError
+from ftpatch.ftrace.filter import Selection, select_sites
+from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import open_image
-from ftpatch.select import Selection, select_sites
-from ftpatch.sites import Sites, read_sites
 
 from .elf_writer import Symbol
 from .images import FUNCTIONS, arm64_rela_kernel, fentry_kernel, symbols_at

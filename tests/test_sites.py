@@ -10,8 +10,8 @@ import pytest
 
 from ftpatch.arch import State
 from ftpatch.errors import InputError
+from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
-from ftpatch.sites import read_sites
 
 from .command import ftpatch
 from .elf_writer import SHT_NOBITS, Image, Section, Segment

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ftpatch.mangled import demangled
-from ftpatch.spelling import SHORT, Wanted, like, spellings
+from ftpatch.names.demangle import demangled
+from ftpatch.names.spelling import SHORT, Wanted, like, spellings
 
 ADD, ADD2, MOST = "_ZN4shop4Cart3addEi", "_ZN4shop4Cart3addEii", "_ZN4shop4mostIiEET_S1_S1_"
 CLONE = "_ZN4shop4Cart5totalEv.isra.0"

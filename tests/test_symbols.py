@@ -12,10 +12,10 @@ from elftools.elf.relocation import RelocationSection, RelrRelocationSection
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftpatch.elf.relocations import Form
 from ftpatch.errors import InputError
 from ftpatch.image import Image as Opened
 from ftpatch.image import open_image
-from ftpatch.image.relocations import Form
 
 from .elf_writer import SHF_ALLOC, SHT_REL, SHT_RELA, SHT_RELR, Image, Section, Segment, Symbol
 from .images import fentry_kernel, section

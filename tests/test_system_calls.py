@@ -12,7 +12,7 @@ import pytest
 
 from ftpatch.arch.disassemble import engine
 from ftpatch.arch.system_calls import SYSTEM_CALLS_OF, X86_64
-from ftpatch.image.elf import Elf, map_file
+from ftpatch.elf.elf_file import Elf, map_file
 
 STUBS = Path(__file__).parent.parent / "stubs"
 FILES = [

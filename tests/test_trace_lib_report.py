@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftpatch.inject.libraries import Library, fitting, libraries_table
+from ftpatch.inject.library_tables import Library, fitting, libraries_table
 from ftpatch.trace.formats import FORMATS
 from ftpatch.trace.mapped import AT, read_mapped
 

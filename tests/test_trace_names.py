@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ftpatch.image import open_image
-from ftpatch.mangled import demangled
+from ftpatch.names.demangle import demangled
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.names import Program
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.trace import batches as batching
-from ftpatch.trace import match, mend, tree
+from ftpatch.trace import match, tree
+from ftpatch.trace import repair as mend
 
 from .command import ftpatch
 from .trace_naive import Row, Sums, read, sums

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftpatch.journal import MAGIC, SEAL, TRAILER, outer
+from ftpatch.core.journal import MAGIC, SEAL, TRAILER, outer
 
 from .command import Result, ftpatch
 from .loose_forms import FORMS

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ftpatch.changes import NO_OWNER, Changes, Kind
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image, open_image
-from ftpatch.refusals import refusals
-from ftpatch.sites import read_sites
-from ftpatch.verify import Verdict, verify
+from ftpatch.update.refused_sites import refusals
+from ftpatch.write.verify import Verdict, verify
 
 from .command import ftpatch
 from .images import arm64_rela_kernel, pad_program, section, symbols_at

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ftpatch.image import open_image
-from ftpatch.image.traced import laid_in_at
-from ftpatch.inject.watched import laid_watches
-from ftpatch.plan.watched import read_watches
+from ftpatch.image.injected import laid_in_at
 from ftpatch.watch import watch_line
+from ftpatch.watch.plan import read_watches
+from ftpatch.watch.read_back import laid_watches
 
 from .command import ftpatch
 from .samples import sample

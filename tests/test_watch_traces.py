@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ftpatch.arch.accesses import READ, WRITE, memory_accesses
 from ftpatch.errors import InputError, UsageError
 from ftpatch.trace.header import Tracer, open_trace
-from ftpatch.trace.watched import read_watched, refusal_note
 from ftpatch.watch import Watch
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, Told, pack_watches, unpack_watches
+from ftpatch.watch.trace_watches import read_watched, refusal_note
 
 from .command import ftpatch
 from .trace_writer import BASE, Thread, TraceFile, program

@@ -149,7 +149,7 @@ def test_a_kill_leaves_nothing(copy_of: Copied) -> None:
     # Stopped between the copy and the rename, where a half of it could be seen.
     script = (
         "import os, signal, sys\n"
-        "from ftpatch.copy import Copy\n"
+        "from ftpatch.io.output import Copy\n"
         "Copy.appear = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from ftpatch.cli import main\n"
         f"sys.argv = ['ftpatch', 'enable', {str(path)!r}]\n"
@@ -179,8 +179,8 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, copy_of: Copied) ->
     path = copy_of("vmlinux-x86_64")
     script = (
         "import os, sys\n"
-        "import ftpatch.write\n"
-        f"ftpatch.write._apply = lambda *_: os.kill(os.getpid(), {int(number)})\n"
+        "import ftpatch.write.write\n"
+        f"ftpatch.write.write._apply = lambda *_: os.kill(os.getpid(), {int(number)})\n"
         "from ftpatch.cli import main\n"
         f"sys.argv = ['ftpatch', 'enable', {str(path)!r}]\n"
         "main()\n"

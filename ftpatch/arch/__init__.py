@@ -1,8 +1,9 @@
-"""One file per architecture, one exported constant each."""
+"""Architectures: a folder each, with the same file names in all of them. ``ftrace.py`` makes a folder
+an architecture; every other file is a feature, and an absent one says that it is not there yet."""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import pkgutil
 from functools import cache
 
@@ -10,19 +11,15 @@ from ftpatch.arch.contract import Abi, Arch, State
 
 __all__ = ["Abi", "Arch", "State", "arch_of", "architectures"]
 
-SHARED = {"aarch64", "assemble", "contract", "disassemble", "riscv", "x86", "x86_nops"}
-SHARED |= {"branches", "move", "arm64_move", "x86_64_move", "detour", "registers", "accesses"}
-SHARED |= {"plt", "system_calls", "twice", "boot", "boots", "boot_x86", "boot_arm64"}
-"""Files of this package that are no architecture."""
-
 
 @cache
 def architectures() -> dict[tuple[int, int], Arch]:
-    """(e_machine, bits of the ELF class) -> architecture, of every file in this package."""
+    """(e_machine, bits of the ELF class) -> architecture, of every folder with an ``ftrace.py``."""
     found: dict[tuple[int, int], Arch] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.name not in SHARED:
-            loaded = importlib.import_module(f"{__name__}.{module.name}")
+    for folder in pkgutil.iter_modules(__path__):
+        name = f"{__name__}.{folder.name}.ftrace"
+        if folder.ispkg and importlib.util.find_spec(name) is not None:
+            loaded = importlib.import_module(name)
             arch: Arch = getattr(loaded, loaded.__all__[0])
             found[arch.machine, arch.elf_class] = arch
     return found

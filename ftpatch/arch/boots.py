@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ftpatch.arch.arm64.boot import BOOT_ARM64
 from ftpatch.arch.boot import BootTracer
-from ftpatch.arch.boot_arm64 import BOOT_ARM64
-from ftpatch.arch.boot_x86 import BOOT_I386, BOOT_X86_64
+from ftpatch.arch.x86.boot import BOOT_I386, BOOT_X86_64
 
 __all__ = ["boot_tracer_of"]
 

@@ -33,7 +33,7 @@ from typing import ClassVar, Protocol
 
 __all__ = ["Immovable", "Moved", "Mover", "Why", "mover_of"]
 
-MOVERS = {"x86_64": "x86_64_move", "arm64": "arm64_move"}
+MOVERS = {"x86_64": "x86_64.move", "arm64": "arm64.move"}
 """Name of an architecture -> file of this package."""
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from ftpatch.arch.boot import Emulator
 from ftpatch.boot.stream import Decoder, Source
+from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
-from ftpatch.image.headers import Segment
 
 __all__ = ["Machine", "Progress", "fault_in", "flat", "require_emulator"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ftpatch.boot.nesting import NOBODY
 from ftpatch.boot.stream import Source
-from ftpatch.image.kallsyms import Kallsyms
+from ftpatch.image.kallsyms.kallsyms import Kallsyms
 
 __all__ = ["callers_of"]
 

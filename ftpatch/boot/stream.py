@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, read_mark
 from ftpatch.arch.boots import boot_tracer_of
-from ftpatch.changes import Kind
-from ftpatch.columns import addresses, among
+from ftpatch.core.changes import Kind
+from ftpatch.core.columns import addresses, among
+from ftpatch.core.journal import journalled
 from ftpatch.errors import InputError, UsageError
+from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image
-from ftpatch.journal import journalled
-from ftpatch.sites import Sites, read_sites
 
 __all__ = ["Decoder", "Source", "find_source", "read_stream"]
 

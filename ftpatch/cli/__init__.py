@@ -24,7 +24,7 @@ def main() -> None:
     # A command lives for a second: to look for cycles while libraries load, and to take them apart
     # at the end, would be a fifth of it.
     gc.disable()
-    from ftpatch.ahead import begin
+    from ftpatch.image.prefetch import begin
 
     if sys.argv[1:2] != ["report"]:  # whose files are no images
         begin(sys.argv[2:])

@@ -27,7 +27,7 @@ from ftpatch.cli import (
 from ftpatch.cli.console import error_line
 from ftpatch.cli.signals import handle_signals
 from ftpatch.errors import Exit, FtpatchError
-from ftpatch.unfinished import UNFINISHED
+from ftpatch.io.cleanup import UNFINISHED
 
 __all__ = ["app", "run"]
 

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.beside import FOLDERS, claim, sweep
 from ftpatch.cli.boot_options import Most, Sink, Time, Until
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Filter, Json, Notrace, Regex
 from ftpatch.cli.report_output import Output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import FtpatchError, SiteRefused, UsageError
-from ftpatch.unfinished import UNFINISHED
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
+    from ftpatch.boot.plan import BootTracing
+    from ftpatch.ftrace.filter import Selection
+    from ftpatch.ftrace.plan import Plan
+    from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
-    from ftpatch.plan import Plan
-    from ftpatch.plan.boot import BootTracing
-    from ftpatch.select import Selection
-    from ftpatch.sites import Sites
 
 __all__ = ["NAME", "command"]
 
@@ -101,8 +101,8 @@ def command(
             raise UsageError(None, reason, f"use {', '.join(FORMATS)}")
         with Output(output, force=force, form=FORMATS[chosen]):
             pass  # there will be one
-        from ftpatch.plan.boot import BootTracing
-        from ftpatch.select import Selection
+        from ftpatch.boot.plan import BootTracing
+        from ftpatch.ftrace.filter import Selection
 
         tracing, selection = (
             BootTracing(sink, until, most, time),
@@ -152,11 +152,11 @@ def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing
     """Lay the tracer into a copy; that, opened."""
     from ftpatch.arch.boots import boot_tracer_of
     from ftpatch.boot.machine import require_emulator
-    from ftpatch.copy import Copy
+    from ftpatch.boot.plan import plan_boot
+    from ftpatch.ftrace.filter import select_sites
     from ftpatch.image import open_image
-    from ftpatch.plan.boot import plan_boot
-    from ftpatch.select import select_sites
-    from ftpatch.update import prepare, update
+    from ftpatch.io.output import Copy
+    from ftpatch.update.update import prepare, update
 
     def plan(sites: Sites) -> Plan:
         tracer = boot_tracer_of(sites.arch.name)

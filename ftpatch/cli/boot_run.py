@@ -15,8 +15,8 @@ from ftpatch.boot import find_source
 from ftpatch.boot.machine import Machine, Progress, fault_in, flat, require_emulator
 from ftpatch.cli.console import clean, count, lines
 from ftpatch.cli.signals import interrupted
-from ftpatch.columns import addresses
-from ftpatch.unfinished import ENDING
+from ftpatch.core.columns import addresses
+from ftpatch.io.cleanup import ENDING
 
 if TYPE_CHECKING:
     from ftpatch.image import Image

@@ -14,12 +14,12 @@ from ftpatch.cli.console import count, lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.cli.reports import Notes, Results, report_for
 from ftpatch.errors import Exit, FtpatchError, UsageError
-from ftpatch.tree import each
+from ftpatch.io.tree import each
 
 if TYPE_CHECKING:
-    from ftpatch.check import Check
-    from ftpatch.check.baseline import Baseline
-    from ftpatch.check.expected import Expected
+    from ftpatch.ftrace.check.baseline import Baseline
+    from ftpatch.ftrace.check.check import Check
+    from ftpatch.ftrace.check.expected import Expected
 
 __all__ = ["NAME", "command"]
 
@@ -75,13 +75,13 @@ def command(
     rows: Keyed = _checked(images, functions=expected is not None or write_expected is not None)
     required: Expected | None = None
     if expected is not None:
-        from ftpatch.check.expected import read_expected
+        from ftpatch.ftrace.check.expected import read_expected
 
         required = read_expected(expected)
         rows = _required(rows, required)
     known: Baseline | None = None
     if baseline is not None:
-        from ftpatch.check.baseline import read_baseline
+        from ftpatch.ftrace.check.baseline import read_baseline
 
         known = read_baseline(baseline)
     if write_baseline is not None or write_expected is not None:
@@ -100,8 +100,8 @@ def command(
 def _checked(images: list[Path], *, functions: bool) -> Keyed:
     """Every image with its check, and with ``functions`` those that have a record; a tree's images
     are known by their place in it."""
-    from ftpatch.check import check_image
-    from ftpatch.folder import image_paths, no_images
+    from ftpatch.ftrace.check.check import check_image
+    from ftpatch.image.folder import image_paths, no_images
 
     check = partial(check_image, functions=functions)
     for image in images:
@@ -174,7 +174,7 @@ def _readable(path: Path, rows: Keyed) -> list[tuple[str, Check]] | None:
 
 def _write(path: Path, rows: Keyed, quiet: bool) -> Baseline | None:
     """Write a baseline."""
-    from ftpatch.check.baseline import write_baseline
+    from ftpatch.ftrace.check.baseline import write_baseline
 
     checked = _readable(path, rows)
     if checked is None:
@@ -188,7 +188,7 @@ def _write(path: Path, rows: Keyed, quiet: bool) -> Baseline | None:
 
 def _expect(path: Path, rows: Keyed, quiet: bool) -> None:
     """Write a list of expected functions."""
-    from ftpatch.check.expected import write_expected
+    from ftpatch.ftrace.check.expected import write_expected
 
     checked = _readable(path, rows)
     if checked is not None:

@@ -13,8 +13,8 @@ from ftpatch.cli.options import Format, Json, Quiet, wants_json
 from ftpatch.errors import Exit, FtpatchError, UsageError
 
 if TYPE_CHECKING:
-    from ftpatch.diff import Diff, Difference
-    from ftpatch.sites import Sites
+    from ftpatch.diff.diff import Diff, Difference
+    from ftpatch.ftrace.sites import Sites
 
 __all__ = ["NAME", "command"]
 
@@ -76,7 +76,7 @@ class _Show:
 
     def __call__(self, sides: tuple[Sites, Sites], path: str | None = None) -> bool:
         """Compare, and print what differs, with ``path`` of which file; whether anything does."""
-        from ftpatch.diff import compare
+        from ftpatch.diff.diff import compare
 
         found = compare(*sides)
         named: dict[str, object] = {} if path is None else {"path": path}
@@ -95,7 +95,7 @@ class _Show:
 
 def _here(show: _Show) -> Exit:
     """The files of this folder that a command changed, or of which it wrote another."""
-    from ftpatch.folder import is_image
+    from ftpatch.image.folder import is_image
 
     code, seen = Exit.DONE, 0
     names = sorted(p.name for p in Path().iterdir() if p.is_file() and not p.is_symlink())
@@ -120,16 +120,16 @@ def _here(show: _Show) -> Exit:
 
 
 def _has_journal(path: Path) -> bool:
+    from ftpatch.core.journal import read_blocks
     from ftpatch.image import open_image
-    from ftpatch.journal import read_blocks
 
     image = open_image(path)
     return bool(read_blocks(path, image.data[: image.end]))
 
 
 def _sides(image: Path, other: Path | None) -> tuple[Sites, Sites]:
+    from ftpatch.ftrace.sites import read_sites
     from ftpatch.image import open_image
-    from ftpatch.sites import read_sites
 
     if other is not None:
         return read_sites(open_image(image), bare=True), read_sites(open_image(other), bare=True)

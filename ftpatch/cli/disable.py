@@ -30,8 +30,8 @@ from ftpatch.cli.update import Planner, Update, run_update
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from ftpatch.plan import Plan
-    from ftpatch.sites import Sites
+    from ftpatch.ftrace.plan import Plan
+    from ftpatch.ftrace.sites import Sites
 
 __all__ = ["NAME", "command"]
 
@@ -91,8 +91,8 @@ class _Disable(Planner):
     nop: str | None
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        from ftpatch.plan import plan_disable
-        from ftpatch.plan.gates import plan_gate
+        from ftpatch.ftrace.named_sites import plan_gate
+        from ftpatch.ftrace.plan import plan_disable
 
         if self.site is not None:
             return plan_gate(sites, self.site, None, enable=False)

@@ -34,10 +34,10 @@ from ftpatch.cli.update import Planner, Update, run_update
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from ftpatch.plan import Plan
-    from ftpatch.plan.boot import BootTracing
-    from ftpatch.plan.traced import Tracing
-    from ftpatch.sites import Sites
+    from ftpatch.boot.plan import BootTracing
+    from ftpatch.ftrace.plan import Plan
+    from ftpatch.ftrace.sites import Sites
+    from ftpatch.tracer.plan import Tracing
 
 __all__ = ["NAME", "command"]
 
@@ -112,14 +112,14 @@ def command(
         words = "--sink, --until, --max and --time"
         raise UsageError(None, f"{words} are for --tracer boot", "leave them out")
     if tracer == BOOT:
-        from ftpatch.plan.boot import BootTracing
+        from ftpatch.boot.plan import BootTracing
 
         if to is not None or site is not None or keep_records:
             how = "leave --to, --site and --keep-records out"
             raise UsageError(None, "--tracer boot brings its own callee", how)
         booting = BootTracing(sink, until, most, time)
     elif tracer is not None:
-        from ftpatch.plan.traced import Tracing
+        from ftpatch.tracer.plan import Tracing
 
         if to is not None or site is not None:
             raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
@@ -136,19 +136,19 @@ class _Enable(Planner):
     booting: BootTracing | None
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        from ftpatch.plan import plan_enable
-        from ftpatch.plan.gates import plan_gate
-        from ftpatch.plan.target import resolve_target
+        from ftpatch.ftrace.addr import resolve_target
+        from ftpatch.ftrace.named_sites import plan_gate
+        from ftpatch.ftrace.plan import plan_enable
 
         if self.site is not None:
             addr = resolve_target(sites, self.to).addr if self.to else None
             return plan_gate(sites, self.site, addr, enable=True)
         if self.booting is not None:
-            from ftpatch.plan.boot import plan_boot
+            from ftpatch.boot.plan import plan_boot
 
             return plan_boot(sites, self.selected(sites, missing), self.booting)
         if self.tracing is not None:
-            from ftpatch.plan.traced import plan_traced
+            from ftpatch.tracer.plan import plan_traced
 
             return plan_traced(sites, self.selected(sites, missing), self.tracing)
         callee = resolve_target(sites, self.to)

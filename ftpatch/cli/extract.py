@@ -36,9 +36,9 @@ def command(
 ) -> None:
     """Write what a bzImage, a zboot image or a compressed file holds: an ELF file or an Image."""
     as_json = wants_json(json, format_)
-    from ftpatch.ahead import payload_of
-    from ftpatch.image.elf import map_file
-    from ftpatch.unwrap.known import what_is
+    from ftpatch.elf.elf_file import map_file
+    from ftpatch.image.known_files import what_is
+    from ftpatch.image.prefetch import payload_of
 
     data, _ = map_file(image)
     payload = payload_of(image, data.data)
@@ -49,10 +49,10 @@ def command(
             raise InputError(image, f"{known.name}: ftpatch cannot extract this", known.advice)
         raise UsageError(image, "nothing to extract", "use it as it is")
     target = output or _name(image, "Image" if payload.container == "Image" else "elf")
-    from ftpatch.copy import Copy
+    from ftpatch.io.output import Copy
 
     with Copy(image, target, force=force, allow_setuid=True) as copy:
-        from ftpatch.write import write_new
+        from ftpatch.write.write import write_new
 
         write_new(copy, payload.data.tobytes())
     tell_links(copy)

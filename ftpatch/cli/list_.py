@@ -21,10 +21,10 @@ def command(
     """List the sites: address, function, state and what they call."""
     as_json = wants_json(json, format_)
     from ftpatch.arch import State
+    from ftpatch.ftrace.filter import Selection, select_sites
+    from ftpatch.ftrace.sites import read_sites
     from ftpatch.image import open_image
-    from ftpatch.mangled import demangled
-    from ftpatch.select import Selection, select_sites
-    from ftpatch.sites import read_sites
+    from ftpatch.names.demangle import demangled
 
     sites = read_sites(open_image(image))
     mask = select_sites(sites, Selection(filter_, notrace, regex))

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ftpatch.image import Image
-    from ftpatch.plan.probed import Handler, Placed, Probed
     from ftpatch.probe import Definition
+    from ftpatch.probe.plan import Handler, Placed, Probed
 
 __all__ = ["NAME", "command"]
 
@@ -117,7 +117,7 @@ def command(
     refused = Refused()
     definitions, named = _parsed(image, probes, refused), _handler(handler)
     target = output_path(program, output, in_place)
-    from ftpatch.copy import Copy
+    from ftpatch.io.output import Copy
 
     with Copy(
         program,
@@ -126,9 +126,9 @@ def command(
         allow_setuid=allow_setuid,
         in_place=in_place,
     ) as copy:
-        from ftpatch.inject.properties import cleared_property
-        from ftpatch.plan.probed import Probing, plan_probed
-        from ftpatch.update import lay_in
+        from ftpatch.elf.properties import cleared_property
+        from ftpatch.probe.plan import Probing, plan_probed
+        from ftpatch.update.update import lay_in
 
         with _all_told(refused):
             probed = plan_probed(image, Probing(definitions, optimize, named, depth, room), refused)
@@ -162,8 +162,8 @@ def _all_told(refused: Refused) -> Iterator[None]:
 def _tell(program: Path, as_json: bool) -> None:
     """The probes that a program has."""
     from ftpatch.image import open_image
-    from ftpatch.inject.held import held_probes
-    from ftpatch.plan.places import Way
+    from ftpatch.inject.methods import Way
+    from ftpatch.probe.read_back import held_probes
 
     held = held_probes(open_image(program))
     if held is None:
@@ -192,7 +192,7 @@ def _parsed(image: Image, probes: list[str], refused: Refused) -> Sequence[Defin
 
 def _handler(text: str | None) -> Handler | None:
     """``STUB:FUNC``."""
-    from ftpatch.plan.probed import Handler
+    from ftpatch.probe.plan import Handler
 
     if text is None:
         return None

@@ -8,13 +8,13 @@ from pathlib import Path
 from ftpatch.cli.console import count, watched
 from ftpatch.cli.update import Planner
 from ftpatch.errors import FtpatchError, NoTable, UsageError
+from ftpatch.ftrace.filter import MODULE, near
+from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
-from ftpatch.meant import meant
-from ftpatch.select import MODULE, near
-from ftpatch.sites import read_sites
-from ftpatch.spelling import like
-from ftpatch.tree import each
-from ftpatch.update import prepare
+from ftpatch.io.tree import each
+from ftpatch.names.spelling import like
+from ftpatch.names.suggest import meant
+from ftpatch.update.update import prepare
 
 __all__ = ["rehearse"]
 

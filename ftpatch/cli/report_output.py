@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
-from ftpatch.beside import as_created, named, sweep
 from ftpatch.errors import OutputError, UsageError
-from ftpatch.unfinished import UNFINISHED
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.temporary import as_created, named, sweep
 
 if TYPE_CHECKING:
     from ftpatch.trace import Format

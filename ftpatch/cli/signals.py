@@ -11,8 +11,8 @@ from types import FrameType
 
 from ftpatch.cli.console import clean
 from ftpatch.errors import FtpatchError
-from ftpatch.faults import tell_faults
-from ftpatch.unfinished import ENDING, UNFINISHED
+from ftpatch.io.cleanup import ENDING, UNFINISHED
+from ftpatch.io.mapped_faults import tell_faults
 
 __all__ = ["handle_signals", "interrupted"]
 

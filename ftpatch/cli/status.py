@@ -9,13 +9,13 @@ import typer
 from ftpatch.cli.console import count, error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
 from ftpatch.errors import Exit, FtpatchError, NoTable
-from ftpatch.mangled import demangled
+from ftpatch.names.demangle import demangled
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
-    from ftpatch.sites import Sites
 
 __all__ = ["NAME", "command", "status_row"]
 
@@ -61,8 +61,8 @@ def command(
 def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
     """The status of a file; a program that has probes or watches may have no sites."""
     from ftpatch.arch import arch_of
+    from ftpatch.ftrace.sites import read_sites
     from ftpatch.image import open_image
-    from ftpatch.sites import read_sites
 
     image = open_image(path)
     held = _held(image)
@@ -79,15 +79,15 @@ def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
 
 def _held(image: Image) -> dict[str, list[str]]:
     """What else was laid into a program."""
-    from ftpatch.image.traced import laid_in_by
+    from ftpatch.image.injected import laid_in_by
 
     by = laid_in_by(image) if image.container == "executable" else None
     if by == "watch":
-        from ftpatch.plan.watched import watched_lines
+        from ftpatch.watch.plan import watched_lines
 
         return {"watches": watched_lines(image)}
     if by == "probe":
-        from ftpatch.inject.held import held_probes
+        from ftpatch.probe.read_back import held_probes
 
         return {"probes": [one.text for one in held_probes(image) or []]}
     return {}
@@ -98,7 +98,7 @@ def status_row(path: Path, sites: Sites) -> dict[str, Any]:
     import numpy as np
 
     from ftpatch.arch import State
-    from ftpatch.lost import find_lost
+    from ftpatch.ftrace.lost_records import find_lost
 
     counts = np.bincount(sites.state, minlength=len(State)).tolist()
     called = sites.addr[sites.state == State.CALL]
@@ -123,8 +123,8 @@ def status_row(path: Path, sites: Sites) -> dict[str, Any]:
 
 def _notes(sites: Sites, number: int) -> None:
     """What a count does not tell: functions that lost their record, pads that are too short."""
-    from ftpatch.lost import find_lost
-    from ftpatch.sites.short import too_short
+    from ftpatch.ftrace.lost_records import find_lost
+    from ftpatch.ftrace.short_pads import too_short
 
     if number:
         lost = find_lost(sites)

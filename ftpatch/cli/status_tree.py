@@ -9,10 +9,10 @@ from typing import Any
 from ftpatch.cli.console import count, error_line, json_line, lines, table, watched
 from ftpatch.cli.status import status_row
 from ftpatch.errors import FtpatchError
-from ftpatch.folder import image_paths, no_images
+from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
-from ftpatch.sites import read_sites
-from ftpatch.tree import MODULE, each
+from ftpatch.image.folder import image_paths, no_images
+from ftpatch.io.tree import MODULE, each
 
 __all__ = ["tree_status"]
 

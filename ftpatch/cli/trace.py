@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.beside import FOLDERS, claim, sweep
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import FtpatchError, InputError, OutputError, SiteRefused, UsageError
-from ftpatch.unfinished import UNFINISHED
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
     from ftpatch.cli.trace_libraries import Libraries
@@ -118,9 +118,9 @@ def _run(
     asked: Asked,
 ) -> int:
     """Patch, run, report; the program's exit code."""
-    from ftpatch.cli.trace_files import TraceFiles
     from ftpatch.cli.trace_report import Reports
-    from ftpatch.inject.tracers import RECORDING
+    from ftpatch.inject.runtime import RECORDING
+    from ftpatch.tracer.recordings import TraceFiles
 
     path = _found(words[0])
     with contextlib.suppress(OSError):
@@ -159,7 +159,7 @@ def _run(
 def _alike(files: Sequence[Path], tracer: str, recording: Path | None) -> list[Path]:
     """Those that can be reported together: other patched programs that the program starts may have
     another tracer, and probes."""
-    from ftpatch.inject.tracers import tracer_named
+    from ftpatch.inject.runtime import tracer_named
     from ftpatch.trace.header import open_trace
 
     alike = []
@@ -205,10 +205,10 @@ def _patch(
 ) -> None:
     """Lay the tracer into a copy."""
     from ftpatch.cli.update import tell_cleared
-    from ftpatch.copy import Copy
-    from ftpatch.plan.traced import Tracing, plan_traced
-    from ftpatch.select import Selection, select_sites
-    from ftpatch.update import prepare, update
+    from ftpatch.ftrace.filter import Selection, select_sites
+    from ftpatch.io.output import Copy
+    from ftpatch.tracer.plan import Tracing, plan_traced
+    from ftpatch.update.update import prepare, update
 
     tracer, depth, size, args = tracing
     wanted = Tracing(tracer, depth, bytes_of(size), args)
@@ -234,8 +234,8 @@ def _libraries(path: Path, globs: Sequence[str], tracer: str, folder: Path) -> L
     """Those that are to be traced too."""
     if not globs:
         return None
-    from ftpatch.cli.trace_choice import require_tracer
     from ftpatch.cli.trace_libraries import Libraries
+    from ftpatch.tracer.choice import require_tracer
 
     require_tracer(tracer)
     return Libraries(path, globs, folder)

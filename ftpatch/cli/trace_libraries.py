@@ -20,23 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.cli.console import error_line
-from ftpatch.cli.trace_choice import Choice
-from ftpatch.cli.trace_needed import Needed, Needs, matching
 from ftpatch.cli.update import tell_cleared
-from ftpatch.copy import Copy
+from ftpatch.elf.dynamic import Tag, dynamic_string, dynamic_values
 from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
+from ftpatch.ftrace.filter import Selection
+from ftpatch.ftrace.plan import Plan
+from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
-from ftpatch.image.dynamic import Tag, dynamic_string, dynamic_values
-from ftpatch.inject.libraries import Library, fitting, ranges
-from ftpatch.inject.tracers import TRACERS
-from ftpatch.plan import Plan
-from ftpatch.plan.library import Place, plan_library
-from ftpatch.plan.traced import Tracing, plan_runtime, plan_traced
-from ftpatch.select import Selection
-from ftpatch.sites import Sites, read_sites
+from ftpatch.image.needed import Needed, Needs, matching
+from ftpatch.inject.library_tables import Library, fitting, ranges
+from ftpatch.inject.runtime import TRACERS
+from ftpatch.io.output import Copy
 from ftpatch.trace.header import open_trace
 from ftpatch.trace.mapped import Mapped
-from ftpatch.update import lay_in, prepare_sites, update
+from ftpatch.tracer.choice import Choice
+from ftpatch.tracer.library_plan import Place, plan_library
+from ftpatch.tracer.plan import Tracing, plan_runtime, plan_traced
+from ftpatch.update.update import lay_in, prepare_sites, update
 
 __all__ = ["Libraries"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ftpatch.cli import report
 from ftpatch.cli.report_output import Output
 from ftpatch.errors import FtpatchError, OutputError, UsageError
-from ftpatch.inject.tracers import tracer_named
+from ftpatch.inject.runtime import tracer_named
 from ftpatch.trace import Format
 from ftpatch.trace.formats import DEFAULTS, format_named, reports_named
 from ftpatch.trace.header import Tracer

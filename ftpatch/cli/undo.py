@@ -56,7 +56,7 @@ def command(
         return
     in_place = in_place or output is None
     target = output_path(image, output, in_place)
-    from ftpatch.copy import Copy
+    from ftpatch.io.output import Copy
 
     with Copy(
         image,
@@ -66,7 +66,7 @@ def command(
         in_place=in_place,
     ) as copy:
         from ftpatch.image import open_image
-        from ftpatch.undo import plan_undo, take_back
+        from ftpatch.write.undo import plan_undo, take_back
 
         opened = open_image(image)
         undo = plan_undo(opened, everything=everything)

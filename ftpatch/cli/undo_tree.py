@@ -9,13 +9,13 @@ import typer
 
 from ftpatch.cli.console import count, error_line, json_line, lines, tell_linked, watched
 from ftpatch.cli.undo import ANEW
-from ftpatch.copy import Copy
+from ftpatch.core.journal import read_blocks
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.image import open_image
-from ftpatch.journal import read_blocks
-from ftpatch.tree import each, module_paths, no_modules
-from ftpatch.undo import plan_undo, take_back
-from ftpatch.unfinished import UNFINISHED
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.output import Copy
+from ftpatch.io.tree import each, module_paths, no_modules
+from ftpatch.write.undo import plan_undo, take_back
 
 __all__ = ["run_tree_undo"]
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ftpatch.bug import FtraceBug
-    from ftpatch.changes import Changes
+    from ftpatch.core.changes import Changes
+    from ftpatch.ftrace.ftrace_bug import FtraceBug
+    from ftpatch.ftrace.plan import Plan
+    from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
-    from ftpatch.plan import Plan
-    from ftpatch.sites import Sites
-    from ftpatch.update import Outcome
+    from ftpatch.update.update import Outcome
 
 __all__ = [
     "Planner",
@@ -76,13 +76,13 @@ class Planner(ABC):
 
     def selected(self, sites: Sites, missing: set[str] | None) -> NDArray[np.bool_]:
         """Mask of the chosen sites."""
-        from ftpatch.select import Selection, select_sites
+        from ftpatch.ftrace.filter import Selection, select_sites
 
         return select_sites(sites, Selection(self.filters, self.notrace, self.regex), missing)
 
     def expanded(self) -> Self:
         """The same with the lines of filter files in their place: a pipe can be read once."""
-        from ftpatch.select import Selection, expand
+        from ftpatch.ftrace.filter import Selection, expand
 
         lists = expand(Selection(self.filters, self.notrace, self.regex))
         return replace(self, filters=lists.filters, notrace=lists.notrace)
@@ -111,7 +111,7 @@ def run_update(update: Update, plan: Planner) -> None:
     begun = time.monotonic()
     target = output_path(update.image, update.output, update.in_place)
     # The copy runs while everything heavy is imported and planned.
-    from ftpatch.copy import Copy
+    from ftpatch.io.output import Copy
 
     with Copy(
         update.image,
@@ -120,8 +120,8 @@ def run_update(update: Update, plan: Planner) -> None:
         allow_setuid=update.allow_setuid,
         in_place=update.in_place,
     ) as copy:
-        from ftpatch.update import prepare
-        from ftpatch.update import update as write
+        from ftpatch.update.update import prepare
+        from ftpatch.update.update import update as write
 
         prepared = prepare(update.image, plan, strip_signature=update.strip_signature)
         packed = prepared.image.compression
@@ -179,7 +179,7 @@ def _failed(bug: FtraceBug, reason: str) -> dict[str, str]:
 
 def refused_lines(image: Path, outcome: Outcome, shown: int = 10) -> None:
     """The refused sites, as ftrace_bug prints them."""
-    from ftpatch.bug import bug_text
+    from ftpatch.ftrace.ftrace_bug import bug_text
 
     for bug, reason in outcome.refused[:shown]:
         error_line(f"{image}: {bug.place}: {reason}")
@@ -228,7 +228,7 @@ def cleared_line(name: str) -> str:
 
 def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
     """The same of a copy that is traced, on standard error."""
-    from ftpatch.inject.properties import cleared_property
+    from ftpatch.elf.properties import cleared_property
 
     name = cleared_property(image, changes)
     if name:
@@ -237,7 +237,7 @@ def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
 
 def undefined_line(name: str, versioned: bool) -> str:
     """What a callee means that a module does not define; ``versioned``: with CRCs of the others."""
-    from ftpatch.sites.targets import CALLERS
+    from ftpatch.ftrace.callees import CALLERS
 
     if name in CALLERS:
         return f"{name}: no kernel exports it to modules, so insmod will say Unknown symbol"

@@ -29,13 +29,13 @@ from ftpatch.cli.update import (
     refused_lines,
     undefined_line,
 )
-from ftpatch.copy import Copy
 from ftpatch.errors import Exit, FtpatchError, NoTable, UsageError
-from ftpatch.mirror import Mirror
-from ftpatch.tree import each, entries, is_module, no_modules
-from ftpatch.unfinished import UNFINISHED
-from ftpatch.update import Outcome, prepare
-from ftpatch.update import update as write
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.mirror import Mirror
+from ftpatch.io.output import Copy
+from ftpatch.io.tree import each, entries, is_module, no_modules
+from ftpatch.update.update import Outcome, prepare
+from ftpatch.update.update import update as write
 
 __all__ = ["run_tree_update"]
 

@@ -84,7 +84,7 @@ def command(
         if output is not None or in_place or size is not None:
             raise UsageError(program, "nothing to write", "say what to watch, as in counter:rw-")
         from ftpatch.image import open_image
-        from ftpatch.plan.watched import read_watches
+        from ftpatch.watch.plan import read_watches
 
         image = open_image(program)
         _said(image, read_watches(image), as_json, quiet)
@@ -94,7 +94,7 @@ def command(
     parsed = [parse_watch(text) for text in requests]
     target = output_path(program, output, in_place)
     room = None if size is None else bytes_of(size)
-    from ftpatch.copy import Copy
+    from ftpatch.io.output import Copy
 
     with Copy(
         program,
@@ -104,8 +104,8 @@ def command(
         in_place=in_place,
     ) as copy:
         from ftpatch.image import open_image
-        from ftpatch.plan.watched import plan_watched
-        from ftpatch.update import lay_in
+        from ftpatch.update.update import lay_in
+        from ftpatch.watch.plan import plan_watched
 
         image = open_image(program)
         watched = plan_watched(image, parsed, size=room)
@@ -121,9 +121,9 @@ def command(
 
 def _said(image: Image, watches: tuple[Watch, ...], as_json: bool, quiet: bool) -> None:
     """What is watched, a line each; on standard error where that is not all of a variable."""
-    from ftpatch.plan.variables import Variables
-    from ftpatch.plan.watched import part_notes
     from ftpatch.watch import readable, watch_line
+    from ftpatch.watch.plan import part_notes
+    from ftpatch.watch.variables import Variables
 
     if as_json:
         variables = Variables(image)

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.changes import Changes, Kind
-from ftpatch.columns import addresses
-from ftpatch.diff.fields import field_differences
-from ftpatch.diff.loose import call_entries, header_differences
-from ftpatch.diff.pairs import Row, literal_offsets
-from ftpatch.diff.relocations import relocation_differences
-from ftpatch.diff.text import code_text, to_instruction, whole_instructions
-from ftpatch.image.headers import Section
-from ftpatch.sites import Sites
+from ftpatch.core.changes import Changes, Kind
+from ftpatch.core.columns import addresses
+from ftpatch.diff.code_text import code_text, to_instruction, whole_instructions
+from ftpatch.diff.header_fields import field_differences
+from ftpatch.diff.relocatable_files import call_entries, header_differences
+from ftpatch.diff.relocation_entries import relocation_differences
+from ftpatch.diff.site_pairs import Row, literal_offsets
+from ftpatch.elf.headers import Section
+from ftpatch.ftrace.sites import Sites
 
 __all__ = ["byte_differences", "same_layout"]
 

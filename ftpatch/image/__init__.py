@@ -10,27 +10,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.ahead import payload_of
-from ftpatch.changes import Changes, Kind
+from ftpatch.core.changes import Changes, Kind
+from ftpatch.elf.elf_file import Elf, map_file
+from ftpatch.elf.headers import Skeleton
+from ftpatch.elf.relocatable import lay_out, lay_out_symbols, module_name, relocatable_container
+from ftpatch.elf.relocations import Relocations, read_relocations
+from ftpatch.elf.symbols import Symbols, dynamic_symbols, no_symbols, read_symbols
 from ftpatch.errors import InputError, UsageError
-from ftpatch.image.elf import Elf, map_file
-from ftpatch.image.headers import Skeleton
-from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
-from ftpatch.image.own_symbols import read_own_symbols
+from ftpatch.image.compression import FOR_MODULES
+from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
+from ftpatch.image.kallsyms.own_symbols import read_own_symbols
+from ftpatch.image.known_files import elf_words
+from ftpatch.image.prefetch import payload_of
 from ftpatch.image.program import program_container
 from ftpatch.image.raw_image import read_raw_image
-from ftpatch.image.relocatable import (
-    lay_out,
-    lay_out_symbols,
-    module_name,
-    relocatable_container,
-)
-from ftpatch.image.relocations import Relocations, read_relocations
 from ftpatch.image.signature import signature_size
-from ftpatch.image.symbols import Symbols, dynamic_symbols, no_symbols, read_symbols
 from ftpatch.image.vmlinux import is_vmlinux
-from ftpatch.unwrap.compression import FOR_MODULES
-from ftpatch.unwrap.known import elf_words
 
 __all__ = ["Image", "open_image"]
 

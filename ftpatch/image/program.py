@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ftpatch.image.dynamic import dynamic_tags
-from ftpatch.image.elf import Elf
-from ftpatch.image.headers import Segment, Skeleton
+from ftpatch.elf.dynamic import dynamic_tags
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Segment, Skeleton
 
 __all__ = ["program_container"]
 

@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Section, Segment, Skeleton
+from ftpatch.elf.relocations import Form, read_relocations
 from ftpatch.errors import InputError
-from ftpatch.image.elf import Elf
-from ftpatch.image.headers import Section, Segment, Skeleton
+from ftpatch.image.kallsyms.own_symbols import OwnSymbols, read_own_symbols
 from ftpatch.image.link_base import find_link_base
-from ftpatch.image.own_symbols import OwnSymbols, read_own_symbols
 from ftpatch.image.raw_relocations import find_relocations
-from ftpatch.image.relocations import Form, read_relocations
 
 __all__ = ["RawImage", "is_raw_image", "kernel_version", "read_raw_image"]
 

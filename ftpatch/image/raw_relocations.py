@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.image.relocations import Form
+from ftpatch.elf.relocations import Form
 
 __all__ = ["find_relocations"]
 

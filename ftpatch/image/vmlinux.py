@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ftpatch.image.elf import Elf
-from ftpatch.image.headers import Skeleton
-from ftpatch.image.symbols import Symbols
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Skeleton
+from ftpatch.elf.symbols import Symbols
 
 __all__ = ["is_vmlinux"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.elf.dynamic import dynamic_tags
+from ftpatch.elf.eh_frame_hdr import read_table
+from ftpatch.elf.elf_file import Elf, map_file
+from ftpatch.elf.headers import Segment, Skeleton
+from ftpatch.elf.symbols import Symbols, read_symbols
 from ftpatch.errors import InputError
-from ftpatch.image.dynamic import dynamic_tags
-from ftpatch.image.elf import Elf, map_file
-from ftpatch.image.headers import Segment, Skeleton
-from ftpatch.image.symbols import Symbols, read_symbols
-from ftpatch.inject.unwind import read_table
 
 __all__ = ["Part", "Stub", "read_stub"]
 

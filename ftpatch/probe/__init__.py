@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from ftpatch.probe.definition import Definition
 from ftpatch.probe.grammar import parse_probe, parse_probes
-from ftpatch.probe.show import definition_text, format_value
+from ftpatch.probe.text import definition_text, format_value
 
 __all__ = ["Definition", "definition_text", "format_value", "parse_probe", "parse_probes"]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ftpatch.core.token import SYMBOL, Piece, read_number
 from ftpatch.errors import UsageError
-from ftpatch.piece import SYMBOL, Piece, read_number
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
 
 __all__ = ["NAME", "Scope", "parse_fetch"]

@@ -12,8 +12,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Literal
 
+from ftpatch.core.token import SYMBOL, Piece, read_number, words_of
 from ftpatch.errors import Refused, UsageError
-from ftpatch.piece import SYMBOL, Piece, read_number, words_of
 from ftpatch.probe.definition import Definition, Fetch
 from ftpatch.probe.fetches import NAME, Scope, parse_fetch
 

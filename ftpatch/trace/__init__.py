@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ftpatch.trace.formats import FORMATS, Format, format_for, require_known
-from ftpatch.trace.formats.look import Look
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.reader import Trace
 
 __all__ = ["FORMATS", "Format", "Look", "Trace", "format_for", "require_known"]

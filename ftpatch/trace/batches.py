@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.columns import among
+from ftpatch.core.columns import among
 from ftpatch.errors import InputError
 from ftpatch.trace.chunks import Chunks
 from ftpatch.trace.clock import Clock

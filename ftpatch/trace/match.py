@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ftpatch.trace.batches import Batch
 from ftpatch.trace.decode import Event
-from ftpatch.trace.mend import Suspended, mend
 from ftpatch.trace.pairs import pair, segments
+from ftpatch.trace.repair import Suspended, mend
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows, join_rows
 
 __all__ = ["Matcher"]

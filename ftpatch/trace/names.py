@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.journal import read_blocks
 from ftpatch.image import Image
-from ftpatch.image.kallsyms import Kallsyms, read_kallsyms
-from ftpatch.image.traced import laid_in_by
-from ftpatch.imports import plt_symbols
-from ftpatch.journal import read_blocks
-from ftpatch.mangled import demangled
+from ftpatch.image.injected import laid_in_by
+from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
+from ftpatch.names.demangle import demangled
+from ftpatch.names.plt import plt_symbols
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
 

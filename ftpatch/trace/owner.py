@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ftpatch.errors import InputError
 from ftpatch.image import Image
-from ftpatch.image.traced import image_id, laid_in_id
+from ftpatch.image.injected import image_id, laid_in_id
 from ftpatch.trace.header import Header
 from ftpatch.trace.mapped import Mapped
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
-from ftpatch.meant import meant
-from ftpatch.spelling import Wanted, like
+from ftpatch.names.spelling import Wanted, like
+from ftpatch.names.suggest import meant
 from ftpatch.trace.names import Functions
 from ftpatch.trace.pairs import levels
 from ftpatch.trace.rows import Rows

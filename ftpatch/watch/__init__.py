@@ -5,7 +5,7 @@ Text and numbers in, the same out: nothing here opens an image or sets a breakpo
 
 from __future__ import annotations
 
-from ftpatch.watch.request import Request, parse_watch
+from ftpatch.watch.grammar import Request, parse_watch
 from ftpatch.watch.watches import Watch, apply_requests, readable, watch_line
 
 __all__ = ["Request", "Watch", "apply_requests", "parse_watch", "readable", "watch_line"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ftpatch.errors import UsageError
-from ftpatch.watch.request import LENGTHS, parse_watch
+from ftpatch.watch.grammar import LENGTHS, parse_watch
 from ftpatch.watch.watches import Watch, watch_line
 
 __all__ = ["SLOTS", "TABLE_SIZE", "Told", "pack_watches", "unpack_watches"]

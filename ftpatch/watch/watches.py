@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ftpatch.errors import UsageError
-from ftpatch.mangled import demangled
-from ftpatch.watch.request import CLEAR, EVERY, LENGTHS, Request, parse_watch
+from ftpatch.names.demangle import demangled
+from ftpatch.watch.grammar import CLEAR, EVERY, LENGTHS, Request, parse_watch
 
 __all__ = ["Watch", "apply_requests", "readable", "watch_line"]
 

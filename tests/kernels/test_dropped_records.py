@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ftpatch.sites.unrecorded import Unrecorded
+from ftpatch.ftrace.dropped_records import Unrecorded
 
 from .cli import ftpatch
 from .fetch import FetchError, kernels

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ftpatch.image.elf import Elf
-from ftpatch.image.own_symbols import OwnSymbols, read_own_symbols
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.relocations import read_relocations
+from ftpatch.image.kallsyms.own_symbols import OwnSymbols, read_own_symbols
+from ftpatch.image.payload import read_payload
 from ftpatch.image.raw_image import read_raw_image
-from ftpatch.image.relocations import read_relocations
-from ftpatch.unwrap.payload import read_payload
 
 from ..boot_images import bzimage, zboot
 from .independent import Vmlinux

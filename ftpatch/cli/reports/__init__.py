@@ -14,7 +14,7 @@ from ftpatch.cli.reports.json_lines import json_lines
 from ftpatch.cli.reports.junit import junit
 from ftpatch.cli.reports.text import text
 from ftpatch.errors import UsageError
-from ftpatch.meant import meant, near
+from ftpatch.names.suggest import meant, near
 
 __all__ = ["FORMATS", "Notes", "Report", "Results", "report_for"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ftpatch.cli.console import count, lines
 
 if TYPE_CHECKING:
-    from ftpatch.check import Check, Finding, Note
+    from ftpatch.ftrace.check.check import Check, Finding, Note
 
 __all__ = ["Notes", "Results", "message", "noted", "remarks"]
 

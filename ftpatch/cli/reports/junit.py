@@ -23,7 +23,7 @@ from ftpatch.cli.console import clean, count
 from ftpatch.cli.reports.finding import Notes, Results, message, noted, remarks
 
 if TYPE_CHECKING:
-    from ftpatch.check import Check, Finding
+    from ftpatch.ftrace.check.check import Check, Finding
 
 __all__ = ["junit"]
 
@@ -51,7 +51,7 @@ def junit(results: Results, notes: Notes) -> None:
 
 
 def _cases(suite: ET.Element, path: Path, check: Check) -> None:
-    from ftpatch.check import INVARIANTS
+    from ftpatch.ftrace.check.check import INVARIANTS
 
     fresh, known = _by_name(check.findings), _by_name(check.known)
     for name in INVARIANTS:

@@ -10,7 +10,7 @@ from ftpatch.cli.console import count, error_line, lines
 from ftpatch.cli.reports.finding import Notes, Results, message, noted, remarks
 
 if TYPE_CHECKING:
-    from ftpatch.check import Check
+    from ftpatch.ftrace.check.check import Check
 
 __all__ = ["text"]
 
@@ -74,7 +74,7 @@ def _summary(path: Path, check: Check) -> None:
 
 
 def _each(path: Path, check: Check) -> None:
-    from ftpatch.check import INVARIANTS
+    from ftpatch.ftrace.check.check import INVARIANTS
 
     if check.forecast is not None:
         lines([f"{path}: ftrace_init_nop compares {check.forecast.compares}"])

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftpatch.errors import UsageError
-from ftpatch.meant import meant, near
+from ftpatch.names.suggest import meant, near
+from ftpatch.probe.trace_probes import read_probes
 from ftpatch.trace.formats.chrome import chrome
 from ftpatch.trace.formats.flamegraph import flamegraph
 from ftpatch.trace.formats.folded import folded
@@ -20,7 +21,6 @@ from ftpatch.trace.formats.graph import function_graph
 from ftpatch.trace.formats.json_lines import json_lines
 from ftpatch.trace.formats.ksym import ksym
 from ftpatch.trace.formats.ksym_json import ksym_json
-from ftpatch.trace.formats.look import Look
 from ftpatch.trace.formats.perfetto import perfetto
 from ftpatch.trace.formats.probes import probes
 from ftpatch.trace.formats.probes_calls import of_calls, probes_graph
@@ -29,8 +29,8 @@ from ftpatch.trace.formats.probes_json import probes_json
 from ftpatch.trace.formats.probes_perfetto import probes_perfetto
 from ftpatch.trace.formats.probes_profile import probes_profile
 from ftpatch.trace.formats.profile import profile, profile_lines
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.header import Tracer
-from ftpatch.trace.probed import read_probes
 from ftpatch.trace.profiles import read_profiles
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows

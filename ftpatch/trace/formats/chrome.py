@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ftpatch.trace.formats.look import Callers, Look, Strings, strings
+from ftpatch.trace.formats.style import Callers, Look, Strings, strings
 from ftpatch.trace.order import by_time
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ftpatch.trace.formats.look import Look
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.tree import Tree
 

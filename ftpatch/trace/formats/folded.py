@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftpatch.trace.formats.look import Look
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.tree import Tree
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ftpatch.trace.formats.look import Callers, Look
+from ftpatch.trace.formats.style import Callers, Look
 from ftpatch.trace.order import by_time
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows

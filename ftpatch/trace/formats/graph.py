@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from ftpatch.trace.formats.look import Look, Strings, called, returned, strings
+from ftpatch.trace.formats.style import Look, Strings, called, returned, strings
 from ftpatch.trace.order import by_time
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ftpatch.trace.accesses import Access, Accesses, read_accesses
-from ftpatch.trace.accessors import Accessors
-from ftpatch.trace.formats.look import Look
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
-from ftpatch.trace.watched import refusal_note
 from ftpatch.watch import Watch, watch_line
+from ftpatch.watch.accesses import Access, Accesses, read_accesses
+from ftpatch.watch.accessors import Accessors
 from ftpatch.watch.table import Told
+from ftpatch.watch.trace_watches import refusal_note
 
 __all__ = ["ksym", "wanted"]
 

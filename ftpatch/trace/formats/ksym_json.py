@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ftpatch.trace.accesses import read_accesses
-from ftpatch.trace.accessors import Accessors
 from ftpatch.trace.formats.ksym import wanted
-from ftpatch.trace.formats.look import Look
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
 from ftpatch.watch import watch_line
+from ftpatch.watch.accesses import read_accesses
+from ftpatch.watch.accessors import Accessors
 
 __all__ = ["ksym_json"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from ftpatch.trace.formats.look import Callers, Look
 from ftpatch.trace.formats.perfetto_packets import Form, Packet, framed, new_packet, tracks
+from ftpatch.trace.formats.style import Callers, Look
 from ftpatch.trace.order import by_time
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows

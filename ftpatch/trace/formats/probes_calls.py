@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.columns import addresses, among
-from ftpatch.trace.fetched import seen
+from ftpatch.core.columns import addresses, among
+from ftpatch.probe.address_names import Places
+from ftpatch.probe.fetched import seen
+from ftpatch.probe.hit_calls import calls, limit_depth
+from ftpatch.probe.hits import Hits, read_hits
 from ftpatch.trace.formats.cells import lines
 from ftpatch.trace.formats.graph import function_graph
-from ftpatch.trace.formats.look import Look, Strings, called
 from ftpatch.trace.formats.probes import event_parts, value_parts
-from ftpatch.trace.hit_calls import calls, limit_depth
-from ftpatch.trace.hits import Hits, read_hits
-from ftpatch.trace.places import Places
+from ftpatch.trace.formats.style import Look, Strings, called
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows
 

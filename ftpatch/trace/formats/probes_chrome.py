@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.fetched import Seen
+from ftpatch.probe.address_names import Places
+from ftpatch.probe.fetched import Seen
+from ftpatch.probe.hit_calls import limit_depth
+from ftpatch.probe.hits import read_hits
 from ftpatch.trace.formats.cells import decimals, texts
 from ftpatch.trace.formats.chrome import metadata
-from ftpatch.trace.formats.look import Look
 from ftpatch.trace.formats.probe_cells import MARK, Part, by_file, rendered
 from ftpatch.trace.formats.probes_json import json_values
-from ftpatch.trace.hit_calls import limit_depth
-from ftpatch.trace.hits import read_hits
-from ftpatch.trace.places import Places
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
 

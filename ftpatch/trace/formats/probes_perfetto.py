@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.fetched import Seen, seen
+from ftpatch.probe.address_names import Places
+from ftpatch.probe.fetched import Seen, seen
+from ftpatch.probe.hit_calls import calls, limit_depth
+from ftpatch.probe.hits import Hits, read_hits
 from ftpatch.trace.formats.cells import Cells, texts
-from ftpatch.trace.formats.look import Look
 from ftpatch.trace.formats.perfetto import TYPES, WIDTHS
 from ftpatch.trace.formats.perfetto_packets import Form, Packet, framed, new_packet, tracks
 from ftpatch.trace.formats.probe_cells import MARK, by_file, whole
-from ftpatch.trace.hit_calls import calls, limit_depth
-from ftpatch.trace.hits import Hits, read_hits
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.order import by_time
-from ftpatch.trace.places import Places
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Kind, Rows
 

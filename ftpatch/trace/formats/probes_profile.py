@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ftpatch.probe import format_value
-from ftpatch.trace.fetched import MOST, Fetched, Seen, seen
+from ftpatch.probe.address_names import Places
+from ftpatch.probe.fetched import MOST, Fetched, Seen, seen
+from ftpatch.probe.hit_calls import limit_depth
+from ftpatch.probe.hits import Hits, read_hits
 from ftpatch.trace.formats.graph import time_text
-from ftpatch.trace.formats.look import Look
 from ftpatch.trace.formats.probe_cells import MARK, whole
-from ftpatch.trace.hit_calls import limit_depth
-from ftpatch.trace.hits import Hits, read_hits
-from ftpatch.trace.places import Places
+from ftpatch.trace.formats.style import Look
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
 

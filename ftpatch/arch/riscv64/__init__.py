@@ -1,0 +1,1 @@
+"""riscv64 (EM_RISCV, 64 bits)."""

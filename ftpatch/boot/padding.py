@@ -1,0 +1,174 @@
+"""Room inside a kernel: padding of its text for code, padding of its data for a word.
+
+Text: between _stext and _etext, which stays mapped and executable from the first instruction on and
+is never freed (free_initmem and the gap behind _etext lie outside). Data, writable from the first
+instruction to the last: the end of a page that holds a few words (NOSAVE_DATA in
+include/asm-generic/vmlinux.lds.h); else between an object and the next of section .data that begins
+on a cache line, where the linker left less than such a line.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.core.columns import addresses
+from ftpatch.elf.symbols import Symbols
+from ftpatch.errors import SiteRefused
+from ftpatch.ftrace.sites import Sites
+
+__all__ = ["find_room", "find_word", "lay_at"]
+
+MARGIN = 64
+"""Bytes that stay as they are on both sides of what is laid: an assembler's function may end in
+zeros, and has no size."""
+LINE = 64
+"""Bytes of a cache line."""
+PAGE = 4096
+PIECE = 32
+"""Bytes that one Change lays."""
+WORD = 8
+"""Bytes that are left for the word: it counts, and the four behind it are the tracer's too."""
+NOSAVE, NOSAVE_SECTION = ("__nosave_begin", "__nosave_end"), ".data_nosave"
+UNSIZED = 256
+"""Bytes that an object is taken to have where nothing tells, among those of NOSAVE."""
+TEXT = ("_stext", "_etext")
+INIT = ("__init_begin", "__init_end")
+
+
+def find_room(sites: Sites, pads: bytes, size: int) -> int:
+    """Where ``size`` bytes of code go: into the largest run of bytes of ``pads`` that no symbol
+    owns. Raises SiteRefused where none is as large."""
+    elf, symbols, path = sites.image.elf, sites.image.symbols, sites.image.path
+    bounds = [symbols.find(name) for name in TEXT]
+    if bounds[0] is None or bounds[1] is None or bounds[0] >= bounds[1]:
+        reason = "no symbols tell where its text begins and ends"
+        raise SiteRefused(path, reason, "give the vmlinux with its symbols")
+    low = bounds[0]
+    within = [s for s in elf.sections if s.address <= low < s.address + s.size]
+    high = min(bounds[1], max((s.address + s.size for s in within), default=bounds[1]))
+    if not 0 < high - low < len(sites.image.data):
+        raise SiteRefused(path, "its text is not in one piece")
+    at = int(elf.offset_of(addresses(low), executable=True)[0])
+    last = int(elf.offset_of(addresses(high - 1), executable=True)[0])
+    if at < 0 or last - at != high - 1 - low:
+        raise SiteRefused(path, "its text is not in one piece")
+    raw = sites.image.data[at : last + 1]
+    start, end = _runs(np.isin(raw, np.frombuffer(pads, np.uint8)), MARGIN)
+    start, end = start + np.uint64(low), end + np.uint64(low)
+    # A symbol ends a run; what lies before it may be owned by one that is larger than it seems.
+    owned_from, owned_to = _owned(symbols)
+    named = np.sort(np.concatenate([symbols.value[_defined(symbols)], sites.table_before.value]))
+    best, most = 0, 0
+    for lo, hi in zip(start.tolist(), end.tolist(), strict=True):
+        first, stop = np.searchsorted(named, addresses(lo, hi))
+        cuts = [lo, *named[first:stop].tolist(), hi]
+        for here, there in pairwise(cuts):
+            before = int(np.searchsorted(owned_from, np.uint64(here), side="right")) - 1
+            free = max(here, int(owned_to[before])) if before >= 0 else here
+            if there - free > most:
+                best, most = free, there - free
+    best = -(-(best + MARGIN) // MARGIN) * MARGIN
+    if size + 3 * MARGIN > most:
+        raise SiteRefused(
+            path,
+            f"the tracer takes {size} bytes and {3 * MARGIN} beside it, and the largest padding of "
+            f"its text that no symbol owns has {most}",
+        )
+    return best
+
+
+def find_word(sites: Sites) -> int:
+    """Where eight bytes go that are written while the kernel runs. Raises SiteRefused where the
+    data has no padding."""
+    found = _in_nosave(sites)
+    if found is None:
+        found = _between_objects(sites)
+    if found is None:
+        reason = f"no padding of its data has room for {WORD} bytes that the tracer writes"
+        hint = "" if sites.image.symbols.size.any() else "give the vmlinux with its symbols"
+        raise SiteRefused(sites.image.path, reason, hint)
+    return found
+
+
+def _in_nosave(sites: Sites) -> int | None:
+    """The last line of what hibernation does not save: it begins and ends with a page, and holds
+    some words at its beginning."""
+    elf, symbols = sites.image.elf, sites.image.symbols
+    low, high = (symbols.find(name) or 0 for name in NOSAVE)
+    section = elf.section(NOSAVE_SECTION)
+    if section is not None and not low:
+        low, high = section.address, section.address + section.size
+    if not low < high or low % PAGE or high % PAGE:
+        return None
+    at = addresses(high - LINE)
+    held, there = elf.gather(elf.offset_of(at), LINE)
+    named = _defined(symbols) & (symbols.value >= low) & (symbols.value < high)
+    ends = symbols.value[named] + np.maximum(symbols.size[named], np.uint64(UNSIZED))
+    if not there.all() or held.any() or (ends > at).any():
+        return None
+    return int(at[0])
+
+
+def _between_objects(sites: Sites) -> int | None:
+    elf, symbols = sites.image.elf, sites.image.symbols
+    data = elf.section(".data")
+    init = [symbols.find(name) or 0 for name in INIT]
+    if data is None:
+        return None
+    low, high = np.uint64(data.address), np.uint64(data.address + data.size)
+    inside = _defined(symbols) & (symbols.value >= low) & (symbols.value < high)
+    named = np.unique(symbols.value[inside])
+    owned_from, owned_to = _owned(symbols)
+    if len(named) < 2 or not len(owned_from):
+        return None
+    begins = named[1:]
+    before = np.maximum(np.searchsorted(owned_from, begins, side="left") - 1, 0)
+    ends = owned_to[before] + np.uint64(WORD - 1) & np.uint64(~(WORD - 1) % (1 << 64))
+    gap = (begins - ends).astype(np.int64)
+    fits = (begins % np.uint64(LINE) == 0) & (gap >= WORD) & (gap < LINE) & (ends > named[:-1])
+    fits &= (ends < np.uint64(init[0])) | (ends >= np.uint64(init[1]))
+    held, there = elf.gather(elf.offset_of(ends), LINE)
+    beyond = np.arange(LINE) >= gap[:, None]
+    fits &= there & ((held == 0) | beyond).all(axis=1)
+    relocations = sites.image.relocations
+    sizes = np.full(len(relocations.place), elf.word)
+    fits &= relocations.touch(ends, np.maximum(gap, 0), sizes) == 0
+    return int(ends[fits][0]) if fits.any() else None
+
+
+def lay_at(sites: Sites, at: int, code: bytes) -> Changes:
+    """The Changes that lay ``code`` at the address ``at``: short ones, since those of all sites
+    stand in columns as wide as the widest."""
+    elf = sites.image.elf
+    start = np.arange(0, len(code), PIECE)
+    width = np.minimum(len(code) - start, PIECE).astype(np.uint16)
+    new = np.zeros((len(start), min(PIECE, len(code))), np.uint8)
+    inside = np.arange(new.shape[1]) < width[:, None]
+    new[inside] = np.frombuffer(code, np.uint8)
+    offset = elf.offset_of(np.uint64(at) + start.astype(np.uint64))
+    old, _ = elf.gather(offset, new.shape[1])
+    return Changes.of(Kind.PADDING, offset, np.where(inside, old, 0), new, NO_OWNER, width)
+
+
+def _defined(symbols: Symbols) -> NDArray[np.bool_]:
+    return np.asarray(symbols.section != Symbols.SHN_UNDEF)
+
+
+def _owned(symbols: Symbols) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Where symbols with a size begin, ascending, and how far those up to each one reach."""
+    sized = _defined(symbols) & (symbols.size > 0) & (symbols.type != Symbols.STT_TLS)
+    order = np.argsort(symbols.value[sized], kind="stable")
+    start = symbols.value[sized][order]
+    return start, np.maximum.accumulate(start + symbols.size[sized][order])
+
+
+def _runs(mask: NDArray[np.bool_], least: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Begins and ends of runs of at least so many, uint64[m]."""
+    edge = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
+    start, end = edge[::2], edge[1::2]
+    long = end - start >= least
+    return start[long].astype(np.uint64), end[long].astype(np.uint64)

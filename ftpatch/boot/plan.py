@@ -1,0 +1,111 @@
+"""A plan with a boot tracer: a stub in padding of a kernel's text, which the sites call.
+
+Nothing is added to the file, and nothing is mapped: what stands inside the text is there before the
+first C function runs. The records of the sites go, since ftrace_init knows no such call.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.boot import Wanted
+from ftpatch.arch.boots import boot_tracer_of
+from ftpatch.boot.padding import find_room, find_word, lay_at
+from ftpatch.core.changes import Changes, Kind
+from ftpatch.errors import SiteRefused, UsageError
+from ftpatch.ftrace.addr import Callee
+from ftpatch.ftrace.filter import Selection, select_sites, unmatched
+from ftpatch.ftrace.plan import Plan, plan_enable
+from ftpatch.ftrace.sites import Sites
+
+__all__ = ["MOST", "BootTracing", "plan_boot"]
+
+MOST = (1 << 31) - 1
+"""Events that a word can count: where there is one, no more are sent, whatever is said."""
+
+
+@dataclass(frozen=True)
+class BootTracing:
+    """The options of a boot tracer: where events go (empty: where the architecture's do), a
+    function whose entry is the last event, the most events, whether events have the time."""
+
+    sink: str = ""
+    until: str = ""
+    most: int | None = None
+    time: bool = False
+
+
+def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Plan:
+    """The sites in ``mask``, bool[n], are to call a tracer inside the text.
+
+    Raises UsageError for what is no kernel, and for a sink or a function that there is not;
+    SiteRefused for sites that call already, and where there is no room.
+    """
+    path, tracer = sites.image.path, boot_tracer_of(sites.arch.name)
+    if not sites.abi.kernel or sites.image.is_loose:
+        raise UsageError(path, "the boot tracer is for kernels", "give a vmlinux")
+    if tracer is None:
+        raise UsageError(path, f"there is no boot tracer for {sites.arch.name} yet")
+    sink = tracing.sink or tracer.sinks[0]
+    if sink not in tracer.sinks:
+        known = " or ".join(tracer.sinks)
+        raise UsageError(path, f"{sink} is not a sink for {sites.arch.name}", f"use {known}")
+    if tracing.most is not None and not 0 < tracing.most <= MOST:
+        raise UsageError(None, f"--max is 1 to {MOST}, not {tracing.most}")
+    if sites.blocks:
+        raise SiteRefused(path, "it is patched already", "undo that first: `ftpatch undo`")
+    last = _until(sites, tracing.until)
+    mask = mask | last
+    counts = tracer.always_word or tracing.most is not None or bool(tracing.until)
+    word = find_word(sites) if counts else 0
+    most = MOST if tracing.most is None else tracing.most
+    # The size is known once it is made, and does not depend on the place.
+    distance = 1 << 24 if counts else None
+    size = len(tracer.lay(Wanted(sink, tracing.time, distance)).code)
+    at = find_room(sites, tracer.pads, size)
+    distance = word - at if counts else None
+    laid = tracer.lay(Wanted(sink, tracing.time, distance))
+    # What runs at the sites needs no ftrace_ops: literals may stay as they are.
+    plain = replace(sites, abi=replace(sites.abi, nop_ops=0))
+    plan = plan_enable(plain, mask, Callee(at + laid.entry, "the boot tracer"))
+    changes = [_to_last(sites, plan.changes, last, at + laid.last), lay_at(sites, at, laid.code)]
+    if counts:
+        changes.append(lay_at(sites, word, most.to_bytes(4, "little")))
+    return replace(plan, changes=Changes.concat(changes))
+
+
+def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
+    """The sites of that function, bool[n], by any of its names; none for an empty one."""
+    if not name:
+        return np.zeros(len(sites), bool)
+    try:
+        return select_sites(sites, Selection([re.escape(name)], regex=True))
+    except UsageError:
+        image = sites.image
+        hint = unmatched(name, [sites], regex=False).hint
+        reason = f"--until {name}: " + (
+            "it has no site, so nothing tells that it is called"
+            if len(image.symbols.rows_named(name))
+            else "there is no such function"
+        )
+        raise UsageError(image.path, reason, hint) from None
+
+
+def _to_last(sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int) -> Changes:
+    """The same, with the sites in ``last`` calling what stops the tracer."""
+    if not last.any():
+        return changes
+    via = np.full(len(sites), addr, np.uint64)
+    new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
+    where = np.flatnonzero((changes.kind == Kind.CODE) & np.isin(changes.owner, sites.ip[last]))
+    order = np.argsort(sites.ip, kind="stable")
+    site = order[np.searchsorted(sites.ip[order], changes.owner[where])]
+    inside = np.arange(new.shape[1]) < changes.width[where][:, None]
+    written = changes.new.copy()
+    part = written[where, : new.shape[1]]
+    written[where, : new.shape[1]] = np.where(inside, new[site], part)
+    return replace(changes, new=written)

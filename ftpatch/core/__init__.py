@@ -1,0 +1,1 @@
+"""What every layer speaks of: columns, Changes, the journal."""

@@ -1,0 +1,184 @@
+"""The undo record that ftpatch appends to a file it writes.
+
+Each command appends one block behind everything else, outside every segment:
+
+    | file as it was, less what was cut from its end | laid-in bytes | payload | trailer |
+                                                                     ^ zlib    ^ 56 bytes
+
+    trailer: magic (8) | version (4) | count (4) | length before (8) | cut (8)
+             | payload bytes (8) | unpacked bytes (8) | CRC-32 of payload and trailer (4) | zero (4)
+
+    payload: count times each of offset (8, signed difference to the one before) | owner (8)
+             | width (2) | kind (1); then the old bytes, the new bytes, and what was cut;
+             in version 2, of a file that is compressed, then the SHA-256 (32) of the whole file
+             as it was, and that file; or nothing, where write.py would compress it to the same.
+
+All numbers are little-endian. A block is untrusted input: a torn one (wrong magic or CRC) is
+ignored, one that contradicts itself is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import Changes, Kind
+from ftpatch.errors import InputError
+
+__all__ = ["Block", "journalled", "outer", "pack_block", "read_blocks"]
+
+MAGIC = b"\x7fftpatch"
+VERSION, COMPRESSED = 1, 2
+"""Versions of a block. The first says all of a file that is not compressed."""
+DIGEST = 32
+TRAILER = struct.Struct("<8sIIQQQQ")
+SEAL = struct.Struct("<II")
+FIXED = 8 + 8 + 2 + 1
+"""Unpacked bytes of a Change, besides its old and new bytes."""
+LIMIT = 1 << 30
+"""Largest unpacked block (bytes); 50,000 sites take 3 MB."""
+SLACK = 1 << 20
+"""Bytes by which a compressed file may be larger than what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One command's Changes. The file was ``length`` bytes long before it, of which the last
+    ``len(cut)`` were cut off; what was laid in behind that goes up to ``start``, where the block
+    begins; it ends at offset ``end``. ``digest`` and ``packed`` are of the compressed file that
+    held it: SHA-256 and contents; both or the latter may be empty."""
+
+    changes: Changes
+    length: int
+    cut: bytes
+    start: int
+    end: int
+    digest: bytes = b""
+    packed: bytes = b""
+
+
+def outer(path: Path, held: bytes, length: int, *, known: bool) -> bytes:
+    """What a block keeps of the compressed file ``held``, whose contents have ``length`` bytes;
+    ``known``: they will be compressed to the same again. Raises InputError for one that is larger
+    than its contents, so that no block unpacks to much more than the file can need."""
+    if len(held) > length + SLACK:
+        raise InputError(path, "it is larger than what it holds", "compress it anew")
+    return hashlib.sha256(held).digest() + (b"" if known else held)
+
+
+def pack_block(changes: Changes, length: int, cut: bytes = b"", outside: bytes = b"") -> bytes:
+    """The block for Changes to a file of ``length`` bytes, to be appended to it; ``outside`` is
+    what outer() gives."""
+    changes = changes.ordered()
+    _, within = changes.spread()
+    offset = np.diff(changes.offset, prepend=np.int64(0))
+    parts = (
+        offset.astype("<i8"),
+        changes.owner.astype("<u8"),
+        changes.width.astype("<u2"),
+        changes.kind,
+        changes.old[within],
+        changes.new[within],
+    )
+    raw = b"".join(part.tobytes() for part in parts) + cut + outside
+    version = COMPRESSED if outside else VERSION
+    payload = zlib.compress(raw, 1)
+    head = TRAILER.pack(MAGIC, version, len(changes), length, len(cut), len(payload), len(raw))
+    return payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
+
+
+def read_blocks(path: Path, data: NDArray[np.uint8]) -> list[Block]:
+    """The blocks at the end of a file (``data`` is uint8[size]), the latest first.
+
+    Raises InputError for a block that is whole but contradicts itself or the file.
+    """
+    blocks = list(_blocks(path, data))
+    # Columns of all blocks are joined, as wide as the widest Change of all.
+    widest = max((block.changes.old.shape[1] for block in blocks), default=0)
+    if widest * sum(len(block.changes) for block in blocks) > LIMIT // 4:
+        raise InputError(path, "journal: widths that no command writes")
+    return blocks
+
+
+def journalled(blocks: Sequence[Block], kind: Kind) -> Changes:
+    """The Changes of one kind that all blocks tell of, the latest block's first."""
+    parts = (block.changes for block in blocks)
+    return Changes.concat(part.take(part.kind == kind) for part in parts)
+
+
+def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
+    end = len(data)
+    size = TRAILER.size + SEAL.size
+    while end >= size:
+        trailer = data[end - size : end].tobytes()
+        magic, version, count, length, cut, packed, unpacked = TRAILER.unpack_from(trailer)
+        crc, _ = SEAL.unpack_from(trailer, TRAILER.size)
+        if magic != MAGIC or packed > end - size:
+            return
+        payload = data[end - size - packed : end - size].tobytes()
+        if zlib.crc32(trailer[: TRAILER.size], zlib.crc32(payload)) != crc:
+            return
+        if version not in (VERSION, COMPRESSED):
+            raise InputError(path, f"journal of version {version}", "use the ftpatch that wrote it")
+        if cut > length or length - cut > end - size - packed:
+            raise InputError(path, "journal: the length before is longer than the file")
+        # Changes do not overlap, so there is at most one per byte of the file.
+        most = (FIXED + 3) * length + (DIGEST + length + SLACK) * (version == COMPRESSED)
+        raw = _unpack(path, payload, unpacked, most)
+        changes, tail = _parse(path, raw, count, length - cut)
+        behind = DIGEST if version == COMPRESSED else 0
+        if len(tail) < cut + behind or (not behind and len(tail) != cut):
+            raise InputError(path, "journal: its parts do not add up")
+        digest, held = tail[cut : cut + behind], tail[cut + behind :]
+        yield Block(changes, length, tail[:cut], end - size - packed, end, digest, held)
+        end = length - cut
+
+
+def _unpack(path: Path, payload: bytes, unpacked: int, most: int) -> bytes:
+    if unpacked > min(most, LIMIT):
+        raise InputError(path, f"journal: unpacks to {unpacked} bytes, more than the file can need")
+    inflate = zlib.decompressobj()
+    try:
+        raw = inflate.decompress(payload, unpacked + 1)
+    except zlib.error as error:
+        raise InputError(path, f"journal: {error}") from None
+    if len(raw) != unpacked or not inflate.eof:
+        raise InputError(path, "journal: does not unpack to the stated size")
+    return raw
+
+
+def _parse(path: Path, raw: bytes, count: int, limit: int) -> tuple[Changes, bytes]:
+    """Changes within the first ``limit`` bytes of the file, and what follows them in ``raw``."""
+    if count * FIXED > len(raw):
+        raise InputError(path, "journal: its parts do not add up")
+    offset = np.cumsum(np.frombuffer(raw, "<i8", count))
+    owner = np.frombuffer(raw, "<u8", count, 8 * count)
+    width = np.frombuffer(raw, "<u2", count, 16 * count)
+    kind = np.frombuffer(raw, "u1", count, 18 * count)
+    total = int(width.sum(dtype=np.int64))
+    at = FIXED * count
+    if at + 2 * total > len(raw):
+        raise InputError(path, "journal: its parts do not add up")
+    if (kind > max(Kind)).any():
+        raise InputError(path, "journal: a kind of Change that no command writes")
+    inside = (offset >= 0) & (offset <= limit) & (offset + width <= limit)
+    if not inside.all() or (offset[1:] < offset[:-1] + width[:-1]).any():
+        raise InputError(path, "journal: Changes overlap or lie outside the file")
+    k = int(width.max(initial=1))
+    if count * k > max(64 * total, 1 << 16):
+        raise InputError(path, "journal: widths that no command writes")
+    within = np.arange(k) < width[:, None]
+    old, new = np.zeros((count, k), np.uint8), np.zeros((count, k), np.uint8)
+    old[within] = np.frombuffer(raw, np.uint8, total, at)
+    new[within] = np.frombuffer(raw, np.uint8, total, at + total)
+    changes = Changes(
+        offset, width.astype(np.uint16), old, new, kind.copy(), owner.astype(np.uint64)
+    )
+    return changes, raw[at + 2 * total :]

@@ -1,0 +1,1 @@
+"""ELF files: headers, tables and sections (System V ABI, chapters 4 and 5)."""

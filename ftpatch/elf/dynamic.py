@@ -1,0 +1,73 @@
+"""The dynamic table (PT_DYNAMIC), which still says where things are without section headers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Segment
+
+__all__ = ["Tag", "dynamic_string", "dynamic_tags", "dynamic_values", "offset_of_tag"]
+
+
+class Tag:
+    """d_tag values (System V ABI, chapter 5, "Dynamic Section"; RELR: the 2019 gABI addition)."""
+
+    NEEDED = 1
+    HASH = 4
+    STRTAB = 5
+    SYMTAB = 6
+    RELA = 7
+    RELASZ = 8
+    STRSZ = 10
+    RPATH = 15
+    REL = 17
+    RELSZ = 18
+    PLTREL = 20
+    DEBUG = 21
+    JMPREL = 23
+    RUNPATH = 29
+    PLTRELSZ = 2
+    PLTGOT = 3
+    RELRSZ = 35
+    RELR = 36
+    GNU_HASH = 0x6FFFFEF5
+
+
+def dynamic_tags(elf: Elf) -> dict[int, int]:
+    """d_tag -> d_val of the dynamic table; empty where there is none. Raises InputError."""
+    tags: dict[int, int] = {}
+    for tag, value, _ in dynamic_values(elf):
+        tags.setdefault(tag, value)
+    return tags
+
+
+def dynamic_values(elf: Elf) -> list[tuple[int, int, int]]:
+    """(d_tag, d_val, how far d_val is behind the start of the table in bytes) of each entry, in
+    their order. Raises InputError."""
+    segment = elf.segment(Segment.PT_DYNAMIC)
+    if segment is None or segment.size < 2 * elf.word:
+        return []
+    size = segment.size - segment.size % (2 * elf.word)
+    raw = elf.contents(segment.offset, size, "dynamic table").tobytes()
+    pairs = np.frombuffer(raw, f"<u{elf.word}").reshape(-1, 2)
+    ends = np.flatnonzero(pairs[:, 0] == 0)
+    held = pairs[: int(ends[0])].tolist() if len(ends) else pairs.tolist()
+    return [(tag, value, (2 * n + 1) * elf.word) for n, (tag, value) in enumerate(held)]
+
+
+def dynamic_string(elf: Elf, value: int) -> bytes:
+    """What a d_val that counts from DT_STRTAB names; empty where that is not in the file."""
+    tags = dynamic_tags(elf)
+    start = offset_of_tag(elf, tags, Tag.STRTAB)
+    if start < 0 or value >= tags.get(Tag.STRSZ, 0):
+        return b""
+    held = elf.data[start + value : start + tags[Tag.STRSZ]].tobytes()
+    return held.partition(b"\0")[0]
+
+
+def offset_of_tag(elf: Elf, tags: dict[int, int], tag: int) -> int:
+    """File offset of what a pointer-valued tag names; -1 where absent or not in the file."""
+    if tag not in tags:
+        return -1
+    return int(elf.offset_of(np.array([tags[tag]], np.uint64))[0])

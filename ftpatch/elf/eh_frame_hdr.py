@@ -1,0 +1,62 @@
+"""The search table of unwinders, with the functions of a stub among those of the program.
+
+    .eh_frame_hdr   version 1 | encodings 1b 03 3b | &.eh_frame - . | n | (function, FDE) ...
+                                                                          from the table's start
+
+Linux Standard Base, "Exception Frame Header".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.elf.headers import Segment
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+
+__all__ = ["merged_table", "read_table", "table_size"]
+
+HEAD = b"\x01\x1b\x03\x3b"
+"""Version; .eh_frame by a distance of four bytes, the count in four, rows of two distances of four
+from the table's start. All link editors write these."""
+Rows = NDArray[np.int64]
+
+
+def read_table(data: NDArray[np.uint8], address: int, where: str) -> tuple[int, Rows]:
+    """The address of .eh_frame, and the rows, int64[n, 2] of (function, FDE), all addresses, of a
+    table at ``address`` with the bytes ``data``, uint8[m]. Raises InputError for another form."""
+    if len(data) < 12 or data[:4].tobytes() != HEAD:
+        raise InputError(where, "its .eh_frame_hdr has a form that is not known")
+    if address >= 1 << 62:
+        raise InputError(where, "its .eh_frame_hdr is at an address that no program has")
+    words = np.frombuffer(data[: len(data) // 4 * 4].tobytes(), "<i4").astype(np.int64)
+    count = int(words[2]) & 0xFFFF_FFFF
+    if count > (len(words) - 3) // 2:
+        raise InputError(where, "its .eh_frame_hdr counts more than it has")
+    return address + 4 + int(words[1]), words[3 : 3 + 2 * count].reshape(-1, 2) + address
+
+
+def table_size(image: Image, added: int) -> int:
+    """Bytes that merged_table() needs, at most, for that many rows more."""
+    own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
+    return (own.size if own else 0) + len(HEAD) + 8 + 8 * added
+
+
+def merged_table(image: Image, frame: int, added: Rows, address: int) -> bytes:
+    """The table that is to lie at ``address``: the rows of the image's own and the ``added``, int64
+    [n, 2] of addresses. ``frame``: address of .eh_frame where the image has no table.
+
+    Raises InputError where a distance does not fit.
+    """
+    own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
+    rows = added
+    if own is not None:
+        held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
+        frame, before = read_table(held, own.address, str(image.path))
+        rows = np.concatenate([before, added])
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    words = np.concatenate([[frame - address - 4, len(rows)], (rows - address).reshape(-1)])
+    if (np.abs(words) > 0x7FFF_FFFF).any():
+        raise InputError(image.path, "its unwind information is too far away")
+    return HEAD + words.astype("<i4").tobytes()

@@ -1,0 +1,240 @@
+"""An ELF image: its bytes, its sections and segments, virtual addresses and file offsets."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import Changes
+from ftpatch.elf.headers import Section, Segment, Skeleton
+from ftpatch.elf.skeleton import read_skeleton
+from ftpatch.errors import InputError
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.mapped_faults import mapped
+
+__all__ = ["Elf", "map_file"]
+
+SMALL = 64 << 20
+"""Bytes up to which a file is read as a whole."""
+
+
+def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
+    """The file's bytes, uint8[size]: read, or, of a large file, mapped; and whether they are
+    mapped. (A mapped file that becomes shorter ends the process, see faults.py: one of many files
+    is read.)
+
+    Raises InputError for what is no regular file or cannot be read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+    try:
+        if not path.is_file():
+            raise InputError(path, "not a regular file", "give one image")
+        held = os.fstat(fd)
+        if held.st_size == 0:
+            raise InputError(path, "the file is empty")
+        if held.st_size <= SMALL or UNFINISHED.one_of_many:
+            os.set_blocking(fd, True)
+            with os.fdopen(os.dup(fd), "rb") as file:
+                return np.frombuffer(file.read(), np.uint8), False
+        mapped(path, held)
+        data = mmap.mmap(fd, held.st_size, access=mmap.ACCESS_READ)
+        return np.frombuffer(data, np.uint8), True
+    except OSError as error:
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+    except ValueError:  # mmap's, for fewer bytes than there were
+        raise InputError(path, "the file changed while it was being read", "try again") from None
+    finally:
+        os.close(fd)
+
+
+@dataclass(frozen=True)
+class Elf:
+    """A little-endian ELF file. ``data`` is uint8[size], the whole file, ``mapped`` whether these
+    are pages of the file at ``path`` (it may also be what a compressed file holds)."""
+
+    path: Path
+    data: NDArray[np.uint8] = field(repr=False)
+    skeleton: Skeleton = field(repr=False)
+    mapped: bool = False
+
+    @classmethod
+    def read(cls, path: Path, data: NDArray[np.uint8], *, mapped: bool = False) -> Elf:
+        """Read the headers of an image. Raises InputError."""
+        elf = cls(path, data, read_skeleton(str(path), data), mapped)
+        loads = (s.size for s in elf.skeleton.segments if s.type == Segment.PT_LOAD)
+        elf.bounded("segments", loads)
+        return elf
+
+    def bounded(self, what: str, sizes: Iterable[int]) -> None:
+        """Raise InputError if parts that should lie apart add up to more than twice the file: read
+        one by one, overlapping ones would take any amount of memory."""
+        total, size = sum(sizes), len(self.data)
+        if total > 2 * size:
+            raise InputError(
+                self.path, f"its {what} add up to {total:#x} bytes, the file has {size:#x}"
+            )
+
+    @property
+    def word(self) -> int:
+        """Bytes of an address: 4 or 8."""
+        return self.skeleton.elf_class // 8
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the file itself begins as ELF files do; an Image is told as one."""
+        return self.data[:4].tobytes() == b"\x7fELF"
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """All section headers; empty in a file without."""
+        return self.skeleton.sections
+
+    @cached_property
+    def end(self) -> int:
+        """Where the last section or the section headers end (file offset)."""
+        entry = 64 if self.word == 8 else 40
+        ends = (s.offset + s.size for s in self.sections if s.type != Section.SHT_NOBITS)
+        return max(self.skeleton.section_headers + entry * len(self.sections), *ends, 0)
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((s for s in self.sections if s.name == name), None)
+
+    def segment(self, kind: int) -> Segment | None:
+        """The first segment of that p_type."""
+        return next((s for s in self.skeleton.segments if s.type == kind), None)
+
+    @cached_property
+    def loads(self) -> NDArray[np.uint64]:
+        """PT_LOADs by address: uint64[m, 3] of (address, size in the file, file offset)."""
+        rows = sorted(
+            (s.address, s.size, s.offset)
+            for s in self.skeleton.segments
+            if s.type == Segment.PT_LOAD
+        )
+        return np.array(rows, np.uint64).reshape(-1, 3)
+
+    @cached_property
+    def text(self) -> NDArray[np.uint64]:
+        """Where code is, by address: uint64[m, 2] of (address, size). Executable sections, since
+        kernels keep .init.text in a writable segment and .rodata in an executable one; without
+        section headers, executable segments."""
+        wanted = Section.SHF_ALLOC | Section.SHF_EXECINSTR
+        rows = sorted(
+            (s.address, s.size)
+            for s in self.sections
+            if s.flags & wanted == wanted and s.type != Section.SHT_NOBITS
+        ) or sorted(
+            (s.address, s.size)
+            for s in self.skeleton.segments
+            if s.type == Segment.PT_LOAD and s.flags & Segment.PF_X
+        )
+        return np.array(rows, np.uint64).reshape(-1, 2)
+
+    def offset_of(
+        self, address: NDArray[np.uint64], *, executable: bool = False
+    ) -> NDArray[np.int64]:
+        """File offsets of virtual addresses, int64[n]; -1 for what is not in the file, and with
+        ``executable`` for what is not code."""
+        row, distance = _within(self.loads, address)
+        inside = row >= 0
+        if executable:
+            inside &= _within(self.text, address)[0] >= 0
+        if not len(self.loads):
+            return np.full(len(address), -1, np.int64)
+        return np.where(inside, (self.loads[row, 2] + distance).view(np.int64), -1)
+
+    def address_of(self, offset: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Virtual addresses of file offsets, uint64[n]; 0 for what no segment maps."""
+        out = np.zeros(len(offset), np.uint64)
+        for address, size, start in self.loads:
+            distance = offset.view(np.uint64) - start
+            out = np.where(distance < size, address + distance, out)
+        return out
+
+    def in_memory(self, address: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which addresses a segment maps, in the file or as zeros behind it, bool[n]."""
+        rows = sorted(
+            (s.address, s.memory_size) for s in self.skeleton.segments if s.type == Segment.PT_LOAD
+        )
+        return _within(np.array(rows, np.uint64).reshape(-1, 2), address)[0] >= 0
+
+    def gather(
+        self, offset: NDArray[np.int64], width: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """``width`` bytes at each file offset: uint8[n, width] and whether all are there.
+
+        A row whose offset is negative or that runs over the end of the file is zero there.
+        """
+        size = len(self.data)
+        there = (offset >= 0) & (offset <= size - width)
+        code = np.zeros((len(offset), width), np.uint8)
+        if there.any():
+            # Overlapping windows: one short copy for each row instead of an index for each byte.
+            windows = np.lib.stride_tricks.as_strided(
+                self.data, (size - width + 1, width), (1, 1), writeable=False
+            )
+            code[there] = windows[offset[there]]
+        for row in np.flatnonzero(~there & (offset >= 0) & (offset < size)).tolist():
+            tail = self.data[int(offset[row]) :]
+            code[row, : len(tail)] = tail
+        return code, there
+
+    def word_at(self, offset: int) -> int:
+        """The address-sized integer at a file offset. Raises InputError outside the file."""
+        return int.from_bytes(self.contents(offset, self.word, "word").tobytes(), "little")
+
+    def contents(self, offset: int, size: int, what: str) -> NDArray[np.uint8]:
+        """``size`` bytes from a file offset on, uint8[size]. Raises InputError outside the file."""
+        if offset < 0 or size < 0 or offset + size > len(self.data):
+            raise InputError(
+                self.path,
+                f"the {what} at {offset:#x} needs {size:#x} bytes, "
+                f"the file has {len(self.data):#x}",
+            )
+        return self.data[offset : offset + size]
+
+    def altered(self, changes: Iterable[Changes], *, old: bool = False) -> Elf:
+        """This image in memory with Changes applied (or, with ``old``, taken back), in that order.
+
+        The pages are private copies: nothing reaches the file. Offsets must be inside it.
+        """
+        data = self._private()
+        for block in changes:
+            block.put(data, old=old)
+        return replace(self, data=data)
+
+    def _private(self) -> NDArray[np.uint8]:
+        """A copy that can be written to; of a mapped file only the pages that are."""
+        if not self.mapped:
+            return self.data.copy()
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return np.frombuffer(mmap.mmap(fd, len(self.data), access=mmap.ACCESS_COPY), np.uint8)
+        except (OSError, ValueError):
+            raise InputError(self.path, "the file changed while it was being read") from None
+        finally:
+            os.close(fd)
+
+
+def _within(
+    ranges: NDArray[np.uint64], address: NDArray[np.uint64]
+) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+    """Row of the range (start, size, ...; sorted) that holds each address, -1 for none, and how
+    far in it is."""
+    if not len(ranges):
+        return np.full(len(address), -1, np.intp), np.zeros(len(address), np.uint64)
+    row = np.searchsorted(ranges[:, 0], address, side="right") - 1
+    distance = address - ranges[np.maximum(row, 0), 0]
+    inside = (row >= 0) & (distance < ranges[np.maximum(row, 0), 1])
+    return np.where(inside, row, -1), distance

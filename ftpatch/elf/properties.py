@@ -1,0 +1,83 @@
+"""The program property that asks for a shadow stack of the processor's own.
+
+    .note.gnu.property   namesz 4, descsz, type 5, "GNU\\0" | type, size 4, bits | ...
+
+A tracer that replaces return addresses is what a shadow stack is there to stop: x86's SHSTK (Linux
+ABI, "Program Property"), arm64's GCS (AAELF64, "Program Property").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ftpatch.arch import Arch, arch_of
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.headers import Segment
+from ftpatch.image import Image
+
+__all__ = ["cleared_property", "has_abi_tag", "without_shadow_stack"]
+
+NT_GNU_ABI_TAG = 1
+NT_GNU_PROPERTY_TYPE_0 = 5
+NAMES = {0xC000_0002: "SHSTK", 0xC000_0000: "GCS"}
+"""GNU_PROPERTY_X86_FEATURE_1_AND, GNU_PROPERTY_AARCH64_FEATURE_1_AND: readelf's words."""
+GNU = b"GNU\0"
+
+
+def without_shadow_stack(image: Image, arch: Arch) -> Changes:
+    """Changes that take the property's bit away, none where it is not set."""
+    kind, bit = arch.shadow_stack
+    align = image.elf.word
+    places, values = set[int](), dict[int, int]()
+    for note, start, stop in _notes(image) if kind else ():
+        if note != NT_GNU_PROPERTY_TYPE_0:
+            continue
+        while start + 12 <= stop:
+            if _word(image, start) == kind and _word(image, start + 4) == 4:
+                places.add(start + 8)
+                values[start + 8] = _word(image, start + 8)
+            start += 8 + (_word(image, start + 4) + align - 1) // align * align
+    found = sorted(place for place in places if values[place] & bit)
+    old = np.array([values[place] for place in found], "<u4")
+    new = old & np.uint32(~bit & 0xFFFF_FFFF)
+    before, after = (c.astype("<u4").view(np.uint8).reshape(-1, 4) for c in (old, new))
+    return Changes.of(Kind.HEADER, np.array(found, np.int64), before, after, NO_OWNER)
+
+
+def cleared_property(image: Image, changes: Changes) -> str:
+    """The name of the bit that Changes to an image take away, empty where they take none."""
+    skeleton = image.elf.skeleton
+    arch = arch_of(skeleton.machine, skeleton.elf_class)
+    if arch is None:
+        return ""
+    gone = np.isin(without_shadow_stack(image, arch).offset, changes.offset).any()
+    return NAMES[arch.shadow_stack[0]] if gone else ""
+
+
+def has_abi_tag(image: Image) -> bool:
+    """Whether glibc's crt1.o is in the program, which calls what rdx and its like have at the start
+    (psABI, "Process Initialization") at exit; musl's does not."""
+    return any(note == NT_GNU_ABI_TAG for note, _, _ in _notes(image))
+
+
+def _notes(image: Image) -> Iterator[tuple[int, int, int]]:
+    """GNU's notes: type, and file offsets of what it says and of its end."""
+    for segment in image.elf.skeleton.segments:
+        if segment.type != Segment.PT_NOTE:
+            continue
+        end = min(segment.offset + segment.size, len(image.data))
+        at = segment.offset
+        while at + 16 <= end:
+            name, size, note = (_word(image, at + 4 * i) for i in range(3))
+            start = at + 12 + (name + 3) // 4 * 4
+            if image.data[at + 12 : at + 12 + name].tobytes() == GNU:
+                yield note, start, min(start + size, end)
+            # Padded to 4 bytes; but GNU's properties, which have a segment of their own, to a word.
+            step = image.elf.word if note == NT_GNU_PROPERTY_TYPE_0 else 4
+            at = start + (size + step - 1) // step * step
+
+
+def _word(image: Image, offset: int) -> int:
+    return int.from_bytes(image.data[offset : offset + 4].tobytes(), "little")

@@ -1,0 +1,131 @@
+"""Relocatable files (ET_REL), which have no addresses yet: a layout to speak about them with.
+
+Every allocated section gets its file offset as its address, so that an address of something in the
+file is its offset. What lies elsewhere gets addresses behind that, which no two things share:
+
+    | Ehdr | .text ... | .data ... |  undefined symbols, 16 apart  | .bss ... |
+    0      ^ sh_offset              ^ externals                     ^ UNFILED
+
+A loader (kernel/module/main.c, or a link editor) will choose others; what is said of a file in
+these holds for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Section, Segment, Skeleton
+from ftpatch.elf.symbols import Symbols
+from ftpatch.errors import InputError
+
+__all__ = [
+    "NOWHERE",
+    "STEP",
+    "externals",
+    "lay_out",
+    "lay_out_symbols",
+    "module_name",
+    "relocatable_container",
+]
+
+UNFILED = 1 << 40
+"""Where sections begin that are not in the file, however many symbols there are."""
+STEP = 16
+"""Bytes from one undefined symbol to the next."""
+NOWHERE = 1 << 62
+"""Added to an address that is not in this layout: of an absolute symbol, of what is not loaded."""
+MARKS = {".modinfo", ".gnu.linkonce.this_module"}
+"""Sections that make an object a kernel module (scripts/mod/modpost.c writes the second)."""
+
+
+def relocatable_container(elf: Elf) -> str | None:
+    """``module`` or ``object``; None for what is not relocatable."""
+    if elf.skeleton.type != Skeleton.ET_REL:
+        return None
+    return "module" if {s.name for s in elf.sections} >= MARKS else "object"
+
+
+def module_name(elf: Elf) -> str:
+    """What .modinfo says (``name=``, since v4.14), else the file's name, as KBUILD_MODNAME has it.
+
+    Raises InputError where .modinfo lies outside the file.
+    """
+    section = elf.section(".modinfo")
+    if section is not None:
+        raw = elf.contents(section.offset, section.size, ".modinfo").tobytes()
+        for entry in raw.split(b"\0"):
+            if entry.startswith(b"name="):
+                return entry[len(b"name=") :].decode("utf-8", "backslashreplace")
+    return elf.path.name.split(".")[0].replace("-", "_")
+
+
+def lay_out(elf: Elf) -> Elf:
+    """The file with the addresses of this layout; others than ET_REL as they are."""
+    skeleton = elf.skeleton
+    if skeleton.type != Skeleton.ET_REL:
+        return elf
+    filed = [s for s in skeleton.sections if _allocated(s) and s.type != Section.SHT_NOBITS]
+    start = min((s.offset for s in filed), default=0)
+    size = max((s.offset + s.size for s in filed), default=0) - start
+    # No other addresses exist, so one segment serves all.
+    segment = Segment(Segment.PT_LOAD, Segment.PF_X, start, start, size, size)
+    free = UNFILED
+    sections = list(skeleton.sections)
+    for section in skeleton.sections:
+        if _allocated(section):
+            address = section.offset
+            if section.type == Section.SHT_NOBITS:
+                address = free
+                free = _aligned(free + section.size + 1)
+                if free > NOWHERE:
+                    raise InputError(elf.path, f"section {section.name} of {section.size} bytes")
+            sections[section.index] = section.at(address)
+    return Elf(
+        elf.path,
+        elf.data,
+        Skeleton(
+            skeleton.elf_class,
+            skeleton.machine,
+            skeleton.type,
+            tuple(sections),
+            (segment,) if filed else (),
+            skeleton.section_headers,
+        ),
+        elf.mapped,
+    )
+
+
+def externals(elf: Elf) -> int:
+    """Address of the first undefined symbol, behind everything that is in the file."""
+    return _aligned(max((s.address + s.size for s in elf.skeleton.segments), default=0))
+
+
+def lay_out_symbols(elf: Elf, symbols: Symbols) -> Symbols:
+    """The symbols at the addresses of this layout. Undefined ones count as defined elsewhere
+    (``Symbols.EXTERNAL``); row n of the table lies ``STEP * n`` behind ``externals``."""
+    start = np.array([s.address for s in elf.sections] or [0], np.uint64)
+    section = symbols.section.astype(np.int64)
+    inside = (section > 0) & (section < len(start))
+    inside[inside] = start[section[inside]] > 0
+    base = np.where(inside, start[np.where(inside, section, 0)], np.uint64(NOWHERE))
+    value = symbols.value + base
+    outside = (section == Symbols.SHN_UNDEF) & (symbols.name != 0)
+    row = np.arange(len(symbols), dtype=np.uint64)
+    place = np.uint64(externals(elf)) + np.uint64(STEP) * row
+    kept = np.where(section == Symbols.EXTERNAL, np.uint16(Symbols.SHN_ABS), symbols.section)
+    return replace(
+        symbols,
+        value=np.where(outside, place, value),
+        section=np.where(outside, np.uint16(Symbols.EXTERNAL), kept),
+    )
+
+
+def _allocated(section: Section) -> bool:
+    return bool(section.flags & Section.SHF_ALLOC)
+
+
+def _aligned(address: int) -> int:
+    return (address + STEP - 1) // STEP * STEP

@@ -1,0 +1,123 @@
+"""Section headers of a file in the making, and what is laid behind its end.
+
+A section that must grow is laid anew behind the end of the file, and its header names that place;
+the old bytes stay where they are. A section more means a whole new table of headers:
+
+    | Ehdr | sections ... | Shdr... | (journals) |  .rela.text, longer | .symtab | Shdr... |
+      e_shoff, e_shnum                              ^ sh_offset, sh_size
+
+System V ABI, chapter 4, "Sections".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.headers import Section
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+
+__all__ = ["Headers", "Tail"]
+
+_FIELDS = ("name", "type", "flags", "addr", "offset", "size", "link", "info", "align", "entsize")
+_ROW = {
+    8: np.dtype(
+        list(zip(_FIELDS, ["<u4"] * 2 + ["<u8"] * 4 + ["<u4"] * 2 + ["<u8"] * 2, strict=True))
+    ),
+    4: np.dtype([(name, "<u4") for name in _FIELDS]),
+}
+E_SHOFF = {8: 40, 4: 32}
+"""File offset of e_shoff, an address-sized number."""
+E_SHNUM = {8: 60, 4: 48}
+"""File offset of e_shnum, two bytes."""
+MOST = 0xFEFF
+"""Sections that e_shnum can count (SHN_LORESERVE - 1)."""
+
+
+class Tail:
+    """Bytes to be laid behind the end of a file; ``start`` is where they begin (file offset)."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.data = bytearray()
+
+    def lay(self, data: bytes, align: int = 8) -> int:
+        """Add ``data`` and give its file offset."""
+        self.data += bytes(-(self.start + len(self.data)) % align)
+        at = self.start + len(self.data)
+        self.data += data
+        return at
+
+
+class Headers:
+    """The section headers of ``image``, to be changed; what grows goes to ``tail``."""
+
+    def __init__(self, image: Image, tail: Tail) -> None:
+        self.image = image
+        self.tail = tail
+        elf = image.elf
+        kind = _ROW[elf.word]
+        self.at = elf.skeleton.section_headers
+        held = elf.contents(self.at, len(elf.sections) * kind.itemsize, "section headers")
+        self.before = np.frombuffer(held.tobytes(), kind)
+        self.rows = self.before.copy()
+
+    def contents(self, section: Section) -> bytes:
+        """What a section holds in the file."""
+        return self.image.elf.contents(section.offset, section.size, section.name).tobytes()
+
+    def resize(self, index: int, size: int) -> None:
+        """Let a section end earlier (or where it ended before)."""
+        self.rows["size"][index] = size
+
+    def move(self, index: int, data: bytes) -> None:
+        """Let a section hold ``data`` instead."""
+        self.rows["offset"][index] = self.tail.lay(data)
+        self.rows["size"][index] = len(data)
+
+    def add(self, like: Section, data: bytes, info: int) -> None:
+        """A section more, of the kind of ``like``, with another sh_info."""
+        if len(self.rows) > MOST:
+            raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
+        row = self.before[like.index].copy()
+        row["offset"], row["size"], row["info"] = self.tail.lay(data), len(data), info
+        self.rows = np.append(self.rows, row)
+
+    def append(self, name: int, kind: int, data: bytes) -> None:
+        """A section more that is not loaded; ``name`` is the offset of its name."""
+        if len(self.rows) > MOST:
+            raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
+        row = np.zeros((), self.rows.dtype)
+        row["name"], row["type"], row["align"] = name, kind, 8
+        row["offset"], row["size"] = self.tail.lay(data), len(data)
+        self.rows = np.append(self.rows, row)
+
+    def changes(self) -> Changes:
+        """All of it as Changes of headers; a longer table goes to the tail."""
+        word = self.image.elf.word
+        count = len(self.before)
+        old, new = (_bytes(rows) for rows in (self.before, self.rows))
+        if len(self.rows) == count:
+            place = self.at + np.arange(count, dtype=np.int64) * old.shape[1]
+            return Changes.of(Kind.HEADER, place, old, new, NO_OWNER).effective()
+        at = self.tail.lay(self.rows.tobytes())
+        return Changes.concat(
+            [
+                self._number(E_SHOFF[word], word, self.at, at),
+                self._number(E_SHNUM[word], 2, count, len(self.rows)),
+            ]
+        )
+
+    @staticmethod
+    def _number(offset: int, size: int, old: int, new: int) -> Changes:
+        rows = [
+            np.frombuffer(value.to_bytes(size, "little"), np.uint8).reshape(1, -1)
+            for value in (old, new)
+        ]
+        return Changes.of(Kind.HEADER, np.array([offset], np.int64), rows[0], rows[1], NO_OWNER)
+
+
+def _bytes(rows: NDArray[np.void]) -> NDArray[np.uint8]:
+    return np.frombuffer(rows.tobytes(), np.uint8).reshape(len(rows), rows.dtype.itemsize)

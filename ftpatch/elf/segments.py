@@ -1,0 +1,101 @@
+"""The program header table, to be laid anew (System V ABI, chapter 5, "Program Header").
+
+    | Ehdr | Phdr... | sections ... |  hole  | Phdr... + the new ones | stub's text | stub's data |
+      e_phoff, e_phnum, e_entry               ^ e_phoff
+
+The first new PT_LOAD begins with the table: a program finds its own headers in memory (AT_PHDR).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.headers import Segment
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+
+__all__ = ["ProgramHeaders", "header_field"]
+
+_COLUMNS = {
+    8: ["type", "flags", "offset", "vaddr", "paddr", "filesz", "memsz", "align"],
+    4: ["type", "offset", "vaddr", "paddr", "filesz", "memsz", "flags", "align"],
+}
+_ROW = {
+    8: np.dtype([(n, "<u4" if n in ("type", "flags") else "<u8") for n in _COLUMNS[8]]),
+    4: np.dtype([(n, "<u4") for n in _COLUMNS[4]]),
+}
+_FIELD = {"e_entry": {8: (24, 8), 4: (24, 4)}, "e_phoff": {8: (32, 8), 4: (28, 4)}}
+_FIELD["e_phentsize"] = {8: (54, 2), 4: (42, 2)}
+_FIELD["e_phnum"] = {8: (56, 2), 4: (44, 2)}
+_FIELD["e_shstrndx"] = {8: (62, 2), 4: (50, 2)}
+"""(file offset, bytes) of fields of the ELF header."""
+MOST = 0xFFFE
+"""Program headers that e_phnum can count (PN_XNUM - 1)."""
+
+
+def header_field(image: Image, name: str) -> int:
+    """A field of the ELF header."""
+    offset, size = _FIELD[name][image.elf.word]
+    return int.from_bytes(image.data[offset : offset + size].tobytes(), "little")
+
+
+class ProgramHeaders:
+    """The program headers of ``image``, to be changed: ``rows`` is a structured array with the
+    fields of Elf32_Phdr or Elf64_Phdr."""
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self.word = image.elf.word
+        kind = _ROW[self.word]
+        count = header_field(image, "e_phnum")
+        if header_field(image, "e_phentsize") != kind.itemsize or not 0 < count <= MOST:
+            raise InputError(image.path, "its program headers have another size than the ABI's")
+        held = image.elf.contents(
+            header_field(image, "e_phoff"), count * kind.itemsize, "program headers"
+        )
+        self.rows: NDArray[np.void] = np.frombuffer(held.tobytes(), kind).copy()
+
+    @property
+    def loads(self) -> NDArray[np.void]:
+        """The PT_LOADs, in their order."""
+        return np.asarray(self.rows[self.rows["type"] == Segment.PT_LOAD])
+
+    def add(self, kind: int, **fields: int) -> None:
+        """One more; a PT_LOAD behind the others, as they have to be by address."""
+        row = np.zeros(1, self.rows.dtype)
+        row["type"] = kind
+        for name, value in fields.items():
+            row[name] = value
+        last = np.flatnonzero(self.rows["type"] == Segment.PT_LOAD)
+        at = int(last[-1]) + 1 if kind == Segment.PT_LOAD and len(last) else len(self.rows)
+        self.rows = np.concatenate([self.rows[:at], row, self.rows[at:]])
+        if len(self.rows) > MOST:
+            raise InputError(self.image.path, "it has no room for more program headers")
+
+    def table(self, offset: int, address: int) -> bytes:
+        """The table as it is to lie at this file offset and address."""
+        own = self.rows["type"] == Segment.PT_PHDR
+        self.rows["offset"][own] = offset
+        for name in ("vaddr", "paddr"):
+            self.rows[name][own] = address
+        for name in ("filesz", "memsz"):
+            self.rows[name][own] = self.rows.nbytes
+        return self.rows.tobytes()
+
+    def changes(self, offset: int, entry: int | None) -> Changes:
+        """Changes to the ELF header, for the table to lie at ``offset`` and the program to begin at
+        ``entry``."""
+        wanted = {"e_phoff": offset, "e_phnum": len(self.rows)}
+        if entry is not None:
+            wanted["e_entry"] = entry
+        return Changes.concat(self._field(name, value) for name, value in wanted.items())
+
+    def _field(self, name: str, value: int) -> Changes:
+        offset, size = _FIELD[name][self.word]
+        old, new = (
+            np.frombuffer(number.to_bytes(size, "little"), np.uint8).reshape(1, -1)
+            for number in (header_field(self.image, name), value)
+        )
+        return Changes.of(Kind.HEADER, np.array([offset], np.int64), old, new, NO_OWNER)

@@ -1,0 +1,187 @@
+"""Symbol tables as columns (System V ABI, chapter 4, "Symbol Table")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.elf.dynamic import Tag, dynamic_tags, offset_of_tag
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Section
+from ftpatch.errors import InputError
+
+__all__ = ["Symbols", "dynamic_symbols", "no_symbols", "read_symbols"]
+
+LIMIT = 1 << 24
+"""Bytes of names that a small string table may add up to. Entries may share one long string."""
+_ENTRY = {
+    8: np.dtype(
+        {
+            "names": ["name", "info", "other", "shndx", "value", "size"],
+            "formats": ["<u4", "u1", "u1", "<u2", "<u8", "<u8"],
+        }
+    ),
+    4: np.dtype(
+        {
+            "names": ["name", "value", "size", "info", "other", "shndx"],
+            "formats": ["<u4", "<u4", "<u4", "u1", "u1", "<u2"],
+        }
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """n symbols: ``value`` and ``size`` uint64[n] (virtual address, bytes), ``type`` (STT_*) and
+    ``bind`` (STB_*) uint8[n], ``section`` uint16[n], ``name`` uint32[n] (offset in ``strings``,
+    uint8[m], the string table)."""
+
+    value: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+    type: NDArray[np.uint8]
+    bind: NDArray[np.uint8]
+    section: NDArray[np.uint16]
+    name: NDArray[np.uint32]
+    strings: NDArray[np.uint8]
+    path: Path
+    ranked: bool = False
+    """Whether those of one address stand in kallsyms' order already."""
+
+    STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
+    STT_GNU_IFUNC = 10
+    STB_WEAK = 2
+    SHN_UNDEF, SHN_ABS = 0, 0xFFF1
+    EXTERNAL = 0xFF3F
+    """Ours (SHN_HIOS), for what a relocatable file leaves to be defined elsewhere. Livepatches use
+    SHN_LOOS, for what is resolved later still."""
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @cached_property
+    def _text(self) -> bytes:
+        return self.strings.tobytes()
+
+    @cached_property
+    def _ends(self) -> NDArray[np.intp]:
+        """Where each string of the table ends."""
+        return np.flatnonzero(self.strings == 0)
+
+    def lengths(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Lengths of the rows' names in bytes, int64[m]; 0 for an offset outside the table."""
+        start = self.name[rows].astype(np.int64)
+        at = np.searchsorted(self._ends, start)
+        end = np.append(self._ends, 0)[at]
+        return np.maximum(end - start, 0)
+
+    def blob(self, rows: NDArray[np.intp]) -> bytes:
+        """The rows' names, each ended by a NUL byte, one after the other. Raises InputError where
+        they add up to more than any image has."""
+        length = self.lengths(rows) + 1
+        stop = np.cumsum(length)
+        total = int(stop[-1]) if len(stop) else 0
+        if total > max(LIMIT, 4 * len(self.strings)):
+            raise InputError(self.path, f"the names of its symbols add up to {total} bytes")
+        at = np.arange(total) + np.repeat(
+            self.name[rows].astype(np.int64) - (stop - length), length
+        )
+        strings = self.strings if len(self.strings) else np.zeros(1, np.uint8)
+        text = strings[np.minimum(at, len(strings) - 1)]
+        text[stop - 1] = 0
+        return bytes(text.tobytes())
+
+    def begin(self, rows: NDArray[np.intp], prefixes: Sequence[bytes]) -> NDArray[np.bool_]:
+        """Whether the rows' names begin with any of the prefixes, bool[m]."""
+        longest = max(map(len, prefixes))
+        strings = np.append(self.strings, np.zeros(longest, np.uint8))
+        at = np.minimum(self.name[rows].astype(np.int64), len(self.strings))
+        head = strings[at[:, None] + np.arange(longest)]
+        out = np.zeros(len(rows), bool)
+        for prefix in prefixes:
+            out |= (head[:, : len(prefix)] == np.frombuffer(prefix, np.uint8)).all(axis=1)
+        return out
+
+    def names(self, rows: NDArray[np.intp]) -> list[str]:
+        """The rows' names; bytes that are no UTF-8 are escaped as ``\\xNN``."""
+        blob = self.blob(rows).decode("utf-8", "backslashreplace")
+        return blob.split("\0")[:-1]
+
+    def rows_named(self, name: str, *, defined: bool = True) -> NDArray[np.intp]:
+        """Rows of the symbols of that name: those that this image defines, or all. Table
+        tails may be shared, so the string is looked for at every place it ends."""
+        wanted, starts = name.encode("utf-8", "surrogatepass") + b"\0", []
+        at = self._text.find(wanted)
+        while at >= 0:
+            starts.append(at)
+            at = self._text.find(wanted, at + 1)
+        rows = np.zeros(len(self), bool)
+        for start in starts:
+            rows |= self.name == start
+        return np.flatnonzero(rows & (self.section != self.SHN_UNDEF) if defined else rows)
+
+    def find(self, name: str) -> int | None:
+        """Address of the first defined symbol of that name."""
+        rows = self.rows_named(name)
+        return int(self.value[rows[0]]) if len(rows) else None
+
+
+def read_symbols(elf: Elf) -> Symbols:
+    """.symtab; in a stripped file .dynsym; without section headers what PT_DYNAMIC names.
+
+    Raises InputError where the table or its strings lie outside the file.
+    """
+    for kind in (Section.SHT_SYMTAB, Section.SHT_DYNSYM):
+        found = next((s for s in elf.sections if s.type == kind), None)
+        if found is None:
+            continue
+        if found.link >= len(elf.sections):
+            raise InputError(elf.path, f"symbol table {found.name}: no section {found.link}")
+        strings = elf.sections[found.link]
+        return _table(elf, found.offset, found.size, strings.offset, strings.size)
+    return dynamic_symbols(elf)
+
+
+def dynamic_symbols(elf: Elf) -> Symbols:
+    """The symbols that dynamic relocations count by; empty in a file without."""
+    if elf.sections:
+        found = next((s for s in elf.sections if s.type == Section.SHT_DYNSYM), None)
+        if found is None or found.link >= len(elf.sections):
+            return _table(elf, 0, 0, 0, 0)
+        strings = elf.sections[found.link]
+        return _table(elf, found.offset, found.size, strings.offset, strings.size)
+    tags = dynamic_tags(elf)
+    table, strings_at = offset_of_tag(elf, tags, Tag.SYMTAB), offset_of_tag(elf, tags, Tag.STRTAB)
+    if table < 0 or strings_at <= table:
+        return _table(elf, 0, 0, 0, 0)
+    # No header counts the dynamic symbols; link editors lay the strings right behind them.
+    return _table(elf, table, strings_at - table, strings_at, tags.get(Tag.STRSZ, 0))
+
+
+def no_symbols(path: Path) -> Symbols:
+    """Those of an image without any."""
+    empty = np.empty(0, np.uint64)
+    byte, half = np.empty(0, np.uint8), np.empty(0, np.uint16)
+    return Symbols(empty, empty, byte, byte, half, np.empty(0, np.uint32), byte, path)
+
+
+def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int) -> Symbols:
+    entry = _ENTRY[elf.word]
+    count = size // entry.itemsize
+    raw = elf.contents(offset, count * entry.itemsize, "symbol table")
+    strings = elf.contents(strings_at, strings_size, "string table")
+    table = np.frombuffer(raw, entry)
+    return Symbols(
+        table["value"].astype(np.uint64),
+        table["size"].astype(np.uint64),
+        table["info"] & np.uint8(0xF),
+        table["info"] >> np.uint8(4),
+        table["shndx"].astype(np.uint16),
+        table["name"].astype(np.uint32),
+        strings,
+        elf.path,
+    )

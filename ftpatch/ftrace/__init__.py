@@ -1,0 +1,1 @@
+"""Sites: the table, its records, filters, plans, and what ftrace_init will say of them."""

@@ -1,0 +1,105 @@
+"""What sites are to call, by its name or address."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from ftpatch.core.columns import addresses
+from ftpatch.elf.relocatable import STEP, externals
+from ftpatch.elf.symbols import Symbols
+from ftpatch.errors import UsageError
+from ftpatch.ftrace.sites import Sites
+from ftpatch.image import Image
+from ftpatch.names.demangle import demangled
+from ftpatch.names.named_symbols import FUNCTIONS, Named
+from ftpatch.names.suggest import meant
+
+__all__ = ["Callee", "resolve_target"]
+
+NAME = re.compile(r"[A-Za-z_.$][\w.$@]{0,1023}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """``addr`` is its virtual address, ``name`` what the command called it, ``row`` its row in the
+    symbol table, -1 where it has none. ``undefined``: the file names it for ftpatch's sake only,
+    and another one must define it."""
+
+    addr: int
+    name: str = ""
+    row: int = -1
+    undefined: bool = False
+
+
+def resolve_target(sites: Sites, text: str | None) -> Callee:
+    """``SYMBOL`` or ``0xADDR``; without it the image's own ftrace_caller. In a relocatable file the
+    symbol may be one that it does not refer to yet.
+
+    Raises UsageError for a symbol that is not there or is ambiguous, and for an address that is no
+    code.
+    """
+    image = sites.image
+    if text is None:
+        if not len(image.symbols.rows_named("ftrace_caller")):
+            raise UsageError(
+                image.path,
+                "this image has no ftrace_caller",
+                "name a callee with --to SYMBOL"
+                + (", or a tracer with --tracer NAME" if image.container == "executable" else ""),
+            )
+        text = "ftrace_caller"
+    elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
+        if image.is_loose:
+            raise UsageError(image.path, f"{text}: this file has no addresses yet", "name a symbol")
+        return _code(image, Callee(int(text, 16), text))
+    text = _spelled(image, text)
+    rows = image.symbols.rows_named(text)
+    if not len(rows) and image.is_loose:
+        if not NAME.fullmatch(text):
+            raise UsageError(image.path, f"{text!r} is not a symbol's name")
+        row = len(image.symbols)
+        return Callee(externals(image.elf) + STEP * row, text, undefined=True)
+    kinds = image.symbols.type[rows]
+    if np.isin(kinds, [Symbols.STT_GNU_IFUNC, Symbols.STT_TLS]).any():
+        raise UsageError(image.path, f"{text!r} is not a function that can be called directly")
+    values = np.unique(image.symbols.value[rows])
+    if not len(values):
+        like = Named(image.symbols, FUNCTIONS).like(text)
+        hint = meant(like, "name one that the image defines")
+        raise UsageError(image.path, f"no symbol {text!r}", hint)
+    if len(values) > 1:
+        places = ", ".join(hex(value) for value in values[:4].tolist())
+        hint = "" if image.is_loose else f"say {places}"
+        raise UsageError(image.path, f"{text!r} names {len(values)} functions", hint)
+    row = int(rows[0])
+    if image.is_loose and row >= len(sites.original.symbols):  # ours, in use or not
+        return Callee(externals(image.elf) + STEP * row, text, row, undefined=True)
+    callee = Callee(int(values[0]), text, row)
+    external = image.symbols.section[row] == Symbols.EXTERNAL
+    return callee if external else _code(image, callee)
+
+
+def _spelled(image: Image, text: str) -> str:
+    """A function's name as the symbol table has it. Raises UsageError for one that several have."""
+    if len(image.symbols.rows_named(text)):
+        return text
+    found = Named(image.symbols, FUNCTIONS).find(text)
+    places = {int(image.symbols.value[image.symbols.rows_named(one)[0]]): one for one in found}
+    if len(places) > 1 and not image.is_loose:
+        several = ", ".join(f"{at:#x} {demangled(places[at])}" for at in sorted(places)[:4])
+        raise UsageError(
+            image.path, f"{text!r} names {len(places)} functions", f"use one of {several}"
+        )
+    if len(found) > 1:
+        hint = f"use one of {', '.join(found[:4])}"
+        raise UsageError(image.path, f"{text!r} names {len(found)} functions", hint)
+    return found[0] if found else text
+
+
+def _code(image: Image, callee: Callee) -> Callee:
+    if image.elf.offset_of(addresses(callee.addr), executable=True)[0] < 0:
+        raise UsageError(image.path, f"{callee.name} at {callee.addr:#x} is not code")
+    return callee

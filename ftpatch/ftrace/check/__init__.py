@@ -1,0 +1,1 @@
+"""Invariants of an image's table and sites."""

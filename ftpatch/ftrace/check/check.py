@@ -1,0 +1,131 @@
+"""Whether an image's table and its sites are sound: invariants, each with a name, and for a kernel
+the ftrace bug that its ftrace_init would report.
+
+A rule gives the addresses at which its invariant is broken, and for each what is wrong there. A
+kernel as its distribution ships it breaks none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ftpatch.errors import NoTable
+from ftpatch.ftrace.check.broken_rows import Broken
+from ftpatch.ftrace.check.code_rules import (
+    foreign,
+    overlapping,
+    relocated,
+    undone,
+    unknown,
+    unlinked,
+    unplaced,
+)
+from ftpatch.ftrace.check.findings import Check, Finding, Note
+from ftpatch.ftrace.check.function_rules import off_entry
+from ftpatch.ftrace.check.lost_rules import unrecorded
+from ftpatch.ftrace.check.named_site_rules import astray
+from ftpatch.ftrace.check.notrace_rules import in_notrace
+from ftpatch.ftrace.check.record_rules import outside, repeated, unaligned, unfilled, unsorted
+from ftpatch.ftrace.check.recorded import recorded
+from ftpatch.ftrace.dropped_records import unrecorded_sites
+from ftpatch.ftrace.ftrace_bug import bug_text
+from ftpatch.ftrace.ftrace_init import forecast
+from ftpatch.ftrace.sites import Sites, read_sites
+from ftpatch.image import open_image
+
+__all__ = ["INVARIANTS", "Check", "Finding", "Note", "check_image", "check_sites"]
+
+Rule = Callable[[Sites], Broken]
+
+RULES: dict[str, tuple[str, Rule]] = {
+    "record-unique": ("each site has one record", repeated),
+    "record-relocated": ("each slot of a module's table is filled when it is loaded", unfilled),
+    "record-in-text": ("each record is in executable text that the file holds", outside),
+    "record-aligned": ("each site is aligned as an instruction", unaligned),
+    "record-sorted": ("a table that was sorted when the kernel was built still is", unsorted),
+    "record-in-function": ("a record in a function is at the function's entry", off_entry),
+    "record-lost": ("each function compiled to be traced has a record", unrecorded),
+    "notrace-place": ("no site is in code that must not be traced", in_notrace),
+    "site-placed": (
+        "symbols tell where in a pad longer than a call the function begins",
+        unplaced,
+    ),
+    "site-overlap": ("no two sites share a byte", overlapping),
+    "site-relocated": ("no relocation writes over a site when the file is loaded", relocated),
+    "call-relocation": ("each call of a module has its relocation", unlinked),
+    "call-kept": ("no call is one that ftrace_init turns into a NOP unasked", undone),
+    "site-known": ("each site holds a known NOP or a call", unknown),
+    "site-target": (
+        "each call goes to one of the image's own ftrace entries, or where the journal says",
+        foreign,
+    ),
+    "gate-at-rest": (
+        "ftrace_call and ftrace_graph_call are as compiled, or as the journal says",
+        astray,
+    ),
+}
+"""Name, what holds, and the rule that finds where it does not."""
+
+INVARIANTS: dict[str, str] = {
+    "table-found": "the image has a table of call sites, which only a module may lack",
+    **{name: words for name, (words, _) in RULES.items()},
+    "ftrace_init": "the kernel's ftrace_init accepts every record",
+    "record-expected": "each function listed in the --expected file has a record",
+}
+"""All names, in the order of findings, and what holds."""
+
+
+SIGNED = " (a kernel before 6.1 may print the bytes from 80 on as ffffff80)"
+
+
+def check_image(path: Path, *, functions: bool = False, one_of_many: bool = False) -> Check:
+    """Check a file; with ``functions`` tell those that have a record as well. What is
+    ``one_of_many``, as a module ever is, need not have a table. Raises InputError only for what
+    cannot be read as an image."""
+    image = open_image(path)
+    try:
+        # All functions of a module may be notrace, and most programs of a folder have none.
+        bare = image.container == "module" or (one_of_many and not image.is_kernel)
+        sites = read_sites(image, bare=bare)
+        if not sites.table_name:
+            return Check((), None)
+        found = check_sites(sites)
+        return replace(found, recorded=recorded(sites)) if functions else found
+    except NoTable as error:
+        return Check((Finding("table-found", 0, "", f"{error.reason}; {error.hint}"),), None)
+
+
+def check_sites(sites: Sites) -> Check:
+    """Check every invariant. Nothing is raised: what parses gets findings."""
+    found: list[Finding] = []
+    for name, (_, rule) in RULES.items():
+        ip, messages = rule(sites)
+        places = sites.image.kallsyms.places(ip) if len(ip) else []
+        rows = zip(ip.tolist(), places, messages, strict=True)
+        found += [Finding(name, at, place, message) for at, place, message in rows]
+    if not sites.abi.kernel:
+        return Check(tuple(found), None)
+    outlook = forecast(sites)
+    if outlook.bug is not None:
+        bug = outlook.bug
+        message = "ftrace_init will refuse this record, and ftrace is off from there on"
+        message += SIGNED if bug.doubtful else ""
+        place = bug.place if bug.symbol else ""
+        found.append(Finding("ftrace_init", bug.ip, place, message, bug_text(bug)))
+    if outlook.death is not None:
+        death = outlook.death
+        end = "the module is loaded" if outlook.module else "it boots"
+        message = f"the kernel will crash on this record when {end}: {death.reason}"
+        found.append(Finding("ftrace_init", death.record, death.place, message))
+    return Check(tuple(found), outlook, notes=tuple(_notes(sites)))
+
+
+def _notes(sites: Sites) -> Iterator[Note]:
+    """Sites whose record was dropped: deliberately, so they are no findings."""
+    for kind, rows in unrecorded_sites(sites).items():
+        ip = sites.ip[rows]
+        yield Note(
+            f"record dropped: {kind}", tuple(ip.tolist()), tuple(sites.image.kallsyms.places(ip))
+        )

@@ -1,0 +1,90 @@
+"""Rules on what stands at the sites."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.arch import State
+from ftpatch.core.changes import Kind
+from ftpatch.core.columns import addresses
+from ftpatch.core.journal import journalled
+from ftpatch.ftrace.callees import CALLERS
+from ftpatch.ftrace.check.broken_rows import Broken, broken
+from ftpatch.ftrace.short_pads import too_short
+from ftpatch.ftrace.site_code import call_rows, read_code, written
+from ftpatch.ftrace.sites import Sites
+
+__all__ = ["foreign", "overlapping", "relocated", "unknown", "undone", "unlinked", "unplaced"]
+
+
+def unplaced(sites: Sites) -> Broken:
+    """Sites in a pad of which any part may lie before its function."""
+    return broken(sites, ~sites.placed, "no symbol tells where in this pad code begins")
+
+
+def overlapping(sites: Sites) -> Broken:
+    """Sites whose code begins before that of a lower site ends; the same site twice is no overlap
+    but a repeated record."""
+    start = sites.ip - np.uint64(sites.lead)
+    unique, first = np.unique(start, return_index=True)
+    end = unique + sites.width[first]
+    hit = first[1:][unique[1:] < np.maximum.accumulate(end)[:-1]]
+    mask = np.zeros(len(sites), bool)
+    mask[hit] = True
+    return broken(sites, mask, "the site shares bytes with the one before it")
+
+
+def relocated(sites: Sites) -> Broken:
+    """Sites that a loader would write to, besides the distance of a relocatable file's call."""
+    image, arch = sites.image, sites.arch
+    start = sites.ip - np.uint64(sites.lead)
+    width = sites.width.astype(np.int64)
+    writes = image.relocations.touch(start, width, written(image, arch))
+    if image.is_loose:
+        writes -= (call_rows(image, arch, sites.ip) >= 0) & (sites.state == State.CALL)
+    return broken(sites, writes > 0, "a relocation writes over this site")
+
+
+def undone(sites: Sites) -> Broken:
+    """Calls whose record is in the table of a kernel whose ftrace_init compares nothing."""
+    mask = np.zeros(len(sites), bool)
+    if sites.abi.kernel and not sites.arch.init_expects(sites.ip[:1], sites.abi)[1].shape[1]:
+        mask = (sites.state == State.CALL) & ~sites.dropped
+    return broken(sites, mask, "ftrace_init makes a NOP of this call, since its record is there")
+
+
+def unlinked(sites: Sites) -> Broken:
+    """Calls of a relocatable file that no relocation will lead anywhere."""
+    if not sites.image.is_loose:
+        return broken(sites, np.zeros(len(sites), bool), "")
+    lost = (sites.state == State.CALL) & (call_rows(sites.image, sites.arch, sites.ip) < 0)
+    return broken(sites, lost, "the call has no relocation")
+
+
+def unknown(sites: Sites) -> Broken:
+    """Sites that hold neither a known NOP nor a call."""
+    rows = np.flatnonzero((sites.state == State.UNEXPECTED) & (sites.offset >= 0))
+    code = (sites.code[row].tobytes().hex(":") for row in rows.tolist())
+    why = too_short(sites) if len(rows) else ""
+    end = f"; {why}" if why else ""
+    return sites.ip[rows], [f"neither a known NOP nor a call: {held}{end}" for held in code]
+
+
+def foreign(sites: Sites) -> Broken:
+    """Calls of what is none of the image's ftrace entries, unless the journal says that ftpatch
+    made them so."""
+    own = sites.targets.are((*sites.arch.mcount_names, *CALLERS))
+    own = np.append(own, addresses(sites.abi.mcount, sites.abi.mcount_got))
+    final = [int(f) for f in sites.targets.final if f in own]
+    own = np.append(
+        own, sites.targets.addr[np.isin(sites.targets.final, np.array(final, np.uint64))]
+    )
+    ours = np.isin(sites.ip, journalled(sites.blocks, Kind.CODE).owner)
+    left, _ = read_code(sites.left, sites.arch, sites.abi, sites.ip, sites.offset)
+    beyond = np.arange(left.shape[1]) >= sites.width[:, None]
+    ours &= ((left == sites.code) | beyond).all(axis=1)
+    rows = np.flatnonzero((sites.state == State.CALL) & ~np.isin(sites.addr, own) & ~ours)
+    names = [sites.targets.name[i] for i in sites.targets.index(sites.addr[rows]).tolist()]
+    return sites.ip[rows], [
+        f"calls {name}, which is none of the image's ftrace entries" for name in names
+    ]

@@ -1,0 +1,54 @@
+"""What a check says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ftpatch.ftrace.ftrace_init import Forecast
+
+__all__ = ["Check", "Finding", "Note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One broken invariant; ``ip`` is the site's or record's address, ``symbol`` where that is
+    (``vfs_read+0x4``; empty where no symbol tells), ``bug`` ftrace_bug's text."""
+
+    invariant: str
+    ip: int
+    symbol: str
+    message: str
+    bug: str = ""
+
+    @property
+    def function(self) -> str:
+        """The function that it is in, without an offset; the address where no symbol tells."""
+        return self.symbol.rpartition("+")[0] or self.symbol or hex(self.ip)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is as it was meant to be, and yet to be known: sites by address and by name (empty where
+    no symbol tells), and what is so of them."""
+
+    message: str
+    ip: tuple[int, ...]
+    symbols: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A word for each site: its function, or its address."""
+        pairs = zip(self.ip, self.symbols, strict=True)
+        return tuple(symbol.rpartition("+")[0] or hex(ip) for ip, symbol in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """All findings, those of them apart that a baseline knows; for a kernel, what its ftrace_init
+    will do; notes on sites; ``recorded``, if asked for: the functions that have a record."""
+
+    findings: tuple[Finding, ...]
+    forecast: Forecast | None
+    known: tuple[Finding, ...] = ()
+    notes: tuple[Note, ...] = ()
+    recorded: tuple[str, ...] = ()

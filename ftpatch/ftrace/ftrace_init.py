@@ -1,0 +1,202 @@
+"""What ftrace_init of this kernel will do with this table (kernel/trace/ftrace.c).
+
+ftrace_process_locs walks the table, skips what is no record, adjusts the others and sorts them;
+ftrace_update_code calls ftrace_init_nop for one after the other, and the first that is refused ends
+it: one ftrace bug, and no tracing after it. Some records it does not live to refuse.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.contract import U8
+from ftpatch.core.columns import addresses
+from ftpatch.ftrace.call_adjust import adjust
+from ftpatch.ftrace.ftrace_bug import FtraceBug
+from ftpatch.ftrace.print_ip_ins import signed_bytes
+from ftpatch.ftrace.site_code import call_rows, read_code
+from ftpatch.ftrace.sites import Sites
+from ftpatch.image.kallsyms.symbol_pos import is_kernel, own_lookup
+
+__all__ = ["Death", "Forecast", "Verdict", "forecast"]
+
+ACTION = "Initializing ftrace call sites"
+
+
+class Verdict(StrEnum):
+    """What becomes of a kernel, or of the one that loads a module, as far as ftrace_init goes."""
+
+    BOOTS = "boots"
+    OFF = "ftrace-off"
+    DIES = "dies"
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The record that a kernel dies of, its place as kallsyms has it (empty where no symbol tells),
+    and how."""
+
+    record: int
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """``entries``: the N of "ftrace: allocating N entries", or, of a ``module``, the records that
+    the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any;
+    ``compares``: what ftrace_init_nop wants to find at each, in words; ``death``: what it dies of,
+    if anything."""
+
+    entries: int
+    bug: FtraceBug | None
+    module: bool = False
+    compares: str = ""
+    death: Death | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the three, the one that holds."""
+        if self.death is not None:
+            return Verdict.DIES
+        return Verdict.BOOTS if self.bug is None else Verdict.OFF
+
+
+def forecast(sites: Sites) -> Forecast:
+    """Predict ftrace_init for the records as they are in the file now."""
+    image, arch, abi = sites.image, sites.arch, sites.abi
+    value = sites.table.value
+    live = ~np.isin(value, np.array(arch.skipped(abi), np.uint64))
+    if abi.null_seen:
+        live &= _in_text(sites, value)
+    record = np.sort(value[live], kind="stable")
+    ip = adjust(image, arch, abi, record)
+    # Linux kernel commit 6eeca746fa5f ("ftrace: Test mcount_loc addr before calling
+    # ftrace_call_addr()") (in v6.15): what becomes null then is a record like any other. A module
+    # does not tell which of the two its kernel does.
+    tests_first = abi.null_seen or image.is_loose
+    kept = (ip != 0) | tests_first
+    record, ip = record[kept], ip[kept]
+    start, expected = arch.init_expects(ip, abi)
+    at = ip + np.uint64(start & 0xFFFF_FFFF_FFFF_FFFF)
+    actual, there = _read(sites, ip, at, expected.shape[1])
+    # The second record of a site meets what ftrace_init made of the first.
+    again = np.zeros(len(ip), bool)
+    again[1:] = ip[1:] == ip[:-1]
+    actual[again] = arch.after_init(ip, abi)[again]
+    refused = np.flatnonzero(~there | (actual != expected).any(axis=1))
+    entries = len(record) if abi.null_seen else len(value)
+    death = _death(sites, record, ip, there, refused)
+    if not len(refused) or death is not None:
+        return Forecast(entries, None, image.is_loose, _compares(sites), death)
+    first = refused[:1]
+    code = errno.EINVAL if there[first][0] else errno.EFAULT
+    symbol, offset, size = _symbol(sites, int(ip[first][0]))
+    shown, _ = _read(sites, ip[first], ip[first], arch.insn_size)
+    if again[first][0] and start == 0:
+        shown = actual[first]
+    wanted = expected[first] if arch.says_expected else np.zeros((1, 0), np.uint8)
+    second = bool(again[first][0]) and start == 0
+    bug = FtraceBug(
+        code,
+        int(ip[first][0]),
+        symbol,
+        offset,
+        size,
+        shown[0].tobytes(),
+        wanted[0].tobytes(),
+        ACTION,
+        image.elf.word,
+        actual_or=abi.chosen if second else (),
+        signed=signed_bytes(image, arch) if arch.says_expected else False,
+    )
+    bug = _of_module(sites, bug) if image.is_loose else bug
+    return Forecast(entries, bug, image.is_loose, _compares(sites))
+
+
+def _death(
+    sites: Sites,
+    record: NDArray[np.uint64],
+    ip: NDArray[np.uint64],
+    there: NDArray[np.bool_],
+    refused: NDArray[np.intp],
+) -> Death | None:
+    """What the kernel dies of before it comes to the first record that it refuses, if anything."""
+    last = int(refused[0]) if len(refused) else len(ip)
+    for deadly in sites.arch.deadly(record, ip, there, sites.abi):
+        rows = np.flatnonzero(deadly.mask)
+        if len(rows) and (deadly.early or rows[0] <= last):
+            at = int(record[rows[0]])
+            symbol, offset, _ = _symbol(sites, at)
+            return Death(at, f"{symbol}+{offset:#x}" if symbol else "", deadly.reason)
+    return None
+
+
+def _symbol(sites: Sites, address: int) -> tuple[str, int, int]:
+    """(name, offset, size up to the next) as the kernel prints it."""
+    own = own_lookup(sites.image, address)
+    if own is None and sites.image.is_kernel and not is_kernel(sites.image, address):
+        return "", 0, 0
+    return own or sites.image.kallsyms.lookup(addresses(address))[0]
+
+
+def _compares(sites: Sites) -> str:
+    start, expected = sites.arch.init_expects(np.zeros(1, np.uint64), sites.abi)
+    if not expected.shape[1]:
+        return "nothing: it makes a NOP of whatever stands at a record"
+    if sites.abi.pad:
+        return f"{expected.shape[1]} bytes of NOP, {-start} before ip"
+    symbols = sites.image.symbols
+    named = (n for n in sites.arch.mcount_names if symbols.find(n) == sites.abi.mcount)
+    return f"a call of {next(named, hex(sites.abi.mcount))}"
+
+
+def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:
+    """What can be said of a module's address and calls before it is loaded. (The kernel prints a
+    bare address, since it does not know the module's symbols yet.)"""
+    inside = (s for s in sites.image.elf.sections if 0 <= bug.ip - s.address < s.size)
+    section = next((s for s in inside if s.address), None)
+    where = f"{section.name}+{bug.ip - section.address:#x}" if section else hex(bug.ip)
+
+    field = sites.arch.call_field, sites.arch.call_field + 4
+    relocated = call_rows(sites.image, sites.arch, addresses(bug.ip))[0] >= 0
+    return replace(
+        bug,
+        where=where,
+        module=sites.image.module_name,
+        actual_filled=field if relocated else (0, 0),
+        expected_filled=field,
+    )
+
+
+def _read(
+    sites: Sites, ip: NDArray[np.uint64], at: NDArray[np.uint64], width: int
+) -> tuple[U8, NDArray[np.bool_]]:
+    """What stands in memory at addresses within sites, whether it is code or not, and where it can
+    be read."""
+    elf = sites.image.elf
+    if not sites.image.is_loose:
+        code, there = elf.gather(elf.offset_of(at), width)
+        # x86-64 kernels up to v6.14 have their per-CPU data at 0 in the file, and nothing there.
+        mapped = at >= elf.text[:, 0].min(initial=0xFFFF_FFFF_FFFF_FFFF)
+        return code, (there | elf.in_memory(at)) & mapped
+    begin = ip - np.uint64(sites.lead)
+    code, _ = read_code(sites.image, sites.arch, sites.abi, ip, elf.offset_of(begin))
+    skip = int((at - begin)[0]) if len(at) else 0
+    return code[:, skip : skip + width], elf.in_memory(at)
+
+
+def _in_text(sites: Sites, value: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """is_kernel_text() or is_kernel_inittext(); all are where a bound is missing."""
+    inside = np.zeros(len(value), bool)
+    for start, end in (("_stext", "_etext"), ("_sinittext", "_einittext")):
+        low, high = sites.image.symbols.find(start), sites.image.symbols.find(end)
+        if low is None or high is None:
+            return np.ones(len(value), bool)
+        inside |= (value >= low) & (value < high)
+    return inside

@@ -1,0 +1,85 @@
+"""Named sites: what ftrace_caller itself calls.
+
+ftrace_call         call ftrace_stub     <->  call FUNC                 ftrace_update_ftrace_func
+ftrace_graph_call   jmp ftrace_stub      <->  jmp ftrace_graph_caller   x86: ftrace_mod_jmp
+                    nop                  <->  b   ftrace_graph_caller   arm64
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.core.changes import Changes, Kind
+from ftpatch.core.columns import addresses
+from ftpatch.core.journal import journalled
+from ftpatch.errors import SiteRefused, UsageError
+from ftpatch.ftrace.plan import Plan
+from ftpatch.ftrace.sites import Sites
+from ftpatch.names.suggest import meant, near
+
+__all__ = ["plan_gate"]
+
+
+def plan_gate(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Plan:
+    """The named site ``name``, and those that are updated with it, goes to ``addr``, or where it
+    rests if not ``enable``. Without ``addr`` ftrace_graph_call goes to ftrace_graph_caller.
+
+    Raises UsageError for a site that the image does not have, SiteRefused where it cannot reach.
+    """
+    image, arch = sites.image, sites.arch
+    if name not in arch.gates:
+        raise UsageError(
+            image.path,
+            f"{arch.name} has no named site {name!r}",
+            meant(near(name, arch.gates), f"it has {', '.join(sorted(arch.gates))}"),
+        )
+    if image.is_loose or image.symbols.find(name) is None:
+        raise UsageError(image.path, f"this image has no {name}")
+    if enable and addr is None:
+        addr = _graph_caller(sites, name)
+    if not enable:
+        rest = arch.gate_rest(name)
+        addr = image.symbols.find(rest) if rest else 0
+        if addr is None:
+            raise UsageError(image.path, f"this image has no {rest}")
+    parts = [
+        _change(sites, gate, at, addr or 0)
+        for gate in arch.gates[name]
+        if (at := image.symbols.find(gate)) is not None
+    ]
+    changes = Changes.concat(parts)
+    changed = len(changes.effective())
+    action = "Updating ftrace call site to call a different ftrace function"
+    return Plan(changes, sites.code, len(parts), changed, 0, 0, action)
+
+
+def _graph_caller(sites: Sites, name: str) -> int:
+    found = sites.image.symbols.find("ftrace_graph_caller") if "graph" in name else None
+    if found is None:
+        raise UsageError(sites.image.path, f"--site {name} needs --to SYMBOL")
+    return found
+
+
+def _change(sites: Sites, gate: str, at: int, addr: int) -> Changes:
+    image, arch = sites.image, sites.arch
+    ip, to = addresses(at), addresses(addr)
+    if addr and not arch.reachable(ip, to)[0]:
+        raise SiteRefused(image.path, f"{gate} at {at:#x} cannot reach {addr:#x}")
+    new = arch.gate(gate, at, addr, sites.abi)
+    offset = image.elf.offset_of(ip, executable=True)
+    found, _ = image.elf.gather(offset, len(new))
+    target = arch.gate_target(gate, found[0].tobytes(), at)
+    rest = arch.gate_rest(gate)
+    known = target is not None and (target == 0 or len(_functions(sites, target)) > 0)
+    if not known:  # then it must be at rest
+        target = image.symbols.find(rest) if rest else 0
+    old = arch.gate(gate, at, target or 0, sites.abi)
+    if np.isin(ip, journalled(sites.blocks, Kind.CODE).owner)[0]:
+        old = sites.left.elf.gather(offset, len(new))[0].tobytes()
+    was, becomes = (np.frombuffer(part, np.uint8).reshape(1, -1) for part in (old, new))
+    return Changes.of(Kind.CODE, offset, was, becomes, ip)
+
+
+def _functions(sites: Sites, addr: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Symbols that begin at an address."""
+    return np.flatnonzero(sites.image.symbols.value == addr)

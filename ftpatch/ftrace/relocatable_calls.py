@@ -1,0 +1,170 @@
+"""Calls of a relocatable file: what its loader fills in.
+
+    call __fentry__     e8 00 00 00 00    | ip + 1 | R_X86_64_PLT32, __fentry__ | -4 |
+    nop                 0f 1f 44 00 00    | ip + 1 | R_X86_64_NONE, 0           | -4 |
+    call another        e8 00 00 00 00    | ip + 1 | R_X86_64_PLT32, another    | -4 |
+
+A pad has no relocation: where it becomes a call, an entry is added to those of its section. A
+callee that the file does not refer to yet becomes an undefined symbol behind the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import State
+from ftpatch.arch.contract import U8
+from ftpatch.core.changes import Changes, Kind
+from ftpatch.elf.headers import Section
+from ftpatch.elf.relocations import Form
+from ftpatch.elf.sections import Headers
+from ftpatch.elf.symbols import Symbols
+from ftpatch.errors import InputError
+from ftpatch.ftrace.sites import Sites
+
+__all__ = ["link_calls"]
+
+NO_SYMBOL = 0xFFFFFF
+"""A row that no symbol table has room for (of ELF32's 24 bits)."""
+
+
+def link_calls(
+    sites: Sites, wanted: NDArray[np.bool_], old: U8, new: U8, symbol: int, headers: Headers
+) -> Changes:
+    """Changes to the relocations of the sites in ``wanted``, bool[n], whose linked code goes from
+    ``old`` to ``new``, uint8[n, k]. New calls are of row ``symbol`` of the symbol table. Entries
+    that have to be added go into ``headers``."""
+    arch, relocations = sites.arch, sites.image.relocations
+    ip = sites.ip[wanted]
+    place = ip + np.uint64(arch.call_field)
+    was, addr = arch.decode(old[wanted], ip, sites.abi)[:2]
+    call = arch.decode(new[wanted], ip, sites.abi)[0] == State.CALL
+    row = relocations.at(place, (*arch.calls, arch.neutral))
+    there = row >= 0
+    site = np.flatnonzero(wanted)[there]
+    changes = _changed(sites, site, row[there], was[there], addr[there], call[there], symbol)
+    if (call & ~there).any():
+        _add_entries(sites, place[call & ~there], symbol, headers, changes)
+    return changes
+
+
+def _changed(
+    sites: Sites,
+    site: NDArray[np.intp],
+    at: NDArray[np.int64],
+    was: U8,
+    addr: NDArray[np.uint64],
+    call: NDArray[np.bool_],
+    symbol: int,
+) -> Changes:
+    """Changes to the entries in rows ``at`` of the relocations, which belong to the sites ``site``:
+    they should be in state ``was`` and call ``addr``, and those in ``call`` are to call
+    ``symbol``."""
+    arch, relocations = sites.arch, sites.image.relocations
+    if not len(at):
+        return Changes.concat([])
+    # The callee may be named in several ways (as a section and an addend, say): the one that
+    # stands there is chosen if it comes to what is expected.
+    expected = np.where(was == State.CALL, addr, np.uint64(0))
+    same = (sites.state[site] == was) & (sites.addr[site] == expected)
+    before = _words(
+        sites,
+        np.where(same, relocations.type[at], arch.calls[0]),
+        np.where(same, relocations.symbol[at], _named(sites.image.symbols, addr)),
+        np.where(same, relocations.addend[at], arch.call_addend),
+    )
+    first = sites.original.relocations
+    origin = first.at(sites.ip[site] + np.uint64(arch.call_field), arch.calls)
+    known = origin >= 0
+    again = known & (first.symbol[origin] == symbol) if len(first.symbol) else known
+    kind = np.where(known, first.type[origin], arch.calls[0]) if known.any() else arch.calls[0]
+    addend = (
+        np.where(again, first.addend[origin], arch.call_addend) if again.any() else arch.call_addend
+    )
+    after = _words(
+        sites,
+        np.where(call, kind, arch.neutral),
+        np.where(call, symbol, 0),
+        np.where(call, addend, relocations.addend[at]),
+    )
+    entry = relocations.entry[at] + sites.image.elf.word  # r_offset stays
+    return Changes.of(Kind.RELOCATION, entry, before, after, sites.ip[site])
+
+
+def _add_entries(
+    sites: Sites, place: NDArray[np.uint64], symbol: int, headers: Headers, changes: Changes
+) -> None:
+    """Relocations of calls of ``symbol`` at new places, behind those that each section has, which
+    are laid anew with the ``changes`` to them."""
+    arch, elf = sites.arch, sites.image.elf
+    kinds, late = (Section.SHT_REL, Section.SHT_RELA), Section.SHF_RELA_LIVEPATCH
+    # What is applied only when the patched object is loaded is no place for a call.
+    tables = [s for s in elf.sections if s.type in kinds and not s.flags & late]
+    for target in elf.sections:
+        wanted = Section.SHF_ALLOC | Section.SHF_EXECINSTR
+        if target.flags & wanted != wanted:
+            continue
+        offset = place - np.uint64(target.address)
+        offset = offset[offset < target.size]
+        if not len(offset):
+            continue
+        count = len(offset)
+        rest = _words(
+            sites,
+            np.full(count, arch.calls[0]),
+            np.full(count, symbol),
+            np.full(count, arch.call_addend),
+        )
+        head = offset.astype(f"<u{elf.word}").view(np.uint8).reshape(count, -1)
+        added = np.concatenate([head, rest], axis=1).tobytes()
+        own = next((s for s in tables if s.info == target.index), None)
+        if own is not None:
+            held = _with(headers.contents(own), own.offset, changes)
+            whole = len(held) // (len(added) // count) * (len(added) // count)
+            headers.move(own.index, held[:whole] + added)
+        elif tables:
+            headers.add(tables[0], added, target.index)
+        else:
+            raise InputError(elf.path, "it has no relocations at all")
+
+
+def _with(held: bytes, start: int, changes: Changes) -> bytes:
+    """What a section at file offset ``start`` holds, with the Changes to it."""
+    end = start + len(held)
+    inside = (changes.offset >= start) & (changes.offset + changes.width <= end)
+    data = np.frombuffer(held, np.uint8).copy()
+    changes.take(inside).put(data, base=start)
+    return data.tobytes()
+
+
+def _words(
+    sites: Sites,
+    kind: NDArray[np.integer],
+    symbol: NDArray[np.integer],
+    addend: NDArray[np.int64],
+) -> U8:
+    """r_info, and r_addend where the file's relocations have one, as bytes, uint8[n, k]."""
+    word = sites.image.elf.word
+    shift = np.uint64(32 if word == 8 else 8)
+    info = symbol.astype(np.uint64) << shift | kind.astype(np.uint64)
+    columns = [info]
+    if _form(sites) == Form.RELA:
+        columns.append(addend.astype(np.int64).view(np.uint64))
+    rows = np.stack(columns, axis=1).astype(f"<u{word}")
+    return rows.view(np.uint8).reshape(len(kind), -1)
+
+
+def _form(sites: Sites) -> int:
+    """REL or RELA: a file has the one that its machine's ABI chose."""
+    form = sites.image.relocations.form
+    return int(form[0]) if len(form) else Form.RELA
+
+
+def _named(symbols: Symbols, addr: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """A row of the symbols at each address, int64[n]; NO_SYMBOL where there is none."""
+    order = np.argsort(symbols.value, kind="stable")
+    if not len(order):
+        return np.full(len(addr), NO_SYMBOL, np.int64)
+    at = np.minimum(np.searchsorted(symbols.value[order], addr), len(order) - 1)
+    return np.where(symbols.value[order][at] == addr, order[at], NO_SYMBOL)

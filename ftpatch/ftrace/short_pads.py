@@ -1,0 +1,43 @@
+"""Pads in which a call has no room: -fpatchable-function-entry with too few NOPs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.arch import State
+from ftpatch.arch.disassemble import disassemble
+from ftpatch.ftrace.sites import Sites
+
+__all__ = ["too_short"]
+
+SAMPLE = 8
+"""Sites that are looked at."""
+NOPS = ("nop", "nopl", "nopw", "c.nop")
+
+
+def too_short(sites: Sites) -> str:
+    """What is wrong with the pads of an image, and what to do, if they are all too short; else
+    empty."""
+    image, arch = sites.original, sites.arch
+    if not len(sites) or not (sites.state == State.UNEXPECTED).all() or image.is_loose:
+        return ""
+    rows = np.linspace(0, len(sites) - 1, min(len(sites), SAMPLE)).astype(np.intp)
+    begin = sites.ip[rows] - np.uint64(sites.lead)
+    code, there = image.elf.gather(image.elf.offset_of(begin, executable=True), arch.around)
+    sizes = set()
+    for at, held, known in zip(begin.tolist(), code, there.tolist(), strict=True):
+        size = 0
+        for insn in disassemble(arch.name, held.tobytes(), at) if known else ():
+            if insn.mnemonic not in NOPS and (insn.mnemonic, insn.operands) != XCHG:
+                break
+            size += insn.size
+        sizes.add(size)
+    if 0 in sizes or max(sizes, default=0) >= arch.pad_size:
+        return ""
+    size = min(sizes)
+    have = f"its pads have {size} byte{'s' * (size > 1)}, a call takes {arch.pad_size}"
+    return f"{have}; compile with -fpatchable-function-entry={arch.pad_nops}"
+
+
+XCHG = ("xchgw", "%ax, %ax")
+"""66 90, as Capstone prints it."""

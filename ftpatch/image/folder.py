@@ -1,0 +1,79 @@
+"""Which files of a folder are images: modules by their names, all others by how they begin.
+
+    .../samples   program       ELF: an executable, a shared object or a kernel of a known machine
+                  vmlinuz       bzImage, zboot, Image
+                  Image.gz      what unpacks to one of these
+                  demo.ko.xz    a module
+                  notes, a.o    nothing: left out without a word
+
+Relocatable objects are parts of images. An ELF file of another machine is none that is read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from ftpatch.arch import arch_of
+from ftpatch.errors import FtpatchError, InputError
+from ftpatch.image.compression import kind_of
+from ftpatch.image.decoders import LZ4_LEGACY
+from ftpatch.image.first_bytes import beginning
+from ftpatch.image.payload import begins_as_image
+from ftpatch.io.tree import entries, is_module
+
+__all__ = ["image_paths", "is_image", "no_images"]
+
+HEAD = 1 << 18
+"""Bytes of a compressed file of which the first that it unpacks to are looked at."""
+BEGINNING = 0x250
+"""Bytes that tell what an image is: up to the end of a bzImage's header."""
+ELF = b"\x7fELF"
+LINKED = (2, 3)
+"""ET_EXEC, ET_DYN."""
+LOOSE = 1
+"""ET_REL."""
+
+
+def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
+    """The images below a folder, and what could not be read."""
+    paths, errors = [], []
+    for path, held in entries(root):
+        if isinstance(held, FtpatchError):
+            errors.append(held)
+        elif is_module(path, held) or (stat.S_ISREG(held.st_mode) and is_image(path)):
+            paths.append(path)
+    return paths, errors
+
+
+def no_images(root: Path) -> InputError:
+    """A folder without any."""
+    return InputError(root, "no images in this folder", "kernels, modules, programs, libraries")
+
+
+def is_image(path: Path, *, loose: bool = False) -> bool:
+    """Whether a regular file begins as an image does that can be read, or, with ``loose``, as a
+    relocatable one. What cannot be opened is one: who reads it will say why."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return True
+    with os.fdopen(fd, "rb") as file:
+        head = file.read(BEGINNING)
+        kind = kind_of(memoryview(head))
+        if head.startswith(LZ4_LEGACY):
+            return True  # what only kernels use; its blocks have 8 MiB
+        if kind is not None:
+            head = beginning(kind, head + file.read(HEAD), BEGINNING)
+    return _known(head, loose)
+
+
+def _known(head: bytes, loose: bool) -> bool:
+    if head[:4] != ELF:
+        return begins_as_image(memoryview(head))
+    if len(head) < 20 or head[5:6] != b"\1":
+        return False
+    kind, number = (int.from_bytes(head[at : at + 2], "little") for at in (16, 18))
+    bits = {1: 32, 2: 64}.get(head[4], 0)
+    return kind in (*LINKED, *[LOOSE] * loose) and arch_of(number, bits) is not None

@@ -1,0 +1,1 @@
+"""Symbols as kallsyms prints them, of symbol tables and of the tables that kernels carry."""

@@ -1,0 +1,96 @@
+"""The payload of a compressed image, unpacked beside everything else, as copy.py copies.
+
+A bzImage takes half a second to unpack, and the libraries take nearly as long to load. So the first
+image that a command line names is begun at once, in a thread, and asked for when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ftpatch.errors import FtpatchError
+from ftpatch.image.payload import Payload, read_payload
+from ftpatch.io.file_id import identity
+
+__all__ = ["begin", "payload_of"]
+
+LARGEST = 64 << 20
+"""Bytes of a file that is read for this."""
+HEAD = 0x206
+"""Bytes that a bzImage has at least."""
+ELF = b"\x7fELF"
+TURN = 0.0002
+"""Seconds that the libraries may go on loading when a decoder wants to: Python's 5 ms at each call
+come to a tenth of the unpacking."""
+
+
+class _Ahead:
+    """The one image that was begun: which file it is, and what came of it."""
+
+    file: tuple[int, ...] | None = None
+    thread: threading.Thread | None = None
+    result: Payload | FtpatchError | None = None
+
+
+def begin(arguments: Sequence[str]) -> None:
+    """Begin with the first of the words that names what may be a compressed kernel. What goes wrong
+    is told when it is asked for."""
+    for word in arguments:
+        try:
+            if not _worth(Path(word).stat()):  # a pipe or device must not even be opened
+                continue
+            fd = os.open(word, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError):
+            continue
+        try:
+            held = os.fstat(fd)
+            wanted = _worth(held) and os.pread(fd, len(ELF), 0) != ELF
+        except OSError:
+            wanted = False
+        if not wanted:
+            os.close(fd)
+            continue
+        _Ahead.file = identity(held)
+        _Ahead.thread = threading.Thread(target=_run, args=(Path(word), fd), daemon=True)
+        sys.setswitchinterval(TURN)
+        _Ahead.thread.start()
+        return
+
+
+def _worth(held: os.stat_result) -> bool:
+    return stat.S_ISREG(held.st_mode) and HEAD <= held.st_size <= LARGEST
+
+
+def payload_of(path: Path, data: memoryview) -> Payload:
+    """What the file at ``path``, whose bytes are ``data``, holds: read_payload(), perhaps begun
+    before. Raises InputError."""
+    thread = _Ahead.thread
+    try:
+        begun = thread is not None and identity(path.stat()) == _Ahead.file
+    except OSError:
+        begun = False
+    if thread is None or not begun:
+        return read_payload(path, data)
+    thread.join()
+    result, _Ahead.thread, _Ahead.result = _Ahead.result, None, None
+    if result is None:
+        return read_payload(path, data)
+    if isinstance(result, FtpatchError):
+        raise result
+    return result
+
+
+def _run(path: Path, fd: int) -> None:
+    try:
+        with os.fdopen(fd, "rb") as file:
+            data = file.read(LARGEST + 1)
+        _Ahead.result = read_payload(path, memoryview(data))
+    except FtpatchError as error:
+        _Ahead.result = error
+    except Exception:  # whatever it is will be met again where it can be told
+        _Ahead.result = None

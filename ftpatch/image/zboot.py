@@ -1,0 +1,65 @@
+"""EFI zboot: an Image that unpacks itself as an EFI program (arm64, riscv64, loongarch64).
+
+    0x00  'M' 'Z' 00 00
+    0x04  'zimg'
+    0x08  payload offset (4 bytes)
+    0x0c  payload size (4 bytes), without the unpacked size that follows all streams but gzip's
+    0x18  compression, ended by a NUL byte
+    0x38  cd 23 82 81 (LINUX_PE_MAGIC)
+
+drivers/firmware/efi/libstub/zboot-header.S and Makefile.zboot. What is inside is padded with zeros
+to the size that it takes in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from ftpatch.errors import InputError
+from ftpatch.image.compression import kind_of
+
+__all__ = ["is_zboot", "zboot_stream"]
+
+HEADER = 0x40
+TYPES = {
+    "gzip": "gzip",
+    "lz4": "lz4",
+    "lzma": "lzma",
+    "lzo": "lzo",
+    "xz": "xz",
+    "xzkern": "xz",
+    "zstd": "zstd",
+    "zstd22": "zstd",
+}
+"""Makefile.zboot's words for what kind_of() tells."""
+
+
+def is_zboot(head: memoryview) -> bool:
+    """Whether a file that begins like this is one."""
+    header = head[:HEADER].tobytes()
+    return len(header) == HEADER and header[:2] == b"MZ" and header[4:8] == b"zimg"
+
+
+def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
+    """(file offset, size) of the compressed stream, in bytes; None where ``data``  is no
+    zboot image. Raises InputError for one that is cut short, or whose payload is not what its
+    header says."""
+    header = data[:HEADER].tobytes()
+    if not is_zboot(data):
+        return None
+    offset, size = struct.unpack_from("<II", header, 8)
+    if offset < HEADER or offset + size > len(data):
+        raise InputError(
+            path,
+            f"truncated: the zboot image's payload at {offset:#x} needs {size:#x} bytes, "
+            f"the file has {len(data):#x}",
+        )
+    said = header[0x18:0x38].split(b"\0")[0].decode("ascii", "backslashreplace")
+    kind = kind_of(data[offset : offset + size])
+    if said in TYPES and TYPES[said] != kind:
+        raise InputError(
+            path,
+            f"the zboot image's header says {said}, its payload is {kind or 'none that is known'}",
+        )
+    return offset, size

@@ -1,0 +1,137 @@
+"""Where a stub goes: behind everything that the program has, in the file and in memory.
+
+    file     | program ...            | journals | zeros | Phdr... | text | data |
+    memory   | program ... | .bss ... |                  | Phdr... | text | data |
+                                                         ^ start
+
+start is as far from its place in the file as the first segment is from its own.
+
+That distance matters to Linux before 5.18, which takes AT_PHDR for that of the first segment plus
+e_phoff (commit 0da1d5002745, "fs/binfmt_elf: Fix AT_PHDR for unusual ELF files").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ftpatch.core.changes import Changes
+from ftpatch.elf.eh_frame_hdr import merged_table, table_size
+from ftpatch.elf.headers import Segment
+from ftpatch.elf.segments import ProgramHeaders
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+from ftpatch.inject.stub import Stub
+
+__all__ = ["Laid", "lay"]
+
+HOLE = 64 << 20
+"""Bytes of zeros that a file may get between its end and the stub."""
+FAR = 1 << 56
+"""An address above all that processors have for programs."""
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A stub in its place: ``changes`` to the file's headers, ``tail`` to be laid behind its end,
+    ``shift``: how far the stub's addresses are from where it was linked."""
+
+    changes: Changes
+    tail: bytes
+    shift: int
+
+
+def lay(
+    image: Image,
+    stub: Stub,
+    *,
+    page: int,
+    entry: int | None,
+    fill: Callable[[int], dict[int, bytes]],
+) -> Laid:
+    """Lay a stub into a program. ``page``: the largest page that it may meet (bytes); ``entry``:
+    the stub's address where the program is to begin, None for its own.
+
+    ``fill`` gets the shift and gives what is to stand at some of the stub's linked addresses.
+
+    Raises InputError where the file has no place for it.
+    """
+    headers = ProgramHeaders(image)
+    loads = headers.loads
+    if not len(loads):
+        raise InputError(image.path, "it has no segments")
+    first = loads[np.argmin(loads["vaddr"])]
+    delta = int(first["vaddr"]) - int(first["offset"])
+    top = max(int(row["vaddr"]) + int(row["memsz"]) for row in loads)
+    size = len(image.data)
+    offset = _aligned(max(size, top - delta), page)
+    start = offset + delta
+    if delta % page or offset - size > HOLE:
+        offset, start = _aligned(size, page), _aligned(top, page)
+    # All of the headers' and the table's room lies before the stub, whose parts stay as they are.
+    text = stub.parts[0]
+    if stub.unwind:
+        _point_at(headers, 0, 0, 0)
+    table = _aligned((len(headers.rows) + len(stub.parts)) * headers.rows.itemsize, 64)
+    frame, rows = stub.unwind_rows()
+    room = table + table_size(image, len(rows))
+    if not 0 <= start <= start + room < FAR:
+        raise InputError(image.path, "there is no room for a stub in its address space")
+    shift = _aligned(start + room, page) - text.address  # linked at the start of a page
+    unwind = b""
+    if stub.unwind:
+        unwind = merged_table(image, frame + shift, rows + shift, start + table)
+        _point_at(headers, offset + table, start + table, len(unwind))
+    filled = fill(shift)
+    pieces = [(start + table, unwind)]  # (address, bytes)
+    for number, part in enumerate(stub.parts):
+        data = bytearray(part.data)
+        for address, value in filled.items():
+            at = address - part.address
+            if 0 <= at < len(data):
+                data[at : at + len(value)] = value
+        pieces.append((part.address + shift, bytes(data)))
+        low = part.address + shift if number else start
+        before = part.address + shift - low
+        headers.add(
+            Segment.PT_LOAD,
+            flags=part.flags,
+            offset=offset + low - start,
+            vaddr=low,
+            paddr=low,
+            filesz=before + len(data),
+            memsz=before + part.size,
+            align=page,
+        )
+    pieces.append((start, headers.table(offset, start)))
+    end = max(address + len(held) for address, held in pieces)
+    if image.elf.word == 4 and end > 0xFFFF_FFFF:
+        raise InputError(image.path, "there is no room for a stub in its address space")
+    tail = bytearray(offset - size + end - start)
+    for address, held in pieces:
+        at = offset - size + address - start
+        tail[at : at + len(held)] = held
+    begin = None if entry is None else entry + shift
+    return Laid(headers.changes(offset, begin), bytes(tail), shift)
+
+
+def _point_at(headers: ProgramHeaders, offset: int, address: int, size: int) -> None:
+    """PT_GNU_EH_FRAME names the new table."""
+    own = headers.rows["type"] == Segment.PT_GNU_EH_FRAME
+    if not own.any():
+        headers.add(Segment.PT_GNU_EH_FRAME, flags=Segment.PF_R, align=4)
+        own = headers.rows["type"] == Segment.PT_GNU_EH_FRAME
+    for name, value in (
+        ("offset", offset),
+        ("vaddr", address),
+        ("paddr", address),
+        ("filesz", size),
+        ("memsz", size),
+    ):
+        headers.rows[name][own] = value
+
+
+def _aligned(number: int, to: int) -> int:
+    return (number + to - 1) // to * to

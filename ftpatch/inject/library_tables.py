@@ -1,0 +1,109 @@
+"""Shared libraries that are traced with a program: what the program's runtime has to know of them.
+
+    in the program    | dynamic, place | struct trace_library | dynamic, place | ... | zeros
+    in the library    struct library_hook, to which `place` points
+
+(stubs/runtime/libraries.h, trace.h.)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ftpatch.elf.dynamic import Tag, dynamic_values
+from ftpatch.elf.headers import Segment
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image import Image
+from ftpatch.inject.runtime import code_span
+
+__all__ = ["Library", "fitting", "libraries_table", "linker_place", "ranges"]
+
+FOUND = struct.Struct("<2Q")
+"""dynamic, place"""
+TOLD = struct.Struct("<2I4Q32s")
+"""length, - | start, size, base, bias | image_id; the path follows."""
+ROOM = 4096 - 1280
+"""Bytes of a trace's header that all of them have."""
+PAGE = 4096
+FUNC_BITS = 28
+"""Of an event."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """``path`` of the file that is traced, and its ``image_id``; ``start`` and ``size`` of the
+    range that ``func`` of its events is in, which stands for the addresses from ``base`` on;
+    ``dynamic`` and ``place``: where its dynamic table and its struct library_hook are (link
+    addresses); ``sites``: how many are traced."""
+
+    path: bytes
+    image_id: bytes
+    start: int
+    size: int
+    base: int
+    dynamic: int
+    place: int
+    sites: int
+
+    def told(self) -> bytes:
+        """Its struct trace_library."""
+        length = told_length(self.path)
+        fields = (length, 0, self.start, self.size, self.base, 0, self.image_id)
+        return (TOLD.pack(*fields) + self.path).ljust(length, b"\0")
+
+
+def told_length(path: bytes) -> int:
+    """Bytes of a struct trace_library."""
+    return (TOLD.size + len(path) + 1 + 7) // 8 * 8
+
+
+def fitting(paths: Iterable[bytes]) -> list[bool]:
+    """Which of these libraries a trace's header has room for, in their order."""
+    left, out = ROOM, []
+    for path in paths:
+        fits = told_length(path) <= left
+        left -= told_length(path) if fits else 0
+        out.append(fits)
+    return out
+
+
+def libraries_table(libraries: Sequence[Library]) -> bytes:
+    """What the program is told."""
+    parts = (FOUND.pack(one.dynamic, one.place) + one.told() for one in libraries)
+    return b"".join(parts) + bytes(FOUND.size + TOLD.size)
+
+
+def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, int]]:
+    """(start, size, base) of each library's range; they lie behind the program's own code. Raises
+    UsageError where events cannot tell of so much code, InputError where not even of one image's.
+    """
+    base, end = code_span(program)
+    start = _pages(end - base)
+    out = []
+    for image in libraries:
+        base, end = code_span(image)
+        out.append((start, _pages(end - base), base))
+        start += _pages(end - base)
+        if start >= 1 << FUNC_BITS:
+            raise UsageError(
+                image.path,
+                f"its code and that of the others span more than {1 << FUNC_BITS} bytes",
+                "trace fewer libraries",
+            )
+    return out
+
+
+def linker_place(image: Image) -> int:
+    """Link address of the place in a program's dynamic table where the dynamic linker says what it
+    has mapped. Raises InputError for a program without."""
+    segment = image.elf.segment(Segment.PT_DYNAMIC)
+    places = [at for tag, _, at in dynamic_values(image.elf) if tag == Tag.DEBUG]
+    if segment is None or not places:
+        raise InputError(image.path, "its libraries cannot be found: it has no DT_DEBUG")
+    return segment.address + places[0]
+
+
+def _pages(size: int) -> int:
+    return (size + PAGE - 1) // PAGE * PAGE

@@ -1,0 +1,31 @@
+"""What was laid into a program, found again by its stub's configuration."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+from ftpatch.image.injected import laid_in_at
+from ftpatch.inject.runtime import CONFIG, Tracer
+
+__all__ = ["file_offset", "laid_table"]
+
+
+def laid_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
+    """File offset of the configuration, and link address of the table that this tracer's has; None
+    where nothing was laid in, or something else."""
+    at = laid_in_at(image)
+    if at is None:
+        return None
+    held = image.elf.contents(at, CONFIG.size, "configuration of its stub").tobytes()
+    _, _, _, _, _, _, _, number, *_, table, _ = CONFIG.unpack(held)
+    return (at, table) if number == tracer.number else None
+
+
+def file_offset(image: Image, address: int, what: str) -> int:
+    """Where a table is in the file. Raises InputError for one that is outside of it."""
+    offset = int(image.elf.offset_of(np.array([address], np.uint64))[0])
+    if offset < 0:
+        raise InputError(image.path, f"its table of {what} is not in the file: {address:#x}")
+    return offset

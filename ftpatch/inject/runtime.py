@@ -1,0 +1,225 @@
+"""The tracers that come with ftpatch: which stub each is, and how it is configured.
+
+The configuration is `struct stub_config` of stubs/runtime/runtime.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftpatch.elf.headers import Segment
+from ftpatch.elf.properties import has_abi_tag
+from ftpatch.elf.symbols import dynamic_symbols
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image import Image
+from ftpatch.image.injected import CONFIG_MAGIC, image_id
+from ftpatch.inject.stub import Stub, read_stub
+from ftpatch.names.suggest import meant, near
+
+__all__ = [
+    "CONFIG",
+    "PROBES",
+    "RECORDING",
+    "TRACERS",
+    "WATCH",
+    "Tracer",
+    "code_span",
+    "configuration",
+    "library_stub",
+    "probes_stub",
+    "tracer_named",
+    "tracer_of",
+    "user_functions",
+    "watch_stub",
+]
+
+CONFIG = struct.Struct("<16s4Q6I32s6Q")
+"""magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
+user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG, the table of
+probes, that of hooks."""
+ARGS, SILENT = 1, 16
+"""Flags: events with arguments and values; nobody tells the runtime when the program ends."""
+FUNC_BITS = 28
+"""Of an event: addresses of functions may be this far apart (bytes)."""
+SANDBOXING = ("prctl", "syscall")
+"""What a program calls to give up system calls."""
+LIBSECCOMP = "seccomp_load"
+"""... or has a library do it."""
+LOSES_CLOCK, LOSES_CALLS = 1, 2
+"""Bits of ``clock``."""
+LEAST_PROFILE = 1 << 12
+"""Bytes of a profile's table, at least."""
+PROFILE_ENTRY = 32
+
+
+@dataclass(frozen=True)
+class Tracer:
+    """``number`` is how trace files name it; ``hooks``: it replaces return addresses;
+    ``records``: it writes a trace file."""
+
+    name: str
+    number: int
+    hooks: bool
+    records: bool
+    arguments: bool
+
+
+TRACERS = {
+    tracer.name: tracer
+    for tracer in (
+        Tracer("nop", 0, False, False, False),
+        Tracer("function", 1, False, True, False),
+        Tracer("function_graph", 2, True, True, True),
+        Tracer("function_profile", 3, True, True, False),
+    )
+}
+
+RECORDING = tuple(tracer.name for tracer in TRACERS.values() if tracer.records)
+"""Names of those that leave a file."""
+USER = Tracer("user", 4, True, True, False)
+PROBES = Tracer("probes", 5, True, True, False)
+WATCH = Tracer("watch", 6, False, True, False)
+
+
+def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
+    """A tracer by its name, and its stub for an architecture. Raises UsageError for a name that
+    there is not, InputError for an architecture that has no stubs."""
+    tracer = tracer_named(name)
+    if arguments and not tracer.arguments:
+        raise UsageError(None, f"the {name} tracer records no arguments", "leave --args out")
+    return tracer, _built(tracer.name, arch, arguments)
+
+
+def tracer_named(name: str) -> Tracer:
+    """A tracer by its name, USER for the path of a stub. Raises UsageError for a name that there is
+    not."""
+    if name in TRACERS:
+        return TRACERS[name]
+    if "/" in name or name.endswith(".elf"):
+        return USER
+    hint = meant(near(name, TRACERS), f"it is one of {', '.join(TRACERS)}")
+    raise UsageError(None, f"there is no tracer {name!r}", hint)
+
+
+def probes_stub(arch: str) -> tuple[Tracer, Stub]:
+    """What is laid in with probes. Raises InputError for an architecture without them."""
+    return PROBES, _built(PROBES.name, arch, arguments=False)
+
+
+def watch_stub(image: Image, arch: str) -> tuple[Tracer, Stub]:
+    """What is laid in with watches. Raises InputError for an architecture without them.
+
+    On arm64 an access that raises a signal is made again when that was handled, and raises it
+    again, for ever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h."""
+    known = [path.parent.name for path in (_stubs() / "built").glob(f"*/{WATCH.name}.elf")]
+    if arch not in known:
+        reason = f"there are no watches for {arch}"
+        why = "where a processor traps before an access, as arm64's do, it would trap for ever"
+        raise InputError(image.path, reason, f"only for {', '.join(sorted(known))}: {why}")
+    return WATCH, _built(WATCH.name, arch, arguments=False)
+
+
+def library_stub(arch: str, *, arguments: bool) -> Stub:
+    """What is laid into a shared library. Raises InputError for an architecture without one."""
+    return _built("library", arch, arguments)
+
+
+def _built(name: str, arch: str, arguments: bool) -> Stub:
+    path = _stubs() / "built" / arch / f"{name}{'_args' if arguments else ''}.elf"
+    if not path.is_file():
+        raise InputError(None, f"there is no {name} tracer for {arch}")
+    return read_stub(path)
+
+
+def code_span(image: Image) -> tuple[int, int]:
+    """Where an image's code begins, at the start of a page, and where it ends (link addresses).
+    Raises InputError for what is more than an event can tell."""
+    loads = (s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
+    code = [s for s in loads if s.flags & Segment.PF_X]
+    base = min((s.address for s in code), default=0) & ~0xFFF
+    end = max((s.address + s.memory_size for s in code), default=0)
+    if end - base >= 1 << FUNC_BITS:
+        raise InputError(image.path, f"its code spans more than {1 << FUNC_BITS} bytes")
+    return base, end
+
+
+def _may_lose(image: Image) -> int:
+    """What a program may give up by seccomp: system calls, and in its strict mode the clock too,
+    if it calls prctl(), or system calls by their numbers. A static program without symbols does
+    not tell: its clock is left alone, for that takes a signal handler."""
+    needed = dynamic_symbols(image.elf)
+    calls = {
+        name
+        for name in (*SANDBOXING, LIBSECCOMP)
+        if image.symbols.find(name) is not None or len(needed.rows_named(name, defined=False))
+    }
+    if calls.intersection(SANDBOXING):
+        return LOSES_CLOCK | LOSES_CALLS
+    return LOSES_CALLS if calls or not (len(needed) or len(image.symbols)) else 0
+
+
+def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
+    """A user's ftrace_caller and ftrace_return (0: none), ``shift`` bytes further up."""
+    found = (stub.address(name) for name in ("ftrace_caller", "ftrace_return"))
+    caller, returned = (0 if place is None else place + shift for place in found)
+    return caller, returned
+
+
+def configuration(
+    image: Image,
+    stub: Stub,
+    tracer: Tracer,
+    *,
+    shift: int,
+    depth: int,
+    size: int,
+    entry: int,
+    sites: int,
+    arguments: bool,
+    user: tuple[int, int] = (0, 0),
+    libraries: tuple[int, int] = (0, 0),
+    probes: int = 0,
+    hooks: int = 0,
+) -> dict[int, bytes]:
+    """What a stub has to know, by the address in it where that belongs. ``entry``: where the
+    program itself begins; ``sites``: how many there are; ``user``: a user's functions;
+    ``libraries``: link addresses of their table and of what DT_DEBUG says; ``probes`` and
+    ``hooks``: of theirs.
+
+    Raises InputError for a program that is too large for this tracer's events, or a stub without a
+    configuration."""
+    place = stub.address("ftpatch_config")
+    if place is None:
+        raise InputError(stub.path, "this stub has no ftpatch_config")
+    base, _ = code_span(image)
+    table = LEAST_PROFILE
+    while table < 2 * PROFILE_ENTRY * (sites + 1):
+        table *= 2
+    held = CONFIG.pack(
+        CONFIG_MAGIC,
+        place + shift,
+        entry,
+        base,
+        size,
+        depth,
+        stub.machine,
+        tracer.number,
+        ARGS * arguments + SILENT * (not has_abi_tag(image)),
+        table,
+        _may_lose(image) if tracer is not USER and tracer.records else 0,
+        image_id(image),
+        *user,
+        *libraries,
+        probes,
+        hooks,
+    )
+    return {place: held}
+
+
+def _stubs() -> Path:
+    """The folder of the stubs: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "stubs"
+    return inside if inside.is_dir() else package.parent / "stubs"

@@ -1,0 +1,1 @@
+"""Files of the system: outputs, temporaries, trees, and what is cleaned up on a signal."""

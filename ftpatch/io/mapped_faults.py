@@ -1,0 +1,73 @@
+"""Pages of a mapped file that cannot be read: the file became shorter, or its disk fails.
+
+Then the kernel sends SIGBUS to the instruction that reads, which ends the process without a word.
+A handler of Python's own would not help: it runs once the instruction is done, and that never is.
+So the handler is a C function that calls Python from within the instruction (a ctypes callback).
+That is sound for what this process does to itself: the instruction is in the midst of copying or
+comparing bytes, holds no lock of the allocator, changes no object, and does not go on afterwards.
+
+It takes no second process, no copy of the file and no lease, which only the owner could have, and
+costs the import of ctypes where a file is mapped at all.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ftpatch.errors import FtpatchError, InputError
+from ftpatch.io.file_id import identity
+
+__all__ = ["mapped", "tell_faults"]
+
+
+class _Faults:
+    """``end`` says the error and ends the process; ``files`` are those that are mapped."""
+
+    end: Callable[[FtpatchError], None] | None = None
+    handler: Any = None
+    files: dict[Path, tuple[int, ...]] = {}  # noqa: RUF012 - there is one
+
+
+def tell_faults(end: Callable[[FtpatchError], None]) -> None:
+    """From now on; ``end`` must not return. Without it SIGBUS does what it does."""
+    _Faults.end = end
+
+
+def mapped(path: Path, held: os.stat_result) -> None:
+    """A file is going to be mapped, of which fstat says ``held``."""
+    _Faults.files[path] = identity(held)
+    if _Faults.end is None or _Faults.handler is not None:
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
+    _Faults.handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(_faulted)
+    before = libc.signal(signal.SIGBUS, ctypes.cast(_Faults.handler, ctypes.c_void_p))
+    if before:  # it belongs to somebody else: faulthandler, a program that we are a part of
+        libc.signal(signal.SIGBUS, before)
+
+
+def _faulted(number: int) -> None:
+    try:
+        if _Faults.end is not None:
+            _Faults.end(_why())
+    finally:
+        os._exit(128 + number)
+
+
+def _why() -> InputError:
+    """What became of the mapped files."""
+    for path, before in _Faults.files.items():
+        try:
+            if identity(path.stat()) == before:
+                continue
+        except OSError:
+            pass
+        return InputError(path, "the file changed while it was being read", "try again")
+    names = ", ".join(map(str, _Faults.files))
+    return InputError(names, "SIGBUS, though the file has not changed", "check the disk")

@@ -1,0 +1,88 @@
+"""The mirror of a tree: what a command leaves as it is, put beside what it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftpatch.errors import OutputError, UsageError
+from ftpatch.io.attributes import give_attributes
+from ftpatch.io.output import Copy
+
+__all__ = ["Mirror"]
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The tree ``source`` is to appear again in the folder ``output``."""
+
+    source: Path
+    output: Path
+
+    def check(self, *, force: bool) -> None:
+        """Raise UsageError for a folder that has something in it, without ``force``, or that
+        overlaps with the tree."""
+        output = self.output
+        if output.is_symlink() or (output.exists() and not output.is_dir()):
+            raise UsageError(output, "the output of a tree must be a folder")
+        ours, theirs = output.resolve(), self.source.resolve()
+        if ours == theirs or theirs in ours.parents or ours in theirs.parents:
+            raise UsageError(output, "output and tree overlap", "name a folder beside it")
+        if output.is_dir() and any(output.iterdir()) and not force:
+            raise UsageError(output, "the output is not empty", "use --force to overwrite in it")
+
+    def of(self, path: Path) -> Path:
+        """Where a path of the tree appears. Raises OutputError where a link leads elsewhere."""
+        target = self.output / path.relative_to(self.source)
+        if target != self.output:
+            way = self.output.resolve() / path.relative_to(self.source).parent
+            if target.parent.resolve() != way:
+                raise OutputError(target.parent, "a link stands where a folder must be")
+        return target
+
+    def folder(self, path: Path) -> None:
+        """A folder with owner, permission bits and attributes; the owner may always write to it.
+        Raises OutputError."""
+        target = self.of(path)
+        if target.is_symlink():
+            raise OutputError(target, "a link stands where a folder must be", "take it away")
+        if target.is_dir():
+            return
+        try:
+            target.mkdir(0o700, parents=True)
+            with _opened(path) as source, _opened(target) as made:
+                give_attributes(source, made)
+        except OSError as error:
+            raise OutputError(target, f"cannot make: {error.strerror}") from None
+
+    def file(self, path: Path) -> None:
+        """A file, whole or not at all, with all that Copy keeps and times, or a link as it is.
+        Nothing waits for the disk: it can be had again from the tree. Raises OutputError."""
+        target = self.of(path)
+        if target.is_dir() and not target.is_symlink():
+            raise OutputError(target, "a folder stands where a file must be", "take it away")
+        try:
+            if path.is_symlink():
+                if target.is_symlink():
+                    target.unlink()
+                target.symlink_to(path.readlink())
+            else:
+                held = path.stat()
+                with Copy(path, target, force=True, allow_setuid=True, sync=False) as copy:
+                    copy.finish()
+                    copy.appear()
+                os.utime(target, ns=(held.st_atime_ns, held.st_mtime_ns))
+        except OSError as error:
+            raise OutputError(path, f"cannot copy: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

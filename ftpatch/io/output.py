@@ -1,0 +1,260 @@
+"""The copy that becomes the output: begun at once, in a thread, beside everything else.
+
+Only the standard library is imported here, so that the copy runs while numpy and LIEF load. The new
+file has no name until it is whole (O_TMPFILE): not even a kill leaves a half of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from ftpatch.errors import InputError, OutputError, UsageError
+from ftpatch.io.attributes import give_attributes
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.file_id import identity
+from ftpatch.io.temporary import lock, named, spare, sweep
+
+__all__ = ["Copy"]
+
+STEP = 32 << 20
+"""Bytes copied at a time."""
+UNSUPPORTED = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EISDIR}
+CAPABILITY = "security.capability"
+
+
+class Copy:
+    """A copy of ``source`` in the making, to appear at ``target``; only checked without a target.
+
+    As a context manager: without ``appear`` nothing stays. ``copied`` and ``size`` (bytes) tell how
+    far it is, ``fd`` is the new file; ``names`` is how many the file had whose place it took.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        target: Path | None,
+        *,
+        force: bool,
+        allow_setuid: bool,
+        in_place: bool = False,
+        sync: bool = True,
+    ) -> None:
+        """Check both places and start to copy. With ``in_place`` the target is the source. Without
+        ``sync`` nothing waits for the disk.
+
+        Raises UsageError for an output that exists (without ``force``) or is a link, InputError for
+        a source that cannot be read, OutputError where no file can be made.
+        """
+        self.target = target
+        self.in_place = in_place
+        self.force = force or in_place
+        self._sync = sync
+        self._path = source
+        self.copied = self.size = self.names = 0
+        self.fd = -1
+        self._name: Path | None = None
+        self._failure: OSError | None = None
+        self._stop = False
+        self._thread: threading.Thread | None = None
+        try:
+            self._source = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise InputError(source, f"cannot read: {error.strerror}") from None
+        try:
+            self._stat = os.fstat(self._source)
+            self._check_source(source, allow_setuid)
+            if target is None:
+                return
+            self._check_target(source, target)
+            sweep(target.parent)
+            self._name, self.fd = self._unnamed(target)
+        except BaseException:
+            os.close(self._source)
+            raise
+        self.size = self._stat.st_size
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Copy:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop = True
+        if self._thread is not None:
+            self._thread.join()
+        os.close(self._source)
+        if self.fd >= 0:
+            os.close(self.fd)
+        if self._name is not None:
+            self._name.unlink(missing_ok=True)
+            UNFINISHED.name = None
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if the source is not what it was when the copy began: other file,
+        other size, or written to. What was read of it need not be what was copied."""
+        try:
+            now = self._path.stat()
+        except OSError as error:
+            raise InputError(self._path, f"cannot read: {error.strerror}") from None
+        if identity(now) != identity(self._stat):
+            raise InputError(self._path, "the file changed while it was being read", "try again")
+
+    def running(self) -> bool:
+        """Whether there is still something to copy."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def finish(self) -> None:
+        """Wait for the copy. Raises OSError where it failed."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def appear(self) -> None:
+        """Sync the file, give it the source's owner, mode and attributes, and its name. Raises
+        OSError, and InputError where the source has changed."""
+        if self.target is None:
+            return
+        give_attributes(self._source, self.fd)
+        if self._sync:
+            os.fsync(self.fd)
+        with UNFINISHED:  # a signal would meet something between the two
+            self._give_name()
+            self._name = UNFINISHED.name = None
+            UNFINISHED.appeared = True
+        if not self._sync:
+            return
+        # The file is there; that its name outlives a power cut is more than can always be had.
+        with contextlib.suppress(OSError):
+            folder_fd = os.open(self.target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder_fd)
+            finally:
+                os.close(folder_fd)
+
+    def _give_name(self) -> None:
+        assert self.target is not None
+        self.check_unchanged()
+        if self._name is None and not self.force:  # fails if the target has come to exist
+            self._link(self.target)
+            return
+        if self._name is None:  # a link cannot replace a file, a rename can
+            self._name = UNFINISHED.name = spare(self.target.parent)
+            self._link(self._name)
+        self._rename(self._name, self.target)
+
+    def _link(self, name: Path) -> None:
+        """Give the unnamed file a name, as open(2) tells for O_TMPFILE. Python follows the link
+        only if it is told a folder to begin from."""
+        folder = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.link(str(self.fd), name, src_dir_fd=folder, follow_symlinks=True)
+        finally:
+            os.close(folder)
+
+    def _rename(self, named: Path, target: Path) -> None:
+        if target.is_symlink():
+            raise OSError(errno.ELOOP, "the output became a link")
+        if self.force:
+            with contextlib.suppress(OSError):
+                self.names = target.lstat().st_nlink
+            named.replace(target)
+        else:
+            os.link(named, target)
+            named.unlink()
+
+    def _run(self) -> None:
+        ways = [self._by_range, self._by_sendfile]
+        try:
+            while self.copied < self.size and not self._stop:
+                self.copied, end = self._extent(self.copied)
+                if self.copied == end:
+                    break
+                try:
+                    done = ways[0](min(STEP, end - self.copied))
+                except OSError as error:
+                    if len(ways) == 1 or error.errno not in UNSUPPORTED:
+                        raise
+                    ways.pop(0)
+                    continue
+                if done == 0:
+                    raise OSError(errno.EIO, "the input became shorter")
+                self.copied += done
+            if not self._stop:  # with a hole at the end, if there is one
+                os.ftruncate(self.fd, self.size)
+            if not self._stop and self._sync:  # now, or the one at the end would have to wait
+                os.fdatasync(self.fd)
+        except OSError as error:
+            self._failure = error
+
+    def _extent(self, at: int) -> tuple[int, int]:
+        """Where from ``at`` on the next bytes are that are no hole, and where they end (offsets);
+        twice the size where there are none. A hole stays one: it takes no place on the disk."""
+        try:
+            start = min(os.lseek(self._source, at, os.SEEK_DATA), self.size)
+            return start, min(os.lseek(self._source, start, os.SEEK_HOLE), self.size)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return self.size, self.size
+            return at, self.size  # this file system does not tell
+
+    def _by_range(self, count: int) -> int:
+        return os.copy_file_range(self._source, self.fd, count, self.copied, self.copied)
+
+    def _by_sendfile(self, count: int) -> int:
+        os.lseek(self.fd, self.copied, os.SEEK_SET)
+        return os.sendfile(self.fd, self._source, self.copied, count)
+
+    def _check_source(self, source: Path, allow_setuid: bool) -> None:
+        if not stat.S_ISREG(self._stat.st_mode):
+            raise InputError(source, "not a regular file", "give one image")
+        privileged = bool(self._stat.st_mode & (stat.S_ISUID | stat.S_ISGID))
+        with contextlib.suppress(OSError):
+            privileged |= CAPABILITY in os.listxattr(self._source)
+        if privileged and not allow_setuid:
+            raise UsageError(
+                source,
+                "the file is setuid, setgid or has capabilities, which the output will not have",
+                "use --allow-setuid",
+            )
+
+    def _check_target(self, source: Path, target: Path) -> None:
+        if target.is_symlink():
+            raise UsageError(target, "the output is a link", "name the file itself")
+        if not target.exists():
+            return
+        if target.is_dir():
+            raise UsageError(target, "the output is a directory")
+        if not self.in_place and target.samefile(source):
+            raise UsageError(target, "output and input are one file", "use --in-place")
+        if not self.force:
+            raise UsageError(target, "the output exists", "use --force to overwrite it")
+        if not target.is_file():
+            raise UsageError(target, "the output is not a regular file")
+
+    @staticmethod
+    def _unnamed(target: Path) -> tuple[Path | None, int]:
+        """A file without a name in the output's folder; with one where that cannot be had."""
+        try:
+            fd = os.open(target.parent, os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, 0o600)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise OutputError(target, f"cannot write: {error.strerror}") from None
+        else:
+            lock(fd)
+            return None, fd
+        try:
+            return named(target.parent)
+        except OSError as error:
+            raise OutputError(target, f"cannot write: {error.strerror}") from None

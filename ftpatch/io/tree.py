@@ -1,0 +1,154 @@
+"""Trees of kernel modules: which files they have, and all of them at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Generic, TypeVar
+
+from ftpatch.errors import FtpatchError, InputError
+from ftpatch.io.cleanup import ENDING, UNFINISHED
+
+__all__ = ["MODULE", "each", "entries", "is_module", "module_paths", "no_modules"]
+
+MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?", re.DOTALL)
+"""Names of modules, as kmod reads them."""
+BATCH = 16
+"""Files that a worker takes at a time."""
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal that ends a worker whose parent died."""
+
+Result = TypeVar("Result")
+
+
+def entries(root: Path) -> Iterator[tuple[Path, os.stat_result | FtpatchError]]:
+    """Everything below a folder, in the order of names, with what lstat says; a folder comes before
+    what is in it. Links are not followed. What cannot be read comes as its error."""
+    pending = [root]
+    while pending:
+        folder = pending.pop()
+        try:
+            found = sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
+        except OSError as error:
+            yield folder, InputError(folder, f"cannot read: {error.strerror}")
+            continue
+        folders = []
+        for entry in reversed(found):
+            path = folder / entry.name
+            try:
+                held = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                yield path, InputError(path, f"cannot read: {error.strerror}")
+                continue
+            yield path, held
+            if stat.S_ISDIR(held.st_mode):
+                folders.append(path)
+        pending += reversed(folders)
+
+
+def is_module(path: Path, held: os.stat_result) -> bool:
+    """Whether it is a module by its name, and a file. (A link's target, if it is in the tree, comes
+    by its own name.)"""
+    return stat.S_ISREG(held.st_mode) and bool(MODULE.fullmatch(path.name))
+
+
+def module_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
+    """The modules below a folder, and what could not be read."""
+    paths, errors = [], []
+    for path, held in entries(root):
+        if isinstance(held, FtpatchError):
+            errors.append(held)
+        elif is_module(path, held):
+            paths.append(path)
+    return paths, errors
+
+
+def no_modules(root: Path) -> InputError:
+    """A tree without any."""
+    return InputError(root, "no modules in this folder", "*.ko, *.ko.gz, *.ko.xz, *.ko.zst")
+
+
+def each(
+    work: Callable[[Path], Result], paths: Sequence[Path]
+) -> Iterator[tuple[Path, Result | FtpatchError]]:
+    """``work`` of every path, on all processors, in their order. An FtpatchError is its result."""
+    guarded = _Guarded(work)
+    workers = min(len(os.sched_getaffinity(0)), -(-len(paths) // BATCH))
+    UNFINISHED.one_of_many = True
+    try:
+        if workers <= 1:
+            yield from zip(paths, map(guarded, paths), strict=True)
+        else:
+            yield from _shared(guarded, paths, workers)
+    finally:
+        UNFINISHED.one_of_many = False
+
+
+def _shared(
+    guarded: _Guarded[Result], paths: Sequence[Path], workers: int
+) -> Iterator[tuple[Path, Result | FtpatchError]]:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    # A fork has all libraries loaded already.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, context, _begin, (os.getpid(),)) as pool:
+        # The pool's threads, which begin here, are told of a dead worker by an error, not a signal;
+        # and workers are told of nothing before they can clean up.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            results = pool.map(guarded, paths, chunksize=BATCH)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for path in paths:
+            try:
+                yield path, next(results)
+            except BrokenProcessPool:
+                left = len(paths) - paths.index(path)
+                raise InputError(
+                    path,
+                    f"a worker process died; {left} modules from this one on may not be done",
+                    "give a part of the tree",
+                ) from None
+
+
+class _Guarded(Generic[Result]):
+    """``work`` whose FtpatchErrors are results, so that one file does not hide the others."""
+
+    def __init__(self, work: Callable[[Path], Result]) -> None:
+        self.work = work
+
+    def __call__(self, path: Path) -> Result | FtpatchError:
+        try:
+            return self.work(path)
+        except FtpatchError as error:
+            return error
+        except MemoryError:
+            return InputError(path, "out of memory")
+
+
+def _begin(parent: int) -> None:
+    """A worker ends with its parent, and leaves it to the parent to speak of it."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGTERM:
+            signal.signal(number, _ended)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGTERM)
+
+
+def _ended(number: int, frame: FrameType | None) -> None:
+    if UNFINISHED.postpones(number, _ended):
+        return
+    UNFINISHED.ending = True
+    UNFINISHED.discard()
+    os._exit(128 + number)

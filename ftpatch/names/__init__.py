@@ -1,0 +1,1 @@
+"""Names of functions and variables: as symbol tables have them, and as people write them."""

@@ -1,0 +1,84 @@
+"""Functions by their names: those of the symbol tables, of what is imported, and of C++ sources."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ftpatch.errors import UsageError
+from ftpatch.image import Image
+from ftpatch.names.demangle import demangled
+from ftpatch.names.named_symbols import FUNCTIONS, Named
+from ftpatch.names.plt import PLT, plt_symbols
+from ftpatch.names.suggest import meant
+
+__all__ = ["FunctionNames"]
+
+TWICE = ("setjmp", "sigsetjmp", "savectx", "vfork", "getcontext")
+"""What returns more than once, underscores aside: special_function_p() of gcc/calls.cc."""
+
+
+class FunctionNames:
+    """The names that an image has for functions."""
+
+    def __init__(self, image: Image) -> None:
+        self._path = image.path
+        self.tables = (
+            (image.symbols, ""),
+            (image.dynamic_symbols, ""),
+            (plt_symbols(image), PLT),
+        )
+        """Where names are looked for, and what stands behind them there."""
+
+    def address(self, name: str) -> int:
+        """Link address of a function, by its name in a symbol table; of one that is imported, that
+        of its entry in the PLT. Raises UsageError where there is none of that name, or several."""
+        for symbols, behind in self.tables:
+            rows = symbols.rows_named(name.removesuffix(behind) + behind)
+            found = sorted({int(symbols.value[r]) for r in rows if symbols.type[r] in FUNCTIONS})
+            if len(found) > 1:
+                reason = f"{len(found)} functions are named {name!r}"
+                raise UsageError(self._path, reason, f"give one: {', '.join(map(hex, found))}")
+            if found:
+                return found[0]
+        raise self._missing(name)
+
+    def spelled(self, name: str) -> str:
+        """A function's name as a symbol table has it, for one that may be a source's. Raises
+        UsageError where there is none of that name, or several."""
+        for symbols, behind in self.tables:
+            if len(symbols.rows_named(name.removesuffix(behind) + behind)):
+                return name
+        for symbols, _ in self.tables:
+            found = Named(symbols, FUNCTIONS).find(name.removesuffix(PLT))
+            places = {self.address(one): one for one in reversed(found)}
+            if len(places) > 1:
+                several = ", ".join(f"{at:#x} {demangled(places[at])}" for at in sorted(places))
+                reason = f"{len(places)} functions are named {name!r}"
+                raise UsageError(self._path, reason, f"give the address of one: {several}")
+            if places:
+                return next(iter(places.values()))
+        raise self._missing(name)
+
+    @cached_property
+    def twice(self) -> frozenset[int]:
+        """Link addresses of what returns more than once for a call, as far as symbols say it."""
+        return frozenset(
+            int(symbols.value[row])
+            for symbols, behind in self.tables
+            for name in TWICE
+            for front in ("", "_", "__")
+            for row in symbols.rows_named(front + name + behind)
+        )
+
+    def _missing(self, name: str) -> UsageError:
+        tables = self.tables
+        for table, _ in tables[:2]:
+            if len(table.rows_named(name)):
+                return UsageError(self._path, f"{name!r} is not a function", "`ftpatch watch` it")
+            if len(table.rows_named(name, defined=False)):
+                reason = f"{name!r} is imported, and has no entry in the PLT"
+                return UsageError(self._path, reason, "probe what calls it")
+        named = (Named(table, FUNCTIONS) for table, _ in tables)
+        like = (one for table in named for one in table.like(name))
+        hint = meant(like, "give its address: 0x...")
+        return UsageError(self._path, f"there is no function {name!r}", hint)

@@ -1,0 +1,228 @@
+"""Where functions are: by their symbols, and by what unwinders know of them.
+
+A stripped program keeps its unwind information, whose search table has every function's start; the
+entry behind a row says how long it is.
+
+    FDE   length 4 | CIE pointer 4 | start - . 4 | size 4 | n | n bytes | instructions
+
+(encoding 1b: DW_EH_PE_pcrel | DW_EH_PE_sdata4; augmentation "z...".) Linux Standard Base,
+"Exception Frames"; the instructions: DWARF 5, section 6.4.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import arch_of
+from ftpatch.arch.twice import SPAN
+from ftpatch.elf.eh_frame_hdr import read_table
+from ftpatch.elf.headers import Segment
+from ftpatch.elf.segments import header_field
+from ftpatch.elf.symbols import Symbols
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+from ftpatch.names.function_names import FunctionNames
+
+__all__ = ["Functions", "read_functions"]
+
+ADVANCE, NOP = 0x40, 0
+"""DW_CFA_advance_loc in the upper two bits; DW_CFA_nop."""
+ADVANCES = (1, 2, 3, 4)
+"""DW_CFA_set_loc, DW_CFA_advance_loc1, 2 and 4."""
+PART = ".cold"
+WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
+"""Of DW_EH_PE formats, bytes."""
+LONGEST = 1 << 12
+"""Bytes of an FDE that are looked at."""
+
+
+@dataclass(frozen=True)
+class Functions:
+    """n functions by address: ``start`` and ``end`` int64[n], link addresses; ``frame`` int64[n],
+    those of their FDEs, 0 for none; ``reach`` int64[n, 2]: the piece of the text that one has with
+    all those that overlap it. ``resolvers`` are those that the dynamic linker calls
+    (STT_GNU_IFUNC)."""
+
+    image: Image
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    frame: NDArray[np.int64]
+    reach: NDArray[np.int64]
+    resolvers: frozenset[int]
+    names: FunctionNames
+
+    def around(self, address: int) -> tuple[int, int] | None:
+        """Start and end of the function that has this address, None for none."""
+        row = int(np.searchsorted(self.start, address, side="right")) - 1
+        if row < 0 or address >= self.end[row]:
+            return None
+        return int(self.start[row]), int(self.end[row])
+
+    @property
+    def arch(self) -> str:
+        """The name of the image's architecture; empty for one that is not supported."""
+        skeleton = self.image.elf.skeleton
+        found = arch_of(skeleton.machine, skeleton.elf_class)
+        return found.name if found else ""
+
+    def code_at(self, address: int) -> bytes:
+        """Code from an address on, to its function's end, and no more than is looked at to know a
+        function; empty for what is none."""
+        place = np.array([address & (1 << 64) - 1], np.uint64)
+        offset = int(self.image.elf.offset_of(place, executable=True)[0])
+        around = self.around(address)
+        size = min(SPAN, around[1] - address) if around else SPAN
+        return self.image.data[offset : offset + size].tobytes() if offset >= 0 else b""
+
+    def whole(self, address: int) -> tuple[int, int] | None:
+        """As ``around``, with what overlaps it: several symbols may be in one function."""
+        row = int(np.searchsorted(self.start, address, side="right")) - 1
+        if row < 0 or address >= self.reach[row, 1]:
+            return None
+        return int(self.reach[row, 0]), int(self.reach[row, 1])
+
+    def frame_at(self, address: int) -> int:
+        """Link address of the FDE of the function that has this address, 0 for none."""
+        row = int(np.searchsorted(self.start, address, side="right")) - 1
+        return int(self.frame[row]) if row >= 0 and address < self.end[row] else 0
+
+    def is_entry(self, address: int) -> bool:
+        """Whether a symbol says that a function begins here, and not a part that was split off."""
+        names = self._names_at(address)
+        return bool(names) and not any(PART in name for name in names)
+
+    def _names_at(self, address: int) -> list[str]:
+        symbols = self.image.symbols
+        rows = np.flatnonzero((symbols.value == address) & (symbols.type == Symbols.STT_FUNC))
+        return list(symbols.names(rows))
+
+    def is_called(self, address: int) -> bool:
+        """Whether what begins at an address is called, so that its return address is where calls
+        put it. Not so for the part of a function that was split off (.cold), for what the kernel
+        enters, or for the PLT: there unwinders are told something else from the first byte on."""
+        row = int(np.searchsorted(self.start, address))
+        if row == len(self.start) or self.start[row] != address:
+            return False
+        if address == header_field(self.image, "e_entry"):
+            return False
+        if any(PART in name for name in self._names_at(address)):
+            return False
+        if not self.frame[row]:
+            return True
+        offset = int(self.image.elf.offset_of(self.frame[row : row + 1].view(np.uint64))[0])
+        length = int.from_bytes(self.image.data[offset : offset + 4].tobytes(), "little")
+        held = self.image.data[offset + 16 : offset + 4 + min(length, LONGEST)].tobytes()
+        at, augmented, shift = 0, 0, 0
+        while at < len(held):
+            augmented |= (held[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if not held[at - 1] & 0x80:
+                break
+        for code in held[at + augmented :]:
+            if code & 0xC0 == ADVANCE or code in ADVANCES:
+                return True
+            if code != NOP:
+                return False
+        return True
+
+
+def read_functions(image: Image) -> Functions:
+    """The functions of an image. Raises InputError where its unwind information has no form that is
+    known and there are no symbols."""
+    names = FunctionNames(image)
+    symbols = [table for table, _ in names.tables]
+    tables = [*map(_of_symbols, symbols), _of_frames(image)]
+    rows = np.concatenate(tables)
+    # Of several that begin at one address, the longest; none reaches into the next.
+    rows = rows[np.lexsort((-rows[:, 1], rows[:, 0]))]
+    start, first = np.unique(rows[:, 0], return_index=True)
+    end, frame = rows[first, 1], np.zeros(len(start), np.int64)
+    np.maximum.at(frame, np.searchsorted(start, rows[:, 0]), rows[:, 2])
+    reach = _reach(start, end)
+    if len(start):
+        end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))
+    resolvers = set[int]()
+    for table in symbols[:2]:
+        resolvers |= set(table.value[table.type == Symbols.STT_GNU_IFUNC].tolist())
+    return Functions(image, start, end, frame, reach, frozenset(resolvers), names)
+
+
+def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(start, end) of the pieces that overlapping functions make, for each of these, by address."""
+    furthest = np.maximum.accumulate(end)
+    first = np.append(True, start[1:] >= furthest[:-1])[: len(start)]
+    piece = np.cumsum(first) - 1
+    last = np.append(first[1:], True)[: len(start)]
+    return np.stack([start[first][piece], furthest[last][piece]], axis=1)
+
+
+def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:
+    """(start, end, 0), int64[n, 3]."""
+    wanted = np.isin(symbols.type, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC))
+    wanted &= (symbols.section != Symbols.SHN_UNDEF) & (symbols.size > 0)
+    value = symbols.value[wanted].view(np.int64)
+    end = value + symbols.size[wanted].view(np.int64)
+    return np.stack([value, end, np.zeros_like(value)], axis=1)
+
+
+def _of_frames(image: Image) -> NDArray[np.int64]:
+    """The same by unwind information, with the FDEs' addresses; none without a search table."""
+    none = np.empty((0, 3), np.int64)
+    own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
+    if own is None:
+        return _of_section(image)
+    try:
+        held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
+        _, rows = read_table(held, own.address, str(image.path))
+    except InputError:
+        return none
+    offsets = image.elf.offset_of(rows[:, 1].view(np.uint64))
+    entries, there = image.elf.gather(offsets, 16)
+    words = np.ascontiguousarray(entries).view("<i4").astype(np.int64)
+    start = rows[:, 1] + 8 + words[:, 2]
+    size = words[:, 3] & 0xFFFF_FFFF
+    # Of another encoding: the start that it would give is not the row's.
+    known = there & (offsets >= 0) & (start == rows[:, 0]) & (size > 0)
+    return np.stack([rows[known, 0], rows[known, 0] + size[known], rows[known, 1]], axis=1)
+
+
+def _of_section(image: Image) -> NDArray[np.int64]:
+    """The same of a static program, which has no search table: its FDEs one after the other."""
+    rows: list[tuple[int, int, int]] = []
+    section = image.elf.section(".eh_frame")
+    held = b""
+    if section is not None and section.offset + section.size <= len(image.data):
+        held = image.data[section.offset : section.offset + section.size].tobytes()
+    at, base = 0, section.address if section else 0
+    while at + 16 <= len(held):
+        length, pointer, start, size = struct.unpack_from("<IIiI", held, at)
+        cie = at + 4 - pointer
+        if not length or length > len(held) - at - 4:
+            break
+        if pointer and cie >= 0 and size and _is_pcrel(held[cie : cie + 64]):
+            begin = base + at + 8 + start
+            rows.append((begin, begin + size, base + at))
+        at += 4 + length
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _is_pcrel(cie: bytes) -> bool:
+    """Whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or "zPLR"."""
+    text, _, rest = cie[9:].partition(b"\0")
+    at = 0
+    for _ in range(2):  # code and data alignment
+        while rest[at : at + 1] and rest[at] & 0x80:
+            at += 1
+        at += 1
+    at += 2  # the return address, and the length of what is meant
+    for letter in text[1:].decode("latin-1"):
+        if letter == "R":
+            return cie[8:9] == b"\1" and rest[at : at + 1] == b"\x1b"
+        if letter == "P" and rest[at : at + 1]:
+            at += WIDTHS.get(rest[at] & 0xF, len(rest))
+        at += letter in "PL"
+    return False

@@ -1,0 +1,54 @@
+"""The symbols of an image by the names that people write."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.elf.symbols import Symbols
+from ftpatch.names.spelling import bare, last_word, like, spellings
+
+__all__ = ["DATA", "FUNCTIONS", "Named"]
+
+FUNCTIONS = (0, Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC)
+"""STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC."""
+DATA = (0, Symbols.STT_OBJECT, 5, Symbols.STT_TLS)
+"""STT_NOTYPE, STT_OBJECT, STT_COMMON, STT_TLS."""
+
+
+class Named:
+    """The symbols of these types that an image defines, or those that it only refers to."""
+
+    def __init__(self, symbols: Symbols, types: tuple[int, ...], *, defined: bool = True) -> None:
+        self._symbols, self._types, self._defined = symbols, types, defined
+
+    def find(self, text: str) -> list[str]:
+        """Names of the symbol table that ``text`` may mean, besides itself: those of one more
+        version, as ``environ@GLIBC_2.2.5``, and those of which it is what a source has, with
+        parameters or without; spaces do not count."""
+        wanted, _, version = text.partition("@")
+        meant, word = bare(wanted), last_word(wanted)  # mangled names spell the word out
+        found = []
+        for name in self._names:
+            plain, _, other = name.partition("@")
+            if name == text or word not in plain or (version and version != other):
+                continue
+            forms = spellings(plain)
+            if wanted == plain or (
+                "[clone " not in forms[-1] and any(meant == bare(form) for form in forms)
+            ):
+                found.append(name)
+        return found
+
+    def like(self, text: str) -> list[str]:
+        """At most SHOWN names that ``text`` was perhaps meant to be, as they can be written."""
+        return like(text, [name.partition("@")[0] for name in self._names])
+
+    @cached_property
+    def _names(self) -> list[str]:
+        symbols = self._symbols
+        there = (symbols.section != Symbols.SHN_UNDEF) == self._defined
+        rows: NDArray[np.intp] = np.flatnonzero(there & np.isin(symbols.type, self._types))
+        return [name for name in dict.fromkeys(symbols.names(rows)) if name]

@@ -1,0 +1,75 @@
+"""Where an image calls what it imports: the entries of its PLT, as symbols named ``open@plt``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ftpatch.arch import arch_of
+from ftpatch.arch.plt import ENTRIES_OF
+from ftpatch.core.columns import among
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Section
+from ftpatch.elf.symbols import Symbols, no_symbols
+from ftpatch.image import Image
+
+__all__ = ["PLT", "plt_symbols"]
+
+PLT = "@plt"
+"""Behind the name of what an entry leads to."""
+SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
+"""What link editors call the parts of the table."""
+LONGEST = 24
+"""Bytes of an entry at most: the one of arm64 with ``bti c`` and ``autia``."""
+
+
+def plt_symbols(image: Image) -> Symbols:
+    """One symbol for each entry whose slot a relocation fills with what is imported; none for an
+    architecture, or a file, of which the entries are not known."""
+    elf, imported = image.elf, image.dynamic_symbols
+    arch = arch_of(elf.skeleton.machine, elf.skeleton.elf_class)
+    read = ENTRIES_OF.get(arch.name) if arch else None
+    sections = [s for s in elf.sections if s.name in SECTIONS and s.type == Section.SHT_PROGBITS]
+    if arch is None or read is None or not sections or not len(imported):
+        return no_symbols(elf.path)
+    start, slot, end = (np.empty(0, np.int64) for _ in range(3))
+    for section in sections:
+        code = elf.contents(section.offset, section.size, section.name)
+        if len(code) <= LONGEST // 4 or not _is_mapped(elf, section):
+            continue
+        found = read(code, section.address, section.entsize)
+        order = np.argsort(found[0], kind="stable")
+        until = np.append(found[0][order], section.address + section.size)[1:]
+        start = np.append(start, found[0][order])
+        slot = np.append(slot, found[1][order])
+        end = np.append(end, np.minimum(until, found[0][order] + LONGEST))
+    rows = image.relocations
+    filled = np.flatnonzero(among(rows.type, arch.got) & (rows.symbol < len(imported)))
+    filled = filled[np.argsort(rows.place[filled], kind="stable")]
+    place = rows.place[filled].view(np.int64)
+    at = np.minimum(np.searchsorted(place, slot), max(len(place) - 1, 0))
+    known = np.flatnonzero(place[at] == slot) if len(place) else np.empty(0, np.intp)
+    _, first = np.unique(start[known], return_index=True)
+    known = known[first]
+    symbol = rows.symbol[filled][at[known]].astype(np.intp)
+    names = [f"{name}{PLT}".encode() + b"\0" for name in imported.names(symbol)]
+    offsets = np.cumsum([1, *map(len, names)])[:-1]  # a table begins with an empty name
+    count = len(known)
+    return Symbols(
+        start[known].view(np.uint64),
+        (end - start)[known].view(np.uint64),
+        np.full(count, Symbols.STT_FUNC, np.uint8),
+        np.zeros(count, np.uint8),
+        np.full(count, Symbols.SHN_ABS, np.uint16),
+        offsets.astype(np.uint32),
+        np.frombuffer(b"\0" + b"".join(names), np.uint8),
+        elf.path,
+    )
+
+
+def _is_mapped(elf: Elf, section: Section) -> bool:
+    """Whether a segment has the section's code where its header says."""
+    first, last = section.address, section.address + section.size - 1
+    if last >= 1 << 63:
+        return False
+    offsets = elf.offset_of(np.array([first, last], np.uint64), executable=True)
+    return bool((offsets - section.offset == [0, section.size - 1]).all())

@@ -1,0 +1,111 @@
+"""Names of addresses that probes tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.probe.trace_probes import Probe
+from ftpatch.trace.names import Program
+from ftpatch.trace.reader import Trace
+
+__all__ = ["Places"]
+
+FURTHEST = 1 << 32
+"""Link addresses that a program of which there is no image may have."""
+WHOLE = (1 << 64) - 1
+
+
+class Places:
+    """Names of addresses, each looked up once: ``FUNC+OFFSET/SIZE`` as ``%pS`` prints them; where
+    there is no symbol ``PROGRAM+OFFSET``, of a program that was not moved the address; in a library
+    ``LIBRARY+OFFSET``, by its link addresses."""
+
+    def __init__(self, trace: Trace, clean: Callable[[str], str]) -> None:
+        self._trace, self._clean = trace, clean
+        self._known: dict[tuple[int, int, str], str] = {}
+
+    def linked(self, file: int, address: int) -> str:
+        """Of a link address."""
+        return self._one(file, (address + self._trace.headers[file].bias) & WHOLE, "place")
+
+    def callers(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
+        """Of addresses in memory behind calls."""
+        return [self._one(file, at, "caller") for at in addresses.tolist()]
+
+    def calling(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
+        """The functions around addresses in memory behind calls, without offsets."""
+        return [self._one(file, at, "calling") for at in addresses.tolist()]
+
+    def symbols(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
+        """Of addresses in memory of functions or data."""
+        return [self._one(file, at, "symbol") for at in addresses.tolist()]
+
+    def function(self, file: int, probe: Probe) -> tuple[str, int]:
+        """The function that a probe is in, and its link address."""
+        program = self._program(file)
+        (name,), starts, known = program.lookup(np.array([probe.ip], np.uint64))
+        start = int(starts[0]) if known[0] else probe.ip - probe.definition.offset
+        symbol = probe.definition.symbol
+        if symbol is not None:
+            return self._clean(program.called(symbol)), start
+        return (self._clean(name) if known[0] else self.linked(file, probe.ip)), start
+
+    def source(self, file: int, probe: Probe) -> str:
+        """File and line of a probe's place, empty where nobody knows."""
+        lines = self._program(file).lines
+        (place,) = lines.places(np.array([probe.ip], np.uint64)) if lines else ("",)
+        return self._clean(place)
+
+    def _program(self, file: int) -> Program:
+        return self._trace.functions.programs[self._trace.program[file]]
+
+    def _one(self, file: int, address: int, what: str) -> str:
+        key = file, address, what
+        if key not in self._known:
+            self._known[key] = self._clean(self._name(*key))
+        return self._known[key]
+
+    def _name(self, file: int, address: int, what: str) -> str:
+        program, header = self._program(file), self._trace.headers[file]
+        at = (address - header.bias) & WHOLE
+        looked = (at - (what in ("caller", "calling"))) & WHOLE
+        (name,), starts, known = program.lookup(np.array([looked], np.uint64))
+        if known[0]:
+            start = int(starts[0])
+            return name if what == "calling" else f"{name}+{at - start:#x}{_size(program, start)}"
+        inside = at < FURTHEST
+        if program.image is not None:
+            inside = bool(program.image.elf.in_memory(np.array([looked], np.uint64))[0])
+        if inside and what == "symbol":
+            name = _data(program, at)
+            if name:
+                return name
+        for one in () if inside and program.image else header.objects:
+            if (address - one.bias - one.base) & WHOLE < one.size:
+                return f"{PurePath(one.path).name}+{(address - one.bias) & WHOLE:#x}"
+        moved = inside and header.bias and header.image
+        return f"{PurePath(header.image).name}+{at:#x}" if moved else hex(address)
+
+
+def _size(program: Program, start: int) -> str:
+    """``/0x40``, of a symbol that says it."""
+    size = program.size(start)
+    return f"/{size:#x}" if size else ""
+
+
+def _data(program: Program, address: int) -> str:
+    """Of a variable, if one is there that says its size."""
+    if program.image is None or not len(program.image.kallsyms.start):
+        return ""
+    kallsyms, at = program.image.kallsyms, np.array([address], np.uint64)
+    group = kallsyms.groups_of(at)[0]
+    start = int(kallsyms.start[group])
+    size = _size(program, start)
+    if group < 0 or not size or address >= int(kallsyms.ends[group]):
+        return ""
+    ((name, _, _),) = kallsyms.lookup(at)
+    return f"{program.called(name)}+{address - start:#x}{size}"

@@ -1,0 +1,160 @@
+"""Events of probes, of all traces together and by time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError
+from ftpatch.probe.address_names import Places
+from ftpatch.probe.trace_probes import Probe, read_probes
+from ftpatch.trace.decode import BLOCK, decode
+from ftpatch.trace.reader import Trace
+
+__all__ = ["Hits", "read_hits"]
+
+HIT, RETURNED, TIME = 1, 2, 7
+"""enum trace_probe_event, and EVENT_TIME."""
+LIMIT = 1 << 18
+"""Words that are decoded at once."""
+GAP = 1 << 16
+"""Bytes between two events from which on they are read apart."""
+
+
+class Hits:
+    """n events by time. ``thread`` and ``probe`` (index of ``probes``) int32[n]; ``time`` int64[n],
+    nanoseconds since the start; ``begin`` int64[n]: when the call began that returned there, of a p
+    probe the same; ``at`` int64[n]: byte in the file of the event's first word.
+
+    ``probes`` are those whose name, or whose function's, is meant; one that several traces have is
+    there once, with what all of them missed. ``files``: of each, a trace that has it. ``told``: all
+    probes of each trace, and ``numbers`` int32[]: index of each of them, -1 for what is not meant.
+    """
+
+    def __init__(self, trace: Trace, told: list[list[Probe]]) -> None:
+        self.trace, self.told = trace, told
+        self.probes: list[Probe] = []
+        self.files: list[int] = []
+        self.numbers: list[NDArray[np.int32]] = []
+        self._merge()
+        parts = [np.empty((5, 0), np.int64)]
+        parts += [found for file in range(len(told)) for found in self._of(file)]
+        thread, probe, *rest = np.concatenate(parts, axis=1)
+        order = np.argsort(rest[0], kind="stable")
+        self.thread = thread.astype(np.int32)[order]
+        self.probe = probe.astype(np.int32)[order]
+        self.time, self.begin, self.at = (column[order] for column in rest)
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def returns(self) -> NDArray[np.bool_]:
+        """Whether each of ``probes`` is an r probe, bool[p]."""
+        return np.array([probe.returns for probe in self.probes], bool)
+
+    @property
+    def file(self) -> NDArray[np.int32]:
+        """Which trace each event is of, int32[n]."""
+        return np.asarray(self.trace.chunks.owner[self.thread])
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Leave out the others, bool[n]."""
+        for name in ("thread", "probe", "time", "begin", "at"):
+            setattr(self, name, getattr(self, name)[mask])
+
+    def words(self, rows: NDArray[np.intp], count: int) -> NDArray[np.uint64]:
+        """What stands behind the first word of events, uint64[m, count]; zeros where the file
+        became shorter. Raises InputError where it cannot be read."""
+        out = np.zeros((len(rows), count), np.uint64)
+        file = self.trace.chunks.owner[self.thread[rows]]
+        for number in np.unique(file).tolist() if count else ():
+            mine = np.flatnonzero(file == number)
+            mine = mine[np.argsort(self.at[rows[mine]], kind="stable")]
+            at = self.at[rows[mine]] + 8
+            spans = np.flatnonzero(np.diff(at) > GAP) + 1
+            for part, place in zip(np.split(mine, spans), np.split(at, spans), strict=True):
+                size = int(place[-1] - place[0]) + 8 * count
+                held = np.frombuffer(self._read(number, size, int(place[0])), "<u8")
+                index = (place - place[0]) // 8
+                out[part] = held[index[:, None] + np.arange(count)]
+        return out
+
+    def _read(self, file: int, size: int, at: int) -> bytes:
+        path, fd = self.trace.files[file]
+        try:
+            return os.pread(fd, size, at).ljust(size, b"\0")
+        except OSError as error:
+            raise InputError(path, f"cannot read: {error.strerror}") from None
+
+    def _merge(self) -> None:
+        known: dict[tuple[object, ...], int] = {}
+        window, places = self.trace.window, Places(self.trace, str)
+        for file, probes in enumerate(self.told):
+            numbers = np.full(len(probes), -1, np.int32)
+            program = self.trace.program[file]
+            for number, probe in enumerate(probes):
+                function = places.function(file, probe)[0]
+                symbol = self.trace.functions.programs[program].symbols.get(function, function)
+                names = dict.fromkeys([probe.definition.name, function, symbol])
+                if window.globs and not window.names_match(*names):
+                    continue
+                same = known.setdefault((program, replace(probe, missed=0)), len(self.probes))
+                numbers[number] = same
+                if same < len(self.probes):
+                    missed = self.probes[same].missed + probe.missed
+                    self.probes[same] = replace(probe, missed=missed)
+                else:
+                    self.probes.append(probe)
+                    self.files.append(file)
+            self.numbers.append(numbers)
+
+    def _of(self, file: int) -> Iterator[NDArray[np.int64]]:
+        """The columns of some chunks of a file, int64[5, m]."""
+        chunks = self.trace.chunks
+        mine = np.flatnonzero(chunks.file == file)
+        longest = int(chunks.words[mine].max()) if len(mine) else 0
+        width = -(-max(longest, 1) // BLOCK) * BLOCK
+        step = max(1, LIMIT // width)
+        for first in range(0, len(mine), step):
+            yield self._decoded(file, mine[first : first + step], width)
+
+    def _decoded(self, file: int, rows: NDArray[np.intp], width: int) -> NDArray[np.int64]:
+        trace, chunks, probes = self.trace, self.trace.chunks, self.told[file]
+        words = np.zeros((len(rows), width), np.uint64)
+        for row, chunk in zip(words, rows.tolist(), strict=True):
+            trace.batches.fill(row, chunk)
+        # One probe more, that there is not, for numbers that cannot be right.
+        sizes = np.array([*(one.before + one.words for one in probes), 0], np.uint8)
+        types = np.array([*(RETURNED if one.returns else HIT for one in probes), 0], np.uint8)
+        low = words.astype(np.uint32)
+        number = np.minimum((low >> np.uint32(3)) & np.uint32((1 << 28) - 1), len(probes))
+        kind = low & np.uint32(7)
+        behind = np.where((kind == HIT) | (kind == RETURNED), sizes[number], kind == TIME)
+        length, base = chunks.words[rows], chunks.base[rows]
+        found = decode(words, length, base, behind.astype(np.uint8))
+        func = np.minimum(found.func, len(probes)).astype(np.intp)
+        good = found.type == types[func]
+        trace.batches.torn += found.torn + len(np.unique(found.row[~good]))
+        clock, at = trace.clocks[file], found.at
+        time = clock.times(found.ticks)
+        low_time, high_time = trace.window.span
+        mapped = np.append(self.numbers[file], np.int32(-1))[func]
+        kept = np.flatnonzero(good & (mapped >= 0) & (time >= low_time) & (time <= high_time))
+        began = found.ticks[kept]
+        back = np.flatnonzero(found.type[kept] == RETURNED)
+        began[back] -= words.ravel()[at[kept[back]] + 2]
+        chunk, time = found.row[kept], time[kept]
+        place = chunks.offset[rows][chunk] + 8 * (at[kept] - chunk * width)
+        begin = np.minimum(clock.times(began), time)
+        columns = (chunks.thread[rows][chunk], mapped[kept], time, begin, place)
+        return np.stack([column.astype(np.int64) for column in columns])
+
+
+def read_hits(trace: Trace) -> Hits:
+    """The events of all traces. Raises InputError for a header that cannot be right."""
+    return Hits(trace, [read_probes(source.fd, source.header) for source in trace.sources])

@@ -1,0 +1,114 @@
+"""Where probes of a command go: the places, and what each gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ftpatch.arch import State
+from ftpatch.arch.twice import returns_twice
+from ftpatch.errors import FtpatchError, Refused, UsageError
+from ftpatch.ftrace.sites import read_sites
+from ftpatch.image import Image
+from ftpatch.inject.methods import Chooser, Chosen, Way
+from ftpatch.names.functions import Functions
+from ftpatch.probe import Definition
+from ftpatch.probe.definition import Source
+
+__all__ = ["Spot", "find_pads", "find_spots"]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Probes of one place, p probes first: they are not to see that a return is awaited."""
+
+    ip: int
+    chosen: Chosen
+    definitions: tuple[Definition, ...]
+
+
+def find_spots(
+    chooser: Chooser,
+    functions: Functions,
+    definitions: Sequence[Definition],
+    refused: Refused,
+    *,
+    optimize: bool,
+) -> list[Spot]:
+    """The places by address, and what each gets, less what is ``refused``."""
+    by_ip: dict[int, list[Definition]] = {}
+    path = functions.image.path
+    for definition in definitions:
+        with refused.told():
+            by_ip.setdefault(_address(functions, definition), []).append(definition)
+    addresses = sorted(by_ip)
+    spots: list[Spot] = []
+    for ip, after in zip(addresses, [*addresses[1:], None], strict=False):
+        names = ", ".join(one.name for one in by_ip[ip])
+        with refused.told():
+            chosen = chooser.choose(ip, optimize=optimize, until=after)
+            if spots and chosen.address == spots[-1].chosen.address:
+                both = f"{spots[-1].ip:#x} and {ip:#x}"
+                reason = f"{names}: {both} are one place, before and after its landing pad"
+                raise UsageError(path, reason, "name one of them")
+            if ip in functions.resolvers and chosen.way == Way.TRAP:
+                reason = "the dynamic linker calls this before a trap can be caught"
+                raise UsageError(path, f"{names}: {reason}")
+            ordered = sorted(by_ip[ip], key=lambda one: one.kind)
+            spots.append(Spot(ip, chosen, tuple(ordered)))
+    return spots
+
+
+def _address(functions: Functions, definition: Definition) -> int:
+    """Link address of what is probed. Raises UsageError for what is not there."""
+    path = functions.image.path
+    if definition.symbol is None:
+        address = definition.address or 0
+        arguments = any(one.source == Source.ARGUMENT for one in definition.fetches)
+        if arguments and address not in functions.start:
+            raise UsageError(
+                path,
+                f"{definition.name}: $argN can be used only on function entry, and {address:#x} is "
+                "not known to be one",
+                "fetch %REG",
+            )
+    else:
+        start = functions.names.address(definition.symbol)
+        address = start + definition.offset
+        around = functions.around(start)
+        if around is not None and address >= around[1]:
+            size = around[1] - around[0]
+            raise UsageError(
+                path, f"{definition.symbol} has {size} bytes, not {definition.offset + 1}"
+            )
+    if definition.kind == "r" and not functions.is_called(address):
+        raise UsageError(
+            path,
+            f"{definition.name}: {address:#x} is not known to be a function that is called",
+            "take a p probe",
+        )
+    if definition.kind == "r" and (
+        address in functions.names.twice
+        or returns_twice(functions.arch, address, functions.code_at)
+    ):
+        raise UsageError(
+            path,
+            f"{definition.name}: what is at {address:#x} returns twice for one call",
+            "take a p probe",
+        )
+    return address
+
+
+def find_pads(image: Image) -> set[int]:
+    """Addresses of the pads that its table names and that are what the compiler left."""
+    try:
+        sites = read_sites(image)
+    except FtpatchError:
+        return set()
+    if not sites.abi.pad:
+        return set()
+    nops = (sites.state == State.NOP) & sites.placed & (sites.offset >= 0)
+    starts = sites.ip[nops] - np.uint64(sites.lead)
+    return set(starts.tolist())

@@ -1,0 +1,50 @@
+"""What of a program and its libraries is to be traced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import UsageError
+from ftpatch.ftrace.filter import Selection, expand, select_sites, unmatched
+from ftpatch.ftrace.sites import Sites
+from ftpatch.inject.runtime import RECORDING
+
+__all__ = ["Choice", "require_tracer"]
+
+
+class Choice:
+    """The functions that are meant, of a program and its libraries together."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = expand(selection)
+        self._missing: set[str] | None = None
+        self._selected = 0
+        self._seen: list[Sites] = []
+
+    def of(self, sites: Sites) -> NDArray[np.bool_]:
+        """The sites of one image that are meant, bool[n]."""
+        missing = set[str]()
+        mask = select_sites(sites, self._selection, missing)
+        self._missing = missing if self._missing is None else self._missing & missing
+        self._seen.append(sites)
+        self._selected += int(mask.sum())
+        return mask
+
+    def require(self, program: Path) -> None:
+        """Raise UsageError for a filter that matches nothing in any of them, or if nothing is
+        left."""
+        if self._missing:
+            error = unmatched(min(self._missing), self._seen, regex=self._selection.regex)
+            raise UsageError(program, error.reason, error.hint)
+        if not self._selected:
+            raise UsageError(program, "the filters leave no site", "see `ftpatch list`")
+
+
+def require_tracer(name: str) -> None:
+    """Raise UsageError for a tracer that has no part for libraries."""
+    if name not in RECORDING:
+        use = f"use {', '.join(RECORDING)}"
+        raise UsageError(None, f"--lib is not for the tracer {name}", use)

@@ -1,0 +1,82 @@
+"""A plan for a shared library that is traced with a program: its sites call that one's tracer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import Changes
+from ftpatch.elf.headers import Segment
+from ftpatch.elf.properties import without_shadow_stack
+from ftpatch.errors import InputError, UsageError
+from ftpatch.ftrace.addr import Callee
+from ftpatch.ftrace.plan import Plan, plan_enable
+from ftpatch.ftrace.sites import Sites
+from ftpatch.image.injected import image_id
+from ftpatch.inject.dynamic_strings import replaced, strings
+from ftpatch.inject.inject import lay
+from ftpatch.inject.library_tables import Library
+from ftpatch.inject.runtime import library_stub
+from ftpatch.tracer.plan import for_debuggers, traceable
+
+__all__ = ["Place", "plan_library"]
+
+HOOK = "ftpatch_library"
+ID_AT = 16
+"""Of `image_id` in struct library_hook: offset, bytes."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What becomes of a library: (start, size, base) of its ``range``, the ``path`` that traces
+    name it by, and ``strings`` of its dynamic table, by the place of the entry in it."""
+
+    range: tuple[int, int, int]
+    path: bytes
+    strings: Mapping[int, bytes] = field(default_factory=dict)
+
+
+def plan_library(
+    sites: Sites, mask: NDArray[np.bool_], place: Place, *, arguments: bool, hooks: bool
+) -> tuple[Plan, Library]:
+    """The sites in ``mask``, bool[n], are to call the tracer of the program that loads the library;
+    and what the program has to know. ``hooks``: the tracer replaces return addresses.
+
+    Raises UsageError for what has a tracer already; InputError or SiteRefused where there is no
+    place for it.
+    """
+    image, arch = sites.image, sites.arch
+    mask = traceable(sites, mask, libraries=True)
+    stub = library_stub(arch.name, arguments=arguments)
+    hook = stub.address(HOOK)
+    dynamic = image.elf.segment(Segment.PT_DYNAMIC)
+    if hook is None:
+        raise InputError(stub.path, f"this stub has no {HOOK}")
+    if dynamic is None or image.is_loose:
+        raise UsageError(image.path, "no shared library", "name one with --lib")
+    whole, names = stub, 0
+    held, places = strings(place.strings)
+    if places:
+        whole, names = stub.with_data(held, arch.page)
+    own = image_id(image)
+    laid = lay(image, whole, page=arch.page, entry=None, fill=lambda _: {hook + ID_AT: own})
+    name = "ftrace_regs_caller" if arguments else "ftrace_caller"
+    plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
+    changes, tail = for_debuggers(image, stub, laid)
+    parts = [plan.changes, changes]
+    if places:
+        parts.append(replaced(image, places, names + laid.shift))
+    if hooks:
+        parts.append(without_shadow_stack(image, arch))
+    library = Library(
+        place.path,
+        own,
+        *place.range,
+        dynamic=dynamic.address,
+        place=hook + laid.shift,
+        sites=plan.selected,
+    )
+    return replace(plan, changes=Changes.concat(parts), tail=tail), library

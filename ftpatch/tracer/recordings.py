@@ -1,0 +1,182 @@
+"""The trace files of one run of ``ftpatch trace``: who has them, when nobody writes to them any
+more, and what they are called in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import re
+import signal
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from ftpatch.errors import FtpatchError
+from ftpatch.image import open_image
+from ftpatch.image.injected import laid_in_id
+from ftpatch.trace.extent import is_of, read_extent, settle
+from ftpatch.tracer.server import Held, Server
+
+__all__ = ["TraceFiles"]
+
+
+class TraceFiles:
+    """Files called ``trace``, and for other processes ``trace``.PID, of ``program``, a copy of
+    ``image``. What there is already with such names is left alone."""
+
+    def __init__(self, trace: Path, program: Path, image: Path) -> None:
+        self._trace, self._program, self._image = trace, program, image
+        self._others = set(self._named())
+        self._done: list[Path] = []
+        self._first: int | None = None
+        self.unkept = ""
+        """Why a recording could not get its name, and is lost; empty: none is."""
+        self._server: Server | None = None
+        with contextlib.suppress(OSError):
+            self._server = Server(trace.parent, program, self._sweep)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the program."""
+        asking = self._server.environment if self._server else {}
+        return {"FTPATCH_TRACE": str(self._trace), **asking}
+
+    def __enter__(self) -> Self:
+        """From now on files are made for who asks."""
+        # Opening a file for writing while _is_written() has its lease breaks that, and the kernel
+        # says so by this signal. A handler, unlike SIG_IGN, is not the program's after exec.
+        if signal.getsignal(signal.SIGIO) is signal.SIG_DFL:
+            signal.signal(signal.SIGIO, lambda *_: None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """No more."""
+        if self._server:
+            for one in self._server.stop():
+                os.close(one.fd)
+
+    def finish(self) -> list[Path]:
+        """Give all of them their names, those first that ended. A file that is still written to
+        keeps its size."""
+        server, self._server = self._server, None
+        held = self._sweep(server.stop()) if server else []
+        for one in held:
+            self._appear(one)
+        for path in self._named():
+            if path not in self._others and path not in self._done:
+                self._settle(path)
+                self._done.append(path)
+        return sorted(self._done)
+
+    def _sweep(self, held: list[Held]) -> list[Held]:
+        """Those that ended get their names; the rest comes back."""
+        if self._first is None and held:
+            self._first = held[0].fd
+        rest = []
+        for one in held:
+            if _is_written(one.fd, [one.pid]):
+                rest.append(one)
+            else:
+                self._appear(one)
+        return rest
+
+    def _appear(self, held: Held) -> None:
+        source = Path(f"/proc/self/fd/{held.fd}")
+        pid, _ = read_extent(source)
+        if pid or _is_written(held.fd, [held.pid]):  # its header may be on the way
+            first = held.fd == self._first
+            self._first = -1 if first else self._first
+            self._settle(source, held.pid)
+            name = self._linked(source, pid or held.pid, first=first)
+            if name and pid:
+                self._done.append(name)
+        os.close(held.fd)
+
+    def _linked(self, source: Path, pid: int, *, first: bool) -> Path | None:
+        """Its name, by the rule of stubs/runtime/place.c."""
+        numbered = self._trace.with_name(f"{self._trace.name}.{pid}")
+        more = (numbered.with_name(f"{numbered.name}.{i}") for i in itertools.count(2))
+        try:
+            folder = os.open(self._trace.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            self.unkept = error.strerror or str(error)
+            return None
+        try:
+            for name in itertools.chain([self._trace] if first else [], [numbered], more):
+                with contextlib.suppress(FileExistsError):
+                    # With a folder's descriptor it is linkat(), which can follow a link.
+                    os.link(source, name, src_dir_fd=folder, follow_symlinks=True)
+                    return name
+        except OSError as error:
+            self.unkept = error.strerror or str(error)
+        finally:
+            os.close(folder)
+        return None
+
+    @cached_property
+    def _owner(self) -> bytes | None:
+        """What tells the program's traces from those of other patched ones that it starts."""
+        try:
+            return laid_in_id(open_image(self._program))
+        except FtpatchError:
+            return None
+
+    def _settle(self, file: Path, *pids: int) -> None:
+        """What can be done for a trace, which depends on whether it is still written to."""
+        with contextlib.suppress(OSError):
+            pid, used = read_extent(file)
+            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                written = _is_written(fd, [pid, *pids])
+            finally:
+                os.close(fd)
+            if not written:
+                os.chmod(file, 0o600)  # noqa: PTH101 - of a link in /proc, its target
+            if pid:
+                image = self._image if is_of(file, self._owner) else None
+                settle(file, None if written else used, image)
+            if written:
+                os.chmod(file, 0o400)  # noqa: PTH101
+
+    def _named(self) -> list[Path]:
+        """Those that processes made themselves, by their names."""
+        name = re.compile(re.escape(self._trace.name) + r"(\.\d+)*")
+        try:
+            with os.scandir(self._trace.parent) as entries:
+                found = [Path(e.path) for e in entries if name.fullmatch(e.name) and e.is_file()]
+        except OSError:  # the program may have taken the folder away
+            return []
+        return sorted(found)
+
+
+def _is_written(fd: int, pids: list[int]) -> bool:
+    """Whether a process may still write to a file: has it open for that, or mapped. ``pids``: who
+    may, where the kernel does not say."""
+    try:
+        # F_RDLCK is given where nobody has the file open for writing (fcntl(2), "Leases").
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN or any(map(_runs, pids))
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there, and not only waited for. Its first thread may have ended before
+    the others: then that one's state is Z."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return False
+    return any(_state(task) not in ("Z", "X", "") for task in tasks)
+
+
+def _state(task: Path) -> str:
+    try:
+        text = (task / "stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].strip()[:1]

@@ -1,0 +1,1 @@
+"""One image updated: read it, plan, verify all, write all."""

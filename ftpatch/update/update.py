@@ -1,0 +1,144 @@
+"""One image updated: read it, plan, verify all, write all. Nothing is printed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import Kind
+from ftpatch.elf.properties import cleared_property
+from ftpatch.errors import InputError, UsageError
+from ftpatch.ftrace.ftrace_bug import FtraceBug
+from ftpatch.ftrace.plan import Plan
+from ftpatch.ftrace.site_code import written
+from ftpatch.ftrace.sites import Sites, read_sites
+from ftpatch.image import Image, open_image
+from ftpatch.io.output import Copy
+from ftpatch.update.recheck import reread
+from ftpatch.update.refused_sites import refusals
+from ftpatch.write.undo import require_undoable
+from ftpatch.write.verify import verify
+from ftpatch.write.write import updated, write
+
+__all__ = ["Outcome", "Prepared", "lay_in", "prepare", "prepare_sites", "update"]
+
+
+VERSIONS = ("__versions", "__version_ext_names")
+"""Sections of CONFIG_MODVERSIONS, up to v6.13 and since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an update: counts of sites and records, the sites that were refused (then
+    nothing was written) with the reason, and the output. ``new``, ``undefined`` and ``unrecorded``
+    are the plan's; ``versioned``: the module has a CRC for each symbol that it takes from
+    elsewhere, and so none for an undefined one that is new; ``cleared``: a property that the output
+    has no longer; ``sites`` counts all of the image."""
+
+    sites: int
+    selected: int
+    changed: int
+    unchanged: int
+    dropped: int
+    restored: int
+    refused: tuple[tuple[FtraceBug, str], ...] = ()
+    written: Path | None = None
+    plain: bool = False
+    new: bytes = b""
+    undefined: str = ""
+    versioned: bool = False
+    cleared: str = ""
+    ip: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
+    places: tuple[str, ...] = ()
+    unrecorded: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A verified plan for an image; ``refused`` are the sites that stand in its way."""
+
+    image: Image
+    sites: Sites
+    plan: Plan
+    refused: tuple[tuple[FtraceBug, str], ...]
+
+    def outcome(self, target: Path | None, *, verbose: bool = False) -> Outcome:
+        """What came of it; ``target`` is where it was written. ``verbose``: with every site."""
+        plan, refused = self.plan, bool(self.refused)
+        ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
+        places = self.image.kallsyms.places(ip) if verbose and not refused else []
+        return Outcome(
+            len(self.sites),
+            plan.selected,
+            0 if refused else plan.changed,
+            plan.unchanged,
+            0 if refused else plan.dropped,
+            0 if refused else plan.restored,
+            self.refused,
+            None if refused else target,
+            not len(plan.changes),
+            plan.new,
+            plan.undefined if plan.changed else "",
+            any(self.image.elf.section(name) for name in VERSIONS),
+            "" if refused else cleared_property(self.image, plan.changes),
+            ip if places else np.empty(0, np.uint64),
+            tuple(places),
+            plan.unrecorded,
+        )
+
+
+def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool) -> Prepared:
+    """Plan an update of the image at ``path`` and verify it. Raises what the plan raises,
+    UsageError where a signature would have to go, and InputError where the result would not be what
+    was planned."""
+    image = open_image(path)
+    image.require_writable()
+    return prepare_sites(image, read_sites(image), plan, strip_signature=strip_signature)
+
+
+def prepare_sites(
+    image: Image, sites: Sites, plan: Callable[[Sites], Plan], *, strip_signature: bool = False
+) -> Prepared:
+    """The same for an image that is open, and its sites."""
+    planned = plan(sites)
+    if len(planned.changes) and image.end < len(image.data) and not strip_signature:
+        raise UsageError(
+            image.path,
+            "the module is signed, and its signature is not that of the changed module",
+            "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
+        )
+    verdict = verify(image, planned.changes, sites.arch.align, written(image, sites.arch))
+    refused = () if verdict.passed else tuple(refusals(sites, verdict, planned.action))
+    if len(planned.changes) and not refused:
+        require_undoable(image)
+    if image.is_loose and len(planned.changes) and not refused:
+        length = _length(image, planned)
+        changed = updated(image, planned.changes, length=length, tail=planned.tail)
+        reread(sites, planned, changed)
+    return Prepared(image, sites, planned, refused)
+
+
+def update(copy: Copy, prepared: Prepared) -> None:
+    """Write what was prepared into ``copy`` and let it appear. Raises OutputError."""
+    image, plan = prepared.image, prepared.plan
+    write(copy, image, plan.changes, length=_length(image, plan), tail=plan.tail)
+
+
+def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
+    """Write a plan into ``copy`` that changes no site. Raises InputError where the image does not
+    hold what was expected, SiteRefused where its journal cannot be undone, OutputError where it
+    cannot be written."""
+    image.require_writable()
+    require_undoable(image)
+    if not verify(image, plan.changes, 1).passed:
+        raise InputError(image.path, "its headers are not what they were")
+    write(copy, image, plan.changes, tail=plan.tail)
+
+
+def _length(image: Image, plan: Plan) -> int | None:
+    """Where a signature has to go, None where there is none."""
+    return image.end if len(plan.changes) and image.end < len(image.data) else None

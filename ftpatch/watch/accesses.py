@@ -1,0 +1,105 @@
+"""Accesses to watched variables, of all traces together and by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.trace.decode import BLOCK, decode
+from ftpatch.trace.reader import Trace
+from ftpatch.watch import Watch
+from ftpatch.watch.table import Told
+from ftpatch.watch.trace_watches import read_watched
+
+__all__ = ["Access", "Accesses", "read_accesses"]
+
+ACCESS, TIME = 1, 7
+"""enum trace_watch_event, and EVENT_TIME."""
+WORDS = 4
+"""Of an event, behind its first: ip, what was there, what is there, CPU."""
+NO_CPU = 0xFFFF_FFFF
+LATE = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access. ``time`` in nanoseconds since the start; ``ip``: the address in memory behind the
+    instruction; ``before`` and ``after``: what was there when it was last looked at, and what is
+    there now. ``cpu`` is None where it is not known; ``late``: SIGTRAP was blocked, and ``ip`` is
+    where it no longer was."""
+
+    file: int
+    thread: int
+    time: int
+    watch: Watch
+    ip: int
+    before: int
+    after: int
+    cpu: int | None
+    late: bool
+
+
+class Accesses:
+    """n accesses by time. ``place`` int64[n, 4]: file, thread, number of the file's watch, time
+    (nanoseconds); ``words`` uint64[n, 4] as events have them. ``told``: the watches of each file.
+    """
+
+    def __init__(self, trace: Trace, told: list[list[Told | None]]) -> None:
+        self._trace, self.told = trace, told
+        place = [np.empty((0, 4), np.int64)]
+        words = [np.empty((0, WORDS), np.uint64)]
+        for row in range(len(trace.chunks)):
+            found = self._chunk(row)
+            place.append(found[0])
+            words.append(found[1])
+        order = np.argsort(np.concatenate(place)[:, 3], kind="stable")
+        self.place, self.words = (np.concatenate(parts)[order] for parts in (place, words))
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def __iter__(self) -> Iterator[Access]:
+        rows = zip(self.place.tolist(), self.words.tolist(), strict=True)
+        for (file, thread, number, time), (ip, before, after, cpu) in rows:
+            told = self.told[file][number]
+            assert told is not None
+            low = cpu & NO_CPU
+            known = None if low == NO_CPU else low
+            yield Access(file, thread, time, told.watch, ip, before, after, known, bool(cpu & LATE))
+
+    def _chunk(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """``place`` and ``words`` of one chunk's accesses."""
+        trace, chunks = self._trace, self._trace.chunks
+        file, length = int(chunks.file[row]), int(chunks.words[row])
+        words = np.zeros((1, -(-max(length, 1) // BLOCK) * BLOCK), np.uint64)
+        trace.batches.fill(words[0], row)
+        kind = words & np.uint64(7)
+        behind = np.where(kind == ACCESS, WORDS, kind == TIME).astype(np.uint8)
+        base = chunks.base[row : row + 1]
+        found = decode(words, chunks.words[row : row + 1], base, behind)
+        there = np.array([told is not None for told in self.told[file]])
+        good = (found.type == ACCESS) & (found.func < len(there))
+        good &= there[np.where(good, found.func, 0)]
+        trace.batches.torn += found.torn + int((~good).any())
+        time = trace.clocks[file].times(found.ticks)
+        low, high = trace.window.span
+        good &= (time >= low) & (time <= high)
+        number, at = found.func[good].astype(np.int64), found.at[good]
+        same = np.full((2, len(at)), [[file], [int(chunks.thread[row])]], np.int64)
+        place = np.stack([*same, number, time[good]], axis=1)
+        return place, words[0][at[:, None] + np.arange(1, 1 + WORDS)]
+
+
+def read_accesses(trace: Trace) -> Accesses:
+    """The accesses of all traces. Raises InputError for a header that cannot be right."""
+    programs = [trace.functions.programs[number] for number in trace.program]
+    return Accesses(
+        trace,
+        [
+            read_watched(source.fd, source.header, plain=program.plain)
+            for source, program in zip(trace.sources, programs, strict=True)
+        ],
+    )

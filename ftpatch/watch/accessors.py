@@ -1,0 +1,98 @@
+"""Who came to a watched variable: the function, and whether its instruction reads or writes.
+
+Data breakpoints of x86 trap behind the instruction (SDM vol. 3, section 18.3.1.2). So it is the one
+that ends at the recorded address, in its function as that is disassembled from its start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ftpatch.arch import arch_of
+from ftpatch.arch.accesses import READ, WRITE, memory_accesses
+from ftpatch.probe.address_names import Places
+from ftpatch.trace.names import Program
+from ftpatch.trace.reader import Trace
+from ftpatch.watch.accesses import Access
+
+__all__ = ["Accessor", "Accessors"]
+
+LARGEST = 1 << 20
+"""Bytes of a function that are disassembled."""
+KINDS = {READ: "r", WRITE: "w", READ | WRITE: "rw"}
+
+
+@dataclass(frozen=True)
+class Accessor:
+    """``function``: its name, or ``PROGRAM+OFFSET`` where nobody knows it; ``place``: with offset
+    and size; ``kind``: ``r``, ``w``, ``rw``, or empty where the code does not tell."""
+
+    function: str
+    place: str
+    kind: str
+
+
+class Accessors:
+    """Looks up the functions of accesses, each once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._places = trace, Places(trace, str)
+        self._known: dict[tuple[int, int], Accessor] = {}
+        self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
+
+    def of(self, access: Access) -> Accessor:
+        """Who did it."""
+        key = access.file, access.ip
+        if key not in self._known:
+            self._known[key] = self._find(*key)
+        return self._known[key]
+
+    def kind(self, access: Access) -> str:
+        """``r``, ``w``, ``rw``; empty where neither the watch, nor the code, nor a value that
+        became another tells."""
+        if access.watch.type == "-w-":
+            return "w"
+        told = "" if access.late else self.of(access).kind
+        return told or ("w" if access.before != access.after else "")
+
+    def _find(self, file: int, ip: int) -> Accessor:
+        trace = self._trace
+        program = trace.functions.programs[trace.program[file]]
+        at = (ip - trace.headers[file].bias) % (1 << 64)
+        # Where a function begins, it was called through the variable, or repeats its first
+        # instruction; the one before it does not go on there.
+        for address in (at, (at - 1) % (1 << 64)):
+            (name,), starts, known = program.lookup(np.array([address], np.uint64))
+            start = int(starts[0])
+            if known[0] and (address < at or start == at):
+                size = program.size(start)
+                place = f"{name}+{at - start:#x}" + (f"/{size:#x}" if size else "")
+                return Accessor(name, place, self._kind(program, start, size, at))
+        place = self._places.linked(file, at)
+        return Accessor(place, place, "")
+
+    def _kind(self, program: Program, start: int, size: int, at: int) -> str:
+        key = program, start
+        if key not in self._code:
+            self._code[key] = self._kinds(program, start, min(size or at - start, LARGEST))
+        kinds = list(self._code[key].get(at, ()))
+        return KINDS.get(kinds[0], "") if len(kinds) == 1 else ""
+
+    def _kinds(self, program: Program, start: int, size: int) -> dict[int, set[int]]:
+        """By the address that is recorded: what the instructions do that may be meant."""
+        image = program.image
+        assert image is not None
+        skeleton = image.elf.skeleton
+        arch = arch_of(skeleton.machine, skeleton.elf_class)
+        offset = int(image.elf.offset_of(np.array([start], np.uint64), executable=True)[0])
+        if arch is None or offset < 0:
+            return {}
+        code = image.data[offset : offset + size].tobytes()
+        out: dict[int, set[int]] = {}
+        for one in memory_accesses(arch.name, code, start):
+            for at in {one.end, one.start if one.repeats else one.end}:
+                if one.kind:
+                    out.setdefault(at, set()).add(one.kind)
+        return out

@@ -1,0 +1,140 @@
+"""What to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and ``w@SYMBOL[+OFFSET][:LEN]``.
+
+Of the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym.c lists the
+requests that it calls malformed; the tracer answers EINVAL to all, here each has its message. OPS
+are three characters, each at its place: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not.
+The second form is today's: that of the wprobe events that are proposed for the kernel (patches
+to Documentation/trace/wprobetrace.rst). In both, SYMBOL may be a name of C++ as its source has it,
+in which ``::`` stands, or a link address, as wprobe events take it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ftpatch.core.token import SYMBOL, Piece, read_number
+from ftpatch.errors import UsageError
+
+__all__ = ["ADDRESS", "CLEAR", "EVERY", "LENGTHS", "Request", "parse_watch"]
+
+CLEAR = "---"
+"""The type of a request to watch something no longer."""
+EVERY = "*"
+"""The symbol of a request that clears all: ``*:---``."""
+LENGTHS = (1, 2, 4, 8)
+"""Bytes that a breakpoint may watch: the LENn fields of DR7 (SDM vol. 3, section 18.2.4)."""
+PLACES = "rwx"
+_FORM = "write SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
+_TODAY = re.compile(r"([rwx-]*|[^@:]{1,3}(?=@[^:]*(:[0-9]*)?\Z))@")
+"""How today's form begins. Names of the symbol table have an ``@`` too, as ``environ@GLIBC_2.2.5``:
+but they are not of these letters alone, and what follows the colon is no number."""
+_COLON = re.compile(r"(?<!:)(?<!\[abi):(?!:)")
+"""What divides a request: in ``shop::names[abi:cxx11]`` no colon does."""
+ADDRESS = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
+"""A link address in place of a symbol."""
+_CPP = re.compile(r"(?=.*[:<\[(])(?:[^\W\d]|\()[^+%=]*")
+"""A name of C++, as ``(anonymous namespace)::cart<int>::total``, or ``sell(int)::calls``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: ``offset`` and ``length`` in bytes, None for a length that is not told; ``type``
+    is ``rw-``, ``-w-`` or ``r--``, or ``---``, which clears."""
+
+    symbol: str
+    offset: int
+    length: int | None
+    type: str
+
+
+def parse_watch(text: str) -> Request:
+    """What a request means. Raises UsageError with the rule that the text does not keep."""
+    whole = Piece.of(text)
+    if not whole.text:
+        raise UsageError(None, "an empty request", _FORM)
+    if whole.text == f"{EVERY}:{CLEAR}":
+        return Request(EVERY, 0, None, CLEAR)
+    today = _TODAY.match(whole.text)
+    place = whole.cut(today.end()) if today else whole
+    colons = [found.start() for found in _COLON.finditer(place.text)]
+    if len(colons) > 1:
+        hint = "it separates the symbol from what to watch; symbols contain none"
+        raise place.cut(colons[1]).refuse("more than one `:`", hint)
+    last = place.cut(colons[0] + 1) if colons else None
+    name = place.cut(0, colons[0]) if colons else place
+    if today:
+        type = _prefix(whole.cut(0, today.end() - 1))
+        return Request(*_symbol(name), _length(last), type)
+    if last is None:
+        raise whole.refuse("no `:` in the request", _FORM)
+    type = _operators(last)
+    return Request(*_symbol(name), None, type)
+
+
+def _symbol(place: Piece) -> tuple[str, int]:
+    """Symbol and offset (bytes)."""
+    name, plus, digits = place.text.partition("+")
+    if not name:
+        raise place.refuse("no symbol in the request", _FORM)
+    known = any(form.fullmatch(name) for form in (SYMBOL, ADDRESS, _CPP))
+    if not known or not name.isprintable():
+        hint = "write SYMBOL or SYMBOL+OFFSET"
+        raise place.cut(0, len(name)).refuse("invalid symbol", hint)
+    offset = read_number(digits) if plus else 0
+    if offset is None:
+        hint = "a number of bytes, as in table+16"
+        raise place.cut(len(name) + 1).refuse("invalid offset", hint)
+    return name, offset
+
+
+def _length(piece: Piece | None) -> int | None:
+    length = read_number(piece.text) if piece else None
+    if piece and length not in LENGTHS:
+        raise piece.refuse("invalid length", "1, 2, 4 or 8 bytes")
+    return length
+
+
+def _operators(piece: Piece) -> str:
+    """OPS as they are, if they may be."""
+    text = piece.text
+    _check_letters(piece, PLACES + "-")
+    if len(text) < len(PLACES):
+        hint = "three characters, as rw- or -w-; or --- to clear"
+        raise piece.refuse("an operator is missing", hint)
+    if len(text) > len(PLACES):
+        raise piece.refuse("more than three operators", "write rw- or -w-")
+    for i, (letter, own) in enumerate(zip(text, PLACES, strict=True)):
+        if letter not in (own, "-"):
+            hint = "r is the first, w the second, x the third"
+            raise piece.cut(i, i + 1).refuse("an operator is out of its place", hint)
+    _check_execution(piece)
+    return text
+
+
+def _prefix(piece: Piece) -> str:
+    """The type that today's form begins with."""
+    if not piece.text:
+        raise piece.refuse("no type before the `@`", "write r@, w@ or rw@")
+    _check_letters(piece, PLACES)
+    _check_execution(piece)
+    if piece.text == "wr":
+        raise piece.refuse("an operator is out of its place", "write rw@")
+    return "".join(letter if letter in piece.text else "-" for letter in PLACES)
+
+
+def _check_letters(piece: Piece, known: str) -> None:
+    """Raise UsageError for a letter that is unknown, or stands there twice."""
+    for i, letter in enumerate(piece.text):
+        if letter not in known:
+            raise piece.cut(i, i + 1).refuse("unknown operator", f"one of {' '.join(known)}")
+        if letter != "-" and letter in piece.text[:i]:
+            raise piece.cut(i, i + 1).refuse("an operator is repeated", "each stands once")
+
+
+def _check_execution(piece: Piece) -> None:
+    at = piece.text.find("x")
+    if at >= 0:
+        raise piece.cut(at, at + 1).refuse(
+            "execution cannot be watched", "trace the function, or set a probe"
+        )

@@ -1,0 +1,207 @@
+"""A plan with watches: a runtime goes into the program, with a table of what it is to watch.
+
+The table has room for all that a processor can watch. So later requests change bytes in it and
+nothing else, and `undo` takes back one command after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from ftpatch.arch import Arch, arch_of
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.headers import Segment
+from ftpatch.elf.segments import header_field
+from ftpatch.errors import InputError, UsageError
+from ftpatch.ftrace.plan import Plan
+from ftpatch.image import Image
+from ftpatch.image.injected import laid_in_id
+from ftpatch.inject.hook_table import find_hooks
+from ftpatch.inject.inject import lay
+from ftpatch.inject.library_tables import linker_place
+from ftpatch.inject.runtime import configuration, watch_stub
+from ftpatch.tracer.plan import for_debuggers
+from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
+from ftpatch.watch.read_back import Laid, laid_watches
+from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches, unpack_watches
+from ftpatch.watch.variables import Variables
+
+__all__ = ["Watched", "part_notes", "plan_watched", "read_watches", "watched_lines"]
+
+SIZE = 64 << 20
+"""Bytes of a trace file, where nobody says."""
+GO = (".gopclntab", ".note.go.buildid")
+DEPTH = 8
+"""Entries of a ret_stack: nothing returns here."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What comes of requests: the plan, what is watched then, and what to say of it."""
+
+    plan: Plan
+    watches: tuple[Watch, ...]
+    notes: tuple[str, ...]
+
+
+def read_watches(image: Image) -> tuple[Watch, ...]:
+    """What a program watches. Raises UsageError where none was laid in, InputError for a table that
+    cannot be right."""
+    laid = _laid_in(image)
+    if laid is None:
+        hint = "say what to watch, as in counter:rw-"
+        raise UsageError(image.path, "it watches nothing", hint)
+    return _watches(image, laid)
+
+
+def watched_lines(image: Image) -> list[str]:
+    """The same as requests; nothing for a file that is none of these. Raises InputError."""
+    laid = laid_watches(image) if image.container == "executable" else None
+    return [watch_line(readable(one)) for one in (_watches(image, laid) if laid else ())]
+
+
+def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None) -> Watched:
+    """All requests, or none. ``size``: bytes of a trace file, None: as it is, or the usual.
+
+    Raises UsageError for what cannot be watched, or a program that has a tracer or probes already;
+    InputError where there is no place for it, or for an architecture without watches.
+    """
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    _check(image, arch)
+    assert arch is not None
+    laid = _laid_in(image)
+    before = () if laid is None else _watches(image, laid)
+    variables = Variables(image)
+    spelled = [replace(one, symbol=variables.spelled(one.symbol)) for one in requests]
+    try:
+        watches, notes = apply_requests(
+            before, spelled, slots=SLOTS, resolve=variables.resolve, read_only=False
+        )
+    except UsageError as error:
+        raise UsageError(error.path or image.path, error.reason, error.hint) from None
+    if not watches and not before:
+        raise UsageError(image.path, "*:---: clears what is not set", "nothing is watched")
+    for watch in watches:
+        if watch in before:
+            continue
+        line = watch_line(readable(watch))
+        if not variables.has(watch.address, watch.length):
+            raise UsageError(image.path, f"{line}: it ends outside of memory", "watch fewer bytes")
+        if watch.type == "-w-" and variables.never_written(watch.address):
+            notes.append(f"{line}: the program cannot write there: it is constant")
+    notes += _together(watches)
+    if laid is None:
+        plan = _first(image, arch, watches, SIZE if size is None else size)
+    else:
+        plan = _later(image, laid, watches, size)
+    return Watched(plan, watches, tuple(notes))
+
+
+def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
+    """Which watches have not all of their symbols, or more, a clause each."""
+    variables = Variables(image)
+    for watch in watches:
+        size = variables.size(watch)
+        if size and size != watch.length:
+            from_ = f" from byte {watch.offset} on" if watch.offset else ""
+            clause = f"watching {watch.length} of {size} bytes{from_}"
+            if watch.offset + watch.length > size:
+                clause = f"watching {watch.length} bytes, and {size} are the variable's"
+            yield f"{watch_line(readable(watch))}: {clause}"
+
+
+def _check(image: Image, arch: Arch | None) -> None:
+    """Raise for what cannot be watched, whatever the requests are."""
+    if image.container != "executable" or arch is None:
+        reason = f"not a program ({image.container})"
+        raise UsageError(image.path, reason, "variables of executables can be watched")
+    if any(one.name in GO for one in image.elf.sections):
+        reason = "it is a program of Go, whose runtime takes SIGTRAP for a crash"
+        raise UsageError(image.path, reason, "watch it with a debugger")
+
+
+def _together(watches: Sequence[Watch]) -> Iterator[str]:
+    """Which of them one instruction may come to: the kernel keeps one SIGTRAP of a thread, not two
+    (``legacy_queue`` in kernel/signal.c)."""
+    for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
+        if one.symbol == other.symbol or one.address + one.length > other.address:
+            clause = "of an instruction that comes to both one access is told"
+            lines = [watch_line(readable(watch)) for watch in (one, other)]
+            yield f"{' and '.join(lines)}: {clause}"
+
+
+def _laid_in(image: Image) -> Laid | None:
+    laid = laid_watches(image)
+    if laid is None and laid_in_id(image) is not None:
+        raise UsageError(
+            image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
+        )
+    return laid
+
+
+def _watches(image: Image, laid: Laid) -> tuple[Watch, ...]:
+    raw = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
+    try:
+        return tuple(told.watch for told in unpack_watches(raw) if told is not None)
+    except UsageError as error:
+        raise InputError(image.path, f"its table of watches cannot be right: {error}") from None
+
+
+def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
+    """The plan, where nothing is watched yet."""
+    linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
+    tracer, stub = watch_stub(image, arch.name)
+    whole, table_at = stub.with_data(pack_watches(watches), arch.page)
+    hooks = find_hooks(image, arch).pack()
+    whole, hooks_at = whole.with_data(hooks, arch.page)
+    laid = lay(
+        image,
+        whole,
+        page=arch.page,
+        entry=stub.address("ftrace_start"),
+        fill=lambda shift: configuration(
+            image,
+            stub,
+            tracer,
+            shift=shift,
+            depth=DEPTH,
+            size=size,
+            entry=header_field(image, "e_entry"),
+            sites=0,
+            arguments=False,
+            libraries=(0, linker),
+            probes=table_at + shift,
+            hooks=hooks_at + shift,
+        ),
+    )
+    changes, tail = for_debuggers(image, stub, laid)
+    return replace(_plan(arch, changes), tail=tail)
+
+
+def _later(image: Image, laid: Laid, watches: Sequence[Watch], size: int | None) -> Plan:
+    """Only what differs, one Change for each place of the table."""
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    before = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
+    entry = TABLE_SIZE // SLOTS
+    old, new = (
+        np.frombuffer(raw, np.uint8).reshape(SLOTS, entry)
+        for raw in (before, pack_watches(watches))
+    )
+    offset = laid.table + entry * np.arange(SLOTS, dtype=np.int64)
+    parts = [Changes.of(Kind.LITERAL, offset, old, new, NO_OWNER).effective()]
+    if size is not None:
+        was = image.elf.contents(laid.size, 8, "size of its trace").tobytes()
+        now = size.to_bytes(8, "little")
+        was_, now_ = (np.frombuffer(raw, np.uint8)[None] for raw in (was, now))
+        place = np.array([laid.size], np.int64)
+        parts.append(Changes.of(Kind.LITERAL, place, was_, now_, NO_OWNER).effective())
+    assert arch is not None
+    return _plan(arch, Changes.concat(parts))
+
+
+def _plan(arch: Arch, changes: Changes) -> Plan:
+    return Plan(changes, np.empty((0, arch.width), np.uint8), 0, 0, 0, 0, "")

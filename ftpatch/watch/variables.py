@@ -1,0 +1,129 @@
+"""Variables of a program by their names: where what is to be watched lies."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.elf.headers import Section, Segment
+from ftpatch.elf.symbols import Symbols
+from ftpatch.errors import UsageError
+from ftpatch.image import Image
+from ftpatch.names.named_symbols import DATA, Named
+from ftpatch.names.suggest import meant
+from ftpatch.watch import Watch
+from ftpatch.watch.grammar import ADDRESS, EVERY
+
+__all__ = ["Variables"]
+
+CODE = (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC)
+NO_NAMES = (Symbols.STT_SECTION, Symbols.STT_FILE)
+GLOBAL = 1
+"""STB_GLOBAL."""
+
+
+class Variables:
+    """Finds variables in the symbol table, else in the dynamic one, where there is no other."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    def spelled(self, text: str) -> str:
+        """A name as the symbol table has it, an address without zeros in front. Raises UsageError
+        for a name that is not there, or that several have there."""
+        if ADDRESS.fullmatch(text):
+            return hex(int(text, 16))
+        if text == EVERY or len(self._rows(text)):
+            return text
+        found = Named(self._image.symbols, DATA).find(text)
+        if not found:
+            raise self._missing(text)
+        if len({self.resolve(name)[0] for name in found}) > 1:
+            reason = f"several variables have this name: {', '.join(sorted(found)[:4])}"
+            raise self._refuse(text, reason, "take one of these")
+        return found[0]
+
+    def resolve(self, name: str) -> tuple[int, int]:
+        """Link address and size (bytes, 0: unknown) of a variable. Of several that have one name,
+        as `static` ones may, the global one is meant.
+
+        Raises UsageError for what does not exist, or is no variable of this program."""
+        if ADDRESS.fullmatch(name):
+            return self._at(name, int(name, 16)), 0
+        symbols, rows = self._image.symbols, self._rows(name)
+        if not len(rows):
+            raise self._missing(name)
+        kinds = set(symbols.type[rows].tolist())
+        if kinds <= set(CODE):
+            raise self._refuse(name, "it is a function", "data can be watched; `ftpatch probe` it")
+        if kinds == {Symbols.STT_TLS}:
+            reason = "it is thread-local: each thread has one, where nobody knows beforehand"
+            raise self._refuse(name, reason, "watch what all threads share")
+        rows = rows[~np.isin(symbols.type[rows], [*CODE, Symbols.STT_TLS])]
+        row = self._one(name, rows)
+        address, size = int(symbols.value[row]), int(symbols.size[row])
+        place = np.array([address], np.uint64)
+        if symbols.section[row] == Symbols.SHN_ABS or not self._image.elf.in_memory(place)[0]:
+            raise self._refuse(name, "it is a number, and no place in memory", "see `nm`")
+        if symbols.type[row] != Symbols.STT_OBJECT and self._is_code(address):
+            raise self._refuse(name, "it is code", "data can be watched; `ftpatch probe` it")
+        return address, size
+
+    def size(self, watch: Watch) -> int:
+        """Bytes of a watch's symbol, 0: unknown."""
+        symbols, rows = self._image.symbols, self._rows(watch.symbol)
+        rows = rows[symbols.value[rows] == watch.address - watch.offset]
+        return int(symbols.size[rows].max(initial=0))
+
+    def never_written(self, address: int) -> bool:
+        """Whether nothing writes there: it is in a segment that can only be read."""
+        loads = (s for s in self._image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
+        around = [s for s in loads if s.address <= address < s.address + s.memory_size]
+        return bool(around) and not any(s.flags & Segment.PF_W for s in around)
+
+    def has(self, address: int, length: int) -> bool:
+        """Whether all of these bytes are the program's."""
+        ends = np.array([address, address + length - 1], np.uint64)
+        return bool(self._image.elf.in_memory(ends).all())
+
+    def _one(self, name: str, rows: NDArray[np.intp]) -> int:
+        symbols = self._image.symbols
+        if len(np.unique(symbols.value[rows])) > 1:
+            known = rows[symbols.bind[rows] == GLOBAL]
+            if len(np.unique(symbols.value[known])) != 1:
+                places = ", ".join(map(hex, np.unique(symbols.value[rows]).tolist()[:4]))
+                raise self._refuse(name, f"several variables have this name: {places}")
+            rows = known
+        return int(rows[0])
+
+    def _rows(self, name: str) -> NDArray[np.intp]:
+        symbols = self._image.symbols
+        rows = symbols.rows_named(name)
+        return rows[~np.isin(symbols.type[rows], NO_NAMES)]
+
+    def _at(self, name: str, address: int) -> int:
+        if not self.has(address, 1):
+            raise self._refuse(name, "the program has nothing there", "give a link address")
+        if self._is_code(address):
+            raise self._refuse(name, "it is code", "data can be watched; `ftpatch probe` it")
+        return address
+
+    def _missing(self, name: str) -> UsageError:
+        image = self._image
+        for table in (image.symbols, image.dynamic_symbols):
+            if len(table.rows_named(name, defined=False)) or Named(table, DATA, defined=False).find(
+                name
+            ):
+                reason = "it is not in this program, but in a library"
+                return self._refuse(name, reason, "watch what the program itself has")
+        stripped = all(one.type != Section.SHT_SYMTAB for one in image.elf.sections)
+        hint = "the program is stripped; give an address" if stripped else "see `nm -C`"
+        like = Named(image.symbols, DATA).like(name)
+        return self._refuse(name, "there is no such symbol", meant(like, hint))
+
+    def _refuse(self, name: str, reason: str, hint: str = "") -> UsageError:
+        return UsageError(self._image.path, f"{name}: {reason}", hint)
+
+    def _is_code(self, address: int) -> bool:
+        text = self._image.elf.text.tolist()
+        return any(start <= address < start + size for start, size in text)

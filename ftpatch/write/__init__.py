@@ -1,0 +1,1 @@
+"""Verify all, then write all; and take it back."""

@@ -1,0 +1,122 @@
+"""Undo: the journal's latest block, or all of them, taken back."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import Changes
+from ftpatch.core.journal import Block, read_blocks
+from ftpatch.elf.skeleton import read_skeleton
+from ftpatch.errors import InputError, SiteRefused
+from ftpatch.image import Image
+from ftpatch.image.compression import kind_of, pack, unpack
+from ftpatch.image.raw_image import is_raw_image
+from ftpatch.io.output import Copy
+from ftpatch.write.write import write
+
+__all__ = ["Undo", "plan_undo", "require_undoable", "take_back"]
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What a file was before ``blocks`` (the latest first): ``changes`` from what stands there to
+    what stood there, the ``length`` to cut to (bytes) and the ``tail`` that follows. ``packed`` is
+    the compressed file that held it, ``identical`` whether that is the very file."""
+
+    blocks: tuple[Block, ...]
+    changes: Changes
+    length: int
+    tail: bytes
+    packed: bytes = b""
+    identical: bool = True
+
+
+def plan_undo(image: Image, *, everything: bool = False) -> Undo:
+    """Take back the latest block, or all.
+
+    Raises InputError where there is no journal, SiteRefused where the new bytes are not there any
+    more.
+    """
+    image.require_writable()
+    blocks = read_blocks(image.path, image.data[: image.end])
+    if not blocks:
+        raise InputError(
+            image.path, "no journal: no command changed this file", "strip and objcopy remove it"
+        )
+    blocks = blocks if everything else blocks[:1]
+    left = image.altered([block.changes for block in reversed(blocks)])
+    before = image.altered([block.changes for block in blocks], old=True)
+    touched = Changes.concat([block.changes for block in blocks])
+    now, then = touched.held(image.data), touched.held(before.data)
+    changed = touched.offset[(now != touched.held(left.data)).any(axis=1)]
+    if len(changed):
+        raise SiteRefused(
+            image.path,
+            f"{len(changed)} places do not hold what the journal says was written, the first at "
+            f"file offset {int(changed.min()):#x}",
+            "the file was changed by other means",
+        )
+    oldest = blocks[-1]
+    length = oldest.length - len(oldest.cut)
+    data = before.data[:length]
+    if oldest.cut:
+        data = np.concatenate([data, np.frombuffer(oldest.cut, np.uint8)])
+    _require_image(before, data)
+    packed, identical = _packed(image, oldest, data) if image.compression else (b"", True)
+    changes = replace(touched, old=now, new=then)
+    return Undo(tuple(blocks), changes, length, oldest.cut, packed, identical)
+
+
+def require_undoable(image: Image) -> None:
+    """Raise what undoing all of its journal would raise, for an image that is to be written onto:
+    what cannot be undone may not be written."""
+    if not read_blocks(image.path, image.data[: image.end]):
+        return
+    try:
+        plan_undo(image, everything=True)
+    except (InputError, SiteRefused) as error:
+        hint = "`ftpatch undo` would refuse this file; start from the original"
+        raise type(error)(error.path, error.reason, hint) from None
+
+
+def take_back(copy: Copy, image: Image, undo: Undo) -> None:
+    """Write what plan_undo() planned into ``copy`` and let it appear. Raises OutputError."""
+    write(
+        copy,
+        image,
+        undo.changes,
+        journal=False,
+        length=undo.length,
+        tail=undo.tail,
+        packed=undo.packed,
+    )
+
+
+def _packed(image: Image, block: Block, data: NDArray[np.uint8]) -> tuple[bytes, bool]:
+    """The compressed file that held ``data``, and whether it is the one that was there. Older
+    journals do not tell, another version of a packer makes other files; and a file may have been
+    compressed by other means since then."""
+    if block.packed and kind_of(memoryview(block.packed)) == image.compression:
+        held = np.frombuffer(unpack(image.path, memoryview(block.packed), len(data)), np.uint8)
+        told = hashlib.sha256(block.packed).digest() == block.digest
+        if not told or not np.array_equal(held, data):
+            raise InputError(image.path, "journal: the compressed file it keeps does not match")
+        return block.packed, True
+    packed = pack(image.compression, data.data)
+    return packed, hashlib.sha256(packed).digest() == block.digest
+
+
+def _require_image(before: Image, data: NDArray[np.uint8]) -> None:
+    """A forged block may give back anything; what no command can have written is refused."""
+    if before.container == "Image" and is_raw_image(data):
+        return
+    try:
+        read_skeleton(str(before.path), data)
+    except InputError as error:
+        raise InputError(
+            before.path, f"journal: what it would restore is not an image: {error.reason}"
+        ) from None

@@ -1,0 +1,86 @@
+"""The comparison before every write, as ftrace_modify_code makes it. Only this layer compares.
+
+EFAULT: what should be there cannot be read, or is not code. EINVAL: something else stands there,
+two Changes claim the same bytes, or the loader will write there. Nothing may be written unless
+every Change passes.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.image import Image
+
+__all__ = ["Verdict", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``errno`` uint8[n] of each of n Changes, 0 where it may be made; ``actual`` uint8[n, k]: what
+    stands there; ``overlaps`` bool[n]: refused because another Change claims the same bytes;
+    ``relocated`` bool[n]: because a relocation would write over the new code."""
+
+    changes: Changes
+    errno: NDArray[np.uint8]
+    actual: NDArray[np.uint8]
+    overlaps: NDArray[np.bool_]
+    relocated: NDArray[np.bool_]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all may be written."""
+        return not self.errno.any()
+
+    def refused(self) -> NDArray[np.intp]:
+        """Rows to report: the first refused Change of each owner, by owner."""
+        rows = np.flatnonzero(self.errno)
+        owner = self.changes.owner[rows]
+        order = np.lexsort((self.changes.kind[rows], owner))
+        rows, owner = rows[order], owner[order]
+        first = np.ones(len(rows), bool)
+        first[1:] = (owner[1:] != owner[:-1]) | (owner[1:] == NO_OWNER)
+        return rows[first]
+
+
+def verify(
+    image: Image, changes: Changes, align: int, written: NDArray[np.int64] | None = None
+) -> Verdict:
+    """Compare the old bytes of every Change with the image. ``align`` is that of an instruction
+    (bytes), ``written`` int64[m] how many bytes each of the image's relocations writes (without
+    it: a word). Nothing is raised: the verdict says it all."""
+    width = changes.width.astype(np.int64)
+    inside = (changes.offset >= 0) & (changes.offset + width <= len(image.data))
+    actual = changes.held(image.data)
+    outcome = np.zeros(len(changes), np.uint8)
+    outcome[(actual != changes.old).any(axis=1)] = errno.EINVAL
+    code = changes.kind == Kind.CODE
+    outcome[code & (changes.owner % np.uint64(align) != 0)] = errno.EINVAL
+    overlaps = _overlaps(changes.offset, width) & inside
+    outcome[overlaps] = errno.EINVAL
+    relocated = np.isin(changes.kind, [Kind.CODE, Kind.PADDING]) & inside
+    address = image.elf.address_of(changes.offset)
+    relocations = image.relocations
+    if written is None:
+        written = np.full(len(relocations.place), image.elf.word)
+    # An entry that is changed with the code does not write there any more, or is meant to.
+    changed = changes.offset[changes.kind == Kind.RELOCATION]
+    stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_loose)
+    relocated &= relocations.touch(address, width, np.where(stays, written, 0)) > 0
+    outcome[relocated] = errno.EINVAL
+    outcome[~inside] = errno.EFAULT
+    return Verdict(changes, outcome, actual, overlaps, relocated)
+
+
+def _overlaps(offset: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.bool_]:
+    out = np.zeros(len(offset), bool)
+    order = np.argsort(offset, kind="stable")
+    end = np.maximum.accumulate((offset + width)[order])
+    hit = offset[order][1:] < end[:-1]
+    out[order[1:][hit]] = True
+    out[order[:-1][hit]] = True
+    return out

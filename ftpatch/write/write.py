@@ -1,0 +1,155 @@
+"""The one writer: verified Changes into the copy, the journal behind it, then the rename."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.core.changes import Changes
+from ftpatch.core.journal import outer, pack_block, read_blocks
+from ftpatch.errors import InputError, OutputError
+from ftpatch.image import Image
+from ftpatch.image.compression import LIMIT, pack
+from ftpatch.io.output import Copy
+
+__all__ = ["updated", "write", "write_new"]
+
+STEP = 4 << 20
+"""Bytes that are read, changed and written back at a time."""
+
+
+def write(
+    copy: Copy,
+    image: Image,
+    changes: Changes,
+    *,
+    journal: bool = True,
+    length: int | None = None,
+    tail: bytes = b"",
+    packed: bytes = b"",
+) -> None:
+    """Apply Changes to ``image``, of which ``copy`` is one, and let the file appear. They must have
+    passed the verifier.
+
+    With ``length`` the file ends there (bytes); ``tail`` follows. If anything changes and
+    ``journal`` is wanted, its block comes last. What was compressed is so again, or is ``packed``.
+    Raises OutputError, and InputError for what could not be read again; then nothing appears.
+    """
+    try:
+        copy.finish()
+        copy.check_unchanged()
+        if not len(changes) and not tail and length in (None, len(image.data)):
+            pass  # a plain copy, whatever packed it
+        elif image.compression:
+            if not packed:
+                outside = _outside(copy, image) if journal else b""
+                end, behind = _behind(image, changes, journal, length, tail, outside)
+                packed = _packed(image, _joined(image, changes, end, behind))
+            _replace(copy, packed)
+        else:
+            end, behind = _behind(image, changes, journal, length, tail)
+            _apply(copy, changes)
+            os.ftruncate(copy.fd, end)
+            _put(copy.fd, behind, end)
+        copy.appear()
+    except OSError as error:
+        raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
+
+
+def updated(
+    image: Image,
+    changes: Changes,
+    *,
+    journal: bool = True,
+    length: int | None = None,
+    tail: bytes = b"",
+) -> NDArray[np.uint8]:
+    """The bytes that write() would write, uncompressed, uint8[size]."""
+    return _joined(image, changes, *_behind(image, changes, journal, length, tail))
+
+
+def _joined(image: Image, changes: Changes, end: int, behind: bytes) -> NDArray[np.uint8]:
+    size = max(len(image.data), end + len(behind))  # what is cut off may be changed as well
+    data = np.empty(size, np.uint8)
+    data[: len(image.data)] = image.data
+    changes.put(data)
+    data[end : end + len(behind)] = np.frombuffer(behind, np.uint8)
+    return data[: end + len(behind)]
+
+
+def _behind(
+    image: Image,
+    changes: Changes,
+    journal: bool,
+    length: int | None,
+    tail: bytes,
+    outside: bytes = b"",
+) -> tuple[int, bytes]:
+    """Where the image's own bytes end, and what comes there."""
+    size = len(image.data)
+    cut = b"" if length is None else image.data[length:].tobytes()
+    wanted = journal and (len(changes) or cut)
+    block = pack_block(changes, size, cut, outside) if wanted else b""
+    return size if length is None else length, tail + block
+
+
+def _outside(copy: Copy, image: Image) -> bytes:
+    """What the journal keeps of the compressed file, to give it back as it is. What other packers
+    made is kept as a whole; but a file that has a journal is likely to be our own, which need not
+    be kept, or each command would double it."""
+    held = os.pread(copy.fd, copy.size, 0)
+    while len(held) < copy.size and (more := os.pread(copy.fd, copy.size, len(held))):
+        held += more
+    ours = bool(read_blocks(image.path, image.data[: image.end]))
+    known = ours and pack(image.compression, image.data.data) == held
+    return outer(image.path, held, len(image.data), known=known)
+
+
+def _packed(image: Image, data: NDArray[np.uint8]) -> bytes:
+    if len(data) > LIMIT:
+        raise InputError(image.path, f"with its journal it has more than {LIMIT} bytes")
+    return pack(image.compression, data.data)
+
+
+def write_new(copy: Copy, data: bytes) -> None:
+    """Let ``data`` appear in place of the file that was copied. Raises OutputError."""
+    try:
+        copy.finish()
+        _replace(copy, data)
+        copy.appear()
+    except OSError as error:
+        raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
+
+
+def _replace(copy: Copy, data: bytes) -> None:
+    os.ftruncate(copy.fd, 0)
+    _put(copy.fd, data, 0)
+
+
+def _apply(copy: Copy, changes: Changes) -> None:
+    """One pass over what is near together, instead of one write for each Change. The old bytes are
+    compared once more: they were verified in the input, and this is its copy."""
+    changes = changes.ordered()
+    cuts = np.flatnonzero(np.diff(changes.offset // STEP)) + 1
+    for rows in np.split(np.arange(len(changes)), cuts):
+        if not len(rows):
+            continue
+        part = changes.take(rows)
+        start = int(part.offset[0])
+        end = int((part.offset + part.width).max())
+        held = np.frombuffer(os.pread(copy.fd, end - start, start), np.uint8).copy()
+        before = held.copy()
+        part.put(before, old=True, base=start)
+        if not np.array_equal(before, held):
+            raise InputError(copy.target, "the input was changed while it was read", "try again")
+        part.put(held, base=start)
+        _put(copy.fd, held.tobytes(), start)
+
+
+def _put(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(fd, view, offset)
+        view, offset = view[done:], offset + done
