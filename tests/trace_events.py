@@ -62,8 +62,8 @@ class Trace:
 
 
 def read_trace(path: Path, *, jumps: bool = False) -> Trace:
-    """Read a file; what is not as trace.h says fails an assertion. ``jumps``: handlers may have left
-    the tracer in the midst of an event, of which something is left behind the last one then."""
+    """Read a file; what is not as trace.h says fails an assertion. ``jumps``: handlers may have
+    left the tracer in the midst of an event, of which something stands behind the last one then."""
     data = path.read_bytes()
     fields = HEADER.unpack_from(data)
     magic, version, size, _, chunk_size, tracer, flags, whole, taken, bias, base = fields[:11]

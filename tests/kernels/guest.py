@@ -24,13 +24,10 @@ APPEND = {
 }
 LIMIT = 120  # seconds; a boot with all its steps takes 5 to 15
 STEP, SAID, LOG, END = "@@ step ", "@@ said ", "@@ log ", "@@ end"
-SAY = (
-    """
-record() { echo "$1" >/dev/kmsg; }
-say() { while IFS= read -r line; do record "%s$line"; done; }
+SAY = f"""
+record() {{ echo "$1" >/dev/kmsg; }}
+say() {{ while IFS= read -r line; do record "{SAID}$line"; done; }}
 """
-    % SAID
-)
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /t /tmp
 /bin/busybox --install -s /bin
