@@ -27,13 +27,13 @@ test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
 	$(BIN)/python -m pytest -n auto --durations 12 tests/kernels
 
 test-programs: packages $(READY) ## programs of others, whose own tests run traced
-	FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/test_tracer_real.py
+	FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/tracer/test_tracer_real.py
 
 test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
-	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/test_tracer_matrix.py tests/test_tracer_tree.py
+	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/tracer/test_tracer_matrix.py tests/tracer/test_tracer_tree.py
 
 # Of each of these `make test` takes a part.
-EXHAUSTIVE = $(addprefix tests/test_,tracer_stepped.py interrupted.py bounds.py faults.py)
+EXHAUSTIVE = $(addprefix tests/,tracer/test_tracer_stepped.py io/test_interrupted.py image/test_bounds.py io/test_faults.py)
 test-exhaustive: packages $(READY) ## a signal at every instruction of the tracer, and at every call of a command
 	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto --durations 6 $(EXHAUSTIVE)
 

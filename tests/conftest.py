@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
-from .samples import FOLDER, sample
+from tests.support.samples import FOLDER, sample
 
 # The same examples on every machine and in every run: a failure must be found by whoever looks.
 settings.register_profile(

@@ -1,5 +1,8 @@
-"""Architectures: a folder each, with the same file names in all of them. ``ftrace.py`` makes a folder
-an architecture; every other file is a feature, and an absent one says that it is not there yet."""
+"""Architectures: a folder each, with the same file names in all of them.
+
+``ftrace.py`` makes a folder an architecture. Every other file is a feature; an absent one says that
+the architecture does not have it yet.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tracers: function, function_graph and function_profile, laid into programs and their libraries."""
+"""Tracers of programs and their libraries: function, function_graph, function_profile."""

@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-from ..boot_images import bzimage
-from ..boxes import sized
+from tests.support.boot_images import bzimage
+from tests.support.boxes import sized
+
 from . import fetch
 from .cli import ftpatch, read_check
 from .qemu import APPEND, END, OBJCOPY, Console, read_console, run_machine

@@ -19,8 +19,8 @@ from ftpatch.elf.relocations import read_relocations
 from ftpatch.image.kallsyms.own_symbols import OwnSymbols, read_own_symbols
 from ftpatch.image.payload import read_payload
 from ftpatch.image.raw_image import read_raw_image
+from tests.support.boot_images import bzimage, zboot
 
-from ..boot_images import bzimage, zboot
 from .independent import Vmlinux
 from .qemu import OBJCOPY, need
 

@@ -1,0 +1,165 @@
+"""make_nop: every form does nothing, for as many bytes as it should."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ftpatch.arch import Abi, State, architectures
+from tests.support.gnu import program, runner
+from tests.support.readers import disassembled, target_of
+
+ARCHES = {arch.name: arch for arch in architectures().values()}
+IP = 0x40_1000
+SIGN = 0x0101_0101
+PAIRED = ("arm64", "riscv64")
+"""A site is two instructions."""
+
+
+def _forms(name: str) -> list[tuple[str, bytes, int]]:
+    """(name, bytes, width) of everything that make_nop can write."""
+    arch = ARCHES[name]
+    widths = [8] if name in PAIRED else [5, 6]
+    chosen = {"": b"", **arch.nops}
+    out = []
+    for label, nop in chosen.items():
+        for width in widths:
+            code = arch.make_nop(np.array([width], np.uint8), nop, Abi(pad=True))
+            assert not code[0, width:].any()
+            out.append((f"{label or 'own'}-{width}", code[0, :width].tobytes(), width))
+    for nop in sorted(arch.own_nops):
+        code = arch.make_nop(np.array([5], np.uint8), b"", Abi(nop=nop))
+        out.append((f"image's {nop.hex()}", code[0, :5].tobytes(), 5))
+    return out
+
+
+ALL = [
+    pytest.param(name, code, width, id=f"{name} {label}")
+    for name in ARCHES
+    for label, code, width in _forms(name)
+]
+
+
+@pytest.mark.parametrize(("name", "code", "width"), ALL)
+def test_capstone_reads_a_nop(name: str, code: bytes, width: int) -> None:
+    assert len(code) == width
+    read = disassembled(name, code, IP)
+    assert sum(i.size for i in read) == width, "Capstone knows every byte"
+    if read[0].mnemonic == "jmp":
+        assert target_of(read[0]) == IP + width
+        read = read[1:]
+        assert all(i.mnemonic == "nop" for i in read)
+        return
+    for i in read:
+        # lea %ds:0x0(%esi,%eiz,1),%esi is GNU's NOP for processors without nopl.
+        is_lea = i.mnemonic == "lea" and i.op_str == "esi, ds:[esi]"
+        assert is_lea or "nop" in i.mnemonic or i.op_str == "ax, ax"
+    assert len(read) == (2 if name in PAIRED else 1), "one instruction, or the pair"
+
+
+@pytest.mark.parametrize(("name", "code", "width"), ALL)
+def test_decode_knows_it(name: str, code: bytes, width: int) -> None:
+    arch = ARCHES[name]
+    row = np.zeros((1, arch.width), np.uint8)
+    row[0, :width] = list(code)
+    abi = Abi(pad=True, nop=code if code in arch.own_nops else b"")
+    state, addr, read, _ = arch.decode(row, np.array([IP], np.uint64), abi)
+    assert (state[0], addr[0], read[0]) == (State.NOP, 0, width)
+
+
+def test_each_name_is_its_form() -> None:
+    """The option's words are the kernel's: P6 NOP5, five prefixed NOP, and a jump over."""
+    for name in ("x86_64", "i386"):
+        assert ARCHES[name].nops == {
+            "p6": bytes.fromhex("0f1f440000"),
+            "nop5": bytes.fromhex("6666666690"),
+            "jmp": bytes.fromhex("eb03909090"),
+        }
+    assert ARCHES["arm64"].nops == ARCHES["riscv64"].nops == {}
+
+
+@pytest.mark.parametrize("name", ["x86_64", "i386"])
+def test_without_a_choice_it_is_the_image_s_own_and_else_p6(name: str) -> None:
+    arch = ARCHES[name]
+    five = np.array([5], np.uint8)
+    own = bytes.fromhex("6666666690")
+    assert arch.make_nop(five, b"", Abi())[0, :5].tobytes() == arch.nops["p6"]
+    assert arch.make_nop(five, b"", Abi(nop=own))[0, :5].tobytes() == own
+    assert arch.make_nop(five, arch.nops["jmp"], Abi(nop=own))[0, :5].tobytes()[:1] == b"\xeb"
+
+
+def _x86(name: str, codes: list[bytes]) -> str:
+    """Sets all registers and flags, runs the codes, and exits with 1 if anything changed."""
+    wide = name == "x86_64"
+    names = ["ax", "bx", "cx", "dx", "si", "di", "bp"]
+    registers = [("r" if wide else "e") + n for n in names] + [f"r{i}" for i in range(8, 16)] * wide
+    a, sp, size = registers[0], "rsp" if wide else "esp", 8 if wide else 4
+    suffix = "q" if wide else "l"
+    lines = [".globl _start", "_start:", f"sub $256, %{sp}", f"push{suffix} $0x8d5"]
+    lines += [f"mov $0x{SIGN * (i + 1):x}, %{r}" for i, r in enumerate(registers)]
+    lines += [f"mov %{sp}, saved", f"popf{suffix}"]
+    lines += [f".byte {','.join(map(str, code))}" for code in codes]
+    lines += [f"pushf{suffix}", f"cmp %{sp}, saved", "jne bad"]
+    lines += [f"cmp $0x{SIGN * (i + 1):x}, %{r}\njne bad" for i, r in enumerate(registers)]
+    lines += [f"mov (%{sp}), %{a}", f"and $0xcd5, %{a}", f"cmp $0x8d5, %{a}", "jne bad"]
+    good, bad = ("xor %edi, %edi", "mov $1, %edi") if wide else ("xor %ebx, %ebx", "mov $1, %ebx")
+    end = ["mov $60, %eax", "syscall"] if wide else ["mov $1, %eax", "int $0x80"]
+    lines += [good, *end, "bad:", bad, *end, ".bss", f"saved: .skip {size}"]
+    return "\n".join(lines) + "\n"
+
+
+def _arm64(codes: list[bytes]) -> str:
+    lines = [".globl _start", "_start:", "mov x0, #-1", "cmp x0, #5"]
+    registers = [i for i in range(31) if i not in (18, 29)]
+    lines += [f"movz x{i}, #{i + 7}, lsl #16" for i in registers]
+    lines += ["mov x29, sp"]
+    lines += [f".byte {','.join(map(str, code))}" for code in codes]
+    lines += ["b.pl bad", "b.eq bad", "b.cc bad", "b.vs bad", "cmp sp, x29", "b.ne bad"]
+    for i in registers:
+        lines += [f"movz x29, #{i + 7}, lsl #16", f"cmp x{i}, x29", "b.ne bad"]
+    end = ["mov x8, #93", "svc #0"]
+    lines += ["mov x0, #0", *end, "bad:", "mov x0, #1", *end]
+    return "\n".join(lines) + "\n"
+
+
+def _riscv64(codes: list[bytes]) -> str:
+    registers = [i for i in range(1, 32) if i not in (2, 8)]
+    lines = [".globl _start", "_start:", "mv s0, sp"]
+    lines += [f"li x{i}, {SIGN * i}" for i in registers]
+    lines += [f".byte {','.join(map(str, code))}" for code in codes]
+    lines += ["bne s0, sp, bad"]
+    for i in registers:
+        lines += [f"li s0, {SIGN * i}", f"bne x{i}, s0, bad"]
+    end = ["li a7, 93", "ecall"]
+    lines += ["li a0, 0", *end, "bad:", "li a0, 1", *end]
+    return "\n".join(lines) + "\n"
+
+
+def _run(name: str, codes: list[bytes], folder: Path) -> int:
+    target = folder / "program"
+    source = {"arm64": _arm64, "riscv64": _riscv64}.get(name, partial(_x86, name))(codes)
+    program(name, source, target)
+    return subprocess.run([*runner(name), str(target)], check=False, timeout=60).returncode
+
+
+@pytest.mark.parametrize("name", ARCHES)
+def test_executed_it_changes_nothing(name: str, tmp_path: Path) -> None:
+    assert _run(name, [code for _, code, _ in _forms(name)], tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("x86_64", b"\x48\xff\xc0"),  # inc %rax
+        ("x86_64", b"\xf8"),  # clc
+        ("i386", b"\x46"),  # inc %esi
+        ("arm64", bytes.fromhex("21040091")),  # add x1, x1, #1
+        ("riscv64", bytes.fromhex("9382f2ff")),  # addi t0, t0, -1
+    ],
+)
+def test_the_harness_sees_a_change(name: str, code: bytes, tmp_path: Path) -> None:
+    assert _run(name, [code], tmp_path) == 1

@@ -1,0 +1,109 @@
+"""What leads system calls elsewhere, against Capstone, and against what ftpatch says of them."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ftpatch.arch.disassemble import engine
+from ftpatch.arch.system_calls import SYSTEM_CALLS_OF, X86_64
+from ftpatch.elf.elf_file import Elf, map_file
+
+STUBS = Path(__file__).parent.parent.parent / "stubs"
+FILES = [
+    "/lib/x86_64-linux-gnu/libc.so.6",
+    "/usr/lib/x86_64-linux-musl/libc.so",
+    "/usr/lib/x86_64-linux-gnu/libasan.so.8",
+    "/bin/busybox",
+]
+SHIM = """
+#include "FOLDER/lead.c"
+void ftrace_asked(void) {}
+REGISTERS void ftrace_linked(void) {}
+int is_asked(ulong number) { return NUMBERS; }
+u32 lengths(const u8 *code, const u32 *at, u32 count, u32 *wrong)
+{
+	u32 i, bad = 0, n, unused;
+
+	for (i = 0; i < count && bad < 16; i++) {
+		n = length(code + at[i], &unused);
+		if (n && n != at[i + 1] - at[i])
+			wrong[bad++] = at[i];
+	}
+	return bad;
+}
+u32 found(const u8 *start, const u8 *end, u32 *out)
+{
+	struct lead lead;
+	const u8 *at = start;
+	u32 n;
+
+	for (n = 0; n < 500 && lead_found(start, end, &at, &lead); n++) {
+		out[2 * n] = (u32)(lead.from - start);
+		out[2 * n + 1] = (u32)(lead.call + 2 - start);
+	}
+	return n;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """stubs/x86_64/lead.c as a library."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc")
+    folder = tmp_path_factory.mktemp("shim")
+    numbers = " || ".join(f"number == {number}" for number in sorted(X86_64))
+    (folder / "shim.c").write_text(
+        SHIM.replace("NUMBERS", numbers).replace("FOLDER", str(STUBS / "x86_64"))
+    )
+    flags = ["-O1", "-w", "-shared", "-fPIC", "-mgeneral-regs-only", "-ffreestanding"]
+    include = [f"-I{STUBS / 'runtime'}", f"-I{STUBS / 'x86_64'}"]
+    command = ["gcc", *flags, *include, str(folder / "shim.c"), "-o", str(folder / "shim.so")]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(folder / "shim.so"))
+    library.found.argtypes = [ctypes.c_void_p] * 3
+    return library
+
+
+def _code(path: str) -> tuple[bytes, int]:
+    if not Path(path).exists():
+        pytest.skip(f"no {path}")
+    data, mapped = map_file(Path(path))
+    elf = Elf.read(Path(path), data, mapped=mapped)
+    section = elf.section(".text")
+    assert section is not None
+    return data[section.offset : section.offset + section.size].tobytes(), section.address
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_lengths_of_instructions(shim: ctypes.CDLL, path: str) -> None:
+    code, _ = _code(path)
+    code = code[: 1 << 19]
+    places = [at for at, *_ in engine("x86_64").disasm_lite(code[:-16], 0)]
+    held = (ctypes.c_uint * len(places))(*places)
+    wrong = (ctypes.c_uint * 16)()
+    bad = shim.lengths(code, held, len(places) - 1, wrong)
+    assert len(places) > 1000
+    assert not [hex(at) for at in wrong[:bad]]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_both_find_the_same(shim: ctypes.CDLL, path: str) -> None:
+    code, address = _code(path)
+    room = ctypes.create_string_buffer(len(code) + 8192)
+    # As far from a page's start as in memory: functions are aligned there.
+    base = (ctypes.addressof(room) + 4095 & ~4095) + address % 4096
+    ctypes.memmove(base, code, len(code))
+    out = (ctypes.c_uint * 1000)()
+    count = shim.found(base, base + len(code), ctypes.addressof(out))
+    pairs = np.array(out[: 2 * count], np.int64).reshape(-1, 2) + address
+    calls = list(SYSTEM_CALLS_OF["x86_64"](code, address))
+    assert [(one.start, one.end) for one in calls if one.led] == [tuple(row) for row in pairs]
+    assert [one for one in calls if not one.led] == []
+    assert count > 5

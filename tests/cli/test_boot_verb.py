@@ -1,0 +1,200 @@
+"""``ftpatch boot`` with something else in QEMU's place: how a boot ends, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.boot_small import STACKS, enabled, stream
+from tests.support.command import ROOT, ftpatch
+
+QEMU = """#!/bin/sh
+for word; do
+    case "$word" in
+    file,id=events,path=*) cat "$SENT" >"${word#file,id=events,path=}" ;;
+    file,id=console,path=*) echo "${SAID:-panic: the end}" >"${word#file,id=console,path=}" ;;
+    */log) echo "$LOGGED" >"$word" ;;
+    esac
+done
+eval "$THEN"
+"""
+EVENTS = [("ksys_dup3", STACKS[0] - 8), ("vfs_read", STACKS[0] - 64)]
+FOLDED = "ksys_dup3 1\nksys_dup3;vfs_read 0\n"  # the last function has had no time yet
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine that sends two events."""
+    image = enabled(tmp_path)
+    sent, tool = tmp_path / "sent", tmp_path / "bin" / "qemu-system-x86_64"
+    sent.write_bytes(stream(image, EVENTS))
+    tool.parent.mkdir()
+    tool.write_text(QEMU)
+    tool.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    more = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
+    return {**os.environ, **more, "SENT": str(sent), "LOGGED": "", "PYTHONPATH": str(ROOT)}
+
+
+def _words(folder: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "ftpatch", "boot", str(folder / "vmlinux"), *words]
+
+
+def _boot(
+    folder: Path, machine: dict[str, str], then: str, *words: str
+) -> subprocess.CompletedProcess[str]:
+    command = _words(folder, *words)
+    return subprocess.run(
+        command, env=machine | {"THEN": then}, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_every_append_counts(tmp_path: Path, machine: dict[str, str]) -> None:
+    words = tmp_path / "words"
+    then = f"printf '%s\\n' \"$@\" >{words}; exit 3"
+    _boot(tmp_path, machine, then, "--append", "nokaslr", "--append", "quiet loglevel=1")
+    assert any(
+        line.endswith(" nokaslr quiet loglevel=1") for line in words.read_text().splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "[ 0.1] KASLR enabled\n[ 9.0] Kernel Offset: 0x49c38aa00000 from 0xffff800008000000",
+            "KASLR: addresses on the console are 0x49c38aa00000 above the image's",
+        ),
+        (
+            "[    0.1] KASLR enabled\n[    0.2] and no more",
+            "KASLR: addresses on the console are not the image's; use --append nokaslr",
+        ),
+        ("[    0.1] KASLR disabled on command line\n[    9.0] Kernel Offset: disabled", ""),
+    ],
+)
+def test_where_kaslr_put_the_kernel(
+    said: str, told: str, tmp_path: Path, machine: dict[str, str]
+) -> None:
+    """The console has the addresses of where it ran; the report has those of the image."""
+    done = _boot(tmp_path, machine | {"SAID": said}, "exit 3", "--format", "folded")
+    lines = [line for line in done.stderr.splitlines() if "KASLR: " in line]
+    assert lines == ([f"ftpatch: {told}"] if told else [])
+    assert done.stdout == FOLDED
+
+
+def test_an_end_of_its_own(tmp_path: Path, machine: dict[str, str]) -> None:
+    done = _boot(tmp_path, machine, "exit 3", "--format", "folded")
+    assert done.returncode == 3
+    assert done.stdout == FOLDED
+    assert "2 events; QEMU ended with 3" in done.stderr
+    assert "the last functions: ksys_dup3, vfs_read" in done.stderr
+    assert "panic: the end" in done.stderr
+    assert "\x1b" not in done.stderr  # no live line but on a terminal
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_hang(tmp_path: Path, machine: dict[str, str]) -> None:
+    done = _boot(tmp_path, machine, "exec sleep 60", "--idle", "1", "--format", "folded")
+    assert done.returncode == 124
+    assert "no event and no console output for 1 seconds" in done.stderr
+    assert "the last functions: ksys_dup3, vfs_read" in done.stderr
+
+
+def test_a_limit(tmp_path: Path, machine: dict[str, str]) -> None:
+    done = _boot(tmp_path, machine, "exec sleep 60", "--limit", "1", "--format", "folded")
+    assert done.returncode == 124 and "ended after 1 seconds" in done.stderr
+
+
+def test_a_triple_fault(tmp_path: Path, machine: dict[str, str]) -> None:
+    done = _boot(tmp_path, machine | {"LOGGED": "Triple fault"}, "exit 0", "--format", "folded")
+    assert done.returncode == 0 and "a triple fault" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--max", "2"), ("--max", "1")])
+def test_a_stop(tmp_path: Path, machine: dict[str, str], words: tuple[str, ...]) -> None:
+    done = _boot(tmp_path, machine, "exec sleep 60", *words, "--format", "folded")
+    assert done.returncode == 0 and "the tracer stopped" in done.stderr
+
+
+def test_no_events(tmp_path: Path, machine: dict[str, str]) -> None:
+    done = _boot(tmp_path, machine | {"SENT": "/dev/null"}, "exit 0")
+    assert done.returncode == 0 and done.stdout == ""
+    assert "0 events" in done.stderr and "none was called" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals(tmp_path: Path, machine: dict[str, str], number: signal.Signals) -> None:
+    own, end = pty.openpty()
+    mark = tmp_path / "pid"
+    command = _words(tmp_path, "--format", "folded", "-o", str(tmp_path / "out"))
+    environment = machine | {"THEN": f"echo $$ >{mark}; exec sleep 60"}
+    child = subprocess.Popen(command, env=environment, stdout=end, stderr=end)
+    until = time.monotonic() + 30
+    while not (mark.exists() and mark.read_text()) and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(1)
+    child.send_signal(number)
+    code = child.wait(30)
+    os.close(end)
+    said = b""
+    while part := _read(own):
+        said += part
+    assert b"2 events, vfs_read" in said  # as it went
+    assert not list((tmp_path / "tmp").iterdir())
+    assert not _runs(mark.read_text().strip())
+    # The machine is ended, and what it did is told.
+    assert code == 124 and b"2 events; interrupted" in said
+    assert (tmp_path / "out").read_text() == FOLDED
+
+
+def _runs(pid: str) -> bool:
+    """Whether a process is there, and not only waited for."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return False
+        except OSError:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 4096)
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--format", "nosuch"), "unknown format"),
+        (("--until", "nosuch"), "no such function"),
+        (("--keep", "/"), "cannot make it"),
+        (("-o", "/dev/null"), "not a regular file"),
+        (("--idle", "0"), "--idle"),
+    ],
+)
+def test_what_is_wrong_is_said_before_it_boots(
+    tmp_path: Path, machine: dict[str, str], words: tuple[str, ...], said: str
+) -> None:
+    done = _boot(tmp_path, machine, "exit 0", *words)
+    assert done.returncode == 125 and said in done.stderr and done.stdout == ""
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_qemu_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = ftpatch("boot", tmp_path / "vmlinux")
+    assert done.code == 125
+    assert done.err == "ftpatch: qemu-system-x86_64 is not installed; apt install qemu-system-x86\n"

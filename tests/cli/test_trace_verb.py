@@ -1,0 +1,180 @@
+"""``ftpatch trace``: the program as ever, and what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ftpatch, ftpatch_process
+
+PAD = "-fpatchable-function-entry=5"
+PROGRAM = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((noinline)) int twice(int n) { return 2 * n; }
+__attribute__((noinline)) int work(int n) { return n ? twice(n) + work(n - 1) : 0; }
+int main(int argc, char **argv)
+{
+    printf("%s %d %d\n", argv[0], argc, work(3));
+    fflush(stdout);
+    if (argc > 1 && !strcmp(argv[1], "-k"))
+        raise(SIGTERM);
+    if (argc > 1 && !strcmp(argv[1], "-f")) {
+        if (!fork()) {
+            work(1);
+            _exit(0);
+        }
+        wait(0);
+    }
+    return argc > 1 ? atoi(argv[1]) : 0;
+}
+"""
+pytestmark = pytest.mark.skipif(
+    os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
+)
+
+
+def _compile(folder: Path, text: str = PROGRAM, name: str = "prog", *flags: str) -> Path:
+    path = folder / name
+    source = path.with_suffix(".c")
+    source.write_text(text)
+    words = ["gcc", "-O1", PAD, str(source), "-o", str(path), *flags]
+    subprocess.run(words, check=True)
+    return path
+
+
+def _graph(text: str) -> list[str]:
+    """The calls of a graph, without times and threads."""
+    return [line.split("|", 1)[1].strip() for line in text.splitlines() if ") " in line]
+
+
+def test_output_and_status_are_the_programs(tmp_path: Path) -> None:
+    path = _compile(tmp_path)
+    before = {p.name for p in tmp_path.iterdir()}
+    result = ftpatch_process("trace", path, "42", "--tracer", cwd=tmp_path)
+    assert result.code == 42
+    assert result.out.startswith(f"{path} 3 12\n"), "the words behind it are the program's"
+    assert _graph(result.out)[:3] == ["main() {", "work() {", "twice();"]
+    assert {p.name for p in tmp_path.iterdir()} == before, "nothing is left"
+
+
+def test_killed_by_a_signal(tmp_path: Path) -> None:
+    result = ftpatch_process("trace", _compile(tmp_path), "-k")
+    assert result.code == 128 + 15
+    assert "work() {" in _graph(result.out), "what was recorded before is shown"
+
+
+SLEEPER = r"""
+#include <signal.h>
+#include <unistd.h>
+static void ended(int number) { (void)number; _exit(7); }
+int main(void) { signal(SIGTERM, ended); if (write(1, "ready\n", 6)) for (;;) pause(); }
+"""
+
+
+@pytest.mark.parametrize("ending", ["signal", "reader"])
+def test_nothing_is_left(ending: str, tmp_path: Path) -> None:
+    """When ftpatch itself is told to end, the program is; when nobody reads on, it ends."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    text = SLEEPER if ending == "signal" else PROGRAM
+    path = _compile(tmp_path, text)
+    before = set(tmp_path.iterdir())
+    with subprocess.Popen(
+        [sys.executable, "-m", "ftpatch", "trace", path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as child:
+        assert child.stdout is not None and child.stderr is not None
+        assert child.stdout.readline()
+        if ending == "signal":
+            child.terminate()
+            assert child.wait(60) == 7
+        else:
+            child.stdout.close()
+            assert child.wait(60) == 128 + 13
+            assert child.stderr.read() == b""
+    assert set(tmp_path.iterdir()) == before and not list(folder.iterdir())
+
+
+def test_a_program_of_the_path(tmp_path: Path) -> None:
+    path = _compile(tmp_path)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    result = ftpatch_process("trace", "-f", "twice", "--", "prog", env=environment)
+    assert result.code == 0 and result.out.startswith("prog 1 12\n"), "argv[0] as it was typed"
+    assert _graph(result.out) == ["twice();"] * 3
+    assert path.exists()
+
+
+def test_libraries_beside_it(tmp_path: Path) -> None:
+    """$ORIGIN is the folder of the program."""
+    _compile(tmp_path, "int other(void) { return 5; }", "libother.so", "-shared", "-fPIC")
+    text = "int other(void); int main(void) { return other(); }"
+    flags = (f"-L{tmp_path}", "-lother", "-Wl,-rpath,$ORIGIN")
+    path = _compile(tmp_path, text, "user", *flags)
+    result = ftpatch_process("trace", path)
+    assert result.code == 5 and _graph(result.out) == ["main();"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = _compile(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.access", lambda where, mode: Path(where) != folder)
+        result = ftpatch("trace", path)
+    assert result.code == 0
+
+
+def test_the_trace_is_kept(tmp_path: Path) -> None:
+    path = _compile(tmp_path)
+    kept = tmp_path / "kept"
+    result = ftpatch_process("trace", "-o", kept, "--format", "json", path, "-f")
+    assert result.code == 0 and json.loads(result.out.splitlines()[-1])
+    children = sorted(tmp_path.glob("kept.*"))
+    assert len(children) == 1, "the child of fork has a file of its own"
+    for file in (kept, *children):
+        assert file.stat().st_size <= 4096 + 16384
+    assert "main() {" in ftpatch_process("report", kept, *children).out
+    again = ftpatch_process("trace", "-o", kept, path)
+    assert again.code == 125 and "the output exists" in again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["nosuch_program"], "there is no program 'nosuch_program'"),
+        (["./nosuch"], "cannot read"),
+        (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; compile with"),
+        (["--tracer", "nosuch", "PROG"], "there is no tracer 'nosuch'; it is one of nop"),
+        (["-f", "nosuch", "PROG"], "matches no site"),
+        (["--size", "much", "PROG"], "'much' is not a size"),
+        (["--tracer", "function", "--args", "PROG"], "records no arguments"),
+    ],
+)
+def test_failures_of_our_own(words: list[str], reason: str, tmp_path: Path) -> None:
+    path = _compile(tmp_path)
+    result = ftpatch_process("trace", *(str(path) if word == "PROG" else word for word in words))
+    assert result.code == 125 and reason in result.err and not result.out
+    assert result.err.count("\n") == 1 and sorted(p.name for p in tmp_path.iterdir()) == [
+        "prog",
+        "prog.c",
+    ]
+
+
+def test_setuid(tmp_path: Path) -> None:
+    path = _compile(tmp_path)
+    path.chmod(0o4755)
+    result = ftpatch_process("trace", path)
+    assert result.code == 125 and "setuid" in result.err

@@ -1,0 +1,129 @@
+"""Words of a command line of which nothing is begun ahead, and which nothing may hang on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from ftpatch.image import prefetch as ahead
+from tests.support.boot_images import bzimage
+from tests.support.boot_kernels import Stripped
+from tests.support.boxes import PACKERS, sized
+from tests.support.command import ROOT, ftpatch, ftpatch_as, ftpatch_process
+
+KERNEL = Stripped().build()
+BOXED = bzimage(sized("zstd", KERNEL))
+
+
+def _put(folder: Path, name: str = "vmlinuz", data: bytes = BOXED) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def _odd_words(folder: Path) -> dict[str, str]:
+    (folder / "folder.xz").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "dangling").symlink_to("nothing")
+    (folder / "to-pipe").symlink_to("pipe")
+    huge = _put(folder, "huge", b"")
+    os.truncate(huge, ahead.LARGEST + 1)
+    _put(folder, "small", PACKERS["xz"](b"\0"))
+    _put(folder, "elf", KERNEL)
+    _put(folder, "empty", b"")
+    made = ["folder.xz", "pipe", "dangling", "to-pipe", "huge", "small", "elf", "empty", "missing"]
+    words = {name: str(folder / name) for name in made}
+    words |= {"option": "--json", "dash": "-", "nothing": "", "filter": "vfs_*", "long": "x" * 5000}
+    return words | {"nul": "a\0b", "device": "/dev/zero", "tty": "/dev/tty", "bytes": "\udcff"}
+
+
+def test_words_that_are_no_image(tmp_path: Path) -> None:
+    words = _odd_words(tmp_path)
+    with mock.patch("threading.Thread") as thread:
+        for name, word in words.items():
+            ahead.begin([word])
+            assert not thread.called, name
+        ahead.begin([*words.values(), str(_put(tmp_path))])
+        assert thread.call_count == 1, "the first that is one is found among them"
+    ahead._Ahead.thread = None
+
+
+@pytest.mark.parametrize("name", ["pipe", "to-pipe", "folder.xz", "huge", "empty", "missing"])
+def test_such_words_hang_nothing(name: str, tmp_path: Path) -> None:
+    words, path = _odd_words(tmp_path), _put(tmp_path)
+    for command in ((words[name], path), (path, words[name])):
+        result = ftpatch_process("status", *command, timeout=50)
+        assert result.code == 2 and f"{path}: x86_64 bzImage" in result.out
+        assert re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+    result = ftpatch_process("diff", path, words[name], timeout=50)
+    assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+
+
+def test_a_pipe_is_left_to_who_reads_it(tmp_path: Path) -> None:
+    """A shell's <(...): opened and closed again, its writer would be gone."""
+    image, baseline = tmp_path / "image", tmp_path / "baseline"
+    image.write_bytes(KERNEL)
+    assert ftpatch("check", "-q", image, "--write-baseline", baseline).code == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "ftpatch", "check", "--baseline", "/dev/fd/0", str(image)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=baseline.read_bytes(),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_pipe_in_place_of_the_file(tmp_path: Path) -> None:
+    """It comes between two looks at the name: opening it would wait for a writer."""
+    path = _put(tmp_path)
+    with mock.patch("threading.Thread.start"):
+        ahead.begin([str(path)])
+    thread, ahead._Ahead.thread = ahead._Ahead.thread, None
+    assert thread is not None
+    path.unlink()
+    os.mkfifo(path)
+    thread.start()
+    thread.join(20)
+    stuck = thread.is_alive()
+    if stuck:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        thread.join()
+    assert not stuck
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = _put(tmp_path)
+    path.chmod(0)
+    ftpatch("status", path)
+    result = ftpatch_as(65534, "status", path)
+    assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
+
+
+@pytest.mark.parametrize(
+    "words", [["--nope"], ["--help"], ["-o", "other", "--format", "yaml"], ["other"]], ids=str
+)
+def test_the_end_waits_for_no_thread(words: list[str], tmp_path: Path) -> None:
+    """Whatever ends the command before it needs the payload, or without."""
+    script = (
+        "import sys, threading, ftpatch.image.prefetch\n"
+        "ftpatch.image.prefetch.read_payload = lambda *_: threading.Event().wait()\n"
+        "from ftpatch.cli import main\n"
+        "main()\n"
+    )
+    verb = "list" if words == ["other"] else "extract"
+    done = subprocess.run(
+        [sys.executable, "-c", script, verb, str(_put(tmp_path)), *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == (0 if words == ["--help"] else 2)
+    assert "Traceback" not in done.stderr and done.stderr.count("\n") <= 1

@@ -1,0 +1,75 @@
+"""The stubs that are kept: built from the sources beside them, and what a stub has to be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from tests.support.command import ROOT
+
+STUBS = ROOT / "stubs"
+BUILT = sorted((STUBS / "built").glob("*/*.elf"))
+ARCHES = sorted({path.parent.name for path in BUILT})
+COMPILERS = {"x86_64": "x86_64-linux-gnu", "i386": "i686-linux-gnu", "arm64": "aarch64-linux-gnu"}
+every_stub = pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}-{p.stem}")
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_built_from_these_sources(arch: str, tmp_path: Path) -> None:
+    """By the same compiler: byte for byte."""
+    if shutil.which(f"{COMPILERS[arch]}-gcc") is None:
+        pytest.skip(f"no {COMPILERS[arch]}-gcc")
+    words = ["make", "-s", "-C", str(STUBS), f"ARCHES={arch}", f"OUT={tmp_path}"]
+    subprocess.run(words, check=True, capture_output=True)
+    kept, made = STUBS / "built" / arch, tmp_path / arch
+    if (kept / "compiler.txt").read_text() != (made / "compiler.txt").read_text():
+        pytest.skip(f"another compiler: {(made / 'compiler.txt').read_text().splitlines()[0]}")
+    names = sorted(path.name for path in kept.iterdir())
+    assert names == sorted(path.name for path in made.iterdir())
+    for name in names:
+        assert (kept / name).read_bytes() == (made / name).read_bytes(), name
+
+
+@every_stub
+def test_needs_no_loader(path: Path) -> None:
+    """No relocations are left, no segment is both written and executed, and text and data do not
+    share a page."""
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        kinds = {segment["p_type"] for segment in elf.iter_segments()}
+        assert kinds <= {"PT_LOAD", "PT_GNU_EH_FRAME", "PT_GNU_STACK", "PT_NULL"}
+        assert not [s.name for s in elf.iter_sections() if s["sh_type"] in ("SHT_REL", "SHT_RELA")]
+        loads = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
+        assert [s["p_flags"] for s in loads] == [5, 6]
+        page = 65536 if path.parent.name == "arm64" else 4096
+        end = loads[0]["p_vaddr"] + loads[0]["p_memsz"]
+        assert loads[1]["p_vaddr"] % page == 0 and end <= loads[1]["p_vaddr"]
+        symbols = elf.get_section_by_name(".symtab")
+        library = path.stem.startswith("library")
+        for name in ("ftrace_caller", "ftpatch_library" if library else "ftpatch_config"):
+            assert symbols.get_symbol_by_name(name), name
+
+
+@every_stub
+def test_general_registers_only(path: Path) -> None:
+    """The disassembler finds no vector or floating-point register."""
+    tool = shutil.which(f"{COMPILERS[path.parent.name]}-objdump") or shutil.which("objdump")
+    if tool is None:
+        pytest.skip("no objdump")
+    with path.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".symtab").iter_symbols()
+        names = [s.name for s in symbols if s["st_info"]["type"] == "STT_FUNC"]
+    assert ("return_to_handler" in names) != path.stem.startswith("library")
+    text = ""
+    for name in names:
+        words = [tool, f"--disassemble={name}", str(path)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"{tool} does not know {path.parent.name}")
+        text += done.stdout
+    for word in ("xmm", "ymm", "%st", "fldt", "fstp", "v0.", "v1.", "\tq0", "\tq1"):
+        assert word not in text, word

@@ -1,0 +1,267 @@
+"""Reports of probes: values against format_value(), and what people and programs read."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ftpatch.probe import format_value
+from ftpatch.probe.definition import TYPES
+from tests.cli.test_golden import _same
+from tests.support.command import ftpatch
+from tests.support.probe_traces import BIAS, HIT, RETURNED, ProbeFile, Told, ip_of, string
+from tests.support.trace_writer import BASE, STRIDE, Thread, program
+
+NUMBERS = [kind for kind in TYPES if kind != "string"]
+LOST = (1 << 64) - 1
+EDGES = [0, 1, 9, 10, 99, 100, 1 << 31, 1 << 63, LOST]
+WORDS = st.one_of(st.sampled_from(EDGES), st.integers(0, LOST))
+QUOTED = [b"", b'"', b"\\", b"</script>", b"\xff" * 9, b"x" * 62 + "é".encode(), b"y" * 63]
+TEXTS = st.one_of(
+    st.binary(max_size=70),
+    st.text(max_size=70).map(lambda text: text.encode("utf-8", "replace")),
+    st.sampled_from(QUOTED),
+)
+ROWS = st.lists(st.tuples(WORDS, TEXTS, st.booleans()), min_size=6, max_size=6)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths in the output are names without a folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def _cut(raw: bytes) -> tuple[bytes, bool]:
+    """What an event has of a string, and whether there may be more."""
+    held = raw.partition(b"\0")[0][:63]
+    if len(held) < 63:
+        return held, False
+    for size in range(63, 59, -1):
+        if held[:size].decode("utf-8", "ignore").encode() == held[:size]:
+            return held[:size], True
+    return held, True
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([*NUMBERS, "string"]), max_size=6),
+    st.lists(st.tuples(st.integers(0, 10**12), ROWS), min_size=1, max_size=8),
+)
+def test_values(kinds: list[str], events: list[tuple[int, list[tuple[int, bytes, bool]]]]) -> None:
+    """What is printed is what format_value() says, event by event."""
+    fetches = " ".join(
+        f"v{n}={'+0($arg1):string' if kind == 'string' else f'+8($arg{n + 1}):{kind}'}"
+        for n, kind in enumerate(kinds)
+    )
+    sizes = sum(8 if kind == "string" else 1 for kind in kinds)
+    told = Told(f"p:seen main {fetches}", ip_of("main"), sizes + 1, faults=True)
+    thread, shown, values = Thread(7, per=1), [], []
+    for at, row in sorted(events, key=lambda event: event[0]):
+        words: list[int] = []
+        faults, line = 0, ""
+        value: dict[str, object] = {}
+        for n, (kind, (word, text, lost)) in enumerate(zip(kinds, row, strict=False)):
+            faults |= lost << n
+            if kind == "string":
+                words += [LOST] * 8 if lost else string(text)
+                lost = lost or words[-8] == LOST
+                held, cut = _cut(text)
+                line += f" v{n}=" + format_value(kind, 0, string=None if lost else held)
+                line += "..." * (cut and not lost)
+                value[f"v{n}"] = None if lost else held.decode("utf-8", "backslashreplace")
+            else:
+                words.append(word)
+                one = format_value(kind, None if lost else word)
+                line += f" v{n}={one}"
+                decimal = kind[0] in "us" and kind != "symbol"
+                value[f"v{n}"] = None if lost else int(one) if decimal else one
+        thread.add(HIT, 0, at, faults, *words)
+        stamp = f"{at // 10**9:5}.{at // 1000 % 10**6:06}"
+        shown.append(f"{'prog':>16}-7       {stamp}: seen: (0x401000){line}")
+        values.append(value)
+    path = ProbeFile([told], [thread]).write(Path("t"))
+    done = ftpatch("report", path)
+    lines = [line for line in done.out.splitlines() if not line.startswith("#")]
+    assert done.code == 0 and lines == shown
+    rows = [row for row in ftpatch("report", path, "--json").json if "time" in row]
+    assert [row["values"] for row in rows] == values
+    chrome = json.loads(ftpatch("report", path, "--format", "chrome").out)["traceEvents"]
+    assert len(chrome) == len(rows) + 2
+
+
+def _shop() -> Path:
+    """Two threads; values of all kinds, a call that two probes saw, one that is cut."""
+    name = "_ZN4shop4sellEi"
+    prog = program(Path("prog"), ("main", name, "parse", "walk"))
+    sold = f"p:sold {name} n=$arg1:s32 to=+0($arg2):string at=$arg3:symbol"
+    probes = [
+        Told(sold, BASE + STRIDE, 11, faults=True),
+        Told(f"r4:left {name} left=$retval:u8", BASE + STRIDE, 1, missed=3),
+        Told(f"r:again {name}", BASE + STRIDE, way=1),
+        Told("r:walked 0x401060 $retval", BASE + 3 * STRIDE, 1, way=3),
+        Told("p:idle parse+4", BASE + 2 * STRIDE + 4, missed=1 << 40),
+    ]
+    caller, within = BIAS + BASE + 0x12, BIAS + BASE + 2 * STRIDE + 8
+    main, other = Thread(4711), Thread(4712)
+    for ms, n, text in ((1, 5, b"Ann"), (2, 1, b'\x1b[1m\xff"\n'), (3, 1, b"z" * 80)):
+        at = ms * 1_000_000
+        main.add(HIT, 0, at, 0, n % (1 << 32), *string(text), within)
+        main.add(RETURNED, 3, at + 1000, within, 400, 0xFFFF)
+        main.add(RETURNED, 2, at + 2000, caller, 2000).add(RETURNED, 1, at + 2000, caller, 2000, n)
+    other.add(HIT, 0, 1_500_000, 0b110, (1 << 32) - 7, *[LOST] * 8, 0)
+    other.add(RETURNED, 3, 1_600_000, BIAS + BASE + 0x2000, 50_000, 0)
+    header: dict[str, int | bytes] = {"path": bytes(prog), "bias": BIAS, "comm": b"shop"}
+    return ProbeFile(probes, [main, other], header).write(Path("shop.trace"))
+
+
+def test_text() -> None:
+    trace = _shop()
+    _same("trace-probes", ftpatch("report", trace))
+    _same("trace-probes-graph", ftpatch("report", "--format", "function_graph", trace))
+    _same("trace-probes-profile", ftpatch("report", "--format", "profile", trace))
+    _same("trace-probes-json", ftpatch("report", "--json", trace))
+    narrow = ("-f", "left", "-f", "idle", "--no-demangle", "--time", "0.0015-")
+    folded = ftpatch("report", "--format", "folded", trace, "--depth", "1")
+    _same("trace-probes-narrow", ftpatch("report", trace, *narrow), folded)
+
+
+def test_names() -> None:
+    trace = _shop()
+    out = ftpatch("report", trace).out
+    assert "(main+0x12/0x20 <- shop::sell(int)) left=5 /* 2.000 us */" in out
+    assert "at=parse+0x8/0x20" in out and "(parse+0x8/0x20 <- walk)" in out
+    plain = ftpatch("report", trace, "--no-demangle").out
+    assert "<- _ZN4shop4sellEi)" in plain and "shop::sell" not in plain
+    Path("prog").unlink()
+    gone = ftpatch("report", trace)
+    assert (
+        gone.code == 0 and gone.err.count("\n") == 1 and "addresses in place of names" in gone.err
+    )
+    assert "(prog+0x401012 <- shop::sell(int))" in gone.out and "at=prog+0x401048" in gone.out
+    assert "(prog+0x403000 <- prog+0x401060)" in gone.out
+    program(Path("other"))
+    Path("other").rename("prog")
+    raw = bytearray(trace.read_bytes())
+    raw[184:216] = b"x" * 32
+    trace.write_bytes(raw)
+    changed = ftpatch("report", trace)
+    assert (changed.code, changed.out) == (2, "")
+    assert changed.err == (
+        "ftpatch: shop.trace: not a trace of prog, or that was changed since; "
+        "give the right one with --image, or use --force\n"
+    )
+
+
+def test_options() -> None:
+    trace = _shop()
+    refused = ftpatch("report", "--format", "function", trace)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        "ftpatch: shop.trace: probe events cannot be reported as function; use probes, profile, "
+        "function_graph, folded, flamegraph, chrome, perfetto or json\n"
+    )
+    only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
+    for form in ("function_graph", "folded", "flamegraph"):
+        done = ftpatch("report", "--format", form, only)
+        assert done.code == 2 and "there is no r probe" in done.err, done.err
+        assert "use probes, profile, chrome, perfetto or json" in done.err
+    assert ftpatch("report", only, "--format", "profile").out.splitlines()[-1].split() == [
+        *("1", "0", "jump", "-", "-", "-", "-", "one:", "main"),
+    ]
+    deep = ftpatch("report", trace, "--depth", "1", "--json").json
+    names = [row["probe"] for row in deep if "time" in row]
+    assert names.count("left") == 3 and names.count("walked") == 1 and "again" not in names
+    missing = ftpatch("report", trace, "-f", "nothing")
+    assert missing.code == 2 and "filter 'nothing' matches no function" in missing.err
+    source = ftpatch("report", trace, "--source")
+    assert source.code == 0 and "no debug information" in source.err
+    rows = ftpatch("report", trace, "-f", "walk", "--json").json
+    assert {row["probe"] for row in rows} == {"walked"}
+
+
+def test_perfetto() -> None:
+    """Every event, with its values, as the schema of Perfetto's makers reads it."""
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Packets
+
+    trace = _shop()
+    assert ftpatch("report", "--format", "perfetto", trace, "-o", "out").code == 0
+    packets: Any = Packets()
+    packets.ParseFromString(Path("out").read_bytes())
+    strings: dict[int, str] = {}
+    names: dict[int, str] = {}
+    events = []
+    for packet in packets.packet:
+        interned = packet.interned_data
+        strings |= {one.iid: one.str.decode() for one in interned.debug_annotation_string_values}
+        names |= {one.iid: one.name for one in interned.event_names}
+        if packet.HasField("track_event"):
+            event, values = packet.track_event, {}
+            for note in event.debug_annotations:
+                field = note.WhichOneof("value")
+                value = getattr(note, field)
+                values[note.name] = strings[value] if field == "string_value_iid" else value
+            kind = event.Type.Name(event.type).removeprefix("TYPE_")
+            events.append((kind, names[event.name_iid], packet.timestamp, values))
+    assert len(events) == 4 + 3 + 2 * (3 + 4)
+    first = {"n": 5, "to": "Ann", "at": "parse+0x8/0x20"}
+    assert ("INSTANT", "sold", 1_000_000, first) in events
+    lost = {"n": -7 % (1 << 32) - (1 << 32), "to": "(fault)", "at": "(fault)"}
+    assert ("INSTANT", "sold", 1_500_000, lost) in events
+    assert ("SLICE_END", "left", 1_002_000, {"caller": "main+0x12/0x20", "left": 5}) in events
+    cut = [values["to"] for _, name, _, values in events if name == "sold"]
+    assert "z" * 63 + "..." in cut and '\x1b[1m\\xff"\n' in cut
+
+
+BROKEN = [
+    ("p:a main x=$arg1", 0, "probe 0 is not what its definition says"),
+    ("p:a main +0($arg1):string", 9, "probe 0 is not what its definition says"),
+    ("p:a main x=$arg9000", 1, "probe 0: "),
+    ("z:a main", 0, "probe 0: "),
+]
+
+
+@pytest.mark.parametrize(("text", "words", "said"), BROKEN)
+def test_broken_headers(text: str, words: int, said: str) -> None:
+    told = Told(text, BASE, words)
+    done = ftpatch("report", ProbeFile([told], [Thread(1).add(HIT, 0, 5)]).write(Path("t")))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"ftpatch: t: {said}") and done.err.count("\n") == 1, done.err
+
+
+def test_broken_events() -> None:
+    """What cannot be right is left out, and counted; what stands before it is told."""
+    probes = [Told("p:a main", BASE), Told("r:b main", BASE)]
+    thread = Thread(1).add(HIT, 0, 1).add(HIT, 1, 2).add(HIT, 77, 3).add(6, 0, 4).add(HIT, 0, 5)
+    path = ProbeFile(probes, [thread]).write(Path("t"))
+    done = ftpatch("report", path, "--json")
+    assert done.code == 0 and done.json[0]["probe"] == "a" and done.json[0]["time"] == 1
+    assert done.err == "ftpatch: chunks that do not end in a valid event: 1\n"
+    raw = path.read_bytes()
+    for size, code in ((3, 2), (100, 2), (4100, 2), (len(raw) - 4090, 0), (0, 2)):
+        path.write_bytes(raw[:size])
+        cut = ftpatch("report", path)
+        assert cut.code == code and "internal" not in cut.err, cut.err
+        assert cut.err.count("\n") == (code > 0), cut.err
+    path.write_bytes(raw[:4096].replace(b"FTPTRACE", b"\x7fELF\2\1\1\0"))
+    assert ftpatch("report", path).err.startswith("ftpatch: t: not a trace file; give what a ")
+
+
+def test_a_million_events_take_seconds() -> None:
+    """Processor time: an object for each event took 10 us of it."""
+    thread = Thread(1)
+    for n in range(150_000):
+        thread.add(HIT, 0, 20 * n, n, n * n).add(RETURNED, 1, 20 * n + 9, BIAS + BASE, 5, n)
+    probes = [Told("p:a main x=$arg1:s32 y=$arg2", BASE, 2), Told("r:b main $retval:u64", BASE, 1)]
+    path = ProbeFile(probes, [thread], {"bias": BIAS}, chunk_size=1 << 14).write(Path("t"))
+    for form in ("probes", "json", "chrome", "profile"):
+        before = time.process_time()
+        done = ftpatch("report", "--format", form, path, "-o", f"{form}.out")
+        took = time.process_time() - before
+        assert done.code == 0 and took < 1.5, f"{form}: {took:.2f} s"
+    assert Path("probes.out").read_text().count("\n") == 300_000 + 8
