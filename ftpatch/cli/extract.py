@@ -37,8 +37,8 @@ def command(
     """Write what a bzImage, a zboot image or a compressed file holds: an ELF file or an Image."""
     as_json = wants_json(json, format_)
     from ftpatch.elf.elf_file import map_file
-    from ftpatch.image.known_files import what_is
     from ftpatch.image.prefetch import payload_of
+    from ftpatch.io.known_files import what_is
 
     data, _ = map_file(image)
     payload = payload_of(image, data.data)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ftpatch.elf.headers import Section, Segment, Skeleton
 from ftpatch.errors import InputError
-from ftpatch.image.known_files import elf_words, what_is
+from ftpatch.io.known_files import elf_words, what_is
 
 __all__ = ["read_skeleton"]
 

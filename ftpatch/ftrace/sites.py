@@ -23,8 +23,8 @@ from ftpatch.ftrace.site_code import read_code
 from ftpatch.ftrace.table import Span, Table, read_table, table_span
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_by
-from ftpatch.image.known_files import OTHER, elf_words
 from ftpatch.image.language import how_to_compile
+from ftpatch.io.known_files import OTHER, elf_words
 
 __all__ = ["Sites", "read_sites"]
 

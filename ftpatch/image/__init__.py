@@ -20,12 +20,12 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.image.compression import FOR_MODULES
 from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
 from ftpatch.image.kallsyms.own_symbols import read_own_symbols
-from ftpatch.image.known_files import elf_words
 from ftpatch.image.prefetch import payload_of
 from ftpatch.image.program import program_container
 from ftpatch.image.raw_image import read_raw_image
 from ftpatch.image.signature import signature_size
 from ftpatch.image.vmlinux import is_vmlinux
+from ftpatch.io.known_files import elf_words
 
 __all__ = ["Image", "open_image"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from ftpatch.errors import InputError
 from ftpatch.image.bzimage import bzimage_stream, is_bzimage
 from ftpatch.image.compression import LIMIT, kind_of, unpack
-from ftpatch.image.known_files import what_is
 from ftpatch.image.zboot import is_zboot, zboot_stream
+from ftpatch.io.known_files import what_is
 
 __all__ = ["Layer", "Payload", "begins_as_image", "read_payload"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from ftpatch.arch.disassemble import disassemble
 from ftpatch.arch.move import Immovable, Mover, Why, mover_of
-from tests.gnu import link_at
-from tests.moves import LIBRARIES, library, moved_all, reading, table
+from tests.support.gnu import link_at
+from tests.support.moves import LIBRARIES, library, moved_all, reading, table
 
 AT, TO, TARGET = 0x40_1000, 0x90_2000, 0x40_4F34
 LINK = "adrp x30, {back}; add x30, x30, :lo12:{back}; "

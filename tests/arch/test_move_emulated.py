@@ -9,9 +9,9 @@ import pytest
 
 from ftpatch.arch.disassemble import disassemble
 from ftpatch.arch.move import Immovable, Moved, Mover, mover_of
-from tests.emulator import Machine, Outcome
-from tests.gnu import link_at
-from tests.moves import LIBRARIES, library
+from tests.support.emulator import Machine, Outcome
+from tests.support.gnu import link_at
+from tests.support.moves import LIBRARIES, library
 
 BIAS = 0x1_0000_0000
 SAMPLE = 1500

@@ -18,8 +18,8 @@ from ftpatch.arch.x86_64.branches import (
     short_targets,
     targets_in,
 )
-from tests.gnu import link_at
-from tests.moves import LIBRARIES, library, moved_all, reading, table
+from tests.support.gnu import link_at
+from tests.support.moves import LIBRARIES, library, moved_all, reading, table
 
 AT, TO, TARGET = 0x40_1000, 0x90_2003, 0x48_0010
 BACK = "push %rax; lea {back}(%rip), %rax; xchg %rax, (%rsp); "
