@@ -308,6 +308,10 @@ def test_trees(way: str, number: int, trees: Callable[[str], Path]) -> None:
     time.sleep(0.2)
     assert contents(output) == now, "workers go on"
     word = "standard output: Broken pipe" if number == signal.SIGPIPE else "interrupted"
+    if "nothing was written" in said:  # it came before the first of them, on a busy machine
+        assert said == f"ftpatch: {word}; nothing was written\n"
+        assert now == ({} if way == "mirror" else {name: only for name, (only,) in files.items()})
+        return
     assert said == f"ftpatch: {word}; what was written so far stays\n"
     whole = forest(tree.parent / "whole", NUMBER)
     if way != "undo":
