@@ -23,7 +23,7 @@ from ftpatch.cli.options import (
     bytes_of,
     wants_json,
 )
-from ftpatch.cli.update import cleared_line, output_path
+from ftpatch.cli.update import cleared_line, cleared_name, output_path
 from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -126,7 +126,6 @@ def command(
         allow_setuid=allow_setuid,
         in_place=in_place,
     ) as copy:
-        from ftpatch.elf.properties import cleared_property
         from ftpatch.probe.plan import Probing, plan_probed
         from ftpatch.update.update import lay_in
 
@@ -137,7 +136,7 @@ def command(
         if not dry_run:
             wait_for(copy)
             lay_in(copy, image, probed.plan)
-        cleared = cleared_property(image, probed.plan.changes)
+        cleared = cleared_name(image, probed.plan.changes)
     tell_links(copy)
     written = None if dry_run else target
     if as_json:

@@ -29,6 +29,7 @@ __all__ = [
     "Planner",
     "Update",
     "cleared_line",
+    "cleared_name",
     "outcome_row",
     "output_path",
     "refused_lines",
@@ -226,12 +227,18 @@ def cleared_line(name: str) -> str:
     return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
 
 
-def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
-    """The same of a copy that is traced, on standard error."""
+def cleared_name(image: Image, changes: Changes) -> str:
+    """The property that Changes to an image clear; empty where they clear none."""
+    from ftpatch.arch import arch_of
     from ftpatch.elf.properties import cleared_property
 
-    name = cleared_property(image, changes)
-    if name:
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    return cleared_property(image.elf, arch.shadow_stack, changes) if arch else ""
+
+
+def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
+    """The same of a copy that is traced, on standard error."""
+    if name := cleared_name(image, changes):
         error_line(f"{path}: in the copy that runs, {cleared_line(name)}")
 
 

@@ -31,7 +31,7 @@ def link(
 
     Raises SiteRefused or InputError where the file has no place for it.
     """
-    headers = Headers(sites.image, Tail(sites.image.end))
+    headers = Headers(sites.image.elf, Tail(sites.image.end))
     symbol, named = name_callee(sites, wanted, callee if wanted.any() else None, headers)
     calls = link_calls(sites, wanted, old, new, symbol, headers)
     records = keep_records(sites, dropped, headers)

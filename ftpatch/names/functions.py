@@ -107,7 +107,7 @@ class Functions:
         row = int(np.searchsorted(self.start, address))
         if row == len(self.start) or self.start[row] != address:
             return False
-        if address == header_field(self.image, "e_entry"):
+        if address == header_field(self.image.elf, "e_entry"):
             return False
         if any(PART in name for name in self._names_at(address)):
             return False

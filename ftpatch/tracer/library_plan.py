@@ -70,7 +70,7 @@ def plan_library(
     if places:
         parts.append(replaced(image, places, names + laid.shift))
     if hooks:
-        parts.append(without_shadow_stack(image, arch))
+        parts.append(without_shadow_stack(image.elf, arch.shadow_stack))
     library = Library(
         place.path,
         own,

@@ -84,11 +84,14 @@ class Prepared:
             plan.new,
             plan.undefined if plan.changed else "",
             any(self.image.elf.section(name) for name in VERSIONS),
-            "" if refused else cleared_property(self.image, plan.changes),
+            "" if refused else self._cleared(),
             ip if places else np.empty(0, np.uint64),
             tuple(places),
             plan.unrecorded,
         )
+
+    def _cleared(self) -> str:
+        return cleared_property(self.image.elf, self.sites.arch.shadow_stack, self.plan.changes)
 
 
 def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool) -> Prepared:
