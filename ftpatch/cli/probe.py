@@ -21,9 +21,10 @@ from ftpatch.cli.options import (
     Output,
     Quiet,
     bytes_of,
+    output_path,
     wants_json,
 )
-from ftpatch.cli.update import cleared_line, cleared_name, output_path
+from ftpatch.cli.outcome import cleared_line, cleared_name
 from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:

@@ -204,7 +204,7 @@ def _patch(
     libraries: Libraries | None,
 ) -> None:
     """Lay the tracer into a copy."""
-    from ftpatch.cli.update import tell_cleared
+    from ftpatch.cli.outcome import tell_cleared
     from ftpatch.ftrace.filter import Selection, select_sites
     from ftpatch.io.output import Copy
     from ftpatch.tracer.plan import Tracing, plan_traced

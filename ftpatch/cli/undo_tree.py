@@ -8,7 +8,6 @@ from pathlib import Path
 import typer
 
 from ftpatch.cli.console import count, error_line, json_line, lines, tell_linked, watched
-from ftpatch.cli.undo import ANEW
 from ftpatch.core.journal import read_blocks
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.image import open_image
@@ -17,7 +16,9 @@ from ftpatch.io.output import Copy
 from ftpatch.io.tree import each, module_paths, no_modules
 from ftpatch.write.undo import plan_undo, take_back
 
-__all__ = ["run_tree_undo"]
+__all__ = ["ANEW", "run_tree_undo"]
+
+ANEW = "recompressed: the contents are as before, the compressed bytes may differ"
 
 
 @dataclass(frozen=True)

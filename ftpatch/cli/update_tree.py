@@ -20,15 +20,9 @@ from ftpatch.cli.console import (
     tell_linked,
     watched,
 )
+from ftpatch.cli.outcome import dropped_line, outcome_row, refused_lines, undefined_line
+from ftpatch.cli.planner import Planner, Update
 from ftpatch.cli.rehearse import rehearse
-from ftpatch.cli.update import (
-    Planner,
-    Update,
-    dropped_line,
-    outcome_row,
-    refused_lines,
-    undefined_line,
-)
 from ftpatch.errors import Exit, FtpatchError, NoTable, UsageError
 from ftpatch.io.cleanup import UNFINISHED
 from ftpatch.io.mirror import Mirror
