@@ -21,7 +21,7 @@ from ftpatch.io.output import Copy
 from ftpatch.update.recheck import reread
 from ftpatch.update.refused_sites import refusals
 from ftpatch.write.undo import require_undoable
-from ftpatch.write.verify import verify
+from ftpatch.write.verify import verify_image
 from ftpatch.write.write import updated, write
 
 __all__ = ["Outcome", "Prepared", "lay_in", "prepare", "prepare_sites", "update"]
@@ -114,7 +114,7 @@ def prepare_sites(
             "the module is signed, and its signature is not that of the changed module",
             "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
         )
-    verdict = verify(image, planned.changes, sites.arch.align, written(image, sites.arch))
+    verdict = verify_image(image, planned.changes, sites.arch.align, written(image, sites.arch))
     refused = () if verdict.passed else tuple(refusals(sites, verdict, planned.action))
     if len(planned.changes) and not refused:
         require_undoable(image)
@@ -137,7 +137,7 @@ def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
     cannot be written."""
     image.require_writable()
     require_undoable(image)
-    if not verify(image, plan.changes, 1).passed:
+    if not verify_image(image, plan.changes, 1).passed:
         raise InputError(image.path, "its headers are not what they were")
     write(copy, image, plan.changes, tail=plan.tail)
 
