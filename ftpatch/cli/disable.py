@@ -100,11 +100,11 @@ class _Disable(Planner):
     nop: str | None
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        from ftpatch.ftrace.named_sites import plan_gate
+        from ftpatch.ftrace.named_sites import plan_named_site
         from ftpatch.ftrace.plan import plan_disable
 
         if self.site is not None:
-            return plan_gate(sites, self.site, None, enable=False)
+            return plan_named_site(sites, self.site, None, enable=False)
         mask = self.selected(sites, missing)
         return plan_disable(sites, mask, _nop(sites, self.nop), keep_records=self.keep_records)
 

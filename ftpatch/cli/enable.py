@@ -148,12 +148,12 @@ class _Enable(Planner):
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.ftrace.addr import resolve_target
-        from ftpatch.ftrace.named_sites import plan_gate
+        from ftpatch.ftrace.named_sites import plan_named_site
         from ftpatch.ftrace.plan import plan_enable
 
         if self.site is not None:
             addr = resolve_target(sites, self.to).addr if self.to else None
-            return plan_gate(sites, self.site, addr, enable=True)
+            return plan_named_site(sites, self.site, addr, enable=True)
         if self.booting is not None:
             from ftpatch.boot.plan import plan_boot
 

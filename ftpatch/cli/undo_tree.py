@@ -11,7 +11,7 @@ from ftpatch.cli.console import count, error_line, json_line, lines, tell_linked
 from ftpatch.core.journal import read_blocks
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.image import open_image
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.output import Copy
 from ftpatch.io.tree import each, module_paths, no_modules
 from ftpatch.write.undo import plan_undo, take_back
@@ -45,7 +45,7 @@ def run_tree_undo(
     root: Path, *, everything: bool, dry_run: bool, as_json: bool, quiet: bool
 ) -> None:
     """Take back the latest command, or all, of every module of a tree that has a journal."""
-    UNFINISHED.many = not dry_run
+    CLEANUP.many = not dry_run
     modules, errors = module_paths(root)
     code = Exit.DONE
     for error in errors or ([] if modules else [no_modules(root)]):

@@ -52,7 +52,7 @@ ADVANCE, OFFSET, RESTORE = 0x40, 0x80, 0xC0
 SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1, 10, 11, 12, 13, 14
 ADVANCES = {2: 1, 3: 2, 4: 4}
 NO_CFA = (-1, 0)
-MOST = 1 << 16
+MAX_ENTRY = 1 << 16
 """Bytes of an entry that are looked at."""
 
 
@@ -126,7 +126,7 @@ def _bytes(elf: Elf, address: int) -> bytes:
     if offset < 0:
         raise IndexError(address)
     (length,) = struct.unpack_from("<I", elf.data[offset : offset + 4].tobytes())
-    if not 8 <= length < MOST:
+    if not 8 <= length < MAX_ENTRY:
         raise IndexError(length)
     return elf.data[offset : offset + 4 + length].tobytes()
 

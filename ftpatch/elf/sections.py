@@ -32,7 +32,7 @@ E_SHOFF = {8: 40, 4: 32}
 """File offset of e_shoff, an address-sized number."""
 E_SHNUM = {8: 60, 4: 48}
 """File offset of e_shnum, two bytes."""
-MOST = 0xFEFF
+MAX_SECTIONS = 0xFEFF
 """Sections that e_shnum can count (SHN_LORESERVE - 1)."""
 
 
@@ -78,7 +78,7 @@ class Headers:
 
     def add(self, like: Section, data: bytes, info: int) -> None:
         """A section more, of the kind of ``like``, with another sh_info."""
-        if len(self.rows) > MOST:
+        if len(self.rows) > MAX_SECTIONS:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and one more is needed")
         row = self.before[like.index].copy()
         row["offset"], row["size"], row["info"] = self.tail.lay(data), len(data), info
@@ -86,7 +86,7 @@ class Headers:
 
     def append(self, name: int, kind: int, data: bytes) -> None:
         """A section more that is not loaded; ``name`` is the offset of its name."""
-        if len(self.rows) > MOST:
+        if len(self.rows) > MAX_SECTIONS:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and one more is needed")
         row = np.zeros((), self.rows.dtype)
         row["name"], row["type"], row["align"] = name, kind, 8

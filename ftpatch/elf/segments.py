@@ -31,7 +31,7 @@ _FIELD["e_phentsize"] = {8: (54, 2), 4: (42, 2)}
 _FIELD["e_phnum"] = {8: (56, 2), 4: (44, 2)}
 _FIELD["e_shstrndx"] = {8: (62, 2), 4: (50, 2)}
 """(file offset, bytes) of fields of the ELF header."""
-MOST = 0xFFFE
+MAX_HEADERS = 0xFFFE
 """Program headers that e_phnum can count (PN_XNUM - 1)."""
 
 
@@ -50,7 +50,7 @@ class ProgramHeaders:
         self.word = elf.word
         kind = _ROW[self.word]
         count = header_field(elf, "e_phnum")
-        if header_field(elf, "e_phentsize") != kind.itemsize or not 0 < count <= MOST:
+        if header_field(elf, "e_phentsize") != kind.itemsize or not 0 < count <= MAX_HEADERS:
             raise InputError(elf.path, "its program headers have another size than the ABI's")
         held = elf.contents(header_field(elf, "e_phoff"), count * kind.itemsize, "program headers")
         self.rows: NDArray[np.void] = np.frombuffer(held.tobytes(), kind).copy()
@@ -69,7 +69,7 @@ class ProgramHeaders:
         last = np.flatnonzero(self.rows["type"] == Segment.PT_LOAD)
         at = int(last[-1]) + 1 if kind == Segment.PT_LOAD and len(last) else len(self.rows)
         self.rows = np.concatenate([self.rows[:at], row, self.rows[at:]])
-        if len(self.rows) > MOST:
+        if len(self.rows) > MAX_HEADERS:
             raise InputError(self.elf.path, "it has no room for more program headers")
 
     def table(self, offset: int, address: int) -> bytes:

@@ -75,7 +75,7 @@ def plan_enable(
     if inside.any():
         raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site that would be changed")
     via, laid = np.full(len(sites), addr, np.uint64), Changes.concat([])
-    if not sites.image.is_loose:  # there it is for the loader to reach it
+    if not sites.image.is_relocatable:  # there it is for the loader to reach it
         stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
         via, laid = stub or lay_veneers(sites, wanted, addr)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
@@ -136,7 +136,7 @@ def _plan(
     parts, tail = [laid], b""
     away, back, calls = _records(sites, mask, wanted, new, laid)
     away &= not keep_records
-    if sites.image.is_loose:
+    if sites.image.is_relocatable:
         dropped = (sites.dropped | away) & ~back
         linked, tail = link(sites, wanted, old, new, callee, dropped)
         parts.append(linked)

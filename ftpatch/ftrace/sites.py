@@ -97,7 +97,7 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
     left = image.altered(reversed(changes)) if blocks else image
     span = table_span(original, arch)
     # What is not linked has sections. A program that has some, and no table among them, has none.
-    if span is None and image.is_kernel and not image.is_loose:
+    if span is None and image.is_kernel and not image.is_relocatable:
         span = find_kernel_table(original, arch)
     elif span is None and not image.elf.sections and not named:
         span = find_table(original, arch)
@@ -114,7 +114,9 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
     before = read_table(original, arch, span)
     now = before
     if blocks:  # a module's headers may tell of fewer records now
-        now = read_table(image, arch, (table_span(image, arch) if image.is_loose else None) or span)
+        now = read_table(
+            image, arch, (table_span(image, arch) if image.is_relocatable else None) or span
+        )
     live = np.flatnonzero(~among(before.value, arch.skips))
     record = before.value[live]
     null_seen = bool((before.value[:1] == 0).any())
@@ -152,9 +154,9 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
     compiled = decode(original)[1] if blocks else state
     known = targets.are((*arch.mcount_names, *CALLERS))
     entered = (compiled == State.NOP) | (calls & np.isin(addr, known))
-    kept = ((prefix == 0) | image.is_traced | _mostly(entered, prefix)) & (ip != 0)
+    kept = ((prefix == 0) | image.has_table | _mostly(entered, prefix)) & (ip != 0)
     rows = live[kept]
-    if image.is_loose and blocks:
+    if image.is_relocatable and blocks:
         gone = ~np.isin(before.value, now.value)
     else:
         gone = among(now.value, arch.skips)

@@ -12,10 +12,10 @@ from ftpatch.ftrace.short_pads import too_short
 from ftpatch.ftrace.sites import Sites
 from ftpatch.write.verify import Verdict
 
-__all__ = ["refusals"]
+__all__ = ["refused_sites"]
 
 
-def refusals(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBug, str]]:
+def refused_sites(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBug, str]]:
     """Each refused Change with the reason in words, one per site, in the order of addresses."""
     rows = verdict.refused()
     changes = verdict.changes

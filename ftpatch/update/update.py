@@ -18,8 +18,8 @@ from ftpatch.ftrace.site_code import written
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
 from ftpatch.io.output import Copy
-from ftpatch.update.recheck import reread
-from ftpatch.update.refused_sites import refusals
+from ftpatch.update.recheck import recheck
+from ftpatch.update.refused_sites import refused_sites
 from ftpatch.write.undo import require_undoable
 from ftpatch.write.verify import verify_image
 from ftpatch.write.write import updated, write
@@ -115,13 +115,13 @@ def prepare_sites(
             "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
         )
     verdict = verify_image(image, planned.changes, sites.arch.align, written(image, sites.arch))
-    refused = () if verdict.passed else tuple(refusals(sites, verdict, planned.action))
+    refused = () if verdict.passed else tuple(refused_sites(sites, verdict, planned.action))
     if len(planned.changes) and not refused:
         require_undoable(image)
-    if image.is_loose and len(planned.changes) and not refused:
+    if image.is_relocatable and len(planned.changes) and not refused:
         length = _length(image, planned)
         changed = updated(image, planned.changes, length=length, tail=planned.tail)
-        reread(sites, planned, changed)
+        recheck(sites, planned, changed)
     return Prepared(image, sites, planned, refused)
 
 

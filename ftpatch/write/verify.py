@@ -87,7 +87,7 @@ def _relocated(
         written = np.full(len(relocations.place), image.elf.word)
     # An entry that is changed with the code does not write there any more, or is meant to.
     changed = changes.offset[changes.kind == Kind.RELOCATION]
-    stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_loose)
+    stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_relocatable)
     touched = relocations.touch(
         address, changes.width.astype(np.int64), np.where(stays, written, 0)
     )

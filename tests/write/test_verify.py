@@ -10,7 +10,7 @@ import pytest
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image, open_image
-from ftpatch.update.refused_sites import refusals
+from ftpatch.update.refused_sites import refused_sites
 from ftpatch.write.verify import Verdict, verify_image
 from tests.core.test_changes import Row, changes
 from tests.support.command import ftpatch
@@ -102,7 +102,7 @@ def test_one_refusal_for_each_owner(image: Image) -> None:
 
 
 def _reasons(image: Image, verdict: Verdict) -> list[tuple[int, str, str]]:
-    found = refusals(read_sites(image), verdict, "Doing")
+    found = refused_sites(read_sites(image), verdict, "Doing")
     assert all(bug.action == "Doing" for bug, _ in found)
     return [(bug.ip, bug.symbol, reason) for bug, reason in found]
 
