@@ -139,7 +139,15 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
         if len(tail) < cut + behind or (not behind and len(tail) != cut):
             raise InputError(path, "journal: its parts do not add up")
         digest, held = tail[cut : cut + behind], tail[cut + behind :]
-        yield Block(changes, length, tail[:cut], end - size - packed, end, digest, held)
+        yield Block(
+            changes=changes,
+            length=length,
+            cut=tail[:cut],
+            start=end - size - packed,
+            end=end,
+            digest=digest,
+            packed=held,
+        )
         end = length - cut
 
 

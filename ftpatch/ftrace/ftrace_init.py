@@ -103,15 +103,15 @@ def predict(sites: Sites) -> FtraceInit:
     wanted = expected[first] if arch.says_expected else np.zeros((1, 0), np.uint8)
     second = bool(again[first][0]) and start == 0
     bug = FtraceBug(
-        code,
-        int(ip[first][0]),
-        symbol,
-        offset,
-        size,
-        shown[0].tobytes(),
-        wanted[0].tobytes(),
-        ACTION,
-        image.elf.word,
+        errno=code,
+        ip=int(ip[first][0]),
+        symbol=symbol,
+        offset=offset,
+        size=size,
+        actual=shown[0].tobytes(),
+        expected=wanted[0].tobytes(),
+        action=ACTION,
+        word=image.elf.word,
         actual_or=abi.chosen if second else (),
         signed=signed_bytes(image, arch) if arch.says_expected else False,
     )

@@ -50,7 +50,15 @@ def plan_named_site(sites: Sites, name: str, addr: int | None, *, enable: bool) 
     changes = Changes.concat(parts)
     changed = len(changes.effective())
     action = "Updating ftrace call site to call a different ftrace function"
-    return Plan(changes, sites.code, len(parts), changed, 0, 0, action)
+    return Plan(
+        changes=changes,
+        code=sites.code,
+        selected=len(parts),
+        changed=changed,
+        dropped=0,
+        restored=0,
+        action=action,
+    )
 
 
 def _graph_caller(sites: Sites, name: str) -> int:

@@ -81,7 +81,16 @@ def plan_enable(
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
     if (sites.state[wanted] == State.CALL).any():
         action = "Updating ftrace call site to call a different ftrace function"
-    plan = _plan(sites, mask, wanted, new, laid, keep_records, action, callee)
+    plan = _plan(
+        sites,
+        mask,
+        wanted,
+        new,
+        laid,
+        keep_records=keep_records,
+        action=action,
+        callee=callee,
+    )
     return replace(
         plan,
         undefined=callee.name if callee.undefined else "",
@@ -105,8 +114,8 @@ def plan_disable(
         mask & ~idle,
         new,
         Changes.concat([]),
-        keep_records,
-        "Setting ftrace call site to NOP",
+        keep_records=keep_records,
+        action="Setting ftrace call site to NOP",
     )
     shown = sites.arch.make_nop(np.array([5], np.uint8), nop, sites.abi)[0]
     size = 5 if sites.arch.lead(sites.abi) == 0 and sites.arch.nops else sites.arch.width
@@ -119,6 +128,7 @@ def _plan(
     wanted: NDArray[np.bool_],
     new: U8,
     laid: Changes,
+    *,
     keep_records: bool,
     action: str,
     callee: Callee | None = None,

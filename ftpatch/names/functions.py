@@ -148,7 +148,15 @@ def read_functions(image: Image) -> Functions:
     resolvers = set[int]()
     for table in symbols[:2]:
         resolvers |= set(table.value[table.type == Symbols.STT_GNU_IFUNC].tolist())
-    return Functions(image, start, end, frame, reach, frozenset(resolvers), names)
+    return Functions(
+        image=image,
+        start=start,
+        end=end,
+        frame=frame,
+        reach=reach,
+        resolvers=frozenset(resolvers),
+        names=names,
+    )
 
 
 def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:

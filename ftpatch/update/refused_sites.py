@@ -41,15 +41,15 @@ def refused_sites(sites: Sites, verdict: Verdict, action: str) -> list[tuple[Ftr
         else:
             reason = f"EINVAL: the {kind} is not what was expected"
         bug = FtraceBug(
-            code,
-            ip if ip != NO_OWNER else int(changes.offset[row]),
-            symbol,
-            offset,
-            size,
-            verdict.actual[row, :width].tobytes(),
-            changes.old[row, :width].tobytes(),
-            action,
-            sites.image.elf.word,
+            errno=code,
+            ip=ip if ip != NO_OWNER else int(changes.offset[row]),
+            symbol=symbol,
+            offset=offset,
+            size=size,
+            actual=verdict.actual[row, :width].tobytes(),
+            expected=changes.old[row, :width].tobytes(),
+            action=action,
+            word=sites.image.elf.word,
         )
         out.append((bug, reason))
     return out

@@ -31,7 +31,7 @@ VERSIONS = ("__versions", "__version_ext_names")
 """Sections of CONFIG_MODVERSIONS, up to v6.13 and since."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of an update: counts of sites and records, the sites that were refused (then
     nothing was written) with the reason, and the output. ``new``, ``undefined`` and ``unrecorded``
@@ -72,22 +72,22 @@ class Prepared:
         ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
         places = self.image.kallsyms.places(ip) if verbose and not refused else []
         return Outcome(
-            len(self.sites),
-            plan.selected,
-            0 if refused else plan.changed,
-            plan.unchanged,
-            0 if refused else plan.dropped,
-            0 if refused else plan.restored,
-            self.refused,
-            None if refused else target,
-            not len(plan.changes),
-            plan.new,
-            plan.undefined if plan.changed else "",
-            any(self.image.elf.section(name) for name in VERSIONS),
-            "" if refused else self._cleared(),
-            ip if places else np.empty(0, np.uint64),
-            tuple(places),
-            plan.unrecorded,
+            sites=len(self.sites),
+            selected=plan.selected,
+            changed=0 if refused else plan.changed,
+            unchanged=plan.unchanged,
+            dropped=0 if refused else plan.dropped,
+            restored=0 if refused else plan.restored,
+            refused=self.refused,
+            written=None if refused else target,
+            plain=not len(plan.changes),
+            new=plan.new,
+            undefined=plan.undefined if plan.changed else "",
+            versioned=any(self.image.elf.section(name) for name in VERSIONS),
+            cleared="" if refused else self._cleared(),
+            ip=ip if places else np.empty(0, np.uint64),
+            places=tuple(places),
+            unrecorded=plan.unrecorded,
         )
 
     def _cleared(self) -> str:
