@@ -17,7 +17,7 @@ import pytest
 
 from ftpatch.cli import app
 from ftpatch.cli.signals import handle_signals
-from ftpatch.io.cleanup import ENDING, UNFINISHED
+from ftpatch.io.cleanup import CLEANUP, ENDING
 from tests.support.command import ROOT, Result, ftpatch
 from tests.support.loose_trees import contents, forest
 from tests.support.samples import sample
@@ -81,7 +81,7 @@ def _interrupted(
             for each in ENDING:  # whatever the tests run under
                 signal.signal(each, signal.SIG_DFL)
             handle_signals()
-            UNFINISHED.name, UNFINISHED.appeared, UNFINISHED.many = None, False, False
+            CLEANUP.name, CLEANUP.appeared, CLEANUP.many = None, False, False
             sys.argv = ["ftpatch", *command]
             code = app._run()
             sys.stdout.flush()
