@@ -21,6 +21,7 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
 from ftpatch.inject.asked_signals import Asked, find_asked
+from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.displaced import displaced
 from ftpatch.inject.inject import lay
 from ftpatch.inject.library_tables import linker_place
@@ -35,7 +36,6 @@ from ftpatch.probe import Definition, definition_text
 from ftpatch.probe.locations import Spot, find_pads, find_spots
 from ftpatch.probe.steps import Fetching, Own, fetching
 from ftpatch.probe.tables import Place, Probe, Tables
-from ftpatch.tracer.plan import for_debuggers
 
 __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 

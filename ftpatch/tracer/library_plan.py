@@ -16,11 +16,12 @@ from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.plan import Plan, plan_enable
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image.injected import image_id
+from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
 from ftpatch.inject.inject import lay
 from ftpatch.inject.library_tables import Library
 from ftpatch.inject.runtime import library_stub
-from ftpatch.tracer.plan import for_debuggers, traceable
+from ftpatch.tracer.plan import traceable
 
 __all__ = ["Place", "plan_library"]
 

@@ -11,25 +11,22 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Arch, arch_of
 from ftpatch.core.changes import Changes
-from ftpatch.elf.headers import Section
 from ftpatch.elf.properties import without_shadow_stack
-from ftpatch.elf.sections import Headers, Tail
 from ftpatch.elf.segments import header_field
 from ftpatch.errors import UsageError
 from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.plan import Plan, plan_enable
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
-from ftpatch.inject.debug_frame import relocated
+from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
-from ftpatch.inject.inject import Laid, lay
+from ftpatch.inject.inject import lay
 from ftpatch.inject.library_tables import Library, libraries_table, linker_place
 from ftpatch.inject.runtime import TRACERS, configuration, tracer_of, user_functions
-from ftpatch.inject.stub import Stub, read_stub
+from ftpatch.inject.stub import read_stub
 
-__all__ = ["Tracing", "for_debuggers", "plan_runtime", "plan_traced", "traceable"]
+__all__ = ["Tracing", "plan_runtime", "plan_traced", "traceable"]
 
-FRAMES = ".debug_frame"
 LATE = ("mcount", "_mcount")
 """What is called when the function has a frame already (gcc -pg without -mfentry)."""
 
@@ -159,37 +156,3 @@ def _chained(sites: Sites) -> NDArray[np.bool_]:
         return np.zeros(len(sites), bool)
     held, there = sites.image.elf.gather(sites.offset - len(chain), len(chain))
     return np.asarray(there & (held == chain).all(axis=1))
-
-
-def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:
-    """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
-    all; a program without section headers has no place for one."""
-    names = _section_names(image)
-    if not stub.frames or names is None:
-        return laid.changes, laid.tail
-    headers = Headers(image, Tail(len(image.data)))
-    headers.tail.data += laid.tail
-    own = image.elf.section(FRAMES)
-    before = headers.contents(own) if own else b""
-    added = relocated(stub.frames, word=image.elf.word, shift=laid.shift, base=len(before))
-    if own is not None:
-        headers.move(own.index, before + added)
-    else:
-        held = headers.contents(names)
-        headers.move(names.index, held + FRAMES.encode() + b"\0")
-        headers.append(len(held), Section.SHT_PROGBITS, added)
-    changes = Changes.concat([laid.changes, headers.changes()])
-    return changes, bytes(headers.tail.data)
-
-
-def _section_names(image: Image) -> Section | None:
-    """The section with the names of sections; None where there is none, or it ends without a NUL
-    byte."""
-    index = header_field(image, "e_shstrndx")
-    if not 0 < index < len(image.elf.sections):
-        return None
-    names = image.elf.sections[index]
-    end = names.offset + names.size
-    if names.type != Section.SHT_STRTAB or not names.size or end > len(image.data):
-        return None
-    return names if not image.data[end - 1] else None

@@ -20,11 +20,11 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
+from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.hook_table import find_hooks
 from ftpatch.inject.inject import lay
 from ftpatch.inject.library_tables import linker_place
 from ftpatch.inject.runtime import configuration, watch_stub
-from ftpatch.tracer.plan import for_debuggers
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
 from ftpatch.watch.read_back import Laid, laid_watches
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches, unpack_watches
