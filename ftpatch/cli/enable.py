@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.boot_options import BOOT, Most, Sink, Time, Until
 from ftpatch.cli.options import (
+    BOOT,
     AllowSetuid,
     Args,
     Depth,
@@ -20,13 +20,17 @@ from ftpatch.cli.options import (
     InPlace,
     Json,
     KeepRecords,
+    MaxEvents,
     Notrace,
     Output,
     Quiet,
     Regex,
+    Sink,
     Site,
     StripSignature,
+    Until,
     Verbose,
+    WithTime,
     bytes_of,
     wants_json,
 )
@@ -68,8 +72,8 @@ def command(
     ] = None,
     sink: Sink = "",
     until: Until = "",
-    most: Most = None,
-    time: Time = False,
+    most: MaxEvents = None,
+    time: WithTime = False,
     args: Args = False,
     depth: Depth = 1024,
     size: Annotated[
