@@ -16,7 +16,7 @@ from ftpatch.elf.sections import Headers, Tail
 from ftpatch.elf.segments import header_field
 from ftpatch.errors import InputError
 from ftpatch.image import Image
-from ftpatch.inject.inject import Laid
+from ftpatch.inject.inject import Injected
 from ftpatch.inject.stub import Stub
 
 __all__ = ["for_debuggers"]
@@ -25,7 +25,7 @@ FRAMES = ".debug_frame"
 CIE = 0xFFFF_FFFF
 
 
-def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:
+def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, bytes]:
     """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
     all; a program without section headers has no place for one."""
     names = _section_names(image)

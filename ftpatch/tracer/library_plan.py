@@ -18,7 +18,7 @@ from ftpatch.ftrace.sites import Sites
 from ftpatch.image.injected import image_id
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
-from ftpatch.inject.inject import lay
+from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import Library
 from ftpatch.inject.runtime import library_stub
 from ftpatch.tracer.plan import traceable
@@ -63,7 +63,7 @@ def plan_library(
     if places:
         whole, names = stub.with_data(held, arch.page)
     own = image_id(image)
-    laid = lay(image, whole, page=arch.page, entry=None, fill=lambda _: {hook + ID_AT: own})
+    laid = inject(image, whole, page=arch.page, entry=None, fill=lambda _: {hook + ID_AT: own})
     name = "ftrace_regs_caller" if arguments else "ftrace_caller"
     plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
     changes, tail = for_debuggers(image, stub, laid)

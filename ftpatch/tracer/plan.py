@@ -20,7 +20,7 @@ from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
-from ftpatch.inject.inject import lay
+from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import Library, libraries_table, linker_place
 from ftpatch.inject.runtime import TRACERS, configuration, tracer_of, user_functions
 from ftpatch.inject.stub import read_stub
@@ -98,7 +98,7 @@ def _laid(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Laid:
         whole, table = whole.with_data(libraries_table(tracing.libraries), arch.page)
     if places:
         whole, names = whole.with_data(held, arch.page)
-    laid = lay(
+    laid = inject(
         image,
         whole,
         page=arch.page,

@@ -22,7 +22,7 @@ from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.hook_table import find_hooks
-from ftpatch.inject.inject import lay
+from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
 from ftpatch.inject.runtime import configuration, watch_stub
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
@@ -158,7 +158,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
     whole, table_at = stub.with_data(pack_watches(watches), arch.page)
     hooks = find_hooks(image, arch).pack()
     whole, hooks_at = whole.with_data(hooks, arch.page)
-    laid = lay(
+    laid = inject(
         image,
         whole,
         page=arch.page,
