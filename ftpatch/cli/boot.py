@@ -104,7 +104,7 @@ def command(
         from ftpatch.ftrace.filter import Selection
 
         tracing, selection = (
-            BootTracing(sink, until, most, time),
+            BootTracing(sink=sink, until=until, most=most, time=time),
             Selection(filter_, notrace, regex),
         )
         UNFINISHED.failure = FAILED

@@ -166,9 +166,9 @@ def _tell(program: Path, as_json: bool) -> None:
     """The probes that a program has."""
     from ftpatch.image import open_image
     from ftpatch.inject.methods import METHODS
-    from ftpatch.probe.read_back import held_probes
+    from ftpatch.probe.read_back import injected_probes
 
-    held = held_probes(open_image(program))
+    held = injected_probes(open_image(program))
     if held is None:
         raise UsageError(program, "it has no probes", "say what to probe, as in 'p main'")
     ways = {method.number: method.name for method in METHODS}

@@ -97,7 +97,7 @@ def command(
 
         request = Request(
             words=program,
-            tracing=Tracing(tracer, depth, bytes_of(size), args),
+            tracing=Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args),
             selection=Selection(filter_, notrace, regex),
             libraries=lib,
             recording=output,

@@ -9,10 +9,10 @@ from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_at
 from ftpatch.inject.runtime import CONFIG, Tracer
 
-__all__ = ["file_offset", "laid_table"]
+__all__ = ["file_offset", "injected_table"]
 
 
-def laid_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
+def injected_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
     """File offset of the configuration, and link address of the table that this tracer's has; None
     where nothing was laid in, or something else."""
     at = laid_in_at(image)

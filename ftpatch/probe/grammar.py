@@ -63,15 +63,15 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
     entry = not returns and not offset  # of an address, the image knows
     fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry))
     return Definition(
-        "r" if returns else "p",
-        group,
-        name,
-        symbol,
-        offset,
-        address,
-        maxactive,
-        fetches,
-        words[0].whole,
+        kind="r" if returns else "p",
+        group=group,
+        name=name,
+        symbol=symbol,
+        offset=offset,
+        address=address,
+        maxactive=maxactive,
+        fetches=fetches,
+        text=words[0].whole,
     )
 
 

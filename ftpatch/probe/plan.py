@@ -236,8 +236,16 @@ def _plan(program: _Program, probing: Probing, found: Sequence[_Found]) -> Plan:
         new = chosen.method.code(program.mover, chosen.address, start + laid.shift)
         parts.append(displaced(image, chosen, new))
     code = np.empty((0, arch.width), np.uint8)
-    plan = Plan(Changes.concat(parts), code, len(found), len(found), 0, 0, "")
-    return replace(plan, tail=tail)
+    return Plan(
+        changes=Changes.concat(parts),
+        code=code,
+        selected=len(found),
+        changed=len(found),
+        dropped=0,
+        restored=0,
+        action="",
+        tail=tail,
+    )
 
 
 def _with_handler(stub: Stub, handler: Handler | None, page: int) -> tuple[Stub, int]:

@@ -128,7 +128,11 @@ class Libraries:
         laid = []
         for one, span in zip(wanted, spans, strict=True):
             image, sites = opened[one]
-            place = Place(span, _path_of(one), self._strings(image, one.path.absolute().parent))
+            place = Place(
+                range=span,
+                path=_path_of(one),
+                strings=self._strings(image, one.path.absolute().parent),
+            )
             laid.append(self._one(one, sites, masks[one], place, tracing))
         for one in wanted:
             self._link(one)

@@ -30,10 +30,10 @@ ID_AT = 16
 """Of `image_id` in struct library_hook: offset, bytes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Place:
-    """What becomes of a library: (start, size, base) of its ``range``, the ``path`` that traces
-    name it by, and ``strings`` of its dynamic table, by the place of the entry in it."""
+    """A library among the traced: (start, size, base) of its ``range``, its ``path`` in traces, and
+    new ``strings`` of its dynamic table, by the place of the entry in it."""
 
     range: tuple[int, int, int]
     path: bytes
@@ -43,8 +43,9 @@ class Place:
 def plan_library(
     sites: Sites, mask: NDArray[np.bool_], place: Place, *, arguments: bool, hooks: bool
 ) -> tuple[Plan, Library]:
-    """The sites in ``mask``, bool[n], are to call the tracer of the program that loads the library;
-    and what the program has to know. ``hooks``: the tracer replaces return addresses.
+    """Plan calls, at the sites in ``mask``, bool[n], of the tracer of the program that loads the
+    library; the plan, and the library's entry in the program's table. ``hooks``: the tracer
+    replaces return addresses.
 
     Raises UsageError for what has a tracer already; InputError or SiteRefused where there is no
     place for it.
