@@ -132,7 +132,7 @@ def command(
 
 
 def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
-    """Where all goes; if it is not kept, a signal takes it away as well."""
+    """The folder of the run; if it is not kept, a signal takes it away as well."""
     if keep is None:
         sweep(Path(tempfile.gettempdir()), FOLDERS)
         place = tempfile.TemporaryDirectory(prefix="ftpatch.")

@@ -1,5 +1,4 @@
-"""What is known of the code around an instruction: where instructions begin, and what may branch
-into their midst.
+"""Instruction boundaries: where instructions begin, and whether anything may branch between them.
 
 A jump is right only where nothing can go to the midst of what it takes the place of. So the
 function must be known to its end, have no jump whose target is not known, and nothing in the text
@@ -73,8 +72,8 @@ class Boundaries:
         return not elf.sections or elf.section(".gcc_except_table") is not None
 
     def against_jump(self, place: int, end: int, around: tuple[int, int]) -> str:
-        """What may go to the midst of [place, end) in the function ``around``, a clause; empty for
-        nothing."""
+        """Name what may branch into [place, end), behind its first byte, in the function
+        ``around``: a clause, empty for nothing."""
         # One FDE may have all of the PLT: each of its entries has the same answer.
         whole = self._functions.whole(around[0]) or around
         if whole not in self._known:
@@ -129,7 +128,7 @@ class Boundaries:
 
     @cached_property
     def _targets(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Of each part of the text: where long and where short branches may go."""
+        """Possible targets of long and of short branches, of each part of the text."""
         out = []
         for address, size in self._image.elf.text.tolist():
             code = np.frombuffer(self.code(address, address + size), np.uint8)

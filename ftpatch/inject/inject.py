@@ -1,4 +1,4 @@
-"""Where a stub goes: behind everything that the program has, in the file and in memory.
+"""Injecting a stub: behind everything that the program has, in the file and in memory.
 
     file     | program ...            | journals | zeros | Phdr... | text | data |
     memory   | program ... | .bss ... |                  | Phdr... | text | data |

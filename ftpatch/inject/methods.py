@@ -65,14 +65,14 @@ class ProbeMethod(Protocol):
         ...
 
     def code(self, mover: Mover, at: int, to: int) -> bytes:
-        """What is written at the place, for a detour at ``to``. Raises Immovable where that is out
-        of reach."""
+        """The bytes to write at the place, for a detour at ``to``. Raises Immovable where that is
+        out of reach."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ByJump:
-    """What pads and jumps have in common."""
+    """The common part of pads and jumps."""
 
     name: str
     number: int
@@ -185,7 +185,7 @@ class Methods:
         return chosen.address, chosen.address + self.moved(chosen, chosen.address).size
 
     def against_jump(self, place: Candidate, around: tuple[int, int]) -> str:
-        """What speaks against a jump, a clause; empty for nothing."""
+        """Name what speaks against a jump, a clause; empty for nothing."""
         start, code, until = place.address, place.code, place.until
         try:
             moved = self.mover.move(code, start, start, self.mover.jump_size)

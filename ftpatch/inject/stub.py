@@ -64,7 +64,7 @@ class Stub:
         return frame, np.concatenate([rows, np.array(self.further, np.int64).reshape(-1, 2)])
 
     def address(self, name: str) -> int | None:
-        """Where a symbol was linked to be."""
+        """Linked address of a symbol."""
         return self.symbols.find(name)
 
     def beside(self, other: Stub, page: int) -> tuple[Stub, int]:

@@ -306,7 +306,7 @@ def _tables(found: Sequence[_Found], detours: Sequence[int], handler: int, shift
 
 
 def _like(image: Image, name: str) -> str:
-    """What may have been meant."""
+    """A hint at similar names."""
     found = Named(image.symbols, DATA)
     return meant(found.find(name) or found.like(name), "see `nm`")
 

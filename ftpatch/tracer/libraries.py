@@ -46,7 +46,7 @@ Cleared = Callable[[Path, str], None]
 VARIABLE = "LD_LIBRARY_PATH"
 PRELOAD = "LD_PRELOAD"
 APART = ":;$"
-"""What a folder in the first of these cannot have in its name; in the other, no blank."""
+"""Characters that no folder in the first of these has in its name; in the other, no blank."""
 
 
 class Libraries:

@@ -28,7 +28,7 @@ from ftpatch.inject.stub import Stub, read_stub
 __all__ = ["Tracing", "plan_runtime", "plan_traced", "traceable"]
 
 LATE = ("mcount", "_mcount")
-"""What is called when the function has a frame already (gcc -pg without -mfentry)."""
+"""Called when the function has a frame already (gcc -pg without -mfentry)."""
 
 
 @dataclass(frozen=True, kw_only=True)

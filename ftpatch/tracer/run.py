@@ -105,8 +105,8 @@ def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) 
 
 @contextlib.contextmanager
 def _place(path: Path, folder: str) -> Iterator[Path]:
-    """Where the copy goes, and goes away: beside the program, whose $ORIGIN that is; where nothing
-    can be written there, into a folder of its own."""
+    """A place for the copy, which goes away: beside the program, whose $ORIGIN that is; where
+    nothing can be written there, in a folder of its own."""
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.ftpatch.{os.getpid()}")
     place = beside if os.access(real.parent, os.W_OK) else Path(folder, real.name)

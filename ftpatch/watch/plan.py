@@ -125,8 +125,8 @@ def _check(image: Image, arch: Arch | None) -> None:
 
 
 def _together(watches: Sequence[Watch]) -> Iterator[str]:
-    """Which of them one instruction may come to: the kernel keeps one SIGTRAP of a thread, not two
-    (``legacy_queue`` in kernel/signal.c)."""
+    """Name the watches that one instruction may hit together: the kernel keeps one SIGTRAP of a
+    thread, not two (``legacy_queue`` in kernel/signal.c)."""
     for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
         if one.symbol == other.symbol or one.address + one.length > other.address:
             clause = "of an instruction that comes to both one access is told"
