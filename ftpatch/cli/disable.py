@@ -82,7 +82,7 @@ def command(
     if site is not None and (filter_ or notrace or nop):
         raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
 
-    plan = _Disable(
+    disable = _Disable(
         filters=filter_,
         notrace=notrace,
         regex=regex,
@@ -90,7 +90,7 @@ def command(
         keep_records=keep_records,
         nop=nop,
     )
-    run_update(update, plan)
+    run_update(update, disable)
 
 
 @dataclass(frozen=True, kw_only=True)

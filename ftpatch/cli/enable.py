@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.boot_options import BOOT, Most, Sink, Time, Until
 from ftpatch.cli.options import (
+    BOOT,
     AllowSetuid,
     Args,
     Depth,
@@ -20,13 +20,17 @@ from ftpatch.cli.options import (
     InPlace,
     Json,
     KeepRecords,
+    MaxEvents,
     Notrace,
     Output,
     Quiet,
     Regex,
+    Sink,
     Site,
     StripSignature,
+    Until,
     Verbose,
+    WithTime,
     bytes_of,
     wants_json,
 )
@@ -69,8 +73,8 @@ def command(
     ] = None,
     sink: Sink = "",
     until: Until = "",
-    most: Most = None,
-    time: Time = False,
+    most: MaxEvents = None,
+    time: WithTime = False,
     args: Args = False,
     depth: Depth = 1024,
     size: Annotated[
@@ -118,14 +122,14 @@ def command(
         if to is not None or site is not None or keep_records:
             how = "leave --to, --site and --keep-records out"
             raise UsageError(None, "--tracer boot brings its own callee", how)
-        booting = BootTracing(sink, until, most, time)
+        booting = BootTracing(sink=sink, until=until, most=most, time=time)
     elif tracer is not None:
         from ftpatch.tracer.plan import Tracing
 
         if to is not None or site is not None:
             raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
-        tracing = Tracing(tracer, depth, bytes_of(size), args)
-    plan = _Enable(
+        tracing = Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args)
+    enable = _Enable(
         filters=filter_,
         notrace=notrace,
         regex=regex,
@@ -135,7 +139,7 @@ def command(
         tracing=tracing,
         booting=booting,
     )
-    run_update(update, plan)
+    run_update(update, enable)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ftpatch.cli.console import count, error_line, lines
 
 if TYPE_CHECKING:
-    from ftpatch.core.changes import Changes
     from ftpatch.ftrace.ftrace_bug import FtraceBug
-    from ftpatch.image import Image
     from ftpatch.update.update import Outcome
 
 __all__ = [
     "cleared_line",
-    "cleared_name",
     "dropped_line",
     "outcome_row",
     "refused_lines",
-    "tell_cleared",
     "undefined_line",
 ]
 
@@ -71,21 +67,6 @@ def dropped_line(number: int, meaning: str) -> str:
 def cleared_line(name: str) -> str:
     """What a property means that the output has no longer."""
     return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
-
-
-def cleared_name(image: Image, changes: Changes) -> str:
-    """The property that Changes to an image clear; empty where they clear none."""
-    from ftpatch.arch import arch_of
-    from ftpatch.elf.properties import cleared_property
-
-    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    return cleared_property(image.elf, arch.shadow_stack, changes) if arch else ""
-
-
-def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
-    """The same of a copy that is traced, on standard error."""
-    if name := cleared_name(image, changes):
-        error_line(f"{path}: in the copy that runs, {cleared_line(name)}")
 
 
 def undefined_line(name: str, versioned: bool) -> str:

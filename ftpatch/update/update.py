@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.core.changes import Kind
+from ftpatch.arch import arch_of
+from ftpatch.core.changes import Changes, Kind
 from ftpatch.elf.properties import cleared_property
 from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.ftrace_bug import FtraceBug
@@ -24,7 +25,7 @@ from ftpatch.write.undo import require_undoable
 from ftpatch.write.verify import verify_image
 from ftpatch.write.write import updated, write
 
-__all__ = ["Outcome", "Prepared", "lay_in", "prepare", "prepare_sites", "update"]
+__all__ = ["Outcome", "Prepared", "cleared_name", "lay_in", "prepare", "prepare_sites", "update"]
 
 
 VERSIONS = ("__versions", "__version_ext_names")
@@ -84,14 +85,17 @@ class Prepared:
             new=plan.new,
             undefined=plan.undefined if plan.changed else "",
             versioned=any(self.image.elf.section(name) for name in VERSIONS),
-            cleared="" if refused else self._cleared(),
+            cleared="" if refused else cleared_name(self.image, plan.changes),
             ip=ip if places else np.empty(0, np.uint64),
             places=tuple(places),
             unrecorded=plan.unrecorded,
         )
 
-    def _cleared(self) -> str:
-        return cleared_property(self.image.elf, self.sites.arch.shadow_stack, self.plan.changes)
+
+def cleared_name(image: Image, changes: Changes) -> str:
+    """Name the program property that Changes clear; empty where they clear none."""
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    return cleared_property(image.elf, arch.shadow_stack, changes) if arch else ""
 
 
 def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool) -> Prepared:

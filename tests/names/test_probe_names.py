@@ -201,7 +201,7 @@ def test_the_plt_is_read_once_for_all_its_entries(
         read.append(1)
         return has_indirect_jump(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("ftpatch.inject.methods.has_indirect_jump", counted)
+    monkeypatch.setattr("ftpatch.inject.boundaries.has_indirect_jump", counted)
     names = ("getenv", "printf", "malloc", "snprintf", "puts")
     done = ftpatch("probe", program, *[f"p {name}" for name in names], "--dry-run")
     assert done.out.count("  jump  ") == len(names), done.out + done.err
