@@ -70,8 +70,13 @@ class Arch(Protocol):
     """One per architecture; the constants' units are bytes."""
 
     name: ClassVar[str]
+    """That of its folder."""
     machine: ClassVar[int]
     elf_class: ClassVar[int]
+    keystone: ClassVar[tuple[str, ...]]
+    """Keystone's name of it, and its modes; empty where Keystone does not have it."""
+    capstone: ClassVar[tuple[str, ...]]
+    """The same of Capstone, which has to have it."""
     relative: ClassVar[int]
     """R_*_RELATIVE."""
     got: ClassVar[tuple[int, ...]]

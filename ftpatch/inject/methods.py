@@ -19,18 +19,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch import Arch
+from ftpatch.arch import Arch, supports
+from ftpatch.arch.branches import Branches, branched_into, branches_of, targets_in
 from ftpatch.arch.disassemble import Instruction, disassemble
 from ftpatch.arch.move import Immovable, Moved, Mover
-from ftpatch.arch.x86_64.branches import (
-    branched_into,
-    has_indirect_jump,
-    is_thunk,
-    jumps_out,
-    long_targets,
-    short_targets,
-    targets_in,
-)
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.names.functions import Functions
@@ -143,6 +135,8 @@ class Chooser:
             return "it begins with an instruction that has to stay where it is"
         if moved.size == self._arch.align:
             return ""  # one instruction of a fixed size
+        if not supports(self._arch.name, "branches"):
+            return f"it is not known how {self._arch.name} branches"
         if entry and not self._functions.is_called(around[0]):
             return "it is a part of a function, which may be entered anywhere"
         if not entry and self._has_landings:
@@ -184,10 +178,10 @@ class Chooser:
             read = self._instructions(*part)
             if read is None:
                 return "not all of its function can be disassembled"
-            if has_indirect_jump(read):
+            if self._branches_of.has_indirect_jump(read):
                 return UNKNOWN
-            for target in jumps_out(read, *part):
-                if self._is_text(target) and is_thunk(self._behind(target)):
+            for target in self._branches_of.jumps_out(read, *part):
+                if self._is_text(target) and self._branches_of.is_thunk(self._behind(target)):
                     return UNKNOWN
                 other = self._functions.whole(target)
                 goes_on = other and (other[0] != target or not self._functions.is_called(target))
@@ -204,6 +198,10 @@ class Chooser:
         return disassemble(self._arch.name, self._code(address, end), address)
 
     @cached_property
+    def _branches_of(self) -> Branches:
+        return branches_of(self._arch.name)
+
+    @cached_property
     def _has_landings(self) -> bool:
         elf = self._image.elf
         return not elf.sections or elf.section(".gcc_except_table") is not None
@@ -214,7 +212,8 @@ class Chooser:
         out = []
         for address, size in self._image.elf.text.tolist():
             code = np.frombuffer(self._code(address, address + size), np.uint8)
-            out.append((long_targets(code, address), short_targets(code, address)))
+            known = self._branches_of
+            out.append((known.long_targets(code, address), known.short_targets(code, address)))
         return out
 
     def _is_text(self, address: int) -> bool:
@@ -222,8 +221,8 @@ class Chooser:
 
     def _is_padding(self, address: int) -> bool:
         """Between functions: NOPs and int3 have no operands that look like a short branch."""
-        code = self._code(address, address + 2)
-        return not len(code) or len(short_targets(np.frombuffer(code, np.uint8), address)) == 0
+        code = np.frombuffer(self._code(address, address + 2), np.uint8)
+        return not len(code) or len(self._branches_of.short_targets(code, address)) == 0
 
     def _offset(self, address: int) -> int:
         held = np.array([address & (1 << 64) - 1], np.uint64)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ftpatch.arch import Arch, arch_of
-from ftpatch.arch.detour import DETOURS
+from ftpatch.arch import Arch, arch_of, supports
+from ftpatch.arch.detour import detour_of
 from ftpatch.arch.move import Mover, mover_of
-from ftpatch.arch.registers import REGISTERS, Registers
+from ftpatch.arch.registers import Registers, registers_of
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.properties import without_shadow_stack
@@ -41,6 +41,8 @@ __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
 ALIGN = 16
 """Bytes: where detours begin."""
+NEEDED = ("move", "detour", "registers", "twice", "system_calls")
+"""Of an architecture."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,11 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     """Probes at all the places but those that are ``refused``. Raises UsageError where none is
     left, or the program cannot have any; InputError where there is no room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    mover = None if arch is None else mover_of(arch.name)
     if image.container != "executable" or arch is None:
         raise UsageError(image.path, f"{image.kind} cannot be probed", "give an executable")
-    if mover is None:
+    if not supports(arch.name, *NEEDED):
         raise InputError(image.path, f"there are no probes for {arch.name}")
+    mover = mover_of(arch.name)
     if laid_in_id(image) is not None:
         raise UsageError(
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
@@ -106,7 +108,7 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     traps = any(spot.chosen.way == Way.TRAP for spot in spots)
     asked = find_asked(image, arch) if traps else Asked()
     spots = _free(image, chooser, spots, asked, refused)
-    spots, fetchings = _fetching(image, spots, REGISTERS[arch.name], refused)
+    spots, fetchings = _fetching(image, spots, registers_of(arch.name), refused)
     if not spots:
         if refused.errors:
             raise refused.errors.pop()
@@ -175,7 +177,7 @@ def _laid(
     fetchings: Sequence[Fetching],
     probing: Probing,
 ) -> Plan:
-    detour = DETOURS[arch.name]
+    detour = detour_of(arch.name)
     tracer, stub = probes_stub(arch.name)
     whole, handler, apart = stub, 0, 0
     if probing.handler is not None:
