@@ -9,7 +9,7 @@
     twice.py          Twice: functions that return more than once, such as setjmp
     plt.py            entries of a procedure linkage table
     accesses.py       what instructions do to memory
-    raw_image.py      RawImage: the header of the kernel's Image
+    raw_image.py      RawHeader: the header of the kernel's Image
     boot.py           BootTracer
 
 ``ftrace.py`` makes a folder an architecture, and the folder has its name. Every other file is a
