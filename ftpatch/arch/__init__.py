@@ -75,13 +75,13 @@ def arch_of(machine: int, elf_class: int) -> Arch | None:
 
 @cache
 def arch_named(name: str) -> Arch:
-    """The architecture of a folder."""
+    """Load the architecture of a folder."""
     arch: Arch = _load(name, "ftrace")
     return arch
 
 
 def feature(arch: str, name: str) -> Any:  # noqa: ANN401 - the file of that name has its type
-    """What an architecture's file of that name has. Raises InputError where there is none."""
+    """Load an architecture's feature. Raises InputError where it has no file of that name."""
     if not supports(arch, name):
         raise InputError(None, f"{FEATURES[name]} not supported on {arch}")
     return _load(arch, name)
@@ -89,7 +89,7 @@ def feature(arch: str, name: str) -> Any:  # noqa: ANN401 - the file of that nam
 
 @cache
 def supports(arch: str, *names: str) -> bool:
-    """Whether an architecture has all of these features; an empty name has none."""
+    """Return whether an architecture has all of these features; an empty name has none."""
     assert FEATURES.keys() >= set(names), names
     return bool(arch) and all(_has(arch, name) for name in names)
 

@@ -1,4 +1,4 @@
-"""What instructions do to memory: read it, write it, or both."""
+"""Memory accesses of instructions: read it, write it, or both."""
 
 from __future__ import annotations
 

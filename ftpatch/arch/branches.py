@@ -1,4 +1,4 @@
-"""Which addresses may be jumped to, so that a jump may take the bytes there.
+"""Branches in code: addresses that may be jumped to, whose bytes no jump may take.
 
 A jump over several instructions is wrong where another jump goes to one of them.
 """
@@ -47,5 +47,5 @@ def targets_in(targets: I64, lows: I64, highs: I64) -> NDArray[np.bool_]:
 
 
 def branched_into(instructions: Iterable[Instruction], low: int, high: int) -> bool:
-    """Whether a branch with a fixed target goes to low or behind it, but before high."""
+    """Return whether a branch with a fixed target goes to low or behind it, but before high."""
     return any(insn.target is not None and low <= insn.target < high for insn in instructions)

@@ -136,6 +136,8 @@ class Arch(Protocol):
     (bpf_arch_text_poke); empty: it does not."""
     own_nops: ClassVar[frozenset[bytes]]
     """NOPs that an image may name as its own."""
+    nop_texts: ClassVar[frozenset[str]]
+    """NOPs of compilers as Capstone prints them: a name, with operands where it needs them."""
     mcount_names: ClassVar[tuple[str, ...]]
     """Names of the compiled-in callee, most likely first."""
     mcount_is_pad: ClassVar[bool]

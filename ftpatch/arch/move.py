@@ -123,6 +123,6 @@ class Mover(Protocol):
 
 
 def mover_of(arch: str) -> Mover:
-    """What moves instructions of an architecture. Raises InputError where nothing does."""
+    """Return the mover of an architecture's instructions. Raises InputError without one."""
     found: Mover = feature(arch, "move")
     return found

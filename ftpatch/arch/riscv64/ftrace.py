@@ -76,6 +76,7 @@ class _Riscv64:
     poked_nop: ClassVar[bytes] = b""
     own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
+    nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "c.nop"})
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
     gates: ClassVar[dict[str, tuple[str, ...]]] = {
         # ftrace_update_ftrace_func updates both.

@@ -1,4 +1,4 @@
-"""What instructions of x86_64 do to memory, by their names.
+"""Memory accesses of x86_64's instructions, by their names.
 
 Capstone's own table of that has many errors (movups, cmpxchg and stos among them, in version 5),
 so this one goes by names, and does not answer for those that it does not know.
@@ -16,7 +16,7 @@ from ftpatch.arch.disassemble import engine
 __all__ = ["accesses"]
 
 _NEVER = re.compile(r"lea|nop|prefetch|clflush|clwb|cldemote")
-"""What has a memory operand and does not come to it, as far as breakpoints see."""
+"""Instructions with a memory operand that they do not access, as far as breakpoints see."""
 _READ = re.compile(
     r"cmp[bwlq]?|test[bwlq]?|v?u?comis[sd]|bt[wlq]?|v?p?test\w*|call[q]?|jmp[q]?|push\w*|"
     r"i?mul[bwlq]?|i?div[bwlq]?|ldmxcsr|fldcw|f(i?ld|i?addl?|i?mull?|i?subr?|i?divr?|i?comp?)[slt]?|"
