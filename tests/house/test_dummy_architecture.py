@@ -114,6 +114,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (built / WHOLE).mkdir()
     for path in (built / MODEL).glob("*.elf"):
         (built / WHOLE / path.name).write_bytes(_as_machine(path.read_bytes(), WHOLE))
+    for path in (house / "ftpatch").glob(f"layout/{MODEL}.*"):  # made of stubs/ as well
+        shutil.copy(path, path.with_stem(WHOLE))
     for name in MACHINES:
         folder = house / name
         folder.mkdir()
