@@ -40,7 +40,7 @@ INIT = ("__init_begin", "__init_end")
 
 
 def find_room(sites: Sites, pads: bytes, size: int) -> int:
-    """Where ``size`` bytes of code go: into the largest run of bytes of ``pads`` that no symbol
+    """Find room for ``size`` bytes of code: in the largest run of bytes of ``pads`` that no symbol
     owns. Raises SiteRefused where none is as large."""
     elf, symbols, path = sites.image.elf, sites.image.symbols, sites.image.path
     bounds = [symbols.find(name) for name in TEXT]
@@ -82,8 +82,8 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
 
 
 def find_word(sites: Sites) -> int:
-    """Where eight bytes go that are written while the kernel runs. Raises SiteRefused where the
-    data has no padding."""
+    """Find room for eight bytes that are written while the kernel runs. Raises SiteRefused where
+    the data has no padding."""
     found = _in_nosave(sites)
     if found is None:
         found = _between_objects(sites)
@@ -159,7 +159,7 @@ def _defined(symbols: Symbols) -> NDArray[np.bool_]:
 
 
 def _owned(symbols: Symbols) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Where symbols with a size begin, ascending, and how far those up to each one reach."""
+    """Starts of symbols with a size, ascending, and how far those up to each one reach."""
     sized = _defined(symbols) & (symbols.size > 0) & (symbols.type != Symbols.STT_TLS)
     order = np.argsort(symbols.value[sized], kind="stable")
     start = symbols.value[sized][order]

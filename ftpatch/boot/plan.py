@@ -28,7 +28,7 @@ MOST = (1 << 31) - 1
 """Events that a word can count: where there is one, no more are sent, whatever is said."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BootTracing:
     """The options of a boot tracer: where events go (empty: where the architecture's do), a
     function whose entry is the last event, the most events, whether events have the time."""
@@ -40,7 +40,7 @@ class BootTracing:
 
 
 def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Plan:
-    """The sites in ``mask``, bool[n], are to call a tracer inside the text.
+    """Plan calls of a tracer inside the text at the sites in ``mask``, bool[n].
 
     Raises UsageError for what is no kernel, and for a sink or a function that there is not;
     SiteRefused for sites that call already, and where there is no room.

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.boot_options import Most, Sink, Time, Until
 from ftpatch.cli.console import error_line
-from ftpatch.cli.options import Filter, Json, Notrace, Regex
+from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
 from ftpatch.cli.report_output import Output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import FtpatchError, SiteRefused, UsageError
@@ -44,8 +43,8 @@ def command(
     regex: Regex = False,
     sink: Sink = "",
     until: Until = "",
-    most: Most = None,
-    time: Time = False,
+    most: MaxEvents = None,
+    time: WithTime = False,
     append: Annotated[
         list[str],
         typer.Option(
@@ -105,7 +104,7 @@ def command(
         from ftpatch.ftrace.filter import Selection
 
         tracing, selection = (
-            BootTracing(sink, until, most, time),
+            BootTracing(sink=sink, until=until, most=most, time=time),
             Selection(filter_, notrace, regex),
         )
         UNFINISHED.failure = FAILED
@@ -133,7 +132,7 @@ def command(
 
 
 def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
-    """Where all goes; if it is not kept, a signal takes it away as well."""
+    """The folder of the run; if it is not kept, a signal takes it away as well."""
     if keep is None:
         sweep(Path(tempfile.gettempdir()), FOLDERS)
         place = tempfile.TemporaryDirectory(prefix="ftpatch.")

@@ -30,9 +30,9 @@ SAID = 3
 CONSOLE = 1 << 16
 """Bytes of its end that are looked at."""
 OFFSET = re.compile(r"Kernel Offset: (0x[0-9a-f]+) from 0x[0-9a-f]+")
-"""What a panic says of KASLR (dump_kernel_offset() of the architectures)."""
+"""A panic's words on KASLR (dump_kernel_offset() of the architectures)."""
 ENABLED = "KASLR enabled"
-"""What arm64 says when it boots."""
+"""arm64's, when it boots."""
 ENDED = 124
 """Exit code where it was ended for its time, as timeout(1) has it."""
 
@@ -99,7 +99,7 @@ def _handle(machine: Machine) -> dict[int, Any]:
 
 
 def _tell_end(kernel: Image, ended: Progress, folder: Path, *, fault: bool) -> None:
-    """What was before the end."""
+    """Print what went before the end."""
     told = ["a triple fault: the processor gave up"] if fault else []
     names = [place[0] for place in _names(kernel, list(ended.last)[-SHOWN:])]
     told.append(f"the last functions: {', '.join(names) or 'none was called'}")
@@ -116,8 +116,8 @@ def _tell_end(kernel: Image, ended: Progress, folder: Path, *, fault: bool) -> N
 
 
 def _moved(begin: str, end: str) -> list[str]:
-    """What KASLR makes of the console's addresses: events have none, so the report's are those of
-    the image."""
+    """Explain the console's addresses under KASLR: events have none, so the report's are those
+    of the image."""
     if moved := OFFSET.search(end):
         return [f"KASLR: addresses on the console are {moved[1]} above the image's"]
     if ENABLED in begin:

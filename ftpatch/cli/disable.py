@@ -67,24 +67,32 @@ def command(
     """Make the selected sites NOPs."""
     as_json = wants_json(json, format_)
     update = Update(
-        image,
-        output,
-        in_place,
-        force,
-        allow_setuid,
-        dry_run,
-        as_json,
-        quiet,
-        verbose,
-        strip_signature,
+        image=image,
+        output=output,
+        in_place=in_place,
+        force=force,
+        allow_setuid=allow_setuid,
+        dry_run=dry_run,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        strip_signature=strip_signature,
     )
     if site is not None and (filter_ or notrace or nop):
         raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
 
-    run_update(update, _Disable(filter_, notrace, regex, site, keep_records, nop))
+    disable = _Disable(
+        filters=filter_,
+        notrace=notrace,
+        regex=regex,
+        site=site,
+        keep_records=keep_records,
+        nop=nop,
+    )
+    run_update(update, disable)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Disable(Planner):
     """NOPs of the form ``nop``."""
 

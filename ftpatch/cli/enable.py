@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.boot_options import BOOT, Most, Sink, Time, Until
 from ftpatch.cli.options import (
+    BOOT,
     AllowSetuid,
     Args,
     Depth,
@@ -20,13 +20,17 @@ from ftpatch.cli.options import (
     InPlace,
     Json,
     KeepRecords,
+    MaxEvents,
     Notrace,
     Output,
     Quiet,
     Regex,
+    Sink,
     Site,
     StripSignature,
+    Until,
     Verbose,
+    WithTime,
     bytes_of,
     wants_json,
 )
@@ -68,8 +72,8 @@ def command(
     ] = None,
     sink: Sink = "",
     until: Until = "",
-    most: Most = None,
-    time: Time = False,
+    most: MaxEvents = None,
+    time: WithTime = False,
     args: Args = False,
     depth: Depth = 1024,
     size: Annotated[
@@ -92,16 +96,16 @@ def command(
     """Make the selected sites call ftrace_caller, or another function of the image."""
     as_json = wants_json(json, format_)
     update = Update(
-        image,
-        output,
-        in_place,
-        force,
-        allow_setuid,
-        dry_run,
-        as_json,
-        quiet,
-        verbose,
-        strip_signature,
+        image=image,
+        output=output,
+        in_place=in_place,
+        force=force,
+        allow_setuid=allow_setuid,
+        dry_run=dry_run,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        strip_signature=strip_signature,
     )
     if site is not None and (filter_ or notrace):
         raise UsageError(None, "--site names one site", "leave -f and -n out")
@@ -117,17 +121,27 @@ def command(
         if to is not None or site is not None or keep_records:
             how = "leave --to, --site and --keep-records out"
             raise UsageError(None, "--tracer boot brings its own callee", how)
-        booting = BootTracing(sink, until, most, time)
+        booting = BootTracing(sink=sink, until=until, most=most, time=time)
     elif tracer is not None:
         from ftpatch.tracer.plan import Tracing
 
         if to is not None or site is not None:
             raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
-        tracing = Tracing(tracer, depth, bytes_of(size), args)
-    run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to, tracing, booting))
+        tracing = Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args)
+    enable = _Enable(
+        filters=filter_,
+        notrace=notrace,
+        regex=regex,
+        site=site,
+        keep_records=keep_records,
+        to=to,
+        tracing=tracing,
+        booting=booting,
+    )
+    run_update(update, enable)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Enable(Planner):
     """Calls of ``to``."""
 

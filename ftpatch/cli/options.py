@@ -13,6 +13,7 @@ from ftpatch.errors import UsageError
 __all__ = [
     "AllowSetuid",
     "Args",
+    "BOOT",
     "Depth",
     "DryRun",
     "Filter",
@@ -23,13 +24,17 @@ __all__ = [
     "InPlace",
     "Json",
     "KeepRecords",
+    "MaxEvents",
     "Notrace",
     "Output",
     "Quiet",
     "Regex",
+    "Sink",
     "Site",
     "StripSignature",
+    "Until",
     "Verbose",
+    "WithTime",
     "bytes_of",
     "wants_json",
 ]
@@ -117,6 +122,27 @@ Depth = Annotated[
         help="Nested calls to follow in each thread.",
     ),
 ]
+BOOT = "boot"
+"""Name of the tracer that the next options are for."""
+Sink = Annotated[
+    str,
+    typer.Option(
+        "--sink",
+        metavar="SINK",
+        help="Where the boot tracer sends events: debugcon (x86, the default there) or serial, "
+        "semihosting (arm64).",
+    ),
+]
+Until = Annotated[
+    str,
+    typer.Option(
+        "--until", metavar="FUNC", help="Stop the boot tracer when this function is called."
+    ),
+]
+MaxEvents = Annotated[
+    int | None, typer.Option("--max", metavar="N", help="Stop the boot tracer after N events.")
+]
+WithTime = Annotated[bool, typer.Option("--time", help="Have the boot tracer record times, too.")]
 
 
 def wants_json(json: bool, format_: str | None) -> bool:

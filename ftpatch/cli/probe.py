@@ -131,7 +131,10 @@ def command(
         from ftpatch.update.update import lay_in
 
         with _all_told(refused):
-            probed = plan_probed(image, Probing(definitions, optimize, named, depth, room), refused)
+            probing = Probing(
+                definitions=definitions, optimize=optimize, handler=named, depth=depth, size=room
+            )
+            probed = plan_probed(image, probing, refused)
             if refused.errors and not keep_going:
                 raise refused.errors.pop()
         if not dry_run:
@@ -162,13 +165,13 @@ def _all_told(refused: Refused) -> Iterator[None]:
 def _tell(program: Path, as_json: bool) -> None:
     """The probes that a program has."""
     from ftpatch.image import open_image
-    from ftpatch.inject.methods import Way
-    from ftpatch.probe.read_back import held_probes
+    from ftpatch.inject.methods import METHODS
+    from ftpatch.probe.read_back import injected_probes
 
-    held = held_probes(open_image(program))
+    held = injected_probes(open_image(program))
     if held is None:
         raise UsageError(program, "it has no probes", "say what to probe, as in 'p main'")
-    ways = dict(enumerate(Way, 1))
+    ways = {method.number: method.name for method in METHODS}
     for one in held:
         if as_json:
             row = {"definition": one.text, "ip": hex(one.ip), "way": ways.get(one.way)}
@@ -199,7 +202,7 @@ def _handler(text: str | None) -> Handler | None:
     stub, _, name = text.rpartition(":")
     if not stub or not name:
         raise UsageError(None, f"--handler {text}: it names no function", "write STUB.elf:FUNC")
-    return Handler(Path(stub), name)
+    return Handler(stub=Path(stub), name=name)
 
 
 def _row(one: Placed, asks: Sequence[str]) -> dict[str, Any]:
@@ -209,10 +212,10 @@ def _row(one: Placed, asks: Sequence[str]) -> dict[str, Any]:
         "name": one.definition.name,
         "definition": definition_text(one.definition),
         "address": hex(one.address),
-        "way": one.way.value,
+        "way": one.method.name,
         "reason": one.why,
     }
-    return row | {"handled": list(asks)} if one.way.value == "trap" else row
+    return row | {"handled": list(asks)} if one.method.traps else row
 
 
 def _said(probed: Probed, written: Path | None, cleared: str) -> None:
@@ -220,8 +223,8 @@ def _said(probed: Probed, written: Path | None, cleared: str) -> None:
     width = max(len(one.definition.name) for one in placed)
     for one in placed:
         why = f" ({one.why})" if one.why else ""
-        lines([f"{one.definition.name:{width}}  {one.way.value:4}  {one.address:#x}{why}"])
-    traps = ", ".join(one.definition.name for one in placed if one.way.value == "trap")
+        lines([f"{one.definition.name:{width}}  {one.method.name:4}  {one.address:#x}{why}"])
+    traps = ", ".join(one.definition.name for one in placed if one.method.traps)
     if traps and probed.asks:
         lines([f"{traps}: the program's own use of SIGILL is handled: {', '.join(probed.asks)}"])
     lines([cleared_line(cleared)] if cleared else [])

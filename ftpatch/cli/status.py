@@ -87,9 +87,9 @@ def _held(image: Image) -> dict[str, list[str]]:
 
         return {"watches": watched_lines(image)}
     if by == "probe":
-        from ftpatch.probe.read_back import held_probes
+        from ftpatch.probe.read_back import injected_probes
 
-        return {"probes": [one.text for one in held_probes(image) or []]}
+        return {"probes": [one.text for one in injected_probes(image) or []]}
     return {}
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import shutil
 import signal
-import stat
-import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,23 +14,20 @@ import typer
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
-from ftpatch.errors import FtpatchError, InputError, OutputError, SiteRefused, UsageError
+from ftpatch.errors import FtpatchError, OutputError, UsageError
 from ftpatch.io.cleanup import UNFINISHED
-from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
-    from ftpatch.cli.trace_libraries import Libraries
-    from ftpatch.cli.trace_report import Asked
+    from ftpatch.cli.report_output import Output
+    from ftpatch.trace import Format
+    from ftpatch.trace.header import Tracer
+    from ftpatch.tracer.run import Request, Run
 
 __all__ = ["FAILED", "NAME", "command"]
 
 NAME = "trace"
 FAILED = 125
 """Exit code of a failure of our own: all others are the program's."""
-IGNORED = (signal.SIGINT, signal.SIGQUIT)
-"""From a terminal they go to the program as well, and it decides."""
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
-"""To the program, while it runs."""
 
 
 def command(
@@ -100,165 +91,156 @@ def command(
     """
     UNFINISHED.failure = FAILED
     try:
-        from ftpatch.cli.trace_report import Asked
+        from ftpatch.ftrace.filter import Selection
+        from ftpatch.tracer.plan import Tracing
+        from ftpatch.tracer.run import Request
 
-        asked = Asked(format_, reports, output, force)
-        code = _run(program, (filter_, notrace, regex), (tracer, depth, size, args), lib, asked)
+        request = Request(
+            words=program,
+            tracing=Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args),
+            selection=Selection(filter_, notrace, regex),
+            libraries=lib,
+            recording=output,
+        )
+        asked = Asked(format=format_, reports=reports, recording=output, force=force)
+        code = _trace(request, asked)
     except FtpatchError as error:
         error_line(str(error))
         raise typer.Exit(FAILED) from None
     raise typer.Exit(code)
 
 
-def _run(
-    words: Sequence[str],
-    choice: tuple[list[str], list[str], bool],
-    tracing: tuple[str, int, str, bool],
-    globs: Sequence[str],
-    asked: Asked,
-) -> int:
-    """Patch, run, report; the program's exit code."""
-    from ftpatch.cli.trace_report import Reports
+def _trace(request: Request, asked: Asked) -> int:
+    """Run the program and report; its exit code."""
+    from ftpatch.cli.update import cleared_line
+    from ftpatch.tracer.run import find_program, run_traced
+
+    path = find_program(request.words[0])
+    reports = Reports(request.tracing.tracer, asked, path)
+    signal.signal(signal.SIGPIPE, interrupted)
+
+    def on_cleared(image: Path, name: str) -> None:
+        error_line(f"{image}: in the copy that runs, {cleared_line(name)}")
+
+    with run_traced(path, request, on_cleared) as run:
+        _tell(path, run, request)
+        if run.files:
+            reports.write(run.files)
+    return run.status
+
+
+def _tell(path: Path, run: Run, request: Request) -> None:
+    """Say what the report will lack. Raises OutputError for a recording that is lost."""
     from ftpatch.inject.runtime import RECORDING
-    from ftpatch.tracer.recordings import TraceFiles
 
-    path = _found(words[0])
-    with contextlib.suppress(OSError):
-        if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
-            raise UsageError(path, "it is setuid or setgid, which a traced copy is not")
-    reports = Reports(tracing[0], asked, path)
-    try:
-        sweep(Path(tempfile.gettempdir()), FOLDERS)
-    except FileNotFoundError as error:  # it tried to write into each
-        raise OutputError(None, str(error.strerror)) from None
-    with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
-        claim(Path(folder))
-        UNFINISHED.passing = [Path(folder), patched]
-        signal.signal(signal.SIGPIPE, interrupted)
-        libraries = _libraries(path, globs, tracing[0], Path(folder))
-        _patch(path, patched, choice, tracing, libraries)
-        claim(patched)
-        UNFINISHED.appeared = False  # the copy is not what was asked for
-        trace = (asked.recording or Path(folder, "trace")).absolute()
-        environment = libraries.environment if libraries else os.environ
-        with TraceFiles(trace, patched, path.absolute()) as made:
-            code = _execute(patched, words, {**environment, **made.environment})
-            files = _alike(made.finish(), tracing[0], asked.recording)
-        if made.unkept:
-            raise OutputError(trace, f"the recording is lost: {made.unkept}")
-        if not files:
-            if tracing[0] in RECORDING:
-                error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
-            return code
-        if libraries:
-            libraries.tell_missing(patched, files)
-        reports.write(files)
-    return code
+    for image in run.foreign:
+        error_line(f"{image}: another tracer recorded it; to keep that use -o FILE")
+    if run.lost is not None:
+        raise run.lost
+    if not run.files and request.tracing.tracer in RECORDING:
+        error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
+    for library, reason in run.untraced:
+        error_line(f"{library}: it was not traced: {reason}")
 
 
-def _alike(files: Sequence[Path], tracer: str, recording: Path | None) -> list[Path]:
-    """Those that can be reported together: other patched programs that the program starts may have
-    another tracer, and probes."""
-    from ftpatch.inject.runtime import tracer_named
-    from ftpatch.trace.header import open_trace
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options of reports: the format to print, FORMAT[=FILE] of each report, the file that
+    is to keep the recording, and whether reports may overwrite files."""
 
-    alike = []
-    for file in files:
-        fd, header = open_trace(file)
-        os.close(fd)
-        if header.tracer == tracer_named(tracer).number:
-            alike.append(file)
-        elif not recording:  # else it is named as one that is not in the report
-            file.unlink()
-            error_line(f"{header.image}: another tracer recorded it; to keep that use -o FILE")
-    return alike
+    format: str | None
+    reports: Sequence[str]
+    recording: Path | None
+    force: bool
 
 
-def _found(word: str) -> Path:
-    """The program that a shell would run."""
-    found = word if "/" in word else shutil.which(word)
-    if found is None:
-        raise UsageError(None, f"there is no program {word!r}", "name it with its folder")
-    return Path(found)
+@dataclass(frozen=True)
+class _Report:
+    """One report; without a file it is printed."""
+
+    name: str
+    form: Format
+    file: Path | None
+
+    def open(self, force: bool) -> Output:
+        """Open its file, or standard output."""
+        from ftpatch.cli.report_output import Output
+
+        otherwise = f"say --report {self.name}=FILE"
+        return Output(self.file, force=force, form=self.form, otherwise=otherwise)
 
 
-@contextlib.contextmanager
-def _place(path: Path, folder: str) -> Iterator[Path]:
-    """Where the copy goes, and goes away: beside the program, whose $ORIGIN that is; where nothing
-    can be written there, into a folder of its own."""
-    real = Path(os.path.realpath(path))
-    beside = real.with_name(f".{real.name}.ftpatch.{os.getpid()}")
-    place = beside if os.access(real.parent, os.W_OK) else Path(folder, real.name)
-    sweep(real.parent, re.compile(re.escape(f".{real.name}.ftpatch.") + r"[0-9]+"))
-    try:
-        yield place
-    finally:
-        place.unlink(missing_ok=True)
+class Reports:
+    """The reports of one run: what is wrong with them is said before the program runs."""
+
+    def __init__(self, tracer: str, asked: Asked, program: Path) -> None:
+        """Raises UsageError for a format that there is not, or that needs what the tracer does not
+        record, and for files that cannot be; OutputError where one cannot be written."""
+        from ftpatch.inject.runtime import tracer_named
+        from ftpatch.trace.formats import DEFAULTS
+        from ftpatch.trace.header import Tracer
+
+        self._force = asked.force
+        self._reports: list[_Report] = []
+        known = tracer_named(tracer)
+        if not known.records:
+            if asked.format or asked.reports or asked.recording:
+                raise UsageError(None, f"the {known.name} tracer records nothing to report")
+            return
+        kind = Tracer(known.number)
+        if asked.recording is not None:
+            _check_recording(asked.recording, kind, asked.format)
+        words = [*([asked.format] if asked.format else []), *asked.reports] or [DEFAULTS[kind]]
+        self._reports = [_parsed(word, kind) for word in words]
+        printed = [one.name for one in self._reports if one.file is None]
+        if len(printed) > 1:
+            hint = f"write one to a file: --report {printed[1]}=FILE"
+            raise UsageError(None, f"{' and '.join(printed)}: only one report can be printed", hint)
+        taken = [os.path.realpath(path) for path in (program, asked.recording) if path]
+        for one in self._reports:
+            if one.file is not None:
+                if os.path.realpath(one.file) in taken:
+                    reason = "it would overwrite another file of this run"
+                    raise UsageError(one.file, reason, "name another file")
+                taken.append(os.path.realpath(one.file))
+            with one.open(self._force):
+                pass  # it could be written
+
+    def write(self, traces: Sequence[Path]) -> None:
+        """Write all of them; raises the first error when the others are written."""
+        from ftpatch.cli import report
+
+        errors = []
+        for one in self._reports:
+            try:
+                report.command([*traces], one.name, output=one.file, force=self._force)
+            except FtpatchError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
 
-def _patch(
-    path: Path,
-    patched: Path,
-    choice: tuple[list[str], list[str], bool],
-    tracing: tuple[str, int, str, bool],
-    libraries: Libraries | None,
-) -> None:
-    """Lay the tracer into a copy."""
-    from ftpatch.cli.update import tell_cleared
-    from ftpatch.ftrace.filter import Selection, select_sites
-    from ftpatch.io.output import Copy
-    from ftpatch.tracer.plan import Tracing, plan_traced
-    from ftpatch.update.update import prepare, update
+def _parsed(text: str, tracer: Tracer) -> _Report:
+    """``FORMAT`` or ``FORMAT=FILE``."""
+    from ftpatch.trace.formats import format_named
 
-    tracer, depth, size, args = tracing
-    wanted = Tracing(tracer, depth, bytes_of(size), args)
-    selection = Selection(*choice)
-    with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
-        if libraries is None:
-            prepared = prepare(
-                path,
-                lambda sites: plan_traced(sites, select_sites(sites, selection, None), wanted),
-                strip_signature=False,
-            )
-            if prepared.refused:
-                raise SiteRefused(path, prepared.refused[0][1])
-            tell_cleared(path, prepared.image, prepared.plan.changes)
-            update(copy, prepared)
-        else:
-            libraries.patch(copy, patched, selection, wanted)
-    if not os.access(patched, os.X_OK):
-        raise InputError(path, "it cannot be executed")
+    name, equals, file = text.partition("=")
+    if not name or (equals and not file):
+        raise UsageError(None, f"--report {text!r} is not FORMAT or FORMAT=FILE")
+    return _Report(name, format_named(tracer, name), Path(file) if equals else None)
 
 
-def _libraries(path: Path, globs: Sequence[str], tracer: str, folder: Path) -> Libraries | None:
-    """Those that are to be traced too."""
-    if not globs:
-        return None
-    from ftpatch.cli.trace_libraries import Libraries
-    from ftpatch.tracer.choice import require_tracer
+def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
+    """Require that a new file can be there, and is not meant to be a report."""
+    from ftpatch.trace.formats import reports_named
 
-    require_tracer(tracer)
-    return Libraries(path, globs, folder)
-
-
-def _execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the copy under the program's own name."""
-    before = None
-    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # so there would be no exit status
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        before = partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
-    try:
-        child = subprocess.Popen(  # with all that a shell would have left to the program
-            list(words), executable=patched, env=environment, close_fds=False, preexec_fn=before
-        )
-    except OSError as error:
-        raise InputError(words[0], f"cannot run: {error.strerror}") from None
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
-    for number in PASSED_ON:
-        handlers[number] = signal.getsignal(number)
-        if handlers[number] is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: child.send_signal(number))
-    code = child.wait()
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
+    if os.path.lexists(path):
+        raise UsageError(path, "the output exists", "name another file")
+    like = reports_named(tracer, path.suffix) if path.suffix else []
+    if like:
+        hint = f"for a report use --report {format_ or like[0]}={path}"
+        raise UsageError(path, "-o is for the recording, but this is a report's name", hint)
+    if not path.parent.is_dir():
+        raise OutputError(path, "cannot write: no such folder")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise OutputError(path, "cannot write: Permission denied")

@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ftpatch.core.changes import Changes
     from ftpatch.ftrace.ftrace_bug import FtraceBug
     from ftpatch.ftrace.plan import Plan
     from ftpatch.ftrace.sites import Sites
-    from ftpatch.image import Image
     from ftpatch.update.update import Outcome
 
 __all__ = [
@@ -33,7 +31,6 @@ __all__ = [
     "output_path",
     "refused_lines",
     "run_update",
-    "tell_cleared",
 ]
 
 
@@ -224,15 +221,6 @@ def dropped_line(number: int, meaning: str) -> str:
 def cleared_line(name: str) -> str:
     """What a property means that the output has no longer."""
     return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
-
-
-def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
-    """The same of a copy that is traced, on standard error."""
-    from ftpatch.elf.properties import cleared_property
-
-    name = cleared_property(image, changes)
-    if name:
-        error_line(f"{path}: in the copy that runs, {cleared_line(name)}")
 
 
 def undefined_line(name: str, versioned: bool) -> str:

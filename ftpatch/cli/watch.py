@@ -120,7 +120,7 @@ def command(
 
 
 def _said(image: Image, watches: tuple[Watch, ...], as_json: bool, quiet: bool) -> None:
-    """What is watched, a line each; on standard error where that is not all of a variable."""
+    """Print the watches, a line each; on standard error where one is not all of a variable."""
     from ftpatch.watch import readable, watch_line
     from ftpatch.watch.plan import part_notes
     from ftpatch.watch.variables import Variables

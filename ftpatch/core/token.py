@@ -1,8 +1,8 @@
-"""A piece of what a command says, and where it stands: messages point at it.
+"""Tokens of a command, each with its column: messages point at it.
 
 ftrace keeps the command and a position for each error and draws a caret below
 (``__trace_probe_log_err`` in kernel/trace/trace_probe.c). One line has no second one for a caret,
-so it names the piece and its column.
+so it names the token and its column.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ftpatch.errors import UsageError
 
-__all__ = ["SYMBOL", "Piece", "read_number", "words_of"]
+__all__ = ["SYMBOL", "Token", "read_number", "words_of"]
 
 SYMBOL = re.compile(r"[^\W\d][\w.$@?~]*|\.[\w.$@?~]+")
 """A symbol as grammars take it: what assemblers, mangled names and symbol versions need, and no
@@ -30,7 +30,7 @@ _BASES = {"0x": 16, "0": 8, "": 10}
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Token:
     """Characters ``start`` to ``stop`` of the text ``whole``."""
 
     whole: str
@@ -38,7 +38,7 @@ class Piece:
     stop: int
 
     @classmethod
-    def of(cls, text: str) -> Piece:
+    def of(cls, text: str) -> Token:
         """All of a text, without the white space around it, as the kernel's strstrip."""
         bare = text.strip()
         return cls(bare, 0, len(bare))
@@ -48,13 +48,13 @@ class Piece:
         """What it says."""
         return self.whole[self.start : self.stop]
 
-    def cut(self, start: int, stop: int | None = None) -> Piece:
+    def cut(self, start: int, stop: int | None = None) -> Token:
         """A part of it; ``start`` and ``stop`` count from its own start (characters)."""
         end = self.stop if stop is None else self.start + stop
-        return Piece(self.whole, self.start + start, end)
+        return Token(self.whole, self.start + start, end)
 
     def refuse(self, clause: str, hint: str = "") -> UsageError:
-        """The error that says ``clause`` of this piece, and where it stands (column from 1)."""
+        """The error that says ``clause`` of this token, and where it stands (column from 1)."""
         if not self.text:
             where = f", at column {self.start + 1} of {_shown(self.whole, LONG_WHOLE)}"
         elif self.text == self.whole:
@@ -65,15 +65,15 @@ class Piece:
         return UsageError(None, clause + where, hint)
 
 
-def words_of(text: str) -> list[Piece]:
+def words_of(text: str) -> list[Token]:
     """The words of a command, divided by white space (``argv_split`` in lib/argv_split.c), but for
     that between brackets of a source's name, as in ``add(int, char const*) const``."""
-    whole = held = Piece.of(text).whole
+    whole = held = Token.of(text).whole
     for _ in range(NESTED):
         before, held = held, _BRACKETS.sub(lambda found: "x" * len(found[0]), held)
         if held == before:
             break
-    return [Piece(whole, *found.span()) for found in re.finditer(r"\S+", held)]
+    return [Token(whole, *found.span()) for found in re.finditer(r"\S+", held)]
 
 
 def read_number(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What a program asks the kernel about signals, which the runtime has to answer where there are
+"""A program's requests to the kernel about signals, which the runtime has to answer where there are
 traps (stubs/runtime/lead.c, hooks.c)."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = (
     *("sigprocmask", "pthread_sigmask", "sigsuspend", "sigpause", "__sigpause", "__xpg_sigpause"),
     *("pselect", "ppoll", "epoll_pwait", "epoll_pwait2", "syscall"),
 )
-"""What libraries have for it: for words only."""
+"""Functions of libraries for them: for words only."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Asked:
 
 
 def find_asked(image: Image, arch: Arch) -> Asked:
-    """Of the program itself: what its libraries do, the runtime finds when they are there."""
+    """Find the requests of the program itself; the runtime finds those of its libraries."""
     led, unled = [], []
     for address, size in image.elf.text.tolist():
         offset = int(image.elf.offset_of(np.array([address], np.uint64), executable=True)[0])

@@ -1,4 +1,4 @@
-"""Where a stub goes: behind everything that the program has, in the file and in memory.
+"""Injecting a stub: behind everything that the program has, in the file and in memory.
 
     file     | program ...            | journals | zeros | Phdr... | text | data |
     memory   | program ... | .bss ... |                  | Phdr... | text | data |
@@ -25,7 +25,7 @@ from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.inject.stub import Stub
 
-__all__ = ["Laid", "lay"]
+__all__ = ["Injected", "inject"]
 
 HOLE = 64 << 20
 """Bytes of zeros that a file may get between its end and the stub."""
@@ -33,8 +33,8 @@ FAR = 1 << 56
 """An address above all that processors have for programs."""
 
 
-@dataclass(frozen=True)
-class Laid:
+@dataclass(frozen=True, kw_only=True)
+class Injected:
     """A stub in its place: ``changes`` to the file's headers, ``tail`` to be laid behind its end,
     ``shift``: how far the stub's addresses are from where it was linked."""
 
@@ -43,15 +43,15 @@ class Laid:
     shift: int
 
 
-def lay(
+def inject(
     image: Image,
     stub: Stub,
     *,
     page: int,
     entry: int | None,
     fill: Callable[[int], dict[int, bytes]],
-) -> Laid:
-    """Lay a stub into a program. ``page``: the largest page that it may meet (bytes); ``entry``:
+) -> Injected:
+    """Inject a stub into a program. ``page``: the largest page that it may meet (bytes); ``entry``:
     the stub's address where the program is to begin, None for its own.
 
     ``fill`` gets the shift and gives what is to stand at some of the stub's linked addresses.
@@ -114,7 +114,7 @@ def lay(
         at = offset - size + address - start
         tail[at : at + len(held)] = held
     begin = None if entry is None else entry + shift
-    return Laid(headers.changes(offset, begin), bytes(tail), shift)
+    return Injected(changes=headers.changes(offset, begin), tail=bytes(tail), shift=shift)
 
 
 def _point_at(headers: ProgramHeaders, offset: int, address: int, size: int) -> None:

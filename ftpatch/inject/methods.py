@@ -1,116 +1,182 @@
-"""Which of the three a probe gets: the pad of its function, a jump, or a breakpoint.
+"""The methods of putting a probe in a place, in the order in which they are tried.
 
-    pad    the compiler left room for a jump at the function's entry
-    jump   a jump takes the place of the first instructions, which run elsewhere, as optimised
-           kprobes do (can_optimize() of arch/x86/kernel/kprobes/opt.c)
-    trap   a breakpoint takes that of one byte (x86) or one instruction
+pad    the compiler left room for a jump at the function's entry
+jump   a jump takes the place of the first instructions, which run elsewhere, as optimised
+       kprobes do (can_optimize() of arch/x86/kernel/kprobes/opt.c)
+trap   a breakpoint takes that of one byte (x86) or one instruction
 
-A jump is right only where nothing can go to the midst of what it takes the place of. So the
-function must be known to its end, have no jump whose target is not known, and nothing in the text
-may branch there, whatever byte it begins with.
+x86_64   55 48 89 e5 41 57   ->   e9 rel32 57    or   cc 48 89 e5 41 57
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from functools import cached_property
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ftpatch.arch import Arch, supports
-from ftpatch.arch.branches import Branches, branched_into, branches_of, targets_in
-from ftpatch.arch.disassemble import Instruction, disassemble
+from ftpatch.arch import Arch
 from ftpatch.arch.move import Immovable, Moved, Mover
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
+from ftpatch.inject.boundaries import MAX_INSTRUCTION, Boundaries
 from ftpatch.names.functions import Functions
 
-__all__ = ["Chosen", "Chooser", "Way"]
-
-NEAR = 144
-"""Bytes: how far a short branch reaches, and an instruction more."""
-LONGEST = 16
-"""Bytes of an instruction, at most."""
-THUNK = 32
-"""Bytes of what jumps by a register for others, at most."""
-MOST = 16
-"""Parts of one function that are looked at."""
-UNKNOWN = "its function has a jump whose target is not known"
+__all__ = ["METHODS", "PAD", "TRAP", "Chosen", "Methods", "ProbeMethod", "displaced"]
 
 
-class Way(StrEnum):
-    """What stands at a probed place."""
-
-    PAD = "pad"
-    JUMP = "jump"
-    TRAP = "trap"
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What becomes of a place: ``address`` of the instructions that are displaced (link address),
-    the ``code`` from there on (to the function's end, if that is known), how many bytes of it are
-    ``needed`` for what goes there, and why it is no jump (a clause, empty for what is one)."""
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A place to probe: ``address`` (link address) of the instructions to displace, behind a
+    landing pad, and their ``code`` to the function's end, if that is known; ``around``: the
+    function, None where its end is not known; ``entry``: the place is its entry; ``pad``: the
+    compiler left room there; ``until``: address of the next probe, which nothing may take away;
+    ``optimize``: jumps are wanted."""
 
     address: int
     code: bytes
-    way: Way
+    around: tuple[int, int] | None
+    entry: bool
+    pad: bool
+    until: int | None
+    optimize: bool
+
+
+class ProbeMethod(Protocol):
+    """A method. ``number``: its name in trace files; ``traps``: it raises a signal when it is
+    reached."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def traps(self) -> bool: ...
+
+    def room(self, mover: Mover) -> int:
+        """Bytes that it needs at the place."""
+        ...
+
+    def refusal(self, place: Candidate, methods: Methods) -> str | None:
+        """Why it cannot be used here, a clause; None where it can. Empty: not worth a word."""
+        ...
+
+    def code(self, mover: Mover, at: int, to: int) -> bytes:
+        """The bytes to write at the place, for a detour at ``to``. Raises Immovable where that is
+        out of reach."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ByJump:
+    """The common part of pads and jumps."""
+
+    name: str
+    number: int
+    traps: bool = False
+
+    def room(self, mover: Mover) -> int:
+        return mover.jump_size
+
+    def code(self, mover: Mover, at: int, to: int) -> bytes:
+        return mover.jump(at, to)
+
+
+class _Pad(_ByJump):
+    def refusal(self, place: Candidate, methods: Methods) -> str | None:
+        end = place.address + self.room(methods.mover)
+        near = place.until is not None and place.until < end
+        return None if place.entry and place.pad and not near else ""
+
+
+class _Jump(_ByJump):
+    def refusal(self, place: Candidate, methods: Methods) -> str | None:
+        if place.around is None:
+            return "where its function ends is not known"
+        if not place.optimize:
+            return "--no-optimize"
+        return methods.against_jump(place, place.around) or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trap:
+    name: str
+    number: int
+    traps: bool = True
+
+    def room(self, mover: Mover) -> int:
+        return len(mover.trap)
+
+    def refusal(self, place: Candidate, methods: Methods) -> str | None:
+        try:
+            methods.mover.move(place.code, place.address, place.address, 1)
+        except Immovable as error:
+            return str(error)
+        return None
+
+    def code(self, mover: Mover, at: int, to: int) -> bytes:
+        return mover.trap
+
+
+PAD = _Pad(name="pad", number=1)
+JUMP = _Jump(name="jump", number=2)
+TRAP = _Trap(name="trap", number=3)
+METHODS: tuple[ProbeMethod, ...] = (PAD, JUMP, TRAP)
+"""In the order in which they are tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The method for a place: ``address`` of the instructions that are displaced (link address),
+    the ``code`` from there on (to the function's end, if that is known), how many bytes of it are
+    ``needed`` for what goes there, and why the method before would not do (a clause, or empty)."""
+
+    address: int
+    code: bytes
+    method: ProbeMethod
     needed: int
     why: str
 
 
-class Chooser:
+class Methods:
     """Chooses for one image. ``pads``: addresses of pads, as the table has them."""
 
     def __init__(
         self, image: Image, arch: Arch, mover: Mover, functions: Functions, pads: set[int]
     ) -> None:
-        self._image, self._arch, self._mover = image, arch, mover
+        self.mover = mover
+        self._image, self._arch = image, arch
         self._functions, self._pads = functions, pads
-        self._known: dict[tuple[int, int], str] = {}
+        self._boundaries = Boundaries(image, arch, mover, functions)
 
     def choose(self, address: int, *, optimize: bool, until: int | None) -> Chosen:
-        """What a probe at a link address gets; ``until``: address of the next probe, which no jump
-        may take away. Raises UsageError where there is no instruction, or none that can be moved.
-        """
-        mover, around = self._mover, self._functions.around(address)
-        entry = around is not None and around[0] == address
-        place = address
-        code = self._code(address, around[1] if around else address + LONGEST)
-        if entry:
-            landing = mover.landing(code)
-            place, code = address + landing, code[landing:]
-        if around is None:
-            why = "where its function ends is not known"
-        elif not entry and not self._is_boundary(*around, address):
-            raise UsageError(
-                self._image.path,
-                f"{address:#x} is in the midst of an instruction",
-                "see `objdump -d`",
-            )
-        elif entry and place in self._pads and (until is None or until >= place + mover.jump_size):
-            return Chosen(place, code, Way.PAD, mover.jump_size, "")
-        elif not optimize:
-            why = "--no-optimize"
-        else:
-            why = self._against(place, code, around, entry=entry, until=until)
-        if not why:
-            return Chosen(place, code, Way.JUMP, mover.jump_size, "")
-        try:
-            mover.move(code, place, place, 1)
-        except Immovable as error:
-            raise UsageError(
-                self._image.path, f"no probe at {address:#x}: {error}", "choose another place"
-            ) from None
-        return Chosen(place, code, Way.TRAP, len(mover.trap), why)
+        """Choose the method for a probe at a link address; ``until``: address of the next probe.
+        Raises UsageError where there is no instruction, or none that can be moved."""
+        place = self._candidate(address, optimize=optimize, until=until)
+        why = ""
+        for method in METHODS:
+            against = method.refusal(place, self)
+            if against is None:
+                return Chosen(
+                    address=place.address,
+                    code=place.code,
+                    method=method,
+                    needed=method.room(self.mover),
+                    why=why,
+                )
+            why = against
+        raise UsageError(
+            self._image.path, f"no probe at {address:#x}: {why}", "choose another place"
+        )
 
     def moved(self, chosen: Chosen, to: int, needed: int = 0) -> Moved:
-        """The displaced instructions at ``to``, or those of its first bytes that are ``needed``.
-        Raises UsageError for what is out of reach."""
+        """Move the displaced instructions to ``to``, or those of its first bytes that are
+        ``needed``. Raises UsageError for what is out of reach."""
         try:
-            return self._mover.move(chosen.code, chosen.address, to, needed or chosen.needed)
+            return self.mover.move(chosen.code, chosen.address, to, needed or chosen.needed)
         except Immovable as error:
             raise UsageError(self._image.path, f"no probe: {error}") from None
 
@@ -118,131 +184,55 @@ class Chooser:
         """Link addresses from which and up to which instructions run elsewhere."""
         return chosen.address, chosen.address + self.moved(chosen, chosen.address).size
 
-    def _against(
-        self, place: int, code: bytes, around: tuple[int, int], *, entry: bool, until: int | None
-    ) -> str:
-        """What speaks against a jump, a clause; empty for nothing."""
+    def against_jump(self, place: Candidate, around: tuple[int, int]) -> str:
+        """Name what speaks against a jump, a clause; empty for nothing."""
+        start, code, until = place.address, place.code, place.until
         try:
-            moved = self._mover.move(code, place, place, self._mover.jump_size)
+            moved = self.mover.move(code, start, start, self.mover.jump_size)
         except Immovable as error:
             return str(error)
-        end = place + moved.size
+        end = start + moved.size
         if end > around[1]:
             return "the function is too short"
         if until is not None and until < end:
             return "another probe is too near"
-        if self._mover.signing(code):
+        if self.mover.signing(code):
             return "it begins with an instruction that has to stay where it is"
         if moved.size == self._arch.align:
             return ""  # one instruction of a fixed size
-        if not supports(self._arch.name, "branches"):
-            return f"it is not known how {self._arch.name} branches"
-        if entry and not self._functions.is_called(around[0]):
+        if place.entry and not self._functions.is_called(around[0]):
             return "it is a part of a function, which may be entered anywhere"
-        if not entry and self._has_landings:
+        if not place.entry and self._boundaries.has_landings:
             return "an exception may land in the midst"
-        return self._branches(place, place + self._mover.jump_size, around)
+        return self._boundaries.against_jump(start, start + self.mover.jump_size, around)
 
-    def _branches(self, place: int, end: int, around: tuple[int, int]) -> str:
-        """Whether anything may go to the midst of [place, end)."""
-        # One FDE may have all of the PLT: each of its entries has the same answer.
-        whole = self._functions.whole(around[0]) or around
-        if whole not in self._known:
-            self._known[whole] = self._jumps(whole)
-        against = self._known[whole]
-        if against:
-            return against
-        low, high = np.array([place + 1]), np.array([end])
-        if any(targets_in(far, low, high)[0] for far, _ in self._targets):
-            return "a branch may go to the midst of what a jump needs"
-        if any(targets_in(near, low, high)[0] for _, near in self._targets):
-            # What is only a byte that looks like a branch is no reason.
-            at = place - NEAR
-            while at < end + NEAR:
-                found = self._functions.around(at)
-                read = found and self._instructions(*found)
-                if found and (read is None or branched_into(read, place + 1, end)):
-                    return "a branch may go to the midst of what a jump needs"
-                if found is None and self._is_text(at) and not self._is_padding(at):
-                    return "what is near is not known to be no branch"
-                at = found[1] if found else at + 1
-        return ""
-
-    def _jumps(self, whole: tuple[int, int]) -> str:
-        """Whether a function, or what jumps lead on to in the midst of others, has a jump whose
-        target is not known."""
-        left, seen = [whole], set[tuple[int, int]]()
-        while left:
-            part = left.pop()
-            seen.add(part)
-            read = self._instructions(*part)
-            if read is None:
-                return "not all of its function can be disassembled"
-            if self._branches_of.has_indirect_jump(read):
-                return UNKNOWN
-            for target in self._branches_of.jumps_out(read, *part):
-                if self._is_text(target) and self._branches_of.is_thunk(self._behind(target)):
-                    return UNKNOWN
-                other = self._functions.whole(target)
-                goes_on = other and (other[0] != target or not self._functions.is_called(target))
-                if other and goes_on and other not in seen:
-                    left.append(other)
-            if len(seen) > MOST:
-                return UNKNOWN
-        return ""
-
-    def _behind(self, address: int) -> list[Instruction]:
-        """Some instructions from an address on, but not those of another function."""
-        found = self._functions.around(address)
-        end = min(address + THUNK, found[1] if found else address + THUNK)
-        return disassemble(self._arch.name, self._code(address, end), address)
-
-    @cached_property
-    def _branches_of(self) -> Branches:
-        return branches_of(self._arch.name)
-
-    @cached_property
-    def _has_landings(self) -> bool:
-        elf = self._image.elf
-        return not elf.sections or elf.section(".gcc_except_table") is not None
-
-    @cached_property
-    def _targets(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Of each part of the text: where long and where short branches may go."""
-        out = []
-        for address, size in self._image.elf.text.tolist():
-            code = np.frombuffer(self._code(address, address + size), np.uint8)
-            known = self._branches_of
-            out.append((known.long_targets(code, address), known.short_targets(code, address)))
-        return out
-
-    def _is_text(self, address: int) -> bool:
-        return bool(self._offset(address) >= 0)
-
-    def _is_padding(self, address: int) -> bool:
-        """Between functions: NOPs and int3 have no operands that look like a short branch."""
-        code = np.frombuffer(self._code(address, address + 2), np.uint8)
-        return not len(code) or len(self._branches_of.short_targets(code, address)) == 0
-
-    def _offset(self, address: int) -> int:
-        held = np.array([address & (1 << 64) - 1], np.uint64)
-        return int(self._image.elf.offset_of(held, executable=True)[0])
-
-    def _code(self, start: int, end: int) -> bytes:
-        """Bytes of the text. Raises UsageError where there is none."""
-        offset = self._offset(start)
-        if offset < 0:
-            raise UsageError(self._image.path, f"{start:#x} is not code of this program")
-        return self._image.data[offset : offset + end - start].tobytes()
-
-    def _instructions(self, start: int, end: int) -> list[Instruction] | None:
-        """All of a function's; None where they cannot be read to its end."""
-        found = disassemble(self._arch.name, self._code(start, end), start)
-        return found if found and found[-1].address + found[-1].size >= end else None
-
-    def _is_boundary(self, start: int, end: int, address: int) -> bool:
-        code = self._code(start, min(end, address + LONGEST))
-        found = disassemble(self._arch.name, code, start)
-        return any(insn.address == address for insn in found) and not self._mover.joined(
-            code[: address - start]
+    def _candidate(self, address: int, *, optimize: bool, until: int | None) -> Candidate:
+        around = self._functions.around(address)
+        entry = around is not None and around[0] == address
+        place = address
+        code = self._boundaries.code(address, around[1] if around else address + MAX_INSTRUCTION)
+        if entry:
+            landing = self.mover.landing(code)
+            place, code = address + landing, code[landing:]
+        elif around is not None and not self._boundaries.is_boundary(*around, address):
+            raise UsageError(
+                self._image.path,
+                f"{address:#x} is in the midst of an instruction",
+                "see `objdump -d`",
+            )
+        return Candidate(
+            address=place,
+            code=code,
+            around=around,
+            entry=entry,
+            pad=place in self._pads,
+            until=until,
+            optimize=optimize,
         )
+
+
+def displaced(image: Image, chosen: Chosen, new: bytes) -> Changes:
+    """The change of a place to the jump or the breakpoint ``new``."""
+    offset = image.elf.offset_of(np.array([chosen.address], np.uint64))
+    old = np.frombuffer(chosen.code[: len(new)], np.uint8)[None]
+    return Changes.of(Kind.CODE, offset, old, np.frombuffer(new, np.uint8)[None], NO_OWNER)

@@ -1,4 +1,4 @@
-"""What was laid into a program, found again by its stub's configuration."""
+"""Tables that were injected into a program, found again by its stub's configuration."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_at
 from ftpatch.inject.runtime import CONFIG, Tracer
 
-__all__ = ["file_offset", "laid_table"]
+__all__ = ["file_offset", "injected_table"]
 
 
-def laid_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
+def injected_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
     """File offset of the configuration, and link address of the table that this tracer's has; None
     where nothing was laid in, or something else."""
     at = laid_in_at(image)
@@ -24,7 +24,7 @@ def laid_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
 
 
 def file_offset(image: Image, address: int, what: str) -> int:
-    """Where a table is in the file. Raises InputError for one that is outside of it."""
+    """File offset of a table. Raises InputError for one that is outside of it."""
     offset = int(image.elf.offset_of(np.array([address], np.uint64))[0])
     if offset < 0:
         raise InputError(image.path, f"its table of {what} is not in the file: {address:#x}")

@@ -34,7 +34,7 @@ class Part:
     flags: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stub:
     """``parts`` by address, as far apart from each other as they have to stay; ``unwind`` is the
     address of its .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame; ``further`` are rows
@@ -64,7 +64,7 @@ class Stub:
         return frame, np.concatenate([rows, np.array(self.further, np.int64).reshape(-1, 2)])
 
     def address(self, name: str) -> int | None:
-        """Where a symbol was linked to be."""
+        """Linked address of a symbol."""
         return self.symbols.find(name)
 
     def beside(self, other: Stub, page: int) -> tuple[Stub, int]:
@@ -133,11 +133,11 @@ def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> 
     frames = elf.section(".debug_frame")
     held = elf.contents(frames.offset, frames.size, frames.name).tobytes() if frames else b""
     return Stub(
-        path,
-        skeleton.machine,
-        skeleton.elf_class,
-        tuple(parts),
-        symbols,
-        unwind.address if unwind else 0,
-        held,
+        path=path,
+        machine=skeleton.machine,
+        elf_class=skeleton.elf_class,
+        parts=tuple(parts),
+        symbols=symbols,
+        unwind=unwind.address if unwind else 0,
+        frames=held,
     )

@@ -1,14 +1,13 @@
-"""What unwinders are told of detours, so that a thread may be cancelled, or looked at, in one."""
+"""Unwind information for detours, so that a thread may be cancelled, or looked at, in one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ftpatch.arch.detour import Detour
-from ftpatch.arch.move import Mover
 from ftpatch.elf.eh_frame import NO_CFA, Cfi, Entry, frame_of, packed
 from ftpatch.errors import UsageError
-from ftpatch.inject.methods import Chooser, Chosen
+from ftpatch.inject.methods import Chosen, Methods
 from ftpatch.inject.stub import Stub
 from ftpatch.names.functions import Functions
 
@@ -17,21 +16,21 @@ __all__ = ["with_frames"]
 
 def with_frames(
     stub: Stub,
+    places: Sequence[tuple[Chosen, int, int]],
+    *,
     page: int,
     functions: Functions,
-    chooser: Chooser,
-    mover: Mover,
+    methods: Methods,
     detour: Detour,
-    places: Sequence[tuple[Chosen, int, int]],
 ) -> Stub:
-    """The stub with what is told of the detours of ``places``: each with its linked address and
-    size in bytes. Where nothing is known of the function, nothing is told."""
+    """Add unwind information for the detours of ``places``, each with its linked address and size
+    in bytes, to a stub. Where a function has none, its detour gets none."""
     entries = []
     for chosen, start, size in places:
         frame = functions.frame_at(chosen.address)
         cfi = frame_of(functions.image, frame) if frame else None
         if cfi is not None:
-            told = _told(cfi, chosen, chooser, mover, detour)
+            told = _told(cfi, chosen, methods, detour)
             entries.append(Entry(cfi, start, size, told))
     if not entries or not stub.unwind:
         return stub
@@ -41,9 +40,8 @@ def with_frames(
     return whole.holding(at, data).knowing(rows)
 
 
-def _told(
-    cfi: Cfi, chosen: Chosen, chooser: Chooser, mover: Mover, detour: Detour
-) -> list[tuple[int, bytes]]:
+def _told(cfi: Cfi, chosen: Chosen, methods: Methods, detour: Detour) -> list[tuple[int, bytes]]:
+    """The rows of one detour: (offset in bytes, instructions of DWARF)."""
     before = [row for row in cfi.rows if row.at <= chosen.address]
     cfa = before[-1].cfa if before else cfi.cfa
     told = [(0, row.code) for row in before]
@@ -54,10 +52,10 @@ def _told(
         if row in before:
             continue
         try:
-            part = chooser.moved(chosen, chosen.address, row.at - chosen.address)
+            part = methods.moved(chosen, chosen.address, row.at - chosen.address)
         except UsageError:
             break
         if part.size != row.at - chosen.address or row.at >= chosen.address + chosen.needed + 16:
             break
-        told.append((detour.size + len(part.code) - mover.jump_size, row.code))
+        told.append((detour.size + len(part.code) - methods.mover.jump_size, row.code))
     return told

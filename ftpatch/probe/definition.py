@@ -1,4 +1,4 @@
-"""What a probe is: where it stands and what it fetches."""
+"""The definition of a probe: its place and its fetches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPES: Mapping[str, int] = MappingProxyType(
 
 
 class Source(Enum):
-    """Where the first word of a fetch is from, and what its ``text`` and ``value`` are then."""
+    """The source of a fetch's first word, and the meaning of its ``text`` and ``value``."""
 
     REGISTER = "%REG"
     """``text``: the register's name."""

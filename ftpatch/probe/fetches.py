@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ftpatch.core.token import SYMBOL, Piece, read_number
+from ftpatch.core.token import SYMBOL, Token, read_number
 from ftpatch.errors import UsageError
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
 
@@ -28,7 +28,7 @@ _VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VAL
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What can be fetched: the machine's registers by name, how many arguments it passes in
+    """The things that can be fetched: registers by name, how many arguments the machine passes in
     registers, and whether the probe is at a function's return or at its entry."""
 
     registers: Collection[str]
@@ -37,7 +37,7 @@ class Scope:
     entry: bool
 
 
-def parse_fetch(word: Piece, number: int, scope: Scope) -> Fetch:
+def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
     """One argument of a probe, the ``number``-th from 1. Raises UsageError."""
     at = word.text.find("=")
     name = word.text[:at] if at >= 0 else f"arg{number}"
@@ -65,8 +65,8 @@ _First = tuple[Source, str, int]
 """Source, text and value of a Fetch."""
 
 
-def _dereferences(value: Piece, scope: Scope) -> tuple[_First, tuple[int, ...]]:
-    """What the innermost braces hold, and the offsets around it, from the inside out."""
+def _dereferences(value: Token, scope: Scope) -> tuple[_First, tuple[int, ...]]:
+    """The contents of the innermost braces, and the offsets around them, from the inside out."""
     offsets: list[int] = []
     inner = value
     while inner.text[:1] in ("+", "-"):
@@ -97,7 +97,7 @@ def _dereferences(value: Piece, scope: Scope) -> tuple[_First, tuple[int, ...]]:
     return first, tuple(reversed(offsets))
 
 
-def _first(value: Piece, scope: Scope) -> _First:
+def _first(value: Token, scope: Scope) -> _First:
     mark, rest = value.text[:1], value.text[1:]
     if mark == "$":
         return _variable(value, scope)
@@ -118,7 +118,7 @@ def _first(value: Piece, scope: Scope) -> _First:
     raise value.refuse("invalid fetch argument", f"a value is {_VALUES}")
 
 
-def _variable(value: Piece, scope: Scope) -> _First:
+def _variable(value: Token, scope: Scope) -> _First:
     name, found = value.text[1:], re.fullmatch(r"(stack|arg)([0-9]{1,20})", value.text[1:])
     if name == "comm":
         return Source.COMM, "", 0
@@ -148,7 +148,7 @@ def _variable(value: Piece, scope: Scope) -> _First:
     return Source.ARGUMENT, "", number
 
 
-def _memory(value: Piece) -> _First:
+def _memory(value: Token) -> _First:
     text = value.text[1:]
     if text.startswith("+"):
         raise value.refuse("file offset is not available", "take @SYMBOL or @0xADDRESS")
@@ -165,7 +165,7 @@ def _memory(value: Piece) -> _First:
     return Source.SYMBOL, symbol, -offset if sign and sign[0] == "-" else offset
 
 
-def _type(value: Piece, kind: Piece | None, source: Source, memory: bool) -> str:
+def _type(value: Token, kind: Token | None, source: Source, memory: bool) -> str:
     """The type of a value; raises UsageError for one that is unknown or not for this value."""
     if kind is None:
         return "string" if source is Source.COMM else DEFAULT_TYPE
@@ -185,7 +185,7 @@ def _type(value: Piece, kind: Piece | None, source: Source, memory: bool) -> str
     return name
 
 
-def _no_memory(value: Piece) -> UsageError:
+def _no_memory(value: Token) -> UsageError:
     address = value.text[0] == "\\" and value.text[1].isdigit()
     hint = f"write @{value.text[1:]}:string" if address else f"write +0({value.text}):string"
     return value.refuse("string accepts only memory argument", hint)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Literal
 
-from ftpatch.core.token import SYMBOL, Piece, read_number, words_of
+from ftpatch.core.token import SYMBOL, Token, read_number, words_of
 from ftpatch.errors import Refused, UsageError
 from ftpatch.probe.definition import Definition, Fetch
 from ftpatch.probe.fetches import NAME, Scope, parse_fetch
@@ -41,10 +41,10 @@ _FORM = "write p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, and then what to fetch"
 
 
 def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Definition:
-    """What a line of kprobe_events means.
+    """Parse a line of kprobe_events.
 
     ``registers`` are the machine's names for ``%REG``; ``arguments`` is how many of a function's
-    arguments are in registers, the last ``$argN``. Raises UsageError, which names the piece of the
+    arguments are in registers, the last ``$argN``. Raises UsageError, which names the token of the
     text that is wrong, and its column.
     """
     words = words_of(text)
@@ -63,15 +63,15 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
     entry = not returns and not offset  # of an address, the image knows
     fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry))
     return Definition(
-        "r" if returns else "p",
-        group,
-        name,
-        symbol,
-        offset,
-        address,
-        maxactive,
-        fetches,
-        words[0].whole,
+        kind="r" if returns else "p",
+        group=group,
+        name=name,
+        symbol=symbol,
+        offset=offset,
+        address=address,
+        maxactive=maxactive,
+        fetches=fetches,
+        text=words[0].whole,
     )
 
 
@@ -85,7 +85,7 @@ def parse_probes(
         with refused.told():
             probe = parse_probe(text, registers, arguments=arguments)
             if (probe.group, probe.name) in probes:
-                raise Piece.of(text).refuse(
+                raise Token.of(text).refuse(
                     f"given group/event name {probe.group}/{probe.name} already exists",
                     "give it another, as in p:NAME",
                 )
@@ -93,7 +93,7 @@ def parse_probes(
     return tuple(probes.values())
 
 
-def _head(word: Piece) -> tuple[Literal["p", "r"], int, str, str | None]:
+def _head(word: Token) -> tuple[Literal["p", "r"], int, str, str | None]:
     """Kind, maxactive, group and name; None for a name that is to be made."""
     front, colon, _ = word.text.partition(":")
     number = word.cut(1, len(front))
@@ -112,7 +112,7 @@ def _head(word: Piece) -> tuple[Literal["p", "r"], int, str, str | None]:
     return "r", maxactive, group, name
 
 
-def _name(word: Piece) -> tuple[str, str | None]:
+def _name(word: Token) -> tuple[str, str | None]:
     """Group and name of an event; ``GRP/`` alone is a group for a name that is to be made."""
     mark = "/" if "/" in word.text else "."
     group, slash, name = word.text.partition(mark)
@@ -127,7 +127,7 @@ def _name(word: Piece) -> tuple[str, str | None]:
     return GROUP, word.text
 
 
-def _check_name(word: Piece, what: str) -> None:
+def _check_name(word: Token, what: str) -> None:
     if not word.text:
         raise word.refuse(f"{what} name is not specified", "write p:NAME or p:GROUP/NAME")
     if len(word.text) > NAME_LIMIT:
@@ -139,7 +139,7 @@ def _check_name(word: Piece, what: str) -> None:
         )
 
 
-def _place(word: Piece, returns: bool) -> tuple[bool, str | None, int, int | None]:
+def _place(word: Token, returns: bool) -> tuple[bool, str | None, int, int | None]:
     """Whether it is at a return, and symbol, offset and address."""
     percent = word.text.find("%")
     if percent >= 0:
@@ -167,7 +167,7 @@ def _place(word: Piece, returns: bool) -> tuple[bool, str | None, int, int | Non
     return returns, symbol, offset, None
 
 
-def _fetches(words: list[Piece], scope: Scope) -> tuple[Fetch, ...]:
+def _fetches(words: list[Token], scope: Scope) -> tuple[Fetch, ...]:
     """All arguments. Raises UsageError also for a name that is used already."""
     fetches: dict[str, Fetch] = {}
     for number, word in enumerate(words, 1):

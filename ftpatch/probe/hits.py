@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.trace_probes import Probe, read_probes
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.decode import BLOCK, decode
 from ftpatch.trace.reader import Trace
 

@@ -1,4 +1,4 @@
-"""Where probes of a command go: the places, and what each gets."""
+"""The locations of a command's probes, and the method for each."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ from ftpatch.arch.twice import returns_twice
 from ftpatch.errors import FtpatchError, Refused, UsageError
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image
-from ftpatch.inject.methods import Chooser, Chosen, Way
+from ftpatch.inject.methods import Chosen, Methods
 from ftpatch.names.functions import Functions
 from ftpatch.probe import Definition
 from ftpatch.probe.definition import Source
 
-__all__ = ["Spot", "find_pads", "find_spots"]
+__all__ = ["Location", "find_pads", "find_locations"]
 
 
-@dataclass(frozen=True)
-class Spot:
-    """Probes of one place, p probes first: they are not to see that a return is awaited."""
+@dataclass(frozen=True, kw_only=True)
+class Location:
+    """The probes of one place, p probes first: they are not to see that a return is awaited."""
 
     ip: int
     chosen: Chosen
     definitions: tuple[Definition, ...]
 
 
-def find_spots(
-    chooser: Chooser,
+def find_locations(
+    methods: Methods,
     functions: Functions,
     definitions: Sequence[Definition],
     refused: Refused,
     *,
     optimize: bool,
-) -> list[Spot]:
-    """The places by address, and what each gets, less what is ``refused``."""
+) -> list[Location]:
+    """Find the locations by address, less what is ``refused``."""
     by_ip: dict[int, list[Definition]] = {}
     path = functions.image.path
     for definition in definitions:
         with refused.told():
             by_ip.setdefault(_address(functions, definition), []).append(definition)
     addresses = sorted(by_ip)
-    spots: list[Spot] = []
+    locations: list[Location] = []
     for ip, after in zip(addresses, [*addresses[1:], None], strict=False):
         names = ", ".join(one.name for one in by_ip[ip])
         with refused.told():
-            chosen = chooser.choose(ip, optimize=optimize, until=after)
-            if spots and chosen.address == spots[-1].chosen.address:
-                both = f"{spots[-1].ip:#x} and {ip:#x}"
+            chosen = methods.choose(ip, optimize=optimize, until=after)
+            if locations and chosen.address == locations[-1].chosen.address:
+                both = f"{locations[-1].ip:#x} and {ip:#x}"
                 reason = f"{names}: {both} are one place, before and after its landing pad"
                 raise UsageError(path, reason, "name one of them")
-            if ip in functions.resolvers and chosen.way == Way.TRAP:
+            if ip in functions.resolvers and chosen.method.traps:
                 reason = "the dynamic linker calls this before a trap can be caught"
                 raise UsageError(path, f"{names}: {reason}")
             ordered = sorted(by_ip[ip], key=lambda one: one.kind)
-            spots.append(Spot(ip, chosen, tuple(ordered)))
-    return spots
+            locations.append(Location(ip=ip, chosen=chosen, definitions=tuple(ordered)))
+    return locations
 
 
 def _address(functions: Functions, definition: Definition) -> int:
-    """Link address of what is probed. Raises UsageError for what is not there."""
+    """Link address of a definition. Raises UsageError for what is not there."""
     path = functions.image.path
     if definition.symbol is None:
         address = definition.address or 0
@@ -102,7 +102,7 @@ def _address(functions: Functions, definition: Definition) -> int:
 
 
 def find_pads(image: Image) -> set[int]:
-    """Addresses of the pads that its table names and that are what the compiler left."""
+    """Find the pads of the table that are as the compiler left them, by address."""
     try:
         sites = read_sites(image)
     except FtpatchError:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ftpatch.arch import Arch, arch_of, supports
-from ftpatch.arch.detour import detour_of
+from ftpatch.arch.detour import Detour, detour_of
 from ftpatch.arch.move import Mover, mover_of
 from ftpatch.arch.registers import Registers, registers_of
 from ftpatch.core.changes import Changes
@@ -21,21 +21,20 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
 from ftpatch.inject.asked_signals import Asked, find_asked
-from ftpatch.inject.displaced import displaced
-from ftpatch.inject.inject import lay
+from ftpatch.inject.debug_sections import for_debuggers
+from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.methods import Chooser, Way
+from ftpatch.inject.methods import PAD, Methods, ProbeMethod, displaced
 from ftpatch.inject.runtime import configuration, probes_stub
-from ftpatch.inject.stub import read_stub
+from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.inject.unwinding import with_frames
 from ftpatch.names.functions import Functions, read_functions
 from ftpatch.names.named_symbols import DATA, Named
 from ftpatch.names.suggest import meant
 from ftpatch.probe import Definition, definition_text
-from ftpatch.probe.locations import Spot, find_pads, find_spots
+from ftpatch.probe.locations import Location, find_locations, find_pads
 from ftpatch.probe.steps import Fetching, Own, fetching
 from ftpatch.probe.tables import Place, Probe, Tables
-from ftpatch.tracer.plan import for_debuggers
 
 __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
@@ -45,15 +44,15 @@ NEEDED = ("move", "detour", "registers", "twice", "system_calls")
 """Of an architecture."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Handler:
-    """A user's own: the stub that has it, and its name there."""
+    """A user's own function: its stub, and its name there."""
 
     stub: Path
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Probing:
     """The options of probes. ``depth``: entries of a ret_stack; ``size``: bytes of a trace file."""
 
@@ -64,28 +63,48 @@ class Probing:
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Placed:
-    """What a probe got: ``address`` where the file is changed, ``why`` it is no jump."""
+    """A probe in its place: ``address`` where the file is changed, ``why`` the method before would
+    not do."""
 
     definition: Definition
     address: int
-    way: Way
+    method: ProbeMethod
     why: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Probed:
-    """The plan, what each probe got, in their order, and what the program calls that could set or
-    block SIGILL; empty where there are no breakpoints."""
+    """The plan, its probes in their order, and the functions by which the program could set or
+    block SIGILL; none where there are no breakpoints."""
 
     plan: Plan
     placed: Sequence[Placed]
     asks: Sequence[str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Program:
+    """A program that can be probed, and what is known of its code."""
+
+    image: Image
+    arch: Arch
+    mover: Mover
+    functions: Functions
+    methods: Methods
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """A location, and what each of its probes fetches."""
+
+    location: Location
+    fetchings: Sequence[Fetching]
+
+
 def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
-    """Probes at all the places but those that are ``refused``. Raises UsageError where none is
+    """Plan probes at all places but those that are ``refused``. Raises UsageError where none is
     left, or the program cannot have any; InputError where there is no room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if image.container != "executable" or arch is None:
@@ -103,128 +122,88 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
         with refused.told(image.path):
             symbol = one.symbol and functions.names.spelled(one.symbol)
             definitions.append(replace(one, symbol=symbol))
-    chooser = Chooser(image, arch, mover, functions, find_pads(image))
-    spots = find_spots(chooser, functions, definitions, refused, optimize=probing.optimize)
-    traps = any(spot.chosen.way == Way.TRAP for spot in spots)
+    methods = Methods(image, arch, mover, functions, find_pads(image))
+    locations = find_locations(methods, functions, definitions, refused, optimize=probing.optimize)
+    traps = any(one.chosen.method.traps for one in locations)
     asked = find_asked(image, arch) if traps else Asked()
-    spots = _free(image, chooser, spots, asked, refused)
-    spots, fetchings = _fetching(image, spots, registers_of(arch.name), refused)
-    if not spots:
+    locations = _free(image, methods, locations, asked, refused)
+    found = _fetching(image, locations, registers_of(arch.name), refused)
+    if not found:
         if refused.errors:
             raise refused.errors.pop()
         raise UsageError(image.path, "no probes", "say what to probe, as in 'p main'")
-    plan = _laid(image, arch, mover, functions, chooser, spots, fetchings, probing)
+    program = _Program(image=image, arch=arch, mover=mover, functions=functions, methods=methods)
+    plan = _plan(program, probing, found)
     placed = {
-        definition: Placed(definition, spot.chosen.address, spot.chosen.way, spot.chosen.why)
-        for spot in spots
-        for definition in spot.definitions
+        definition: Placed(
+            definition=definition, address=chosen.address, method=chosen.method, why=chosen.why
+        )
+        for location, chosen in ((one.location, one.location.chosen) for one in found)
+        for definition in location.definitions
     }
-    traps = any(spot.chosen.way == Way.TRAP for spot in spots)
+    traps = any(one.location.chosen.method.traps for one in found)
     left = [placed[one] for one in definitions if one in placed]
-    return Probed(plan, left, asked.names if traps else ())
+    return Probed(plan=plan, placed=left, asks=asked.names if traps else ())
 
 
 def _free(
-    image: Image, chooser: Chooser, spots: Sequence[Spot], asked: Asked, refused: Refused
-) -> list[Spot]:
-    """The spots but traps beside what the runtime cannot answer in the kernel's place, and probes
-    on what it has to lead elsewhere."""
+    image: Image,
+    methods: Methods,
+    locations: Sequence[Location],
+    asked: Asked,
+    refused: Refused,
+) -> list[Location]:
+    """The locations but traps beside what the runtime cannot answer in the kernel's place, and
+    probes on what it has to lead elsewhere."""
     free = []
-    for spot in spots:
-        names = ", ".join(one.name for one in spot.definitions)
+    for location in locations:
+        names = ", ".join(one.name for one in location.definitions)
         with refused.told():
-            if spot.chosen.way == Way.TRAP and asked.unled:
+            if location.chosen.method.traps and asked.unled:
                 reason = (
                     f"{names}: it needs a trap, and the system call at {asked.unled[0]:#x} may "
                     "set or block SIGILL, and cannot be redirected"
                 )
                 raise UsageError(image.path, reason, "choose another place")
-            start, end = chooser.span(spot.chosen)
+            start, end = methods.span(location.chosen)
             for low, high in asked.led:
                 if start < high and low < end:
                     reason = f"{names}: {low:#x} to {high:#x} are reserved for traps"
                     raise UsageError(image.path, reason, "choose another place")
-            free.append(spot)
+            free.append(location)
     return free
 
 
 def _fetching(
-    image: Image, spots: Sequence[Spot], registers: Registers, refused: Refused
-) -> tuple[list[Spot], list[Fetching]]:
-    """What is left of the spots, and what each of their probes has to do, in their order."""
+    image: Image, locations: Sequence[Location], registers: Registers, refused: Refused
+) -> list[_Found]:
+    """The locations whose probes can fetch what they are to, with the steps of each."""
     own = Own(
         image.symbols.find, lambda at, size: _has(image, at, size), lambda name: _like(image, name)
     )
-    left, fetchings = [], []
-    for spot in spots:
-        definitions = []
-        for one in spot.definitions:
+    found = []
+    for location in locations:
+        definitions, fetchings = [], []
+        for one in location.definitions:
             with refused.told(image.path):
-                fetchings.append(fetching(one, spot.ip, registers, own))
+                fetchings.append(fetching(one, location.ip, registers, own))
                 definitions.append(one)
         if definitions:
-            left.append(replace(spot, definitions=tuple(definitions)))
-    return left, fetchings
+            left = replace(location, definitions=tuple(definitions))
+            found.append(_Found(location=left, fetchings=tuple(fetchings)))
+    return found
 
 
-def _laid(
-    image: Image,
-    arch: Arch,
-    mover: Mover,
-    functions: Functions,
-    chooser: Chooser,
-    spots: Sequence[Spot],
-    fetchings: Sequence[Fetching],
-    probing: Probing,
-) -> Plan:
+def _plan(program: _Program, probing: Probing, found: Sequence[_Found]) -> Plan:
+    """Lay the runtime and the detours in, and displace the probed instructions."""
+    image, arch = program.image, program.arch
     detour = detour_of(arch.name)
     tracer, stub = probes_stub(arch.name)
-    whole, handler, apart = stub, 0, 0
-    if probing.handler is not None:
-        own = read_stub(probing.handler.stub, own=False, needs=probing.handler.name)
-        whole, apart = stub.beside(own, arch.page)
-        handler = (own.address(probing.handler.name) or 0) + apart
-    definitions = [(spot, one) for spot in spots for one in spot.definitions]
-
-    def tables(shift: int, starts: Sequence[int]) -> Tables:
-        return Tables(
-            [
-                Place(
-                    spot.chosen.address,
-                    start + shift,
-                    len(spot.definitions),
-                    spot.chosen.way == Way.TRAP,
-                )
-                for spot, start in zip(spots, starts, strict=True)
-            ],
-            [
-                Probe(
-                    spot.ip,
-                    one.kind == "r",
-                    one.maxactive,
-                    fetched,
-                    definition_text(one),
-                    handler + shift if handler else 0,
-                    1 + list(Way).index(spot.chosen.way),
-                )
-                for (spot, one), fetched in zip(definitions, fetchings, strict=True)
-            ],
-        )
-
-    sizes = [
-        detour.size + len(chooser.moved(spot.chosen, spot.chosen.address).code) for spot in spots
-    ]
-    offsets, end = [], 0
-    for size in sizes:
-        offsets.append(end)
-        end = (end + size + ALIGN - 1) // ALIGN * ALIGN
-    whole, code_at = whole.with_code(bytes(end), arch.page)
-    starts = [code_at + offset for offset in offsets]
-    told = [
-        (spot.chosen, start, size) for spot, start, size in zip(spots, starts, sizes, strict=True)
-    ]
-    whole = with_frames(whole, arch.page, functions, chooser, mover, detour, told)
-    whole, table_at = whole.with_data(bytes(len(tables(0, starts).pack(0))), arch.page)
+    whole, handler = _with_handler(stub, probing.handler, arch.page)
+    whole, detours = _with_detours(whole, program, found, detour)
+    whole, table_at = whole.with_data(
+        bytes(len(_tables(found, detours, handler, 0).pack(0))), arch.page
+    )
     caller, anywhere = (stub.address(f"ftrace_{name}caller") or 0 for name in ("", "regs_"))
     entry = header_field(image, "e_entry")
     linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
@@ -243,29 +222,93 @@ def _laid(
             probes=table_at + shift,
             libraries=(0, linker),
         )
-        for number, (spot, start) in enumerate(zip(spots, starts, strict=True)):
-            at = start + shift
-            entry_only = functions.is_entry(spot.ip) or spot.chosen.way == Way.PAD
+        for number, (one, start) in enumerate(zip(found, detours, strict=True)):
+            at, chosen = start + shift, one.location.chosen
+            entry_only = program.functions.is_entry(one.location.ip) or chosen.method is PAD
             before = detour.make(at, number, (caller if entry_only else anywhere) + shift)
-            filled[start] = before + chooser.moved(spot.chosen, at + len(before)).code
-        filled[table_at] = tables(shift, starts).pack(table_at + shift)
+            filled[start] = before + program.methods.moved(chosen, at + len(before)).code
+        filled[table_at] = _tables(found, detours, handler, shift).pack(table_at + shift)
         return filled
 
-    laid = lay(image, whole, page=arch.page, entry=stub.address("ftrace_start"), fill=fill)
+    laid = inject(image, whole, page=arch.page, entry=stub.address("ftrace_start"), fill=fill)
     changes, tail = for_debuggers(image, stub, laid)
     parts = [changes, without_shadow_stack(image, arch)]
-    for spot, start in zip(spots, starts, strict=True):
-        address, detoured = spot.chosen.address, start + laid.shift
-        trap = spot.chosen.way == Way.TRAP
-        new = mover.trap if trap else mover.jump(address, detoured)
-        parts.append(displaced(image, spot.chosen, new))
+    for one, start in zip(found, detours, strict=True):
+        chosen = one.location.chosen
+        new = chosen.method.code(program.mover, chosen.address, start + laid.shift)
+        parts.append(displaced(image, chosen, new))
     code = np.empty((0, arch.width), np.uint8)
-    plan = Plan(Changes.concat(parts), code, len(spots), len(spots), 0, 0, "")
-    return replace(plan, tail=tail)
+    return Plan(
+        changes=Changes.concat(parts),
+        code=code,
+        selected=len(found),
+        changed=len(found),
+        dropped=0,
+        restored=0,
+        action="",
+        tail=tail,
+    )
+
+
+def _with_handler(stub: Stub, handler: Handler | None, page: int) -> tuple[Stub, int]:
+    """The stub with the user's beside it, and the linked address of the handler; 0 for none."""
+    if handler is None:
+        return stub, 0
+    own = read_stub(handler.stub, own=False, needs=handler.name)
+    whole, apart = stub.beside(own, page)
+    return whole, (own.address(handler.name) or 0) + apart
+
+
+def _with_detours(
+    stub: Stub, program: _Program, found: Sequence[_Found], detour: Detour
+) -> tuple[Stub, list[int]]:
+    """The stub with room for the detours and with their unwind information, and the linked address
+    of each."""
+    methods, page = program.methods, program.arch.page
+    chosen = [one.location.chosen for one in found]
+    sizes = [detour.size + len(methods.moved(one, one.address).code) for one in chosen]
+    offsets, end = [], 0
+    for size in sizes:
+        offsets.append(end)
+        end = (end + size + ALIGN - 1) // ALIGN * ALIGN
+    whole, code_at = stub.with_code(bytes(end), page)
+    starts = [code_at + offset for offset in offsets]
+    places = list(zip(chosen, starts, sizes, strict=True))
+    whole = with_frames(
+        whole, places, page=page, functions=program.functions, methods=methods, detour=detour
+    )
+    return whole, starts
+
+
+def _tables(found: Sequence[_Found], detours: Sequence[int], handler: int, shift: int) -> Tables:
+    """The tables of the runtime, for a stub that is ``shift`` bytes further up than linked."""
+    places = [
+        Place(
+            address=one.location.chosen.address,
+            detour=start + shift,
+            probes=len(one.location.definitions),
+            trap=one.location.chosen.method.traps,
+        )
+        for one, start in zip(found, detours, strict=True)
+    ]
+    probes = [
+        Probe(
+            ip=one.location.ip,
+            returns=definition.kind == "r",
+            maxactive=definition.maxactive,
+            fetching=fetched,
+            text=definition_text(definition),
+            handler=handler + shift if handler else 0,
+            way=one.location.chosen.method.number,
+        )
+        for one in found
+        for definition, fetched in zip(one.location.definitions, one.fetchings, strict=True)
+    ]
+    return Tables(places, probes)
 
 
 def _like(image: Image, name: str) -> str:
-    """What may have been meant."""
+    """A hint at similar names."""
     found = Named(image.symbols, DATA)
     return meant(found.find(name) or found.like(name), "see `nm`")
 

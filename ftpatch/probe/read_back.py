@@ -1,4 +1,4 @@
-"""What probes a program has, read back from the tables that were laid in (``probe/tables.py``)."""
+"""The probes of a program, read back from the tables that were laid in (``probe/tables.py``)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ from dataclasses import dataclass
 
 from ftpatch.errors import InputError
 from ftpatch.image import Image
-from ftpatch.inject.read_back import file_offset, laid_table
+from ftpatch.inject.read_back import file_offset, injected_table
 from ftpatch.inject.runtime import PROBES
 from ftpatch.probe.tables import HEADER, TABLE, TOLD, WAY_SHIFT
 
-__all__ = ["Held", "held_probes"]
+__all__ = ["InjectedProbe", "injected_probes"]
 
 LONGEST = 1 << 26
 """Bytes of all that is told of probes, at most."""
 
 
-@dataclass(frozen=True)
-class Held:
-    """A probe: its definition as kprobe_events tells it, its link address, and its way (1: pad,
-    2: jump, 3: trap)."""
+@dataclass(frozen=True, kw_only=True)
+class InjectedProbe:
+    """A probe: its definition as in kprobe_events, link address, and number of its method."""
 
     text: str
     ip: int
     way: int
 
 
-def held_probes(image: Image) -> list[Held] | None:
-    """The probes of a program by address; None where none were laid in. Raises InputError for
+def injected_probes(image: Image) -> list[InjectedProbe] | None:
+    """Read the probes of a program by address; None where it has none. Raises InputError for
     tables that cannot be right."""
-    found = laid_table(image, PROBES)
+    found = injected_table(image, PROBES)
     if found is None:
         return None
     _, table = found
@@ -43,7 +42,7 @@ def held_probes(image: Image) -> list[Held] | None:
         if not HEADER <= text <= text + length <= HEADER + size:
             raise InputError(image.path, f"the definition of probe {number} is not in its table")
         held = raw[text - HEADER : text - HEADER + length].decode("utf-8", "backslashreplace")
-        out.append(Held(held, ip, flags >> WAY_SHIFT))
+        out.append(InjectedProbe(text=held, ip=ip, way=flags >> WAY_SHIFT))
     return out
 
 

@@ -1,4 +1,4 @@
-"""What a probe fetches, as the runtime does it: struct fetch of stubs/runtime/probes.h."""
+"""Fetches as steps of the runtime: struct fetch of stubs/runtime/probes.h."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ class Step(IntEnum):
 
 @dataclass(frozen=True)
 class Own:
-    """What a probe may ask of the image: where a symbol is (None: nowhere), and whether ``size``
-    bytes at an address are memory that the program's file brings; ``like``: what to say of a
-    symbol that there is not."""
+    """Questions of a probe to its image: the address of a symbol (None: undefined), whether
+    ``size`` bytes at an address are in a segment, and a hint for an undefined symbol (``like``)."""
 
     address: Callable[[str], int | None]
     has: Callable[[int, int], bool]
@@ -52,8 +51,8 @@ class Fetching:
 
 
 def fetching(definition: Definition, ip: int, registers: Registers, own: Own) -> Fetching:
-    """What a probe at link address ``ip`` has to do. Raises UsageError for a symbol that there is
-    not, or for more than an event holds."""
+    """Translate the fetches of a probe at link address ``ip``. Raises UsageError for an undefined
+    symbol, or for more than an event holds."""
     steps: list[tuple[Step, int, int]] = []
     words = 0
     for fetch in definition.fetches:
@@ -106,7 +105,7 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[
 
 
 def _reads(fetch: Fetch, first: tuple[Step, int, int], own: Own) -> list[tuple[Step, int, int]]:
-    """What is done with it; the last step stores."""
+    """The steps that follow the first; the last one stores."""
     steps: list[tuple[Step, int, int]] = []
     width = TYPES[fetch.type]
     for number, offset in enumerate(fetch.reads):

@@ -1,4 +1,4 @@
-"""What of a program and its libraries is to be traced."""
+"""The functions to trace, of a program and its libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Choice", "require_tracer"]
 
 
 class Choice:
-    """The functions that are meant, of a program and its libraries together."""
+    """A selection among the functions of a program and its libraries together."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = expand(selection)
@@ -25,7 +25,7 @@ class Choice:
         self._seen: list[Sites] = []
 
     def of(self, sites: Sites) -> NDArray[np.bool_]:
-        """The sites of one image that are meant, bool[n]."""
+        """Select sites of one image, bool[n]."""
         missing = set[str]()
         mask = select_sites(sites, self._selection, missing)
         self._missing = missing if self._missing is None else self._missing & missing
@@ -34,8 +34,7 @@ class Choice:
         return mask
 
     def require(self, program: Path) -> None:
-        """Raise UsageError for a filter that matches nothing in any of them, or if nothing is
-        left."""
+        """Raise UsageError for a filter that matches nothing anywhere, or if no site is left."""
         if self._missing:
             error = unmatched(min(self._missing), self._seen, regex=self._selection.regex)
             raise UsageError(program, error.reason, error.hint)

@@ -16,11 +16,12 @@ from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.plan import Plan, plan_enable
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image.injected import image_id
+from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
-from ftpatch.inject.inject import lay
+from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import Library
 from ftpatch.inject.runtime import library_stub
-from ftpatch.tracer.plan import for_debuggers, traceable
+from ftpatch.tracer.plan import traceable
 
 __all__ = ["Place", "plan_library"]
 
@@ -29,10 +30,10 @@ ID_AT = 16
 """Of `image_id` in struct library_hook: offset, bytes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Place:
-    """What becomes of a library: (start, size, base) of its ``range``, the ``path`` that traces
-    name it by, and ``strings`` of its dynamic table, by the place of the entry in it."""
+    """A library among the traced: (start, size, base) of its ``range``, its ``path`` in traces, and
+    new ``strings`` of its dynamic table, by the place of the entry in it."""
 
     range: tuple[int, int, int]
     path: bytes
@@ -42,8 +43,9 @@ class Place:
 def plan_library(
     sites: Sites, mask: NDArray[np.bool_], place: Place, *, arguments: bool, hooks: bool
 ) -> tuple[Plan, Library]:
-    """The sites in ``mask``, bool[n], are to call the tracer of the program that loads the library;
-    and what the program has to know. ``hooks``: the tracer replaces return addresses.
+    """Plan calls, at the sites in ``mask``, bool[n], of the tracer of the program that loads the
+    library; the plan, and the library's entry in the program's table. ``hooks``: the tracer
+    replaces return addresses.
 
     Raises UsageError for what has a tracer already; InputError or SiteRefused where there is no
     place for it.
@@ -62,7 +64,7 @@ def plan_library(
     if places:
         whole, names = stub.with_data(held, arch.page)
     own = image_id(image)
-    laid = lay(image, whole, page=arch.page, entry=None, fill=lambda _: {hook + ID_AT: own})
+    laid = inject(image, whole, page=arch.page, entry=None, fill=lambda _: {hook + ID_AT: own})
     name = "ftrace_regs_caller" if arguments else "ftrace_caller"
     plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
     changes, tail = for_debuggers(image, stub, laid)

@@ -11,30 +11,27 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Arch, arch_of
 from ftpatch.core.changes import Changes
-from ftpatch.elf.headers import Section
 from ftpatch.elf.properties import without_shadow_stack
-from ftpatch.elf.sections import Headers, Tail
 from ftpatch.elf.segments import header_field
 from ftpatch.errors import UsageError
 from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.plan import Plan, plan_enable
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
-from ftpatch.inject.debug_frame import relocated
+from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
-from ftpatch.inject.inject import Laid, lay
+from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import Library, libraries_table, linker_place
-from ftpatch.inject.runtime import TRACERS, configuration, tracer_of, user_functions
+from ftpatch.inject.runtime import TRACERS, Tracer, configuration, tracer_of, user_functions
 from ftpatch.inject.stub import Stub, read_stub
 
-__all__ = ["Tracing", "for_debuggers", "plan_runtime", "plan_traced", "traceable"]
+__all__ = ["Tracing", "plan_runtime", "plan_traced", "traceable"]
 
-FRAMES = ".debug_frame"
 LATE = ("mcount", "_mcount")
-"""What is called when the function has a frame already (gcc -pg without -mfentry)."""
+"""Called when the function has a frame already (gcc -pg without -mfentry)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tracing:
     """The options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether
     arguments and values are recorded; the shared libraries that are traced too, and strings of the
@@ -49,7 +46,7 @@ class Tracing:
 
 
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
-    """The sites in ``mask``, bool[n], are to call a tracer that is laid into the program.
+    """Plan calls of a tracer, injected into the program, at the sites in ``mask``, bool[n].
 
     Raises UsageError for what is no program, or has a tracer already; InputError or SiteRefused
     where there is no place for it.
@@ -62,51 +59,66 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
         hint = "give an executable, or use --to"
         raise UsageError(image.path, f"{image.kind} has no tracers yet", hint)
     mask = traceable(sites, mask, libraries=bool(tracing.libraries))
-    laid = _laid(image, sites.arch, tracing, len(sites))
+    laid = _inject(image, sites.arch, tracing, len(sites))
     plan = plan_enable(sites, mask, laid.callee)
     return replace(plan, changes=Changes.concat([plan.changes, laid.changes]), tail=laid.tail)
 
 
 def plan_runtime(image: Image, tracing: Tracing) -> Plan:
-    """A program without any site gets a tracer for the sake of its libraries. Raises InputError
-    where there is no place for it."""
+    """Plan a tracer for a program without any site, for the sake of its libraries. Raises
+    InputError where there is no place for it."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if arch is None or image.container != "executable":
         raise UsageError(image.path, "no program of a known architecture", "give an executable")
-    laid = _laid(image, arch, tracing, 0)
+    laid = _inject(image, arch, tracing, 0)
     code = np.empty((0, arch.width), np.uint8)
-    return Plan(laid.changes, code, 0, 0, 0, 0, "", tail=laid.tail)
+    return Plan(
+        changes=laid.changes,
+        code=code,
+        selected=0,
+        changed=0,
+        dropped=0,
+        restored=0,
+        action="",
+        tail=laid.tail,
+    )
 
 
-@dataclass(frozen=True)
-class _Laid:
-    """What is laid in: changes to headers, what comes behind the file, and what sites call."""
+@dataclass(frozen=True, kw_only=True)
+class _Injected:
+    """A tracer in its place: the changes, the bytes behind the file's end, and the callee."""
 
     changes: Changes
     tail: bytes
     callee: Callee
 
 
-def _laid(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Laid:
-    tracer, stub = tracer_of(tracing.tracer, arch.name, arguments=tracing.arguments)
-    whole, own, apart = stub, None, 0
-    if tracer.name not in TRACERS:
-        own = read_stub(Path(tracing.tracer), own=False)
-        whole, apart = stub.beside(own, arch.page)
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """A tracer's ``stub`` and the ``whole`` that goes in: with a user's stub, which is ``apart``
+    bytes from where it was linked, the table of libraries (linked address, 0: none), and the
+    strings (linked address) for ``places`` of the dynamic table."""
+
+    tracer: Tracer
+    stub: Stub
+    whole: Stub
+    user: Stub | None
+    apart: int
+    table: int
+    strings: int
+    places: Mapping[int, int]
+
+
+def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected:
+    """Inject the tracer for a program with so many ``sites``."""
+    parts = _parts(arch, tracing)
+    tracer, stub = parts.tracer, parts.stub
     entry = header_field(image, "e_entry")
-    start = stub.address("ftrace_start")
-    table = names = 0
-    held, places = strings(tracing.strings)
-    if tracing.libraries:
-        whole, table = whole.with_data(libraries_table(tracing.libraries), arch.page)
-    if places:
-        whole, names = whole.with_data(held, arch.page)
-    laid = lay(
-        image,
-        whole,
-        page=arch.page,
-        entry=start if tracer.records else None,
-        fill=lambda shift: configuration(
+
+    def fill(shift: int) -> dict[int, bytes]:
+        user, table = parts.user, parts.table
+        own = user_functions(user, parts.apart + shift) if user else (0, 0)
+        return configuration(
             image,
             stub,
             tracer,
@@ -116,21 +128,50 @@ def _laid(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Laid:
             entry=entry,
             sites=sites + sum(one.sites for one in tracing.libraries),
             arguments=tracing.arguments,
-            user=user_functions(own, apart + shift) if own else (0, 0),
+            user=own,
             libraries=(table + shift, linker_place(image)) if table else (0, 0),
-        ),
-    )
-    name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"
+        )
+
+    start = stub.address("ftrace_start") if tracer.records else None
+    laid = inject(image, parts.whole, page=arch.page, entry=start, fill=fill)
     changes, tail = for_debuggers(image, stub, laid)
-    parts = [changes, replaced(image, places, names + laid.shift)] if places else [changes]
+    all_changes = [changes]
+    if parts.places:
+        all_changes.append(replaced(image, parts.places, parts.strings + laid.shift))
     if tracer.hooks:
-        parts.append(without_shadow_stack(image, arch))
+        all_changes.append(without_shadow_stack(image, arch))
+    name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"
     callee = Callee((stub.address(name) or 0) + laid.shift, name)
-    return _Laid(Changes.concat(parts), tail, callee)
+    return _Injected(changes=Changes.concat(all_changes), tail=tail, callee=callee)
+
+
+def _parts(arch: Arch, tracing: Tracing) -> _Parts:
+    """Everything to inject, in one stub."""
+    tracer, stub = tracer_of(tracing.tracer, arch.name, arguments=tracing.arguments)
+    whole, user, apart = stub, None, 0
+    if tracer.name not in TRACERS:
+        user = read_stub(Path(tracing.tracer), own=False)
+        whole, apart = stub.beside(user, arch.page)
+    table = names = 0
+    if tracing.libraries:
+        whole, table = whole.with_data(libraries_table(tracing.libraries), arch.page)
+    held, places = strings(tracing.strings)
+    if places:
+        whole, names = whole.with_data(held, arch.page)
+    return _Parts(
+        tracer=tracer,
+        stub=stub,
+        whole=whole,
+        user=user,
+        apart=apart,
+        table=table,
+        strings=names,
+        places=places,
+    )
 
 
 def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDArray[np.bool_]:
-    """Those of the sites in ``mask``, bool[n], whose calls a tracer can follow. Raises UsageError
+    """Select the sites in ``mask``, bool[n], whose calls a tracer can follow. Raises UsageError
     for an image that has a tracer already, or whose functions call too late; or that has no site,
     unless there are ``libraries``."""
     image = sites.image
@@ -159,37 +200,3 @@ def _chained(sites: Sites) -> NDArray[np.bool_]:
         return np.zeros(len(sites), bool)
     held, there = sites.image.elf.gather(sites.offset - len(chain), len(chain))
     return np.asarray(there & (held == chain).all(axis=1))
-
-
-def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:
-    """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
-    all; a program without section headers has no place for one."""
-    names = _section_names(image)
-    if not stub.frames or names is None:
-        return laid.changes, laid.tail
-    headers = Headers(image, Tail(len(image.data)))
-    headers.tail.data += laid.tail
-    own = image.elf.section(FRAMES)
-    before = headers.contents(own) if own else b""
-    added = relocated(stub.frames, word=image.elf.word, shift=laid.shift, base=len(before))
-    if own is not None:
-        headers.move(own.index, before + added)
-    else:
-        held = headers.contents(names)
-        headers.move(names.index, held + FRAMES.encode() + b"\0")
-        headers.append(len(held), Section.SHT_PROGBITS, added)
-    changes = Changes.concat([laid.changes, headers.changes()])
-    return changes, bytes(headers.tail.data)
-
-
-def _section_names(image: Image) -> Section | None:
-    """The section with the names of sections; None where there is none, or it ends without a NUL
-    byte."""
-    index = header_field(image, "e_shstrndx")
-    if not 0 < index < len(image.elf.sections):
-        return None
-    names = image.elf.sections[index]
-    end = names.offset + names.size
-    if names.type != Section.SHT_STRTAB or not names.size or end > len(image.data):
-        return None
-    return names if not image.data[end - 1] else None

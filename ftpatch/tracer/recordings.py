@@ -1,5 +1,4 @@
-"""The trace files of one run of ``ftpatch trace``: who has them, when nobody writes to them any
-more, and what they are called in the end."""
+"""The trace files of one run of ``ftpatch trace``: their owners, their end and their names."""
 
 from __future__ import annotations
 
@@ -40,12 +39,12 @@ class TraceFiles:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For the program."""
+        """Variables for the program."""
         asking = self._server.environment if self._server else {}
         return {"FTPATCH_TRACE": str(self._trace), **asking}
 
     def __enter__(self) -> Self:
-        """From now on files are made for who asks."""
+        """Make files for those who ask, from now on."""
         # Opening a file for writing while _is_written() has its lease breaks that, and the kernel
         # says so by this signal. A handler, unlike SIG_IGN, is not the program's after exec.
         if signal.getsignal(signal.SIGIO) is signal.SIG_DFL:
@@ -53,7 +52,7 @@ class TraceFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """No more."""
+        """Make no more."""
         if self._server:
             for one in self._server.stop():
                 os.close(one.fd)
@@ -72,7 +71,7 @@ class TraceFiles:
         return sorted(self._done)
 
     def _sweep(self, held: list[Held]) -> list[Held]:
-        """Those that ended get their names; the rest comes back."""
+        """Name the files of processes that ended, and return the rest."""
         if self._first is None and held:
             self._first = held[0].fd
         rest = []
@@ -118,14 +117,14 @@ class TraceFiles:
 
     @cached_property
     def _owner(self) -> bytes | None:
-        """What tells the program's traces from those of other patched ones that it starts."""
+        """The id in the program's traces; other patched programs that it starts have others."""
         try:
             return laid_in_id(open_image(self._program))
         except FtpatchError:
             return None
 
     def _settle(self, file: Path, *pids: int) -> None:
-        """What can be done for a trace, which depends on whether it is still written to."""
+        """Set a trace's mode and size: one that is still written to keeps its size."""
         with contextlib.suppress(OSError):
             pid, used = read_extent(file)
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -142,7 +141,7 @@ class TraceFiles:
                 os.chmod(file, 0o400)  # noqa: PTH101
 
     def _named(self) -> list[Path]:
-        """Those that processes made themselves, by their names."""
+        """The files that processes made themselves, by name."""
         name = re.compile(re.escape(self._trace.name) + r"(\.\d+)*")
         try:
             with os.scandir(self._trace.parent) as entries:

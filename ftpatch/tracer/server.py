@@ -65,11 +65,11 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes have to know."""
+        """Variables for the program."""
         return {"FTPATCH_TRACE_SOCKET": self._name}
 
     def stop(self) -> list[Held]:
-        """No more: those that are handed out. Whoever asked before has got its file."""
+        """Stop, and return the files that were handed out. Whoever asked before has got one."""
         self._socket.shutdown(socket.SHUT_RD)
         self._thread.join()
         self._socket.close()

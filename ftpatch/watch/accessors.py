@@ -12,7 +12,7 @@ import numpy as np
 
 from ftpatch.arch import arch_of
 from ftpatch.arch.accesses import READ, WRITE, memory_accesses
-from ftpatch.probe.address_names import Places
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.names import Program
 from ftpatch.trace.reader import Trace
 from ftpatch.watch.accesses import Access

@@ -1,4 +1,4 @@
-"""What to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and ``w@SYMBOL[+OFFSET][:LEN]``.
+"""Requests to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and ``w@SYMBOL[+OFFSET][:LEN]``.
 
 Of the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym.c lists the
 requests that it calls malformed; the tracer answers EINVAL to all, here each has its message. OPS
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ftpatch.core.token import SYMBOL, Piece, read_number
+from ftpatch.core.token import SYMBOL, Token, read_number
 from ftpatch.errors import UsageError
 
 __all__ = ["ADDRESS", "CLEAR", "EVERY", "LENGTHS", "Request", "parse_watch"]
@@ -49,8 +49,8 @@ class Request:
 
 
 def parse_watch(text: str) -> Request:
-    """What a request means. Raises UsageError with the rule that the text does not keep."""
-    whole = Piece.of(text)
+    """Parse a request. Raises UsageError with the rule that the text breaks."""
+    whole = Token.of(text)
     if not whole.text:
         raise UsageError(None, "an empty request", _FORM)
     if whole.text == f"{EVERY}:{CLEAR}":
@@ -72,7 +72,7 @@ def parse_watch(text: str) -> Request:
     return Request(*_symbol(name), None, type)
 
 
-def _symbol(place: Piece) -> tuple[str, int]:
+def _symbol(place: Token) -> tuple[str, int]:
     """Symbol and offset (bytes)."""
     name, plus, digits = place.text.partition("+")
     if not name:
@@ -88,53 +88,53 @@ def _symbol(place: Piece) -> tuple[str, int]:
     return name, offset
 
 
-def _length(piece: Piece | None) -> int | None:
-    length = read_number(piece.text) if piece else None
-    if piece and length not in LENGTHS:
-        raise piece.refuse("invalid length", "1, 2, 4 or 8 bytes")
+def _length(token: Token | None) -> int | None:
+    length = read_number(token.text) if token else None
+    if token and length not in LENGTHS:
+        raise token.refuse("invalid length", "1, 2, 4 or 8 bytes")
     return length
 
 
-def _operators(piece: Piece) -> str:
+def _operators(token: Token) -> str:
     """OPS as they are, if they may be."""
-    text = piece.text
-    _check_letters(piece, PLACES + "-")
+    text = token.text
+    _check_letters(token, PLACES + "-")
     if len(text) < len(PLACES):
         hint = "three characters, as rw- or -w-; or --- to clear"
-        raise piece.refuse("an operator is missing", hint)
+        raise token.refuse("an operator is missing", hint)
     if len(text) > len(PLACES):
-        raise piece.refuse("more than three operators", "write rw- or -w-")
+        raise token.refuse("more than three operators", "write rw- or -w-")
     for i, (letter, own) in enumerate(zip(text, PLACES, strict=True)):
         if letter not in (own, "-"):
             hint = "r is the first, w the second, x the third"
-            raise piece.cut(i, i + 1).refuse("an operator is out of its place", hint)
-    _check_execution(piece)
+            raise token.cut(i, i + 1).refuse("an operator is out of its place", hint)
+    _check_execution(token)
     return text
 
 
-def _prefix(piece: Piece) -> str:
+def _prefix(token: Token) -> str:
     """The type that today's form begins with."""
-    if not piece.text:
-        raise piece.refuse("no type before the `@`", "write r@, w@ or rw@")
-    _check_letters(piece, PLACES)
-    _check_execution(piece)
-    if piece.text == "wr":
-        raise piece.refuse("an operator is out of its place", "write rw@")
-    return "".join(letter if letter in piece.text else "-" for letter in PLACES)
+    if not token.text:
+        raise token.refuse("no type before the `@`", "write r@, w@ or rw@")
+    _check_letters(token, PLACES)
+    _check_execution(token)
+    if token.text == "wr":
+        raise token.refuse("an operator is out of its place", "write rw@")
+    return "".join(letter if letter in token.text else "-" for letter in PLACES)
 
 
-def _check_letters(piece: Piece, known: str) -> None:
+def _check_letters(token: Token, known: str) -> None:
     """Raise UsageError for a letter that is unknown, or stands there twice."""
-    for i, letter in enumerate(piece.text):
+    for i, letter in enumerate(token.text):
         if letter not in known:
-            raise piece.cut(i, i + 1).refuse("unknown operator", f"one of {' '.join(known)}")
-        if letter != "-" and letter in piece.text[:i]:
-            raise piece.cut(i, i + 1).refuse("an operator is repeated", "each stands once")
+            raise token.cut(i, i + 1).refuse("unknown operator", f"one of {' '.join(known)}")
+        if letter != "-" and letter in token.text[:i]:
+            raise token.cut(i, i + 1).refuse("an operator is repeated", "each stands once")
 
 
-def _check_execution(piece: Piece) -> None:
-    at = piece.text.find("x")
+def _check_execution(token: Token) -> None:
+    at = token.text.find("x")
     if at >= 0:
-        raise piece.cut(at, at + 1).refuse(
+        raise token.cut(at, at + 1).refuse(
             "execution cannot be watched", "trace the function, or set a probe"
         )

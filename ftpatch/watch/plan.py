@@ -20,13 +20,13 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
+from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.hook_table import find_hooks
-from ftpatch.inject.inject import lay
+from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
 from ftpatch.inject.runtime import configuration, watch_stub
-from ftpatch.tracer.plan import for_debuggers
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
-from ftpatch.watch.read_back import Laid, laid_watches
+from ftpatch.watch.read_back import InjectedWatches, injected_watches
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches, unpack_watches
 from ftpatch.watch.variables import Variables
 
@@ -39,9 +39,9 @@ DEPTH = 8
 """Entries of a ret_stack: nothing returns here."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Watched:
-    """What comes of requests: the plan, what is watched then, and what to say of it."""
+    """The outcome of requests: the plan, the watches of the program then, and notes on them."""
 
     plan: Plan
     watches: tuple[Watch, ...]
@@ -49,8 +49,8 @@ class Watched:
 
 
 def read_watches(image: Image) -> tuple[Watch, ...]:
-    """What a program watches. Raises UsageError where none was laid in, InputError for a table that
-    cannot be right."""
+    """Read the watches of a program. Raises UsageError where it has none, InputError for a table
+    that cannot be right."""
     laid = _laid_in(image)
     if laid is None:
         hint = "say what to watch, as in counter:rw-"
@@ -59,13 +59,13 @@ def read_watches(image: Image) -> tuple[Watch, ...]:
 
 
 def watched_lines(image: Image) -> list[str]:
-    """The same as requests; nothing for a file that is none of these. Raises InputError."""
-    laid = laid_watches(image) if image.container == "executable" else None
+    """Read the watches as requests; none for a file without them. Raises InputError."""
+    laid = injected_watches(image) if image.container == "executable" else None
     return [watch_line(readable(one)) for one in (_watches(image, laid) if laid else ())]
 
 
 def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None) -> Watched:
-    """All requests, or none. ``size``: bytes of a trace file, None: as it is, or the usual.
+    """Plan all requests, or none. ``size``: bytes of a trace file, None: as it is, or the usual.
 
     Raises UsageError for what cannot be watched, or a program that has a tracer or probes already;
     InputError where there is no place for it, or for an architecture without watches.
@@ -98,11 +98,11 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
         plan = _first(image, arch, watches, SIZE if size is None else size)
     else:
         plan = _later(image, laid, watches, size)
-    return Watched(plan, watches, tuple(notes))
+    return Watched(plan=plan, watches=watches, notes=tuple(notes))
 
 
 def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
-    """Which watches have not all of their symbols, or more, a clause each."""
+    """Say of each watch of only a part of a symbol, or of more, how much it is, a clause each."""
     variables = Variables(image)
     for watch in watches:
         size = variables.size(watch)
@@ -125,8 +125,8 @@ def _check(image: Image, arch: Arch | None) -> None:
 
 
 def _together(watches: Sequence[Watch]) -> Iterator[str]:
-    """Which of them one instruction may come to: the kernel keeps one SIGTRAP of a thread, not two
-    (``legacy_queue`` in kernel/signal.c)."""
+    """Name the watches that one instruction may hit together: the kernel keeps one SIGTRAP of a
+    thread, not two (``legacy_queue`` in kernel/signal.c)."""
     for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
         if one.symbol == other.symbol or one.address + one.length > other.address:
             clause = "of an instruction that comes to both one access is told"
@@ -134,8 +134,8 @@ def _together(watches: Sequence[Watch]) -> Iterator[str]:
             yield f"{' and '.join(lines)}: {clause}"
 
 
-def _laid_in(image: Image) -> Laid | None:
-    laid = laid_watches(image)
+def _laid_in(image: Image) -> InjectedWatches | None:
+    laid = injected_watches(image)
     if laid is None and laid_in_id(image) is not None:
         raise UsageError(
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
@@ -143,7 +143,7 @@ def _laid_in(image: Image) -> Laid | None:
     return laid
 
 
-def _watches(image: Image, laid: Laid) -> tuple[Watch, ...]:
+def _watches(image: Image, laid: InjectedWatches) -> tuple[Watch, ...]:
     raw = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
     try:
         return tuple(told.watch for told in unpack_watches(raw) if told is not None)
@@ -158,7 +158,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
     whole, table_at = stub.with_data(pack_watches(watches), arch.page)
     hooks = find_hooks(image, arch).pack()
     whole, hooks_at = whole.with_data(hooks, arch.page)
-    laid = lay(
+    laid = inject(
         image,
         whole,
         page=arch.page,
@@ -182,7 +182,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
     return replace(_plan(arch, changes), tail=tail)
 
 
-def _later(image: Image, laid: Laid, watches: Sequence[Watch], size: int | None) -> Plan:
+def _later(image: Image, laid: InjectedWatches, watches: Sequence[Watch], size: int | None) -> Plan:
     """Only what differs, one Change for each place of the table."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     before = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
@@ -204,4 +204,12 @@ def _later(image: Image, laid: Laid, watches: Sequence[Watch], size: int | None)
 
 
 def _plan(arch: Arch, changes: Changes) -> Plan:
-    return Plan(changes, np.empty((0, arch.width), np.uint8), 0, 0, 0, 0, "")
+    return Plan(
+        changes=changes,
+        code=np.empty((0, arch.width), np.uint8),
+        selected=0,
+        changed=0,
+        dropped=0,
+        restored=0,
+        action="",
+    )

@@ -1,32 +1,32 @@
-"""Where a program that has watches keeps them: found again by what its stub says."""
+"""The places of a program's watches, found again by its stub's configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ftpatch.image import Image
-from ftpatch.inject.read_back import file_offset, laid_table
+from ftpatch.inject.read_back import file_offset, injected_table
 from ftpatch.inject.runtime import WATCH
 
-__all__ = ["Laid", "laid_watches"]
+__all__ = ["InjectedWatches", "injected_watches"]
 
 SIZE_AT = 40
 """Of `size` in struct stub_config (stubs/runtime/runtime.h), bytes."""
 
 
-@dataclass(frozen=True)
-class Laid:
+@dataclass(frozen=True, kw_only=True)
+class InjectedWatches:
     """File offsets: of the table of watches, and of the size of a trace file."""
 
     table: int
     size: int
 
 
-def laid_watches(image: Image) -> Laid | None:
-    """What was laid in; None where nothing was, or something else. Raises InputError for a stub
+def injected_watches(image: Image) -> InjectedWatches | None:
+    """Find the watches of a program; None where it has none. Raises InputError for a stub
     that names a place outside of the file."""
-    found = laid_table(image, WATCH)
+    found = injected_table(image, WATCH)
     if found is None:
         return None
     at, table = found
-    return Laid(file_offset(image, table, "watches"), at + SIZE_AT)
+    return InjectedWatches(table=file_offset(image, table, "watches"), size=at + SIZE_AT)

@@ -1,4 +1,4 @@
-"""What is watched, and what requests make of it: ``ksym_trace_filter_write`` of trace_ksym.c.
+"""Watches, and requests that change them: ``ksym_trace_filter_write`` of trace_ksym.c.
 
 The length, where none is told, is the symbol's if that is 1, 2, 4 or 8 bytes. Else, and with an
 offset, it is 4 bytes, or the largest below that is aligned and ends with the symbol: no byte of a
@@ -49,7 +49,7 @@ def apply_requests(
     read_only: bool,
     longest: int = 8,
 ) -> tuple[tuple[Watch, ...], list[str]]:
-    """What is watched after the requests of one command, in their order, and what to say of it.
+    """Apply the requests of one command, in their order; the watches then, and notes on them.
 
     ``slots``: how many breakpoints the CPU has. ``resolve`` gives a symbol's address and size
     (bytes, 0: unknown), and raises UsageError for one that does not exist. ``read_only``: whether

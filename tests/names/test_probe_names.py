@@ -205,7 +205,7 @@ def test_the_plt_is_read_once_for_all_its_entries(
         return BRANCHES.has_indirect_jump(insns)
 
     branches = replace(BRANCHES, has_indirect_jump=counted)
-    monkeypatch.setattr("ftpatch.inject.methods.branches_of", lambda _: branches)
+    monkeypatch.setattr("ftpatch.inject.boundaries.branches_of", lambda _: branches)
     names = ("getenv", "printf", "malloc", "snprintf", "puts")
     done = ftpatch("probe", program, *[f"p {name}" for name in names], "--dry-run")
     assert done.out.count("  jump  ") == len(names), done.out + done.err

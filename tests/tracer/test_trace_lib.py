@@ -196,7 +196,7 @@ def test_a_debugger_sees_the_callers_from_anywhere(tmp_path: Path) -> None:
         return done.returncode
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ftpatch.cli.trace._execute", run)
+        patch.setattr("ftpatch.tracer.run.execute", run)
         ftpatch("trace", "--lib", "libshared*", "-o", tmp_path / "kept", program)
     (text,) = seen
     stacks = text.split("#0 ")[1:]

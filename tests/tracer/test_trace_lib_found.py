@@ -164,7 +164,7 @@ def test_other_verbs_on_a_copy(tmp_path: Path) -> None:
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ftpatch.cli.trace._execute", run)
+        patch.setattr("ftpatch.tracer.run.execute", run)
         ftpatch("trace", "--lib", "libshared*", program)
     assert ftpatch("status", kept).code == 0 and ftpatch("list", kept).code == 0
     assert ftpatch("diff", kept).code == 1 and ftpatch("check", kept).code in (0, 1)
@@ -207,7 +207,7 @@ def test_no_shadow_stack_is_asked_for(tmp_path: Path) -> None:
 
     for tracer, kept in (("function_graph", False), ("function", True)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ftpatch.cli.trace._execute", run)
+            patch.setattr("ftpatch.tracer.run.execute", run)
             ftpatch("trace", "--lib", "libshared*", "--tracer", tracer, program)
         assert ("SHSTK" in notes[-2]) == kept and "SHSTK" in notes[-1] and "IBT" in notes[-2]
     assert trace(program).code == 7

@@ -64,7 +64,7 @@ def test_arm64(suffix: str, level: str, guard: str, tmp_path: Path) -> None:
         ("function_profile", ()),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ftpatch.cli.trace._execute", run)
+            patch.setattr("ftpatch.tracer.run.execute", run)
             patch.setattr("ftpatch.image.needed.linker_of", lambda _: str(linker))
             result = ftpatch(
                 "trace", "--lib", "libshared*", "--tracer", tracer, *options, str(program)

@@ -149,7 +149,7 @@ def test_in_a_library(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         found.append(calls)
         return 0
 
-    monkeypatch.setattr("ftpatch.cli.trace._execute", run)
+    monkeypatch.setattr("ftpatch.tracer.run.execute", run)
     tracer, *options = case.tracer
     result = ftpatch("trace", "--lib", "libprogram*", "--tracer", tracer, *options, program)
     assert found, result

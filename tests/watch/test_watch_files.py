@@ -13,7 +13,7 @@ from ftpatch.image import open_image
 from ftpatch.image.injected import laid_in_at
 from ftpatch.watch import watch_line
 from ftpatch.watch.plan import read_watches
-from ftpatch.watch.read_back import laid_watches
+from ftpatch.watch.read_back import injected_watches
 from tests.support.command import ftpatch
 from tests.support.samples import sample
 from tests.support.tracer_programs import Form, build
@@ -110,7 +110,7 @@ def test_undo_of_all(plain: Path, four: Path) -> None:
 
 def test_the_size_of_the_trace(plain: Path, four: Path) -> None:
     image = open_image(four)
-    laid = laid_watches(image)
+    laid = injected_watches(image)
     assert laid is not None
     assert int.from_bytes(image.data[laid.size : laid.size + 8].tobytes(), "little") == 64 << 20
     assert ftpatch("watch", four, "flag:---", "--size", "1M", "--in-place").code == 0
@@ -224,7 +224,7 @@ def test_status_tells_of_watches(plain: Path, four: Path) -> None:
 
 def test_damaged_tables(four: Path) -> None:
     raw = four.read_bytes()
-    laid = laid_watches(open_image(four))
+    laid = injected_watches(open_image(four))
     at = laid_in_at(open_image(four))
     assert laid is not None and at is not None
     path = four.with_name("damaged")

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.probe import format_value
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.fetched import MOST, Fetched, Seen, seen
 from ftpatch.probe.hits import Hits
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.formats.cells import Cells, decimals, hexadecimals, lines, texts
 
 __all__ = ["MARK", "Part", "by_file", "rendered", "value_cells", "whole"]

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.fetched import Seen
 from ftpatch.probe.hit_calls import limit_depth
 from ftpatch.probe.hits import Hits, read_hits
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.formats.cells import Cells, decimals, texts
 from ftpatch.trace.formats.probe_cells import MARK, Part, by_file, rendered, value_cells
 from ftpatch.trace.formats.style import Look

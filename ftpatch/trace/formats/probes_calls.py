@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.columns import addresses, among
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.fetched import seen
 from ftpatch.probe.hit_calls import calls, limit_depth
 from ftpatch.probe.hits import Hits, read_hits
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.formats.cells import lines
 from ftpatch.trace.formats.graph import function_graph
 from ftpatch.trace.formats.probes import event_parts, value_parts

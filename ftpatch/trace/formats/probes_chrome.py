@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.fetched import Seen
 from ftpatch.probe.hit_calls import limit_depth
 from ftpatch.probe.hits import read_hits
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.formats.cells import decimals, texts
 from ftpatch.trace.formats.chrome import metadata
 from ftpatch.trace.formats.probe_cells import MARK, Part, by_file, rendered

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.fetched import Seen
 from ftpatch.probe.hit_calls import limit_depth
 from ftpatch.probe.hits import Hits, read_hits
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.formats.cells import decimals, hexadecimals, texts
 from ftpatch.trace.formats.probe_cells import Part, by_file, rendered, value_cells
 from ftpatch.trace.formats.style import Look

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.fetched import Seen, seen
 from ftpatch.probe.hit_calls import calls, limit_depth
 from ftpatch.probe.hits import Hits, read_hits
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.formats.cells import Cells, texts
 from ftpatch.trace.formats.perfetto import TYPES, WIDTHS
 from ftpatch.trace.formats.perfetto_packets import Form, Packet, framed, new_packet, tracks

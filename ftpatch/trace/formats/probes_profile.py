@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ftpatch.probe import format_value
-from ftpatch.probe.address_names import Places
 from ftpatch.probe.fetched import MOST, Fetched, Seen, seen
 from ftpatch.probe.hit_calls import limit_depth
 from ftpatch.probe.hits import Hits, read_hits
+from ftpatch.trace.address_names import Places
 from ftpatch.trace.formats.graph import time_text
 from ftpatch.trace.formats.probe_cells import MARK, whole
 from ftpatch.trace.formats.style import Look

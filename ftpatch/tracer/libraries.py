@@ -12,16 +12,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.cli.console import error_line
-from ftpatch.cli.update import tell_cleared
+from ftpatch.core.changes import Changes
 from ftpatch.elf.dynamic import Tag, dynamic_string, dynamic_values
+from ftpatch.elf.properties import cleared_property
 from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
 from ftpatch.ftrace.filter import Selection
 from ftpatch.ftrace.plan import Plan
@@ -38,18 +38,23 @@ from ftpatch.tracer.library_plan import Place, plan_library
 from ftpatch.tracer.plan import Tracing, plan_runtime, plan_traced
 from ftpatch.update.update import lay_in, prepare_sites, update
 
-__all__ = ["Libraries"]
+__all__ = ["Cleared", "Libraries", "tell_cleared"]
+
+Cleared = Callable[[Path, str], None]
+"""Told before the run: a file, and the property that its copy loses."""
 
 VARIABLE = "LD_LIBRARY_PATH"
 PRELOAD = "LD_PRELOAD"
 APART = ":;$"
-"""What a folder in the first of these cannot have in its name; in the other, no blank."""
+"""Characters that no folder in the first of these has in its name; in the other, no blank."""
 
 
 class Libraries:
     """The libraries of one run."""
 
-    def __init__(self, program: Path, globs: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, program: Path, globs: Sequence[str], folder: Path, on_cleared: Cleared
+    ) -> None:
         """Find them; copies go into ``folder``. Raises UsageError and InputError."""
         if any(c in str(folder) for c in APART):
             raise UsageError(folder, "no folder for libraries", "set TMPDIR to another one")
@@ -57,6 +62,7 @@ class Libraries:
             raise UsageError(folder, "no code of this folder is run", "set TMPDIR to another one")
         self._folder = folder / "lib"
         self._folder.mkdir()
+        self._on_cleared = on_cleared
         self._image = open_image(program)
         self._needs = Needs(self._image)
         needed = self._needs.of(program, os.environ)
@@ -69,7 +75,7 @@ class Libraries:
 
     @property
     def environment(self) -> dict[str, str]:
-        """That of the run."""
+        """The environment of the run."""
         before = os.environ.get(VARIABLE)
         path = f"{self._folder}:{before}" if before else str(self._folder)
         out = {**os.environ, VARIABLE: path}
@@ -92,7 +98,7 @@ class Libraries:
         except NoTable:
             choice.require(self._image.path)
             plan = plan_runtime(self._image, told)
-            tell_cleared(self._image.path, self._image, plan.changes)
+            tell_cleared(self._image, plan.changes, self._on_cleared)
             lay_in(copy, self._image, plan)
             return
         prepared = prepare_sites(
@@ -101,11 +107,11 @@ class Libraries:
         choice.require(self._image.path)
         if prepared.refused:
             raise SiteRefused(self._image.path, prepared.refused[0][1])
-        tell_cleared(self._image.path, self._image, prepared.plan.changes)
+        tell_cleared(self._image, prepared.plan.changes, self._on_cleared)
         update(copy, prepared)
 
     def _patch(self, choice: Choice, tracing: Tracing) -> Tracing:
-        """The libraries, and what the program is to be told of them."""
+        """Write the copies; the options of the program's tracer with their table."""
         opened = self._opened()
         masks = {one: choice.of(sites) for one, (_, sites) in opened.items()}
         wanted = [one for one in opened if masks[one].any()]
@@ -122,24 +128,26 @@ class Libraries:
         laid = []
         for one, span in zip(wanted, spans, strict=True):
             image, sites = opened[one]
-            place = Place(span, _path_of(one), self._strings(image, one.path.absolute().parent))
+            place = Place(
+                range=span,
+                path=_path_of(one),
+                strings=self._strings(image, one.path.absolute().parent),
+            )
             laid.append(self._one(one, sites, masks[one], place, tracing))
         for one in wanted:
             self._link(one)
         return replace(tracing, libraries=tuple(laid))
 
-    def tell_missing(self, patched: Path, traces: Iterable[Path]) -> None:
-        """Say of each library that should have been traced, and of which no trace knows, why not.
-        ``patched``: the program's copy."""
+    def untraced(self, patched: Path, traces: Iterable[Path]) -> list[tuple[Path, str]]:
+        """The libraries that no trace knows of, and why. ``patched``: the program's copy."""
         there = {library.path for trace in traces for library in _told(trace)}
         for path, one in self._traced.items():
             if os.fsdecode(path) not in there:
                 self._left[one] = self._why(patched, one)
-        for one, reason in self._left.items():
-            error_line(f"{one.path}: it was not traced: {reason}")
+        return [(one.path, reason) for one, reason in self._left.items()]
 
     def _opened(self) -> dict[Needed, tuple[Image, Sites]]:
-        """Those that have sites. Raises InputError where none of a glob's has."""
+        """The chosen libraries that have sites. Raises InputError for a glob without any."""
         opened, without = dict[Needed, tuple[Image, Sites]](), dict[Needed, NoTable]()
         for one in self._chosen:
             image = open_image(one.path)
@@ -158,8 +166,7 @@ class Libraries:
         return opened
 
     def _link(self, one: Needed) -> None:
-        """What else the library is called in its folder: without a soname of its own, one of those
-        that need it may have it by another name."""
+        """Link the copy by the library's other names: one without a soname may be needed by any."""
         copy, real = self._copies[one], os.path.realpath(one.path)
         with contextlib.suppress(OSError), os.scandir(one.path.absolute().parent) as entries:
             for other in entries:
@@ -189,14 +196,14 @@ class Libraries:
             prepared = prepare_sites(sites.image, sites, plan)
             if prepared.refused:
                 raise SiteRefused(one.path, prepared.refused[0][1])
-            tell_cleared(one.path, prepared.image, prepared.plan.changes)
+            tell_cleared(prepared.image, prepared.plan.changes, self._on_cleared)
             update(copy, prepared)
         self._traced[place.path] = one
         return made[0]
 
     def _strings(self, image: Image, origin: Path | None) -> dict[int, bytes]:
-        """Strings of a copy's dynamic table that have to be others: ``origin`` is what $ORIGIN
-        has to mean, None where it means that anyway."""
+        """New strings for a copy's dynamic table. ``origin``: what $ORIGIN has to mean, None where
+        it means that anyway."""
         paths = {os.fsencode(one.name): place for one, place in self._copies.items()}
         out = {}
         for tag, value, entry in dynamic_values(image.elf):
@@ -217,7 +224,7 @@ class Libraries:
         return out
 
     def _why(self, patched: Path, one: Needed) -> str:
-        """Why the copy of a library was not found."""
+        """The reason that the copy of a library was not found."""
         try:
             now = self._needs.of(patched, self.environment)
         except InputError:
@@ -229,8 +236,15 @@ class Libraries:
         return f"the dynamic linker takes {which}, for a DT_RPATH goes before {VARIABLE}"
 
 
+def tell_cleared(image: Image, changes: Changes, on_cleared: Cleared) -> None:
+    """Report the property that the copy of an image loses, if any."""
+    name = cleared_property(image, changes)
+    if name:
+        on_cleared(image.path, name)
+
+
 def _told(trace: Path) -> tuple[Mapped, ...]:
-    """The libraries that a trace knows of."""
+    """The libraries in a trace's header."""
     try:
         fd, header = open_trace(trace)
     except InputError:
@@ -240,5 +254,5 @@ def _told(trace: Path) -> tuple[Mapped, ...]:
 
 
 def _path_of(one: Needed) -> bytes:
-    """How traces name a library."""
+    """The name of a library in traces."""
     return bytes(one.path.absolute())

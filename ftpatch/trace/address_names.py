@@ -1,22 +1,42 @@
-"""Names of addresses that probes tell of."""
+"""Names of the addresses in recorded events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePath
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.probe.trace_probes import Probe
 from ftpatch.trace.names import Program
 from ftpatch.trace.reader import Trace
 
-__all__ = ["Places"]
+__all__ = ["Places", "Point"]
 
 FURTHEST = 1 << 32
 """Link addresses that a program of which there is no image may have."""
 WHOLE = (1 << 64) - 1
+
+
+class Location(Protocol):
+    """Where a definition puts a point: SYMBOL+OFFSET, or an address without a symbol."""
+
+    @property
+    def symbol(self) -> str | None: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+class Point(Protocol):
+    """A place in a program that somebody defined, and its link address."""
+
+    @property
+    def ip(self) -> int: ...
+
+    @property
+    def definition(self) -> Location: ...
 
 
 class Places:
@@ -44,8 +64,8 @@ class Places:
         """Of addresses in memory of functions or data."""
         return [self._one(file, at, "symbol") for at in addresses.tolist()]
 
-    def function(self, file: int, probe: Probe) -> tuple[str, int]:
-        """The function that a probe is in, and its link address."""
+    def function(self, file: int, probe: Point) -> tuple[str, int]:
+        """The function around a probe, and its link address."""
         program = self._program(file)
         (name,), starts, known = program.lookup(np.array([probe.ip], np.uint64))
         start = int(starts[0]) if known[0] else probe.ip - probe.definition.offset
@@ -54,8 +74,8 @@ class Places:
             return self._clean(program.called(symbol)), start
         return (self._clean(name) if known[0] else self.linked(file, probe.ip)), start
 
-    def source(self, file: int, probe: Probe) -> str:
-        """File and line of a probe's place, empty where nobody knows."""
+    def source(self, file: int, probe: Point) -> str:
+        """File and line of a probe, empty where unknown."""
         lines = self._program(file).lines
         (place,) = lines.places(np.array([probe.ip], np.uint64)) if lines else ("",)
         return self._clean(place)

@@ -1,0 +1,152 @@
+"""Instruction boundaries: where instructions begin, and whether anything may branch between them.
+
+A jump is right only where nothing can go to the midst of what it takes the place of. So the
+function must be known to its end, have no jump whose target is not known, and nothing in the text
+may branch there, whatever byte it begins with.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import Arch, supports
+from ftpatch.arch.branches import Branches, branched_into, branches_of, targets_in
+from ftpatch.arch.disassemble import Instruction, disassemble
+from ftpatch.arch.move import Mover
+from ftpatch.errors import UsageError
+from ftpatch.image import Image
+from ftpatch.names.functions import Functions
+
+__all__ = ["MAX_INSTRUCTION", "Boundaries"]
+
+NEAR = 144
+"""Bytes: how far a short branch reaches, and an instruction more."""
+MAX_INSTRUCTION = 16
+"""Bytes."""
+MAX_THUNK = 32
+"""Bytes of what jumps by a register for others."""
+MAX_PARTS = 16
+"""Parts of one function that are looked at."""
+UNKNOWN = "its function has a jump whose target is not known"
+
+
+class Boundaries:
+    """The code of one image."""
+
+    def __init__(self, image: Image, arch: Arch, mover: Mover, functions: Functions) -> None:
+        self._image, self._arch, self._mover = image, arch, mover
+        self._functions = functions
+        self._known: dict[tuple[int, int], str] = {}
+
+    def code(self, start: int, end: int) -> bytes:
+        """Bytes of the text. Raises UsageError where there is none."""
+        offset = self._offset(start)
+        if offset < 0:
+            raise UsageError(self._image.path, f"{start:#x} is not code of this program")
+        return self._image.data[offset : offset + end - start].tobytes()
+
+    def is_boundary(self, start: int, end: int, address: int) -> bool:
+        """Whether an instruction of the function [start, end) begins at an address, and nothing
+        may come between it and the one before."""
+        code = self.code(start, min(end, address + MAX_INSTRUCTION))
+        found = disassemble(self._arch.name, code, start)
+        return any(insn.address == address for insn in found) and not self._mover.joined(
+            code[: address - start]
+        )
+
+    @cached_property
+    def has_landings(self) -> bool:
+        """Whether exceptions may land anywhere in a function."""
+        elf = self._image.elf
+        return not elf.sections or elf.section(".gcc_except_table") is not None
+
+    def against_jump(self, place: int, end: int, around: tuple[int, int]) -> str:
+        """Name what may branch into [place, end), behind its first byte, in the function
+        ``around``: a clause, empty for nothing."""
+        if not supports(self._arch.name, "branches"):
+            return f"it is not known how {self._arch.name} branches"
+        # One FDE may have all of the PLT: each of its entries has the same answer.
+        whole = self._functions.whole(around[0]) or around
+        if whole not in self._known:
+            self._known[whole] = self._jumps(whole)
+        against = self._known[whole]
+        if against:
+            return against
+        low, high = np.array([place + 1]), np.array([end])
+        if any(targets_in(far, low, high)[0] for far, _ in self._targets):
+            return "a branch may go to the midst of what a jump needs"
+        if any(targets_in(near, low, high)[0] for _, near in self._targets):
+            # What is only a byte that looks like a branch is no reason.
+            at = place - NEAR
+            while at < end + NEAR:
+                found = self._functions.around(at)
+                read = found and self._instructions(*found)
+                if found and (read is None or branched_into(read, place + 1, end)):
+                    return "a branch may go to the midst of what a jump needs"
+                if found is None and self._is_text(at) and not self._is_padding(at):
+                    return "what is near is not known to be no branch"
+                at = found[1] if found else at + 1
+        return ""
+
+    def _jumps(self, whole: tuple[int, int]) -> str:
+        """Whether a function, or what jumps lead on to in the midst of others, has a jump whose
+        target is not known."""
+        left, seen = [whole], set[tuple[int, int]]()
+        while left:
+            part = left.pop()
+            seen.add(part)
+            read = self._instructions(*part)
+            if read is None:
+                return "not all of its function can be disassembled"
+            if self._branches.has_indirect_jump(read):
+                return UNKNOWN
+            for target in self._branches.jumps_out(read, *part):
+                if self._is_text(target) and self._branches.is_thunk(self._behind(target)):
+                    return UNKNOWN
+                other = self._functions.whole(target)
+                goes_on = other and (other[0] != target or not self._functions.is_called(target))
+                if other and goes_on and other not in seen:
+                    left.append(other)
+            if len(seen) > MAX_PARTS:
+                return UNKNOWN
+        return ""
+
+    def _behind(self, address: int) -> list[Instruction]:
+        """Some instructions from an address on, but not those of another function."""
+        found = self._functions.around(address)
+        end = min(address + MAX_THUNK, found[1] if found else address + MAX_THUNK)
+        return disassemble(self._arch.name, self.code(address, end), address)
+
+    @cached_property
+    def _branches(self) -> Branches:
+        return branches_of(self._arch.name)
+
+    @cached_property
+    def _targets(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Possible targets of long and of short branches, of each part of the text."""
+        out = []
+        for address, size in self._image.elf.text.tolist():
+            code = np.frombuffer(self.code(address, address + size), np.uint8)
+            known = self._branches
+            out.append((known.long_targets(code, address), known.short_targets(code, address)))
+        return out
+
+    def _is_text(self, address: int) -> bool:
+        return bool(self._offset(address) >= 0)
+
+    def _is_padding(self, address: int) -> bool:
+        """Between functions: NOPs and int3 have no operands that look like a short branch."""
+        code = np.frombuffer(self.code(address, address + 2), np.uint8)
+        return not len(code) or len(self._branches.short_targets(code, address)) == 0
+
+    def _offset(self, address: int) -> int:
+        held = np.array([address & (1 << 64) - 1], np.uint64)
+        return int(self._image.elf.offset_of(held, executable=True)[0])
+
+    def _instructions(self, start: int, end: int) -> list[Instruction] | None:
+        """All of a function's; None where they cannot be read to its end."""
+        found = disassemble(self._arch.name, self.code(start, end), start)
+        return found if found and found[-1].address + found[-1].size >= end else None

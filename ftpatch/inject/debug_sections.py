@@ -1,0 +1,78 @@
+"""The stub's .debug_frame as a section of the program: debuggers do not look at its segments.
+
+    .debug_frame   length | ffffffff (CIE) ...
+                   length | offset of its CIE | address, size of the function | how to unwind it
+
+DWARF 5, section 6.4.1, "Structure of Call Frame Information".
+"""
+
+from __future__ import annotations
+
+import struct
+
+from ftpatch.core.changes import Changes
+from ftpatch.elf.headers import Section
+from ftpatch.elf.sections import Headers, Tail
+from ftpatch.elf.segments import header_field
+from ftpatch.errors import InputError
+from ftpatch.image import Image
+from ftpatch.inject.inject import Injected
+from ftpatch.inject.stub import Stub
+
+__all__ = ["for_debuggers"]
+
+FRAMES = ".debug_frame"
+CIE = 0xFFFF_FFFF
+
+
+def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, bytes]:
+    """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
+    all; a program without section headers has no place for one."""
+    names = _section_names(image)
+    if not stub.frames or names is None:
+        return laid.changes, laid.tail
+    headers = Headers(image, Tail(len(image.data)))
+    headers.tail.data += laid.tail
+    own = image.elf.section(FRAMES)
+    before = headers.contents(own) if own else b""
+    added = _relocated(stub.frames, word=image.elf.word, shift=laid.shift, base=len(before))
+    if own is not None:
+        headers.move(own.index, before + added)
+    else:
+        held = headers.contents(names)
+        headers.move(names.index, held + FRAMES.encode() + b"\0")
+        headers.append(len(held), Section.SHT_PROGBITS, added)
+    changes = Changes.concat([laid.changes, headers.changes()])
+    return changes, bytes(headers.tail.data)
+
+
+def _section_names(image: Image) -> Section | None:
+    """The section with the names of sections; None where there is none, or it ends without a NUL
+    byte."""
+    index = header_field(image, "e_shstrndx")
+    if not 0 < index < len(image.elf.sections):
+        return None
+    names = image.elf.sections[index]
+    end = names.offset + names.size
+    if names.type != Section.SHT_STRTAB or not names.size or end > len(image.data):
+        return None
+    return names if not image.data[end - 1] else None
+
+
+def _relocated(data: bytes, *, word: int, shift: int, base: int) -> bytes:
+    """The entries of a .debug_frame section whose functions are ``shift`` bytes further up, and
+    which are to stand ``base`` bytes behind the start of another one. ``word``: bytes of an
+    address. Raises InputError for what are no such entries."""
+    out = bytearray(data)
+    kind = {8: "<Q", 4: "<I"}[word]
+    at = 0
+    while at + 8 <= len(out):
+        length, pointer = struct.unpack_from("<II", out, at)
+        if length > len(out) - at - 4 or length < 4 + (pointer != CIE) * word:
+            raise InputError(None, "the stub's .debug_frame is damaged")
+        if pointer != CIE:
+            (address,) = struct.unpack_from(kind, out, at + 8)
+            struct.pack_into("<I", out, at + 4, pointer + base)
+            struct.pack_into(kind, out, at + 8, (address + shift) & (1 << 8 * word) - 1)
+        at += 4 + length
+    return bytes(out)

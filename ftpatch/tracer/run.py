@@ -1,0 +1,198 @@
+"""One run of a program under a tracer: patch a copy, run it, gather its recordings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ftpatch.errors import InputError, OutputError, SiteRefused, UsageError
+from ftpatch.ftrace.filter import Selection, select_sites
+from ftpatch.inject.runtime import tracer_named
+from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.output import Copy
+from ftpatch.io.temporary import FOLDERS, claim, sweep
+from ftpatch.trace.header import open_trace
+from ftpatch.tracer.choice import require_tracer
+from ftpatch.tracer.libraries import Cleared, Libraries, tell_cleared
+from ftpatch.tracer.plan import Tracing, plan_traced
+from ftpatch.tracer.recordings import TraceFiles
+from ftpatch.update.update import prepare, update
+
+__all__ = ["Request", "Run", "execute", "find_program", "run_traced"]
+
+IGNORED = (signal.SIGINT, signal.SIGQUIT)
+"""From a terminal they go to the program as well, and it decides."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+"""To the program, while it runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A command line to run, the tracer for it, the functions to trace, in the program and in the
+    shared libraries that match ``libraries``; the file to keep the recording in, None for none."""
+
+    words: Sequence[str]
+    tracing: Tracing
+    selection: Selection
+    libraries: Sequence[str] = ()
+    recording: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A program that has ended: its exit ``status`` and its trace ``files``; ``foreign``: images of
+    programs that another tracer recorded, whose files are gone; ``untraced``: libraries without a
+    call in any of the files, and why; ``lost``: the error that took a recording away, if any."""
+
+    status: int
+    files: Sequence[Path] = ()
+    foreign: Sequence[str] = ()
+    untraced: Sequence[tuple[Path, str]] = ()
+    lost: OutputError | None = None
+
+
+def find_program(word: str) -> Path:
+    """Find the program that a shell would run. Raises UsageError where there is none, or one that
+    is setuid or setgid."""
+    found = word if "/" in word else shutil.which(word)
+    if found is None:
+        raise UsageError(None, f"there is no program {word!r}", "name it with its folder")
+    path = Path(found)
+    with contextlib.suppress(OSError):
+        if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+            raise UsageError(path, "it is setuid or setgid, which a traced copy is not")
+    return path
+
+
+@contextlib.contextmanager
+def run_traced(path: Path, request: Request, on_cleared: Cleared) -> Iterator[Run]:
+    """Run a copy of the program at ``path``. Files that are not to be kept go away at the end.
+
+    Raises what planning raises, InputError for a program that cannot be run, OutputError where
+    nothing can be written.
+    """
+    try:
+        sweep(Path(tempfile.gettempdir()), FOLDERS)
+    except FileNotFoundError as error:  # it tried to write into each
+        raise OutputError(None, str(error.strerror)) from None
+    with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
+        claim(Path(folder))
+        UNFINISHED.passing = [Path(folder), patched]
+        libraries = _libraries(path, request, Path(folder), on_cleared)
+        _patch(path, patched, request, libraries, on_cleared)
+        claim(patched)
+        UNFINISHED.appeared = False  # the copy is not what was asked for
+        yield _recorded(path, patched, request, libraries, Path(folder))
+
+
+def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) -> Libraries | None:
+    """The libraries to trace along with the program."""
+    if not request.libraries:
+        return None
+    require_tracer(request.tracing.tracer)
+    return Libraries(path, request.libraries, folder, on_cleared)
+
+
+@contextlib.contextmanager
+def _place(path: Path, folder: str) -> Iterator[Path]:
+    """A place for the copy, which goes away: beside the program, whose $ORIGIN that is; where
+    nothing can be written there, in a folder of its own."""
+    real = Path(os.path.realpath(path))
+    beside = real.with_name(f".{real.name}.ftpatch.{os.getpid()}")
+    place = beside if os.access(real.parent, os.W_OK) else Path(folder, real.name)
+    sweep(real.parent, re.compile(re.escape(f".{real.name}.ftpatch.") + r"[0-9]+"))
+    try:
+        yield place
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def _patch(
+    path: Path,
+    patched: Path,
+    request: Request,
+    libraries: Libraries | None,
+    on_cleared: Cleared,
+) -> None:
+    """Lay the tracer into a copy."""
+    selection, tracing = request.selection, request.tracing
+    with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
+        if libraries is None:
+            prepared = prepare(
+                path,
+                lambda sites: plan_traced(sites, select_sites(sites, selection, None), tracing),
+                strip_signature=False,
+            )
+            if prepared.refused:
+                raise SiteRefused(path, prepared.refused[0][1])
+            tell_cleared(prepared.image, prepared.plan.changes, on_cleared)
+            update(copy, prepared)
+        else:
+            libraries.patch(copy, patched, selection, tracing)
+    if not os.access(patched, os.X_OK):
+        raise InputError(path, "it cannot be executed")
+
+
+def _recorded(
+    path: Path, patched: Path, request: Request, libraries: Libraries | None, folder: Path
+) -> Run:
+    """Run the copy, and gather what it recorded."""
+    trace = (request.recording or folder / "trace").absolute()
+    environment = libraries.environment if libraries else os.environ
+    with TraceFiles(trace, patched, path.absolute()) as made:
+        status = execute(patched, request.words, {**environment, **made.environment})
+        files, foreign = _of_tracer(made.finish(), request)
+    if made.unkept:
+        error = OutputError(trace, f"the recording is lost: {made.unkept}")
+        return Run(status=status, foreign=foreign, lost=error)
+    untraced = libraries.untraced(patched, files) if libraries and files else ()
+    return Run(status=status, files=files, foreign=foreign, untraced=untraced)
+
+
+def _of_tracer(files: Sequence[Path], request: Request) -> tuple[list[Path], list[str]]:
+    """The files that can be reported together, and the images of the others, which are removed:
+    patched programs that the program starts may have another tracer, and probes."""
+    number = tracer_named(request.tracing.tracer).number
+    alike, foreign = [], []
+    for file in files:
+        fd, header = open_trace(file)
+        os.close(fd)
+        if header.tracer == number:
+            alike.append(file)
+        elif not request.recording:  # else it is named as one that is not in the report
+            file.unlink()
+            foreign.append(header.image)
+    return alike, foreign
+
+
+def execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run the copy under the program's own name; 128 + N where signal N killed it."""
+    before = None
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # so there would be no exit status
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        before = partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        child = subprocess.Popen(  # with all that a shell would have left to the program
+            list(words), executable=patched, env=environment, close_fds=False, preexec_fn=before
+        )
+    except OSError as error:
+        raise InputError(words[0], f"cannot run: {error.strerror}") from None
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
+    for number in PASSED_ON:
+        handlers[number] = signal.getsignal(number)
+        if handlers[number] is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: child.send_signal(number))
+    code = child.wait()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,38 @@
+"""Names of files: each says where a thing is, so no two files have the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent.parent / "ftpatch"
+BY_PLAN = {"__init__", "plan", "grammar", "read_back", "table", "tables"}
+"""What slices, and what they stand on, have each."""
+PARTS = {"arch", "cli"}
+"""Folders whose files are named after the feature that they have the architecture's part, or the
+verb, of."""
+LEFT = {"names", "relocatable", "tree"}
+"""Names that two files have still."""
+
+
+def _namesakes() -> dict[str, list[Path]]:
+    """Files with the same name, but for those that have it by plan."""
+    found = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.relative_to(PACKAGE).parts[0] not in PARTS and path.stem not in BY_PLAN:
+            found[path.stem].append(path.relative_to(PACKAGE))
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def test_no_two_files_have_the_same_name() -> None:
+    assert {name: paths for name, paths in _namesakes().items() if name not in LEFT} == {}
+
+
+def test_no_shards_in_slices_and_verbs() -> None:
+    """An idea has more than a few lines; what has less belongs to the file whose idea it is."""
+    folders = ("tracer", "probe", "watch", "boot", "inject", "cli")
+    files = [path for folder in folders for path in (PACKAGE / folder).glob("*.py")]
+    assert files
+    for path in files:
+        if path.stem not in BY_PLAN:
+            assert len(path.read_text().splitlines()) > 40, path.relative_to(PACKAGE)
