@@ -11,7 +11,8 @@ __all__ = ["NEITHER", "READ", "UNKNOWN", "WRITE", "Access", "memory_accesses"]
 
 READ = 1
 WRITE = 2
-NEITHER, UNKNOWN = 0, -1
+NEITHER = 0
+UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from ftpatch.arch import feature
 
 __all__ = ["OFFSET", "RESTORE", "Detour", "cfa_offset", "detour_of", "uleb"]
 
-DEF_CFA_OFFSET, OFFSET, RESTORE = 0x0E, 0x80, 0xC0
+DEF_CFA_OFFSET = 0x0E
+OFFSET = 0x80
+RESTORE = 0xC0
 """DW_CFA_*; the last two with a register in the lower bits."""
 
 
