@@ -19,8 +19,7 @@ from pathlib import Path
 
 from installed import ensure, kernels
 
-from ftpatch.arch.boot import BootTracer
-from ftpatch.arch.boots import boot_tracer_of
+from ftpatch.arch.boot import BootTracer, boot_tracer_of
 from ftpatch.boot.machine import flat
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image

@@ -1,33 +1,108 @@
 """Architectures: a folder each, with the same file names in all of them.
 
-``ftrace.py`` makes a folder an architecture. Every other file is a feature; an absent one says that
-the architecture does not have it yet.
+    ftrace.py         Arch: the sites, and the engines that assemble and disassemble
+    move.py           Mover: instructions that run elsewhere
+    branches.py       Branches: which addresses may be jumped to
+    detour.py         Detour: the call of the probes
+    registers.py      Registers: %REG, arguments, results
+    system_calls.py   those that set or block signals
+    twice.py          Twice: functions that return more than once, such as setjmp
+    plt.py            entries of a procedure linkage table
+    accesses.py       what instructions do to memory
+    raw_image.py      RawHeader: the header of the kernel's Image
+    boot.py           BootTracer
+
+``ftrace.py`` makes a folder an architecture, and the folder has its name. Every other file is a
+feature: what the first name of its ``__all__`` is stands in the file of the same name here. An
+absent one says that the architecture does not have the feature yet. No other file of the package
+knows architectures by name: copy a folder, change what differs, and there is another one.
+
+Beside these, a folder may have files for its own use: ``encode.py`` has instructions as numbers,
+``x86/`` is what x86_64 and i386 share.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pkgutil
 from functools import cache
+from typing import Any, Final
 
 from ftpatch.arch.contract import Abi, Arch, State
+from ftpatch.errors import InputError
 
-__all__ = ["Abi", "Arch", "State", "arch_of", "architectures"]
+__all__ = [
+    "FEATURES",
+    "Abi",
+    "Arch",
+    "State",
+    "arch_named",
+    "arch_of",
+    "architectures",
+    "feature",
+    "supporting",
+    "supports",
+]
+
+FEATURES: Final = {
+    "move": "probes are",
+    "branches": "probes with jumps are",
+    "detour": "probes are",
+    "registers": "probes are",
+    "system_calls": "probes with traps are",
+    "twice": "probes of returns are",
+    "plt": "a PLT is",
+    "accesses": "telling reads from writes is",
+    "raw_image": "an Image is",
+    "boot": "the boot tracer is",
+}
+"""Files that a folder may have, and what is not supported where one is absent."""
 
 
 @cache
 def architectures() -> dict[tuple[int, int], Arch]:
     """(e_machine, bits of the ELF class) -> architecture, of every folder with an ``ftrace.py``."""
-    found: dict[tuple[int, int], Arch] = {}
-    for folder in pkgutil.iter_modules(__path__):
-        name = f"{__name__}.{folder.name}.ftrace"
-        if folder.ispkg and importlib.util.find_spec(name) is not None:
-            loaded = importlib.import_module(name)
-            arch: Arch = getattr(loaded, loaded.__all__[0])
-            found[arch.machine, arch.elf_class] = arch
-    return found
+    folders = (folder.name for folder in pkgutil.iter_modules(__path__) if folder.ispkg)
+    found = [arch_named(name) for name in folders if _has(name, "ftrace")]
+    return {(arch.machine, arch.elf_class): arch for arch in found}
 
 
 def arch_of(machine: int, elf_class: int) -> Arch | None:
     """The architecture of an ELF header; None for one that is not supported."""
     return architectures().get((machine, elf_class))
+
+
+@cache
+def arch_named(name: str) -> Arch:
+    """Load the architecture of a folder."""
+    arch: Arch = _load(name, "ftrace")
+    return arch
+
+
+def feature(arch: str, name: str) -> Any:  # noqa: ANN401 - the file of that name has its type
+    """Load an architecture's feature. Raises InputError where it has no file of that name."""
+    if not supports(arch, name):
+        raise InputError(None, f"{FEATURES[name]} not supported on {arch}")
+    return _load(arch, name)
+
+
+@cache
+def supports(arch: str, *names: str) -> bool:
+    """Return whether an architecture has all of these features; an empty name has none."""
+    assert FEATURES.keys() >= set(names), names
+    return bool(arch) and all(_has(arch, name) for name in names)
+
+
+def supporting(*names: str) -> list[str]:
+    """The architectures that have all of these features."""
+    return sorted(arch.name for arch in architectures().values() if supports(arch.name, *names))
+
+
+def _has(arch: str, file: str) -> bool:
+    return importlib.util.find_spec(f"{__name__}.{arch}.{file}") is not None
+
+
+def _load(arch: str, file: str) -> Any:  # noqa: ANN401
+    module = importlib.import_module(f"{__name__}.{arch}.{file}")
+    return getattr(module, module.__all__[0])

@@ -1,46 +1,18 @@
-"""What instructions do to memory: read it, write it, or both.
-
-Capstone's own table of that has many errors (movups, cmpxchg and stos among them, in version 5),
-so this one goes by names, and does not answer for those that it does not know.
-"""
+"""Memory accesses of instructions: read it, write it, or both."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from ftpatch.arch.disassemble import engine
+from ftpatch.arch import feature, supports
 
-__all__ = ["READ", "WRITE", "Access", "memory_accesses"]
+__all__ = ["NEITHER", "READ", "UNKNOWN", "WRITE", "Access", "memory_accesses"]
 
 READ = 1
 WRITE = 2
-NEITHER, UNKNOWN = 0, -1
-_NEVER = re.compile(r"lea|nop|prefetch|clflush|clwb|cldemote")
-"""What has a memory operand and does not come to it, as far as breakpoints see."""
-_READ = re.compile(
-    r"cmp[bwlq]?|test[bwlq]?|v?u?comis[sd]|bt[wlq]?|v?p?test\w*|call[q]?|jmp[q]?|push\w*|"
-    r"i?mul[bwlq]?|i?div[bwlq]?|ldmxcsr|fldcw|f(i?ld|i?addl?|i?mull?|i?subr?|i?divr?|i?comp?)[slt]?|"
-    r"fild\w*|fld\w*|scas\w?|lods\w?"
-)
-"""Of those whose last operand is memory, in AT&T's order: which only read it."""
-_WRITTEN = re.compile(
-    r"v?mov(?!dir|s[bwlq]$)\w*|set\w+|stos\w?|pop\w*|f(n?st|ist|isttp)\w*|v?stmxcsr|"
-    r"v?p?extr(act)?\w*|v?maskmov\w*|vcvtps2ph"
-)
-"""... and which only write it."""
-_BOTH = re.compile(
-    r"(inc|dec|add|sub|adc|sbb|and|or|xor|not|neg|shl|shr|sal|sar|rol|ror|rcl|rcr|shld|shrd|bts|btr|"
-    r"btc|xadd|xchg|cmpxchg)[bwlq]?|cmpxchg(8|16)b"
-)
-"""... and which do both. A cmpxchg that compares unequal writes back what was there."""
-_MOVS = re.compile(r"movs[bwlq]")
-MACHINE = "x86_64"
-MEMORY = 3
-"""CS_OP_MEM."""
-REPEAT = (0xF2, 0xF3)
+NEITHER = 0
+UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +29,6 @@ class Access:
 def memory_accesses(arch: str, code: bytes, address: int) -> Iterator[Access]:
     """The instructions of ``code`` at ``address``, up to the first byte that is none; nothing for
     architectures that are not known."""
-    if arch != MACHINE:
-        return
-    for insn in engine(arch).disasm(code, address):
-        repeats = insn.prefix[0] in REPEAT and _is_string(insn)
-        yield Access(insn.address, insn.address + insn.size, _kind(insn), repeats)
-
-
-def _is_string(insn: Any) -> bool:  # noqa: ANN401 - Capstone has no types
-    name = insn.mnemonic.split()[-1]
-    return re.fullmatch(r"(movs|stos|lods|scas|cmps)[bwlq]", name) is not None
-
-
-def _kind(insn: Any) -> int:  # noqa: ANN401
-    operands = list(insn.operands)
-    memory = [number for number, one in enumerate(operands) if one.type == MEMORY]
-    name = insn.mnemonic.split()[-1]
-    if not memory:
-        return NEITHER
-    if _MOVS.fullmatch(name) and len(memory) == 2:
-        return UNKNOWN  # one is read, and one is written
-    if _NEVER.match(name):
-        return NEITHER
-    if memory[-1] != len(operands) - 1 or len(memory) > 1 or _READ.fullmatch(name):
-        return UNKNOWN if name.startswith(("xchg", "xadd", "movdir", "enqcmd")) else READ
-    if _BOTH.fullmatch(name):
-        return READ | WRITE
-    return WRITE if _WRITTEN.fullmatch(name) else UNKNOWN
+    if supports(arch, "accesses"):
+        read: Callable[[bytes, int], Iterator[Access]] = feature(arch, "accesses")
+        yield from read(code, address)

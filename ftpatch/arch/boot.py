@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch import feature
 from ftpatch.arch.assemble import instruction
 from ftpatch.arch.disassemble import disassemble
 
@@ -29,6 +30,7 @@ __all__ = [
     "Laid",
     "Mark",
     "Wanted",
+    "boot_tracer_of",
     "read_mark",
 ]
 
@@ -169,6 +171,12 @@ class BootTracer(Protocol):
 
     def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
         """Events from their bytes, uint8[n, size]."""
+
+
+def boot_tracer_of(arch: str) -> BootTracer:
+    """The tracer of an architecture. Raises InputError where there is none."""
+    found: BootTracer = feature(arch, "boot")
+    return found
 
 
 def read_mark(raw: bytes) -> Mark | None:

@@ -70,8 +70,13 @@ class Arch(Protocol):
     """One per architecture; the constants' units are bytes."""
 
     name: ClassVar[str]
+    """That of its folder."""
     machine: ClassVar[int]
     elf_class: ClassVar[int]
+    keystone: ClassVar[tuple[str, ...]]
+    """Keystone's name of it, and its modes; empty where Keystone does not have it."""
+    capstone: ClassVar[tuple[str, ...]]
+    """The same of Capstone, which has to have it."""
     relative: ClassVar[int]
     """R_*_RELATIVE."""
     got: ClassVar[tuple[int, ...]]
@@ -131,6 +136,8 @@ class Arch(Protocol):
     (bpf_arch_text_poke); empty: it does not."""
     own_nops: ClassVar[frozenset[bytes]]
     """NOPs that an image may name as its own."""
+    nop_texts: ClassVar[frozenset[str]]
+    """NOPs of compilers as Capstone prints them: a name, with operands where it needs them."""
     mcount_names: ClassVar[tuple[str, ...]]
     """Names of the compiled-in callee, most likely first."""
     mcount_is_pad: ClassVar[bool]

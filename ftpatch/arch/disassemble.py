@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ftpatch.arch import arch_named
+
 __all__ = ["Instruction", "disassemble", "engine"]
 
-ENGINES: dict[str, tuple[str, ...]] = {
-    "x86_64": ("CS_ARCH_X86", "CS_MODE_64"),
-    "i386": ("CS_ARCH_X86", "CS_MODE_32"),
-    "arm64": ("CS_ARCH_ARM64", "CS_MODE_ARM"),
-    "riscv64": ("CS_ARCH_RISCV", "CS_MODE_RISCV64", "CS_MODE_RISCVC"),
-}
 SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
 """Branches that Capstone prints with a suffix; objdump since 2.38 prints none."""
 
@@ -36,7 +32,7 @@ def engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
     """Capstone for an architecture by its name, with details; one for all."""
     import capstone
 
-    kind, *modes = ENGINES[arch]
+    kind, *modes = arch_named(arch).capstone
     reader = capstone.Cs(getattr(capstone, kind), sum(getattr(capstone, mode) for mode in modes))
     reader.detail = True
     if kind == "CS_ARCH_X86":

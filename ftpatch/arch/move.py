@@ -26,15 +26,13 @@ arm_kprobe_decode_insn (arch/arm64/kernel/probes/decode-insn.c).
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
-__all__ = ["Immovable", "Moved", "Mover", "Why", "mover_of"]
+from ftpatch.arch import feature
 
-MOVERS = {"x86_64": "x86_64.move", "arm64": "arm64.move"}
-"""Name of an architecture -> file of this package."""
+__all__ = ["Immovable", "Moved", "Mover", "Why", "mover_of"]
 
 
 class Why(StrEnum):
@@ -124,10 +122,7 @@ class Mover(Protocol):
         ...
 
 
-def mover_of(arch_name: str) -> Mover | None:
-    """What moves instructions of an architecture, by its name; None where nothing does."""
-    if arch_name not in MOVERS:
-        return None
-    module = importlib.import_module(f"ftpatch.arch.{MOVERS[arch_name]}")
-    mover: Mover = getattr(module, module.__all__[0])
-    return mover
+def mover_of(arch: str) -> Mover:
+    """Return the mover of an architecture's instructions. Raises InputError without one."""
+    found: Mover = feature(arch, "move")
+    return found

@@ -1,49 +1,19 @@
-"""System calls in code, and whether the runtime can lead them elsewhere in memory: the same rules
-as those of stubs/ARCH/lead.c.
+"""System calls in code that set or block signals, and whether the runtime can lead them elsewhere.
 
-    x86-64   mov eax, 13; syscall       b8 0d 00 00 00 ... 0f 05
-    arm64    mov x8, 134; svc 0         d28010c8 ... d4000001
-
-Numbers: include/uapi/asm-generic/unistd.h, arch/x86/entry/syscalls/syscall_64.tbl.
+The rules are those of stubs/ARCH/lead.c.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 
-import numpy as np
+from ftpatch.arch import feature
 
-from ftpatch.arch.disassemble import disassemble
+__all__ = ["FURTHEST", "SystemCall", "system_calls"]
 
-__all__ = ["SYSTEM_CALLS_OF", "SystemCall"]
-
-X86_64 = frozenset((13, 14, 128, 130, 270, 271, 281, 333, 426, 441))
-ARM64 = frozenset((134, 135, 137, 133, 72, 73, 22, 292, 426, 441))
-"""rt_sigaction, rt_sigprocmask, rt_sigtimedwait, rt_sigsuspend, pselect6, ppoll, epoll_pwait,
-io_pgetevents, io_uring_enter, epoll_pwait2: with one of these unmet a program may lose hits, or end
-(rt_sigpending only tells)."""
 FURTHEST = 112
 """Bytes before a system call that are looked at."""
-MOST, SHUFFLED = 24, 4
-"""Instructions there, at most; and at least, where a register has the number."""
-JUMP = 5
-GIVEN = 512
-"""Bytes before it where a register may have got the number."""
-LEAVES = re.compile(r"j\w+|call\w*|ret\w*|loop\w*|syscall|int\w*|ud\w|hlt|leave|v\w+")
-NUMBER = re.compile(r"\$(0x[0-9a-f]+|\d+), %[er]ax")
-COPY = re.compile(r"%([er]?\w+), %[er]ax")
-KEPT = re.compile(r"(?:-?0x[0-9a-f]+)?\(%r[sb]p\), %[er]ax")
-FIRST = re.compile(
-    rb"[\x40-\x4f]?(?:[\x63\x89\x8b]|\xc7\xc0)|\xb8|[\x31\x33]\xc0|\x6a|\x68", re.DOTALL
-)
-PREFIXES = (range(0x40, 0x50), (0x41, 0x49))
-"""In front of what is no first byte then; and of b8."""
-LEGACY = ("ax", "cx", "dx", "bx", "sp", "bp", "si", "di")
-ARGUMENTS = ("rdi", "rsi", "edi", "esi")
-SVC = 0xD400_0001
 
 
 @dataclass(frozen=True)
@@ -56,79 +26,7 @@ class SystemCall:
     led: bool
 
 
-def _x86_64(code: bytes, address: int) -> Iterator[SystemCall]:
-    at = code.find(b"\x0f\x05")
-    while at >= 0:
-        found = _x86_64_one(code, at, address)
-        if found:
-            yield found
-        at = code.find(b"\x0f\x05", at + 1)
-
-
-def _x86_64_one(code: bytes, at: int, address: int) -> SystemCall | None:
-    """What is nearest decides: of a 32-bit copy, with a prefix before it, the longer one."""
-    for start in range(at - 2, max(at - FURTHEST, 0) - 1, -1):
-        if not FIRST.match(code, start) or (code[start - 1] in PREFIXES[code[start] == 0xB8]):
-            continue
-        found = disassemble("x86_64", code[start:at], address + start)
-        if sum(one.size for one in found) != at - start or len(found) > MOST:
-            continue
-        if any(LEAVES.fullmatch(one.mnemonic) for one in found):
-            continue
-        first, *rest = found
-        if first.mnemonic.startswith("push"):
-            popped = any(one.mnemonic[:3] + one.operands == "pop%rax" for one in rest)
-            number = NUMBER.fullmatch(f"{first.operands}, %rax")
-            if popped and number and int(number[1], 0) in X86_64:
-                return SystemCall(address + start, address + at + 2, False)
-            continue
-        if first.operands == "%eax, %eax" and first.mnemonic.startswith("xor"):
-            return None
-        if not first.mnemonic.startswith("mov"):
-            continue
-        if number := NUMBER.fullmatch(first.operands):
-            if int(number[1], 0) not in X86_64:
-                return None
-            return SystemCall(address + start, address + at + 2, first.size >= JUMP)
-        copy = COPY.fullmatch(first.operands)
-        if KEPT.fullmatch(first.operands) or (
-            copy and _was_asked(code, start, copy[1], len(found))
-        ):
-            room = at + 2 - start
-            return SystemCall(address + start, address + at + 2, room >= JUMP)
-    return None
-
-
-def _was_asked(code: bytes, start: int, register: str, count: int) -> bool:
-    """Whether a register may have such a number: it got one before, or is an argument."""
-    if register[1:] in LEGACY:
-        head = (0xB8 + LEGACY.index(register[1:])).to_bytes()
-    else:
-        head = b"\x41" + (0xB8 + int(register.strip("rd")) - 8).to_bytes()
-    at = start
-    while (at := code.rfind(head, max(start - GIVEN, 0), at)) >= 0:
-        if len(head) == 1 and code[at - 1] & 0xF1 == 0x41:
-            continue
-        at += len(head)
-        if int.from_bytes(code[at : at + 4], "little") in X86_64:
-            return True
-        break
-    return register in ARGUMENTS and count >= SHUFFLED
-
-
-def _arm64(code: bytes, address: int) -> Iterator[SystemCall]:
-    words = np.frombuffer(code[: len(code) // 4 * 4], "<u4")
-    for at in np.flatnonzero(words == SVC).tolist():
-        before = words[max(at - FURTHEST // 4 - 4, 0) : at][::-1].tolist()
-        gives = (i for i, w in enumerate(before) if (w & 0x7FE0001F) == 0x52800008 or w == SVC)
-        first = next(gives, None)
-        known = first is not None and before[first] != SVC
-        if known and first is not None and before[first] >> 5 & 0xFFFF not in ARM64:
-            continue
-        yield SystemCall(address + 4 * at - 4, address + 4 * at + 4, True)
-
-
-SYSTEM_CALLS_OF: Mapping[str, Callable[[bytes, int], Iterator[SystemCall]]] = MappingProxyType(
-    {"x86_64": _x86_64, "arm64": _arm64}
-)
-"""Name of an architecture -> what finds them in code at an address."""
+def system_calls(arch: str, code: bytes, address: int) -> Iterator[SystemCall]:
+    """Those in ``code`` at ``address``. Raises InputError where an architecture's are not known."""
+    find: Callable[[bytes, int], Iterator[SystemCall]] = feature(arch, "system_calls")
+    return find(code, address)

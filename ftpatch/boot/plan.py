@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Wanted
-from ftpatch.arch.boots import boot_tracer_of
+from ftpatch.arch import supports
+from ftpatch.arch.boot import Wanted, boot_tracer_of
 from ftpatch.boot.padding import find_room, find_word, lay_at
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.errors import SiteRefused, UsageError
@@ -45,11 +45,12 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     Raises UsageError for what is no kernel, and for a sink or a function that there is not;
     SiteRefused for sites that call already, and where there is no room.
     """
-    path, tracer = sites.image.path, boot_tracer_of(sites.arch.name)
+    path = sites.image.path
     if not sites.abi.kernel or sites.image.is_relocatable:
         raise UsageError(path, "the boot tracer is for kernels", "give a vmlinux")
-    if tracer is None:
+    if not supports(sites.arch.name, "boot"):
         raise UsageError(path, f"there is no boot tracer for {sites.arch.name} yet")
+    tracer = boot_tracer_of(sites.arch.name)
     sink = tracing.sink or tracer.sinks[0]
     if sink not in tracer.sinks:
         known = " or ".join(tracer.sinks)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, read_mark
-from ftpatch.arch.boots import boot_tracer_of
+from ftpatch.arch import supports
+from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, boot_tracer_of, read_mark
 from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses, among
 from ftpatch.core.journal import journalled
@@ -48,13 +48,12 @@ class Source:
 def find_source(image: Image) -> Source:
     """The boot tracer of a patched kernel. Raises UsageError where it has none."""
     sites = read_sites(image)
-    tracer = boot_tracer_of(sites.arch.name)
     found = _mark(sites)
-    if tracer is None or found is None:
+    if found is None or not supports(sites.arch.name, "boot"):
         raise UsageError(
             image.path, "it has no boot tracer", "give what `ftpatch enable --tracer boot` wrote"
         )
-    at, mark = found
+    tracer, (at, mark) = boot_tracer_of(sites.arch.name), found
     calls = np.isin(sites.addr, addresses(at + mark.entry, at + mark.last))
     if not calls.any():
         raise UsageError(image.path, "no site calls its boot tracer any more")

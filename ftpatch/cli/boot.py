@@ -149,7 +149,8 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
 
 def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing) -> Image:
     """Lay the tracer into a copy; that, opened."""
-    from ftpatch.arch.boots import boot_tracer_of
+    from ftpatch.arch import supports
+    from ftpatch.arch.boot import boot_tracer_of
     from ftpatch.boot.machine import require_emulator
     from ftpatch.boot.plan import plan_boot
     from ftpatch.ftrace.filter import select_sites
@@ -158,9 +159,8 @@ def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing
     from ftpatch.update.update import prepare, update
 
     def plan(sites: Sites) -> Plan:
-        tracer = boot_tracer_of(sites.arch.name)
-        if tracer is not None:
-            require_emulator(tracer.emulator)
+        if supports(sites.arch.name, "boot"):
+            require_emulator(boot_tracer_of(sites.arch.name).emulator)
         return plan_boot(sites, select_sites(sites, selection), tracing)
 
     with Copy(path, patched, force=False, allow_setuid=True, in_place=False, sync=False) as copy:

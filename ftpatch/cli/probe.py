@@ -183,15 +183,15 @@ def _tell(program: Path, as_json: bool) -> None:
 
 
 def _parsed(image: Image, probes: list[str], refused: Refused) -> Sequence[Definition]:
-    from ftpatch.arch import arch_of
-    from ftpatch.arch.registers import REGISTERS
+    from ftpatch.arch import arch_of, supporting, supports
+    from ftpatch.arch.registers import registers_of
     from ftpatch.probe import parse_probes
 
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    registers = REGISTERS.get(arch.name) if arch else None
-    if registers is None:
-        known = ", ".join(REGISTERS)
+    if arch is None or not supports(arch.name, "registers"):
+        known = ", ".join(supporting("registers"))
         raise UsageError(image.path, "there are no probes for its architecture", f"only {known}")
+    registers = registers_of(arch.name)
     return parse_probes(probes, registers.names, refused, arguments=len(registers.arguments))
 
 

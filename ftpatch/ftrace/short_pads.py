@@ -12,7 +12,6 @@ __all__ = ["too_short"]
 
 SAMPLE = 8
 """Sites that are looked at."""
-NOPS = ("nop", "nopl", "nopw", "c.nop")
 
 
 def too_short(sites: Sites) -> str:
@@ -28,7 +27,8 @@ def too_short(sites: Sites) -> str:
     for at, held, known in zip(begin.tolist(), code, there.tolist(), strict=True):
         size = 0
         for insn in disassemble(arch.name, held.tobytes(), at) if known else ():
-            if insn.mnemonic not in NOPS and (insn.mnemonic, insn.operands) != XCHG:
+            whole = f"{insn.mnemonic} {insn.operands}"
+            if not arch.nop_texts & {insn.mnemonic, whole}:
                 break
             size += insn.size
         sizes.add(size)
@@ -37,7 +37,3 @@ def too_short(sites: Sites) -> str:
     size = min(sizes)
     have = f"its pads have {size} byte{'s' * (size > 1)}, a call takes {arch.pad_size}"
     return f"{have}; compile with -fpatchable-function-entry={arch.pad_nops}"
-
-
-XCHG = ("xchgw", "%ax, %ax")
-"""66 90, as Capstone prints it."""

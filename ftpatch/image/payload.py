@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ftpatch.arch.raw_image import raw_images
 from ftpatch.errors import InputError
 from ftpatch.image.bzimage import bzimage_stream, is_bzimage
 from ftpatch.image.compression import LIMIT, kind_of, unpack
@@ -23,8 +24,6 @@ DEPTH = 4
 """Layers that one file may have. A gzip'd EFI zboot image has two."""
 ELF = b"\x7fELF"
 MAGIC_AT = 0x38
-IMAGES = (b"ARM\x64", b"RSC\x05")
-"""An Image's magic, of arm64 and riscv64 (see image/raw_image.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payl
         data = memoryview(unpack(path, stream, limit, size)).toreadonly()
         limit -= len(data)  # for all layers together
         layers.append(layer)
-    if data[MAGIC_AT : MAGIC_AT + 4].tobytes() in IMAGES:
+    if data[MAGIC_AT : MAGIC_AT + 4].tobytes() in raw_images():
         return Payload("Image", tuple(layers), data)
     if layers and data[:4].tobytes() != ELF:
         known = what_is(data)
@@ -77,7 +76,11 @@ def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payl
 def begins_as_image(head: memoryview) -> bool:
     """Whether a file that begins like this (592 bytes are enough) is an Image, or a kernel in a
     container of its own, whatever is in it."""
-    return head[MAGIC_AT : MAGIC_AT + 4].tobytes() in IMAGES or is_bzimage(head) or is_zboot(head)
+    return (
+        head[MAGIC_AT : MAGIC_AT + 4].tobytes() in raw_images()
+        or is_bzimage(head)
+        or is_zboot(head)
+    )
 
 
 def _layer(path: Path | str, data: memoryview) -> tuple[Layer, int | None] | None:

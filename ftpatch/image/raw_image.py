@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch.raw_image import raw_images
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section, Segment, Skeleton
 from ftpatch.elf.relocations import Form, read_relocations
@@ -47,21 +48,6 @@ LIMIT_FILE = 1 << 29
 VERSION = re.compile(rb"Linux version ([0-9][\x21-\x7e]{0,63}) ")
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """e_machine of what boots such an Image, R_*_RELATIVE there (riscv64: text_offset is 2 MiB, of
-    its 32-bit kernels 4), and text_offset where that tells another class."""
-
-    machine: int
-    relative: int
-    not_offset: int
-
-
-FORMATS = {
-    b"ARM\x64": _Format(machine=183, relative=1027, not_offset=-1),
-    b"RSC\x05": _Format(machine=243, relative=3, not_offset=4 << 20),
-}
-
 TABLES = {
     Form.RELA: (".rela.dyn", Section.SHT_RELA, Section.SHF_ALLOC, 24),
     Form.RELR: (".relr.dyn", Section.SHT_RELR, Section.SHF_ALLOC, 8),
@@ -83,7 +69,7 @@ class RawImage:
 
 def is_raw_image(data: NDArray[np.uint8]) -> bool:
     """Whether the bytes (uint8[size]) are an Image of a known machine."""
-    return len(data) >= HEADER and data[MAGIC_AT : MAGIC_AT + 4].tobytes() in FORMATS
+    return len(data) >= HEADER and data[MAGIC_AT : MAGIC_AT + 4].tobytes() in raw_images()
 
 
 def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
@@ -91,11 +77,11 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
     more memory than a kernel can, or whose place in memory cannot be found."""
     if not is_raw_image(data):
         raise InputError(path, "not an Image of a known machine")
-    form = FORMATS[data[MAGIC_AT : MAGIC_AT + 4].tobytes()]
+    arch, header = raw_images()[data[MAGIC_AT : MAGIC_AT + 4].tobytes()]
     text_offset, memory, flags = (int(n) for n in data[8:32].view("<u8"))
     if flags & BIG_ENDIAN:
         raise InputError(path, "a big-endian Image is not supported")
-    if text_offset == form.not_offset:
+    if text_offset == header.not_offset:
         raise InputError(path, "an Image of a 32-bit kernel is not supported")
     size = _size(data)
     if size > LIMIT_FILE:
@@ -108,11 +94,11 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
         raise InputError(path, "the address that this Image is linked at cannot be found")
     tables = [
         _section(TABLES[kind], base, base + offset, size)
-        for kind, offset, size in find_relocations(data[:size], base, memory, form.relative)
+        for kind, offset, size in find_relocations(data[:size], base, memory, arch.relative)
     ]
     segment = Segment(Segment.PT_LOAD, PF_R | PF_W | Segment.PF_X, 0, base, size, memory)
     moves = Skeleton.ET_DYN if tables else Skeleton.ET_EXEC
-    elf = Elf(path, data, Skeleton(64, form.machine, moves, _numbered(tables), (segment,)))
+    elf = Elf(path, data, Skeleton(64, arch.machine, moves, _numbered(tables), (segment,)))
     own = read_own_symbols(elf, read_relocations(elf))
     text = _text(own, path, base, size) if own is not None else []
     skeleton = replace(elf.skeleton, sections=_numbered([*text, *tables]))

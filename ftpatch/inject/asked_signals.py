@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ftpatch.arch import Arch
-from ftpatch.arch.system_calls import SYSTEM_CALLS_OF
+from ftpatch.arch.system_calls import system_calls
 from ftpatch.image import Image
 
 __all__ = ["Asked", "find_asked"]
@@ -39,7 +39,7 @@ def find_asked(image: Image, arch: Arch) -> Asked:
     for address, size in image.elf.text.tolist():
         offset = int(image.elf.offset_of(np.array([address], np.uint64), executable=True)[0])
         code = image.data[offset : offset + size].tobytes()
-        for one in SYSTEM_CALLS_OF[arch.name](code, address):
+        for one in system_calls(arch.name, code, address):
             if one.led:
                 led.append((one.start, one.end))
             else:

@@ -12,18 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch import Arch
+from ftpatch.arch import Arch, supports
+from ftpatch.arch.branches import Branches, branched_into, branches_of, targets_in
 from ftpatch.arch.disassemble import Instruction, disassemble
 from ftpatch.arch.move import Mover
-from ftpatch.arch.x86_64.branches import (
-    branched_into,
-    has_indirect_jump,
-    is_thunk,
-    jumps_out,
-    long_targets,
-    short_targets,
-    targets_in,
-)
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.names.functions import Functions
@@ -74,6 +66,8 @@ class Boundaries:
     def against_jump(self, place: int, end: int, around: tuple[int, int]) -> str:
         """Name what may branch into [place, end), behind its first byte, in the function
         ``around``: a clause, empty for nothing."""
+        if not supports(self._arch.name, "branches"):
+            return f"it is not known how {self._arch.name} branches"
         # One FDE may have all of the PLT: each of its entries has the same answer.
         whole = self._functions.whole(around[0]) or around
         if whole not in self._known:
@@ -107,10 +101,10 @@ class Boundaries:
             read = self._instructions(*part)
             if read is None:
                 return "not all of its function can be disassembled"
-            if has_indirect_jump(read):
+            if self._branches.has_indirect_jump(read):
                 return UNKNOWN
-            for target in jumps_out(read, *part):
-                if self._is_text(target) and is_thunk(self._behind(target)):
+            for target in self._branches.jumps_out(read, *part):
+                if self._is_text(target) and self._branches.is_thunk(self._behind(target)):
                     return UNKNOWN
                 other = self._functions.whole(target)
                 goes_on = other and (other[0] != target or not self._functions.is_called(target))
@@ -127,12 +121,17 @@ class Boundaries:
         return disassemble(self._arch.name, self.code(address, end), address)
 
     @cached_property
+    def _branches(self) -> Branches:
+        return branches_of(self._arch.name)
+
+    @cached_property
     def _targets(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Possible targets of long and of short branches, of each part of the text."""
         out = []
         for address, size in self._image.elf.text.tolist():
             code = np.frombuffer(self.code(address, address + size), np.uint8)
-            out.append((long_targets(code, address), short_targets(code, address)))
+            known = self._branches
+            out.append((known.long_targets(code, address), known.short_targets(code, address)))
         return out
 
     def _is_text(self, address: int) -> bool:
@@ -140,8 +139,8 @@ class Boundaries:
 
     def _is_padding(self, address: int) -> bool:
         """Between functions: NOPs and int3 have no operands that look like a short branch."""
-        code = self.code(address, address + 2)
-        return not len(code) or len(short_targets(np.frombuffer(code, np.uint8), address)) == 0
+        code = np.frombuffer(self.code(address, address + 2), np.uint8)
+        return not len(code) or len(self._branches.short_targets(code, address)) == 0
 
     def _offset(self, address: int) -> int:
         held = np.array([address & (1 << 64) - 1], np.uint64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ftpatch.arch import arch_of
-from ftpatch.arch.plt import ENTRIES_OF
+from ftpatch.arch import arch_of, supports
+from ftpatch.arch.plt import plt_entries
 from ftpatch.core.columns import among
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
@@ -27,16 +27,15 @@ def plt_symbols(image: Image) -> Symbols:
     architecture, or a file, of which the entries are not known."""
     elf, imported = image.elf, image.dynamic_symbols
     arch = arch_of(elf.skeleton.machine, elf.skeleton.elf_class)
-    read = ENTRIES_OF.get(arch.name) if arch else None
     sections = [s for s in elf.sections if s.name in SECTIONS and s.type == Section.SHT_PROGBITS]
-    if arch is None or read is None or not sections or not len(imported):
+    if arch is None or not supports(arch.name, "plt") or not sections or not len(imported):
         return no_symbols(elf.path)
     start, slot, end = (np.empty(0, np.int64) for _ in range(3))
     for section in sections:
         code = elf.contents(section.offset, section.size, section.name)
         if len(code) <= LONGEST // 4 or not _is_mapped(elf, section):
             continue
-        found = read(code, section.address, section.entsize)
+        found = plt_entries(arch.name, code, section.address, section.entsize)
         order = np.argsort(found[0], kind="stable")
         until = np.append(found[0][order], section.address + section.size)[1:]
         start = np.append(start, found[0][order])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ftpatch.arch import Arch, arch_of
-from ftpatch.arch.detour import DETOURS, Detour
+from ftpatch.arch import Arch, arch_of, supports
+from ftpatch.arch.detour import Detour, detour_of
 from ftpatch.arch.move import Mover, mover_of
-from ftpatch.arch.registers import REGISTERS, Registers
+from ftpatch.arch.registers import Registers, registers_of
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.properties import without_shadow_stack
@@ -40,6 +40,8 @@ __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
 ALIGN = 16
 """Bytes: where detours begin."""
+NEEDED = ("move", "detour", "registers", "twice", "system_calls")
+"""Of an architecture."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +107,11 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     """Plan probes at all places but those that are ``refused``. Raises UsageError where none is
     left, or the program cannot have any; InputError where there is no room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    mover = None if arch is None else mover_of(arch.name)
     if image.container != "executable" or arch is None:
         raise UsageError(image.path, f"{image.kind} cannot be probed", "give an executable")
-    if mover is None:
+    if not supports(arch.name, *NEEDED):
         raise InputError(image.path, f"there are no probes for {arch.name}")
+    mover = mover_of(arch.name)
     if laid_in_id(image) is not None:
         raise UsageError(
             image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
@@ -125,7 +127,7 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     traps = any(one.chosen.method.traps for one in locations)
     asked = find_asked(image, arch) if traps else Asked()
     locations = _free(image, methods, locations, asked, refused)
-    found = _fetching(image, locations, REGISTERS[arch.name], refused)
+    found = _fetching(image, locations, registers_of(arch.name), refused)
     if not found:
         if refused.errors:
             raise refused.errors.pop()
@@ -195,7 +197,7 @@ def _fetching(
 def _plan(program: _Program, probing: Probing, found: Sequence[_Found]) -> Plan:
     """Lay the runtime and the detours in, and displace the probed instructions."""
     image, arch = program.image, program.arch
-    detour = DETOURS[arch.name]
+    detour = detour_of(arch.name)
     tracer, stub = probes_stub(arch.name)
     whole, handler = _with_handler(stub, probing.handler, arch.page)
     whole, detours = _with_detours(whole, program, found, detour)

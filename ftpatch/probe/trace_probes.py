@@ -6,8 +6,8 @@ import os
 import struct
 from dataclasses import dataclass
 
-from ftpatch.arch import architectures
-from ftpatch.arch.registers import REGISTERS
+from ftpatch.arch import architectures, supports
+from ftpatch.arch.registers import registers_of
 from ftpatch.errors import InputError, UsageError
 from ftpatch.probe import Definition, parse_probe
 from ftpatch.probe.definition import Source
@@ -54,10 +54,11 @@ class Probe:
 def read_probes(fd: int, header: Header) -> list[Probe]:
     """All probes of a trace, by their numbers. Raises InputError for what cannot be right."""
     names = {arch.machine: arch.name for arch in architectures().values()}
-    registers = REGISTERS.get(names.get(header.machine, ""))
+    name = names.get(header.machine, "")
     size = header.header_size - AT
-    if registers is None:
+    if not supports(name, "registers"):
         raise InputError(header.path, f"probes of machine {header.machine} are not known")
+    registers = registers_of(name)
     if header.probes * TOLD.size > size:
         raise InputError(header.path, f"its header has no room for {header.probes} probes")
     try:

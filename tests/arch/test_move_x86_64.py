@@ -9,14 +9,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from ftpatch.arch.branches import branched_into, targets_in
 from ftpatch.arch.disassemble import disassemble
 from ftpatch.arch.move import Immovable, Mover, Why, mover_of
 from ftpatch.arch.x86_64.branches import (
-    branched_into,
     has_indirect_jump,
     long_targets,
     short_targets,
-    targets_in,
 )
 from tests.support.gnu import link_at
 from tests.support.moves import LIBRARIES, library, moved_all, reading, table

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ftpatch.arch.disassemble import engine
-from ftpatch.arch.system_calls import SYSTEM_CALLS_OF, X86_64
+from ftpatch.arch.x86_64.system_calls import NUMBERS, system_calls
 from ftpatch.elf.elf_file import Elf, map_file
 
 STUBS = Path(__file__).parent.parent.parent / "stubs"
@@ -58,7 +58,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc")
     folder = tmp_path_factory.mktemp("shim")
-    numbers = " || ".join(f"number == {number}" for number in sorted(X86_64))
+    numbers = " || ".join(f"number == {number}" for number in sorted(NUMBERS))
     (folder / "shim.c").write_text(
         SHIM.replace("NUMBERS", numbers).replace("FOLDER", str(STUBS / "x86_64"))
     )
@@ -103,7 +103,7 @@ def test_both_find_the_same(shim: ctypes.CDLL, path: str) -> None:
     out = (ctypes.c_uint * 1000)()
     count = shim.found(base, base + len(code), ctypes.addressof(out))
     pairs = np.array(out[: 2 * count], np.int64).reshape(-1, 2) + address
-    calls = list(SYSTEM_CALLS_OF["x86_64"](code, address))
+    calls = list(system_calls(code, address))
     assert [(one.start, one.end) for one in calls if one.led] == [tuple(row) for row in pairs]
     assert [one for one in calls if not one.led] == []
     assert count > 5

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftpatch.arch.boot import BootTracer, Events, Mark, Wanted, read_mark
-from ftpatch.arch.boots import boot_tracer_of
+from ftpatch.arch.boot import BootTracer, Events, Mark, Wanted, boot_tracer_of, read_mark
 from ftpatch.boot.calls import Calls
 from ftpatch.boot.stream import Decoder, Source
 from ftpatch.trace.decode import Event

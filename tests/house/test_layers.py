@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ftpatch.arch import FEATURES, arch_named, feature, supporting, supports
+from ftpatch.errors import InputError
+
 PACKAGE = Path(__file__).parent.parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
@@ -35,7 +38,8 @@ A sub-folder is of its parent's level unless it is named here."""
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 HEAVY = {"keystone", "capstone", "rich", "elftools", "demangle", "google", "perfetto"}
 """Libraries that no command should wait for before it needs them."""
-MACHINES = {"x86_64", "i386", "i686", "arm64", "aarch64", "riscv64", "EM_X86_64", "EM_AARCH64"}
+ARCHITECTURES = sorted(path.parent.name for path in (PACKAGE / "arch").glob("*/ftrace.py"))
+MACHINES = {*ARCHITECTURES, "i686", "aarch64", "EM_X86_64", "EM_AARCH64"}
 MACHINE_NUMBERS = {3, 62, 183, 243}
 
 
@@ -119,9 +123,9 @@ def test_heavy_libraries_are_imported_where_they_are_used(path: Path) -> None:
 
 
 @every_file
-def test_only_arch_knows_architectures(path: Path) -> None:
-    if _part(path) == "arch":
-        return
+def test_only_its_own_folder_names_an_architecture(path: Path) -> None:
+    here = path.relative_to(PACKAGE).parts[:2]
+    own = here[1] if here[0] == "arch" and here[1] in ARCHITECTURES else ""
     tree = ast.parse(path.read_text())
     documentation = {
         id(node.body[0].value)
@@ -129,15 +133,44 @@ def test_only_arch_knows_architectures(path: Path) -> None:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
         and isinstance(node.body[0], ast.Expr)
     }
+    for name in _imports(tree):
+        named = re.match(r"ftpatch\.arch\.(\w+)\.", name)
+        assert not named or named[1] in (own, "x86") or named[1] not in ARCHITECTURES, name
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            assert id(node) in documentation or node.value not in MACHINES, f"line {node.lineno}"
+            known = id(node) in documentation or node.value not in MACHINES - {own}
+            assert known, f"line {node.lineno}"
         if isinstance(node, ast.Compare):
             text = ast.unparse(node)
             numbers = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
             about = re.search(r"machine|arch\b|arch\.name|EM_", text)
             assert not (about and numbers & MACHINE_NUMBERS), f"line {node.lineno}: {text}"
             assert not re.search(r"arch\.name|\bmachine\b", text), f"line {node.lineno}: {text}"
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_folder_has_its_architectures_name_and_known_files(name: str) -> None:
+    assert arch_named(name).name == name
+    files = {path.stem for path in (PACKAGE / "arch" / name).glob("*.py")}
+    assert files <= {"__init__", "ftrace", "encode", *FEATURES}
+    for file in files & set(FEATURES):
+        assert feature(name, file)
+    assert supports(name, *(files & set(FEATURES)))
+    absent = set(FEATURES) - files
+    for file in absent:
+        with pytest.raises(InputError, match=f"not supported on {name}$"):
+            feature(name, file)
+
+
+def test_every_feature_has_its_contract_and_someone_who_has_it() -> None:
+    for name in FEATURES:
+        assert (PACKAGE / "arch" / f"{name}.py").is_file(), name
+        assert supporting(name), name
+
+
+def test_stubs_list_no_architecture() -> None:
+    text = (PACKAGE.parent / "stubs/Makefile").read_text()
+    assert not [name for name in MACHINES if name in text]
 
 
 @every_file

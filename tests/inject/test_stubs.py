@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,8 +15,15 @@ from tests.support.command import ROOT
 STUBS = ROOT / "stubs"
 BUILT = sorted((STUBS / "built").glob("*/*.elf"))
 ARCHES = sorted({path.parent.name for path in BUILT})
-COMPILERS = {"x86_64": "x86_64-linux-gnu", "i386": "i686-linux-gnu", "arm64": "aarch64-linux-gnu"}
+COMPILERS = {
+    path.parent.name: re.findall(r"^COMPILER := (\S+)-gcc$", path.read_text(), re.M)[0]
+    for path in STUBS.glob("*/arch.mk")
+}
 every_stub = pytest.mark.parametrize("path", BUILT, ids=lambda p: f"{p.parent.name}-{p.stem}")
+
+
+def test_every_architecture_is_built() -> None:
+    assert sorted(COMPILERS) == ARCHES
 
 
 @pytest.mark.parametrize("arch", ARCHES)

@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boots import TRACERS
+from ftpatch.arch.boot import boot_tracer_of
 
 from .independent import Vmlinux
 from .qemu import MACHINES, need, raw_image
@@ -136,7 +136,7 @@ def _trace(
 ) -> list[int]:
     """Boot up to one of ``ends``, or for ``count`` of the sites."""
     found: list[int] = []
-    emulator = TRACERS[image.arch].emulator  # the words decide what parsing them calls
+    emulator = boot_tracer_of(image.arch).emulator  # the words decide what parsing them calls
     append = emulator.said(next(iter(emulator.consoles)), "nokaslr")
     more = ["-d", "exec,nochain", "-dfilter", _ranges(image, sites), *words]
     with raw_image(image.path, image.arch, scratch) as kernel:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ftpatch.arch.x86_64.branches import has_indirect_jump
+from ftpatch.arch.disassemble import Instruction
+from ftpatch.arch.x86_64.branches import BRANCHES
 from tests.support.command import ftpatch
 
 CPP = """
@@ -197,11 +200,12 @@ def test_the_plt_is_read_once_for_all_its_entries(
     subprocess.run(["gcc", "-O1", "-fno-builtin", "-s", tmp_path / "calls.c", "-o", program])
     read: list[int] = []
 
-    def counted(*args: object) -> object:
+    def counted(insns: Iterable[Instruction]) -> bool:
         read.append(1)
-        return has_indirect_jump(*args)  # type: ignore[arg-type]
+        return BRANCHES.has_indirect_jump(insns)
 
-    monkeypatch.setattr("ftpatch.inject.boundaries.has_indirect_jump", counted)
+    branches = replace(BRANCHES, has_indirect_jump=counted)
+    monkeypatch.setattr("ftpatch.inject.boundaries.branches_of", lambda _: branches)
     names = ("getenv", "printf", "malloc", "snprintf", "puts")
     done = ftpatch("probe", program, *[f"p {name}" for name in names], "--dry-run")
     assert done.out.count("  jump  ") == len(names), done.out + done.err

@@ -37,6 +37,8 @@ class _Arm64:
     name: ClassVar[str] = "arm64"
     machine: ClassVar[int] = 183  # EM_AARCH64
     elf_class: ClassVar[int] = 64
+    keystone: ClassVar[tuple[str, ...]] = ("KS_ARCH_ARM64", "KS_MODE_LITTLE_ENDIAN")
+    capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_ARM64", "CS_MODE_ARM")
     relative: ClassVar[int] = 1027  # R_AARCH64_RELATIVE, AArch64 ELF table "Dynamic relocations"
     got: ClassVar[tuple[int, ...]] = (1025, 1026)  # R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT
     chain: ClassVar[bytes] = b""
@@ -67,6 +69,7 @@ class _Arm64:
     poked_nop: ClassVar[bytes] = b""
     own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
+    nop_texts: ClassVar[frozenset[str]] = frozenset({"nop"})
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
     gates: ClassVar[dict[str, tuple[str, ...]]] = {
         "ftrace_call": ("ftrace_call",),

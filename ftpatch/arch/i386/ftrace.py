@@ -15,6 +15,8 @@ class _I386(X86):
     name: ClassVar[str] = "i386"
     machine: ClassVar[int] = 3  # EM_386
     elf_class: ClassVar[int] = 32
+    keystone: ClassVar[tuple[str, ...]] = ("KS_ARCH_X86", "KS_MODE_32")
+    capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_X86", "CS_MODE_32")
     wrap: ClassVar[int] = 0xFFFF_FFFF
     relative: ClassVar[int] = 8  # R_386_RELATIVE, i386 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_386_GLOB_DAT, R_386_JMP_SLOT

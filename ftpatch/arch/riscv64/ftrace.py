@@ -41,6 +41,8 @@ class _Riscv64:
     name: ClassVar[str] = "riscv64"
     machine: ClassVar[int] = 243  # EM_RISCV
     elf_class: ClassVar[int] = 64
+    keystone: ClassVar[tuple[str, ...]] = ()
+    capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_RISCV", "CS_MODE_RISCV64", "CS_MODE_RISCVC")
     relative: ClassVar[int] = 3  # R_RISCV_RELATIVE, RISC-V psABI "Relocations"
     got: ClassVar[tuple[int, ...]] = (2, 5)  # R_RISCV_64 (there is no GLOB_DAT), R_RISCV_JUMP_SLOT
     chain: ClassVar[bytes] = b""
@@ -74,6 +76,7 @@ class _Riscv64:
     poked_nop: ClassVar[bytes] = b""
     own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
+    nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "c.nop"})
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
     gates: ClassVar[dict[str, tuple[str, ...]]] = {
         # ftrace_update_ftrace_func updates both.

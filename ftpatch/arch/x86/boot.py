@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Wanted
 
-__all__ = ["BOOT_I386", "BOOT_X86_64"]
+__all__ = ["BootX86"]
 
 MARKER = 0xF7
 DEBUGCON, SERIAL = 0xE9, 0x3F8  # QEMU's isa-debugcon; the first 16550
@@ -39,7 +39,7 @@ CONSOLE = ("-serial", "chardev:console")
 
 
 @dataclass(frozen=True)
-class _BootX86:
+class BootX86:
     """Both word sizes: the names of registers and of pushf, bytes of a stack pointer in events."""
 
     name: str
@@ -185,5 +185,3 @@ def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 SENDS = {"debugcon": _debugcon, "serial": _serial}
-BOOT_X86_64 = _BootX86("x86_64", 8, "q", 6, stack=16384, align=8)
-BOOT_I386 = _BootX86("i386", 4, "d", 4, stack=8192, align=4)

@@ -68,6 +68,7 @@ class X86:
     skips: ClassVar[tuple[int, ...]] = (0,)
     signed_char: ClassVar[bool] = True
     mcount_is_pad: ClassVar[bool] = False
+    nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "nopl", "nopw", "xchgw %ax, %ax"})
     mcount_names: ClassVar[tuple[str, ...]] = ("__fentry__", "mcount", "_mcount")
     gates: ClassVar[dict[str, tuple[str, ...]]] = {
         # ftrace_update_ftrace_func updates both.

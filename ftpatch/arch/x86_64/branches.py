@@ -1,7 +1,4 @@
-"""x86: which addresses may be jumped to, so that a jump may take the bytes there.
-
-A jump over several instructions is wrong where another jump goes to one of them. Without a list of
-all instructions, every byte is taken for the first of one:
+"""Branches of x86_64. Without a list of all instructions, every byte is taken for the first of one:
 
     e8, e9         rel32      call, jmp
     0f 80 - 0f 8f  rel32      jcc
@@ -25,23 +22,19 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ftpatch.arch.branches import I64, Branches
 from ftpatch.arch.contract import U8
 from ftpatch.arch.disassemble import Instruction
 
 __all__ = [
-    "I64",
-    "branched_into",
+    "BRANCHES",
     "has_indirect_jump",
     "is_thunk",
     "jumps_out",
     "long_targets",
     "short_targets",
-    "targets_in",
 ]
-
-I64 = NDArray[np.int64]
 
 SHORT: Final = np.zeros(256, bool)
 """First bytes of branches with rel8."""
@@ -71,16 +64,6 @@ def short_targets(code: U8, address: int) -> I64:
     """Where every rel8 in ``code``, which stands at ``address``, would go; int64, sorted."""
     at = np.flatnonzero(SHORT[code[:-1]])
     return np.sort(address + at + 2 + code[at + 1].view(np.int8))
-
-
-def targets_in(targets: I64, lows: I64, highs: I64) -> NDArray[np.bool_]:
-    """Into which windows, from low up to and without high, one of the sorted targets goes."""
-    return np.asarray(np.searchsorted(targets, lows) < np.searchsorted(targets, highs))
-
-
-def branched_into(instructions: Iterable[Instruction], low: int, high: int) -> bool:
-    """Whether a branch with a fixed target goes to low or behind it, but before high."""
-    return any(insn.target is not None and low <= insn.target < high for insn in instructions)
 
 
 def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
@@ -116,3 +99,12 @@ def jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[i
         for insn in instructions
         if insn.target is not None and not low <= insn.target < high and "call" not in insn.mnemonic
     }
+
+
+BRANCHES: Final = Branches(
+    long_targets=long_targets,
+    short_targets=short_targets,
+    has_indirect_jump=has_indirect_jump,
+    is_thunk=is_thunk,
+    jumps_out=jumps_out,
+)

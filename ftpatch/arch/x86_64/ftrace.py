@@ -15,6 +15,8 @@ class _X8664(X86):
     name: ClassVar[str] = "x86_64"
     machine: ClassVar[int] = 62  # EM_X86_64
     elf_class: ClassVar[int] = 64
+    keystone: ClassVar[tuple[str, ...]] = ("KS_ARCH_X86", "KS_MODE_64")
+    capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_X86", "CS_MODE_64")
     wrap: ClassVar[int] = 0xFFFF_FFFF_FFFF_FFFF
     relative: ClassVar[int] = 8  # R_X86_64_RELATIVE, x86-64 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT

@@ -1,0 +1,18 @@
+"""Registers of arm64."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ftpatch.arch.registers import Registers
+
+__all__ = ["REGISTERS"]
+
+REGISTERS: Final = Registers(
+    numbers={f"x{n}": n for n in range(31)} | {"lr": 30, "sp": 31, "pstate": 32},
+    pc=frozenset({"pc"}),
+    stack=31,
+    result=0,
+    arguments=tuple(range(8)),  # AAPCS64, 6.4
+    behind=0,
+)

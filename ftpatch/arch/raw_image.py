@@ -1,0 +1,29 @@
+"""The kernel as it boots, an Image: what its small header has by architecture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from ftpatch.arch import Arch, architectures, feature, supports
+
+__all__ = ["RawHeader", "raw_images"]
+
+
+@dataclass(frozen=True, slots=True)
+class RawHeader:
+    """``magic``: four bytes at 0x38; ``not_offset``: text_offset where that tells another class."""
+
+    magic: bytes
+    not_offset: int = -1
+
+
+@cache
+def raw_images() -> dict[bytes, tuple[Arch, RawHeader]]:
+    """Magic -> the architecture that boots such an Image, and its header."""
+    found = {}
+    for arch in architectures().values():
+        if supports(arch.name, "raw_image"):
+            header: RawHeader = feature(arch.name, "raw_image")
+            found[header.magic] = arch, header
+    return found

@@ -1,0 +1,2 @@
+COMPILER := i686-linux-gnu-gcc
+FLAGS := -fcf-protection=none -march=i686 -fomit-frame-pointer

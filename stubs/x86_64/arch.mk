@@ -1,0 +1,3 @@
+COMPILER := x86_64-linux-gnu-gcc
+FLAGS := -fcf-protection=none
+FURTHER := probes watch
