@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ftpatch.layout import constants
 
-__all__ = ["BLOCK", "Decoded", "Event", "decode"]
+__all__ = ["BLOCK", "FUNC", "FUNC_SHIFT", "TYPE", "Decoded", "Event", "decode"]
 
 BLOCK = 64
 """Words that are walked one by one, and what rows are padded to."""

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from ftpatch.image import Image
 from ftpatch.inject.read_back import file_offset, laid_table
 from ftpatch.inject.runtime import WATCH
+from ftpatch.layout import offset_of
 
 __all__ = ["Laid", "laid_watches"]
-
-SIZE_AT = 40
-"""Of `size` in struct stub_config (stubs/runtime/runtime.h), bytes."""
 
 
 @dataclass(frozen=True)
@@ -29,4 +27,4 @@ def laid_watches(image: Image) -> Laid | None:
     if found is None:
         return None
     at, table = found
-    return Laid(file_offset(image, table, "watches"), at + SIZE_AT)
+    return Laid(file_offset(image, table, "watches"), at + offset_of("stub_config", "size"))
