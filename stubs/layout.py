@@ -96,6 +96,7 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
                 at, size = symbol["st_value"], symbol["st_size"]
                 data = elf.get_section(symbol["st_shndx"]).data()[at : at + size]
                 texts[symbol.name.removeprefix(TEXT)] = data.decode("ascii")
+    parts: dict[str, dict[str, Any]]
     parts = {"constants": constants, "structures": structures, "texts": texts}
     return {part: dict(sorted(names.items())) for part, names in parts.items()}
 
