@@ -6,7 +6,6 @@ What is asked about signals needs no slots: stubs/runtime/lead.c meets it in mem
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,24 +15,21 @@ import numpy as np
 from ftpatch.arch import Arch
 from ftpatch.elf.headers import Segment
 from ftpatch.image import Image
+from ftpatch.layout import constants, pack
 
 __all__ = ["Hooked", "Hooks", "Slot", "find_hooks"]
 
 PT_GNU_RELRO = 0x6474_E552
-TABLE = struct.Struct("<2Q2I")
-"""struct hook_table: sealed from and to | how many, 0."""
-HOOK = struct.Struct("<Q2I")
-"""struct hook: place | which, 0."""
 
 
 class Hooked(IntEnum):
     """enum hook_which."""
 
-    CLOSE = 0
-    CLOSEFROM = 1
-    CLOSE_RANGE = 2
-    DUP2 = 3
-    DUP3 = 4
+    CLOSE = constants["HOOK_CLOSE"]
+    CLOSEFROM = constants["HOOK_CLOSEFROM"]
+    CLOSE_RANGE = constants["HOOK_CLOSE_RANGE"]
+    DUP2 = constants["HOOK_DUP2"]
+    DUP3 = constants["HOOK_DUP3"]
 
 
 IMPORTED = {which.name.lower(): which for which in Hooked}
@@ -56,8 +52,10 @@ class Hooks:
 
     def pack(self) -> bytes:
         """The table as the runtime reads it."""
-        rows = [HOOK.pack(slot.place, slot.which, 0) for slot in self.slots]
-        return TABLE.pack(*self.sealed, len(rows), 0) + b"".join(rows)
+        start, end = self.sealed
+        head = pack("hook_table", sealed=start, sealed_end=end, count=len(self.slots))
+        rows = (pack("hook", place=slot.place, which=slot.which) for slot in self.slots)
+        return head + b"".join(rows)
 
 
 def find_hooks(image: Image, arch: Arch) -> Hooks:

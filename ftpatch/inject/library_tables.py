@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,17 +16,18 @@ from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.inject.runtime import code_span
+from ftpatch.layout import constants, offset_of, pack, structure
 
 __all__ = ["Library", "fitting", "libraries_table", "linker_place", "ranges"]
 
-FOUND = struct.Struct("<2Q")
-"""dynamic, place"""
-TOLD = struct.Struct("<2I4Q32s")
-"""length, - | start, size, base, bias | image_id; the path follows."""
-ROOM = 4096 - 1280
+FOUND = offset_of("library", "told")
+"""Bytes of a struct library in front of its struct trace_library."""
+TOLD = structure("trace_library").itemsize
+"""Bytes of that; the path follows."""
+ROOM = constants["TRACE_HEADER"] - offset_of("trace_header", "libraries")
 """Bytes of a trace's header that all of them have."""
 PAGE = 4096
-FUNC_BITS = 28
+FUNC_BITS = constants["FUNC_BITS"]
 """Of an event."""
 
 
@@ -50,13 +50,24 @@ class Library:
     def told(self) -> bytes:
         """Its struct trace_library."""
         length = told_length(self.path)
-        fields = (length, 0, self.start, self.size, self.base, 0, self.image_id)
-        return (TOLD.pack(*fields) + self.path).ljust(length, b"\0")
+        fixed = pack(
+            "trace_library",
+            length=length,
+            start=self.start,
+            size=self.size,
+            base=self.base,
+            image_id=self.image_id,
+        )
+        return (fixed + self.path).ljust(length, b"\0")
+
+    def found(self) -> bytes:
+        """What its struct library begins with."""
+        return pack("library", dynamic=self.dynamic, place=self.place)[:FOUND]
 
 
 def told_length(path: bytes) -> int:
     """Bytes of a struct trace_library."""
-    return (TOLD.size + len(path) + 1 + 7) // 8 * 8
+    return (TOLD + len(path) + 1 + 7) // 8 * 8
 
 
 def fitting(paths: Iterable[bytes]) -> list[bool]:
@@ -71,8 +82,8 @@ def fitting(paths: Iterable[bytes]) -> list[bool]:
 
 def libraries_table(libraries: Sequence[Library]) -> bytes:
     """What the program is told."""
-    parts = (FOUND.pack(one.dynamic, one.place) + one.told() for one in libraries)
-    return b"".join(parts) + bytes(FOUND.size + TOLD.size)
+    parts = (one.found() + one.told() for one in libraries)
+    return b"".join(parts) + bytes(FOUND + TOLD)
 
 
 def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, int]]:

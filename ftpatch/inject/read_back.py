@@ -7,7 +7,8 @@ import numpy as np
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_at
-from ftpatch.inject.runtime import CONFIG, Tracer
+from ftpatch.inject.runtime import Tracer
+from ftpatch.layout import structure, unpack
 
 __all__ = ["file_offset", "injected_table"]
 
@@ -18,9 +19,10 @@ def injected_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
     at = laid_in_at(image)
     if at is None:
         return None
-    held = image.elf.contents(at, CONFIG.size, "configuration of its stub").tobytes()
-    _, _, _, _, _, _, _, number, *_, table, _ = CONFIG.unpack(held)
-    return (at, table) if number == tracer.number else None
+    size = structure("stub_config").itemsize
+    raw = image.elf.contents(at, size, "configuration of its stub").tobytes()
+    held = unpack("stub_config", raw)
+    return (at, held["probes"]) if held["tracer"] == tracer.number else None
 
 
 def file_offset(image: Image, address: int, what: str) -> int:

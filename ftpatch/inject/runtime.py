@@ -5,7 +5,6 @@ The configuration is `struct stub_config` of stubs/runtime/runtime.h.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.image.injected import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
+from ftpatch.layout import constants, pack, structure
 from ftpatch.names.suggest import meant, near
 
 __all__ = [
-    "CONFIG",
     "PROBES",
     "RECORDING",
     "TRACERS",
@@ -35,23 +34,16 @@ __all__ = [
     "watch_stub",
 ]
 
-CONFIG = struct.Struct("<16s4Q6I32s6Q")
-"""magic, self, entry, base, size | depth, machine, tracer, flags, profile, clock | image_id | a
-user's ftrace_caller and ftrace_return, the table of libraries, value of DT_DEBUG, the table of
-probes, that of hooks."""
-ARGS, SILENT = 1, 16
-"""Flags: events with arguments and values; nobody tells the runtime when the program ends."""
-FUNC_BITS = 28
+FUNC_BITS = constants["FUNC_BITS"]
 """Of an event: addresses of functions may be this far apart (bytes)."""
 SANDBOXING = ("prctl", "syscall")
 """What a program calls to give up system calls."""
 LIBSECCOMP = "seccomp_load"
 """... or has a library do it."""
-LOSES_CLOCK, LOSES_CALLS = 1, 2
-"""Bits of ``clock``."""
+LOSES_CLOCK, LOSES_CALLS = constants["GIVES_UP_CLOCK"], constants["GIVES_UP_CALLS"]
 LEAST_PROFILE = 1 << 12
 """Bytes of a profile's table, at least."""
-PROFILE_ENTRY = 32
+PROFILE_ENTRY = structure("trace_profile").itemsize
 
 
 @dataclass(frozen=True)
@@ -69,18 +61,18 @@ class Tracer:
 TRACERS = {
     tracer.name: tracer
     for tracer in (
-        Tracer("nop", 0, False, False, False),
-        Tracer("function", 1, False, True, False),
-        Tracer("function_graph", 2, True, True, True),
-        Tracer("function_profile", 3, True, True, False),
+        Tracer("nop", constants["TRACER_NOP"], False, False, False),
+        Tracer("function", constants["TRACER_FUNCTION"], False, True, False),
+        Tracer("function_graph", constants["TRACER_GRAPH"], True, True, True),
+        Tracer("function_profile", constants["TRACER_PROFILE"], True, True, False),
     )
 }
 
 RECORDING = tuple(tracer.name for tracer in TRACERS.values() if tracer.records)
 """Names of those that leave a file."""
-USER = Tracer("user", 4, True, True, False)
-PROBES = Tracer("probes", 5, True, True, False)
-WATCH = Tracer("watch", 6, False, True, False)
+USER = Tracer("user", constants["TRACER_USER"], True, True, False)
+PROBES = Tracer("probes", constants["TRACER_PROBES"], True, True, False)
+WATCH = Tracer("watch", constants["TRACER_WATCH"], False, True, False)
 
 
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
@@ -197,23 +189,27 @@ def configuration(
     table = LEAST_PROFILE
     while table < 2 * PROFILE_ENTRY * (sites + 1):
         table *= 2
-    held = CONFIG.pack(
-        CONFIG_MAGIC,
-        place + shift,
-        entry,
-        base,
-        size,
-        depth,
-        stub.machine,
-        tracer.number,
-        ARGS * arguments + SILENT * (not has_abi_tag(image.elf)),
-        table,
-        _may_lose(image) if tracer is not USER and tracer.records else 0,
-        image_id(image),
-        *user,
-        *libraries,
-        probes,
-        hooks,
+    silent = 0 if has_abi_tag(image.elf) else constants["TRACE_SILENT"]
+    held = pack(
+        "stub_config",
+        magic=CONFIG_MAGIC,
+        self=place + shift,
+        entry=entry,
+        base=base,
+        size=size,
+        depth=depth,
+        machine=stub.machine,
+        tracer=tracer.number,
+        flags=constants["TRACE_ARGS"] * arguments | silent,
+        profile=table,
+        clock=_may_lose(image) if tracer is not USER and tracer.records else 0,
+        image_id=image_id(image),
+        caller=user[0],
+        returned=user[1],
+        libraries=libraries[0],
+        debug=libraries[1],
+        probes=probes,
+        hooks=hooks,
     )
     return {place: held}
 

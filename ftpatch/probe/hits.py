@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
+from ftpatch.layout import constants
 from ftpatch.probe.trace_probes import Probe, read_probes
 from ftpatch.trace.address_names import Places
-from ftpatch.trace.decode import BLOCK, decode
+from ftpatch.trace.decode import BLOCK, FUNC, FUNC_SHIFT, TYPE, Event, decode
 from ftpatch.trace.reader import Trace
 
 __all__ = ["Hits", "read_hits"]
 
-HIT, RETURNED, TIME = 1, 2, 7
-"""enum trace_probe_event, and EVENT_TIME."""
+HIT, RETURNED = constants["EVENT_HIT"], constants["EVENT_RETURNED"]
 LIMIT = 1 << 18
 """Words that are decoded at once."""
 GAP = 1 << 16
@@ -132,9 +132,9 @@ class Hits:
         sizes = np.array([*(one.before + one.words for one in probes), 0], np.uint8)
         types = np.array([*(RETURNED if one.returns else HIT for one in probes), 0], np.uint8)
         low = words.astype(np.uint32)
-        number = np.minimum((low >> np.uint32(3)) & np.uint32((1 << 28) - 1), len(probes))
-        kind = low & np.uint32(7)
-        behind = np.where((kind == HIT) | (kind == RETURNED), sizes[number], kind == TIME)
+        number = np.minimum((low >> np.uint32(FUNC_SHIFT)) & np.uint32(FUNC), len(probes))
+        kind = low & np.uint32(TYPE)
+        behind = np.where((kind == HIT) | (kind == RETURNED), sizes[number], kind == Event.TIME)
         length, base = chunks.words[rows], chunks.base[rows]
         found = decode(words, length, base, behind.astype(np.uint8))
         func = np.minimum(found.func, len(probes)).astype(np.intp)

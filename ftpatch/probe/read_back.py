@@ -8,7 +8,8 @@ from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.inject.read_back import file_offset, injected_table
 from ftpatch.inject.runtime import PROBES
-from ftpatch.probe.tables import HEADER, TABLE, TOLD, WAY_SHIFT
+from ftpatch.layout import structure, unpack
+from ftpatch.probe.tables import HEADER, WAY_SHIFT
 
 __all__ = ["InjectedProbe", "injected_probes"]
 
@@ -32,17 +33,19 @@ def injected_probes(image: Image) -> list[InjectedProbe] | None:
     if found is None:
         return None
     _, table = found
-    *_, told, _, count, size, _ = TABLE.unpack(_at(image, table, TABLE.size))
-    if not count * TOLD.size <= size <= LONGEST:
+    tables = unpack("probe_table", _at(image, table, structure("probe_table").itemsize))
+    count, size, entry = tables["probe_count"], tables["told_size"], structure("trace_probe")
+    if not count * entry.itemsize <= size <= LONGEST:
         raise InputError(image.path, f"its table of probes cannot be right: {count} of them")
-    raw = _at(image, told, size)
+    raw = _at(image, tables["told"], size)
     out = []
     for number in range(count):
-        _, _, _, ip, _, flags, text, length = TOLD.unpack_from(raw, number * TOLD.size)
+        told = unpack("trace_probe", raw, number * entry.itemsize)
+        text, length = told["text"], told["length"]
         if not HEADER <= text <= text + length <= HEADER + size:
             raise InputError(image.path, f"the definition of probe {number} is not in its table")
         held = raw[text - HEADER : text - HEADER + length].decode("utf-8", "backslashreplace")
-        out.append(InjectedProbe(text=held, ip=ip, way=flags >> WAY_SHIFT))
+        out.append(InjectedProbe(text=held, ip=told["ip"], way=told["flags"] >> WAY_SHIFT))
     return out
 
 

@@ -8,26 +8,27 @@ from enum import IntEnum
 
 from ftpatch.arch.registers import Registers
 from ftpatch.errors import UsageError
+from ftpatch.layout import constants
 from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
 
 __all__ = ["Fetching", "Own", "Step", "fetching"]
 
-STRING_WORDS = 8
-MOST = 61
+STRING_WORDS = constants["STRING_WORDS"]
+MOST = constants["VALUES"] - 3
 """Words of values in an event: VALUES, and the three that an r probe's begins with."""
 
 
 class Step(IntEnum):
     """enum probe_fetch."""
 
-    REGISTER = 0
-    STACK = 1
-    NUMBER = 2
-    ADDRESS = 3
-    READ = 4
-    OWN = 5
-    STRING = 6
-    STORE = 7
+    REGISTER = constants["FETCH_REGISTER"]
+    STACK = constants["FETCH_STACK"]
+    NUMBER = constants["FETCH_NUMBER"]
+    ADDRESS = constants["FETCH_ADDRESS"]
+    READ = constants["FETCH_READ"]
+    OWN = constants["FETCH_OWN"]
+    STRING = constants["FETCH_STRING"]
+    STORE = constants["FETCH_STORE"]
 
 
 @dataclass(frozen=True)

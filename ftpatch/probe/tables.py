@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.layout import constants, pack, structure
 from ftpatch.probe.steps import Fetching
 
 __all__ = ["Place", "Probe", "Tables"]
 
-PLACE = struct.Struct("<2Q2I")
-"""address, detour | number of its first probe, how many."""
-PROBE = struct.Struct("<Q6I")
-"""handler | flags, maxactive, first step, steps, words, 0."""
-STEP = struct.Struct("<2Iq")
-TABLE = struct.Struct("<4Q4I")
-"""places, probes, steps, what the trace says | places, probes, bytes that it says, traps."""
-TOLD = struct.Struct("<4Q4I")
-"""0, missed, active, ip | words, flags, text, length."""
-RETURN, FAULTS, CUT, WAY_SHIFT = 1, 2, 4, 8
-HEADER = 4096
+RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
+WAY_SHIFT = constants["PROBE_METHOD"]
+HEADER = constants["TRACE_HEADER"]
 """Bytes of a trace's header in front of what is told."""
-ANY = 0xFFFF_FFFF
+ANY = constants["ANY"]
 
 
 @dataclass(frozen=True)
@@ -67,44 +62,52 @@ class Tables:
     def pack(self, at: int) -> bytes:
         """The bytes for link address ``at``; a struct probe_table is in front."""
         steps = [step for probe in self._probes for step in probe.fetching.steps]
-        first, places, probes = 0, b"", b""
-        for place in self._places:
-            places += PLACE.pack(place.address, place.detour, first, place.probes)
-            first += place.probes
-        first = 0
-        for probe in self._probes:
-            number = len(probe.fetching.steps)
-            probes += PROBE.pack(
-                probe.handler,
-                probe.flags,
-                probe.maxactive or ANY,
-                first,
-                number,
-                probe.fetching.words,
-                0,
-            )
-            first += number
-        packed = b"".join(STEP.pack(*step) for step in steps)
-        starts = [at + TABLE.size]
-        for part in (places, probes, packed):
+        places = np.zeros(len(self._places), structure("probe_place"))
+        places["address"] = [place.address for place in self._places]
+        places["detour"] = [place.detour for place in self._places]
+        places["count"] = [place.probes for place in self._places]
+        places["first"] = _firsts(places["count"])
+        probes = np.zeros(len(self._probes), structure("probe"))
+        probes["handler"] = [probe.handler for probe in self._probes]
+        probes["flags"] = [probe.flags for probe in self._probes]
+        probes["maxactive"] = [probe.maxactive or ANY for probe in self._probes]
+        probes["fetches"] = [len(probe.fetching.steps) for probe in self._probes]
+        probes["words"] = [probe.fetching.words for probe in self._probes]
+        probes["fetch"] = _firsts(probes["fetches"])
+        fetches = np.zeros(len(steps), structure("fetch"))
+        if steps:
+            fetches["op"], fetches["what"], fetches["value"] = zip(*steps, strict=True)
+        parts = [places.tobytes(), probes.tobytes(), fetches.tobytes()]
+        starts = [at + structure("probe_table").itemsize]
+        for part in parts:
             starts.append(starts[-1] + len(part))
-        table = TABLE.pack(
-            *starts,
-            len(self._places),
-            len(self._probes),
-            len(self._told),
-            sum(place.trap for place in self._places),
+        table = pack(
+            "probe_table",
+            places=starts[0],
+            probes=starts[1],
+            fetches=starts[2],
+            told=starts[3],
+            place_count=len(places),
+            probe_count=len(probes),
+            told_size=len(self._told),
+            traps=sum(place.trap for place in self._places),
         )
-        return table + places + probes + packed + self._told
+        return b"".join([table, *parts, self._told])
+
+
+def _firsts(counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Where each of these begins, that follow one another."""
+    return (np.cumsum(counts) - counts).astype(np.uint32)
 
 
 def _told(probes: Sequence[Probe]) -> bytes:
     """Entries of all probes, and their texts, up to a whole page."""
     texts = [probe.text.encode() for probe in probes]
-    at = HEADER + TOLD.size * len(probes)
-    out = b""
-    for probe, text in zip(probes, texts, strict=True):
-        out += TOLD.pack(0, 0, 0, probe.ip, probe.fetching.words, probe.flags, at, len(text))
-        at += len(text)
-    out += b"".join(texts)
+    told = np.zeros(len(probes), structure("trace_probe"))
+    told["ip"] = [probe.ip for probe in probes]
+    told["words"] = [probe.fetching.words for probe in probes]
+    told["flags"] = [probe.flags for probe in probes]
+    told["length"] = [len(text) for text in texts]
+    told["text"] = HEADER + told.nbytes + _firsts(told["length"])
+    out = told.tobytes() + b"".join(texts)
     return out + bytes(-len(out) % HEADER)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import struct
 from dataclasses import dataclass
 
 from ftpatch.arch import architectures, supports
 from ftpatch.arch.registers import registers_of
 from ftpatch.errors import InputError, UsageError
+from ftpatch.layout import constants, structure, unpack
 from ftpatch.probe import Definition, parse_probe
 from ftpatch.probe.definition import Source
 from ftpatch.probe.steps import MOST, STRING_WORDS
@@ -16,12 +16,12 @@ from ftpatch.trace.header import Header
 
 __all__ = ["Probe", "read_probes"]
 
-TOLD = struct.Struct("<4Q4I")
-"""0, missed, active, ip | words, flags, text, length."""
-AT = 4096
+TOLD = structure("trace_probe").itemsize
+AT = constants["TRACE_HEADER"]
 """Bytes of the header in front of them."""
-RETURN, FAULTS, CUT, WAY_SHIFT = 1, 2, 4, 8
-WAYS = ("", "pad", "jump", "trap")
+RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
+WAY_SHIFT = constants["PROBE_METHOD"]
+WAYS = {constants[f"METHOD_{name.upper()}"]: name for name in ("pad", "jump", "trap")}
 LONGEST = 1 << 16
 """Bytes of a definition, at most."""
 
@@ -59,7 +59,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
     if not supports(name, "registers"):
         raise InputError(header.path, f"probes of machine {header.machine} are not known")
     registers = registers_of(name)
-    if header.probes * TOLD.size > size:
+    if header.probes * TOLD > size:
         raise InputError(header.path, f"its header has no room for {header.probes} probes")
     try:
         raw = os.pread(fd, size, AT)
@@ -67,7 +67,8 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
         raise InputError(header.path, f"cannot read: {error.strerror}") from None
     out = []
     for number in range(header.probes):
-        _, missed, _, ip, words, flags, at, length = TOLD.unpack_from(raw, number * TOLD.size)
+        told = unpack("trace_probe", raw, number * TOLD)
+        words, flags, at, length = (told[name] for name in ("words", "flags", "text", "length"))
         if length > LONGEST or not AT <= at <= at + length <= header.header_size:
             raise InputError(header.path, f"the definition of probe {number} is not in its header")
         text = raw[at - AT : at - AT + length].decode("utf-8", "backslashreplace")
@@ -75,9 +76,15 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             found = parse_probe(text, registers.names, arguments=len(registers.arguments))
         except UsageError as error:
             raise InputError(header.path, f"probe {number}: {error}") from None
-        way = WAYS[flags >> WAY_SHIFT] if flags >> WAY_SHIFT < len(WAYS) else ""
-        tells_cut = bool(flags & CUT)
-        probe = Probe(found, ip, words, bool(flags & FAULTS), missed, way, tells_cut)
+        probe = Probe(
+            definition=found,
+            ip=told["ip"],
+            words=words,
+            faults=bool(flags & FAULTS),
+            missed=told["missed"],
+            way=WAYS.get(flags >> WAY_SHIFT, ""),
+            tells_cut=bool(flags & CUT),
+        )
         if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
             raise InputError(header.path, f"probe {number} is not what its definition says")
         out.append(probe)

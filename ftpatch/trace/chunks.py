@@ -10,18 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.layout import constants, structure
 from ftpatch.trace.clock import Clock
 from ftpatch.trace.header import Header
 
 __all__ = ["Chunks", "find_chunks", "join_chunks"]
 
-MAGIC = 0x4B4E4843
-HEADER = np.dtype(
-    {
-        "names": ["magic", "tid", "base", "number", "open", "unused"],
-        "formats": ["<u4", "<u4", "<u8", "<u4", "<u4", "<u8"],
-    }
-)
+MAGIC = constants["CHUNK_MAGIC"]
+HEADER = structure("trace_chunk")
+EMPTY = np.void(bytes(HEADER.itemsize))
 STEP = 4 << 20
 """Bytes read at a time where chunks are small."""
 SMALL = 16 << 10
@@ -68,7 +65,7 @@ def find_chunks(fd: int, header: Header, clock: Clock) -> Chunks:
     damaged = 0
     for offsets, found in _headers(fd, header):
         good = found["magic"] == MAGIC
-        damaged += int((~good & (found.view("V32") != np.void(bytes(32)))).sum())
+        damaged += int((~good & (found.view(f"V{HEADER.itemsize}") != EMPTY)).sum())
         at.append(offsets[good])
         raw.append(found[good])
     offset = np.concatenate([*at, np.empty(0, np.int64)]) + HEADER.itemsize
@@ -120,7 +117,7 @@ def join_chunks(parts: list[Chunks]) -> Chunks:
 
 
 def _headers(fd: int, header: Header) -> Iterator[tuple[NDArray[np.int64], NDArray[np.void]]]:
-    """Places and first 32 bytes of all chunks, but those that lie in a hole of the file."""
+    """Places and headers of all chunks, but those that lie in a hole of the file."""
     size, length = header.chunk_size, header.length
     step = STEP // size if size <= SMALL else 1
     number, last = 0, (length - header.header_size - HEADER.itemsize) // size

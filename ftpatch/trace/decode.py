@@ -13,7 +13,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "Decoded", "Event", "decode"]
+from ftpatch.layout import constants
+
+__all__ = ["BLOCK", "FUNC", "FUNC_SHIFT", "TYPE", "Decoded", "Event", "decode"]
 
 BLOCK = 64
 """Words that are walked one by one, and what rows are padded to."""
@@ -23,20 +25,23 @@ class Event(IntEnum):
     """Types of events, as in enum trace_event, and one of ours."""
 
     END = 0
-    ENTRY = 1
-    EXIT = 2
-    ENTRY_FROM = 3
-    ENTRY_ARGS = 4
-    EXIT_VALUE = 5
-    LEFT = 6
-    TIME = 7
+    ENTRY = constants["EVENT_ENTRY"]
+    EXIT = constants["EVENT_EXIT"]
+    ENTRY_FROM = constants["EVENT_ENTRY_FROM"]
+    ENTRY_ARGS = constants["EVENT_ENTRY_ARGS"]
+    EXIT_VALUE = constants["EVENT_EXIT_VALUE"]
+    LEFT = constants["EVENT_LEFT"]
+    TIME = constants["EVENT_TIME"]
     SYNC = 8
     """A chunk is missing before this; ``func`` is how many frames were open then."""
 
 
-BEHIND = np.array([0, 0, 0, 1, 6, 1, 0, 1], np.uint8)
+FUNC_SHIFT, TICKS_SHIFT = constants["TYPE_BITS"], constants["TICKS_SHIFT"]
+TYPE, FUNC = (1 << FUNC_SHIFT) - 1, (1 << constants["FUNC_BITS"]) - 1
+BEHIND = np.zeros(TYPE + 1, np.uint8)
 """Words behind the first of each type's event."""
-TYPE, FUNC, FUNC_SHIFT, TICKS_SHIFT = 7, (1 << 28) - 1, 3, 31
+BEHIND[[Event.ENTRY_FROM, Event.EXIT_VALUE, Event.TIME]] = 1
+BEHIND[Event.ENTRY_ARGS] = 6
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ import os
 from pathlib import Path
 
 from ftpatch.errors import InputError
+from ftpatch.layout import offset_of, structure
 from ftpatch.trace.header import open_trace
 
 __all__ = ["is_of", "read_extent", "settle"]
-
-TASK_AT, TASK_SIZE, PATH_AT, PATH_SIZE = 216, 16, 256, 1024
-"""Of `comm` and `path` in the header: offsets and sizes, bytes."""
 
 
 def read_extent(path: Path) -> tuple[int, int]:
@@ -43,8 +41,7 @@ def settle(path: Path, used: int | None, image: Path | None) -> None:
             file.truncate(used)
         if image is None:
             return
-        name, task = bytes(image)[: PATH_SIZE - 1], os.fsencode(image.name)[: TASK_SIZE - 1]
-        file.seek(PATH_AT)
-        file.write(name.ljust(PATH_SIZE, b"\0"))
-        file.seek(TASK_AT)
-        file.write(task.ljust(TASK_SIZE, b"\0"))
+        for member, text in (("path", bytes(image)), ("comm", os.fsencode(image.name))):
+            size = structure("trace_header")[member].itemsize
+            file.seek(offset_of("trace_header", member))
+            file.write(text[: size - 1].ljust(size, b"\0"))

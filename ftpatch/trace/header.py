@@ -5,63 +5,62 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
 from ftpatch.errors import InputError
+from ftpatch.layout import constants, structure, texts, unpack
 from ftpatch.trace.mapped import Mapped, read_mapped, read_objects
 
 __all__ = ["Flag", "Header", "Tracer", "open_trace"]
 
-MAGIC = b"FTPTRACE"
-VERSION = 1
-LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16s4IQ1024s")
-MOST = 4096
-"""Bytes of a header that are looked at."""
-SMALLEST_CHUNK = 40
+MAGIC = texts["TRACE_MAGIC"]
+VERSION = constants["TRACE_VERSION"]
+SIZE = structure("trace_header").itemsize
+"""Bytes of its fixed part."""
+MOST = constants["TRACE_HEADER"]
+"""Bytes of a header that are looked at: probes and watches are told of behind them."""
+SMALLEST_CHUNK = structure("trace_chunk").itemsize + 8
 """Bytes of a chunk's header and one event."""
 
 
 class Tracer(IntEnum):
     """Which tracer wrote it."""
 
-    NOP = 0
-    FUNCTION = 1
-    FUNCTION_GRAPH = 2
-    FUNCTION_PROFILE = 3
-    USER = 4
+    NOP = constants["TRACER_NOP"]
+    FUNCTION = constants["TRACER_FUNCTION"]
+    FUNCTION_GRAPH = constants["TRACER_GRAPH"]
+    FUNCTION_PROFILE = constants["TRACER_PROFILE"]
+    USER = constants["TRACER_USER"]
     """A stub that came with --tracer PATH."""
-    PROBES = 5
-    WATCH = 6
+    PROBES = constants["TRACER_PROBES"]
+    WATCH = constants["TRACER_WATCH"]
 
 
 class Flag(IntFlag):
     """What the header's flags say."""
 
-    ARGS = 1
+    ARGS = constants["TRACE_ARGS"]
     """Entries have arguments, and exits values."""
-    ENDED = 2
+    ENDED = constants["TRACE_ENDED"]
     """The program came to its end."""
-    STOPPED = 4
+    STOPPED = constants["TRACE_STOPPED"]
     """A return address could not be right: the tracer stopped, and put it back."""
-    NO_ROOM = 8
+    NO_ROOM = constants["TRACE_NO_ROOM"]
     """The disk was full before the file was."""
-    SILENT = 16
+    SILENT = constants["TRACE_SILENT"]
     """The program's libc does not tell when it ends."""
 
 
-TOLD = 4096
-"""Where probes and watches are told of (offset)."""
-LOST = (
-    "no room in the file: --size",
-    "ret_stack full: --depth",
-    "in a signal handler",
-    "no thread pointer yet",
-    "no room for a thread",
-)
-"""Why calls were not recorded, in the order of enum trace_lost."""
+LOST = {
+    constants["LOST_FULL"]: "no room in the file: --size",
+    constants["LOST_DEPTH"]: "ret_stack full: --depth",
+    constants["LOST_NESTED"]: "in a signal handler",
+    constants["LOST_EARLY"]: "no thread pointer yet",
+    constants["LOST_THREAD"]: "no room for a thread",
+}
+"""Why calls were not recorded."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +113,9 @@ class Header:
         """What is missing in this trace, a clause each."""
         notes = []
         if any(self.lost):
-            why = [*LOST, *["other reasons"] * len(self.lost)]
-            if self.flags & Flag.NO_ROOM:
-                why[0] = "no room on the disk"
-            parts = [f"{n} {why[i]}" for i, n in enumerate(self.lost) if n]
+            full = {constants["LOST_FULL"]: "no room on the disk"}
+            why = LOST | full if self.flags & Flag.NO_ROOM else LOST
+            parts = [f"{n} {why.get(i, 'other reasons')}" for i, n in enumerate(self.lost) if n]
             notes.append(f"entries lost: {sum(self.lost)} ({', '.join(parts)})")
         if self.children:
             known = self.refusal in errno.errorcode
@@ -172,52 +170,52 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
     if not raw.startswith(MAGIC):
         hint = "give what a patched program wrote, or --image for a boot tracer's stream"
         raise InputError(path, "not a trace file", hint)
-    if len(raw) < LAYOUT.size:
+    if len(raw) < SIZE:
         raise InputError(path, f"the header is cut off after {len(raw)} bytes")
-    _, version, header_size, machine, chunk_size, tracer, flags, *rest = LAYOUT.unpack_from(raw)
-    size, taken, bias, base, hz, ticks, realtime, _, _, pid, _, _, _, *rest = rest
-    *lost, image_id, comm, probes, children, refusal, _, cut, image = rest
+    held = unpack("trace_header", raw)
+    version, header_size, chunk_size = held["version"], held["header_size"], held["chunk_size"]
     if version != VERSION:
         raise InputError(path, f"trace format {version} is not known, only {VERSION}")
-    if header_size < LAYOUT.size or header_size % 8:
+    if header_size < SIZE or header_size % 8:
         raise InputError(path, f"a header of {header_size} bytes cannot be")
     if header_size > length:
         raise InputError(path, f"the header is cut off: {length} of {header_size} bytes")
     if chunk_size < SMALLEST_CHUNK or chunk_size % 8:
         raise InputError(path, f"chunks of {chunk_size} bytes cannot be")
-    if tracer not in list(Tracer):
-        raise InputError(path, f"tracer {tracer} is not known")
+    if held["tracer"] not in list(Tracer):
+        raise InputError(path, f"tracer {held['tracer']} is not known")
+    tracer = Tracer(held["tracer"])
     libraries, unknown = read_mapped(raw[:header_size])
     objects: tuple[Mapped, ...] = ()
     if tracer in (Tracer.PROBES, Tracer.WATCH):
-        libraries, unknown, objects = (), 0, read_objects(raw[:TOLD])
+        libraries, unknown, objects = (), 0, read_objects(raw)
     return Header(
-        path,
-        length,
-        header_size,
-        chunk_size,
-        Tracer(tracer),
-        flags,
-        size,
-        taken,
-        bias,
-        base,
-        hz,
-        ticks,
-        realtime,
-        pid,
-        tuple(lost),
-        image_id,
-        _text(comm),
-        os.fsdecode(image.partition(b"\0")[0]),
-        libraries,
-        unknown,
-        machine,
-        probes,
-        children,
-        refusal,
-        cut,
-        objects,
+        path=path,
+        length=length,
+        header_size=header_size,
+        chunk_size=chunk_size,
+        tracer=tracer,
+        flags=held["flags"],
+        size=held["size"],
+        taken=held["taken"],
+        bias=held["bias"],
+        base=held["base"],
+        hz=held["hz"],
+        ticks=held["ticks"],
+        realtime=held["realtime"],
+        pid=held["pid"],
+        lost=tuple(held["lost"]),
+        image_id=held["image_id"],
+        comm=_text(held["comm"]),
+        image=os.fsdecode(held["path"].partition(b"\0")[0]),
+        libraries=libraries,
+        unknown=unknown,
+        machine=held["machine"],
+        probes=held["probes"],
+        children=held["children"],
+        refusal=held["refusal"],
+        cut=held["cut"],
+        objects=objects,
     )
 
 

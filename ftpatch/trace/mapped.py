@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 import os
-import struct
 from dataclasses import dataclass
+
+from ftpatch.layout import constants, offset_of, structure, unpack
 
 __all__ = ["AT", "Mapped", "read_mapped", "read_objects"]
 
-AT = 1280
+AT = offset_of("trace_header", "libraries")
 """Where they begin in the header (offset)."""
-FIXED = struct.Struct("<2I4Q32s")
-END = 1 << 28
+FIXED = structure("trace_library").itemsize
+"""Bytes of an entry, without its path."""
+END = 1 << constants["FUNC_BITS"]
 """Of the addresses that an event can tell."""
 
 
@@ -38,13 +40,12 @@ def read_objects(raw: bytes) -> tuple[Mapped, ...]:
     that no event tells a range, and what cannot be right is left out."""
     found: list[Mapped] = []
     at = AT
-    while at + FIXED.size <= len(raw):
-        length, _, start, size, base, bias, image_id = FIXED.unpack_from(raw, at)
-        if length <= FIXED.size or length % 8 or at + length > len(raw):
+    while at + FIXED <= len(raw):
+        one, length = _mapped(raw, at)
+        if length <= FIXED or length % 8 or at + length > len(raw):
             break
-        path = raw[at + FIXED.size : at + length].partition(b"\0")[0]
-        if size and path and base + size < 1 << 64:
-            found.append(Mapped(start, size, base, bias, image_id, os.fsdecode(path)))
+        if one.size and one.path and one.base + one.size < 1 << 64:
+            found.append(one)
         at += length
     return tuple(found)
 
@@ -54,23 +55,32 @@ def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
     room ends the table; a range that no event can tell of, or of another library, is left out."""
     found: list[Mapped] = []
     wrong, at = 0, AT
-    while at + 4 <= len(raw):
-        (length,) = struct.unpack_from("<I", raw, at)
+    size = len(raw)
+    raw += bytes(FIXED)  # the last entry may say that it is longer than there is room
+    while at < size:
+        one, length = _mapped(raw, at)
         if not length:
             break
-        if length <= FIXED.size or length % 8 or at + length > len(raw):
+        if length <= FIXED or length % 8 or at + length > size:
             wrong += 1
             break
-        _, _, start, size, base, bias, image_id = FIXED.unpack_from(raw, at)
-        path = raw[at + FIXED.size : at + length].partition(b"\0")[0]
-        end = start + size
+        end = one.start + one.size
         if (
-            not size
+            not one.size
             or end > END
-            or any(start < other.start + other.size and other.start < end for other in found)
+            or any(one.start < other.start + other.size and other.start < end for other in found)
         ):
             wrong += 1
         else:
-            found.append(Mapped(start, size, base, bias, image_id, os.fsdecode(path)))
+            found.append(one)
         at += length
     return tuple(found), wrong
+
+
+def _mapped(raw: bytes, at: int) -> tuple[Mapped, int]:
+    """An entry, and how long it says that it is."""
+    held = unpack("trace_library", raw, at)
+    length = held["length"]
+    path = os.fsdecode(raw[at + FIXED : at + length].partition(b"\0")[0])
+    fields = ("start", "size", "base", "bias", "image_id")
+    return Mapped(**{name: held[name] for name in fields}, path=path), length

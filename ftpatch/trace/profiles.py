@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
+from ftpatch.layout import constants, structure
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.totals import Totals
 
 __all__ = ["read_profiles"]
 
-ENTRY = np.dtype(
-    {"names": ["func", "hits", "total", "self"], "formats": ["<u8", "<u8", "<u8", "<u8"]}
-)
+ENTRY = structure("trace_profile")
 STEP = 1 << 20
 """Bytes that are read at once."""
-MOST = (1 << 28) - 1
+MOST = (1 << constants["FUNC_BITS"]) - 1
 
 
 def read_profiles(trace: Trace) -> Totals:

@@ -21,13 +21,12 @@ from ftpatch.inject.dynamic_strings import replaced, strings
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import Library
 from ftpatch.inject.runtime import library_stub
+from ftpatch.layout import offset_of
 from ftpatch.tracer.plan import traceable
 
 __all__ = ["Place", "plan_library"]
 
 HOOK = "ftpatch_library"
-ID_AT = 16
-"""Of `image_id` in struct library_hook: offset, bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,8 @@ def plan_library(
     if places:
         whole, names = stub.with_data(held, arch.page)
     own = image_id(image)
-    laid = inject(image, whole, page=arch.page, entry=None, fill=lambda _: {hook + ID_AT: own})
+    known = {hook + offset_of("library_hook", "image_id", arch.name): own}
+    laid = inject(image, whole, page=arch.page, entry=None, fill=lambda _: known)
     name = "ftrace_regs_caller" if arguments else "ftrace_caller"
     plan = plan_enable(sites, mask, Callee((stub.address(name) or 0) + laid.shift, name))
     changes, tail = for_debuggers(image, stub, laid)

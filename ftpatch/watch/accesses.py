@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.decode import BLOCK, decode
+from ftpatch.layout import constants
+from ftpatch.trace.decode import BLOCK, TYPE, Event, decode
 from ftpatch.trace.reader import Trace
 from ftpatch.watch import Watch
 from ftpatch.watch.table import Told
@@ -16,12 +17,11 @@ from ftpatch.watch.trace_watches import read_watched
 
 __all__ = ["Access", "Accesses", "read_accesses"]
 
-ACCESS, TIME = 1, 7
-"""enum trace_watch_event, and EVENT_TIME."""
+ACCESS = constants["EVENT_ACCESS"]
 WORDS = 4
 """Of an event, behind its first: ip, what was there, what is there, CPU."""
 NO_CPU = 0xFFFF_FFFF
-LATE = 1 << 32
+LATE = constants["TRACE_LATE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Accesses:
         file, length = int(chunks.file[row]), int(chunks.words[row])
         words = np.zeros((1, -(-max(length, 1) // BLOCK) * BLOCK), np.uint64)
         trace.batches.fill(words[0], row)
-        kind = words & np.uint64(7)
-        behind = np.where(kind == ACCESS, WORDS, kind == TIME).astype(np.uint8)
+        kind = words & np.uint64(TYPE)
+        behind = np.where(kind == ACCESS, WORDS, kind == Event.TIME).astype(np.uint8)
         base = chunks.base[row : row + 1]
         found = decode(words, chunks.words[row : row + 1], base, behind)
         there = np.array([told is not None for told in self.told[file]])

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from ftpatch.image import Image
 from ftpatch.inject.read_back import file_offset, injected_table
 from ftpatch.inject.runtime import WATCH
+from ftpatch.layout import offset_of
 
 __all__ = ["InjectedWatches", "injected_watches"]
-
-SIZE_AT = 40
-"""Of `size` in struct stub_config (stubs/runtime/runtime.h), bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,4 +27,5 @@ def injected_watches(image: Image) -> InjectedWatches | None:
     if found is None:
         return None
     at, table = found
-    return InjectedWatches(table=file_offset(image, table, "watches"), size=at + SIZE_AT)
+    size = at + offset_of("stub_config", "size")
+    return InjectedWatches(table=file_offset(image, table, "watches"), size=size)

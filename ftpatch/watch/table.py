@@ -5,23 +5,22 @@ They are laid into a program like this, and a trace begins with a copy of them.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ftpatch.errors import UsageError
+from ftpatch.layout import constants, pack, structure, unpack
 from ftpatch.watch.grammar import LENGTHS, parse_watch
 from ftpatch.watch.watches import Watch, watch_line
 
 __all__ = ["SLOTS", "TABLE_SIZE", "Told", "pack_watches", "unpack_watches"]
 
-SLOTS = 4
+SLOTS = constants["WATCHES"]
 """Breakpoints of x86's processors (SDM vol. 3, section 18.2.1, "Debug Address Registers")."""
-_ENTRY = struct.Struct("<3Q4I984s")
-"""hits, missed, address | length, type, refusal, bytes of text | text."""
-TABLE_SIZE = SLOTS * _ENTRY.size
+_ENTRY = structure("trace_watch")
+TABLE_SIZE = SLOTS * _ENTRY.itemsize
 """Bytes."""
-_LONGEST = 984
+_LONGEST = _ENTRY["text"].itemsize
 """Bytes of a text."""
 _TYPES = {"r--": 1, "-w-": 2, "rw-": 3}
 """HW_BREAKPOINT_R, _W and _RW of include/uapi/linux/hw_breakpoint.h."""
@@ -47,8 +46,13 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
         if len(text) > _LONGEST:
             hint = f"a watch has room for {_LONGEST} bytes"
             raise UsageError(None, f"{text[:40].decode(errors='replace')}...: too long", hint)
-        out += _ENTRY.pack(
-            0, 0, watch.address, watch.length, _TYPES[watch.type], 0, len(text), text
+        out += pack(
+            "trace_watch",
+            address=watch.address,
+            length=watch.length,
+            type=_TYPES[watch.type],
+            size=len(text),
+            text=text,
         )
     return out.ljust(TABLE_SIZE, b"\0")
 
@@ -58,13 +62,13 @@ def unpack_watches(raw: bytes) -> list[Told | None]:
     for what no table holds, in a clause without a place."""
     if len(raw) < TABLE_SIZE:
         raise UsageError(None, "it ends before its watches do")
-    return [
-        _told(number, *_ENTRY.unpack_from(raw, number * _ENTRY.size)) for number in range(SLOTS)
-    ]
+    entries = (unpack("trace_watch", raw, number * _ENTRY.itemsize) for number in range(SLOTS))
+    return [_told(number, **entry) for number, entry in enumerate(entries)]
 
 
 def _told(
     number: int,
+    *,
     hits: int,
     missed: int,
     address: int,
@@ -79,7 +83,7 @@ def _told(
     wrong = UsageError(None, f"watch {number} is not what its text says")
     if size > _LONGEST:
         raise wrong
-    line = text[:size].decode("utf-8", "backslashreplace")
+    line = text[:size].ljust(size, b"\0").decode("utf-8", "backslashreplace")
     request = parse_watch(line)
     fits = request.length in (None, length) and length in LENGTHS and not address % length
     if not fits or _TYPES.get(request.type) != type:

@@ -6,13 +6,14 @@ import os
 from dataclasses import replace
 
 from ftpatch.errors import InputError, UsageError
+from ftpatch.layout import constants
 from ftpatch.trace.header import Header
 from ftpatch.watch import readable, watch_line
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, Told, unpack_watches
 
 __all__ = ["read_watched", "refusal_note"]
 
-AT = 4096
+AT = constants["TRACE_HEADER"]
 """Bytes of the header in front of them."""
 _REASONS = {
     1: "the kernel does not permit it: kernel.perf_event_paranoid, or a sandbox",

@@ -16,12 +16,8 @@
  * Ways out are `ret`, with whatever register: a processor with BTI lets it go anywhere.
  */
 
-#define FRAME 40	/* sizeof(struct frame) */
-#define LOW 8		/* offsetof(struct thread, low); top is at 0 */
-#define NEXT 16		/* offsetof(struct thread, next) */
-#define THREADS 32	/* offsetof(struct process, threads) */
-
 	.file	"entry.S"
+#include "offsets.h"
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
@@ -80,7 +76,6 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #define ORIGIN_SIZE 12
 #define DISTANCE 0x80, 0x01
 #define DISTANCE_SIZE 2
-#define RET 8
 #define RESULT_SIZE 14
 #define SLOT 0x12				/* dup: slot slot */
 #define SLOT_SIZE 1
@@ -152,7 +147,7 @@ return_to_handler:
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
 	.org	return_to_handler + 128
-	.quad	process + THREADS - (return_to_handler + 128)	/* &process.threads */
+	.quad	process + PROCESS_THREADS - (return_to_handler + 128)	/* &process.threads */
 
 /* The process begins here: sp points to argc, x0 is what the dynamic linker wants called at exit, 0
  * where there is none (the kernel leaves that). It comes by `br`, from whatever register. */
@@ -170,8 +165,8 @@ ftrace_start:
 	add	x0, x0, #:lo12:ftrace_ended
 	adrp	x1, ftpatch_config
 	add	x1, x1, #:lo12:ftpatch_config
-	ldr	x2, [x1, #16]		/* self */
-	ldr	x3, [x1, #24]		/* entry */
+	ldr	x2, [x1, #STUB_CONFIG_SELF]
+	ldr	x3, [x1, #STUB_CONFIG_ENTRY]
 	sub	x2, x1, x2		/* bias */
 	add	x16, x2, x3
 	br	x16			/* to a bti c, if there is one */

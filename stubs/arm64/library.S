@@ -6,6 +6,7 @@
  */
 
 	.file	"library.S"
+#include "offsets.h"
 #include "save.h"
 #include "library_hook.h"
 	.cfi_sections .eh_frame, .debug_frame
@@ -25,11 +26,11 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.cfi_register x16, x30
 	.cfi_register x30, x9
 	save
-	adrp	x17, ftpatch_library + ENTRY
-	add	x17, x17, #:lo12:ftpatch_library + ENTRY
+	adrp	x17, ftpatch_library + LIBRARY_HOOK_ENTRY
+	add	x17, x17, #:lo12:ftpatch_library + LIBRARY_HOOK_ENTRY
 	ldar	x16, [x17]		/* delta was written before it */
 	cbz	x16, 1f
-	ldr	x17, [x17, #8]
+	ldr	x17, [x17, #LIBRARY_HOOK_DELTA - LIBRARY_HOOK_ENTRY]
 	add	x0, x30, x17		/* ip, as the program counts */
 	add	x1, sp, #168		/* where the return address stands */
 	add	x2, sp, #176		/* the slot */

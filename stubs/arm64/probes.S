@@ -1,6 +1,7 @@
 /* What detours call, and what runs where a probed function returns: all registers are kept, as struct
  * registers has them. */
 	.file	"probes.S"
+#include "offsets.h"
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
@@ -18,29 +19,29 @@
 ftrace_caller:
 ftrace_regs_caller:			/* in the midst of a function: flags stay anyhow */
 	.cfi_startproc
-	sub	sp, sp, #REGISTERS
-	.cfi_adjust_cfa_offset REGISTERS
+	sub	sp, sp, #SIZEOF_REGISTERS
+	.cfi_adjust_cfa_offset SIZEOF_REGISTERS
 	save_all
-	stp	x29, x30, [sp, #X29]
-	str	x30, [sp, #INTO]
-	.cfi_rel_offset x30, INTO
-	str	x17, [sp, #PLACE]
-	ldp	x0, x1, [sp, #REGISTERS]
-	str	x0, [sp, #X30]
-	str	x1, [sp, #136]		/* x17 */
-	add	x0, sp, #REGISTERS + 16
-	str	x0, [sp, #SP]
+	stp	x29, x30, [sp, #X(29)]
+	str	x30, [sp, #REGISTERS_BACK]
+	.cfi_rel_offset x30, REGISTERS_BACK
+	str	x17, [sp, #REGISTERS_PLACE]
+	ldp	x0, x1, [sp, #SIZEOF_REGISTERS]
+	str	x0, [sp, #X(30)]
+	str	x1, [sp, #X(17)]
+	add	x0, sp, #SIZEOF_REGISTERS + 16
+	str	x0, [sp, #REGISTERS_SP]
 	mov	x0, sp
 	bl	probe_hit
-	ldr	x0, [sp, #X30]
-	ldr	x1, [sp, #136]
-	stp	x0, x1, [sp, #REGISTERS]
+	ldr	x0, [sp, #X(30)]
+	ldr	x1, [sp, #X(17)]
+	stp	x0, x1, [sp, #SIZEOF_REGISTERS]
 	restore_all
-	ldr	x29, [sp, #X29]
-	ldr	x30, [sp, #INTO]
+	ldr	x29, [sp, #X(29)]
+	ldr	x30, [sp, #REGISTERS_BACK]
 	.cfi_restore x30
-	add	sp, sp, #REGISTERS
-	.cfi_adjust_cfa_offset -REGISTERS
+	add	sp, sp, #SIZEOF_REGISTERS
+	.cfi_adjust_cfa_offset -SIZEOF_REGISTERS
 	ret
 	.cfi_endproc
 	.size	ftrace_caller, . - ftrace_caller
@@ -52,22 +53,22 @@ ftrace_regs_caller:			/* in the midst of a function: flags stay anyhow */
 	.type	ftrace_returned, @function
 ftrace_returned:
 	.cfi_startproc
-	sub	sp, sp, #REGISTERS
-	.cfi_adjust_cfa_offset REGISTERS
+	sub	sp, sp, #SIZEOF_REGISTERS
+	.cfi_adjust_cfa_offset SIZEOF_REGISTERS
 	save_all
-	str	x30, [sp, #INTO]
-	.cfi_rel_offset x30, INTO
-	ldp	x0, x1, [sp, #REGISTERS]
-	stp	x0, x1, [sp, #X29]
-	add	x0, sp, #REGISTERS + 8	/* the place */
-	add	x1, sp, #REGISTERS + 96	/* the slot */
-	str	x1, [sp, #SP]
+	str	x30, [sp, #REGISTERS_BACK]
+	.cfi_rel_offset x30, REGISTERS_BACK
+	ldp	x0, x1, [sp, #SIZEOF_REGISTERS]
+	stp	x0, x1, [sp, #X(29)]
+	add	x0, sp, #SIZEOF_REGISTERS + 8	/* the place */
+	add	x1, sp, #SIZEOF_REGISTERS + 96	/* the slot */
+	str	x1, [sp, #REGISTERS_SP]
 	mov	x2, sp
 	bl	trace_return
 	restore_all
-	ldr	x30, [sp, #INTO]
-	add	sp, sp, #REGISTERS
-	.cfi_adjust_cfa_offset -REGISTERS
+	ldr	x30, [sp, #REGISTERS_BACK]
+	add	sp, sp, #SIZEOF_REGISTERS
+	.cfi_adjust_cfa_offset -SIZEOF_REGISTERS
 	ret
 	.cfi_endproc
 	.size	ftrace_returned, . - ftrace_returned

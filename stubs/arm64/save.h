@@ -42,13 +42,7 @@
 	.endm
 
 /* Registers as struct registers has them, but for x29, x30 and sp, which callers bring. */
-#define REGISTERS 288	/* sizeof(struct registers) */
-#define X29 232
-#define X30 240
-#define SP 248
-#define FLAGS 256
-#define INTO 264	/* offsetof(struct registers, back) */
-#define PLACE 272
+#define X(n) REGISTERS_X + 8 * n
 
 	.macro	save_all
 	stp	x0, x1, [sp, #0]
@@ -67,11 +61,11 @@
 	stp	x26, x27, [sp, #208]
 	str	x28, [sp, #224]
 	mrs	x0, nzcv
-	str	x0, [sp, #FLAGS]
+	str	x0, [sp, #REGISTERS_FLAGS]
 	.endm
 
 	.macro	restore_all
-	ldr	x0, [sp, #FLAGS]
+	ldr	x0, [sp, #REGISTERS_FLAGS]
 	msr	nzcv, x0
 	ldp	x0, x1, [sp, #0]
 	ldp	x2, x3, [sp, #16]

@@ -52,7 +52,7 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 /* A function that returns with `ret $n` took its arguments with it, so the stack pointer then does
  * not tell where its return address lay. */
 #define RETURNS_HIGHER
-#define POPPED 256 /* bytes of arguments; more are believed to be there if nothing else fits */
+enum { POPPED = 256 }; /* bytes of arguments; more are believed to be there if nothing else fits */
 
 #define ARGS_ON_STACK
 

@@ -9,13 +9,8 @@
  *                                                                        ^ esp
  */
 
-#define FRAME 32	/* sizeof(struct frame) */
-#define LOW 4		/* offsetof(struct thread, low); top is at 0 */
-#define NEXT 8		/* offsetof(struct thread, next) */
-#define THREADS 16	/* offsetof(struct process, threads) */
-#define POPPED 256	/* of arch.h */
-
 	.file	"entry.S"
+#include "offsets.h"
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
@@ -74,7 +69,6 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #define ORIGIN_SIZE 5
 #define DISTANCE 0x40
 #define DISTANCE_SIZE 1
-#define RET 4
 #define RESULT_SIZE 2
 #define SLOT 0x34, 0x1c, 0x12			/* lit4 minus dup: slot slot */
 #define SLOT_SIZE 3
@@ -146,7 +140,7 @@ return_to_handler:
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
 	.p2align 6
-	.long	process + THREADS - (return_to_handler + 64)	/* &process.threads */
+	.long	process + PROCESS_THREADS - (return_to_handler + 64)	/* &process.threads */
 
 /* The process begins here: esp points to argc, edx is what the dynamic linker wants called at exit,
  * 0 where there is none (psABI, "Process Initialization"). */
@@ -167,8 +161,8 @@ ftrace_start:
 	leal	ftrace_ended - 1b(%ebx), %edx
 	leal	ftpatch_config - 1b(%ebx), %eax
 	movl	%eax, %ecx
-	subl	16(%eax), %ecx			/* bias: self is at 16 */
-	addl	24(%eax), %ecx			/* entry is at 24 */
+	subl	STUB_CONFIG_SELF(%eax), %ecx	/* bias */
+	addl	STUB_CONFIG_ENTRY(%eax), %ecx
 	xorl	%eax, %eax
 	jmp	*%ecx
 	.cfi_endproc

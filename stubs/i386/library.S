@@ -6,6 +6,7 @@
  */
 
 	.file	"library.S"
+#include "offsets.h"
 #include "save.h"
 #include "library_hook.h"
 	.cfi_sections .eh_frame, .debug_frame
@@ -27,7 +28,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 1:	popl	%ecx
 	.cfi_adjust_cfa_offset -4
 	addl	$ftpatch_library - 1b, %ecx
-	cmpl	$0, ENTRY(%ecx)
+	cmpl	$0, LIBRARY_HOOK_ENTRY(%ecx)
 	je	3f
 	movl	12(%esp), %eax		/* ip */
 	leal	16(%esp), %edx		/* where the return address stands */
@@ -35,8 +36,8 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	jne	2f
 	addl	$4, %edx
 2:
-	addl	DELTA(%ecx), %eax	/* ip, as the program counts */
-	pushl	ENTRY(%ecx)
+	addl	LIBRARY_HOOK_DELTA(%ecx), %eax	/* ip, as the program counts */
+	pushl	LIBRARY_HOOK_ENTRY(%ecx)
 	.cfi_adjust_cfa_offset 4
 #ifdef ARGS
 	leal	4(%edx), %ecx		/* arguments */

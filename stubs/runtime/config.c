@@ -2,5 +2,5 @@
 #include "runtime.h"
 
 const struct stub_config ftpatch_config __attribute__((section(".ftpatch"), used)) = {
-	.magic = "FTPATCHSTUB\0v1",
+	.magic = STUB_MAGIC,
 };

@@ -61,7 +61,7 @@ void server_kept(const char *name)
 /* Whether the program gave up system calls, or may have: a socket is what most who do so end for. */
 static int may_forbid(void)
 {
-	return (!was_filtered || ftpatch_config.clock & 2) && is_filtered();
+	return (!was_filtered || ftpatch_config.clock & GIVES_UP_CALLS) && is_filtered();
 }
 
 /* Whether it is ours that listens: names are free when their owner is gone. */

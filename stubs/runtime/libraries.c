@@ -5,7 +5,6 @@
 
 #define MOST 64  /* libraries */
 #define LONGEST 65536 /* entries of the linker's list that are looked at */
-#define MAGIC "FTPATCHLIB\0v1\0\0" /* with the last NUL 16 bytes */
 
 void trace_entry(void) __attribute__((visibility("hidden"))); /* of whichever tracer */
 
@@ -40,7 +39,7 @@ static struct library_hook *hook_of(const struct library *library, ulong bias)
 	for (at = 0; at < sizeof(*hook); at += 16)
 		if (!readable((ulong)hook + at))
 			return 0;
-	return same(hook->magic, MAGIC, sizeof(hook->magic)) &&
+	return same(hook->magic, LIBRARY_MAGIC, sizeof(hook->magic)) &&
 	       same(hook->image_id, library->told.image_id, sizeof(hook->image_id)) ? hook : 0;
 }
 

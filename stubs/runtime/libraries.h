@@ -5,13 +5,15 @@
 
 #include "runtime.h"
 
+#define LIBRARY_MAGIC "FTPATCHLIB\0v1\0\0" /* with the last NUL 16 bytes */
+
 /* In the library's own memory. `entry` is trace_entry(), 0: nobody; `delta`: what to add to an address
  * in the library, so that the distance from the program's base becomes `func` of an event. */
 struct library_hook {
 	char magic[16];
 	u8 image_id[32];
-	ulong entry __attribute__((aligned(8))); /* 48 */
-	ulong delta __attribute__((aligned(8))); /* 56 */
+	ulong entry __attribute__((aligned(8)));
+	ulong delta __attribute__((aligned(8)));
 };
 
 /* What the program is told when it is patched: one for each library, the last one's `told.length` is 0. */

@@ -11,15 +11,9 @@ struct probe_place {
 	u32 first, count;
 };
 
-enum probe_flags {
-	PROBE_RETURN = 1, /* an r probe: for PROBE_RETURN, what is fetched is of the return */
-	PROBE_FAULTS = 2, /* the first word of its values says which of them could not be read */
-	PROBE_CUT = 4,    /* the last byte of a string says whether it goes on; without, it is 0 */
-};
-
 struct probe {
 	u64 handler; /* a user's own, 0: none */
-	u32 flags;
+	u32 flags; /* enum probe_flags */
 	u32 maxactive; /* instances, ANY: they are not counted */
 	u32 fetch, fetches; /* steps */
 	u32 words;          /* of values, in an event */
@@ -41,10 +35,12 @@ enum probe_fetch {
 /* Of a frame's `func`: it holds an instance; it is never 0. */
 #define INSTANCE 1u
 #define KEPT 2u
-#define ANY ~0u
 
-#define STRING_WORDS 8
-#define VALUES 64 /* words in an event, at most */
+enum probe_limits {
+	ANY = ~0u,
+	STRING_WORDS = 8,
+	VALUES = 64, /* words in an event, at most */
+};
 
 struct fetch {
 	u32 op;

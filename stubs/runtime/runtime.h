@@ -30,6 +30,11 @@ typedef unsigned long ulong;
 #define MAIN_STACK (8ul << 20) /* bytes: what is so close to its begin is the first thread's */
 #define ASIDE 256    /* frames of a thread that were left and may come back */
 
+#define STUB_MAGIC "FTPATCHSTUB\0v1"
+
+/* What the program may give up by seccomp. */
+enum gives_up { GIVES_UP_CLOCK = 1, GIVES_UP_CALLS = 2 };
+
 /* Filled in by ftpatch where the stub is laid into a file; all addresses are link addresses. */
 struct stub_config {
 	char magic[16];
@@ -42,7 +47,7 @@ struct stub_config {
 	u32 tracer;   /* enum trace_tracer */
 	u32 flags;    /* enum trace_flags */
 	u32 profile;  /* bytes of a profile's chunk, a power of two */
-	u32 clock;    /* bit 0: the program may give it up (clock.c); bit 1: and system calls */
+	u32 clock;    /* enum gives_up */
 	u8 image_id[32];
 	u64 caller;   /* TRACER_USER: the user's ftrace_caller ... */
 	u64 returned; /* ... and ftrace_return, 0 where there is none */

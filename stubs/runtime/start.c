@@ -158,7 +158,7 @@ void trace_start(ulong *sp)
 			process.size = room > LEAST ? room : LEAST;
 		process.hz = ticks_hz() ?: measured_hz();
 	}
-	if (ftpatch_config.clock & 1)
+	if (ftpatch_config.clock & GIVES_UP_CLOCK)
 		clock_kept();
 	thread_pointer_known(hwcap2, interpreter != 0);
 
@@ -175,7 +175,7 @@ void trace_start(ulong *sp)
 	}
 	/* Linux has it since 4.14; qemu-user before 8 takes any advice, and does nothing. */
 	process.wiped = !failed(advise(known, MADV_WIPEONFORK)) && failed(advise(known, -1));
-	process.grows = process.wiped && !(ftpatch_config.clock & 2);
+	process.grows = process.wiped && !(ftpatch_config.clock & GIVES_UP_CALLS);
 	process.region = region;
 	process.stride = stride;
 	process.known = (struct known_threads *)known;

@@ -29,11 +29,12 @@ typedef unsigned long long u64;
 typedef signed long long s64;
 
 #define TRACE_MAGIC "FTPTRACE"
-#define TRACE_VERSION 1
-#define TRACE_HEADER 4096
-#define TRACE_UNIT 4096
-#define CHUNK_MAGIC 0x4b4e4843 /* "CHNK" */
-#define CHUNK_HEADER 32
+enum trace_format {
+	TRACE_VERSION = 1,
+	TRACE_HEADER = 4096,
+	TRACE_UNIT = 4096,
+	CHUNK_MAGIC = 0x4b4e4843, /* "CHNK" */
+};
 
 enum trace_event {
 	EVENT_ENTRY = 1,      /* a function was called */
@@ -57,12 +58,16 @@ enum trace_probe_event {
  * instruction that came to it, bias included; what was there before, and now; the CPU, all ones where
  * it is not known, and TRACE_LATE. */
 enum trace_watch_event { EVENT_ACCESS = 1 };
-#define TRACE_LATE (1ull << 32) /* SIGTRAP was blocked: the address is where it no longer was */
+enum trace_access {
+	TRACE_LATE = 1ull << 32, /* SIGTRAP was blocked: the address is where it no longer was */
+};
 
-#define TYPE_BITS 3
-#define FUNC_BITS 28
-#define TICKS_SHIFT (TYPE_BITS + FUNC_BITS)
-#define TICKS_BITS (64 - TICKS_SHIFT)
+enum trace_word {
+	TYPE_BITS = 3,
+	FUNC_BITS = 28,
+	TICKS_SHIFT = TYPE_BITS + FUNC_BITS,
+	TICKS_BITS = 64 - TICKS_SHIFT,
+};
 
 enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACER_PROFILE = 3, TRACER_USER = 4,
 		    TRACER_PROBES = 5, TRACER_WATCH = 6 };
@@ -146,11 +151,20 @@ struct trace_probe {
 	u64 active; /* 16: instances that are taken, where their number is limited */
 	u64 ip;     /* 24: link address */
 	u32 words;  /* 32: of values in its events */
-	u32 flags;  /* 36: 1: an r probe; 2: its first value has a bit for each that could not be read;
-	               from bit 8 on: 1 pad, 2 jump, 3 trap */
+	u32 flags;  /* 36: enum probe_flags; from bit PROBE_METHOD on: enum probe_method */
 	u32 text;   /* 40: of its definition, from the file's begin ... */
 	u32 length; /* 44: ... bytes */
 };
+
+enum probe_flags {
+	PROBE_RETURN = 1, /* an r probe: for PROBE_RETURN, what is fetched is of the return */
+	PROBE_FAULTS = 2, /* the first word of its values says which of them could not be read */
+	PROBE_CUT = 4,    /* the last byte of a string says whether it goes on; without, it is 0 */
+	PROBE_METHOD = 8, /* a bit's number, not a flag */
+};
+
+/* How the instruction was displaced. */
+enum probe_method { METHOD_PAD = 1, METHOD_JUMP = 2, METHOD_TRAP = 3 };
 
 /* Of a watched variable. */
 struct trace_watch {

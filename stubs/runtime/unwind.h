@@ -20,9 +20,9 @@
  *
  *     ORIGIN, ORIGIN_SIZE      operations that yield return_to_handler, and their bytes
  *     DISTANCE, DISTANCE_SIZE  from there to where the distance to `process.threads` stands, ULEB128
- *     RET                      offsetof(struct frame, ret)
  *     RESULT_SIZE              bytes of `search_result`, a macro: what becomes of the address
- *     FRAME, LOW, NEXT         sizeof(struct frame), offsets of struct thread; top is at 0
+ *
+ * Of struct thread, `top` is at 0, as `slot` of struct frame.
  */
 #define TO_RESULT (ORIGIN_SIZE + DISTANCE_SIZE + ORIGIN_SIZE + 56)	/* bytes before the result */
 #define SEARCH (TO_RESULT + RESULT_SIZE)
@@ -42,14 +42,14 @@
 	.cfi_escape 0x12, 0x30, 0x29		/* t: dup lit0 eq */
 	.cfi_escape 0x28, ORIGIN_SIZE + RESULT_SIZE + 45, 0	/* bra -> end: 0 */
 	.cfi_escape 0x12, 0x06			/* dup deref                 slot t frame */
-	.cfi_escape 0x14, 0x23, LOW, 0x06	/* frame: over plus_uconst deref   slot t frame low */
+	.cfi_escape 0x14, 0x23, THREAD_LOW, 0x06	/* frame: over plus_uconst deref   slot t frame low */
 	.cfi_escape 0x14, 0x29			/* over eq */
 	.cfi_escape 0x28, ORIGIN_SIZE + 27, 0	/* bra -> next */
-	.cfi_escape 0x08, FRAME, 0x1c		/* const1u minus             slot t frame */
+	.cfi_escape 0x08, SIZEOF_FRAME, 0x1c	/* const1u minus             slot t frame */
 	.cfi_escape 0x12, 0x06			/* dup deref                 slot t frame its */
 	.cfi_escape 0x15, 0x03, 0x2e		/* pick 3 ne */
 	.cfi_escape 0x28, BACK(20)		/* bra -> frame */
-	.cfi_escape 0x12, 0x23, RET, 0x06	/* dup plus_uconst deref     slot t frame ret */
+	.cfi_escape 0x12, 0x23, FRAME_RET, 0x06	/* dup plus_uconst deref     slot t frame ret */
 	.cfi_escape 0x12			/* dup */
 	.cfi_escape ORIGIN, 0x29		/* (origin) eq */
 	.cfi_escape 0x28, 3, 0			/* bra -> drop */
@@ -57,7 +57,7 @@
 	.cfi_escape 0x13			/* drop                      slot t frame */
 	.cfi_escape 0x2f, BACK(ORIGIN_SIZE + 36)	/* skip -> frame */
 	.cfi_escape 0x13			/* next: drop                slot t */
-	.cfi_escape 0x23, NEXT, 0x06		/* plus_uconst deref         slot next */
+	.cfi_escape 0x23, THREAD_NEXT, 0x06	/* plus_uconst deref         slot next */
 	.cfi_escape 0x2f, BACK(ORIGIN_SIZE + 51)	/* skip -> t */
 	search_result				/* result */
 	.endm

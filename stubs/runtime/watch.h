@@ -4,7 +4,7 @@
 
 #include "hooks.h"
 
-#define WATCHES 4 /* places that are laid in: breakpoints of the processor */
+enum { WATCHES = 4 }; /* places that are laid in: breakpoints of the processor */
 
 /* What is laid in is what the trace file begins with, before anything happened. */
 static inline const struct trace_watch *laid_watch(u32 number)

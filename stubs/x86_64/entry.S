@@ -7,11 +7,8 @@
  *                                                             ^ rsp
  */
 
-#define FRAME 40	/* sizeof(struct frame) */
-#define LOW 8		/* offsetof(struct thread, low); top is at 0 */
-#define NEXT 16		/* offsetof(struct thread, next) */
-
 	.file	"entry.S"
+#include "offsets.h"
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
@@ -66,7 +63,6 @@ ftrace_regs_caller:
 #define ORIGIN_SIZE 5
 #define DISTANCE 0x40
 #define DISTANCE_SIZE 1
-#define RET 8
 #define RESULT_SIZE 2
 
 	.macro	search_result
@@ -110,7 +106,7 @@ return_to_handler:
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
 	.p2align 6
-	.quad	process + 32 - (return_to_handler + 64)	/* &process.threads */
+	.quad	process + PROCESS_THREADS - (return_to_handler + 64)	/* &process.threads */
 
 /* The process begins here: rsp points to argc, rdx is what the dynamic linker wants called at exit,
  * 0 where there is none (psABI, "Process Initialization"). */
@@ -130,8 +126,8 @@ ftrace_start:
 	leaq	ftrace_ended(%rip), %rdx
 	leaq	ftpatch_config(%rip), %rax
 	movq	%rax, %rcx
-	subq	16(%rax), %rcx			/* bias: self is at 16 */
-	addq	24(%rax), %rcx			/* entry is at 24 */
+	subq	STUB_CONFIG_SELF(%rax), %rcx	/* bias */
+	addq	STUB_CONFIG_ENTRY(%rax), %rcx
 	xorl	%eax, %eax
 	jmp	*%rcx
 	.cfi_endproc

@@ -6,6 +6,7 @@
  */
 
 	.file	"library.S"
+#include "offsets.h"
 #include "save.h"
 #include "library_hook.h"
 	.cfi_sections .eh_frame, .debug_frame
@@ -14,14 +15,14 @@
 	.p2align 6
 ftrace_caller:
 	.cfi_startproc
-	cmpq	$0, ftpatch_library + ENTRY(%rip)
+	cmpq	$0, ftpatch_library + LIBRARY_HOOK_ENTRY(%rip)
 	je	1f
 	save	rdi, rsi, rdx
 	movq	24(%rsp), %rdi		/* ip */
-	addq	ftpatch_library + DELTA(%rip), %rdi	/* ... as the program counts */
+	addq	ftpatch_library + LIBRARY_HOOK_DELTA(%rip), %rdi	/* ... as the program counts */
 	leaq	32(%rsp), %rsi		/* where the return address stands */
 	movq	%rsi, %rdx		/* which is the slot */
-	notrack call *ftpatch_library + ENTRY(%rip)
+	notrack call *ftpatch_library + LIBRARY_HOOK_ENTRY(%rip)
 	restore	rdx, rsi, rdi
 1:	ret
 	.cfi_endproc
@@ -33,15 +34,15 @@ ftrace_caller:
 	.p2align 6
 ftrace_regs_caller:
 	.cfi_startproc
-	cmpq	$0, ftpatch_library + ENTRY(%rip)
+	cmpq	$0, ftpatch_library + LIBRARY_HOOK_ENTRY(%rip)
 	je	1f
 	save	r9, r8, rcx, rdx, rsi, rdi
 	movq	48(%rsp), %rdi		/* ip */
-	addq	ftpatch_library + DELTA(%rip), %rdi
+	addq	ftpatch_library + LIBRARY_HOOK_DELTA(%rip), %rdi
 	leaq	56(%rsp), %rsi
 	movq	%rsi, %rdx
 	movq	%rsp, %rcx
-	notrack call *ftpatch_library + ENTRY(%rip)
+	notrack call *ftpatch_library + LIBRARY_HOOK_ENTRY(%rip)
 	restore	rdi, rsi, rdx, rcx, r8, r9
 1:	ret
 	.cfi_endproc

@@ -1,6 +1,7 @@
 /* What detours call, and what runs where a probed function returns: all registers are kept, as struct
  * registers has them. */
 	.file	"probes.S"
+#include "offsets.h"
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
@@ -17,7 +18,7 @@
 \name:
 	.cfi_startproc
 	save_all
-	leaq	REGISTERS+24+128(%rsp), %rax
+	leaq	REGISTERS_FLAGS+24+128(%rsp), %rax
 	movq	%rax, SP(%rsp)
 	movq	%rsp, %rdi
 	.if	\flags
@@ -46,7 +47,7 @@
 ftrace_returned:
 	.cfi_startproc
 	save_all
-	leaq	REGISTERS+24(%rsp), %rax
+	leaq	REGISTERS_FLAGS+24(%rsp), %rax
 	movq	%rax, SP(%rsp)
 	leaq	-8(%rax), %rdi		/* where the return address goes */
 	movq	%rdi, %rsi		/* which is the slot */

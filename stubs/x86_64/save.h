@@ -15,8 +15,7 @@
 
 /* All registers as struct registers has them, but for rsp, whose place is only left. Without the two
  * words behind the flags, which the caller brings. */
-#define REGISTERS 128	/* offsetof(struct registers, flags) */
-#define SP 32		/* offsetof(struct registers, general[4]) */
+#define SP REGISTERS_GENERAL + 4 * 8
 
 	.macro	save_all
 	pushfq

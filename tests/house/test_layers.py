@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parent.parent.parent / "ftpatch"
 FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors",),
-    ("core",),
+    ("core", "layout"),
     ("io",),
     ("arch",),
     ("elf",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def test_built_from_these_sources(arch: str, tmp_path: Path) -> None:
     if shutil.which(f"{COMPILERS[arch]}-gcc") is None:
         pytest.skip(f"no {COMPILERS[arch]}-gcc")
     words = ["make", "-s", "-C", str(STUBS), f"ARCHES={arch}", f"OUT={tmp_path}"]
+    words.append(f"PYTHON={sys.executable}")
     subprocess.run(words, check=True, capture_output=True)
     kept, made = STUBS / "built" / arch, tmp_path / arch
     if (kept / "compiler.txt").read_text() != (made / "compiler.txt").read_text():
