@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ftpatch.cli import report
 from ftpatch.cli.report_output import Output
+from ftpatch.cli.report_sources import default_report, report_named, reports_ending
 from ftpatch.errors import FtpatchError, OutputError, UsageError
 from ftpatch.inject.runtime import tracer_named
-from ftpatch.trace import Format
-from ftpatch.trace.formats import DEFAULTS, format_named, reports_named
+from ftpatch.trace import Report
 from ftpatch.trace.header import Tracer
 
 __all__ = ["Asked", "Reports"]
@@ -34,7 +34,7 @@ class _Report:
     """One report; without a file it is printed."""
 
     name: str
-    form: Format
+    form: Report
     file: Path | None
 
     def open(self, force: bool) -> Output:
@@ -58,7 +58,8 @@ class Reports:
         kind = Tracer(known.number)
         if asked.recording is not None:
             _check_recording(asked.recording, kind, asked.format)
-        words = [*([asked.format] if asked.format else []), *asked.reports] or [DEFAULTS[kind]]
+        words = [*([asked.format] if asked.format else []), *asked.reports]
+        words = words or [default_report(kind)]
         self._reports = [_parsed(word, kind) for word in words]
         printed = [one.name for one in self._reports if one.file is None]
         if len(printed) > 1:
@@ -91,14 +92,14 @@ def _parsed(text: str, tracer: Tracer) -> _Report:
     name, equals, file = text.partition("=")
     if not name or (equals and not file):
         raise UsageError(None, f"--report {text!r} is not FORMAT or FORMAT=FILE")
-    return _Report(name, format_named(tracer, name), Path(file) if equals else None)
+    return _Report(name, report_named(tracer, name), Path(file) if equals else None)
 
 
 def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
     """Whether a new file can be there, and is not meant to be a report."""
     if os.path.lexists(path):
         raise UsageError(path, "the output exists", "name another file")
-    like = reports_named(tracer, path.suffix) if path.suffix else []
+    like = reports_ending(tracer, path.suffix) if path.suffix else []
     if like:
         hint = f"for a report use --report {format_ or like[0]}={path}"
         raise UsageError(path, "-o is for the recording, but this is a report's name", hint)

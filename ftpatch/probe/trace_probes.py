@@ -13,16 +13,27 @@ from ftpatch.probe import Definition, parse_probe
 from ftpatch.probe.definition import Source
 from ftpatch.probe.steps import MOST, STRING_WORDS
 from ftpatch.trace.header import Header
+from ftpatch.trace.hits import Field, Show
 
-__all__ = ["Probe", "read_probes"]
+__all__ = ["STRING_ROOM", "Probe", "read_probes"]
 
 TOLD = struct.Struct("<4Q4I")
 """0, missed, active, ip | words, flags, text, length."""
 AT = 4096
 """Bytes of the header in front of them."""
 RETURN, FAULTS, CUT, WAY_SHIFT = 1, 2, 4, 8
+STRING_ROOM = 8 * STRING_WORDS - 1
+"""Bytes of a string that an event holds."""
+_SHOWN: dict[str, tuple[Show, int]] = {
+    "string": (Show.STRING, STRING_ROOM),
+    "symbol": (Show.SYMBOL, 0),
+    "u": (Show.UNSIGNED, 0),
+    "s": (Show.SIGNED, 0),
+    "x": (Show.HEX, 0),
+}
+"""By fetch type, or by its first letter."""
 WAYS = ("", "pad", "jump", "trap")
-LONGEST = 1 << 16
+MAX_TEXT = 1 << 16
 """Bytes of a definition, at most."""
 
 
@@ -39,6 +50,29 @@ class Probe:
     missed: int
     way: str
     tells_cut: bool
+
+    @property
+    def name(self) -> str:
+        """Name of its events."""
+        return self.definition.name
+
+    @property
+    def symbol(self) -> str | None:
+        """The symbol that it is at, if it was put at one."""
+        return self.definition.symbol
+
+    @property
+    def offset(self) -> int:
+        """Bytes from that symbol."""
+        return self.definition.offset
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Its values as reports show them."""
+        return tuple(
+            Field(one.name, *_SHOWN.get(one.type, _SHOWN[one.type[0]]))
+            for one in self.definition.fetches
+        )
 
     @property
     def returns(self) -> bool:
@@ -67,7 +101,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
     out = []
     for number in range(header.probes):
         _, missed, _, ip, words, flags, at, length = TOLD.unpack_from(raw, number * TOLD.size)
-        if length > LONGEST or not AT <= at <= at + length <= header.header_size:
+        if length > MAX_TEXT or not AT <= at <= at + length <= header.header_size:
             raise InputError(header.path, f"the definition of probe {number} is not in its header")
         text = raw[at - AT : at - AT + length].decode("utf-8", "backslashreplace")
         try:
