@@ -37,7 +37,7 @@ MAX_TEXT = 1 << 16
 """Bytes of a definition, at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Probe:
     """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which
     could not be read; how often it was ``missed`` (nmissed); ``way``:
@@ -110,7 +110,15 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             raise InputError(header.path, f"probe {number}: {error}") from None
         way = WAYS[flags >> WAY_SHIFT] if flags >> WAY_SHIFT < len(WAYS) else ""
         tells_cut = bool(flags & CUT)
-        probe = Probe(found, ip, words, bool(flags & FAULTS), missed, way, tells_cut)
+        probe = Probe(
+            definition=found,
+            ip=ip,
+            words=words,
+            faults=bool(flags & FAULTS),
+            missed=missed,
+            way=way,
+            tells_cut=tells_cut,
+        )
         if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
             raise InputError(header.path, f"probe {number} is not what its definition says")
         out.append(probe)

@@ -28,7 +28,7 @@ class Event(IntEnum):
     ENTRY_FROM = 3
     ENTRY_ARGS = 4
     EXIT_VALUE = 5
-    LEFT = 6
+    UNWOUND = 6
     TIME = 7
     SYNC = 8
     """A chunk is missing before this; ``func`` is how many frames were open then."""
@@ -39,7 +39,7 @@ BEHIND = np.array([0, 0, 0, 1, 6, 1, 0, 1], np.uint8)
 TYPE, FUNC, FUNC_SHIFT, TICKS_SHIFT = 7, (1 << 28) - 1, 3, 31
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Decoded:
     """n events of k chunks, chunk by chunk, without those of type TIME. ``row`` intp[n]: which
     chunk. ``type`` uint8[n], ``func`` uint32[n], ``ticks`` uint64[n] (absolute). ``at`` intp[n]:
@@ -98,7 +98,17 @@ def decode(
     kept = kind != Event.TIME
     if not kept.all():
         row, kind, func, ticks, at = row[kept], kind[kept], func[kept], ticks[kept], at[kept]
-    return Decoded(row, kind, func, ticks, at, base, used, ended, torn)
+    return Decoded(
+        row=row,
+        type=kind,
+        func=func,
+        ticks=ticks,
+        at=at,
+        base=base,
+        used=used,
+        ended=ended,
+        torn=torn,
+    )
 
 
 def _bases(

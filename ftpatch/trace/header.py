@@ -18,8 +18,8 @@ __all__ = ["Flag", "Header", "Tracer", "open_trace"]
 MAGIC = b"FTPTRACE"
 VERSION = 1
 LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16s4IQ1024s")
-MOST = 4096
-"""Bytes of a header that are looked at."""
+MAX_READ = 4096
+"""Bytes of a header that are read."""
 SMALLEST_CHUNK = 40
 """Bytes of a chunk's header and one event."""
 
@@ -64,7 +64,7 @@ LOST = (
 """Why calls were not recorded, in the order of enum trace_lost."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Header:
     """What a trace says of itself. ``path`` is the trace's, ``image`` that of the program it was
     recorded of; sizes and ``length`` (what the file has now) in bytes, ``ticks`` of a clock that
@@ -159,7 +159,7 @@ def open_trace(path: Path) -> tuple[int, Header]:
         if not stat.S_ISREG(held.st_mode):
             raise InputError(path, "not a regular file", "give a trace file")
         os.set_blocking(fd, True)
-        return fd, _parse(path, os.pread(fd, MOST, 0), held.st_size)
+        return fd, _parse(path, os.pread(fd, MAX_READ, 0), held.st_size)
     except OSError as error:
         os.close(fd)
         raise InputError(path, f"cannot read: {error.strerror}") from None
@@ -192,32 +192,32 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
     if tracer in (Tracer.PROBES, Tracer.WATCH):
         libraries, unknown, objects = (), 0, read_objects(raw[:TOLD])
     return Header(
-        path,
-        length,
-        header_size,
-        chunk_size,
-        Tracer(tracer),
-        flags,
-        size,
-        taken,
-        bias,
-        base,
-        hz,
-        ticks,
-        realtime,
-        pid,
-        tuple(lost),
-        image_id,
-        _text(comm),
-        os.fsdecode(image.partition(b"\0")[0]),
-        libraries,
-        unknown,
-        machine,
-        probes,
-        children,
-        refusal,
-        cut,
-        objects,
+        path=path,
+        length=length,
+        header_size=header_size,
+        chunk_size=chunk_size,
+        tracer=Tracer(tracer),
+        flags=flags,
+        size=size,
+        taken=taken,
+        bias=bias,
+        base=base,
+        hz=hz,
+        ticks=ticks,
+        realtime=realtime,
+        pid=pid,
+        lost=tuple(lost),
+        image_id=image_id,
+        comm=_text(comm),
+        image=os.fsdecode(image.partition(b"\0")[0]),
+        libraries=libraries,
+        unknown=unknown,
+        machine=machine,
+        probes=probes,
+        children=children,
+        refusal=refusal,
+        cut=cut,
+        objects=objects,
     )
 
 

@@ -26,7 +26,7 @@ STEP = 1 << 18
 def calls(hits: Hits, threads: int, functions: NDArray[np.int32]) -> Iterator[Rows]:
     """Rows of all calls, of so many ``threads``; other hits are rows of kind POINT. ``function`` of
     each is that of its point, in ``functions`` int32[p]; ``value`` is the hit that it is of, but of
-    rows of kind OPEN, LEFT and END."""
+    rows of kind OPEN, UNWOUND and END."""
     # Of several points that saw one call, the last one told is the call, and others are points.
     returned = _returns(hits) & ~_again(hits) if len(hits) else np.empty(0, bool)
     leave = np.flatnonzero(returned)

@@ -19,7 +19,7 @@ ENTRY = np.dtype(
 )
 STEP = 1 << 20
 """Bytes that are read at once."""
-MOST = (1 << 28) - 1
+MAX_FUNC = (1 << 28) - 1
 
 
 def read_profiles(trace: Trace) -> Totals:
@@ -57,5 +57,5 @@ def _entries(trace: Trace, number: int) -> Iterator[NDArray[np.void]]:
         entries = np.frombuffer(raw, ENTRY, len(raw) // ENTRY.itemsize)
         if not len(entries):  # the file became shorter
             return
-        yield entries[(entries["func"] > 0) & (entries["func"] <= MOST)]
+        yield entries[(entries["func"] > 0) & (entries["func"] <= MAX_FUNC)]
         at, left = at + len(entries) * ENTRY.itemsize, left - len(entries) * ENTRY.itemsize

@@ -15,7 +15,7 @@ __all__ = ["Spent", "Totals", "parents", "spent", "total"]
 
 
 COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
-ENDING = np.isin(list(Kind), [Kind.LEAVE, Kind.LEFT, Kind.END])
+ENDING = np.isin(list(Kind), [Kind.LEAVE, Kind.UNWOUND, Kind.END])
 """By kind of row: whether a call begins there that counts, and whether time ends."""
 
 

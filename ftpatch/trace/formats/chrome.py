@@ -27,7 +27,7 @@ __all__ = ["REPORT"]
 PHASES = {
     Kind.ENTER: "B",
     Kind.LEAVE: "E",
-    Kind.LEFT: "E",
+    Kind.UNWOUND: "E",
     Kind.POINT: "i",
     Kind.RETURN: "i",
 }

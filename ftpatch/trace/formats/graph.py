@@ -46,7 +46,7 @@ def _function_graph(source: EventSource, style: Style) -> Iterator[str]:
     known = recording.has_clock
     for rows in by_time(style.rows(source), leaves=True):
         rows = recording.window.within(rows)
-        duration = np.where(rows.kind == Kind.LEFT, -1, rows.duration)
+        duration = np.where(rows.kind == Kind.UNWOUND, -1, rows.duration)
         columns = (
             thread[rows.thread],
             strings(duration, lambda ns: _spent(ns, known)),

@@ -26,7 +26,7 @@ WORDS = {
     Kind.ENTER: "entry",
     Kind.POINT: "entry",
     Kind.LEAVE: "exit",
-    Kind.LEFT: "left",
+    Kind.UNWOUND: "left",
     Kind.RETURN: "exit",
 }
 
@@ -78,7 +78,7 @@ def _lines(recording: Recording, rows: Rows, heads: list[str], callers: Callers)
 
     code = rows.function.astype(np.int64) * len(Kind) + rows.kind
     events = strings(code, what).tolist()
-    duration = np.where(rows.kind == Kind.LEFT, -1, rows.duration)
+    duration = np.where(rows.kind == Kind.UNWOUND, -1, rows.duration)
     durations = strings(duration, lambda ns: f', "duration": {ns}' if ns >= 0 else "").tolist()
     extras = _extras(rows, callers)
     columns = (heads, rows.time.tolist(), rows.level.tolist(), events, durations, extras)

@@ -31,7 +31,7 @@ Notes = list[tuple[str, str, NDArray[Any]]]
 TYPES = {
     Kind.ENTER: "TYPE_SLICE_BEGIN",
     Kind.LEAVE: "TYPE_SLICE_END",
-    Kind.LEFT: "TYPE_SLICE_END",
+    Kind.UNWOUND: "TYPE_SLICE_END",
     Kind.POINT: "TYPE_INSTANT",
     Kind.RETURN: "TYPE_INSTANT",
 }
@@ -153,7 +153,7 @@ class _Writer:
             number = rows.function[of_kind]
             for point in np.unique(number).tolist():
                 mine = of_kind[number == point]
-                if kind in (Kind.ENTER, Kind.LEFT):
+                if kind in (Kind.ENTER, Kind.UNWOUND):
                     self._put(out, rows, mine, [])
                     continue
                 event = self._hits.group(point, rows.value[mine].astype(np.intp))
