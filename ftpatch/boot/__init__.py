@@ -1,7 +1,7 @@
 """What a boot tracer sent: a stream of events to rows that every report can be made of."""
 
-from ftpatch.boot.boot_trace import BootTrace, is_stream
 from ftpatch.boot.calls import Calls
+from ftpatch.boot.events import BootTrace, is_stream
 from ftpatch.boot.stream import Source, find_source, read_stream
 
 __all__ = ["BootTrace", "Calls", "Source", "find_source", "is_stream", "read_stream"]

@@ -85,4 +85,13 @@ class Calls:
         funcs[kind == Event.EXIT] = self._left[left]
         until = int(self._time[part][-1])
         threads, times = np.repeat(thread, counts + 1), np.repeat(time, counts + 1)
-        return Batch(threads, times, kind, funcs, None, None, None, until)
+        return Batch(
+            thread=threads,
+            time=times,
+            type=kind,
+            func=funcs,
+            value=None,
+            args=None,
+            arguments=None,
+            until=until,
+        )

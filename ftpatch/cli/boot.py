@@ -90,15 +90,13 @@ def command(
     stopped, 124 if the run was ended otherwise, and 125 if ftpatch itself failed.
     """
     try:
+        from ftpatch.boot.events import STREAM
         from ftpatch.cli import report
-        from ftpatch.trace.formats import FORMATS
+        from ftpatch.trace.choose import report_named
 
         report.require_format(format_, json)
-        chosen = "json" if json else format_ or "function_graph"
-        if chosen not in FORMATS:
-            reason = f"a boot cannot be reported as {chosen}"
-            raise UsageError(None, reason, f"use {', '.join(FORMATS)}")
-        with Output(output, force=force, form=FORMATS[chosen]):
+        form = report_named(STREAM, "json" if json else format_)
+        with Output(output, force=force, form=form):
             pass  # there will be one
         from ftpatch.boot.plan import BootTracing
         from ftpatch.ftrace.filter import Selection

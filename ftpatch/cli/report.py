@@ -15,7 +15,10 @@ from ftpatch.cli.report_output import Output
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from ftpatch.trace import Trace
+    from collections.abc import Iterator
+
+    from ftpatch.trace import EventSource, Recording
+    from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
 
 __all__ = ["NAME", "command", "require_format"]
@@ -100,35 +103,37 @@ def command(
     if output is not None and any(_same(output, file) for file in files):
         raise UsageError(output, "the output is a trace that is read", "name another file")
     from ftpatch.cli.report_programs import Programs
-    from ftpatch.trace import Look, format_for
+    from ftpatch.trace import Style
+    from ftpatch.trace.choose import report_for
     from ftpatch.trace.window import ALWAYS, Window, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span, frozenset(tid), depth, tuple(filter_))
-    trace = _open(files, image, window, force)
+    events = _open(files, image, window, force)
     try:
-        form = format_for(trace, "json" if json else format_)
+        form = report_for(events, "json" if json else format_)
         with Output(output, force=force, form=form) as out:
-            trace.name_by(Programs(image, force, no_demangle, source).of)
-            missing = _notes(trace)
-            rows = trace.rows()
+            events.recording.name_by(Programs(image, force, no_demangle, source).of)
+            missing = _notes(events.recording)
+            style = Style(clean, missing)
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
-                rows = watched(rows, trace.steps, "batches")
-            for part in form.render(trace, rows, Look(clean, missing)):
+                style.progress = _progress
+            for part in form.render(events, style):
                 out.write(part)
-            _end(trace, window)
+            if window.globs:
+                window.require_match(events.recording.functions)
             out.appear()
         if not form.text:
             lines((f"ftpatch: {note}" for note in missing), error=True)
-        lines((f"ftpatch: {note}" for note in trace.notes()), error=True)
+        lines((f"ftpatch: {note}" for note in events.notes()), error=True)
     finally:
-        trace.close()
+        events.close()
         _tell_newer(files)
 
 
 def require_format(format_: str | None, json: bool) -> None:
     """Raise UsageError for a format that there is not, and for two."""
-    from ftpatch.trace import require_known
+    from ftpatch.trace.choose import require_known
 
     if format_ is not None:
         require_known(format_)
@@ -136,18 +141,19 @@ def require_format(format_: str | None, json: bool) -> None:
         raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
 
 
-def _open(files: list[Path], image: Path | None, window: Window, force: bool) -> Trace:
+def _open(files: list[Path], image: Path | None, window: Window, force: bool) -> EventSource:
     """Traces of programs, or the stream of a boot tracer, which does not say whose it is."""
-    from ftpatch.trace import Trace
+    from ftpatch.cli.report_sources import source_kinds
+    from ftpatch.trace.events import open_source
 
     _allow_descriptors(len(files))
     if image is None or len(files) != 1 or not files[0].is_file():
-        return Trace(files, window)
+        return open_source(files, window, source_kinds())
     from ftpatch.boot import BootTrace, is_stream
     from ftpatch.image import open_image
 
     if not is_stream(files[0]):
-        return Trace(files, window)
+        return open_source(files, window, source_kinds())
     return BootTrace(files[0], open_image(image), window, force=force)
 
 
@@ -177,16 +183,15 @@ def _tell_newer(files: list[Path]) -> None:
         error_line(f"newer files, not in this report: {names}{more}")
 
 
-def _end(trace: Trace, window: Window) -> None:
-    if window.globs:
-        window.require_match(trace.functions)
+def _progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:
+    return watched(rows, steps, "batches")
 
 
-def _notes(trace: Trace) -> list[str]:
+def _notes(recording: Recording) -> list[str]:
     """What is missing; of which file, if there are several."""
-    several = len(trace.headers) > 1
+    several = len(recording.headers) > 1
     return [
         (f"{clean(str(header.path))}: " if several else "") + note
-        for header in trace.headers
+        for header in recording.headers
         for note in header.notes
     ]

@@ -14,7 +14,7 @@ from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import as_created, named, sweep
 
 if TYPE_CHECKING:
-    from ftpatch.trace import Format
+    from ftpatch.trace import Report
 
 __all__ = ["Output"]
 
@@ -28,7 +28,7 @@ class Output:
     """
 
     def __init__(
-        self, path: Path | None, *, force: bool, form: Format, otherwise: str = "use -o FILE"
+        self, path: Path | None, *, force: bool, form: Report, otherwise: str = "use -o FILE"
     ) -> None:
         self._path, self._force = path, force
         self._file: BinaryIO | None = None

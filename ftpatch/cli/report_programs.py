@@ -7,11 +7,11 @@ from pathlib import Path
 from ftpatch.cli.console import lines
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image, open_image
-from ftpatch.trace.header import Header
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
 from ftpatch.trace.names import Program
 from ftpatch.trace.owner import is_library, require_owner
+from ftpatch.trace.source import Origin
 
 __all__ = ["Programs"]
 
@@ -28,7 +28,7 @@ class Programs:
         self._programs: dict[Key, Program] = {}
         self._libraries: dict[tuple[str, bytes, int], Program] = {}
 
-    def of(self, header: Header) -> Program:
+    def of(self, header: Origin) -> Program:
         """The program of a trace. Raises InputError where the image is another one."""
         path = self._image or Path(header.image)
         image = self._open(path) if self._image or header.image else None

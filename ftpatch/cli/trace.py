@@ -19,7 +19,7 @@ from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
     from ftpatch.cli.report_output import Output
-    from ftpatch.trace import Format
+    from ftpatch.trace import Report
     from ftpatch.trace.header import Tracer
     from ftpatch.tracer.run import Request, Run
 
@@ -159,7 +159,7 @@ class _Report:
     """One report; without a file it is printed."""
 
     name: str
-    form: Format
+    form: Report
     file: Path | None
 
     def open(self, force: bool) -> Output:
@@ -176,8 +176,8 @@ class Reports:
     def __init__(self, tracer: str, asked: Asked, program: Path) -> None:
         """Raises UsageError for a format that there is not, or that needs what the tracer does not
         record, and for files that cannot be; OutputError where one cannot be written."""
+        from ftpatch.cli.report_sources import default_report
         from ftpatch.inject.runtime import tracer_named
-        from ftpatch.trace.formats import DEFAULTS
         from ftpatch.trace.header import Tracer
 
         self._force = asked.force
@@ -190,7 +190,8 @@ class Reports:
         kind = Tracer(known.number)
         if asked.recording is not None:
             _check_recording(asked.recording, kind, asked.format)
-        words = [*([asked.format] if asked.format else []), *asked.reports] or [DEFAULTS[kind]]
+        words = [*([asked.format] if asked.format else []), *asked.reports]
+        words = words or [default_report(kind)]
         self._reports = [_parsed(word, kind) for word in words]
         printed = [one.name for one in self._reports if one.file is None]
         if len(printed) > 1:
@@ -222,21 +223,21 @@ class Reports:
 
 def _parsed(text: str, tracer: Tracer) -> _Report:
     """``FORMAT`` or ``FORMAT=FILE``."""
-    from ftpatch.trace.formats import format_named
+    from ftpatch.cli.report_sources import report_named
 
     name, equals, file = text.partition("=")
     if not name or (equals and not file):
         raise UsageError(None, f"--report {text!r} is not FORMAT or FORMAT=FILE")
-    return _Report(name, format_named(tracer, name), Path(file) if equals else None)
+    return _Report(name, report_named(tracer, name), Path(file) if equals else None)
 
 
 def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
     """Require that a new file can be there, and is not meant to be a report."""
-    from ftpatch.trace.formats import reports_named
+    from ftpatch.cli.report_sources import reports_ending
 
     if os.path.lexists(path):
         raise UsageError(path, "the output exists", "name another file")
-    like = reports_named(tracer, path.suffix) if path.suffix else []
+    like = reports_ending(tracer, path.suffix) if path.suffix else []
     if like:
         hint = f"for a report use --report {format_ or like[0]}={path}"
         raise UsageError(path, "-o is for the recording, but this is a report's name", hint)

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
 from ftpatch.layout import constants
+from ftpatch.probe.fetched import comm_table, fetched
 from ftpatch.probe.trace_probes import Probe, read_probes
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.decode import BLOCK, FUNC, FUNC_SHIFT, TYPE, Event, decode
+from ftpatch.trace.hits import Group, Point
 from ftpatch.trace.reader import Trace
 
 __all__ = ["Hits", "read_hits"]
@@ -26,52 +28,55 @@ GAP = 1 << 16
 
 
 class Hits:
-    """n events by time. ``thread`` and ``probe`` (index of ``probes``) int32[n]; ``time`` int64[n],
-    nanoseconds since the start; ``begin`` int64[n]: when the call began that returned there, of a p
-    probe the same; ``at`` int64[n]: byte in the file of the event's first word.
-
-    ``probes`` are those whose name, or whose function's, is meant; one that several traces have is
-    there once, with what all of them missed. ``files``: of each, a trace that has it. ``told``: all
-    probes of each trace, and ``numbers`` int32[]: index of each of them, -1 for what is not meant.
-    """
+    """Events of probes: the Hits of reports, read as they are shown. ``at`` int64[n]: byte in the
+    file of each event's first word."""
 
     def __init__(self, trace: Trace, told: list[list[Probe]]) -> None:
-        self.trace, self.told = trace, told
-        self.probes: list[Probe] = []
-        self.files: list[int] = []
+        self.trace, self._told = trace, told
+        self.told: list[list[Point]] = [[*probes] for probes in told]
+        self._comms = comm_table(trace.recording.comms)
+        self._probes: list[Probe] = []
+        self.header: list[int] = []
         self.numbers: list[NDArray[np.int32]] = []
         self._merge()
         parts = [np.empty((5, 0), np.int64)]
         parts += [found for file in range(len(told)) for found in self._of(file)]
-        thread, probe, *rest = np.concatenate(parts, axis=1)
+        self.points: list[Point] = [*self._probes]
+        thread, point, *rest = np.concatenate(parts, axis=1)
         order = np.argsort(rest[0], kind="stable")
         self.thread = thread.astype(np.int32)[order]
-        self.probe = probe.astype(np.int32)[order]
+        self.point = point.astype(np.int32)[order]
         self.time, self.begin, self.at = (column[order] for column in rest)
 
     def __len__(self) -> int:
         return len(self.time)
 
-    @property
-    def returns(self) -> NDArray[np.bool_]:
-        """Whether each of ``probes`` is an r probe, bool[p]."""
-        return np.array([probe.returns for probe in self.probes], bool)
-
-    @property
-    def file(self) -> NDArray[np.int32]:
-        """Which trace each event is of, int32[n]."""
-        return np.asarray(self.trace.chunks.owner[self.thread])
-
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Leave out the others, bool[n]."""
-        for name in ("thread", "probe", "time", "begin", "at"):
+        for name in ("thread", "point", "time", "begin", "at"):
             setattr(self, name, getattr(self, name)[mask])
+
+    def group(self, number: int, rows: NDArray[np.intp]) -> Group:
+        """Some events with their values, all of one probe."""
+        probe, thread = self._probes[number], self.thread[rows]
+        words = self.words(rows, probe.before + probe.words)
+        values = fetched(probe, words[:, probe.before :], self._comms[thread])
+        return Group(
+            point=probe,
+            header=self.header[number],
+            thread=thread,
+            owner=self.trace.recording.owner[thread],
+            time=self.time[rows],
+            duration=self.time[rows] - self.begin[rows],
+            caller=words[:, 0] if probe.returns else np.empty(0, np.uint64),
+            values=tuple(values),
+        )
 
     def words(self, rows: NDArray[np.intp], count: int) -> NDArray[np.uint64]:
         """What stands behind the first word of events, uint64[m, count]; zeros where the file
         became shorter. Raises InputError where it cannot be read."""
         out = np.zeros((len(rows), count), np.uint64)
-        file = self.trace.chunks.owner[self.thread[rows]]
+        file = self.trace.recording.owner[self.thread[rows]]
         for number in np.unique(file).tolist() if count else ():
             mine = np.flatnonzero(file == number)
             mine = mine[np.argsort(self.at[rows[mine]], kind="stable")]
@@ -93,24 +98,25 @@ class Hits:
 
     def _merge(self) -> None:
         known: dict[tuple[object, ...], int] = {}
-        window, places = self.trace.window, Places(self.trace, str)
-        for file, probes in enumerate(self.told):
+        recording = self.trace.recording
+        window, places = recording.window, Places(recording, str)
+        for file, probes in enumerate(self._told):
             numbers = np.full(len(probes), -1, np.int32)
-            program = self.trace.program[file]
+            program = recording.program[file]
             for number, probe in enumerate(probes):
                 function = places.function(file, probe)[0]
-                symbol = self.trace.functions.programs[program].symbols.get(function, function)
+                symbol = recording.program_of(file).symbols.get(function, function)
                 names = dict.fromkeys([probe.definition.name, function, symbol])
                 if window.globs and not window.names_match(*names):
                     continue
-                same = known.setdefault((program, replace(probe, missed=0)), len(self.probes))
+                same = known.setdefault((program, replace(probe, missed=0)), len(self._probes))
                 numbers[number] = same
-                if same < len(self.probes):
-                    missed = self.probes[same].missed + probe.missed
-                    self.probes[same] = replace(probe, missed=missed)
+                if same < len(self._probes):
+                    missed = self._probes[same].missed + probe.missed
+                    self._probes[same] = replace(probe, missed=missed)
                 else:
-                    self.probes.append(probe)
-                    self.files.append(file)
+                    self._probes.append(probe)
+                    self.header.append(file)
             self.numbers.append(numbers)
 
     def _of(self, file: int) -> Iterator[NDArray[np.int64]]:
@@ -124,7 +130,7 @@ class Hits:
             yield self._decoded(file, mine[first : first + step], width)
 
     def _decoded(self, file: int, rows: NDArray[np.intp], width: int) -> NDArray[np.int64]:
-        trace, chunks, probes = self.trace, self.trace.chunks, self.told[file]
+        trace, chunks, probes = self.trace, self.trace.chunks, self._told[file]
         words = np.zeros((len(rows), width), np.uint64)
         for row, chunk in zip(words, rows.tolist(), strict=True):
             trace.batches.fill(row, chunk)
@@ -142,7 +148,7 @@ class Hits:
         trace.batches.torn += found.torn + len(np.unique(found.row[~good]))
         clock, at = trace.clocks[file], found.at
         time = clock.times(found.ticks)
-        low_time, high_time = trace.window.span
+        low_time, high_time = trace.recording.window.span
         mapped = np.append(self.numbers[file], np.int32(-1))[func]
         kept = np.flatnonzero(good & (mapped >= 0) & (time >= low_time) & (time <= high_time))
         began = found.ticks[kept]

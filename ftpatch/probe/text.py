@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Definition, Fetch, Source
+from ftpatch.trace.render.values import FAULT as LOST
+from ftpatch.trace.render.values import escaped
 
 __all__ = ["definition_text", "format_value"]
 
-FAULT = "(fault)"
-"""Stands for memory that could not be read: ``print_type_string`` of trace_probe.c."""
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+FAULT = LOST.decode()
 
 
 def format_value(
@@ -30,7 +30,7 @@ def format_value(
     """
     width = TYPES[type]
     if type == "string":
-        return FAULT if string is None else f'"{_escaped(string)}"'
+        return FAULT if string is None else f'"{escaped(string)}"'
     if word is None:
         return FAULT
     bits = 8 * width
@@ -81,13 +81,3 @@ def _source_text(fetch: Fetch) -> str:
             return f"\\{fetch.value}"
         case _:  # $stack, $retval and $comm are all there is to say
             return str(fetch.source.value)
-
-
-def _escaped(string: bytes) -> str:
-    text = string.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-    return "".join(_ESCAPES.get(c) or (c if c.isprintable() else _bytes_of(c)) for c in text)
-
-
-def _bytes_of(character: str) -> str:
-    raw = character.encode("utf-8", "surrogateescape")
-    return "".join(f"\\x{byte:02x}" for byte in raw)

@@ -13,8 +13,9 @@ from ftpatch.probe import Definition, parse_probe
 from ftpatch.probe.definition import Source
 from ftpatch.probe.steps import MOST, STRING_WORDS
 from ftpatch.trace.header import Header
+from ftpatch.trace.hits import Field, Show
 
-__all__ = ["Probe", "read_probes"]
+__all__ = ["STRING_ROOM", "Probe", "read_probes"]
 
 TOLD = structure("trace_probe").itemsize
 AT = constants["TRACE_HEADER"]
@@ -22,11 +23,21 @@ AT = constants["TRACE_HEADER"]
 RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
 WAY_SHIFT = constants["PROBE_METHOD"]
 WAYS = {constants[f"METHOD_{name.upper()}"]: name for name in ("pad", "jump", "trap")}
-LONGEST = 1 << 16
+STRING_ROOM = 8 * STRING_WORDS - 1
+"""Bytes of a string that an event holds."""
+_SHOWN: dict[str, tuple[Show, int]] = {
+    "string": (Show.STRING, STRING_ROOM),
+    "symbol": (Show.SYMBOL, 0),
+    "u": (Show.UNSIGNED, 0),
+    "s": (Show.SIGNED, 0),
+    "x": (Show.HEX, 0),
+}
+"""By fetch type, or by its first letter."""
+MAX_TEXT = 1 << 16
 """Bytes of a definition, at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Probe:
     """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which
     could not be read; how often it was ``missed`` (nmissed); ``way``:
@@ -39,6 +50,29 @@ class Probe:
     missed: int
     way: str
     tells_cut: bool
+
+    @property
+    def name(self) -> str:
+        """Name of its events."""
+        return self.definition.name
+
+    @property
+    def symbol(self) -> str | None:
+        """The symbol that it is at, if it was put at one."""
+        return self.definition.symbol
+
+    @property
+    def offset(self) -> int:
+        """Bytes from that symbol."""
+        return self.definition.offset
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Its values as reports show them."""
+        return tuple(
+            Field(one.name, *_SHOWN.get(one.type, _SHOWN[one.type[0]]))
+            for one in self.definition.fetches
+        )
 
     @property
     def returns(self) -> bool:
@@ -69,7 +103,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
     for number in range(header.probes):
         told = unpack("trace_probe", raw, number * TOLD)
         words, flags, at, length = (told[name] for name in ("words", "flags", "text", "length"))
-        if length > LONGEST or not AT <= at <= at + length <= header.header_size:
+        if length > MAX_TEXT or not AT <= at <= at + length <= header.header_size:
             raise InputError(header.path, f"the definition of probe {number} is not in its header")
         text = raw[at - AT : at - AT + length].decode("utf-8", "backslashreplace")
         try:

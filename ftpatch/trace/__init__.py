@@ -1,9 +1,9 @@
-"""The files that traced programs write: read, put together, and told in several formats."""
+"""The files that traced programs write: read, put together, and reported in several formats."""
 
 from __future__ import annotations
 
-from ftpatch.trace.formats import FORMATS, Format, format_for, require_known
-from ftpatch.trace.formats.style import Look
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.render.style import Style
+from ftpatch.trace.report import Report
+from ftpatch.trace.source import Data, EventSource, Recording, SourceKind
 
-__all__ = ["FORMATS", "Format", "Look", "Trace", "format_for", "require_known"]
+__all__ = ["Data", "EventSource", "Recording", "Report", "SourceKind", "Style"]

@@ -1,42 +1,22 @@
-"""Names of the addresses in recorded events."""
+"""Names of addresses in processes, as ``%pS`` prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.trace.hits import Point
 from ftpatch.trace.names import Program
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.source import Recording
 
-__all__ = ["Places", "Point"]
+__all__ = ["Places"]
 
 FURTHEST = 1 << 32
 """Link addresses that a program of which there is no image may have."""
 WHOLE = (1 << 64) - 1
-
-
-class Location(Protocol):
-    """Where a definition puts a point: SYMBOL+OFFSET, or an address without a symbol."""
-
-    @property
-    def symbol(self) -> str | None: ...
-
-    @property
-    def offset(self) -> int: ...
-
-
-class Point(Protocol):
-    """A place in a program that somebody defined, and its link address."""
-
-    @property
-    def ip(self) -> int: ...
-
-    @property
-    def definition(self) -> Location: ...
 
 
 class Places:
@@ -44,13 +24,17 @@ class Places:
     there is no symbol ``PROGRAM+OFFSET``, of a program that was not moved the address; in a library
     ``LIBRARY+OFFSET``, by its link addresses."""
 
-    def __init__(self, trace: Trace, clean: Callable[[str], str]) -> None:
-        self._trace, self._clean = trace, clean
+    def __init__(self, recording: Recording, clean: Callable[[str], str]) -> None:
+        self._recording, self._clean = recording, clean
         self._known: dict[tuple[int, int, str], str] = {}
+
+    def shown(self, text: str) -> str:
+        """Any other text of the trace, fit for where the names go."""
+        return self._clean(text)
 
     def linked(self, file: int, address: int) -> str:
         """Of a link address."""
-        return self._one(file, (address + self._trace.headers[file].bias) & WHOLE, "place")
+        return self._one(file, (address + self._recording.headers[file].bias) & WHOLE, "place")
 
     def callers(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
         """Of addresses in memory behind calls."""
@@ -64,24 +48,24 @@ class Places:
         """Of addresses in memory of functions or data."""
         return [self._one(file, at, "symbol") for at in addresses.tolist()]
 
-    def function(self, file: int, probe: Point) -> tuple[str, int]:
-        """The function around a probe, and its link address."""
+    def function(self, file: int, point: Point) -> tuple[str, int]:
+        """The function that a point is in, and its link address."""
         program = self._program(file)
-        (name,), starts, known = program.lookup(np.array([probe.ip], np.uint64))
-        start = int(starts[0]) if known[0] else probe.ip - probe.definition.offset
-        symbol = probe.definition.symbol
+        (name,), starts, known = program.lookup(np.array([point.ip], np.uint64))
+        start = int(starts[0]) if known[0] else point.ip - point.offset
+        symbol = point.symbol
         if symbol is not None:
             return self._clean(program.called(symbol)), start
-        return (self._clean(name) if known[0] else self.linked(file, probe.ip)), start
+        return (self._clean(name) if known[0] else self.linked(file, point.ip)), start
 
-    def source(self, file: int, probe: Point) -> str:
-        """File and line of a probe, empty where unknown."""
+    def source(self, file: int, point: Point) -> str:
+        """File and line of a point, empty where nobody knows."""
         lines = self._program(file).lines
-        (place,) = lines.places(np.array([probe.ip], np.uint64)) if lines else ("",)
+        (place,) = lines.places(np.array([point.ip], np.uint64)) if lines else ("",)
         return self._clean(place)
 
     def _program(self, file: int) -> Program:
-        return self._trace.functions.programs[self._trace.program[file]]
+        return self._recording.program_of(file)
 
     def _one(self, file: int, address: int, what: str) -> str:
         key = file, address, what
@@ -90,7 +74,7 @@ class Places:
         return self._known[key]
 
     def _name(self, file: int, address: int, what: str) -> str:
-        program, header = self._program(file), self._trace.headers[file]
+        program, header = self._program(file), self._recording.headers[file]
         at = (address - header.bias) & WHOLE
         looked = (at - (what in ("caller", "calling"))) & WHOLE
         (name,), starts, known = program.lookup(np.array([looked], np.uint64))

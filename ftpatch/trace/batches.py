@@ -25,7 +25,7 @@ LIMIT = 1 << 18
 WITH_VALUE = (Event.ENTRY_FROM, Event.EXIT_VALUE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """n events, those of one thread together and in their order. ``thread`` int32[n], ``time``
     int64[n] (nanoseconds since the start), ``type`` uint8[n], ``func`` uint32[n]; ``value``
@@ -133,7 +133,16 @@ class Batches:
         time = self._times(index, found.row, found.ticks)
         value, args, arguments = _values(words.ravel(), found)
         until = later[0] if later else int(np.iinfo(np.int64).max)
-        batch = Batch(thread, time, found.type, found.func, value, args, arguments, until)
+        batch = Batch(
+            thread=thread,
+            time=time,
+            type=found.type,
+            func=found.func,
+            value=value,
+            args=args,
+            arguments=arguments,
+            until=until,
+        )
         gaps = np.flatnonzero(opened >= 0)
         if not len(gaps):
             return batch

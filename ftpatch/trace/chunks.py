@@ -25,7 +25,7 @@ SMALL = 16 << 10
 """Bytes of a chunk up to which reading all costs less than reading headers one by one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Chunks:
     """n chunks in the order in which they began, those of one thread in the thread's.
 
@@ -81,16 +81,16 @@ def find_chunks(fd: int, header: Header, clock: Clock) -> Chunks:
     opened = np.where(follows, -1, head["open"].astype(np.int64))
     order = np.lexsort((np.arange(len(start)), start))
     return Chunks(
-        np.zeros(len(order), np.int32),
-        offset[order],
-        words[order],
-        thread[order].astype(np.int32),
-        base[order],
-        start[order],
-        opened[order],
-        tid[fresh],
-        np.zeros(int(fresh.sum()), np.int32),
-        damaged,
+        file=np.zeros(len(order), np.int32),
+        offset=offset[order],
+        words=words[order],
+        thread=thread[order].astype(np.int32),
+        base=base[order],
+        start=start[order],
+        open=opened[order],
+        tid=tid[fresh],
+        owner=np.zeros(int(fresh.sum()), np.int32),
+        damaged=damaged,
     )
 
 
@@ -103,16 +103,16 @@ def join_chunks(parts: list[Chunks]) -> Chunks:
     order = np.argsort(start, kind="stable")
     thread = np.concatenate([part.thread + firsts[i] for i, part in enumerate(parts)])
     return Chunks(
-        file[order],
-        np.concatenate([part.offset for part in parts])[order],
-        np.concatenate([part.words for part in parts])[order],
-        thread[order].astype(np.int32),
-        np.concatenate([part.base for part in parts])[order],
-        start[order],
-        np.concatenate([part.open for part in parts])[order],
-        np.concatenate([part.tid for part in parts]),
-        owner,
-        sum(part.damaged for part in parts),
+        file=file[order],
+        offset=np.concatenate([part.offset for part in parts])[order],
+        words=np.concatenate([part.words for part in parts])[order],
+        thread=thread[order].astype(np.int32),
+        base=np.concatenate([part.base for part in parts])[order],
+        start=start[order],
+        open=np.concatenate([part.open for part in parts])[order],
+        tid=np.concatenate([part.tid for part in parts]),
+        owner=owner,
+        damaged=sum(part.damaged for part in parts),
     )
 
 

@@ -30,7 +30,7 @@ class Event(IntEnum):
     ENTRY_FROM = constants["EVENT_ENTRY_FROM"]
     ENTRY_ARGS = constants["EVENT_ENTRY_ARGS"]
     EXIT_VALUE = constants["EVENT_EXIT_VALUE"]
-    LEFT = constants["EVENT_LEFT"]
+    UNWOUND = constants["EVENT_UNWOUND"]
     TIME = constants["EVENT_TIME"]
     SYNC = 8
     """A chunk is missing before this; ``func`` is how many frames were open then."""
@@ -44,7 +44,7 @@ BEHIND[[Event.ENTRY_FROM, Event.EXIT_VALUE, Event.TIME]] = 1
 BEHIND[Event.ENTRY_ARGS] = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Decoded:
     """n events of k chunks, chunk by chunk, without those of type TIME. ``row`` intp[n]: which
     chunk. ``type`` uint8[n], ``func`` uint32[n], ``ticks`` uint64[n] (absolute). ``at`` intp[n]:
@@ -103,7 +103,17 @@ def decode(
     kept = kind != Event.TIME
     if not kept.all():
         row, kind, func, ticks, at = row[kept], kind[kept], func[kept], ticks[kept], at[kept]
-    return Decoded(row, kind, func, ticks, at, base, used, ended, torn)
+    return Decoded(
+        row=row,
+        type=kind,
+        func=func,
+        ticks=ticks,
+        at=at,
+        base=base,
+        used=used,
+        ended=ended,
+        torn=torn,
+    )
 
 
 def _bases(

@@ -19,7 +19,7 @@ MAGIC = texts["TRACE_MAGIC"]
 VERSION = constants["TRACE_VERSION"]
 SIZE = structure("trace_header").itemsize
 """Bytes of its fixed part."""
-MOST = constants["TRACE_HEADER"]
+MAX_READ = constants["TRACE_HEADER"]
 """Bytes of a header that are looked at: probes and watches are told of behind them."""
 SMALLEST_CHUNK = structure("trace_chunk").itemsize + 8
 """Bytes of a chunk's header and one event."""
@@ -63,7 +63,7 @@ LOST = {
 """Why calls were not recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Header:
     """What a trace says of itself. ``path`` is the trace's, ``image`` that of the program it was
     recorded of; sizes and ``length`` (what the file has now) in bytes, ``ticks`` of a clock that
@@ -157,7 +157,7 @@ def open_trace(path: Path) -> tuple[int, Header]:
         if not stat.S_ISREG(held.st_mode):
             raise InputError(path, "not a regular file", "give a trace file")
         os.set_blocking(fd, True)
-        return fd, _parse(path, os.pread(fd, MOST, 0), held.st_size)
+        return fd, _parse(path, os.pread(fd, MAX_READ, 0), held.st_size)
     except OSError as error:
         os.close(fd)
         raise InputError(path, f"cannot read: {error.strerror}") from None
@@ -194,7 +194,7 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         length=length,
         header_size=header_size,
         chunk_size=chunk_size,
-        tracer=tracer,
+        tracer=Tracer(tracer),
         flags=held["flags"],
         size=held["size"],
         taken=held["taken"],

@@ -2,7 +2,7 @@
 
 The number of open frames is a running sum. Of the rows that go from n frames to n + 1 or back, in
 one thread, every second one is an entry, and the row behind it its exit: a stable sort by that
-number brings them together. Where functions then do not agree, mend.py goes through the thread's
+number brings them together. Where functions then do not agree, repair.py goes through the thread's
 events one by one.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ftpatch.trace.batches import Batch
 from ftpatch.trace.decode import Event
 from ftpatch.trace.pairs import pair, segments
-from ftpatch.trace.repair import Suspended, mend
+from ftpatch.trace.repair import Suspended, repair
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows, join_rows
 
 __all__ = ["Matcher"]
@@ -33,13 +33,13 @@ KIND = np.array(
         Kind.ENTER,
         Kind.ENTER,
         Kind.LEAVE,
-        Kind.LEFT,
+        Kind.UNWOUND,
         Kind.POINT,
-        Kind.LEFT,
+        Kind.UNWOUND,
     ],
     np.uint8,
 )
-"""By type of event; SYNC is mended away."""
+"""By type of event; SYNC is repaired away."""
 VALUED = np.zeros(len(KIND), np.uint8)
 VALUED[[Event.ENTRY_FROM, Event.EXIT_VALUE]] = Rows.VALUE
 
@@ -65,7 +65,7 @@ class Matcher:
         paired, mismatched = pair(plain)
         wrong = np.union1d(wrong, mismatched).astype(np.int32)
         if len(wrong):
-            paired, _ = pair(self._mended(rows, events, plain, wrong))
+            paired, _ = pair(self._repaired(rows, events, plain, wrong))
         self._note_left(paired, wrong)
         self._keep_open(paired)
         return paired
@@ -112,7 +112,7 @@ class Matcher:
         order = np.argsort(rows.thread, kind="stable")
         return rows.take(order), events[order]
 
-    def _mended(
+    def _repaired(
         self, rows: Rows, events: NDArray[np.uint8], plain: Rows, wrong: NDArray[np.int32]
     ) -> Rows:
         """All rows, with those of some threads gone through one by one."""
@@ -120,15 +120,15 @@ class Matcher:
         for thread in wrong.tolist():
             start, stop = np.searchsorted(rows.thread, [thread, thread + 1]).tolist()
             left = self._left.setdefault(thread, Suspended())
-            parts.append(mend(rows, events, start, stop, left))
+            parts.append(repair(rows, events, start, stop, left))
         joined = join_rows(parts).but(until=rows.until)
         return joined.take(np.argsort(joined.thread, kind="stable"))
 
-    def _note_left(self, rows: Rows, mended: NDArray[np.int32]) -> None:
-        """Frames that were left may yet return; of mended threads they are noted already."""
-        lefts = np.flatnonzero((rows.kind == Kind.LEFT) & (rows.pair >= 0))
-        if len(mended):
-            lefts = lefts[~np.isin(rows.thread[lefts], mended)]
+    def _note_left(self, rows: Rows, repaired: NDArray[np.int32]) -> None:
+        """Frames that were left may yet return; of repaired threads they are noted already."""
+        lefts = np.flatnonzero((rows.kind == Kind.UNWOUND) & (rows.pair >= 0))
+        if len(repaired):
+            lefts = lefts[~np.isin(rows.thread[lefts], repaired)]
         entered = rows.time[rows.pair[lefts]]
         columns = (rows.thread[lefts], rows.func[lefts], entered, rows.time[lefts])
         for thread, *frame in zip(*(column.tolist() for column in columns), strict=True):
@@ -145,13 +145,13 @@ class Matcher:
 
 
 def _expanded(rows: Rows, events: NDArray[np.uint8]) -> tuple[Rows, NDArray[np.int32]]:
-    """Each EVENT_LEFT as often as it says, and the threads in which so many cannot be open, or in
-    which chunks are missing."""
-    lefts = rows.kind == Kind.LEFT
+    """Each EVENT_UNWOUND as often as it says, and the threads in which so many cannot be open, or
+    in which chunks are missing."""
+    lefts = rows.kind == Kind.UNWOUND
     if not lefts.any():
         return rows, rows.thread[:0]
     first = segments(rows.thread)
-    counts = np.where(events == Event.LEFT, rows.func, np.where(lefts, 0, 1)).astype(np.int64)
+    counts = np.where(events == Event.UNWOUND, rows.func, np.where(lefts, 0, 1)).astype(np.int64)
     entered = np.add.reduceat(rows.kind <= Kind.ENTER, first, dtype=np.int64)
     claimed = np.add.reduceat(np.where(lefts, counts, 0), first)
     wrong = (claimed > entered) | np.logical_or.reduceat(events == Event.SYNC, first)

@@ -14,7 +14,7 @@ __all__ = ["by_time"]
 
 STEP = 1 << 16
 """Rows that are given out at once."""
-MOST = 1 << 20
+MAX_HELD = 1 << 20
 """Rows that are held back for others that may come before them. Only times that cannot be right
 make it more than a chunk of each thread."""
 
@@ -41,7 +41,7 @@ def by_time(batches: Iterable[Rows], *, leaves: bool = False) -> Iterator[Rows]:
             rows = rows.take(np.argsort(rows.thread, kind="stable"))
         time = _rising(rows)
         ready = time < until
-        if len(rows) - int(ready.sum()) > MOST:
+        if len(rows) - int(ready.sum()) > MAX_HELD:
             ready = np.ones(len(rows), bool)
         yield from _parts(rows, np.flatnonzero(ready), time)
         held = rows.take(~ready)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.image.injected import image_id, laid_in_id
-from ftpatch.trace.header import Header
 from ftpatch.trace.mapped import Mapped
+from ftpatch.trace.source import Origin
 
 __all__ = ["is_library", "require_owner"]
 
 
-def require_owner(header: Header, image: Image) -> bool:
+def require_owner(header: Origin, image: Image) -> bool:
     """Whether the trace is the image's own, or that of a traced copy of it; not where the trace
     does not say. Raises InputError for a trace of another image."""
     if not any(header.image_id):

@@ -34,7 +34,7 @@ def levels(rows: Rows) -> NDArray[np.int32]:
 
 
 def pair(rows: Rows) -> tuple[Rows, NDArray[np.int32]]:
-    """The rows with level, pair and duration (LEFT and END also get their function), and the
+    """The rows with level, pair and duration (UNWOUND and END also get their function), and the
     threads, int32[w], in which some exit is not of the innermost open frame."""
     if not len(rows):
         return rows, rows.thread
@@ -60,7 +60,7 @@ def pair(rows: Rows) -> tuple[Rows, NDArray[np.int32]]:
     partner[enter], partner[leave] = leave, enter
     func, duration = rows.func, rows.duration.copy()
     duration[leave] = np.maximum(rows.time[leave] - rows.time[enter], 0)
-    unseen = (rows.kind[leave] == Kind.LEFT) | (rows.kind[leave] == Kind.END)
+    unseen = (rows.kind[leave] == Kind.UNWOUND) | (rows.kind[leave] == Kind.END)
     if unseen.any():
         func = func.copy()
         func[leave[unseen]] = func[enter[unseen]]

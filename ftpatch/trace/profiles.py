@@ -18,25 +18,27 @@ __all__ = ["read_profiles"]
 ENTRY = structure("trace_profile")
 STEP = 1 << 20
 """Bytes that are read at once."""
-MOST = (1 << constants["FUNC_BITS"]) - 1
+MAX_FUNC = (1 << constants["FUNC_BITS"]) - 1
 
 
 def read_profiles(trace: Trace) -> Totals:
     """Sums of all threads and files. Raises InputError where a file cannot be read."""
+    recording = trace.recording
+    functions = recording.functions
     sums = np.zeros((3, 0))
     for number in range(len(trace.chunks)):
         file = int(trace.chunks.file[number])
         rate = trace.clocks[file].rate
         for entries in _entries(trace, number):
             func = (entries["func"] - np.uint64(1)).astype(np.uint32)
-            index = trace.functions.ids(trace.program[file], func)
-            size = len(trace.functions)
+            index = functions.ids(recording.program[file], func)
+            size = len(functions)
             sums = np.pad(sums, ((0, 0), (0, size - sums.shape[1])))
             sums[0] += np.bincount(index, entries["hits"].astype(float), minlength=size)
             sums[1] += np.bincount(index, entries["total"] * rate, minlength=size)
             sums[2] += np.bincount(index, entries["self"] * rate, minlength=size)
-    if trace.window.globs:
-        kept = trace.window.keeps(trace.functions)
+    if recording.window.globs:
+        kept = recording.window.keeps(functions)
         sums = np.where(kept, sums, 0)
     return Totals.of(*sums)
 
@@ -54,5 +56,5 @@ def _entries(trace: Trace, number: int) -> Iterator[NDArray[np.void]]:
         entries = np.frombuffer(raw, ENTRY, len(raw) // ENTRY.itemsize)
         if not len(entries):  # the file became shorter
             return
-        yield entries[(entries["func"] > 0) & (entries["func"] <= MOST)]
+        yield entries[(entries["func"] > 0) & (entries["func"] <= MAX_FUNC)]
         at, left = at + len(entries) * ENTRY.itemsize, left - len(entries) * ENTRY.itemsize

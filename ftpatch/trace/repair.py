@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ftpatch.trace.decode import Event
 from ftpatch.trace.rows import Kind, Rows
 
-__all__ = ["Suspended", "mend"]
+__all__ = ["Suspended", "repair"]
 
-MOST = 1 << 16
+MAX_SUSPENDED = 1 << 16
 """Frames that were left and are remembered, in one thread."""
 
 
@@ -27,7 +27,7 @@ class Suspended:
         """One more, by when it was entered and left. Of very many all but the newest of each
         function are forgotten: a program that throws a million exceptions will not come back to
         them."""
-        if self._count >= MOST:
+        if self._count >= MAX_SUSPENDED:
             self._times = {func: times[-1:] for func, times in self._times.items()}
             self._count = len(self._times)
         self._times.setdefault(func, []).append((entered, left))
@@ -45,7 +45,7 @@ class Suspended:
         return last
 
 
-def mend(rows: Rows, events: NDArray[np.uint8], start: int, stop: int, left: Suspended) -> Rows:
+def repair(rows: Rows, events: NDArray[np.uint8], start: int, stop: int, left: Suspended) -> Rows:
     """One thread's rows, from ``start`` to ``stop``, as they have to be for every exit to be of the
     innermost frame. ``events`` uint8[n] are the types of the events that they stand for.
 
@@ -68,7 +68,7 @@ def mend(rows: Rows, events: NDArray[np.uint8], start: int, stop: int, left: Sus
         func, entered = stack.pop()
         open_now[func] -= 1
         left.put(func, entered, int(rows.time[row]))
-        tell(row, Kind.LEFT, func)
+        tell(row, Kind.UNWOUND, func)
 
     columns = (events, rows.kind, rows.func, rows.time)
     table = zip(*(column[start:stop].tolist() for column in columns), strict=True)
@@ -76,7 +76,7 @@ def mend(rows: Rows, events: NDArray[np.uint8], start: int, stop: int, left: Sus
         if event == Event.SYNC:
             while len(stack) > func:
                 leave(row)
-        elif event == Event.LEFT:
+        elif event == Event.UNWOUND:
             for _ in range(min(func, len(stack))):
                 leave(row)
         elif kind == Kind.LEAVE and not open_now[func]:
@@ -97,7 +97,7 @@ def mend(rows: Rows, events: NDArray[np.uint8], start: int, stop: int, left: Sus
             tell(row, kind, func)
     out = rows.take(np.array(index, np.intp))
     kind_column = np.array(kinds, np.uint8)
-    flags = np.where(kind_column == Kind.LEFT, 0, out.flags).astype(np.uint8)
+    flags = np.where(kind_column == Kind.UNWOUND, 0, out.flags).astype(np.uint8)
     duration, late = out.duration.copy(), out.late.copy()
     if returns:
         at, whole, since = np.array(returns, np.int64).T

@@ -23,7 +23,7 @@ class Kind(IntEnum):
     """A frame that was open before this batch, told again."""
     ENTER = 1
     LEAVE = 2
-    LEFT = 3
+    UNWOUND = 3
     """A frame that was left without a return."""
     RETURN = 4
     """A return from a frame that is not open: one that was left, or that was never seen."""

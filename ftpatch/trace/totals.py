@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ __all__ = ["Spent", "Totals", "parents", "spent", "total"]
 
 
 COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
-ENDING = np.isin(list(Kind), [Kind.LEAVE, Kind.LEFT, Kind.END])
+ENDING = np.isin(list(Kind), [Kind.LEAVE, Kind.UNWOUND, Kind.END])
 """By kind of row: whether a call begins there that counts, and whether time ends."""
 
 
@@ -39,6 +39,11 @@ class Totals:
         bound = float(1 << 62)
         sums = (np.clip(column[rows], -bound, bound) for column in (hits, time, own))
         return cls(rows, *(column.astype(np.int64) for column in sums))
+
+    def rows(self) -> Iterator[tuple[int, int, int, int]]:
+        """Function, hits, time and own time of each."""
+        columns = (self.function, self.hits, self.time, self.own)
+        return zip(*(column.tolist() for column in columns), strict=True)
 
 
 @dataclass(frozen=True)

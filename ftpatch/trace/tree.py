@@ -17,7 +17,7 @@ __all__ = ["DEEPEST", "Tree", "grow"]
 
 DEEPEST = 1024
 """Levels of the tree. Calls further in count as part of their ancestor there."""
-MOST = 1 << 20
+MAX_NODES = 1 << 20
 """Nodes of the tree. What would need one more counts as part of its caller."""
 FEW = 32
 """Rows of a level from which on it is worth to look for equal ones."""
@@ -114,7 +114,7 @@ class _Nodes:
     def _one(self, parent: int, function: int) -> int:
         number = self._known.get((parent, function))
         if number is None:
-            if len(self.parent) >= MOST:
+            if len(self.parent) >= MAX_NODES:
                 self.too_many += 1
                 return parent
             number = self._known[parent, function] = len(self.parent)

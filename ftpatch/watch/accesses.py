@@ -15,7 +15,7 @@ from ftpatch.watch import Watch
 from ftpatch.watch.table import Told
 from ftpatch.watch.trace_watches import read_watched
 
-__all__ = ["Access", "Accesses", "read_accesses"]
+__all__ = ["Accesses", "Recorded", "read_accesses"]
 
 ACCESS = constants["EVENT_ACCESS"]
 WORDS = 4
@@ -24,8 +24,8 @@ NO_CPU = 0xFFFF_FFFF
 LATE = constants["TRACE_LATE"]
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
     """One access. ``time`` in nanoseconds since the start; ``ip``: the address in memory behind the
     instruction; ``before`` and ``after``: what was there when it was last looked at, and what is
     there now. ``cpu`` is None where it is not known; ``late``: SIGTRAP was blocked, and ``ip`` is
@@ -61,14 +61,24 @@ class Accesses:
     def __len__(self) -> int:
         return len(self.place)
 
-    def __iter__(self) -> Iterator[Access]:
+    def __iter__(self) -> Iterator[Recorded]:
         rows = zip(self.place.tolist(), self.words.tolist(), strict=True)
         for (file, thread, number, time), (ip, before, after, cpu) in rows:
             told = self.told[file][number]
             assert told is not None
             low = cpu & NO_CPU
             known = None if low == NO_CPU else low
-            yield Access(file, thread, time, told.watch, ip, before, after, known, bool(cpu & LATE))
+            yield Recorded(
+                file=file,
+                thread=thread,
+                time=time,
+                watch=told.watch,
+                ip=ip,
+                before=before,
+                after=after,
+                cpu=known,
+                late=bool(cpu & LATE),
+            )
 
     def _chunk(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """``place`` and ``words`` of one chunk's accesses."""
@@ -85,7 +95,7 @@ class Accesses:
         good &= there[np.where(good, found.func, 0)]
         trace.batches.torn += found.torn + int((~good).any())
         time = trace.clocks[file].times(found.ticks)
-        low, high = trace.window.span
+        low, high = trace.recording.window.span
         good &= (time >= low) & (time <= high)
         number, at = found.func[good].astype(np.int64), found.at[good]
         same = np.full((2, len(at)), [[file], [int(chunks.thread[row])]], np.int64)
@@ -95,7 +105,8 @@ class Accesses:
 
 def read_accesses(trace: Trace) -> Accesses:
     """The accesses of all traces. Raises InputError for a header that cannot be right."""
-    programs = [trace.functions.programs[number] for number in trace.program]
+    recording = trace.recording
+    programs = [recording.program_of(number) for number in range(len(trace.headers))]
     return Accesses(
         trace,
         [

@@ -15,7 +15,7 @@ from ftpatch.arch.accesses import READ, WRITE, memory_accesses
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.names import Program
 from ftpatch.trace.reader import Trace
-from ftpatch.watch.accesses import Access
+from ftpatch.watch.accesses import Recorded
 
 __all__ = ["Accessor", "Accessors"]
 
@@ -38,18 +38,18 @@ class Accessors:
     """Looks up the functions of accesses, each once."""
 
     def __init__(self, trace: Trace) -> None:
-        self._trace, self._places = trace, Places(trace, str)
+        self._recording, self._places = trace.recording, Places(trace.recording, str)
         self._known: dict[tuple[int, int], Accessor] = {}
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
 
-    def of(self, access: Access) -> Accessor:
+    def of(self, access: Recorded) -> Accessor:
         """Who did it."""
         key = access.file, access.ip
         if key not in self._known:
             self._known[key] = self._find(*key)
         return self._known[key]
 
-    def kind(self, access: Access) -> str:
+    def kind(self, access: Recorded) -> str:
         """``r``, ``w``, ``rw``; empty where neither the watch, nor the code, nor a value that
         became another tells."""
         if access.watch.type == "-w-":
@@ -58,9 +58,9 @@ class Accessors:
         return told or ("w" if access.before != access.after else "")
 
     def _find(self, file: int, ip: int) -> Accessor:
-        trace = self._trace
-        program = trace.functions.programs[trace.program[file]]
-        at = (ip - trace.headers[file].bias) % (1 << 64)
+        recording = self._recording
+        program = recording.program_of(file)
+        at = (ip - recording.headers[file].bias) % (1 << 64)
         # Where a function begins, it was called through the variable, or repeats its first
         # instruction; the one before it does not go on there.
         for address in (at, (at - 1) % (1 << 64)):

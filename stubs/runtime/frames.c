@@ -80,7 +80,7 @@ static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
 		n += gone->func != 0; /* those of a fork's parent are not in this trace */
 	at = n ? event_at(t, now, 1) : 0;
 	if (at)
-		event_put(t, at, 1, event(t, now, n << TYPE_BITS, EVENT_LEFT));
+		event_put(t, at, 1, event(t, now, n << TYPE_BITS, EVENT_UNWOUND));
 #else
 	(void)now;
 #endif

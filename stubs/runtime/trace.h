@@ -17,7 +17,7 @@
  *
  *     ticks   of the header's clock, since the chunk's base (or since the last EVENT_TIME)
  *     func    distance of the address after the site's call from the header's base (in a library: see
- *             struct trace_library); for EVENT_LEFT a number of frames
+ *             struct trace_library); for EVENT_UNWOUND a number of frames
  */
 #ifndef FTPATCH_TRACE_H
 #define FTPATCH_TRACE_H
@@ -42,7 +42,7 @@ enum trace_event {
 	EVENT_ENTRY_FROM = 3, /* called; next word: the address it will return to, bias included */
 	EVENT_ENTRY_ARGS = 4, /* called; next six words: its arguments as integers */
 	EVENT_EXIT_VALUE = 5, /* returned; next word: its value as an integer */
-	EVENT_LEFT = 6,       /* the innermost `func` frames were left without a return: by longjmp, by
+	EVENT_UNWOUND = 6,    /* the innermost `func` frames were left without a return: by longjmp, by
 	                         an exception, by a switch to another stack. The last may yet come back
 	                         and return: then their EVENT_EXIT comes while they are not open */
 	EVENT_TIME = 7,       /* next word: ticks, absolute; the new base of what follows */

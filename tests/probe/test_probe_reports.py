@@ -163,14 +163,14 @@ def test_options() -> None:
     refused = ftpatch("report", "--format", "function", trace)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
-        "ftpatch: shop.trace: probe events cannot be reported as function; use probes, profile, "
-        "function_graph, folded, flamegraph, chrome, perfetto or json\n"
+        "ftpatch: shop.trace: what probes recorded cannot be reported as function; use probes, "
+        "function_graph, profile, chrome, flamegraph, folded, json or perfetto\n"
     )
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
     for form in ("function_graph", "folded", "flamegraph"):
         done = ftpatch("report", "--format", form, only)
         assert done.code == 2 and "there is no r probe" in done.err, done.err
-        assert "use probes, profile, chrome, perfetto or json" in done.err
+        assert "use probes, profile, chrome, json or perfetto" in done.err
     assert ftpatch("report", only, "--format", "profile").out.splitlines()[-1].split() == [
         *("1", "0", "jump", "-", "-", "-", "-", "one:", "main"),
     ]

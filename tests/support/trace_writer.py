@@ -103,7 +103,7 @@ class Thread:
     per: int = 1 << 30
 
     def add(self, kind: int, what: str | int, time: int, *words: int) -> Thread:
-        """One more event; of EVENT_LEFT a number of frames, else a function."""
+        """One more event; of EVENT_UNWOUND a number of frames, else a function."""
         func = what if isinstance(what, int) else site(what)
         self.events.append((kind, func, time, *words))
         return self

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ftpatch.cli.report_sources import kind_of
 from ftpatch.inject.library_tables import Library, fitting, libraries_table
-from ftpatch.trace.formats import FORMATS
+from ftpatch.trace.choose import reports_of
+from ftpatch.trace.header import Tracer
 from ftpatch.trace.mapped import AT, read_mapped
 from tests.support.command import Result, ftpatch
 from tests.support.trace_writer import (
@@ -59,7 +61,7 @@ def _names(result: Result) -> list[str]:
 def test_names_in_every_format(tmp_path: Path) -> None:
     path = _trace(tmp_path)
     out = tmp_path / "out"
-    for form in FORMATS:
+    for form in reports_of(kind_of(Tracer.FUNCTION_GRAPH)):
         result = ftpatch("report", "--format", form, "-o", out, "--force", path)
         assert result.code == 0 and not result.err
         text = out.read_bytes()
@@ -160,7 +162,7 @@ HUGE = (1 << 64) - 1
 def test_tables_that_lie(table: bytes, wrong: int, tmp_path: Path) -> None:
     header: Numbers = {"path": bytes(program(tmp_path / "prog"))}
     path = TraceFile(_threads(), header=header, libraries=table).write(tmp_path / "trace")
-    for form in FORMATS:
+    for form in reports_of(kind_of(Tracer.FUNCTION_GRAPH)):
         result = ftpatch("report", "--format", form, "-o", tmp_path / "o", "--force", path)
         assert result.code == 0 and "Traceback" not in result.err and "\x1b" not in result.err
     result = ftpatch("report", "--json", path)

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.trace import batches as batching
-from ftpatch.trace import match, tree
-from ftpatch.trace import repair as mend
+from ftpatch.trace import match, repair, tree
 from tests.support.command import ftpatch
 from tests.support.trace_naive import Row, Sums, read, sums
 from tests.support.trace_writer import BASE, ENTRY, EXIT, LEFT, TIME, Thread, TraceFile
@@ -151,9 +150,9 @@ def test_what_is_remembered_has_a_limit(tmp_path: Path, most: int) -> None:
     path = TraceFile([thread]).write(tmp_path / "trace")
     with (
         mock.patch.object(match, "DEEPEST", most),
-        mock.patch.object(mend, "MOST", most),
+        mock.patch.object(repair, "MAX_SUSPENDED", most),
         mock.patch.object(tree, "DEEPEST", most),
-        mock.patch.object(tree, "MOST", most),
+        mock.patch.object(tree, "MAX_NODES", most),
         mock.patch.object(batching, "LIMIT", 64),
     ):
         for form in ("json", "folded", "profile", "function_graph", "flamegraph"):

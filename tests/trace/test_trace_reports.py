@@ -40,10 +40,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "reason"),
     [
         ("--format flamegrph", "unknown format 'flamegrph'; did you mean flamegraph?"),
-        ("--format xml", "unknown format 'xml'; use function_graph, function,"),
-        ("--format probes", "these are not events of probes; use function_graph"),
+        ("--format xml", "unknown format 'xml'; use function, function_graph,"),
+        ("--format probes", "calls cannot be reported as probes; use function_graph"),
         ("--tracer function --format folded", "does not record returns, and folded needs them"),
-        ("--tracer function_profile --format chrome", "no chrome; use profile or json"),
+        (
+            "--tracer function_profile --format chrome",
+            "a profile cannot be reported as chrome; use",
+        ),
         ("--tracer functoin", "there is no tracer 'functoin'; did you mean function"),
         ("--tracer nop --format json", "the nop tracer records nothing to report"),
         ("--report xml=x", "unknown format 'xml'"),

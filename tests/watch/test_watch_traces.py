@@ -98,7 +98,7 @@ def test_several_traces_and_others(tmp_path: Path) -> None:
     result = ftpatch("report", watch, graph)
     assert result.code == 2 and "what watches recorded cannot be reported together" in result.err
     result = ftpatch("report", "--format", "ksym", graph)
-    assert result.code == 2 and "these are not events of watches" in result.err
+    assert result.code == 2 and "calls cannot be reported as ksym" in result.err
 
 
 @pytest.mark.parametrize(

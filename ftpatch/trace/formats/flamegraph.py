@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ftpatch.trace.formats.style import Look
-from ftpatch.trace.reader import Trace
-from ftpatch.trace.tree import Tree
+from ftpatch.trace.render.style import Style
+from ftpatch.trace.render.tree_of import tree_of
+from ftpatch.trace.report import Report
+from ftpatch.trace.source import Data, EventSource
 
-__all__ = ["flamegraph"]
+__all__ = ["REPORT"]
 
 PAGE = Path(__file__).with_name("flamegraph.html")
 NARROWEST = 1 / 20_000
@@ -22,8 +23,8 @@ ESCAPED: dict[str, str | int | None] = {c: f"\\u{ord(c):04x}" for c in "<>&"}
 """What JSON in a page must not have as it is: it could end the script."""
 
 
-def flamegraph(trace: Trace, tree: Tree, look: Look) -> Iterator[str]:
-    """The page, in parts."""
+def _flamegraph(source: EventSource, style: Style) -> Iterator[str]:
+    tree, recording = tree_of(source, style), source.recording
     total = tree.totals()
     outermost = tree.parent < 0
     whole = int(total[outermost].sum())
@@ -31,10 +32,10 @@ def flamegraph(trace: Trace, tree: Tree, look: Look) -> Iterator[str]:
     place = np.full(len(total) + 1, -1, np.int64)
     place[drawn] = np.arange(len(drawn))
     used, names = np.unique(tree.function[drawn], return_inverse=True)
-    known = look.names(trace.functions)
+    known = style.names(recording.functions)
     data = {
         "names": [known[i] for i in used.tolist()],
-        "sources": [look.clean(trace.functions.source[i]) for i in used.tolist()],
+        "sources": [style.clean(recording.functions.source[i]) for i in used.tolist()],
         "name": names.tolist(),
         "parent": place[tree.parent[drawn]].tolist(),
         "time": total[drawn].tolist(),
@@ -42,12 +43,24 @@ def flamegraph(trace: Trace, tree: Tree, look: Look) -> Iterator[str]:
         "hits": tree.hits[drawn].tolist(),
         "whole": whole,
         "left": int(len(total) - len(drawn)),
-        "unit": "ns" if trace.has_clock else "ticks",
-        "notes": list(look.notes),
+        "unit": "ns" if recording.has_clock else "ticks",
+        "notes": list(style.notes),
     }
     text = json.dumps(data).translate(str.maketrans(ESCAPED))
     before, _, rest = PAGE.read_text("utf-8").partition("/*DATA*/")
-    title = html.escape(look.clean(f"{trace.headers[0].comm} {trace.headers[0].pid}"))
+    origin = recording.headers[0]
+    title = html.escape(style.clean(f"{origin.comm} {origin.pid}"))
     yield before.replace("<!--TITLE-->", title)
     yield text
     yield rest
+
+
+REPORT = Report(
+    name="flamegraph",
+    shows=Data.CALLS | Data.HITS,
+    render=_flamegraph,
+    returns=True,
+    sums=True,
+    page=True,
+    ends=(".html", ".htm"),
+)

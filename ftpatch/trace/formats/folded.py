@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftpatch.trace.formats.style import Look
-from ftpatch.trace.reader import Trace
-from ftpatch.trace.tree import Tree
+from ftpatch.trace.render.style import Style
+from ftpatch.trace.render.tree_of import tree_of
+from ftpatch.trace.report import Report
+from ftpatch.trace.source import Data, EventSource
 
-__all__ = ["folded"]
+__all__ = ["REPORT"]
 
 
-def folded(trace: Trace, tree: Tree, look: Look) -> Iterator[str]:
+def _folded(source: EventSource, style: Style) -> Iterator[str]:
     """``main;parse;read 1200``: functions from the outermost inwards, and the nanoseconds that the
     last of them spent itself: 0 of what was called last before a crash."""
+    tree = tree_of(source, style)
     # A semicolon separates functions, and Rust has it in the names of arrays.
-    names = [name.replace(";", ":") for name in look.names(trace.functions)]
+    names = [name.replace(";", ":") for name in style.names(source.recording.functions)]
     called = [names[number] for number in tree.function.tolist()]
     own = tree.own.tolist()
     within: dict[int, list[int]] = {}
@@ -31,3 +33,13 @@ def folded(trace: Trace, tree: Tree, look: Look) -> Iterator[str]:
                 yield f"{';'.join(stack)} {own[node]}\n"
         inner = sorted(within.get(node, ()), key=called.__getitem__, reverse=True)
         pending += [(child, level + 1) for child in inner]
+
+
+REPORT = Report(
+    name="folded",
+    shows=Data.CALLS | Data.HITS,
+    render=_folded,
+    returns=True,
+    sums=True,
+    ends=(".folded",),
+)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from ftpatch.trace.formats.style import Callers, Look
 from ftpatch.trace.order import by_time
-from ftpatch.trace.reader import Trace
-from ftpatch.trace.rows import Kind, Rows
+from ftpatch.trace.render.style import Callers, Style
+from ftpatch.trace.report import Report
+from ftpatch.trace.rows import Kind
+from ftpatch.trace.source import Data, EventSource
 
-__all__ = ["function"]
+__all__ = ["REPORT"]
 
 HEADER = """\
 #           TASK-TID       TIMESTAMP   FUNCTION
@@ -19,26 +20,24 @@ HEADER = """\
 """
 
 
-def function(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
-    """The report, in parts."""
-    yield "# tracer: function\n#\n"
-    yield from (f"# {note}\n" for note in look.notes)
-    yield "#\n" if look.notes else ""
+def _function(source: EventSource, style: Style) -> Iterator[str]:
+    recording = source.recording
+    yield from style.header(tracer="function")
     yield HEADER
-    pairs = zip(trace.comms, trace.tids, strict=True)
-    tasks = np.array([f"{look.clean(comm):>16}-{tid:<7} " for comm, tid in pairs], object)
-    callers = Callers(trace, look.clean)
-    stamp = _seconds if trace.has_clock else str
-    for rows in by_time(batches):
+    pairs = zip(recording.comms, recording.tids, strict=True)
+    tasks = np.array([f"{style.clean(comm):>16}-{tid:<7} " for comm, tid in pairs], object)
+    callers = Callers(recording, style.clean)
+    stamp = _seconds if recording.has_clock else str
+    for rows in by_time(style.rows(source)):
         rows = rows.take((rows.kind == Kind.ENTER) | (rows.kind == Kind.POINT))
-        rows = trace.window.within(rows)
+        rows = recording.window.within(rows)
         if not len(rows):
             continue
-        names = np.array(look.names(trace.functions), object)
+        names = np.array(style.names(recording.functions), object)
         called = names[rows.function].tolist()
         for i in np.flatnonzero(rows.args >= 0).tolist():
             called[i] += f"({', '.join(map(hex, rows.arguments[rows.args[i]].tolist()))})"
-        sources = [f" /* {look.clean(s)} */" if s else "" for s in trace.functions.source]
+        sources = [f" /* {style.clean(s)} */" if s else "" for s in recording.functions.source]
         place = np.array(sources, object)[rows.function].tolist()
         columns = (tasks[rows.thread].tolist(), rows.time.tolist(), called, callers.of(rows), place)
         yield "".join(
@@ -50,3 +49,6 @@ def function(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]
 def _seconds(ns: int) -> str:
     """Seconds and microseconds, as trace_print_context() has them."""
     return f"{ns // 10**9:5}.{ns // 1000 % 10**6:06}"
+
+
+REPORT = Report(name="function", shows=Data.CALLS, render=_function, text=True)

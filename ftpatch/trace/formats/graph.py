@@ -1,20 +1,26 @@
-"""Text as ftrace's function_graph has it (kernel/trace/trace_functions_graph.c).
+"""Text as frecording's function_graph has it (kernel/trace/trace_functions_graph.c).
 
-Where ftrace has the CPU there is the thread.
+Where frecording has the CPU there is the thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from ftpatch.trace.formats.style import Look, Strings, called, returned, strings
+from ftpatch.core.columns import among
+from ftpatch.trace.address_names import Places
+from ftpatch.trace.hits import Hits
 from ftpatch.trace.order import by_time
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.render.cells import lines
+from ftpatch.trace.render.style import Strings, Style, called, returned, strings, time_text
+from ftpatch.trace.render.values import hit_parts, text_parts
+from ftpatch.trace.report import Report
 from ftpatch.trace.rows import Kind, Rows
+from ftpatch.trace.source import Data, EventSource, Recording
 
-__all__ = ["function_graph", "time_text"]
+__all__ = ["REPORT"]
 
 MARKS = ((10**9, "$"), (10**8, "@"), (10**7, "*"), (10**6, "#"), (10**5, "!"), (10**4, "+"))
 """What stands before a duration of more nanoseconds than this (trace_find_mark)."""
@@ -24,49 +30,35 @@ DEEPEST = 256
 KINDS = len(Kind) + 1
 CAME_BACK = len(Kind)
 """A RETURN from a frame whose end is told already, where it was left."""
-Tell = Callable[[Trace, Rows, Look], Strings]
 
 
-def function_graph(
-    trace: Trace, batches: Iterable[Rows], look: Look, tell: Tell | None = None
-) -> Iterator[str]:
-    """The report, in parts; ``tell`` gives what stands behind the line and the indentation."""
-    tell = tell or _calls
-    pids = trace.pids if len(trace.headers) > 1 else None
-    names = [f"{pids[i]}/{tid}" if pids else str(tid) for i, tid in enumerate(trace.tids)]
+def _function_graph(source: EventSource, style: Style) -> Iterator[str]:
+    """Calls by time; what hits of other points saw stands among them, as in frecording's
+    function_graph events of others do."""
+    recording, hits = source.recording, source.hits()
+    tell = _Calls(recording, style).tell if hits is None else _Hits(recording, hits, style).tell
+    pids = recording.pids if len(recording.headers) > 1 else None
+    names = [f"{pids[i]}/{tid}" if pids else str(tid) for i, tid in enumerate(recording.tids)]
     width = max(map(len, names), default=1)
-    yield from _header(look, "PID/TID" if pids else "TID", width)
+    yield from _header(style, "PID/TID" if pids else "TID", width)
     thread = np.array([f" {name:>{width}}) " for name in names], object)
     indents = np.array(["  " * level for level in range(DEEPEST + 1)], object)
-    known = trace.has_clock
-    for rows in by_time(batches, leaves=True):
-        rows = trace.window.within(rows)
-        duration = np.where(rows.kind == Kind.LEFT, -1, rows.duration)
+    known = recording.has_clock
+    for rows in by_time(style.rows(source), leaves=True):
+        rows = recording.window.within(rows)
+        duration = np.where(rows.kind == Kind.UNWOUND, -1, rows.duration)
         columns = (
             thread[rows.thread],
             strings(duration, lambda ns: _spent(ns, known)),
             indents[np.minimum(rows.level, DEEPEST)],
-            tell(trace, rows, look),
+            tell(rows),
         )
         table = zip(*(column.tolist() for column in columns), strict=True)
         yield "".join([f"{who}{spent}{indent}{call}\n" for who, spent, indent, call in table])
 
 
-def time_text(ns: int, known: bool = True) -> str:
-    """Microseconds in seven digits, as trace_print_graph_duration() has them; ticks, where the
-    clock's rate is not ``known``."""
-    if not known:
-        return f"{ns} ticks".ljust(11) + " "
-    whole = str(ns // 1000)
-    if len(whole) < 7:
-        whole += f".{ns % 1000:03}"[: 8 - len(whole)]
-    return f"{whole} us ".ljust(12)
-
-
-def _header(look: Look, column: str, width: int) -> Iterator[str]:
-    yield "# tracer: function_graph\n#\n"
-    yield from (f"# {note}\n" for note in look.notes)
-    yield "#\n" if look.notes else ""
+def _header(style: Style, column: str, width: int) -> Iterator[str]:
+    yield from style.header(tracer="function_graph")
     pad = " " * max(width - len(column) + 2, 0)
     yield f"# {column}{pad}  DURATION                  FUNCTION CALLS\n"
     yield f"# |{' ' * (len(column) + len(pad))}   |   |                     |   |   |   |\n"
@@ -79,30 +71,97 @@ def _spent(ns: int, known: bool) -> str:
     return f"{mark} {time_text(ns, known)}|  "
 
 
-def _calls(trace: Trace, rows: Rows, look: Look) -> Strings:
+def _names(recording: Recording, style: Style) -> tuple[list[str], list[str]]:
+    """Names of functions, and comments that tell their sources."""
+    functions = recording.functions
+    sources = [f" /* {style.clean(one)} */" if one else "" for one in functions.source]
+    return style.names(functions), sources
+
+
+class _Calls:
     """Calls with their arguments and values."""
-    names = look.names(trace.functions)
-    sources = [f" /* {look.clean(s)} */" if s else "" for s in trace.functions.source]
-    special = np.flatnonzero((rows.args >= 0) | ((rows.flags & Rows.VALUE) > 0))
 
-    def text(kind: int, function: int, args: str = "", value: str = "") -> str:
-        name = names[function]
-        if kind == Kind.ENTER or kind == Kind.POINT:
-            return f"{called(name, args)} {{{sources[function]}"
-        if kind == Kind.LEAF:
-            note = f" /* {value} */" if value else ""
-            return f"{called(name, args)};{note}{sources[function]}"
-        note = f"/* {name}{' ' * bool(value)}{value}"
-        return f"{note} returned, left before */" if kind == CAME_BACK else f"}} {note} */"
+    def __init__(self, recording: Recording, style: Style) -> None:
+        self._recording, self._style = recording, style
 
-    kinds = np.where((rows.kind == Kind.RETURN) & (rows.late >= 0), CAME_BACK, rows.kind)
-    code = rows.function.astype(np.int64) * KINDS + kinds
-    out = strings(code, lambda code: text(code % KINDS, code // KINDS))
-    args, valued = rows.args.tolist(), (rows.flags & Rows.VALUE).tolist()
-    for i in special.tolist():
-        kind = int(kinds[i])
-        arguments = rows.arguments[args[i]].tolist() if args[i] >= 0 else []
-        shown = valued[i] and kind not in (Kind.ENTER, Kind.POINT)
-        value = f"= {returned(int(rows.value[i]))}" if shown else ""
-        out[i] = text(kind, int(rows.function[i]), ", ".join(map(hex, arguments)), value)
-    return out
+    def tell(self, rows: Rows) -> Strings:
+        """What stands behind the line and the indentation of each row."""
+        names, sources = _names(self._recording, self._style)
+        special = np.flatnonzero((rows.args >= 0) | ((rows.flags & Rows.VALUE) > 0))
+
+        def text(kind: int, function: int, args: str = "", value: str = "") -> str:
+            name = names[function]
+            if kind == Kind.ENTER or kind == Kind.POINT:
+                return f"{called(name, args)} {{{sources[function]}"
+            if kind == Kind.LEAF:
+                note = f" /* {value} */" if value else ""
+                return f"{called(name, args)};{note}{sources[function]}"
+            note = f"/* {name}{' ' * bool(value)}{value}"
+            return f"{note} returned, left before */" if kind == CAME_BACK else f"}} {note} */"
+
+        kinds = np.where((rows.kind == Kind.RETURN) & (rows.late >= 0), CAME_BACK, rows.kind)
+        code = rows.function.astype(np.int64) * KINDS + kinds
+        out = strings(code, lambda code: text(code % KINDS, code // KINDS))
+        args, valued = rows.args.tolist(), (rows.flags & Rows.VALUE).tolist()
+        for i in special.tolist():
+            kind = int(kinds[i])
+            arguments = rows.arguments[args[i]].tolist() if args[i] >= 0 else []
+            shown = valued[i] and kind not in (Kind.ENTER, Kind.POINT)
+            value = f"= {returned(int(rows.value[i]))}" if shown else ""
+            out[i] = text(kind, int(rows.function[i]), ", ".join(map(hex, arguments)), value)
+        return out
+
+
+class _Hits:
+    """Calls that were seen when they returned, with their values, and other hits."""
+
+    def __init__(self, recording: Recording, hits: Hits, style: Style) -> None:
+        self._recording, self._hits, self._style = recording, hits, style
+        self._places = Places(recording, style.clean)
+
+    def tell(self, rows: Rows) -> Strings:
+        """What stands behind the line and the indentation of each row."""
+        names, sources = _names(self._recording, self._style)
+        columns = (rows.kind.tolist(), rows.function.tolist(), self._values(rows))
+        out = np.empty(len(rows), object)
+        out[:] = [
+            _call(kind, names[function], values, sources[function])
+            for kind, function, values in zip(*columns, strict=True)
+        ]
+        return out
+
+    def _values(self, rows: Rows) -> list[str]:
+        """What hits had, one for each row: of instants all, of calls that ended values."""
+        out = np.full(len(rows), "", object)
+        hit = rows.value.astype(np.intp)
+        points = rows.kind == Kind.POINT
+        ends = among(rows.kind, (Kind.LEAF, Kind.LEAVE, Kind.RETURN))
+        for mask, whole in ((points, True), (ends, False)):
+            mine = np.flatnonzero(mask)
+            number = self._hits.point[hit[mine]]
+            for point in np.unique(number).tolist():
+                place = mine[number == point]
+                event = self._hits.group(point, hit[place])
+                parts = hit_parts if whole else text_parts
+                made = lines(len(place), parts(event, self._places))
+                out[place] = b"\n".join(made).decode().split("\n")
+        return list(out.tolist())
+
+
+def _call(kind: int, name: str, values: str, source: str) -> str:
+    if kind == Kind.POINT:
+        return f"/* {values} */"
+    if kind == Kind.ENTER:
+        return f"{called(name, '')} {{{source}"
+    if kind == Kind.LEAF:
+        return f"{called(name, '')};{f' /*{values} */' if values else ''}{source}"
+    return f"}} /* {name}{values} */"
+
+
+REPORT = Report(
+    name="function_graph",
+    shows=Data.CALLS | Data.HITS,
+    render=_function_graph,
+    text=True,
+    returns=True,
+)

@@ -233,9 +233,9 @@
 #define EVENT_EXIT 2
 #define EVENT_EXIT_VALUE 5
 #define EVENT_HIT 1
-#define EVENT_LEFT 6
 #define EVENT_RETURNED 2
 #define EVENT_TIME 7
+#define EVENT_UNWOUND 6
 #define FETCH_ADDRESS 3
 #define FETCH_NUMBER 2
 #define FETCH_OWN 5

@@ -1,19 +1,19 @@
-"""What all formats have in common: how names and times look, and lines made in bulk."""
+"""What text reports have in common: how names and times are written, and lines made in bulk."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.trace.names import Functions
-from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
+from ftpatch.trace.source import EventSource, Recording
 
-__all__ = ["Callers", "Look", "Strings", "called", "returned", "strings"]
+__all__ = ["Callers", "Strings", "Style", "called", "returned", "strings", "time_text"]
 
 Strings = NDArray[np.object_]
 SIGNATURE = re.compile(r"\)( const| volatile| &&?| noexcept| \[clone [^]]*\])*$")
@@ -23,13 +23,24 @@ ERRORS = 4095
 
 
 @dataclass
-class Look:
+class Style:
     """``clean`` makes text from a file fit for a terminal; ``notes`` are the clauses that a text
-    report begins with."""
+    report begins with; ``progress`` shows how far batches are read, by their number."""
 
     clean: Callable[[str], str]
     notes: Sequence[str] = ()
+    progress: Callable[[Iterator[Rows], int], Iterator[Rows]] = lambda rows, _: rows
     _names: list[str] = field(default_factory=list)
+
+    def rows(self, source: EventSource) -> Iterator[Rows]:
+        """The rows of a source, with progress where they are read as they come."""
+        return self.progress(source.rows(), source.steps) if source.steps else source.rows()
+
+    def header(self, *, tracer: str = "") -> Iterator[str]:
+        """What text reports begin with: the tracer, and the notes."""
+        yield f"# tracer: {tracer}\n#\n" if tracer else ""
+        yield from (f"# {note}\n" for note in self.notes)
+        yield "#\n" if self.notes else ""
 
     def names(self, functions: Functions) -> list[str]:
         """Names of all functions, clean."""
@@ -40,19 +51,19 @@ class Look:
 class Callers:
     """Names of the places to which calls return."""
 
-    def __init__(self, trace: Trace, clean: Callable[[str], str]) -> None:
-        self._trace, self._clean = trace, clean
+    def __init__(self, recording: Recording, clean: Callable[[str], str]) -> None:
+        self._recording, self._clean = recording, clean
 
     def of(self, rows: Rows) -> list[str]:
         """One for each row; empty where nobody knows."""
         out = np.full(len(rows), "", object)
-        file = self._trace.chunks.owner[rows.thread]
+        file = self._recording.owner[rows.thread]
         known = (rows.flags & Rows.VALUE) > 0
         for number in np.unique(file[known]).tolist():
             at = np.flatnonzero(known & (file == number))
             address, index = np.unique(rows.value[at], return_inverse=True)
-            program = self._trace.functions.programs[self._trace.program[number]]
-            header = self._trace.headers[number]
+            program = self._recording.program_of(number)
+            header = self._recording.headers[number]
             found = program.callers(address, header.bias, header.libraries)
             names = [self._clean(name) for name in found]
             out[at] = np.array(names, object)[index]
@@ -79,3 +90,14 @@ def returned(value: int) -> str:
         if 0 < (1 << bits) - value <= ERRORS:
             return str(value - (1 << bits))
     return hex(value)
+
+
+def time_text(ns: int, known: bool = True) -> str:
+    """Microseconds in seven digits, as trace_print_graph_duration() has them; ticks, where the
+    clock's rate is not ``known``."""
+    if not known:
+        return f"{ns} ticks".ljust(11) + " "
+    whole = str(ns // 1000)
+    if len(whole) < 7:
+        whole += f".{ns % 1000:03}"[: 8 - len(whole)]
+    return f"{whole} us ".ljust(12)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.source import Recording
 
 __all__ = ["Form", "Packet", "framed", "new_packet", "tracks"]
 
@@ -62,26 +62,26 @@ def framed(packet: Packet) -> bytes:
     return bytes(Packets(packet=[packet]).SerializeToString())
 
 
-def tracks(trace: Trace) -> Iterator[bytes]:
+def tracks(recording: Recording) -> Iterator[bytes]:
     """A track for each process and thread, and the beginning of the names."""
     packet = new_packet()
     packet.sequence_flags = packet.SEQ_INCREMENTAL_STATE_CLEARED
     yield framed(packet)
-    threads = len(trace.tids)
-    for number, header in enumerate(trace.headers):
+    threads = len(recording.tids)
+    for number, header in enumerate(recording.headers):
         packet = new_packet()
         packet.track_descriptor.uuid = threads + number + 1
         packet.track_descriptor.process.pid = _signed(header.pid)
         packet.track_descriptor.process.process_name = header.comm
         yield framed(packet)
-    owners = trace.chunks.owner.tolist()
-    for number, (tid, owner) in enumerate(zip(trace.tids, owners, strict=True)):
+    owners = recording.owner.tolist()
+    for number, (tid, owner) in enumerate(zip(recording.tids, owners, strict=True)):
         packet = new_packet()
         packet.track_descriptor.uuid = number + 1
         packet.track_descriptor.parent_uuid = threads + owner + 1
-        packet.track_descriptor.thread.pid = _signed(trace.headers[owner].pid)
+        packet.track_descriptor.thread.pid = _signed(recording.headers[owner].pid)
         packet.track_descriptor.thread.tid = _signed(tid)
-        packet.track_descriptor.thread.thread_name = trace.headers[owner].comm
+        packet.track_descriptor.thread.thread_name = recording.headers[owner].comm
         yield framed(packet)
 
 

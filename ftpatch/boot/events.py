@@ -1,0 +1,132 @@
+"""What a boot tracer sent, for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ftpatch.boot.calls import Calls
+from ftpatch.boot.nesting import NOBODY
+from ftpatch.boot.returns import callers_of
+from ftpatch.boot.stream import Decoder, find_source, read_stream
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image import Image
+from ftpatch.trace.events import read_rows
+from ftpatch.trace.header import MAGIC
+from ftpatch.trace.mapped import Mapped
+from ftpatch.trace.rows import Rows
+from ftpatch.trace.source import Data, Recording, SourceKind
+from ftpatch.trace.window import Window
+
+__all__ = ["SOURCES", "STREAM", "BootTrace", "Origin", "is_stream"]
+
+NONE = "no event of this kernel is in it"
+HINT = "give the stream of the very kernel that --image names"
+
+
+STREAM = SourceKind(what="calls", data=Data.CALLS, default="function_graph")
+"""What boot tracers send."""
+SOURCES = (STREAM,)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a file is no trace with a header."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) != MAGIC
+    except OSError:
+        return False  # whoever reads it will say why
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Facts of a stream: it says nothing of itself but by its image. Times are ``ticks`` of a
+    counter of unknown rate, or else numbers of events."""
+
+    path: Path
+    image: str
+    base: int
+    ticks: bool
+    image_id: bytes = b""
+    pid: int = 0
+    comm: str = "kernel"
+    bias: int = 0
+    hz: int = 0
+    libraries: tuple[Mapped, ...] = ()
+    objects: tuple[Mapped, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What the times are: nothing else is known."""
+        if self.ticks:
+            return ["times are ticks of the processor's counter: its rate is not known"]
+        return ["times are numbers of events: nothing else was recorded"]
+
+
+class BootTrace:
+    """One stream and the kernel that sent it: a source of calls. Threads are stacks: of tasks, and
+    of interrupts."""
+
+    kind = STREAM
+    has_returns = True
+
+    def __init__(self, path: Path, image: Image, window: Window, *, force: bool = False) -> None:
+        """Read all of it. Raises InputError where there is no event, and, without ``force``, where
+        most of it is something else; UsageError where the image has no boot tracer."""
+        source = find_source(image)
+        decoder = Decoder(source)
+        events = list(read_stream(path, decoder))
+        if not events:
+            raise InputError(path, "it is empty" if not decoder.skipped else NONE, HINT)
+        if decoder.is_foreign and not force:
+            found = f"only {decoder.events} events of this kernel are in it, and {decoder.notes[0]}"
+            raise InputError(path, found, f"{HINT}; --force reads it")
+        lowest = int(source.ip.min())
+        code = (source.ip - np.uint64(lowest - 2)).astype(np.uint32)  # an address within the site
+        func = [code[np.searchsorted(source.places, part.place)] for part in events]
+        back = [part.back for part in events if part.back is not None]
+        caller = np.full(sum(map(len, func)), NOBODY, np.uint32)
+        if back:
+            caller = callers_of(np.concatenate(back), source, image.kallsyms, code)
+        stack = source.tracer.stack
+        self._calls = Calls(events, np.concatenate(func), caller, stack, window.tids)
+        self._decoder = decoder
+        stacks = len(self._calls.stacks)
+        missing = window.tids - set(range(1, stacks + 1))
+        if missing:
+            raise UsageError(None, f"no thread {min(missing)} in the trace")
+        origin = Origin(path=path, image=str(image.path), base=lowest, ticks=source.mark.time)
+        self.recording = Recording(
+            headers=[origin],
+            tids=list(range(1, stacks + 1)),
+            owner=np.zeros(stacks, np.int32),
+            window=window,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Number of batches of rows."""
+        return len(self._calls)
+
+    def rows(self) -> Iterator[Rows]:
+        """Calls, a batch at a time."""
+        return read_rows(self._calls, self.recording, np.zeros(len(self.recording.tids), bool))
+
+    def hits(self) -> None:
+        """None: a stream has calls alone."""
+
+    def sums(self) -> None:
+        """None: a stream has calls alone."""
+
+    def accesses(self) -> None:
+        """None: a stream has calls alone."""
+
+    def notes(self) -> list[str]:
+        """What belongs to no event, and remarks of formats."""
+        return [*self.recording.remarks, *self._decoder.notes]
+
+    def close(self) -> None:
+        """Do nothing: all of it has been read."""

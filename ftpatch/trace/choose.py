@@ -1,0 +1,65 @@
+"""Which format a report is in: by its name, by the kind of data, by the name of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ftpatch.errors import UsageError
+from ftpatch.names.suggest import meant, near
+from ftpatch.trace.formats import reports
+from ftpatch.trace.report import Report
+from ftpatch.trace.source import EventSource, SourceKind
+
+__all__ = ["report_for", "report_named", "reports_ending", "reports_of", "require_known"]
+
+
+def report_for(source: EventSource, name: str | None) -> Report:
+    """The format of that name, or the source's own. Raises UsageError for one that needs what the
+    source does not have."""
+    path = source.recording.headers[0].path
+    return report_named(source.kind, name, path, returns=source.has_returns)
+
+
+def report_named(
+    kind: SourceKind, name: str | None, path: Path | None = None, *, returns: bool | None = None
+) -> Report:
+    """The format of that name, or the kind's own. Raises UsageError, about the trace ``path``, for
+    one that there is not, or that needs what this kind does not have; ``returns``: whether a trace
+    has returns, whatever its kind says."""
+    name = name or kind.default
+    require_known(name)
+    found = reports_of(kind).get(name)
+    if found is None:
+        reason = f"{kind.what} cannot be reported as {name}"
+        raise UsageError(path, reason, f"use {_names(reports_of(kind).values())}")
+    if found.returns and not (kind.returns if returns is None else returns):
+        others = (one for one in reports_of(kind).values() if not one.returns)
+        reason = f"{kind.no_returns}, and {name} needs them"
+        raise UsageError(path, reason, kind.hint or f"use {_names(others)}")
+    return found
+
+
+def reports_of(kind: SourceKind) -> dict[str, Report]:
+    """The formats that can show a kind of data, its own first."""
+    shown = [one for one in reports().values() if one.shows & kind.data]
+    return {one.name: one for one in sorted(shown, key=lambda one: one.name != kind.default)}
+
+
+def reports_ending(kind: SourceKind, ending: str) -> list[str]:
+    """The formats of a kind whose files have names that end in ``ending``, its own first."""
+    return [name for name, one in reports_of(kind).items() if ending in one.ends]
+
+
+def require_known(name: str) -> None:
+    """Raise UsageError for a format that there is not."""
+    known = [*reports()]
+    if name not in known:
+        hint = meant(near(name, known), f"use {', '.join(known)}")
+        raise UsageError(None, f"unknown format {name!r}", hint)
+
+
+def _names(found: Iterable[Report]) -> str:
+    """``a, b or c``."""
+    *first, last = [one.name for one in found]
+    return f"{', '.join(first)} or {last}" if first else last
