@@ -33,8 +33,8 @@ __all__ = ["app", "run"]
 
 app = typer.Typer(
     name="ftpatch",
-    help="ftrace for ELF files on disk: turn call sites into NOPs and calls, checked as ftrace "
-    "checks.",
+    help="ftrace for ELF files on disk: turn call sites into NOPs and calls, verified the way "
+    "ftrace verifies.\n\nExample: ftpatch trace ls -l",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -9,24 +9,23 @@ import typer
 __all__ = ["BOOT", "Most", "Sink", "Time", "Until"]
 
 BOOT = "boot"
-"""Name of the tracer."""
+"""Name of the boot tracer."""
 
 Sink = Annotated[
     str,
     typer.Option(
         "--sink",
         metavar="SINK",
-        help="Where the boot tracer sends events: debugcon (x86, the default there) or serial, "
-        "semihosting (arm64).",
+        help="Device that the boot tracer writes to: debugcon (default) or serial on x86, "
+        "semihosting on arm64.",
     ),
 ]
 Until = Annotated[
     str,
-    typer.Option(
-        "--until", metavar="FUNC", help="Stop the boot tracer when this function is called."
-    ),
+    typer.Option("--until", metavar="FUNC", help="Function whose call stops the boot tracer."),
 ]
 Most = Annotated[
-    int | None, typer.Option("--max", metavar="N", help="Stop the boot tracer after N events.")
+    int | None,
+    typer.Option("--max", metavar="N", help="Maximum number of events that the boot tracer sends."),
 ]
-Time = Annotated[bool, typer.Option("--time", help="Have the boot tracer record times, too.")]
+Time = Annotated[bool, typer.Option("--time", help="Record timestamps in the boot trace.")]

@@ -1,4 +1,4 @@
-"""``ftpatch check``: invariants of the table and its sites, and what ftrace_init will say."""
+"""``ftpatch check``: invariants of the table and its sites, and a forecast of ftrace_init."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ NAME = "check"
 
 CheckFormat = Annotated[
     str | None,
-    typer.Option("--format", metavar="text|json|github|junit", help="--json is --format json."),
+    typer.Option("--format", metavar="text|json|github|junit", help="Output format."),
 ]
 BaselineFile = Annotated[
     Path | None,
-    typer.Option("--baseline", metavar="FILE", help="A file of known findings, which do not fail."),
+    typer.Option(
+        "--baseline", metavar="FILE", help="File of known findings, which do not fail the check."
+    ),
 ]
 WriteBaseline = Annotated[
     Path | None,
-    typer.Option("--write-baseline", metavar="FILE", help="Write today's findings to FILE."),
+    typer.Option("--write-baseline", metavar="FILE", help="Write the current findings to FILE."),
 ]
 ExpectedFile = Annotated[
     Path | None,
-    typer.Option("--expected", metavar="FILE", help="A file of functions that must have a record."),
+    typer.Option("--expected", metavar="FILE", help="File of functions that must have a record."),
 ]
 WriteExpected = Annotated[
     Path | None,
     typer.Option(
-        "--write-expected", metavar="FILE", help="Write the functions that have a record today."
+        "--write-expected", metavar="FILE", help="Write the functions that have a record to FILE."
     ),
 ]
 Keyed = Iterable[tuple[Path, str, "Check | FtpatchError"]]
@@ -63,7 +65,12 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check the table and the sites; for a kernel, predict what its ftrace_init will report."""
+    """Check the table and its sites.
+
+    For a kernel, predict the ftrace bugs that its ftrace_init will report at boot.
+
+    Example: ftpatch check vmlinux --baseline known.json
+    """
     report = report_for(json, format_)
     if baseline is not None and write_baseline is not None:
         raise typer.BadParameter("--baseline and --write-baseline exclude each other")

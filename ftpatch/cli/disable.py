@@ -1,4 +1,4 @@
-"""``ftpatch disable``: make sites NOPs."""
+"""``ftpatch disable``: turn sites into NOPs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(
         typer.Option(
             "--nop",
             metavar="p6|nop5|jmp",
-            help="Which NOP, on x86. Default: the image's own (x86_nops), else p6.",
+            help="NOP form on x86 [default: the image's own (x86_nops), or p6].",
         ),
     ] = None,
     site: Site = None,
@@ -64,7 +64,10 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make the selected sites NOPs."""
+    """Turn the selected sites into NOPs.
+
+    Example: ftpatch disable vmlinux -f 'vfs_*' -n vfs_read
+    """
     as_json = wants_json(json, format_)
     update = Update(
         image,

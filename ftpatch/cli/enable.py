@@ -1,4 +1,4 @@
-"""``ftpatch enable``: make sites call."""
+"""``ftpatch enable``: turn sites into calls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(
         typer.Option(
             "--to",
             metavar="SYMBOL|0xADDR",
-            help="What the sites call. Default: the image's own ftrace_caller.",
+            help="Function that the sites call [default: the image's ftrace_caller].",
         ),
     ] = None,
     tracer: Annotated[
@@ -62,8 +62,8 @@ def command(
         typer.Option(
             "--tracer",
             metavar="NAME|STUB",
-            help="Insert a tracer for the sites to call: function, function_graph, "
-            "function_profile, nop, or the path of a stub of your own; for a kernel: boot.",
+            help="Tracer to insert and call: function, function_graph, function_profile, nop or "
+            "the path of your own stub; boot for a kernel.",
         ),
     ] = None,
     sink: Sink = "",
@@ -74,7 +74,7 @@ def command(
     depth: Depth = 1024,
     size: Annotated[
         str,
-        typer.Option("--size", metavar="SIZE", help="Size of the trace file."),
+        typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
     site: Site = None,
     output: Output = None,
@@ -89,7 +89,12 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make the selected sites call ftrace_caller, or another function of the image."""
+    """Turn the selected sites into calls.
+
+    They call ftrace_caller, unless --to or --tracer names another callee.
+
+    Example: ftpatch enable vmlinux -f 'vfs_*' -o vmlinux.vfs
+    """
     as_json = wants_json(json, format_)
     update = Update(
         image,
@@ -129,7 +134,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Enable(Planner):
-    """Calls of ``to``."""
+    """Plan calls of ``to``."""
 
     to: str | None
     tracing: Tracing | None

@@ -1,4 +1,4 @@
-"""``ftpatch probe``: return probes and probes of ftrace's kprobe_events, in a program on disk."""
+"""``ftpatch probe``: ftrace's kprobe_events for a program on disk."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = ["NAME", "command"]
 
 NAME = "probe"
 
-Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="The program.")]
+Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to probe.")]
 Probes = Annotated[
     list[str],
     typer.Argument(
         metavar="PROBE",
-        help="One of the forms above, as in ftrace's kprobe_events. Without any: show them.",
+        help="Probes in the forms above, as in kprobe_events [default: list those inserted].",
     ),
 ]
 
@@ -55,26 +55,26 @@ def command(
         typer.Option(
             "--handler",
             metavar="STUB:FUNC",
-            help="A function of a stub of your own, called with the instance and the registers.",
+            help="Function in your own stub, called with the instance and the registers.",
         ),
     ] = None,
     optimize: Annotated[
         bool,
         typer.Option(
             "--optimize/--no-optimize",
-            help="Use a jump instead of a breakpoint where it is safe.",
+            help="Use a jump instead of a breakpoint where that is safe.",
         ),
     ] = True,
     keep_going: Annotated[
         bool,
         typer.Option(
-            "--keep-going", help="Lay the probes that can be laid; exit 1 if some cannot."
+            "--keep-going", help="Insert all probes that can be inserted; exit 1 if any cannot."
         ),
     ] = False,
     depth: Depth = 1024,
     size: Annotated[
         str,
-        typer.Option("--size", metavar="SIZE", help="Size of the trace file."),
+        typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
     output: Output = None,
     in_place: InPlace = False,
@@ -85,25 +85,26 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Insert probes into a program: what a function was called with, and what it returned.
+    """Insert probes that record arguments and return values.
 
     \b
-    p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   when it is reached
-    r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... when it returns
-    FUNC    a symbol, imported ones too; a C++, Rust or D source name, without
-            its parameters if only one function has it; 0xADDRESS
+    p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   on entry, or at OFFSET
+    r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... on return
+    FUNC    symbol, also an imported one; C++, Rust or D source name, without
+            parameters if unambiguous; 0xADDRESS
     FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
-            +OFFSET(FETCH): what is in memory there
+            +OFFSET(FETCH): memory at that address
     TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
 
     \b
+    Examples:
     ftpatch probe ./shop 'p sell n=$arg1:s32' 'r sell $retval:s32' -o ./shop.p
     ftpatch probe /bin/cat 'p:o open path=+0($arg1):string' -o ./cat.p
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
-    ftpatch probe ./shop.p                            shows its probes
+    ftpatch probe ./shop.p                            lists its probes
 
-    If some probes cannot be laid, all of those are named and nothing is written; --keep-going
-    lays the others.
+    If any probe cannot be inserted, each such probe is reported and nothing is written, unless
+    --keep-going is given.
     """
     as_json = wants_json(json, format_)
     if not probes:

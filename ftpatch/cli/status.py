@@ -1,4 +1,4 @@
-"""``ftpatch status``: what an image's sites are and call."""
+"""``ftpatch status``: states and callees of an image's sites."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Count an image's records and sites, their states, and what they call."""
+    """Count records and sites, with their states and callees.
+
+    Example: ftpatch status vmlinux
+    """
     as_json = wants_json(json, format_)
     failed = False
     for path in images:

@@ -1,4 +1,4 @@
-"""``ftpatch trace``: run a program, and show what it did."""
+"""``ftpatch trace``: run a program under a tracer and report its calls."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 def command(
     program: Annotated[
         list[str],
-        typer.Argument(metavar="[--] PROG [ARG]...", help="The program and its arguments."),
+        typer.Argument(metavar="[--] PROG [ARG]", help="Program and arguments."),
     ],
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
@@ -52,27 +52,25 @@ def command(
         typer.Option(
             "--lib",
             metavar="GLOB",
-            help="Shared libraries to trace along with the program, by name (* ? []); -f and -n "
-            "apply to their functions, too. Repeatable.",
+            help="Shared libraries to trace as well, by name (* ? []); -f and -n apply to their "
+            "functions, too. Repeatable.",
         ),
     ] = [],  # noqa: B006
     tracer: Annotated[
         str,
         typer.Option(
-            "--tracer", metavar="NAME", help="function, function_graph or function_profile."
+            "--tracer", metavar="NAME", help="Tracer: function, function_graph or function_profile."
         ),
     ] = "function_graph",
     args: Args = False,
     depth: Depth = 1024,
-    size: Annotated[
-        str, typer.Option("--size", metavar="SIZE", help="Size of the trace file.")
-    ] = "256M",
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Trace file size.")] = "256M",
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Format of the printed report; see ftpatch report.",
+            help="Format of the printed report; see `ftpatch report --help`.",
         ),
     ] = None,
     reports: Annotated[
@@ -80,23 +78,25 @@ def command(
         typer.Option(
             "--report",
             metavar="FORMAT[=FILE]",
-            help="Write a report to FILE, and print none unless --format asks. Repeatable.",
+            help="Report to write to a file; prints none unless --format is given. Repeatable.",
         ),
     ] = [],  # noqa: B006
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Keep the recording for ftpatch report."
+            "-o", "--output", metavar="FILE", help="Trace file to keep for `ftpatch report`."
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the files of --report.")
+        bool, typer.Option("--force", help="Overwrite the files that --report names.")
     ] = False,
 ) -> None:
-    """Run a copy of a program with a tracer in it, and report what it did.
+    """Run a program under a tracer and report its calls.
 
-    The exit code is the program's own, 128 + N if signal N killed it, and 125 if ftpatch itself
-    failed.
+    The tracer is inserted into a temporary copy. The exit code is the program's own, 128 + N if
+    signal N killed it, and 125 if ftpatch itself failed.
+
+    Example: ftpatch trace -f 'parse_*' -- ./shop --verbose
     """
     UNFINISHED.failure = FAILED
     try:

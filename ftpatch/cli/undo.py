@@ -1,4 +1,4 @@
-"""``ftpatch undo``: take back what the journal tells."""
+"""``ftpatch undo``: revert the changes that the journal records."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ANEW = "recompressed: the contents are as before, the compressed bytes may diffe
 def command(
     image: ImageOrTree,
     everything: Annotated[
-        bool, typer.Option("--all", help="Take back all commands, not just the latest.")
+        bool, typer.Option("--all", help="Undo all commands, not just the latest.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Default: the image itself."),
+        typer.Option("-o", "--output", metavar="FILE", help="Output file [default: IMAGE itself]."),
     ] = None,
     in_place: InPlace = False,
     force: Force = False,
@@ -45,7 +45,12 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Take back the latest command that wrote the image: byte for byte what it was before."""
+    """Undo the latest command that wrote the image.
+
+    The image becomes byte for byte what it was before.
+
+    Example: ftpatch undo vmlinux.ftpatch
+    """
     as_json = wants_json(json, format_)
     if image.is_dir():
         from ftpatch.cli.undo_tree import run_tree_undo

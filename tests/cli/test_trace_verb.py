@@ -159,7 +159,7 @@ def test_the_trace_is_kept(tmp_path: Path) -> None:
         (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; compile with"),
         (["--tracer", "nosuch", "PROG"], "there is no tracer 'nosuch'; it is one of nop"),
         (["-f", "nosuch", "PROG"], "matches no site"),
-        (["--size", "much", "PROG"], "'much' is not a size"),
+        (["--size", "much", "PROG"], "invalid size 'much'"),
         (["--tracer", "function", "--args", "PROG"], "records no arguments"),
     ],
 )
