@@ -1,4 +1,4 @@
-"""What instructions do to memory: read it, write it, or both.
+"""Memory accesses of instructions: read it, write it, or both.
 
 Capstone's own table of that has many errors (movups, cmpxchg and stos among them, in version 5),
 so this one goes by names, and does not answer for those that it does not know.
@@ -19,7 +19,7 @@ READ = 1
 WRITE = 2
 NEITHER, UNKNOWN = 0, -1
 _NEVER = re.compile(r"lea|nop|prefetch|clflush|clwb|cldemote")
-"""What has a memory operand and does not come to it, as far as breakpoints see."""
+"""Instructions with a memory operand that they do not access, as far as breakpoints see."""
 _READ = re.compile(
     r"cmp[bwlq]?|test[bwlq]?|v?u?comis[sd]|bt[wlq]?|v?p?test\w*|call[q]?|jmp[q]?|push\w*|"
     r"i?mul[bwlq]?|i?div[bwlq]?|ldmxcsr|fldcw|f(i?ld|i?addl?|i?mull?|i?subr?|i?divr?|i?comp?)[slt]?|"

@@ -1,4 +1,4 @@
-"""What a boot tracer is on each architecture: its code, and the form of its events.
+"""Boot tracers of the architectures: code and form of events.
 
 The code stands in padding of the kernel's text behind a mark, runs before paging is final, on any
 stack and in NMIs: it has no absolute addresses and changes no register that lives at a function's
@@ -37,7 +37,7 @@ MAGIC = b"FTPBOOT2"
 OLD = b"FTPBOOT1"
 """Of tracers whose events do not tell where functions return."""
 BASE = 0x4000_0000
-"""Where code is assembled: all that counts is distances."""
+"""Address to assemble code at: only distances count."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Laid:
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands before a tracer's code: the number of its sink, whether there are times, what
+    """Header before a tracer's code: the number of its sink, whether there are times, what
     sites call, as in Laid, and whether events tell where functions return (``back``)."""
 
     sink: int
@@ -127,7 +127,7 @@ class BootTracer(Protocol):
 
     @property
     def emulator(self) -> Emulator:
-        """What runs its kernels."""
+        """Emulator that runs its kernels."""
 
     @property
     def name(self) -> str:
@@ -139,7 +139,7 @@ class BootTracer(Protocol):
 
     @property
     def pads(self) -> bytes:
-        """What padding of its text is made of."""
+        """Bytes that padding of its text consists of."""
 
     @property
     def behind(self) -> int:
@@ -151,7 +151,7 @@ class BootTracer(Protocol):
 
     @property
     def align(self) -> int:
-        """What every stack pointer is a multiple of."""
+        """Alignment of every stack pointer."""
 
     @property
     def stack(self) -> int:
@@ -159,7 +159,7 @@ class BootTracer(Protocol):
 
     @property
     def always_word(self) -> bool:
-        """Whether it needs its word even where nothing stops it."""
+        """True if it needs its word even where nothing stops it."""
 
     def lay(self, wanted: Wanted) -> Laid:
         """The code."""

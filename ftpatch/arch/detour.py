@@ -1,4 +1,4 @@
-"""How a detour begins: it calls the probes with everything as it was, and goes on.
+"""Prologue of a detour: calls the probes with everything as it was, and goes on.
 
 x86_64   lea -128(%rsp), %rsp   the red zone
          push $place

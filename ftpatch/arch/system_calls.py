@@ -66,7 +66,7 @@ def _x86_64(code: bytes, address: int) -> Iterator[SystemCall]:
 
 
 def _x86_64_one(code: bytes, at: int, address: int) -> SystemCall | None:
-    """What is nearest decides: of a 32-bit copy, with a prefix before it, the longer one."""
+    """Prefer the nearest: of a 32-bit copy, with a prefix before it, the longer one."""
     for start in range(at - 2, max(at - FURTHEST, 0) - 1, -1):
         if not FIRST.match(code, start) or (code[start - 1] in PREFIXES[code[start] == 0xB8]):
             continue
@@ -100,7 +100,7 @@ def _x86_64_one(code: bytes, at: int, address: int) -> SystemCall | None:
 
 
 def _was_asked(code: bytes, start: int, register: str, count: int) -> bool:
-    """Whether a register may have such a number: it got one before, or is an argument."""
+    """Return whether a register may have such a number: it got one before, or is an argument."""
     if register[1:] in LEGACY:
         head = (0xB8 + LEGACY.index(register[1:])).to_bytes()
     else:

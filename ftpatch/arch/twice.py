@@ -94,8 +94,8 @@ what only sets arguments."""
 
 
 def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
-    """Whether the function at an address does. ``read``: its code, at most SPAN bytes and empty for
-    what is none, by address."""
+    """Return whether the function at an address does. ``read``: its code, at most SPAN bytes and
+    empty for what is none, by address."""
     known, sets = TWICE_OF[arch]
     left, seen = [(address, 0)], set[int]()
     while left:
@@ -111,7 +111,7 @@ def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool
 
 
 def _leads(insns: Sequence[Instruction], sets: tuple[str, ...]) -> Iterator[int]:
-    """Where a function jumps that does nothing but set arguments, and perhaps look at one."""
+    """Target of a function that only sets arguments, perhaps looks at one, and jumps."""
     for one in insns[:SHORT]:
         if one.target is not None and not one.mnemonic.startswith(("call", "bl")):
             yield one.target

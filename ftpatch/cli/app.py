@@ -117,6 +117,6 @@ def _run() -> int:
         if os.environ.get("FTPATCH_DEBUG"):
             raise
         kind = type(error).__name__
-        error_line(f"internal error: {kind}: {error}; FTPATCH_DEBUG=1 shows where, please report")
+        error_line(f"internal error: {kind}: {error}; please report (FTPATCH_DEBUG=1: traceback)")
         return UNFINISHED.failure
     return code if isinstance(code, int) else int(Exit.DONE)

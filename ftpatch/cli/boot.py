@@ -108,7 +108,7 @@ def command(
         report.require_format(format_, json)
         chosen = "json" if json else format_ or "function_graph"
         if chosen not in FORMATS:
-            reason = f"a boot cannot be reported as {chosen}"
+            reason = f"a boot trace cannot be reported as {chosen}"
             raise UsageError(None, reason, f"use {', '.join(FORMATS)}")
         with Output(output, force=force, form=FORMATS[chosen]):
             pass  # there will be one
@@ -155,7 +155,7 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
     try:
         keep.mkdir()
     except OSError as error:
-        raise UsageError(keep, f"cannot make it: {error.strerror}", "name a new one") from None
+        raise UsageError(keep, f"cannot create: {error.strerror}", "name a new directory") from None
     return nullcontext(str(keep))
 
 

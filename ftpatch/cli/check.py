@@ -73,9 +73,9 @@ def command(
     """
     report = report_for(json, format_)
     if baseline is not None and write_baseline is not None:
-        raise typer.BadParameter("--baseline and --write-baseline exclude each other")
+        raise typer.BadParameter("--baseline and --write-baseline are mutually exclusive")
     if expected is not None and write_expected is not None:
-        raise typer.BadParameter("--expected and --write-expected exclude each other")
+        raise typer.BadParameter("--expected and --write-expected are mutually exclusive")
     many = any(path.is_dir() for path in images)
     if any(path is not None for path in (baseline, write_baseline, expected, write_expected)):
         _distinct(images)
@@ -161,10 +161,10 @@ def _distinct(images: list[Path]) -> None:
         if seen.setdefault(key, path) is not path:
             raise UsageError(
                 path,
-                f"a baseline knows images by name, and {seen[key]} has the same"
+                f"a baseline identifies images by name, and {seen[key]} has the same name"
                 if key
-                else f"a baseline knows modules by their place in the tree, and {seen[key]} is one",
-                "check them one by one, each with a baseline of its own",
+                else f"a baseline can hold one tree only, and {seen[key]} is another",
+                "check them one at a time, each with its own baseline",
             )
 
 
@@ -175,7 +175,7 @@ def _readable(path: Path, rows: Keyed) -> list[tuple[str, Check]] | None:
     checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError)]
     if len(checked) == len(rows):
         return checked
-    lines([f"ftpatch: {path}: not written: not every image could be read"], error=True)
+    lines([f"ftpatch: {path}: not written: some images could not be read"], error=True)
     return None
 
 

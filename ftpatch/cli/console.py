@@ -1,4 +1,4 @@
-"""Where output goes: rich on a terminal, plain lines when piped, JSON lines on demand."""
+"""Output: rich on a terminal, plain lines when piped, JSON lines on demand."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def watched(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
 
 class Errors:
-    """What went wrong: the first few of each kind are told as they come, the others counted."""
+    """Errors of a run: the first few of each kind are printed as they come, the others counted."""
 
     def __init__(self) -> None:
         self.code = Exit.DONE
@@ -172,7 +172,7 @@ class Errors:
 
     @property
     def number(self) -> int:
-        """How many there were."""
+        """Number of errors."""
         return sum(self._reasons.values())
 
     def tell(self, error: FtpatchError) -> None:

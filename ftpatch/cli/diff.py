@@ -123,7 +123,7 @@ def _here(show: _Show) -> Exit:
             code = Exit.ERROR
         seen += 1
     if not seen and not show.quiet and not show.as_json:
-        lines([f"no file here has a journal, or a FILE{SUFFIX} beside it"])
+        lines([f"no file in this directory has a journal or a FILE{SUFFIX} beside it"])
     return code
 
 
@@ -146,7 +146,7 @@ def _sides(image: Path, other: Path | None) -> tuple[Sites, Sites]:
         return read_sites(after.original, bare=True), after
     written = image.with_name(image.name + SUFFIX)
     if not written.exists():
-        raise UsageError(image, "no journal, and there is no " + written.name, "name two images")
+        raise UsageError(image, "no journal and no " + written.name, "give two images")
     return after, read_sites(open_image(written), bare=True)
 
 
@@ -178,7 +178,7 @@ def _text(found: Diff, stat: bool, limit: int) -> None:
     if found.pairs.moved:
         lines(["addresses moved: functions are compared by name"])
     if not len(found):
-        lines(["two builds, of which no site differs"])
+        lines(["different builds; no site differs"])
         return
     paired = len(found.pairs.before)
     if stat or (limit and paired > limit):

@@ -82,7 +82,7 @@ def command(
         strip_signature,
     )
     if site is not None and (filter_ or notrace or nop):
-        raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
+        raise UsageError(None, "--site selects a single site", "remove -f, -n and --nop")
 
     run_update(update, _Disable(filter_, notrace, regex, site, keep_records, nop))
 
@@ -108,6 +108,6 @@ def _nop(sites: Sites, name: str | None) -> bytes:
         return b""
     nops = sites.arch.nops
     if name not in nops:
-        known = f"it has {', '.join(nops)}" if nops else "leave --nop out"
+        known = f"use {', '.join(nops)}" if nops else "remove --nop"
         raise UsageError(sites.image.path, f"{sites.arch.name} has no NOP {name!r}", known)
     return nops[name]

@@ -109,25 +109,25 @@ def command(
         strip_signature,
     )
     if site is not None and (filter_ or notrace):
-        raise UsageError(None, "--site names one site", "leave -f and -n out")
+        raise UsageError(None, "--site selects a single site", "remove -f and -n")
 
     tracing: Tracing | None = None
     booting: BootTracing | None = None
     if tracer != BOOT and (sink or until or most is not None or time):
         words = "--sink, --until, --max and --time"
-        raise UsageError(None, f"{words} are for --tracer boot", "leave them out")
+        raise UsageError(None, f"{words} require --tracer boot", "remove them")
     if tracer == BOOT:
         from ftpatch.boot.plan import BootTracing
 
         if to is not None or site is not None or keep_records:
-            how = "leave --to, --site and --keep-records out"
+            how = "remove --to, --site and --keep-records"
             raise UsageError(None, "--tracer boot brings its own callee", how)
         booting = BootTracing(sink, until, most, time)
     elif tracer is not None:
         from ftpatch.tracer.plan import Tracing
 
         if to is not None or site is not None:
-            raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
+            raise UsageError(None, "--tracer brings its own callee", "remove --to and --site")
         tracing = Tracing(tracer, depth, bytes_of(size), args)
     run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to, tracing, booting))
 

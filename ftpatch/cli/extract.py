@@ -51,8 +51,8 @@ def command(
         known = what_is(payload.data)
         whole = payload.container or payload.data[:4].tobytes() == ELF
         if known is not None and not whole:
-            raise InputError(image, f"{known.name}: ftpatch cannot extract this", known.advice)
-        raise UsageError(image, "nothing to extract", "use it as it is")
+            raise InputError(image, f"cannot extract {known.name}", known.advice)
+        raise UsageError(image, "nothing to extract", "use the file itself")
     target = output or _name(image, "Image" if payload.container == "Image" else "elf")
     from ftpatch.io.output import Copy
 
@@ -65,7 +65,7 @@ def command(
     if as_json:
         json_line({"output": str(target), "layers": layers, "length": len(payload.data)})
     elif not quiet:
-        lines([f"{', '.join(layers)}: {len(payload.data)} bytes inside", f"wrote {target}"])
+        lines([f"{', '.join(layers)}: {len(payload.data)} bytes", f"wrote {target}"])
 
 
 def _name(image: Path, kind: str) -> Path:

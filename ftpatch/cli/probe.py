@@ -109,7 +109,7 @@ def command(
     as_json = wants_json(json, format_)
     if not probes:
         if output is not None or in_place or handler is not None:
-            raise UsageError(program, "no probes", "say what to probe, as in 'p main'")
+            raise UsageError(program, "no probes", "specify a probe, such as 'p main'")
         _tell(program, as_json)
         return
     from ftpatch.image import open_image
@@ -168,7 +168,7 @@ def _tell(program: Path, as_json: bool) -> None:
 
     held = held_probes(open_image(program))
     if held is None:
-        raise UsageError(program, "it has no probes", "say what to probe, as in 'p main'")
+        raise UsageError(program, "no probes in this program", "specify a probe, such as 'p main'")
     ways = dict(enumerate(Way, 1))
     for one in held:
         if as_json:
@@ -187,7 +187,9 @@ def _parsed(image: Image, probes: list[str], refused: Refused) -> Sequence[Defin
     registers = REGISTERS.get(arch.name) if arch else None
     if registers is None:
         known = ", ".join(REGISTERS)
-        raise UsageError(image.path, "there are no probes for its architecture", f"only {known}")
+        raise UsageError(
+            image.path, "probes are not supported on its architecture", f"supported: {known}"
+        )
     return parse_probes(probes, registers.names, refused, arguments=len(registers.arguments))
 
 
@@ -199,7 +201,7 @@ def _handler(text: str | None) -> Handler | None:
         return None
     stub, _, name = text.rpartition(":")
     if not stub or not name:
-        raise UsageError(None, f"--handler {text}: it names no function", "write STUB.elf:FUNC")
+        raise UsageError(None, f"--handler {text}: no function", "use STUB.elf:FUNC")
     return Handler(Path(stub), name)
 
 
@@ -224,6 +226,6 @@ def _said(probed: Probed, written: Path | None, cleared: str) -> None:
         lines([f"{one.definition.name:{width}}  {one.way.value:4}  {one.address:#x}{why}"])
     traps = ", ".join(one.definition.name for one in placed if one.way.value == "trap")
     if traps and probed.asks:
-        lines([f"{traps}: the program's own use of SIGILL is handled: {', '.join(probed.asks)}"])
+        lines([f"{traps}: handles the program's own use of SIGILL: {', '.join(probed.asks)}"])
     lines([cleared_line(cleared)] if cleared else [])
     lines([f"wrote {written}" if written else "dry run: nothing was written"])

@@ -107,7 +107,7 @@ def command(
     """
     require_format(format_, json)
     if output is not None and any(_same(output, file) for file in files):
-        raise UsageError(output, "the output is a trace that is read", "name another file")
+        raise UsageError(output, "the output is one of the input traces", "name another file")
     from ftpatch.cli.report_programs import Programs
     from ftpatch.trace import Look, format_for
     from ftpatch.trace.window import ALWAYS, Window, parse_span
@@ -183,7 +183,7 @@ def _tell_newer(files: list[Path]) -> None:
     if found:
         names = ", ".join(str(one) for one in found[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        error_line(f"newer files, not in this report: {names}{more}")
+        error_line(f"newer files, not part of this report: {names}{more}")
 
 
 def _end(trace: Trace, window: Window) -> None:

@@ -17,7 +17,7 @@ from ftpatch.io.mapped_faults import tell_faults
 __all__ = ["handle_signals", "interrupted"]
 
 SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
-"""What a progress bar would have done at its end: the line is empty, the cursor seen."""
+"""Escape sequences that a progress bar prints at its end: the line is empty, the cursor seen."""
 PATIENCE = 3.0
 """Seconds that workers get to take away what they were making."""
 

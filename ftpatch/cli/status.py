@@ -133,7 +133,7 @@ def _notes(sites: Sites, number: int) -> None:
         lost = find_lost(sites)
         few = ", ".join(map(demangled, lost.names(sites)[:FEW])) + ", ..." * (len(lost) > FEW)
         have = "1 function has" if len(lost) == 1 else f"{len(lost)} functions have"
-        lines([f"{have} {lost.what} and no record: {few}; see `ftpatch check`"])
+        lines([f"{have} {lost.what} but no record: {few}; see `ftpatch check`"])
     if short := too_short(sites):
         lines([short])
 
@@ -144,7 +144,7 @@ def _abi(sites: Sites) -> None:
     symbols = sites.image.symbols
     callee = next((n for n in sites.arch.mcount_names if symbols.find(n) == abi.mcount), "")
     callee = f"{callee} at {abi.mcount:#x}".strip()
-    said = ["compiled-in: a pad" if abi.pad else f"compiled-in: a call of {callee}"]
+    said = ["compiled in: a pad" if abi.pad else f"compiled in: a call to {callee}"]
     if abi.prefix:
         said.append(f"records point {abi.prefix} bytes before the function")
     if abi.nop:
@@ -154,10 +154,10 @@ def _abi(sites: Sites) -> None:
     if abi.kernel:
         drop = sites.arch.drop(abi)
         said.append(
-            "no record can be dropped" if drop is None else f"a dropped record holds {drop:#x}"
+            "records cannot be dropped" if drop is None else f"a dropped record holds {drop:#x}"
         )
     if sites.unexecuted:
-        said.append(f"{sites.unexecuted} pads lie wholly before their function: no sites")
+        said.append(f"{sites.unexecuted} pads lie entirely before their function and are no sites")
     lines(f"  {text}" for text in said)
 
 

@@ -125,7 +125,7 @@ def _run(
     path = _found(words[0])
     with contextlib.suppress(OSError):
         if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
-            raise UsageError(path, "it is setuid or setgid, which a traced copy is not")
+            raise UsageError(path, "setuid or setgid, which a traced copy would not be")
     reports = Reports(tracing[0], asked, path)
     try:
         sweep(Path(tempfile.gettempdir()), FOLDERS)
@@ -148,7 +148,7 @@ def _run(
             raise OutputError(trace, f"the recording is lost: {made.unkept}")
         if not files:
             if tracing[0] in RECORDING:
-                error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
+                error_line(f"{path}: no trace was written: privileged program or no disk space")
             return code
         if libraries:
             libraries.tell_missing(patched, files)
@@ -170,7 +170,7 @@ def _alike(files: Sequence[Path], tracer: str, recording: Path | None) -> list[P
             alike.append(file)
         elif not recording:  # else it is named as one that is not in the report
             file.unlink()
-            error_line(f"{header.image}: another tracer recorded it; to keep that use -o FILE")
+            error_line(f"{header.image}: recorded by another tracer; use -o FILE to keep it")
     return alike
 
 
@@ -178,7 +178,7 @@ def _found(word: str) -> Path:
     """The program that a shell would run."""
     found = word if "/" in word else shutil.which(word)
     if found is None:
-        raise UsageError(None, f"there is no program {word!r}", "name it with its folder")
+        raise UsageError(None, f"no such program {word!r}", "use its path")
     return Path(found)
 
 
@@ -227,7 +227,7 @@ def _patch(
         else:
             libraries.patch(copy, patched, selection, wanted)
     if not os.access(patched, os.X_OK):
-        raise InputError(path, "it cannot be executed")
+        raise InputError(path, "cannot be executed")
 
 
 def _libraries(path: Path, globs: Sequence[str], tracer: str, folder: Path) -> Libraries | None:

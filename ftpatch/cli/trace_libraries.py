@@ -43,7 +43,8 @@ __all__ = ["Libraries"]
 VARIABLE = "LD_LIBRARY_PATH"
 PRELOAD = "LD_PRELOAD"
 APART = ":;$"
-"""What a folder in the first of these cannot have in its name; in the other, no blank."""
+"""Characters that the name of a directory in the first of these variables cannot contain; in the
+other, no blank."""
 
 
 class Libraries:
@@ -52,9 +53,11 @@ class Libraries:
     def __init__(self, program: Path, globs: Sequence[str], folder: Path) -> None:
         """Find them; copies go into ``folder``. Raises UsageError and InputError."""
         if any(c in str(folder) for c in APART):
-            raise UsageError(folder, "no folder for libraries", "set TMPDIR to another one")
+            raise UsageError(
+                folder, "unsuitable directory for libraries", "set TMPDIR to another directory"
+            )
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            raise UsageError(folder, "no code of this folder is run", "set TMPDIR to another one")
+            raise UsageError(folder, "mounted noexec", "set TMPDIR to another directory")
         self._folder = folder / "lib"
         self._folder.mkdir()
         self._image = open_image(program)
@@ -112,7 +115,7 @@ class Libraries:
         fits = fitting(_path_of(one) for one in wanted)
         for one, fit in zip(wanted, fits, strict=True):
             if not fit:
-                self._left[one] = "a trace has no room for more libraries"
+                self._left[one] = "too many libraries for one trace"
         wanted = [one for one, fit in zip(wanted, fits, strict=True) if fit]
         for number, one in enumerate(wanted):
             inner = self._folder / str(number) if "/" in one.name else self._folder
@@ -136,7 +139,7 @@ class Libraries:
             if os.fsdecode(path) not in there:
                 self._left[one] = self._why(patched, one)
         for one, reason in self._left.items():
-            error_line(f"{one.path}: it was not traced: {reason}")
+            error_line(f"{one.path}: not traced: {reason}")
 
     def _opened(self) -> dict[Needed, tuple[Image, Sites]]:
         """Those that have sites. Raises InputError where none of a glob's has."""
@@ -153,7 +156,7 @@ class Libraries:
             first = without[found[0]]
             if len(found) == 1:
                 raise first
-            reason = f"of the {len(found)} libraries that --lib {glob!r} matches, none has sites"
+            reason = f"none of the {len(found)} libraries that match --lib {glob!r} has sites"
             raise NoTable(self._image.path, reason, first.hint)
         return opened
 
@@ -226,7 +229,7 @@ class Libraries:
         if not paths or self._copies[one] in paths:
             return "the program did not load it"
         which = "the original" if one.path in paths else str(min(paths))
-        return f"the dynamic linker takes {which}, for a DT_RPATH goes before {VARIABLE}"
+        return f"the dynamic linker uses {which}: a DT_RPATH precedes {VARIABLE}"
 
 
 def _told(trace: Path) -> tuple[Mapped, ...]:

@@ -20,8 +20,8 @@ __all__ = ["Asked", "Reports"]
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says: the format to print, FORMAT[=FILE] of each report, the file that
-    is to keep the recording, and whether reports may overwrite files."""
+    """Reports asked for on the command line: the format to print, FORMAT[=FILE] of each report, the
+    file that is to keep the recording, and whether reports may overwrite files."""
 
     format: str | None
     reports: Sequence[str]
@@ -38,7 +38,7 @@ class _Report:
     file: Path | None
 
     def open(self, force: bool) -> Output:
-        otherwise = f"say --report {self.name}=FILE"
+        otherwise = f"use --report {self.name}=FILE"
         return Output(self.file, force=force, form=self.form, otherwise=otherwise)
 
 
@@ -53,7 +53,7 @@ class Reports:
         known = tracer_named(tracer)
         if not known.records:
             if asked.format or asked.reports or asked.recording:
-                raise UsageError(None, f"the {known.name} tracer records nothing to report")
+                raise UsageError(None, f"the {known.name} tracer records no events")
             return
         kind = Tracer(known.number)
         if asked.recording is not None:
@@ -62,13 +62,13 @@ class Reports:
         self._reports = [_parsed(word, kind) for word in words]
         printed = [one.name for one in self._reports if one.file is None]
         if len(printed) > 1:
-            hint = f"write one to a file: --report {printed[1]}=FILE"
+            hint = f"write one of them to a file: --report {printed[1]}=FILE"
             raise UsageError(None, f"{' and '.join(printed)}: only one report can be printed", hint)
         taken = [os.path.realpath(path) for path in (program, asked.recording) if path]
         for one in self._reports:
             if one.file is not None:
                 if os.path.realpath(one.file) in taken:
-                    reason = "it would overwrite another file of this run"
+                    reason = "would overwrite another file of this run"
                     raise UsageError(one.file, reason, "name another file")
                 taken.append(os.path.realpath(one.file))
             with one.open(self._force):
@@ -95,14 +95,14 @@ def _parsed(text: str, tracer: Tracer) -> _Report:
 
 
 def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
-    """Whether a new file can be there, and is not meant to be a report."""
+    """Return whether a new file can be there, and is not meant to be a report."""
     if os.path.lexists(path):
         raise UsageError(path, "the output exists", "name another file")
     like = reports_named(tracer, path.suffix) if path.suffix else []
     if like:
-        hint = f"for a report use --report {format_ or like[0]}={path}"
-        raise UsageError(path, "-o is for the recording, but this is a report's name", hint)
+        hint = f"to write a report, use --report {format_ or like[0]}={path}"
+        raise UsageError(path, "-o names the recording, but this is the name of a report", hint)
     if not path.parent.is_dir():
-        raise OutputError(path, "cannot write: no such folder")
+        raise OutputError(path, "cannot write: no such directory")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputError(path, "cannot write: Permission denied")

@@ -25,7 +25,7 @@ from ftpatch.errors import UsageError
 __all__ = ["ANEW", "NAME", "command"]
 
 NAME = "undo"
-ANEW = "recompressed: the contents are as before, the compressed bytes may differ"
+ANEW = "recompressed: same contents, but the compressed bytes may differ"
 
 
 def command(
@@ -56,7 +56,7 @@ def command(
         from ftpatch.cli.undo_tree import run_tree_undo
 
         if output is not None:
-            raise UsageError(image, "a tree is taken back in place", "leave -o out")
+            raise UsageError(image, "a tree can only be undone in place", "remove -o")
         run_tree_undo(image, everything=everything, dry_run=dry_run, as_json=as_json, quiet=quiet)
         return
     in_place = in_place or output is None
@@ -91,7 +91,7 @@ def command(
             )
         elif not quiet:
             done = count(len(block.changes), "change")
-            lines([f"{done} taken back, {block.length} bytes as before"])
+            lines([f"{done} undone, {block.length} bytes as before"])
     if not as_json and not quiet:
         lines([] if undo.identical else [f"{opened.compression}: {ANEW}"])
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])

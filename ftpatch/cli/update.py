@@ -1,4 +1,4 @@
-"""What enable and disable share: verify all, then write all, then say what was done."""
+"""Common path of enable and disable: verify all, write all, report."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Planner(ABC):
-    """What a verb wants of the sites of an image, or of each of many: the options that choose
+    """Plans a verb's update of an image, or of each of many, by the options that select
     sites."""
 
     filters: Sequence[str]
@@ -89,13 +89,13 @@ class Planner(ABC):
 
 
 def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
-    """Where to write. Raises UsageError for two places, or for a link to be replaced."""
+    """Choose the output's path. Raises UsageError for two places, or for a link to be replaced."""
     if in_place and output is not None:
-        raise UsageError(None, "--in-place and -o name two outputs", "choose one")
+        raise UsageError(None, "--in-place and -o are mutually exclusive", "choose one")
     if not image.name:
-        raise InputError(image, "not a regular file", "give one image")
+        raise InputError(image, "not a regular file", "use a single image")
     if in_place and image.is_symlink():
-        raise UsageError(image, "a link cannot be replaced in place", "name the file itself")
+        raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
     if in_place:
         return image
     return output or image.with_name(image.name + ".ftpatch")
@@ -126,8 +126,8 @@ def run_update(update: Update, plan: Planner) -> None:
         prepared = prepare(update.image, plan, strip_signature=update.strip_signature)
         packed = prepared.image.compression
         if update.output and target.suffix in PACKED and target.suffix != PACKED_AS.get(packed):
-            how = f"the output is packed as the input is ({packed or 'not at all'})"
-            raise UsageError(target, how, "give it a name that says so")
+            how = f"the output is compressed like the input ({packed or 'uncompressed'})"
+            raise UsageError(target, how, "use a name with a matching suffix")
         if not prepared.refused and not update.dry_run:
             wait_for(copy)
             write(copy, prepared)
@@ -185,7 +185,7 @@ def refused_lines(image: Path, outcome: Outcome, shown: int = 10) -> None:
         error_line(f"{image}: {bug.place}: {reason}")
         lines(bug_text(bug).splitlines(), error=True)
     if len(outcome.refused) > shown:
-        error_line(f"... and {len(outcome.refused) - shown} more; --json has all")
+        error_line(f"... and {len(outcome.refused) - shown} more; use --json for all")
 
 
 def _summary(outcome: Outcome, seconds: float) -> None:
@@ -212,18 +212,18 @@ def _summary(outcome: Outcome, seconds: float) -> None:
     if outcome.written is None:
         lines(["dry run: nothing was written"])
     else:
-        plain = ", a plain copy: nothing had to change" if outcome.plain else ""
+        plain = ", an unmodified copy: nothing to change" if outcome.plain else ""
         lines([f"wrote {outcome.written}{plain}"])
 
 
 def dropped_line(number: int, meaning: str) -> str:
-    """How many records were dropped, and what that means for their functions."""
+    """Summarize dropped records, and what that means for their functions."""
     return f"{count(number, 'record')} dropped: {meaning}"
 
 
 def cleared_line(name: str) -> str:
-    """What a property means that the output has no longer."""
-    return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
+    """Explain a property that the output no longer has."""
+    return f"{name} cleared: replaced return addresses would fault under a shadow stack"
 
 
 def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
@@ -232,16 +232,16 @@ def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
 
     name = cleared_property(image, changes)
     if name:
-        error_line(f"{path}: in the copy that runs, {cleared_line(name)}")
+        error_line(f"{path}: in the running copy, {cleared_line(name)}")
 
 
 def undefined_line(name: str, versioned: bool) -> str:
-    """What a callee means that a module does not define; ``versioned``: with CRCs of the others."""
+    """Explain a callee that a module does not define; ``versioned``: with CRCs of the others."""
     from ftpatch.ftrace.callees import CALLERS
 
     if name in CALLERS:
-        return f"{name}: no kernel exports it to modules, so insmod will say Unknown symbol"
-    line = f"{name} is not defined here: the kernel, or another module, must export it"
+        return f"{name}: not exported to modules, so insmod will fail (Unknown symbol)"
+    line = f"{name} is undefined: the kernel or another module must export it"
     if versioned:
-        line += "; the module has no CRC for it, which a kernel with CONFIG_MODVERSIONS refuses"
+        line += "; the module has no CRC for it, as CONFIG_MODVERSIONS requires"
     return line

@@ -83,7 +83,7 @@ def command(
     as_json = wants_json(json, format_)
     if not requests:
         if output is not None or in_place or size is not None:
-            raise UsageError(program, "nothing to write", "say what to watch, as in counter:rw-")
+            raise UsageError(program, "nothing to write", "specify a watch, such as counter:rw-")
         from ftpatch.image import open_image
         from ftpatch.watch.plan import read_watches
 

@@ -1,4 +1,4 @@
-"""What ftpatch does to a file: Changes, as columns.
+"""Changes to a file, as columns.
 
 A Change replaces ``width`` old bytes at a file offset by as many new ones. It has a kind, and an
 owner: the ip of the site for whose sake it is made. Changes of one owner stand or fall together.
@@ -20,7 +20,7 @@ NO_OWNER = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Kind(IntEnum):
-    """What the bytes of a Change are. The numbers are part of the journal's format."""
+    """Kind of bytes that a Change writes. The numbers are part of the journal's format."""
 
     CODE = 0
     LITERAL = 1
@@ -115,7 +115,7 @@ class Changes:
         return self.offset[:, None] + column, column < self.width[:, None]
 
     def held(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What ``data``, uint8[size], the whole file, holds in each row's place, uint8[n, k]; a
+        """Read each row's place in ``data``, uint8[size], the whole file: uint8[n, k]; a
         row that is not wholly inside is zero."""
         where, within = self.spread()
         inside = (self.offset >= 0) & (self.offset + self.width <= len(data))

@@ -45,7 +45,7 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Text of the token."""
         return self.whole[self.start : self.stop]
 
     def cut(self, start: int, stop: int | None = None) -> Piece:

@@ -32,8 +32,8 @@ RELOCATION_WORDS = 3
 
 
 def same_layout(old: Sites, new: Sites) -> bool:
-    """Whether all sections and segments lie at the same places; of relocatable files those that
-    will be loaded."""
+    """Return whether all sections and segments lie at the same places; of relocatable files those
+    that will be loaded."""
     # A tracer adds segments to a program, which are told as what is laid in.
     first, second = ((s.image if s.image.is_loose else s.original).elf.skeleton for s in (old, new))
     if old.image.is_loose and new.image.is_loose:
@@ -62,7 +62,7 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
             yield _row(old, new, start, end, known)
         shown += len(stretches)
     if shown > MOST:
-        yield "data", None, common, "", f"{shown - MOST} more stretches of bytes", ""
+        yield "data", None, common, "", f"{shown - MOST} more byte ranges", ""
     if ends[0] != ends[1]:
         more, less = (f"{end - common} bytes" if end > common else "" for end in ends)
         yield "appended", None, common, "", more, less
@@ -82,7 +82,7 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
 
 
 def _end(sites: Sites) -> int:
-    """Where what ftpatch laid in begins: the length before the first of its blocks."""
+    """Start of what ftpatch inserted: the length before the first of its blocks."""
     blocks = sites.blocks
     return blocks[-1].length - len(blocks[-1].cut) if blocks else sites.image.end
 
@@ -139,7 +139,7 @@ def _stretches(
 
 
 def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which file offsets are within a site's code or literal, a slot of the table or the
+    """Test which file offsets are within a site's code or literal, a slot of the table or the
     relocation of a slot: what the pairs of sites already tell."""
     word = sites.image.elf.word
     relocations = sites.original.relocations

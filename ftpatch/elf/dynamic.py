@@ -57,7 +57,8 @@ def dynamic_values(elf: Elf) -> list[tuple[int, int, int]]:
 
 
 def dynamic_string(elf: Elf, value: int) -> bytes:
-    """What a d_val that counts from DT_STRTAB names; empty where that is not in the file."""
+    """Read the string that a d_val, counted from DT_STRTAB, names; empty where that is not in the
+    file."""
     tags = dynamic_tags(elf)
     start = offset_of_tag(elf, tags, Tag.STRTAB)
     if start < 0 or value >= tags.get(Tag.STRSZ, 0):

@@ -65,7 +65,7 @@ class Headers:
         self.rows = self.before.copy()
 
     def contents(self, section: Section) -> bytes:
-        """What a section holds in the file."""
+        """Read a section's contents from the file."""
         return self.image.elf.contents(section.offset, section.size, section.name).tobytes()
 
     def resize(self, index: int, size: int) -> None:
@@ -80,7 +80,7 @@ class Headers:
     def add(self, like: Section, data: bytes, info: int) -> None:
         """A section more, of the kind of ``like``, with another sh_info."""
         if len(self.rows) > MOST:
-            raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
+            raise InputError(self.image.path, f"{len(self.rows)} sections, and no room for another")
         row = self.before[like.index].copy()
         row["offset"], row["size"], row["info"] = self.tail.lay(data), len(data), info
         self.rows = np.append(self.rows, row)
@@ -88,7 +88,7 @@ class Headers:
     def append(self, name: int, kind: int, data: bytes) -> None:
         """A section more that is not loaded; ``name`` is the offset of its name."""
         if len(self.rows) > MOST:
-            raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
+            raise InputError(self.image.path, f"{len(self.rows)} sections, and no room for another")
         row = np.zeros((), self.rows.dtype)
         row["name"], row["type"], row["align"] = name, kind, 8
         row["offset"], row["size"] = self.tail.lay(data), len(data)

@@ -51,7 +51,7 @@ class ProgramHeaders:
         kind = _ROW[self.word]
         count = header_field(image, "e_phnum")
         if header_field(image, "e_phentsize") != kind.itemsize or not 0 < count <= MOST:
-            raise InputError(image.path, "its program headers have another size than the ABI's")
+            raise InputError(image.path, "its program headers do not have the ABI's size")
         held = image.elf.contents(
             header_field(image, "e_phoff"), count * kind.itemsize, "program headers"
         )
@@ -72,7 +72,7 @@ class ProgramHeaders:
         at = int(last[-1]) + 1 if kind == Segment.PT_LOAD and len(last) else len(self.rows)
         self.rows = np.concatenate([self.rows[:at], row, self.rows[at:]])
         if len(self.rows) > MOST:
-            raise InputError(self.image.path, "it has no room for more program headers")
+            raise InputError(self.image.path, "no room for more program headers")
 
     def table(self, offset: int, address: int) -> bytes:
         """The table as it is to lie at this file offset and address."""

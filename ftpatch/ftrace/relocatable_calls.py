@@ -126,11 +126,11 @@ def _add_entries(
         elif tables:
             headers.add(tables[0], added, target.index)
         else:
-            raise InputError(elf.path, "it has no relocations at all")
+            raise InputError(elf.path, "no relocations")
 
 
 def _with(held: bytes, start: int, changes: Changes) -> bytes:
-    """What a section at file offset ``start`` holds, with the Changes to it."""
+    """Read a section at file offset ``start``, with the Changes to it."""
     end = start + len(held)
     inside = (changes.offset >= start) & (changes.offset + changes.width <= end)
     data = np.frombuffer(held, np.uint8).copy()

@@ -16,8 +16,7 @@ NOPS = ("nop", "nopl", "nopw", "c.nop")
 
 
 def too_short(sites: Sites) -> str:
-    """What is wrong with the pads of an image, and what to do, if they are all too short; else
-    empty."""
+    """Explain that all pads of an image are too short, and what to do; empty if they are not."""
     image, arch = sites.original, sites.arch
     if not len(sites) or not (sites.state == State.UNEXPECTED).all() or image.is_loose:
         return ""
@@ -35,7 +34,7 @@ def too_short(sites: Sites) -> str:
     if 0 in sizes or max(sizes, default=0) >= arch.pad_size:
         return ""
     size = min(sizes)
-    have = f"its pads have {size} byte{'s' * (size > 1)}, a call takes {arch.pad_size}"
+    have = f"its pads have {size} byte{'s' * (size > 1)}, but a call takes {arch.pad_size}"
     return f"{have}; compile with -fpatchable-function-entry={arch.pad_nops}"
 
 

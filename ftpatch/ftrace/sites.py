@@ -108,7 +108,7 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
             raise NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
         by = laid_in_by(image)
         if by is not None:
-            raise NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` tells what was laid in")
+            raise NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` lists what was inserted")
         fentry = FENTRY in arch.mcount_names
         raise NoTable(image.path, NO_TABLE, how_to_compile(image, arch.pad_nops, fentry=fentry))
     before = read_table(original, arch, span)

@@ -1,4 +1,5 @@
-"""Which program a tracer was laid into: what its stub says, and what the program itself comes to.
+"""Identity of a program that a tracer was inserted into: what its stub records, and what the
+program itself hashes to.
 
 A stub's first part begins with `struct stub_config` (stubs/runtime/runtime.h), on a page boundary.
 """
@@ -19,7 +20,7 @@ CONFIG_MAGIC = b"FTPATCHSTUB\0v1\0\0"
 TRACER_AT = 56
 """Of its number there: offset, bytes; a number of 32 bits."""
 VERBS = {5: "probe", 6: "watch"}
-"""What lays them in, of tracers that no site calls."""
+"""Verbs that insert tracers that no site calls."""
 ID_AT, LENGTH = 72, 32
 """Of `image_id` there: offset and size, bytes."""
 PAGE = 4096
@@ -28,7 +29,7 @@ MOST = 1 << 26
 
 
 def image_id(image: Image) -> bytes:
-    """What tells a program from others, 32 bytes: SHA-256 of the file before it was traced."""
+    """Return the identity of a program, 32 bytes: SHA-256 of the file before it was traced."""
     return hashlib.sha256(image.data.data).digest()
 
 
@@ -47,7 +48,7 @@ def laid_in_by(image: Image) -> str | None:
 
 
 def laid_in_at(image: Image) -> int | None:
-    """Where a stub's configuration is in a program (file offset); None where there is no stub."""
+    """Find a stub's configuration in a program (file offset); None without a stub."""
     for segment in image.elf.skeleton.segments:
         if segment.type != Segment.PT_LOAD or not segment.flags & Segment.PF_X:
             continue

@@ -1,4 +1,4 @@
-"""What a program asks the kernel about signals, which the runtime has to answer where there are
+"""Signal requests of a program to the kernel, which the runtime has to answer where there are
 traps (stubs/runtime/lead.c, hooks.c)."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = (
     *("sigprocmask", "pthread_sigmask", "sigsuspend", "sigpause", "__sigpause", "__xpg_sigpause"),
     *("pselect", "ppoll", "epoll_pwait", "epoll_pwait2", "syscall"),
 )
-"""What libraries have for it: for words only."""
+"""Names of libraries' wrappers: for messages only."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def relocated(data: bytes, *, word: int, shift: int, base: int) -> bytes:
     while at + 8 <= len(out):
         length, pointer = struct.unpack_from("<II", out, at)
         if length > len(out) - at - 4 or length < 4 + (pointer != CIE) * word:
-            raise InputError(None, "the stub's .debug_frame is damaged")
+            raise InputError(None, "the stub's .debug_frame is corrupt")
         if pointer != CIE:
             (address,) = struct.unpack_from(kind, out, at + 8)
             struct.pack_into("<I", out, at + 4, pointer + base)

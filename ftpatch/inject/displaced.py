@@ -1,4 +1,4 @@
-"""What is written where instructions were displaced.
+"""Bytes to write over displaced instructions.
 
 x86_64   55 48 89 e5 41 57   ->   e9 rel32 57    or   cc 48 89 e5 41 57
 """

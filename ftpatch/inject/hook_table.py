@@ -1,4 +1,4 @@
-"""Where a program asks libc to close descriptors, by slots of its GOT. The runtime of watches
+"""Calls that close descriptors, by slots of a program's GOT. The runtime of watches
 answers, as far as its own are concerned (stubs/runtime/slots.c). Static programs keep theirs.
 
 What is asked about signals needs no slots: stubs/runtime/lead.c meets it in memory.
@@ -61,7 +61,7 @@ class Hooks:
 
 
 def find_hooks(image: Image, arch: Arch) -> Hooks:
-    """What of a program has to be led elsewhere for events of the kernel to stay open."""
+    """Find what to redirect in a program for kernel events to stay open."""
     if image.elf.segment(Segment.PT_INTERP) is None:
         return Hooks()
     symbols, relocations = image.dynamic_symbols, image.relocations

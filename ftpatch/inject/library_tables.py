@@ -21,7 +21,7 @@ from ftpatch.inject.runtime import code_span
 __all__ = ["Library", "fitting", "libraries_table", "linker_place", "ranges"]
 
 FOUND = struct.Struct("<2Q")
-"""dynamic, place"""
+"""Keys of a found library: dynamic, place."""
 TOLD = struct.Struct("<2I4Q32s")
 """length, - | start, size, base, bias | image_id; the path follows."""
 ROOM = 4096 - 1280
@@ -60,7 +60,7 @@ def told_length(path: bytes) -> int:
 
 
 def fitting(paths: Iterable[bytes]) -> list[bool]:
-    """Which of these libraries a trace's header has room for, in their order."""
+    """Select the libraries that a trace's header has room for, in their order."""
     left, out = ROOM, []
     for path in paths:
         fits = told_length(path) <= left
@@ -70,7 +70,7 @@ def fitting(paths: Iterable[bytes]) -> list[bool]:
 
 
 def libraries_table(libraries: Sequence[Library]) -> bytes:
-    """What the program is told."""
+    """Build the table that the program reads."""
     parts = (FOUND.pack(one.dynamic, one.place) + one.told() for one in libraries)
     return b"".join(parts) + bytes(FOUND.size + TOLD.size)
 
@@ -89,7 +89,7 @@ def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, i
         if start >= 1 << FUNC_BITS:
             raise UsageError(
                 image.path,
-                f"its code and that of the others span more than {1 << FUNC_BITS} bytes",
+                f"the code of all libraries spans more than {1 << FUNC_BITS} bytes",
                 "trace fewer libraries",
             )
     return out
@@ -101,7 +101,7 @@ def linker_place(image: Image) -> int:
     segment = image.elf.segment(Segment.PT_DYNAMIC)
     places = [at for tag, _, at in dynamic_values(image.elf) if tag == Tag.DEBUG]
     if segment is None or not places:
-        raise InputError(image.path, "its libraries cannot be found: it has no DT_DEBUG")
+        raise InputError(image.path, "cannot find its libraries: no DT_DEBUG")
     return segment.address + places[0]
 
 

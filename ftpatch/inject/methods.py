@@ -1,4 +1,4 @@
-"""Which of the three a probe gets: the pad of its function, a jump, or a breakpoint.
+"""Probe methods: the pad of a function, a jump, or a breakpoint.
 
     pad    the compiler left room for a jump at the function's entry
     jump   a jump takes the place of the first instructions, which run elsewhere, as optimised
@@ -45,11 +45,11 @@ THUNK = 32
 """Bytes of what jumps by a register for others, at most."""
 MOST = 16
 """Parts of one function that are looked at."""
-UNKNOWN = "its function has a jump whose target is not known"
+UNKNOWN = "its function has an indirect jump with unknown targets"
 
 
 class Way(StrEnum):
-    """What stands at a probed place."""
+    """Method of a probe at its address."""
 
     PAD = "pad"
     JUMP = "jump"
@@ -58,7 +58,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Chosen:
-    """What becomes of a place: ``address`` of the instructions that are displaced (link address),
+    """Method chosen for a place: ``address`` of the instructions that are displaced (link address),
     the ``code`` from there on (to the function's end, if that is known), how many bytes of it are
     ``needed`` for what goes there, and why it is no jump (a clause, empty for what is one)."""
 
@@ -80,8 +80,9 @@ class Chooser:
         self._known: dict[tuple[int, int], str] = {}
 
     def choose(self, address: int, *, optimize: bool, until: int | None) -> Chosen:
-        """What a probe at a link address gets; ``until``: address of the next probe, which no jump
-        may take away. Raises UsageError where there is no instruction, or none that can be moved.
+        """Choose the method for a probe at a link address; ``until``: address of the next probe,
+        which no jump may take away. Raises UsageError where there is no instruction, or none that
+        can be moved.
         """
         mover, around = self._mover, self._functions.around(address)
         entry = around is not None and around[0] == address
@@ -91,11 +92,11 @@ class Chooser:
             landing = mover.landing(code)
             place, code = address + landing, code[landing:]
         if around is None:
-            why = "where its function ends is not known"
+            why = "the end of its function is unknown"
         elif not entry and not self._is_boundary(*around, address):
             raise UsageError(
                 self._image.path,
-                f"{address:#x} is in the midst of an instruction",
+                f"{address:#x} is not at an instruction boundary",
                 "see `objdump -d`",
             )
         elif entry and place in self._pads and (until is None or until >= place + mover.jump_size):
@@ -110,7 +111,7 @@ class Chooser:
             mover.move(code, place, place, 1)
         except Immovable as error:
             raise UsageError(
-                self._image.path, f"no probe at {address:#x}: {error}", "choose another place"
+                self._image.path, f"no probe at {address:#x}: {error}", "probe another address"
             ) from None
         return Chosen(place, code, Way.TRAP, len(mover.trap), why)
 
@@ -138,19 +139,19 @@ class Chooser:
         if end > around[1]:
             return "the function is too short"
         if until is not None and until < end:
-            return "another probe is too near"
+            return "another probe is too close"
         if self._mover.signing(code):
-            return "it begins with an instruction that has to stay where it is"
+            return "it begins with an instruction that must not move"
         if moved.size == self._arch.align:
             return ""  # one instruction of a fixed size
         if entry and not self._functions.is_called(around[0]):
-            return "it is a part of a function, which may be entered anywhere"
+            return "it is part of a function and may be entered anywhere"
         if not entry and self._has_landings:
-            return "an exception may land in the midst"
+            return "an exception landing pad may lie within the jump"
         return self._branches(place, place + self._mover.jump_size, around)
 
     def _branches(self, place: int, end: int, around: tuple[int, int]) -> str:
-        """Whether anything may go to the midst of [place, end)."""
+        """Explain what may branch into [place, end); empty for nothing."""
         # One FDE may have all of the PLT: each of its entries has the same answer.
         whole = self._functions.whole(around[0]) or around
         if whole not in self._known:
@@ -160,7 +161,7 @@ class Chooser:
             return against
         low, high = np.array([place + 1]), np.array([end])
         if any(targets_in(far, low, high)[0] for far, _ in self._targets):
-            return "a branch may go to the midst of what a jump needs"
+            return "a branch may target the displaced bytes"
         if any(targets_in(near, low, high)[0] for _, near in self._targets):
             # What is only a byte that looks like a branch is no reason.
             at = place - NEAR
@@ -168,22 +169,22 @@ class Chooser:
                 found = self._functions.around(at)
                 read = found and self._instructions(*found)
                 if found and (read is None or branched_into(read, place + 1, end)):
-                    return "a branch may go to the midst of what a jump needs"
+                    return "a branch may target the displaced bytes"
                 if found is None and self._is_text(at) and not self._is_padding(at):
-                    return "what is near is not known to be no branch"
+                    return "nearby code that cannot be disassembled may branch there"
                 at = found[1] if found else at + 1
         return ""
 
     def _jumps(self, whole: tuple[int, int]) -> str:
-        """Whether a function, or what jumps lead on to in the midst of others, has a jump whose
-        target is not known."""
+        """Explain that a function, or what jumps lead on to within others, has a jump
+        whose target is not known."""
         left, seen = [whole], set[tuple[int, int]]()
         while left:
             part = left.pop()
             seen.add(part)
             read = self._instructions(*part)
             if read is None:
-                return "not all of its function can be disassembled"
+                return "its function cannot be disassembled completely"
             if has_indirect_jump(read):
                 return UNKNOWN
             for target in jumps_out(read, *part):
@@ -233,7 +234,7 @@ class Chooser:
         """Bytes of the text. Raises UsageError where there is none."""
         offset = self._offset(start)
         if offset < 0:
-            raise UsageError(self._image.path, f"{start:#x} is not code of this program")
+            raise UsageError(self._image.path, f"{start:#x} is not in an executable segment")
         return self._image.data[offset : offset + end - start].tobytes()
 
     def _instructions(self, start: int, end: int) -> list[Instruction] | None:

@@ -1,4 +1,4 @@
-"""What was laid into a program, found again by its stub's configuration."""
+"""Read back what was inserted into a program, by its stub's configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def laid_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
 
 
 def file_offset(image: Image, address: int, what: str) -> int:
-    """Where a table is in the file. Raises InputError for one that is outside of it."""
+    """Find a table's file offset. Raises InputError for one that is outside of it."""
     offset = int(image.elf.offset_of(np.array([address], np.uint64))[0])
     if offset < 0:
         raise InputError(image.path, f"its table of {what} is not in the file: {address:#x}")

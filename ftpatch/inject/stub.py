@@ -64,14 +64,14 @@ class Stub:
         return frame, np.concatenate([rows, np.array(self.further, np.int64).reshape(-1, 2)])
 
     def address(self, name: str) -> int | None:
-        """Where a symbol was linked to be."""
+        """Return the link address of a symbol."""
         return self.symbols.find(name)
 
     def beside(self, other: Stub, page: int) -> tuple[Stub, int]:
         """Both as one, and how far the other's addresses are from where it was linked. Raises
         InputError for a stub of another architecture."""
         if other.made_for != self.made_for:
-            raise InputError(other.path, "this stub is not for the program's architecture")
+            raise InputError(other.path, "the stub is for another architecture")
         end = max(part.address + part.size for part in self.parts)
         start = other.parts[0].address // page * page
         shift = (end + page - 1) // page * page - start
@@ -112,23 +112,23 @@ def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> 
     skeleton = elf.skeleton
     symbols = read_symbols(elf)
     if symbols.find(needs) is None:
-        raise InputError(path, f"this stub defines no {needs}")
+        raise InputError(path, f"the stub defines no {needs}")
     tags = dynamic_tags(elf)
     if not own and skeleton.type != Skeleton.ET_DYN:
-        raise InputError(path, "this stub is not a shared object", HOW)
+        raise InputError(path, "the stub is not a shared object", HOW)
     if any(tags.get(tag) for tag in LINKED):
-        raise InputError(path, "this stub needs a dynamic linker", HOW)
+        raise InputError(path, "the stub needs a dynamic linker", HOW)
     loads = sorted(
         (s for s in skeleton.segments if s.type == Segment.PT_LOAD), key=lambda s: s.address
     )
     parts = []
     for load in loads:
         if load.flags & Segment.PF_X and load.flags & Segment.PF_W:
-            raise InputError(path, "a segment of this stub can be both written and executed")
+            raise InputError(path, "a segment of the stub is both writable and executable")
         code = elf.contents(load.offset, load.size, "segment")
         parts.append(Part(load.address, code, load.memory_size, load.flags))
     if not parts:
-        raise InputError(path, "this stub has no segments")
+        raise InputError(path, "the stub has no segments")
     unwind = elf.segment(Segment.PT_GNU_EH_FRAME)
     frames = elf.section(".debug_frame")
     held = elf.contents(frames.offset, frames.size, frames.name).tobytes() if frames else b""

@@ -1,4 +1,4 @@
-"""What unwinders are told of detours, so that a thread may be cancelled, or looked at, in one."""
+"""Unwind information of detours, so that a thread may be cancelled, or looked at, in one."""
 
 from __future__ import annotations
 

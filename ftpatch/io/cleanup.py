@@ -1,4 +1,4 @@
-"""What a signal handler must know of the output in the making."""
+"""State of the output in the making, for signal handlers."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ class Unfinished:
             handler(number, None)
 
     def postpones(self, number: int, handler: Handler) -> bool:
-        """Whether a handler has to wait, and is called again then, or is too late."""
+        """Return whether a handler has to wait, and is called again then, or is too late."""
         if self._depth and self._late is None:
             self._late = number, handler
         return self.ending or self._depth > 0
 
     def said(self) -> str:
-        """What an interrupted command left."""
+        """Describe what an interrupted command left behind."""
         if self.many:
-            return "what was written so far stays"
+            return "files written so far are kept"
         return "the output is written" if self.appeared else "nothing was written"
 
     def discard(self) -> None:

@@ -61,7 +61,7 @@ def _faulted(number: int) -> None:
 
 
 def _why() -> InputError:
-    """What became of the mapped files."""
+    """Explain a fault by what became of the mapped files."""
     for path, before in _Faults.files.items():
         try:
             if identity(path.stat()) == before:
@@ -70,4 +70,4 @@ def _why() -> InputError:
             pass
         return InputError(path, "the file changed while it was being read", "try again")
     names = ", ".join(map(str, _Faults.files))
-    return InputError(names, "SIGBUS, though the file has not changed", "check the disk")
+    return InputError(names, "SIGBUS, although the file has not changed", "check the disk")

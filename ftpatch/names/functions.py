@@ -1,4 +1,4 @@
-"""Where functions are: by their symbols, and by what unwinders know of them.
+"""Bounds of functions, by their symbols and their unwind information.
 
 A stripped program keeps its unwind information, whose search table has every function's start; the
 entry behind a row says how long it is.
@@ -91,7 +91,8 @@ class Functions:
         return int(self.frame[row]) if row >= 0 and address < self.end[row] else 0
 
     def is_entry(self, address: int) -> bool:
-        """Whether a symbol says that a function begins here, and not a part that was split off."""
+        """Return whether a symbol says that a function begins here, and not a part that was split
+        off."""
         names = self._names_at(address)
         return bool(names) and not any(PART in name for name in names)
 
@@ -101,9 +102,10 @@ class Functions:
         return list(symbols.names(rows))
 
     def is_called(self, address: int) -> bool:
-        """Whether what begins at an address is called, so that its return address is where calls
-        put it. Not so for the part of a function that was split off (.cold), for what the kernel
-        enters, or for the PLT: there unwinders are told something else from the first byte on."""
+        """Return whether what begins at an address is called, so that its return address is where
+        calls put it. Not so for the part of a function that was split off (.cold), for what the
+        kernel enters, or for the PLT: there unwinders are told something else from the first byte
+        on."""
         row = int(np.searchsorted(self.start, address))
         if row == len(self.start) or self.start[row] != address:
             return False
@@ -211,7 +213,8 @@ def _of_section(image: Image) -> NDArray[np.int64]:
 
 
 def _is_pcrel(cie: bytes) -> bool:
-    """Whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or "zPLR"."""
+    """Return whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or
+    "zPLR"."""
     text, _, rest = cie[9:].partition(b"\0")
     at = 0
     for _ in range(2):  # code and data alignment

@@ -1,4 +1,4 @@
-"""What a probe is: where it stands and what it fetches."""
+"""Definition of a probe: its address and its fetches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPES: Mapping[str, int] = MappingProxyType(
 
 
 class Source(Enum):
-    """Where the first word of a fetch is from, and what its ``text`` and ``value`` are then."""
+    """Origin of the first word of a fetch, and what its ``text`` and ``value`` are then."""
 
     REGISTER = "%REG"
     """``text``: the register's name."""

@@ -1,4 +1,4 @@
-"""What probes fetched, as columns: the words behind events by their definitions' fetches."""
+"""Fetched values as columns: the words behind events by their definitions' fetches."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Seen:
 
 
 def seen(hits: Hits, number: int, rows: NDArray[np.intp]) -> Seen:
-    """What some events of one probe have, all of that probe."""
+    """Fetched values of some events, all of one probe."""
     probe = hits.probes[number]
     words = hits.words(rows, probe.before + probe.words)
     caller = words[:, 0] if probe.returns else np.empty(0, np.uint64)

@@ -54,12 +54,12 @@ class Hits:
 
     @property
     def returns(self) -> NDArray[np.bool_]:
-        """Whether each of ``probes`` is an r probe, bool[p]."""
+        """True for each of ``probes`` that is an r probe, bool[p]."""
         return np.array([probe.returns for probe in self.probes], bool)
 
     @property
     def file(self) -> NDArray[np.int32]:
-        """Which trace each event is of, int32[n]."""
+        """Index of each event's trace, int32[n]."""
         return np.asarray(self.trace.chunks.owner[self.thread])
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
@@ -68,7 +68,7 @@ class Hits:
             setattr(self, name, getattr(self, name)[mask])
 
     def words(self, rows: NDArray[np.intp], count: int) -> NDArray[np.uint64]:
-        """What stands behind the first word of events, uint64[m, count]; zeros where the file
+        """Read the words behind the first word of events, uint64[m, count]; zeros where the file
         became shorter. Raises InputError where it cannot be read."""
         out = np.zeros((len(rows), count), np.uint64)
         file = self.trace.chunks.owner[self.thread[rows]]

@@ -64,7 +64,7 @@ class Probing:
 
 @dataclass(frozen=True)
 class Placed:
-    """What a probe got: ``address`` where the file is changed, ``why`` it is no jump."""
+    """A placed probe: ``address`` where the file is changed, ``why`` it is no jump."""
 
     definition: Definition
     address: int
@@ -88,13 +88,11 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     mover = None if arch is None else mover_of(arch.name)
     if image.container != "executable" or arch is None:
-        raise UsageError(image.path, f"{image.kind} cannot be probed", "give an executable")
+        raise UsageError(image.path, f"{image.kind} cannot be probed", "use an executable")
     if mover is None:
-        raise InputError(image.path, f"there are no probes for {arch.name}")
+        raise InputError(image.path, f"probes are not supported on {arch.name}")
     if laid_in_id(image) is not None:
-        raise UsageError(
-            image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
-        )
+        raise UsageError(image.path, "already has a tracer or probes", "run `ftpatch undo` first")
     functions = read_functions(image)
     definitions = []
     for one in probing.definitions:
@@ -110,7 +108,7 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     if not spots:
         if refused.errors:
             raise refused.errors.pop()
-        raise UsageError(image.path, "no probes", "say what to probe, as in 'p main'")
+        raise UsageError(image.path, "no probes", "specify a probe, such as 'p main'")
     plan = _laid(image, arch, mover, functions, chooser, spots, fetchings, probing)
     placed = {
         definition: Placed(definition, spot.chosen.address, spot.chosen.way, spot.chosen.why)
@@ -136,12 +134,12 @@ def _free(
                     f"{names}: it needs a trap, and the system call at {asked.unled[0]:#x} may "
                     "set or block SIGILL, and cannot be redirected"
                 )
-                raise UsageError(image.path, reason, "choose another place")
+                raise UsageError(image.path, reason, "probe another address")
             start, end = chooser.span(spot.chosen)
             for low, high in asked.led:
                 if start < high and low < end:
                     reason = f"{names}: {low:#x} to {high:#x} are reserved for traps"
-                    raise UsageError(image.path, reason, "choose another place")
+                    raise UsageError(image.path, reason, "probe another address")
             free.append(spot)
     return free
 
@@ -269,6 +267,6 @@ def _like(image: Image, name: str) -> str:
 
 
 def _has(image: Image, address: int, size: int) -> bool:
-    """Whether these bytes are in a segment."""
+    """Return whether these bytes are in a segment."""
     ends = np.array([address, address + size - 1], np.int64).view(np.uint64)
     return bool(image.elf.in_memory(ends).all())

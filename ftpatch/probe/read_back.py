@@ -1,4 +1,4 @@
-"""What probes a program has, read back from the tables that were laid in (``probe/tables.py``)."""
+"""Probes of a program, read back from the inserted tables (``probe/tables.py``)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def held_probes(image: Image) -> list[Held] | None:
     _, table = found
     *_, told, _, count, size, _ = TABLE.unpack(_at(image, table, TABLE.size))
     if not count * TOLD.size <= size <= LONGEST:
-        raise InputError(image.path, f"its table of probes cannot be right: {count} of them")
+        raise InputError(image.path, f"its table of probes is corrupt: {count} entries")
     raw = _at(image, told, size)
     out = []
     for number in range(count):

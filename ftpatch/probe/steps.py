@@ -1,4 +1,4 @@
-"""What a probe fetches, as the runtime does it: struct fetch of stubs/runtime/probes.h."""
+"""Fetch steps as the runtime executes them: struct fetch of stubs/runtime/probes.h."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Step(IntEnum):
 
 @dataclass(frozen=True)
 class Own:
-    """What a probe may ask of the image: where a symbol is (None: nowhere), and whether ``size``
+    """Queries of a probe to the image: where a symbol is (None: nowhere), and whether ``size``
     bytes at an address are memory that the program's file brings; ``like``: what to say of a
     symbol that there is not."""
 
@@ -52,8 +52,8 @@ class Fetching:
 
 
 def fetching(definition: Definition, ip: int, registers: Registers, own: Own) -> Fetching:
-    """What a probe at link address ``ip`` has to do. Raises UsageError for a symbol that there is
-    not, or for more than an event holds."""
+    """Compile the fetches of a probe at link address ``ip``. Raises UsageError for a symbol that
+    there is not, or for more than an event holds."""
     steps: list[tuple[Step, int, int]] = []
     words = 0
     for fetch in definition.fetches:
@@ -67,7 +67,7 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
     if words > MOST:
         raise UsageError(
             None,
-            f"probe {definition.name}: its values take {words} words, an event has {MOST}",
+            f"probe {definition.name}: its values take {words} words, but an event holds {MOST}",
             f"fetch less (a string takes {STRING_WORDS})",
         )
     return Fetching(tuple(steps), words, faults)
@@ -94,9 +94,7 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[
         case Source.SYMBOL:
             address = own.address(fetch.text)
             if address is None:
-                raise UsageError(
-                    None, f"@{fetch.text}: there is no such symbol", own.like(fetch.text)
-                )
+                raise UsageError(None, f"@{fetch.text}: no such symbol", own.like(fetch.text))
             return [(Step.ADDRESS, 0, address + fetch.value)]
         case Source.ADDRESS:
             return [(Step.ADDRESS, 0, fetch.value)]

@@ -9,7 +9,7 @@ from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Definition, Fetch, Sou
 __all__ = ["definition_text", "format_value"]
 
 FAULT = "(fault)"
-"""What stands for memory that could not be read: ``print_type_string`` of trace_probe.c."""
+"""Text for memory that could not be read: ``print_type_string`` of trace_probe.c."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -42,7 +42,7 @@ class Probe:
 
     @property
     def returns(self) -> bool:
-        """Whether it is an r probe."""
+        """True if it is an r probe."""
         return self.definition.kind == "r"
 
     @property
@@ -57,7 +57,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
     registers = REGISTERS.get(names.get(header.machine, ""))
     size = header.header_size - AT
     if registers is None:
-        raise InputError(header.path, f"probes of machine {header.machine} are not known")
+        raise InputError(header.path, f"probes of machine {header.machine} are not supported")
     if header.probes * TOLD.size > size:
         raise InputError(header.path, f"its header has no room for {header.probes} probes")
     try:
@@ -78,7 +78,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
         tells_cut = bool(flags & CUT)
         probe = Probe(found, ip, words, bool(flags & FAULTS), missed, way, tells_cut)
         if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
-            raise InputError(header.path, f"probe {number} is not what its definition says")
+            raise InputError(header.path, f"probe {number} does not match its definition")
         out.append(probe)
     return out
 

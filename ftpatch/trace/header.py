@@ -25,7 +25,7 @@ SMALLEST_CHUNK = 40
 
 
 class Tracer(IntEnum):
-    """Which tracer wrote it."""
+    """Number of the tracer that wrote it."""
 
     NOP = 0
     FUNCTION = 1
@@ -38,7 +38,7 @@ class Tracer(IntEnum):
 
 
 class Flag(IntFlag):
-    """What the header's flags say."""
+    """Flags of the header."""
 
     ARGS = 1
     """Entries have arguments, and exits values."""
@@ -53,20 +53,20 @@ class Flag(IntFlag):
 
 
 TOLD = 4096
-"""Where probes and watches are told of (offset)."""
+"""Offset of the tables of probes and watches."""
 LOST = (
-    "no room in the file: --size",
+    "file full: --size",
     "ret_stack full: --depth",
     "in a signal handler",
     "no thread pointer yet",
-    "no room for a thread",
+    "too many threads",
 )
-"""Why calls were not recorded, in the order of enum trace_lost."""
+"""Reasons for lost calls, in the order of enum trace_lost."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a trace says of itself. ``path`` is the trace's, ``image`` that of the program it was
+    """Header of a trace. ``path`` is the trace's, ``image`` that of the program it was
     recorded of; sizes and ``length`` (what the file has now) in bytes, ``ticks`` of a clock that
     has ``hz`` in a second, ``realtime`` in nanoseconds since 1970."""
 
@@ -94,7 +94,7 @@ class Header:
     machine: int = 0
     """e_machine of the image."""
     probes: int = 0
-    """How many probes, or watches, are told of behind the header."""
+    """Number of probes, or watches, behind the header."""
     children: int = 0
     """Children of fork that recorded here, ``refusal`` being the errno of a file of their own; 0:
     that was too small."""
@@ -111,19 +111,19 @@ class Header:
 
     @property
     def notes(self) -> list[str]:
-        """What is missing in this trace, a clause each."""
+        """Notes on what is missing in this trace, a clause each."""
         notes = []
         if any(self.lost):
             why = [*LOST, *["other reasons"] * len(self.lost)]
             if self.flags & Flag.NO_ROOM:
-                why[0] = "no room on the disk"
+                why[0] = "disk full"
             parts = [f"{n} {why[i]}" for i, n in enumerate(self.lost) if n]
             notes.append(f"entries lost: {sum(self.lost)} ({', '.join(parts)})")
         if self.children:
             known = self.refusal in errno.errorcode
-            reason = os.strerror(self.refusal) if known else "their own files were small, and full"
+            reason = os.strerror(self.refusal) if known else "their own files were small and full"
             notes.append(
-                f"forked children that recorded here, not in files of their own: {self.children} "
+                f"forked children recorded in this file instead of their own: {self.children} "
                 f"({reason})"
             )
         if self.cut:
@@ -132,18 +132,18 @@ class Header:
                 f"{self.cut} bytes are lost"
             )
         if self.flags & Flag.STOPPED:
-            notes.append("the tracer stopped early: a return address could not be right")
+            notes.append("the tracer stopped early: invalid return address")
         if not self.flags & (Flag.ENDED | Flag.SILENT):
             notes.append(
                 "the program did not end by exit(): it was killed, called _exit or exec, or still "
                 "runs"
             )
         if self.length < self.used:
-            notes.append(f"the file is cut off: {self.length} of {self.used} bytes")
+            notes.append(f"the file is truncated: {self.length} of {self.used} bytes")
         if self.unknown:
-            notes.append(f"libraries whose entries cannot be right: {self.unknown}")
+            notes.append(f"corrupt library entries: {self.unknown}")
         if not self.hz:
-            notes.append("the clock's rate is not known: times are ticks")
+            notes.append("the clock's rate is unknown: times are ticks")
         return notes
 
 
@@ -157,7 +157,7 @@ def open_trace(path: Path) -> tuple[int, Header]:
     try:
         held = os.fstat(fd)
         if not stat.S_ISREG(held.st_mode):
-            raise InputError(path, "not a regular file", "give a trace file")
+            raise InputError(path, "not a regular file", "use a trace file")
         os.set_blocking(fd, True)
         return fd, _parse(path, os.pread(fd, MOST, 0), held.st_size)
     except OSError as error:
@@ -170,23 +170,23 @@ def open_trace(path: Path) -> tuple[int, Header]:
 
 def _parse(path: Path, raw: bytes, length: int) -> Header:
     if not raw.startswith(MAGIC):
-        hint = "give what a patched program wrote, or --image for a boot tracer's stream"
+        hint = "use a file that a patched program wrote, or --image for a boot tracer's stream"
         raise InputError(path, "not a trace file", hint)
     if len(raw) < LAYOUT.size:
-        raise InputError(path, f"the header is cut off after {len(raw)} bytes")
+        raise InputError(path, f"the header is truncated after {len(raw)} bytes")
     _, version, header_size, machine, chunk_size, tracer, flags, *rest = LAYOUT.unpack_from(raw)
     size, taken, bias, base, hz, ticks, realtime, _, _, pid, _, _, _, *rest = rest
     *lost, image_id, comm, probes, children, refusal, _, cut, image = rest
     if version != VERSION:
-        raise InputError(path, f"trace format {version} is not known, only {VERSION}")
+        raise InputError(path, f"unsupported trace format {version}, not {VERSION}")
     if header_size < LAYOUT.size or header_size % 8:
-        raise InputError(path, f"a header of {header_size} bytes cannot be")
+        raise InputError(path, f"invalid header size {header_size}")
     if header_size > length:
-        raise InputError(path, f"the header is cut off: {length} of {header_size} bytes")
+        raise InputError(path, f"the header is truncated: {length} of {header_size} bytes")
     if chunk_size < SMALLEST_CHUNK or chunk_size % 8:
-        raise InputError(path, f"chunks of {chunk_size} bytes cannot be")
+        raise InputError(path, f"invalid chunk size {chunk_size}")
     if tracer not in list(Tracer):
-        raise InputError(path, f"tracer {tracer} is not known")
+        raise InputError(path, f"unknown tracer {tracer}")
     libraries, unknown = read_mapped(raw[:header_size])
     objects: tuple[Mapped, ...] = ()
     if tracer in (Tracer.PROBES, Tracer.WATCH):

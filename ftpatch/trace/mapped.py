@@ -13,7 +13,7 @@ from dataclasses import dataclass
 __all__ = ["AT", "Mapped", "read_mapped", "read_objects"]
 
 AT = 1280
-"""Where they begin in the header (offset)."""
+"""Offset of them in the header."""
 FIXED = struct.Struct("<2I4Q32s")
 END = 1 << 28
 """Of the addresses that an event can tell."""
@@ -34,7 +34,7 @@ class Mapped:
 
 
 def read_objects(raw: bytes) -> tuple[Mapped, ...]:
-    """What else was loaded with a program that was probed or watched, as its header says it: of
+    """Read what else was loaded with a program that was probed or watched, from its header: of
     that no event tells a range, and what cannot be right is left out."""
     found: list[Mapped] = []
     at = AT

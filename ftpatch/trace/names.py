@@ -29,7 +29,7 @@ NO_CODE = (1 << 64) - 1
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What was traced: its image, None where that is not known; ``base``: the link address from
+    """A traced program: its image, None where that is not known; ``base``: the link address from
     which traces count; whether names are to be ``plain``, as the symbol table has them; ``lines``:
     where sources are to be told, what knows them; ``libraries``: those that were traced with it,
     and what is known of each, whose ``base`` is where ``func`` 0 would be."""

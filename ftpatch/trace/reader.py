@@ -23,8 +23,8 @@ __all__ = ["Source", "Trace"]
 
 ALONE = {
     Tracer.FUNCTION_PROFILE: "a profile",
-    Tracer.PROBES: "what probes recorded",
-    Tracer.WATCH: "what watches recorded",
+    Tracer.PROBES: "probe events",
+    Tracer.WATCH: "variable accesses",
 }
 """Traces of another kind."""
 
@@ -57,8 +57,8 @@ class Trace:
             if any(those) and not all(those):
                 raise UsageError(
                     self.headers[those.index(True)].path,
-                    f"{what} cannot be reported together with traces of events",
-                    "report it by itself",
+                    f"{what} cannot be reported together with other traces",
+                    "report it separately",
                 )
         self.clocks: list[Clock] = clocks(self.headers)
         chunks = join_chunks(
@@ -95,12 +95,12 @@ class Trace:
 
     @property
     def has_returns(self) -> bool:
-        """Whether any of the traces tells when functions return."""
+        """True if any of the traces tells when functions return."""
         return any(header.tracer != Tracer.FUNCTION for header in self.headers)
 
     @property
     def has_clock(self) -> bool:
-        """Whether times are nanoseconds; else they are ticks."""
+        """True if times are nanoseconds; else they are ticks."""
         return all(header.hz for header in self.headers)
 
     @property
@@ -148,13 +148,15 @@ class Trace:
             yield named(rows)
 
     def notes(self) -> list[str]:
-        """What was met that is not as it should be, a clause each, and ``remarks`` of formats;
+        """Notes on what is not as it should be, a clause each, and ``remarks`` of formats;
         complete when all rows are read."""
         notes = list(self.remarks)
         if self.chunks.damaged:
-            notes.append(f"chunks that are none: {self.chunks.damaged}")
+            notes.append(
+                f"{self.chunks.damaged} corrupt chunk{'s' * (self.chunks.damaged > 1)} skipped"
+            )
         if self.batches.torn:
-            notes.append(f"chunks that do not end in a valid event: {self.batches.torn}")
+            notes.append(f"chunks without a valid last event: {self.batches.torn}")
         return notes
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ ID_AT = 16
 
 @dataclass(frozen=True)
 class Place:
-    """What becomes of a library: (start, size, base) of its ``range``, the ``path`` that traces
+    """Entry of a library: (start, size, base) of its ``range``, the ``path`` that traces
     name it by, and ``strings`` of its dynamic table, by the place of the entry in it."""
 
     range: tuple[int, int, int]
@@ -54,9 +54,9 @@ def plan_library(
     hook = stub.address(HOOK)
     dynamic = image.elf.segment(Segment.PT_DYNAMIC)
     if hook is None:
-        raise InputError(stub.path, f"this stub has no {HOOK}")
+        raise InputError(stub.path, f"the stub has no {HOOK}")
     if dynamic is None or image.is_loose:
-        raise UsageError(image.path, "no shared library", "name one with --lib")
+        raise UsageError(image.path, "no shared library", "use --lib GLOB")
     whole, names = stub, 0
     held, places = strings(place.strings)
     if places:

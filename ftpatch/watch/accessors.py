@@ -1,4 +1,4 @@
-"""Who came to a watched variable: the function, and whether its instruction reads or writes.
+"""Accessors of a watched variable: the function, and whether its instruction reads or writes.
 
 Data breakpoints of x86 trap behind the instruction (SDM vol. 3, section 18.3.1.2). So it is the one
 that ends at the recorded address, in its function as that is disassembled from its start.
@@ -43,7 +43,7 @@ class Accessors:
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
 
     def of(self, access: Access) -> Accessor:
-        """Who did it."""
+        """Return the accessor."""
         key = access.file, access.ip
         if key not in self._known:
             self._known[key] = self._find(*key)

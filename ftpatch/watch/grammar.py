@@ -1,4 +1,5 @@
-"""What to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and ``w@SYMBOL[+OFFSET][:LEN]``.
+"""Grammar of watches: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and
+``w@SYMBOL[+OFFSET][:LEN]``.
 
 Of the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym.c lists the
 requests that it calls malformed; the tracer answers EINVAL to all, here each has its message. OPS
@@ -25,7 +26,7 @@ EVERY = "*"
 LENGTHS = (1, 2, 4, 8)
 """Bytes that a breakpoint may watch: the LENn fields of DR7 (SDM vol. 3, section 18.2.4)."""
 PLACES = "rwx"
-_FORM = "write SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
+_FORM = "use SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
 _TODAY = re.compile(r"([rwx-]*|[^@:]{1,3}(?=@[^:]*(:[0-9]*)?\Z))@")
 """How today's form begins. Names of the symbol table have an ``@`` too, as ``environ@GLIBC_2.2.5``:
 but they are not of these letters alone, and what follows the colon is no number."""
@@ -49,17 +50,17 @@ class Request:
 
 
 def parse_watch(text: str) -> Request:
-    """What a request means. Raises UsageError with the rule that the text does not keep."""
+    """Parse a request. Raises UsageError with the rule that the text does not keep."""
     whole = Piece.of(text)
     if not whole.text:
-        raise UsageError(None, "an empty request", _FORM)
+        raise UsageError(None, "empty request", _FORM)
     if whole.text == f"{EVERY}:{CLEAR}":
         return Request(EVERY, 0, None, CLEAR)
     today = _TODAY.match(whole.text)
     place = whole.cut(today.end()) if today else whole
     colons = [found.start() for found in _COLON.finditer(place.text)]
     if len(colons) > 1:
-        hint = "it separates the symbol from what to watch; symbols contain none"
+        hint = "`:` separates the symbol from the operators"
         raise place.cut(colons[1]).refuse("more than one `:`", hint)
     last = place.cut(colons[0] + 1) if colons else None
     name = place.cut(0, colons[0]) if colons else place
@@ -79,11 +80,11 @@ def _symbol(place: Piece) -> tuple[str, int]:
         raise place.refuse("no symbol in the request", _FORM)
     known = any(form.fullmatch(name) for form in (SYMBOL, ADDRESS, _CPP))
     if not known or not name.isprintable():
-        hint = "write SYMBOL or SYMBOL+OFFSET"
+        hint = "use SYMBOL or SYMBOL+OFFSET"
         raise place.cut(0, len(name)).refuse("invalid symbol", hint)
     offset = read_number(digits) if plus else 0
     if offset is None:
-        hint = "a number of bytes, as in table+16"
+        hint = "use a number of bytes, as in table+16"
         raise place.cut(len(name) + 1).refuse("invalid offset", hint)
     return name, offset
 
@@ -91,7 +92,7 @@ def _symbol(place: Piece) -> tuple[str, int]:
 def _length(piece: Piece | None) -> int | None:
     length = read_number(piece.text) if piece else None
     if piece and length not in LENGTHS:
-        raise piece.refuse("invalid length", "1, 2, 4 or 8 bytes")
+        raise piece.refuse("invalid length", "use 1, 2, 4 or 8 bytes")
     return length
 
 
@@ -100,14 +101,14 @@ def _operators(piece: Piece) -> str:
     text = piece.text
     _check_letters(piece, PLACES + "-")
     if len(text) < len(PLACES):
-        hint = "three characters, as rw- or -w-; or --- to clear"
-        raise piece.refuse("an operator is missing", hint)
+        hint = "use three characters, such as rw- or -w-, or --- to clear"
+        raise piece.refuse("missing operator", hint)
     if len(text) > len(PLACES):
-        raise piece.refuse("more than three operators", "write rw- or -w-")
+        raise piece.refuse("too many operators", "use rw- or -w-")
     for i, (letter, own) in enumerate(zip(text, PLACES, strict=True)):
         if letter not in (own, "-"):
-            hint = "r is the first, w the second, x the third"
-            raise piece.cut(i, i + 1).refuse("an operator is out of its place", hint)
+            hint = "r comes first, w second, x third"
+            raise piece.cut(i, i + 1).refuse("misplaced operator", hint)
     _check_execution(piece)
     return text
 
@@ -115,11 +116,11 @@ def _operators(piece: Piece) -> str:
 def _prefix(piece: Piece) -> str:
     """The type that today's form begins with."""
     if not piece.text:
-        raise piece.refuse("no type before the `@`", "write r@, w@ or rw@")
+        raise piece.refuse("no type before the `@`", "use r@, w@ or rw@")
     _check_letters(piece, PLACES)
     _check_execution(piece)
     if piece.text == "wr":
-        raise piece.refuse("an operator is out of its place", "write rw@")
+        raise piece.refuse("misplaced operator", "write rw@")
     return "".join(letter if letter in piece.text else "-" for letter in PLACES)
 
 
@@ -129,7 +130,7 @@ def _check_letters(piece: Piece, known: str) -> None:
         if letter not in known:
             raise piece.cut(i, i + 1).refuse("unknown operator", f"one of {' '.join(known)}")
         if letter != "-" and letter in piece.text[:i]:
-            raise piece.cut(i, i + 1).refuse("an operator is repeated", "each stands once")
+            raise piece.cut(i, i + 1).refuse("repeated operator", "use each at most once")
 
 
 def _check_execution(piece: Piece) -> None:

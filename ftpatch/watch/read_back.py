@@ -1,4 +1,4 @@
-"""Where a program that has watches keeps them: found again by what its stub says."""
+"""Watches inserted into a program, found again by its stub's configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Laid:
 
 
 def laid_watches(image: Image) -> Laid | None:
-    """What was laid in; None where nothing was, or something else. Raises InputError for a stub
+    """Find what was inserted; None if nothing was, or something else. Raises InputError for a stub
     that names a place outside of the file."""
     found = laid_table(image, WATCH)
     if found is None:

@@ -45,7 +45,7 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
     for watch in watches:
         text = watch_line(watch).encode()
         if len(text) > _LONGEST:
-            hint = f"a watch has room for {_LONGEST} bytes"
+            hint = f"at most {_LONGEST} bytes"
             raise UsageError(None, f"{text[:40].decode(errors='replace')}...: too long", hint)
         out += _ENTRY.pack(
             0, 0, watch.address, watch.length, _TYPES[watch.type], 0, len(text), text
@@ -54,10 +54,10 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
 
 
 def unpack_watches(raw: bytes) -> list[Told | None]:
-    """What a table says, by the numbers of events; None where nothing is watched. Raises UsageError
+    """Parse a table by event numbers; None where nothing is watched. Raises UsageError
     for what no table holds, in a clause without a place."""
     if len(raw) < TABLE_SIZE:
-        raise UsageError(None, "it ends before its watches do")
+        raise UsageError(None, "truncated")
     return [
         _told(number, *_ENTRY.unpack_from(raw, number * _ENTRY.size)) for number in range(SLOTS)
     ]
@@ -76,7 +76,7 @@ def _told(
 ) -> Told | None:
     if not type:
         return None
-    wrong = UsageError(None, f"watch {number} is not what its text says")
+    wrong = UsageError(None, f"watch {number} does not match its text")
     if size > _LONGEST:
         raise wrong
     line = text[:size].decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What is watched, and what requests make of it: ``ksym_trace_filter_write`` of trace_ksym.c.
+"""Watches, and the effect of requests on them: ``ksym_trace_filter_write`` of trace_ksym.c.
 
 The length, where none is told, is the symbol's if that is 1, 2, 4 or 8 bytes. Else, and with an
 offset, it is 4 bytes, or the largest below that is aligned and ends with the symbol: no byte of a
@@ -49,7 +49,8 @@ def apply_requests(
     read_only: bool,
     longest: int = 8,
 ) -> tuple[tuple[Watch, ...], list[str]]:
-    """What is watched after the requests of one command, in their order, and what to say of it.
+    """Apply the requests of one command, in their order; returns the watches, and what to report of
+    them.
 
     ``slots``: how many breakpoints the CPU has. ``resolve`` gives a symbol's address and size
     (bytes, 0: unknown), and raises UsageError for one that does not exist. ``read_only``: whether
@@ -67,14 +68,14 @@ def apply_requests(
         place = _address(request, line, resolve)
         address = place[0] if place else None
         if address in seen:
-            hint = "say once what to watch there"
-            raise UsageError(None, f"{line}: a second request for this place", hint)
+            hint = "combine the requests"
+            raise UsageError(None, f"{line}: duplicate request", hint)
         seen.add(address)
         if place is None:
             now.clear()
         elif request.type == CLEAR:
             if now.pop(place[0], None) is None:
-                raise UsageError(None, f"{line}: clears what is not set", _told(now.values()))
+                raise UsageError(None, f"{line}: no such watch to clear", _told(now.values()))
         else:
             taken = request
             if request.type == "r--" and not read_only:
@@ -122,10 +123,10 @@ def _address(
     start, size = resolve(request.symbol)
     if size and request.offset >= size:
         hint = f"{request.symbol} has {size} bytes"
-        raise UsageError(None, f"{line}: the offset is outside of the symbol", hint)
+        raise UsageError(None, f"{line}: the offset is beyond the symbol", hint)
     address = start + request.offset
     if address >= 1 << 64:
-        raise UsageError(None, f"{line}: there is no such address", "take a smaller offset")
+        raise UsageError(None, f"{line}: no such address", "use a smaller offset")
     return address, size - request.offset if size else 0
 
 
@@ -159,10 +160,10 @@ def _set(now: dict[int, Watch], watch: Watch, line: str, slots: int) -> None:
         raise UsageError(
             None,
             f"{line}: Maximum limit:({slots}) reached, no new requests can be accepted now",
-            "take one out first, as with SYMBOL:---",
+            "remove one first, as with SYMBOL:---",
         )
     if old is not None and (old.type, old.length) == (watch.type, watch.length):
-        raise UsageError(None, f"{line}: already exists", "it is watched like that")
+        raise UsageError(None, f"{line}: already exists", "it is being watched")
     now[watch.address] = watch
 
 

@@ -87,7 +87,7 @@ def _behind(
     tail: bytes,
     outside: bytes = b"",
 ) -> tuple[int, bytes]:
-    """Where the image's own bytes end, and what comes there."""
+    """End of the image's own bytes, and what comes there."""
     size = len(image.data)
     cut = b"" if length is None else image.data[length:].tobytes()
     wanted = journal and (len(changes) or cut)
@@ -96,9 +96,9 @@ def _behind(
 
 
 def _outside(copy: Copy, image: Image) -> bytes:
-    """What the journal keeps of the compressed file, to give it back as it is. What other packers
-    made is kept as a whole; but a file that has a journal is likely to be our own, which need not
-    be kept, or each command would double it."""
+    """Return what the journal keeps of the compressed file, to give it back as it is. What other
+    packers made is kept as a whole; but a file that has a journal is likely to be our own, which
+    need not be kept, or each command would double it."""
     held = os.pread(copy.fd, copy.size, 0)
     while len(held) < copy.size and (more := os.pread(copy.fd, copy.size, len(held))):
         held += more
@@ -109,7 +109,7 @@ def _outside(copy: Copy, image: Image) -> bytes:
 
 def _packed(image: Image, data: NDArray[np.uint8]) -> bytes:
     if len(data) > LIMIT:
-        raise InputError(image.path, f"with its journal it has more than {LIMIT} bytes")
+        raise InputError(image.path, f"with its journal it exceeds {LIMIT} bytes")
     return pack(image.compression, data.data)
 
 
@@ -143,7 +143,7 @@ def _apply(copy: Copy, changes: Changes) -> None:
         before = held.copy()
         part.put(before, old=True, base=start)
         if not np.array_equal(before, held):
-            raise InputError(copy.target, "the input was changed while it was read", "try again")
+            raise InputError(copy.target, "the input changed while it was being read", "try again")
         part.put(held, base=start)
         _put(copy.fd, held.tobytes(), start)
 

@@ -303,7 +303,7 @@ def test_trees(way: str, number: int, trees: Callable[[str], Path]) -> None:
     time.sleep(0.2)
     assert contents(output) == now, "workers go on"
     word = "standard output: Broken pipe" if number == signal.SIGPIPE else "interrupted"
-    assert said == f"ftpatch: {word}; what was written so far stays\n"
+    assert said == f"ftpatch: {word}; files written so far are kept\n"
     whole = forest(tree.parent / "whole", NUMBER)
     if way != "undo":
         assert ftpatch("disable", whole, "--in-place").code == 0

@@ -68,7 +68,7 @@ class Format:
 
     @property
     def for_terminal(self) -> bool:
-        """Whether a terminal has any use for it."""
+        """True if a terminal has any use for it."""
         return not (self.binary or self.page)
 
 
@@ -93,7 +93,7 @@ def _tree(trace: Trace, batches: Iterable[Rows]) -> Tree:
     tree = grow(batches, trace.window)
     if tree.merged:
         trace.remarks.append(
-            f"more than {len(tree.parent)} different stacks: calls that make more of them count as "
+            f"more than {len(tree.parent)} different stacks: calls on further stacks count as "
             "part of their callers"
         )
     return tree
@@ -135,7 +135,7 @@ OF_PROBES = {
     "perfetto": Format(probes_perfetto, binary=True, ends=PERFETTO),
     "json": Format(probes_json, ends=JSON),
 }
-"""Of what probes recorded."""
+"""Of probe events."""
 OF_WATCHES = {"ksym": Format(ksym, text=True), "json": Format(ksym_json, ends=JSON)}
 """Of accesses to variables."""
 ALL = (FORMATS, OF_PROFILES, OF_PROBES, OF_WATCHES)
@@ -164,7 +164,7 @@ def format_for(trace: Trace, name: str | None) -> Format:
     if found.returns and trace.tracer == Tracer.PROBES and not _any_r_probe(trace):
         raise UsageError(
             path,
-            f"there is no r probe, and {name} needs to know of returns",
+            f"{name} needs returns, and there is no r probe",
             f"use {_names(OF_PROBES, returns=False)}",
         )
     return found

@@ -23,7 +23,7 @@ TYPES = {
     Kind.POINT: "TYPE_INSTANT",
     Kind.RETURN: "TYPE_INSTANT",
 }
-"""What each kind of row is there."""
+"""Perfetto's type of each kind of row."""
 
 
 def perfetto(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What events of probes have, as parts of lines: for people, and in JSON."""
+"""Cells of probe events: for people, and in JSON."""
 
 from __future__ import annotations
 

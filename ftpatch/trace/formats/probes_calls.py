@@ -1,4 +1,4 @@
-"""What r probes saw as the calls of a tracer: in graphs, stacks and flame graphs."""
+"""Events of r probes as the calls of a tracer: in graphs, stacks and flame graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What probes come to: hits and durations of each, who called, and which values there were."""
+"""Profile of probes: hits and durations of each, who called, and which values there were."""
 
 from __future__ import annotations
 

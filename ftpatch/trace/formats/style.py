@@ -1,4 +1,4 @@
-"""What all formats have in common: how names and times look, and lines made in bulk."""
+"""Style shared by all formats: names, times, and lines made in bulk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Callers", "Look", "Strings", "called", "returned", "strings"]
 
 Strings = NDArray[np.object_]
 SIGNATURE = re.compile(r"\)( const| volatile| &&?| noexcept| \[clone [^]]*\])*$")
-"""How a name ends that has parameters."""
+"""Suffix of a name that has parameters."""
 ERRORS = 4095
 """The largest error number that a return value may be (MAX_ERRNO of the kernel's err.h)."""
 
@@ -73,7 +73,7 @@ def called(name: str, args: str) -> str:
 
 
 def returned(value: int) -> str:
-    """What a function returned, as print_graph_retval() has it: hexadecimal, but for what may be an
+    """Format a return value as print_graph_retval() does: hexadecimal, but for what may be an
     error, of 32 or of 64 bits."""
     for bits in (32, 64):
         if 0 < (1 << bits) - value <= ERRORS:
