@@ -66,7 +66,7 @@ def test_entries_are_counted_as_the_kernel_prints_them(nulls: int, tmp_path: Pat
     path.write_bytes(fentry_kernel(nulls=nulls).build())
     out = ftpatch("check", path).out.splitlines()
     assert out == [
-        f"{path}: verdict: boots, and ftrace works",
+        f"{path}: verdict: boots and ftrace works",
         f"{path}: ftrace: allocating {len(FUNCTIONS)} entries, no ftrace bug",
         f"{path}: every invariant holds",
     ]

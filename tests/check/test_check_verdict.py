@@ -35,7 +35,7 @@ def _shifted(image: Image, name: str, by: int, base: int = ARM64, before: int = 
 
 
 def test_it_boots(tmp_path: Path) -> None:
-    words = ("boots, and ftrace works", "", set[str]())
+    words = ("boots and ftrace works", "", set[str]())
     assert _verdict(fentry_kernel(), tmp_path) == words
     assert _verdict(arm64_callops_kernel(), tmp_path) == words
 
@@ -67,7 +67,7 @@ def test_a_kernel_that_tests_null_afterwards_skips_it(tmp_path: Path) -> None:
     """6.3 to 6.14 (Misaligned patch-site, a warning): a table without nulls is theirs."""
     image = _shifted(arm64_callops_kernel(nulls=0), "do_exit", 4)
     words, value, broken = _verdict(image, tmp_path)
-    assert (words, value) == ("boots, and ftrace works, apart from the findings above", "boots")
+    assert (words, value) == ("boots and ftrace works, apart from the findings above", "boots")
     assert broken == {"record-aligned", "record-lost"}
 
 

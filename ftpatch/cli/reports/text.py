@@ -42,12 +42,12 @@ def text(results: Results, notes: Notes) -> None:
 
 
 VERDICTS = {
-    "boots": "boots, and ftrace works",
+    "boots": "boots and ftrace works",
     "ftrace-off": "ftrace will be off",
     "dies": "the kernel will not boot",
 }
 OF_MODULES = {
-    "boots": "loads, and ftrace works",
+    "boots": "loads and ftrace works",
     "ftrace-off": "ftrace will be off once the module is loaded",
     "dies": "the kernel that loads the module will crash",
 }

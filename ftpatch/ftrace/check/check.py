@@ -40,36 +40,36 @@ __all__ = ["INVARIANTS", "Check", "Finding", "Note", "check_image", "check_sites
 Rule = Callable[[Sites], Broken]
 
 RULES: dict[str, tuple[str, Rule]] = {
-    "record-unique": ("each site has exactly one record", repeated),
+    "record-unique": ("each site has one record", repeated),
     "record-relocated": ("each slot of a module's table is filled when it is loaded", unfilled),
     "record-in-text": ("each record is in executable text that the file holds", outside),
     "record-aligned": ("each site is aligned as an instruction", unaligned),
     "record-sorted": ("a table sorted at build time still is", unsorted),
     "record-in-function": ("a record in a function is at the function's entry", off_entry),
-    "record-lost": ("each function compiled for tracing has a record", unrecorded),
-    "notrace-place": ("no site is in notrace code", in_notrace),
+    "record-lost": ("each function compiled to be traced has a record", unrecorded),
+    "notrace-place": ("no site is in code that must not be traced", in_notrace),
     "site-placed": (
         "symbols give the function's entry in each pad longer than a call",
         unplaced,
     ),
     "site-overlap": ("no two sites share a byte", overlapping),
-    "site-relocated": ("no relocation overwrites a site when the file is loaded", relocated),
+    "site-relocated": ("no relocation writes over a site when the file is loaded", relocated),
     "call-relocation": ("each call of a module has its relocation", unlinked),
     "call-kept": ("no call is one that ftrace_init silently turns into a NOP", undone),
     "site-known": ("each site holds a known NOP or a call", unknown),
     "site-target": (
-        "each call goes to one of the image's ftrace entries, or as the journal records",
+        "each call goes to one of the image's own ftrace entries, or where the journal says",
         foreign,
     ),
     "gate-at-rest": (
-        "ftrace_call and ftrace_graph_call are as compiled, or as the journal records",
+        "ftrace_call and ftrace_graph_call are as compiled, or as the journal says",
         astray,
     ),
 }
 """Name, what holds, and the rule that finds where it does not."""
 
 INVARIANTS: dict[str, str] = {
-    "table-found": "the image has a table of call sites; only a module may lack one",
+    "table-found": "the image has a table of call sites, which only a module may lack",
     **{name: words for name, (words, _) in RULES.items()},
     "ftrace_init": "the kernel's ftrace_init accepts every record",
     "record-expected": "each function listed in the --expected file has a record",
