@@ -23,14 +23,14 @@ class Unrecorded(StrEnum):
     """The kinds of such sites; the value is what users are told."""
 
     TRACED = (
-        "ftrace's function tracers receive these calls whatever their filter; "
+        "ftrace's function tracers get these calls whatever their filter; "
         "kprobes, BPF fentry and live patching are refused there"
     )
     IGNORED = "ftrace ignores these calls; kprobes, BPF fentry and live patching are refused there"
-    OUT = "these functions are out of reach for ftrace, kprobes, BPF fentry and live patching"
+    OUT = "these functions are out of reach of ftrace, kprobes, BPF fentry and live patching"
     POKED = (
-        "these functions are out of reach for ftrace, kprobes and live patching; "
-        "BPF fentry still attaches"
+        "these functions are out of reach of ftrace, kprobes and live patching; "
+        "BPF fentry attaches all the same"
     )
 
 
