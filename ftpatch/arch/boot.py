@@ -43,7 +43,7 @@ BASE = 0x4000_0000
 @dataclass(frozen=True)
 class Wanted:
     """``sink``: name of where events go; ``time``: whether they have the time; ``word``: distance
-    from the mark to the word that counts down, and to four more bytes, None where there is none."""
+    from the mark to the word that counts down, and to four more bytes, None if there is none."""
 
     sink: str
     time: bool
@@ -172,7 +172,7 @@ class BootTracer(Protocol):
 
 
 def read_mark(raw: bytes) -> Mark | None:
-    """The mark that ``raw`` begins with; None where there is none."""
+    """The mark that ``raw`` begins with; None if there is none."""
     if len(raw) < MARK.size or not raw.startswith((MAGIC, OLD)):
         return None
     magic, sink, time, entry, last = MARK.unpack_from(raw)

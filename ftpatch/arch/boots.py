@@ -13,5 +13,5 @@ TRACERS = {one.name: one for one in EVERY}
 
 
 def boot_tracer_of(name: str) -> BootTracer | None:
-    """The tracer of an architecture by its name, None where there is none."""
+    """The tracer of an architecture by its name, None if there is none."""
     return TRACERS.get(name)

@@ -33,7 +33,7 @@ class Abi:
     """ABI of an image's sites; read off the image, not off its version.
 
     ``mcount``: address of the compiled-in callee (``__fentry__``, ``mcount``, ``_mcount``), 0 where
-    there is none. ``mcount_got``: address of the GOT slot that holds it, 0 where there is none.
+    there is none. ``mcount_got``: address of the GOT slot that holds it, 0 if there is none.
     ``got_base``: what a register holds that points at the GOT (i386: ebx), 0 where unknown.
     ``pad``: the compiled-in form is NOPs. ``prefix``: bytes of pad before the function (M of
     ``-fpatchable-function-entry=N,M``) that most records point at. ``nop``: the image's own NOP,
@@ -117,7 +117,7 @@ class Arch(Protocol):
     says_expected: ClassVar[bool]
     """True if ftrace_bug prints what was expected (ftrace_expected is set)."""
     veneer_size: ClassVar[int]
-    """Bytes of a veneer; 0 where there is none."""
+    """Bytes of a veneer; 0 if there is none."""
     nops: ClassVar[dict[str, bytes]]
     """Names and bytes of the NOPs that ``--nop`` offers."""
     skips: ClassVar[tuple[int, ...]]
@@ -228,7 +228,7 @@ class Arch(Protocol):
         ...
 
     def drop(self, abi: Abi) -> int | None:
-        """The value that this kernel skips as a record; None where there is none."""
+        """The value that this kernel skips as a record; None if there is none."""
         ...
 
     def literal(self, ip: U64) -> U64:

@@ -26,7 +26,7 @@ ARM64 = frozenset((134, 135, 137, 133, 72, 73, 22, 292, 426, 441))
 io_pgetevents, io_uring_enter, epoll_pwait2: with one of these unmet a program may lose hits, or end
 (rt_sigpending only tells)."""
 FURTHEST = 112
-"""Bytes before a system call that are looked at."""
+"""Bytes before a system call to examine."""
 MOST, SHUFFLED = 24, 4
 """Instructions there, at most; and at least, where a register has the number."""
 JUMP = 5

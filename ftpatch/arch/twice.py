@@ -21,7 +21,7 @@ from ftpatch.arch.disassemble import Instruction, disassemble
 __all__ = ["SPAN", "TWICE_OF", "returns_twice"]
 
 SPAN = 512
-"""Bytes of a function that are looked at."""
+"""Bytes of a function to examine."""
 LEAST = 4
 """Callee-saved registers that are put away as they are, at least: some C libraries hide one."""
 DEPTH = 3
@@ -95,7 +95,7 @@ what only sets arguments."""
 
 def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
     """Return whether the function at an address does. ``read``: its code, at most SPAN bytes and
-    empty for what is none, by address."""
+    empty for anything else, by address."""
     known, sets = TWICE_OF[arch]
     left, seen = [(address, 0)], set[int]()
     while left:

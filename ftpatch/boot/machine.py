@@ -22,13 +22,13 @@ __all__ = ["Machine", "Progress", "fault_in", "flat", "require_emulator"]
 STEP = 0.2
 """Seconds between two looks."""
 PART = 1 << 20
-"""Bytes of the stream that are looked at together."""
+"""Bytes of the stream to examine at a time."""
 KEPT = 20
 """Number of latest events to remember."""
 ROOM = 1 << 30
 """Bytes that the disk must have left."""
 SPOKEN = 1 << 16
-"""Bytes of QEMU's log that are looked at."""
+"""Bytes of QEMU's log to examine."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class BootTracing:
 def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Plan:
     """The sites in ``mask``, bool[n], are to call a tracer inside the text.
 
-    Raises UsageError for what is no kernel, and for a sink or a function that there is not;
+    Raises UsageError for anything but a kernel, and for an unknown sink or function;
     SiteRefused for sites that call already, and where there is no room.
     """
     path, tracer = sites.image.path, boot_tracer_of(sites.arch.name)

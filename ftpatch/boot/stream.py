@@ -26,7 +26,7 @@ from ftpatch.image import Image
 __all__ = ["Decoder", "Source", "find_source", "read_stream"]
 
 STEP = 1 << 22
-"""Bytes that are looked at together."""
+"""Bytes to examine at a time."""
 TEXT, TEXT_FROM, TEXT_TO = b"\t\n\r\x1b", 0x20, 0x7F
 """Bytes of a console that shares the tracer's port."""
 

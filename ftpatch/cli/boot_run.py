@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["run_boot"]
 
 SHOWN = 10
-"""Functions that are told of where a boot ended by itself."""
+"""Functions to report where a boot ended by itself."""
 SAID = 3
 """Lines of the console that are."""
 CONSOLE = 1 << 16
-"""Bytes of its end that are looked at."""
+"""Bytes of its end to examine."""
 OFFSET = re.compile(r"Kernel Offset: (0x[0-9a-f]+) from 0x[0-9a-f]+")
 """Line of a panic about KASLR (dump_kernel_offset() of the architectures)."""
 ENABLED = "KASLR enabled"

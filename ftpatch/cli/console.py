@@ -31,7 +31,7 @@ __all__ = [
 Item = TypeVar("Item")
 
 SHOWN = 10
-"""Errors of one kind that are told one by one."""
+"""Errors of one kind to report one by one."""
 PATIENCE = 1.0
 """Seconds of work before a progress bar appears."""
 
@@ -70,7 +70,7 @@ def tell_linked(root: Path, number: int) -> None:
 
 
 def json_line(value: dict[str, Any]) -> None:
-    """One object on a line of its own."""
+    """One object on its own line."""
     sys.stdout.write(json.dumps(value) + "\n")
 
 

@@ -55,7 +55,7 @@ def _unreadable(error: FtpatchError) -> None:
 
 
 def _say(text: str) -> None:
-    """A line of standard error, which may be in the midst of another by way of sys.stderr."""
+    """A line of standard error, which may be in the middle of another by way of sys.stderr."""
     line = SHOW_CURSOR if os.isatty(2) else ""
     line += f"ftpatch: {clean(text)}\n" if text else ""
     with contextlib.suppress(OSError):

@@ -81,7 +81,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
 
 
 def _held(image: Image) -> dict[str, list[str]]:
-    """What else was laid into a program."""
+    """What else was inserted into a program."""
     from ftpatch.image.injected import laid_in_by
 
     by = laid_in_by(image) if image.container == "executable" else None

@@ -51,7 +51,7 @@ SLACK = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Block:
     """One command's Changes. The file was ``length`` bytes long before it, of which the last
-    ``len(cut)`` were cut off; what was laid in behind that goes up to ``start``, where the block
+    ``len(cut)`` were cut off; what was inserted behind that goes up to ``start``, where the block
     begins; it ends at offset ``end``. ``digest`` and ``packed`` are of the compressed file that
     held it: SHA-256 and contents; both or the latter may be empty."""
 

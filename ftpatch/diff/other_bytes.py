@@ -22,7 +22,7 @@ __all__ = ["byte_differences", "same_layout"]
 STEP = 8 << 20
 """Bytes compared at a time."""
 MOST = 10_000
-"""Stretches of differing bytes that are told one by one."""
+"""Stretches of differing bytes to report one by one."""
 GAP = 4
 """Differing bytes at most this far apart are one difference."""
 ELF_HEADER = 64

@@ -35,7 +35,7 @@ class Tag:
 
 
 def dynamic_tags(elf: Elf) -> dict[int, int]:
-    """d_tag -> d_val of the dynamic table; empty where there is none. Raises InputError."""
+    """d_tag -> d_val of the dynamic table; empty if there is none. Raises InputError."""
     tags: dict[int, int] = {}
     for tag, value, _ in dynamic_values(elf):
         tags.setdefault(tag, value)

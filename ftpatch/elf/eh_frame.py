@@ -53,7 +53,7 @@ SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1,
 ADVANCES = {2: 1, 3: 2, 4: 4}
 NO_CFA = (-1, 0)
 MOST = 1 << 16
-"""Bytes of an entry that are looked at."""
+"""Bytes of an entry to examine."""
 
 
 @dataclass(frozen=True)

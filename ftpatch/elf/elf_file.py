@@ -30,7 +30,7 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
     mapped. (A mapped file that becomes shorter ends the process, see faults.py: one of many files
     is read.)
 
-    Raises InputError for what is no regular file or cannot be read.
+    Raises InputError unless it is a readable regular file.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -47,7 +47,7 @@ def without_shadow_stack(image: Image, arch: Arch) -> Changes:
 
 
 def cleared_property(image: Image, changes: Changes) -> str:
-    """The name of the bit that Changes to an image take away, empty where they take none."""
+    """The name of the bit that Changes to an image clear, empty if they clear none."""
     skeleton = image.elf.skeleton
     arch = arch_of(skeleton.machine, skeleton.elf_class)
     if arch is None:

@@ -54,7 +54,7 @@ class Relocations:
     bit: NDArray[np.uint8]
 
     def at(self, place: NDArray[np.uint64], types: tuple[int, ...]) -> NDArray[np.int64]:
-        """Row of the relocation of these types at each place, int64[m]; -1 where there is none.
+        """Row of the relocation of these types at each place, int64[m]; -1 if there is none.
         RELR rows are relative by nature: they have every machine's R_*_RELATIVE."""
         rows = np.flatnonzero((self.form == Form.RELR) | among(self.type, types))
         rows = rows[np.argsort(self.place[rows], kind="stable")]

@@ -61,7 +61,7 @@ _LAYOUT = {
 def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
     """Header, sections and segments of the ELF file whose bytes are ``data`` (uint8[size]).
 
-    Raises InputError for what is no ELF file, for big-endian ones, and for headers that lie
+    Raises InputError for anything but ELF files, for big-endian ones, and for headers that lie
     outside the file.
     """
     size = len(data)

@@ -20,7 +20,7 @@ __all__ = ["Unrecorded", "of_call", "of_nop", "unrecorded_sites"]
 
 
 class Unrecorded(StrEnum):
-    """The kinds of such sites; the value is what users are told."""
+    """The kinds of such sites; the value is the text for users."""
 
     TRACED = (
         "ftrace's function tracers get these calls whatever their filter; "

@@ -119,7 +119,7 @@ def expand(selection: Selection) -> Selection:
 
 
 def _expanded(filters: Sequence[str]) -> Iterator[str]:
-    """Filters with the lines of files in their place; ``!@FILE`` takes away each of them."""
+    """Filters with the lines of files in their place; ``!@FILE`` removes each of them."""
     for text in filters:
         bare = text.removeprefix("!")
         if not bare.startswith("@"):

@@ -40,7 +40,7 @@ happens to begin with NOPs of its own."""
 STEP = 8 << 20
 """Bytes that are looked through at a time."""
 ENTRY = 8
-"""Bytes of an entry of alternatives behind its first word that are looked at."""
+"""Bytes of an entry of alternatives behind its first word to examine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ __all__ = ["signed_bytes"]
 PRINTERS = (b"print_ip_ins", b"ftrace_bug")
 """It, or what it is inlined into."""
 LONGEST = 1 << 12
-"""Bytes of a function that are looked at."""
+"""Bytes of a function to examine."""
 FIXED = (6, 1)
 VERSION = re.compile(rb"\0vermagic=(\d+)\.(\d+)")
 

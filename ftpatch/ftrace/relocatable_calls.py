@@ -162,7 +162,7 @@ def _form(sites: Sites) -> int:
 
 
 def _named(symbols: Symbols, addr: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """A row of the symbols at each address, int64[n]; NO_SYMBOL where there is none."""
+    """A row of the symbols at each address, int64[n]; NO_SYMBOL if there is none."""
     order = np.argsort(symbols.value, kind="stable")
     if not len(order):
         return np.full(len(addr), NO_SYMBOL, np.int64)

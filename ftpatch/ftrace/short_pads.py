@@ -11,7 +11,7 @@ from ftpatch.ftrace.sites import Sites
 __all__ = ["too_short"]
 
 SAMPLE = 8
-"""Sites that are looked at."""
+"""Sites to examine."""
 NOPS = ("nop", "nopl", "nopw", "c.nop")
 
 

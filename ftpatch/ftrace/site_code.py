@@ -51,7 +51,7 @@ def read_code(
 
 
 def call_rows(image: Image, arch: Arch, ip: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Row of the relocation of each site's call, int64[n]; -1 where there is none."""
+    """Row of the relocation of each site's call, int64[n]; -1 if there is none."""
     return image.relocations.at(ip + np.uint64(arch.call_field), arch.calls)
 
 

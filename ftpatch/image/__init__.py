@@ -84,7 +84,7 @@ class Image:
 
     @cached_property
     def module_name(self) -> str:
-        """A kernel module's name, as lsmod prints it; empty for what is none."""
+        """A kernel module's name, as lsmod prints it; empty for anything else."""
         return module_name(self.elf) if self.container == "module" else ""
 
     @property

@@ -39,7 +39,7 @@ def is_bzimage(head: memoryview) -> bool:
 
 def bzimage_stream(path: Path | str, data: memoryview) -> tuple[int, int, int] | None:
     """(file offset, size, unpacked size) of the compressed stream, in bytes; None where ``data``
-    is no bzImage. Raises InputError for one that is too old or cut short."""
+    is no bzImage. Raises InputError for one that is too old or truncated."""
     header = data[:HEADER].tobytes()
     if not is_bzimage(data):
         return None

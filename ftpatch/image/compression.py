@@ -71,7 +71,7 @@ def unpack(
 
     ``size`` is what the container says that the stream unpacks to, in bytes: then it must.
 
-    Raises InputError for what is no stream, is cut short, is damaged, goes on behind its end, or
+    Raises InputError for one that is no stream, is truncated, is damaged, has trailing data, or
     unpacks to more than ``limit`` bytes.
     """
     kind = kind_of(data)

@@ -25,7 +25,7 @@ ID_AT, LENGTH = 72, 32
 """Of `image_id` there: offset and size, bytes."""
 PAGE = 4096
 MOST = 1 << 26
-"""Bytes of a segment that are looked at."""
+"""Bytes of a segment to examine."""
 
 
 def image_id(image: Image) -> bytes:
@@ -34,7 +34,7 @@ def image_id(image: Image) -> bytes:
 
 
 def laid_in_id(image: Image) -> bytes | None:
-    """The same, as the stub that was laid into a program has it; None where there is no stub."""
+    """The same, as the stub inserted into a program has it; None without a stub."""
     at = laid_in_at(image)
     return None if at is None else image.data[at + ID_AT : at + ID_AT + LENGTH].tobytes()
 

@@ -51,7 +51,7 @@ class Payload:
 def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payload:
     """Unwrap the bytes of a file ; without layers, ``data`` is the file itself.
 
-    Raises InputError for a container or a stream that is cut short, damaged or not supported, for
+    Raises InputError for a container or a stream that is truncated, damaged or not supported, for
     more than ``limit`` bytes inside one, and for more than four layers.
     """
     layers: list[Layer] = []

@@ -43,7 +43,7 @@ def is_zboot(head: memoryview) -> bool:
 
 def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
     """(file offset, size) of the compressed stream, in bytes; None where ``data``  is no
-    zboot image. Raises InputError for one that is cut short, or whose payload is not what its
+    zboot image. Raises InputError for one that is truncated, or whose payload is not what its
     header says."""
     header = data[:HEADER].tobytes()
     if not is_zboot(data):

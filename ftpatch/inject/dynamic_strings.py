@@ -1,6 +1,6 @@
 """Strings of the dynamic table, replaced: what libraries are needed, and where they are looked for.
 
-An entry counts from DT_STRTAB. The new string lies in what is laid in, as far behind that as it may
+An entry counts from DT_STRTAB. The new string lies in the insertion, as far behind that as it may
 be: a dynamic linker does not look at DT_STRSZ.
 """
 

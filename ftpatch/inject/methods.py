@@ -5,7 +5,7 @@
            kprobes do (can_optimize() of arch/x86/kernel/kprobes/opt.c)
     trap   a breakpoint takes that of one byte (x86) or one instruction
 
-A jump is right only where nothing can go to the midst of what it takes the place of. So the
+A jump is right only where nothing can go into what it takes the place of. So the
 function must be known to its end, have no jump whose target is not known, and nothing in the text
 may branch there, whatever byte it begins with.
 """
@@ -44,7 +44,7 @@ LONGEST = 16
 THUNK = 32
 """Bytes of what jumps by a register for others, at most."""
 MOST = 16
-"""Parts of one function that are looked at."""
+"""Parts of one function to examine."""
 UNKNOWN = "its function has an indirect jump with unknown targets"
 
 
@@ -81,7 +81,7 @@ class Chooser:
 
     def choose(self, address: int, *, optimize: bool, until: int | None) -> Chosen:
         """Choose the method for a probe at a link address; ``until``: address of the next probe,
-        which no jump may take away. Raises UsageError where there is no instruction, or none that
+        which no jump may cover. Raises UsageError where there is no instruction, or none that
         can be moved.
         """
         mover, around = self._mover, self._functions.around(address)
@@ -117,7 +117,7 @@ class Chooser:
 
     def moved(self, chosen: Chosen, to: int, needed: int = 0) -> Moved:
         """The displaced instructions at ``to``, or those of its first bytes that are ``needed``.
-        Raises UsageError for what is out of reach."""
+        Raises UsageError if a target is out of range."""
         try:
             return self._mover.move(chosen.code, chosen.address, to, needed or chosen.needed)
         except Immovable as error:
@@ -231,7 +231,7 @@ class Chooser:
         return int(self._image.elf.offset_of(held, executable=True)[0])
 
     def _code(self, start: int, end: int) -> bytes:
-        """Bytes of the text. Raises UsageError where there is none."""
+        """Bytes of the text. Raises UsageError if there is none."""
         offset = self._offset(start)
         if offset < 0:
             raise UsageError(self._image.path, f"{start:#x} is not in an executable segment")

@@ -1,4 +1,4 @@
-"""A stub: an ELF file with code that sites call, in two segments that are laid into other files."""
+"""A stub: an ELF file with code that sites call, in two segments to insert into other files."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Stub:
 
 
 def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> Stub:
-    """Read a stub. Raises InputError for what is none: it must define what it ``needs``, and need
+    """Read a stub. Raises InputError if it is not one: it must define what it ``needs``, and need
     no loader: neither relocations nor libraries. A user's (not ``own``) must be a shared object: of
     others nobody could tell whether they can be moved."""
     data, mapped = map_file(path)

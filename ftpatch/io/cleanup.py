@@ -26,7 +26,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Unfinished:
-    """``name``: the file to take away, where it has one; ``appeared``: it is too late for that;
+    """``name``: the file to remove, where it has one; ``appeared``: it is too late for that;
     ``many``: the command writes many files, some of which may have appeared; ``one_of_many``: what
     is wrong with one file must not end the others; ``passing``: files and folders that go away in
     any case; ``ending``: a signal ends the process; ``failure``: the command's exit code when it
@@ -71,7 +71,7 @@ class Unfinished:
         return "the output is written" if self.appeared else "nothing was written"
 
     def discard(self) -> None:
-        """Take the file away, and what goes away in any case."""
+        """Remove the file, and what is removed in any case."""
         if self.name is not None:
             self.name.unlink(missing_ok=True)
         for path in self.passing:

@@ -3,7 +3,7 @@
 Then the kernel sends SIGBUS to the instruction that reads, which ends the process without a word.
 A handler of Python's own would not help: it runs once the instruction is done, and that never is.
 So the handler is a C function that calls Python from within the instruction (a ctypes callback).
-That is sound for what this process does to itself: the instruction is in the midst of copying or
+That is sound for what this process does to itself: the instruction is in the middle of copying or
 comparing bytes, holds no lock of the allocator, changes no object, and does not go on afterwards.
 
 It takes no second process, no copy of the file and no lease, which only the owner could have, and

@@ -31,7 +31,7 @@ class FunctionNames:
 
     def address(self, name: str) -> int:
         """Link address of a function, by its name in a symbol table; of one that is imported, that
-        of its entry in the PLT. Raises UsageError where there is none of that name, or several."""
+        of its entry in the PLT. Raises UsageError if there is none of that name, or several."""
         for symbols, behind in self.tables:
             rows = symbols.rows_named(name.removesuffix(behind) + behind)
             found = sorted({int(symbols.value[r]) for r in rows if symbols.type[r] in FUNCTIONS})
@@ -44,7 +44,7 @@ class FunctionNames:
 
     def spelled(self, name: str) -> str:
         """A function's name as a symbol table has it, for one that may be a source's. Raises
-        UsageError where there is none of that name, or several."""
+        UsageError if there is none of that name, or several."""
         for symbols, behind in self.tables:
             if len(symbols.rows_named(name.removesuffix(behind) + behind)):
                 return name

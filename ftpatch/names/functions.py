@@ -37,7 +37,7 @@ PART = ".cold"
 WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
 """Of DW_EH_PE formats, bytes."""
 LONGEST = 1 << 12
-"""Bytes of an FDE that are looked at."""
+"""Bytes of an FDE to examine."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Functions:
 
     def code_at(self, address: int) -> bytes:
         """Code from an address on, to its function's end, and no more than is looked at to know a
-        function; empty for what is none."""
+        function; empty for anything else."""
         place = np.array([address & (1 << 64) - 1], np.uint64)
         offset = int(self.image.elf.offset_of(place, executable=True)[0])
         around = self.around(address)

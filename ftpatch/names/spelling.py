@@ -115,7 +115,7 @@ class Wanted:
     for whole names."""
 
     def __init__(self, text: str, *, regex: bool = False) -> None:
-        """Raises UsageError for what is not a regular expression."""
+        """Raises UsageError for an invalid regular expression."""
         self._text, self._regex = text, regex
         self._bare = bare(text)
         self._globs = not regex and is_glob(text)

@@ -55,7 +55,7 @@ class Places:
         return (self._clean(name) if known[0] else self.linked(file, probe.ip)), start
 
     def source(self, file: int, probe: Probe) -> str:
-        """File and line of a probe's place, empty where nobody knows."""
+        """File and line of a probe's place, empty where unknown."""
         lines = self._program(file).lines
         (place,) = lines.places(np.array([probe.ip], np.uint64)) if lines else ("",)
         return self._clean(place)

@@ -156,5 +156,5 @@ class Hits:
 
 
 def read_hits(trace: Trace) -> Hits:
-    """The events of all traces. Raises InputError for a header that cannot be right."""
+    """The events of all traces. Raises InputError for a corrupt header."""
     return Hits(trace, [read_probes(source.fd, source.header) for source in trace.sources])

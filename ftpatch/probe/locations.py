@@ -62,7 +62,7 @@ def find_spots(
 
 
 def _address(functions: Functions, definition: Definition) -> int:
-    """Link address of what is probed. Raises UsageError for what is not there."""
+    """Link address of what is probed. Raises UsageError if it does not exist."""
     path = functions.image.path
     if definition.symbol is None:
         address = definition.address or 0

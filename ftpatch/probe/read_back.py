@@ -27,7 +27,7 @@ class Held:
 
 
 def held_probes(image: Image) -> list[Held] | None:
-    """The probes of a program by address; None where none were laid in. Raises InputError for
+    """The probes of a program by address; None where none were inserted. Raises InputError for
     tables that cannot be right."""
     found = laid_table(image, PROBES)
     if found is None:

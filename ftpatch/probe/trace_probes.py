@@ -52,7 +52,7 @@ class Probe:
 
 
 def read_probes(fd: int, header: Header) -> list[Probe]:
-    """All probes of a trace, by their numbers. Raises InputError for what cannot be right."""
+    """All probes of a trace, by their numbers. Raises InputError for corrupt data."""
     names = {arch.machine: arch.name for arch in architectures().values()}
     registers = REGISTERS.get(names.get(header.machine, ""))
     size = header.header_size - AT

@@ -19,7 +19,7 @@ MAGIC = b"FTPTRACE"
 VERSION = 1
 LAYOUT = struct.Struct("<8s6I9Q4I8Q32s16s4IQ1024s")
 MOST = 4096
-"""Bytes of a header that are looked at."""
+"""Bytes of a header to examine."""
 SMALLEST_CHUNK = 40
 """Bytes of a chunk's header and one event."""
 
@@ -90,7 +90,7 @@ class Header:
     image: str
     libraries: tuple[Mapped, ...] = ()
     unknown: int = 0
-    """Entries of libraries that cannot be right."""
+    """Number of corrupt library entries."""
     machine: int = 0
     """e_machine of the image."""
     probes: int = 0
@@ -148,8 +148,8 @@ class Header:
 
 
 def open_trace(path: Path) -> tuple[int, Header]:
-    """A descriptor of a trace file, and its header. Raises InputError for what is none, for one of
-    another version, and for one whose header cannot be right."""
+    """A descriptor of a trace file, and its header. Raises InputError if it is not one, for one of
+    another version, and for a corrupt header."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:

@@ -35,7 +35,7 @@ class Mapped:
 
 def read_objects(raw: bytes) -> tuple[Mapped, ...]:
     """Read what else was loaded with a program that was probed or watched, from its header: of
-    that no event tells a range, and what cannot be right is left out."""
+    that no event tells a range, and corrupt entries are left out."""
     found: list[Mapped] = []
     at = AT
     while at + FIXED.size <= len(raw):
@@ -50,7 +50,7 @@ def read_objects(raw: bytes) -> tuple[Mapped, ...]:
 
 
 def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
-    """The libraries in a header, and how many entries cannot be right: what is longer than there is
+    """The libraries in a header, and how many entries are corrupt: what is longer than there is
     room ends the table; a range that no event can tell of, or of another library, is left out."""
     found: list[Mapped] = []
     wrong, at = 0, AT

@@ -142,7 +142,7 @@ def _unprobed(image: Image) -> Image:
 class Functions:
     """The functions of several programs, numbered as they come. ``name`` of each; ``symbol``: that
     in the symbol table; ``address``: the link address where it begins; ``source``: its file and
-    line, empty where nobody knows; ``library``: the file that it is in, empty for the program."""
+    line, empty where unknown; ``library``: the file that it is in, empty for the program."""
 
     programs: Sequence[Program]
     name: list[str] = field(default_factory=list)

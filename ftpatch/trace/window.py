@@ -23,8 +23,8 @@ ALWAYS = (-(1 << 62), 1 << 62)
 @dataclass
 class Window:
     """``span``: nanoseconds since the start, from and to. ``tids``: threads, all if there are none.
-    ``depth``: levels of calls that are told. ``globs``: functions, as in set_ftrace_filter: in
-    their order, a leading ``!`` takes away. Functions and levels are left out as if they had not
+    ``depth``: levels of calls to report. ``globs``: functions, as in set_ftrace_filter: in
+    their order, a leading ``!`` removes. Functions and levels are left out as if they had not
     been traced."""
 
     span: tuple[int, int] = ALWAYS

@@ -49,9 +49,9 @@ class Tracing:
 
 
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
-    """The sites in ``mask``, bool[n], are to call a tracer that is laid into the program.
+    """The sites in ``mask``, bool[n], are to call a tracer that is inserted into the program.
 
-    Raises UsageError for what is no program, or has a tracer already; InputError or SiteRefused
+    Raises UsageError for anything but a program without a tracer; InputError or SiteRefused
     where there is no place for it.
     """
     image = sites.image
@@ -84,7 +84,7 @@ def plan_runtime(image: Image, tracing: Tracing) -> Plan:
 
 @dataclass(frozen=True)
 class _Laid:
-    """What is laid in: changes to headers, what comes behind the file, and what sites call."""
+    """What is inserted: changes to headers, what comes behind the file, and what sites call."""
 
     changes: Changes
     tail: bytes
@@ -166,7 +166,7 @@ def _chained(sites: Sites) -> NDArray[np.bool_]:
 
 
 def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]:
-    """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
+    """The stub's .debug_frame as a section of the program, or behind its own, and what is inserted
     all; a program without section headers has no place for one."""
     names = _section_names(image)
     if not stub.frames or names is None:
@@ -187,7 +187,7 @@ def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]
 
 
 def _section_names(image: Image) -> Section | None:
-    """The section with the names of sections; None where there is none, or it ends without a NUL
+    """The section with the names of sections; None if there is none, or it ends without a NUL
     byte."""
     index = header_field(image, "e_shstrndx")
     if not 0 < index < len(image.elf.sections):

@@ -94,7 +94,7 @@ class Accesses:
 
 
 def read_accesses(trace: Trace) -> Accesses:
-    """The accesses of all traces. Raises InputError for a header that cannot be right."""
+    """The accesses of all traces. Raises InputError for a corrupt header."""
     programs = [trace.functions.programs[number] for number in trace.program]
     return Accesses(
         trace,

@@ -26,7 +26,7 @@ KINDS = {READ: "r", WRITE: "w", READ | WRITE: "rw"}
 
 @dataclass(frozen=True)
 class Accessor:
-    """``function``: its name, or ``PROGRAM+OFFSET`` where nobody knows it; ``place``: with offset
+    """``function``: its name, or ``PROGRAM+OFFSET`` if that is unknown; ``place``: with offset
     and size; ``kind``: ``r``, ``w``, ``rw``, or empty where the code does not tell."""
 
     function: str

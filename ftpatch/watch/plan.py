@@ -49,7 +49,7 @@ class Watched:
 
 
 def read_watches(image: Image) -> tuple[Watch, ...]:
-    """Read the watches of a program. Raises UsageError where none was laid in, InputError for a
+    """Read the watches of a program. Raises UsageError where none was inserted, InputError for a
     table that cannot be right."""
     laid = _laid_in(image)
     if laid is None:

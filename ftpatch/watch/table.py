@@ -1,6 +1,6 @@
 """Watches as bytes: struct trace_watch of stubs/runtime/trace.h, four of them.
 
-They are laid into a program like this, and a trace begins with a copy of them.
+They are inserted into a program like this, and a trace begins with a copy of them.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class X86:
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Bytes of NOPs that each row begins with: 0x90, or 5 for a pad of one instruction, which
-        no function can begin in the midst of."""
+        no function can begin in the middle of."""
         run = np.minimum.accumulate(code == 0x90, axis=1).sum(axis=1)
         run[(run == 0) & self._any(code, self.pads[1:])] = 5
         return np.asarray(run, np.int64)

@@ -19,7 +19,7 @@ __all__ = ["ksym_json"]
 
 def ksym_json(trace: Trace, batches: Iterable[Rows], look: Look) -> Iterator[str]:
     """The report, in parts: accesses by time, and in the end what each watch comes to. Times are
-    nanoseconds, addresses strings. ``access`` is ``r``, ``w``, ``rw``, or null where nobody knows;
+    nanoseconds, addresses strings. ``access`` is ``r``, ``w``, ``rw``, or null where unknown;
     so is ``cpu``; ``function`` and ``ip`` are null where SIGTRAP was blocked. ``new`` is what was
     there behind the access, ``old`` what the one before it had left there."""
     del batches, look

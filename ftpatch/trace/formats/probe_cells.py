@@ -19,7 +19,7 @@ __all__ = ["MARK", "Part", "by_file", "rendered", "value_cells", "whole"]
 
 Part = bytes | Cells
 STEP = 1 << 18
-"""Events that are told at once."""
+"""Events to report at a time."""
 MARK = b"..."
 """Behind a string that is as long as an event holds, as strace has it; ftrace says nothing."""
 FAULT = b"(fault)"

@@ -24,7 +24,7 @@ __all__ = ["probes_profile"]
 STEP = 1 << 18
 """Events that are counted at once."""
 TOP = 10
-"""Values and callers that are told of each probe."""
+"""Values and callers to report for each probe."""
 DIFFERENT = 1 << 16
 """Values of which each is counted; a fetch with more of them is not told by value."""
 HEADER = """\

@@ -44,7 +44,7 @@ class Callers:
         self._trace, self._clean = trace, clean
 
     def of(self, rows: Rows) -> list[str]:
-        """One for each row; empty where nobody knows."""
+        """One for each row; empty where unknown."""
         out = np.full(len(rows), "", object)
         file = self._trace.chunks.owner[rows.thread]
         known = (rows.flags & Rows.VALUE) > 0
