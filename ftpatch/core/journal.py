@@ -132,7 +132,7 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
                 "use the version of ftpatch that wrote it",
             )
         if cut > length or length - cut > end - size - packed:
-            raise InputError(path, "journal: the original length exceeds the file's")
+            raise InputError(path, "journal: the original length is longer than the file")
         # Changes do not overlap, so there is at most one per byte of the file.
         most = (FIXED + 3) * length + (DIGEST + length + SLACK) * (version == COMPRESSED)
         raw = _unpack(path, payload, unpacked, most)

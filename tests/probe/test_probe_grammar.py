@@ -100,7 +100,7 @@ ERRORS = [
     ),
     ("rx f", "invalid maxactive number: 'x' at column 2 of 'rx f'; 1 to 4096"),
     ("r0:a f", "invalid maxactive number: '0' at column 2 of 'r0:a f'; 1 to 4096"),
-    ("r4097 f", "maxactive is too big: '4097' at column 2 of 'r4097 f'; 4096 at most"),
+    ("r4097 f", "maxactive is too big: '4097' at column 2 of 'r4097 f'; at most 4096"),
     ("p: f", f"event name is not specified, at column 3 of 'p: f'; {NAMES}"),
     ("p:/a f", f"group name is not specified, at column 3 of 'p:/a f'; {NAMES}"),
     (
@@ -130,7 +130,7 @@ ERRORS = [
         "retprobe address must be a function entry: 'f+4' at column 3 of 'p f+4%return'; write f",
     ),
     (MANY, f"too many arguments are specified: '%ax' at column 517 of {MANY[:120]!r}...; "
-     "128 at most"),
+     "at most 128"),
     ("p f =%ax", "argument name is not specified: '=%ax' at column 5 of 'p f =%ax'; "
      "add a name before the `=`"),
     (f"p f {LONG[:33]}=1", f"argument name is too long: '{LONG[:33]}' at column 5 of "
@@ -151,7 +151,7 @@ ERRORS = [
     ("p f $stackx", "invalid $-variable specified: '$stackx' at column 5 of 'p f $stackx'; "
      "use $stack, $stackN, $retval, $argN or $comm"),
     ("p f $stack2049", "invalid stack number: '$stack2049' at column 5 of 'p f $stack2049'; "
-     "2048 at most"),
+     "at most 2048"),
     ("p f $arg0", "invalid argument number: '$arg0' at column 5 of 'p f $arg0'; "
      "arguments count from 1"),
     ("p f $arg7", "$argN index is too big: '$arg7' at column 5 of 'p f $arg7'; "
@@ -181,7 +181,7 @@ ERRORS = [
      "add a `)`"),
     ("p f +8(%ax)u", "only a type may follow a dereference: 'u' at column 12 of "
      "'p f +8(%ax)u'"),
-    (DEEP, f"dereference is too much nested: {DEEP[4:]!r} at column 5 of {DEEP!r}; 12 at most"),
+    (DEEP, f"dereference is too much nested: {DEEP[4:]!r} at column 5 of {DEEP!r}; at most 12"),
     ("p f +0($comm)", "$comm can not be dereferenced: '+0($comm)' at column 5 of 'p f +0($comm)'; "
      "use $comm alone"),
     ("p f $comm:u8", "$comm only accepts string type: 'u8' at column 11 of 'p f $comm:u8'; "
