@@ -149,7 +149,7 @@ def test_flipped_bits(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize(
     ("number", "clause"),
-    [(1, "permit"), (13, "permit"), (28, "a debugger"), (38, "emulator"), (5, "Input/output")],
+    [(1, "denied"), (13, "denied"), (28, "a debugger"), (38, "emulator"), (5, "Input/output")],
 )
 def test_reasons(number: int, clause: str) -> None:
     note = refusal_note(Told(COUNTER, 0, 0, number))
