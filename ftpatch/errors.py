@@ -53,16 +53,17 @@ class FtpatchError(Exception):
         super().__init__(f"{place}{reason}" + (f"; {hint}" if hint else ""))
 
     def __reduce__(self) -> tuple[type[FtpatchError], tuple[str | None, str, str]]:
-        """How it gets out of a worker process."""
+        """Support pickling, to leave a worker process."""
         return type(self), (self.path, self.reason, self.hint)
 
 
 class UsageError(FtpatchError):
-    """The command asks for what cannot be: an unknown symbol, a filter that matches nothing."""
+    """The command asks for something impossible: an unknown symbol, a filter that matches
+    nothing."""
 
 
 class Refused:
-    """What of a command was refused, so that all of it can be told at once."""
+    """Collects what a command refused, so that all of it can be reported."""
 
     def __init__(self) -> None:
         self.errors: list[UsageError] = []

@@ -18,7 +18,7 @@ UNKNOWN = -1
 @dataclass(frozen=True, slots=True)
 class Access:
     """An instruction from ``start`` to ``end`` (addresses). ``kind``: READ, WRITE, both, 0: it does
-    not come to memory, -1: nobody knows. ``repeats``: between two times it stands where it is."""
+    not come to memory, -1: unknown. ``repeats``: between two times it stands where it is."""
 
     start: int
     end: int

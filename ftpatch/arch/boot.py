@@ -1,4 +1,4 @@
-"""What a boot tracer is on each architecture: its code, and the form of its events.
+"""Boot tracers of the architectures: code and form of events.
 
 The code stands in padding of the kernel's text behind a mark, runs before paging is final, on any
 stack and in NMIs: it has no absolute addresses and changes no register that lives at a function's
@@ -39,13 +39,13 @@ MAGIC = b"FTPBOOT2"
 OLD = b"FTPBOOT1"
 """Of tracers whose events do not tell where functions return."""
 BASE = 0x4000_0000
-"""Where code is assembled: all that counts is distances."""
+"""Address to assemble code at: only distances count."""
 
 
 @dataclass(frozen=True)
 class Wanted:
     """``sink``: name of where events go; ``time``: whether they have the time; ``word``: distance
-    from the mark to the word that counts down, and to four more bytes, None where there is none."""
+    from the mark to the word that counts down, and to four more bytes, None if there is none."""
 
     sink: str
     time: bool
@@ -64,7 +64,7 @@ class Laid:
 
 @dataclass(frozen=True)
 class Mark:
-    """What stands before a tracer's code: the number of its sink, whether there are times, what
+    """Header before a tracer's code: the number of its sink, whether there are times, what
     sites call, as in Laid, and whether events tell where functions return (``back``)."""
 
     sink: int
@@ -129,7 +129,7 @@ class BootTracer(Protocol):
 
     @property
     def emulator(self) -> Emulator:
-        """What runs its kernels."""
+        """Emulator that runs its kernels."""
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ class BootTracer(Protocol):
 
     @property
     def pads(self) -> bytes:
-        """What padding of its text is made of."""
+        """Bytes that padding of its text consists of."""
 
     @property
     def behind(self) -> int:
@@ -153,7 +153,7 @@ class BootTracer(Protocol):
 
     @property
     def align(self) -> int:
-        """What every stack pointer is a multiple of."""
+        """Alignment of every stack pointer."""
 
     @property
     def stack(self) -> int:
@@ -161,7 +161,7 @@ class BootTracer(Protocol):
 
     @property
     def always_word(self) -> bool:
-        """Whether it needs its word even where nothing stops it."""
+        """True if it needs its word even where nothing stops it."""
 
     def lay(self, wanted: Wanted) -> Laid:
         """The code."""
@@ -180,7 +180,7 @@ def boot_tracer_of(arch: str) -> BootTracer:
 
 
 def read_mark(raw: bytes) -> Mark | None:
-    """The mark that ``raw`` begins with; None where there is none."""
+    """The mark that ``raw`` begins with; None if there is none."""
     if len(raw) < MARK.size or not raw.startswith((MAGIC, OLD)):
         return None
     magic, sink, time, entry, last = MARK.unpack_from(raw)

@@ -1,4 +1,4 @@
-"""What an architecture must say of its call sites: pure functions over columns.
+"""Contract of an architecture's call sites: pure functions over columns.
 
 Shapes: n sites, addresses uint64[n], code uint8[n, k]. The code of a site is the row of bytes from
 ``ip - lead`` on that an update may write: on x86 the instruction at ip, on arm64 the pair whose
@@ -21,7 +21,7 @@ U64 = NDArray[np.uint64]
 
 
 class State(IntEnum):
-    """What stands at a site."""
+    """State of a site."""
 
     NOP = 0
     CALL = 1
@@ -30,10 +30,10 @@ class State(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Abi:
-    """What an image itself says of its sites; read off the image, not off its version.
+    """ABI of an image's sites; read off the image, not off its version.
 
     ``mcount``: address of the compiled-in callee (``__fentry__``, ``mcount``, ``_mcount``), 0 where
-    there is none. ``mcount_got``: address of the GOT slot that holds it, 0 where there is none.
+    there is none. ``mcount_got``: address of the GOT slot that holds it, 0 if there is none.
     ``got_base``: what a register holds that points at the GOT (i386: ebx), 0 where unknown.
     ``pad``: the compiled-in form is NOPs. ``prefix``: bytes of pad before the function (M of
     ``-fpatchable-function-entry=N,M``) that most records point at. ``nop``: the image's own NOP,
@@ -101,14 +101,14 @@ class Arch(Protocol):
     align: ClassVar[int]
     """Alignment of an instruction."""
     chain: ClassVar[bytes]
-    """What stands before the site of a nested function, whose static chain is on the stack when
+    """Bytes before the site of a nested function, whose static chain is on the stack when
     __fentry__ is called; empty: nothing."""
     page: ClassVar[int]
     """The largest page that a kernel may have."""
     shadow_stack: ClassVar[tuple[int, int]]
     """Type and bit of the program property that asks for a shadow stack; 0, 0: there is none."""
     around: ClassVar[int]
-    """How many bytes from a record or entry on prefix and call_adjust want to see."""
+    """Number of bytes from a record or entry on that prefix and call_adjust need."""
     width: ClassVar[int]
     """k: the widest site."""
     pad_size: ClassVar[int]
@@ -120,15 +120,15 @@ class Arch(Protocol):
     insn_size: ClassVar[int]
     """MCOUNT_INSN_SIZE: bytes that ftrace_bug shows."""
     says_expected: ClassVar[bool]
-    """Whether ftrace_bug prints what was expected (ftrace_expected is set)."""
+    """True if ftrace_bug prints what was expected (ftrace_expected is set)."""
     veneer_size: ClassVar[int]
-    """Bytes of a veneer; 0 where there is none."""
+    """Bytes of a veneer; 0 if there is none."""
     nops: ClassVar[dict[str, bytes]]
     """Names and bytes of the NOPs that ``--nop`` offers."""
     skips: ClassVar[tuple[int, ...]]
     """Values that are no records of any kernel: null, and what call_adjust makes null."""
     signed_char: ClassVar[bool]
-    """Whether C's char is signed."""
+    """True if C's char is signed."""
     chosen_nops: ClassVar[tuple[bytes, ...]]
     """Five-byte NOPs of which kernels with ``ideal_nops`` take one by the processor they run on."""
     poked_nop: ClassVar[bytes]
@@ -146,15 +146,15 @@ class Arch(Protocol):
     """Named sites -> the sites that are updated together."""
 
     def lead(self, abi: Abi) -> int:
-        """How many bytes of a site come before its ip."""
+        """Number of bytes of a site before its ip."""
         ...
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
-        """How many bytes at the start of each row are NOPs, int64[n]."""
+        """Count the bytes of NOPs at the start of each row, int64[n]."""
         ...
 
     def landing(self, code: U8) -> NDArray[np.bool_]:
-        """Which rows begin with a landing pad (endbr, BTI) of ``landing_size`` bytes."""
+        """Test which rows begin with a landing pad (endbr, BTI) of ``landing_size`` bytes."""
         ...
 
     landing_size: ClassVar[int]
@@ -192,23 +192,23 @@ class Arch(Protocol):
         ...
 
     def extends_bytes(self, code: bytes, at: int) -> bool:
-        """Whether the function ``code`` at address ``at`` reads a byte as a signed char."""
+        """Return whether the function ``code`` at address ``at`` reads a byte as a signed char."""
         ...
 
     def deadly(
         self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
     ) -> tuple[Deadly, ...]:
-        """What kills a kernel among the records that it does not skip, uint64[n]: ``ip`` uint64[n]
+        """Find records that kill a kernel that does not skip them, uint64[n]: ``ip`` uint64[n]
         is what call_adjust makes of them, ``there`` bool[n] whether memory is mapped at that."""
         ...
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
-        """What ftrace_init leaves in the bytes that it compared, uint8[n, w]. A second record of
-        the same site meets this."""
+        """Return what ftrace_init leaves in the bytes that it compared, uint8[n, w]. A second
+        record of the same site meets this."""
         ...
 
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
-        """Whether one branch at ip reaches addr."""
+        """Return whether one branch at ip reaches addr."""
         ...
 
     def veneer(self, at: int, addr: int) -> bytes:
@@ -222,11 +222,11 @@ class Arch(Protocol):
         ...
 
     def is_ops_stub(self, code: bytes) -> bool:
-        """Whether code begins as such a stub."""
+        """Return whether code begins as such a stub."""
         ...
 
     def veneer_target(self, code: bytes, at: int) -> int:
-        """Where the veneer or PLT entry ``code`` at address ``at`` goes; 0 for what is none.
+        """Target of the veneer or PLT entry ``code`` at address ``at``; 0 if it is none.
         A PLT entry gives the address of its GOT slot, negated."""
         ...
 
@@ -235,7 +235,7 @@ class Arch(Protocol):
         ...
 
     def drop(self, abi: Abi) -> int | None:
-        """The value that this kernel skips as a record; None where there is none."""
+        """The value that this kernel skips as a record; None if there is none."""
         ...
 
     def literal(self, ip: U64) -> U64:
@@ -247,7 +247,7 @@ class Arch(Protocol):
         ...
 
     def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
-        """Where the code of a named site goes, 0 for a NOP; None for what it never is."""
+        """Target of a named site's code, 0 for a NOP; None for anything else."""
         ...
 
     def gate_rest(self, name: str) -> str:

@@ -36,20 +36,20 @@ __all__ = ["Immovable", "Moved", "Mover", "Why", "mover_of"]
 
 
 class Why(StrEnum):
-    """Why an instruction cannot be moved: clauses whose subject is the instruction."""
+    """Reason that an instruction cannot be moved: a noun phrase, or a clause about it."""
 
-    SHORT = "the function ends before the bytes that are needed"
-    UNKNOWN = "its bytes are not a known instruction"
-    TRAP = "it is a breakpoint"
-    INSIDE = "it refers to the midst of the displaced bytes"
-    RETURNS = "it is a call that would return into the displaced bytes"
-    ENDS = "control does not go on to the other displaced bytes"
-    FAR = "what it refers to is out of reach"
-    FORM = "it has a form that is not understood elsewhere"
-    STACK = "it calls through the stack pointer or what the call overwrites"
-    LINK = "it calls through the link register"
-    SIGNED = "it is a call of a signed address"
-    JOINED = "it is one of several that nothing may come between"
+    SHORT = "the function ends within the bytes to displace"
+    UNKNOWN = "an undefined instruction"
+    TRAP = "a breakpoint instruction"
+    INSIDE = "it refers into the displaced bytes"
+    RETURNS = "a call that would return into the displaced bytes"
+    ENDS = "control does not fall through to the other displaced bytes"
+    FAR = "its target is out of range"
+    FORM = "an instruction that cannot be relocated"
+    STACK = "a call through the stack pointer or through what the call overwrites"
+    LINK = "a call through the link register"
+    SIGNED = "a call to a signed address"
+    JOINED = "part of a sequence that must not be split"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Immovable(Exception):
         super().__init__(f"{text}: {why}")
 
     def __reduce__(self) -> tuple[type[Immovable], tuple[Why, str]]:
-        """How it gets out of a worker process."""
+        """Support pickling, to leave a worker process."""
         return type(self), (self.why, self.text)
 
 
@@ -103,7 +103,7 @@ class Mover(Protocol):
         ...
 
     def joined(self, before: bytes) -> bool:
-        """Whether a probe behind ``before``, the function's code so far, would come between
+        """Return whether a probe behind ``before``, the function's code so far, would come between
         instructions that belong together: an exclusive load and its store, a prefix and what it
         belongs to."""
         ...
@@ -118,7 +118,7 @@ class Mover(Protocol):
         ...
 
     def reaches(self, at: int, to: int) -> bool:
-        """Whether a jump at ``at`` reaches ``to``."""
+        """Return whether a jump at ``at`` reaches ``to``."""
         ...
 
 

@@ -13,7 +13,7 @@ from ftpatch.arch import feature
 __all__ = ["FURTHEST", "SystemCall", "system_calls"]
 
 FURTHEST = 112
-"""Bytes before a system call that are looked at."""
+"""Bytes before a system call to examine."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ftpatch.arch.disassemble import Instruction, disassemble
 __all__ = ["LEAST", "SPAN", "Twice", "returns_twice"]
 
 SPAN = 512
-"""Bytes of a function that are looked at."""
+"""Bytes of a function to examine."""
 LEAST = 4
 """Callee-saved registers that are put away as they are, at least: some C libraries hide one."""
 DEPTH = 3

@@ -1,4 +1,4 @@
-"""What a boot tracer sent: a stream of events to rows that every report can be made of."""
+"""Boot traces: from a stream of events to rows that every report can use."""
 
 from ftpatch.boot.calls import Calls
 from ftpatch.boot.events import BootTrace, is_stream

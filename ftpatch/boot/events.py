@@ -23,8 +23,8 @@ from ftpatch.trace.window import Window
 
 __all__ = ["SOURCES", "STREAM", "BootTrace", "Origin", "is_stream"]
 
-NONE = "no event of this kernel is in it"
-HINT = "give the stream of the very kernel that --image names"
+NONE = "no events of this kernel"
+HINT = "--image must name the kernel that wrote the stream"
 
 
 STREAM = SourceKind(what="calls", data=Data.CALLS, default="function_graph")
@@ -33,7 +33,7 @@ SOURCES = (STREAM,)
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a file is no trace with a header."""
+    """Return whether a file is a stream, not a trace with a header."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) != MAGIC
@@ -62,8 +62,8 @@ class Origin:
     def notes(self) -> list[str]:
         """What the times are: nothing else is known."""
         if self.ticks:
-            return ["times are ticks of the processor's counter: its rate is not known"]
-        return ["times are numbers of events: nothing else was recorded"]
+            return ["times are ticks of the processor's counter, whose rate is unknown"]
+        return ["times are event numbers: no timestamps were recorded"]
 
 
 class BootTrace:
@@ -80,10 +80,10 @@ class BootTrace:
         decoder = Decoder(source)
         events = list(read_stream(path, decoder))
         if not events:
-            raise InputError(path, "it is empty" if not decoder.skipped else NONE, HINT)
+            raise InputError(path, "the file is empty" if not decoder.skipped else NONE, HINT)
         if decoder.is_foreign and not force:
-            found = f"only {decoder.events} events of this kernel are in it, and {decoder.notes[0]}"
-            raise InputError(path, found, f"{HINT}; --force reads it")
+            found = f"only {decoder.events} events of this kernel, and {decoder.notes[0]}"
+            raise InputError(path, found, f"{HINT}; use --force to read it")
         lowest = int(source.ip.min())
         code = (source.ip - np.uint64(lowest - 2)).astype(np.uint32)  # an address within the site
         func = [code[np.searchsorted(source.places, part.place)] for part in events]
@@ -125,7 +125,7 @@ class BootTrace:
         """None: a stream has calls alone."""
 
     def notes(self) -> list[str]:
-        """What belongs to no event, and remarks of formats."""
+        """Bytes outside of any event, and remarks of formats."""
         return [*self.recording.remarks, *self._decoder.notes]
 
     def close(self) -> None:

@@ -22,13 +22,13 @@ __all__ = ["Machine", "Progress", "fault_in", "flat", "require_emulator"]
 STEP = 0.2
 """Seconds between two looks."""
 PART = 1 << 20
-"""Bytes of the stream that are looked at together."""
+"""Bytes of the stream to examine at a time."""
 KEPT = 20
-"""How many events are remembered."""
+"""Number of latest events to remember."""
 ROOM = 1 << 30
 """Bytes that the disk must have left."""
 SPOKEN = 1 << 16
-"""Bytes of QEMU's log that are looked at."""
+"""Bytes of QEMU's log to examine."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def require_emulator(emulator: Emulator) -> str:
 
 
 def fault_in(emulator: Emulator, log: Path) -> bool:
-    """Whether the processor gave up, by QEMU's log."""
+    """Return whether QEMU's log has a triple fault."""
     try:
         with log.open("rb") as file:
             said = file.read(SPOKEN)
@@ -63,7 +63,7 @@ def fault_in(emulator: Emulator, log: Path) -> bool:
 
 
 def flat(image: Image) -> bytes:
-    """What `objcopy -O binary` makes: the loaded segments, as far apart as in memory."""
+    """Return what `objcopy -O binary` makes: the loaded segments, as far apart as in memory."""
     parts = [s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD and s.size]
     if not parts:
         return bytes(image.data.data)  # it is flat
@@ -123,15 +123,15 @@ class Machine:
                 stopped |= bool(most and decoder.events >= most)
                 reason = self._asked
                 if stopped:
-                    reason = "the tracer stopped"
+                    reason = "tracer stopped"
                 elif status is not None and len(raw) < PART:
                     reason = f"QEMU ended with {status}"
                 elif now - begun > limit:
                     reason = f"ended after {limit:g} seconds"
                 elif now - moved > idle:
-                    reason = f"ended: no event and no console output for {idle:g} seconds"
+                    reason = f"ended: no events and no console output for {idle:g} seconds"
                 elif shutil.disk_usage(self._stream.parent).free < ROOM:
-                    reason = f"ended: the disk has less than {ROOM >> 20} MiB left"
+                    reason = f"ended: less than {ROOM >> 20} MiB left on the disk"
                 yield Progress(decoder.events, tuple(last), reason, stopped, status)
                 if reason:
                     return

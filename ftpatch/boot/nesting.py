@@ -1,4 +1,4 @@
-"""Which function called which, from stack pointers and from where functions return.
+"""Nesting of calls, from stack pointers and from where functions return.
 
 Events are those of all stacks, stack by stack. A function begins with a stack pointer that is below
 its callers', so those with one that is not above a later event's have ended by then. Of the others,
@@ -29,7 +29,7 @@ def levels_of(
     func: NDArray[np.uint32],
     caller: NDArray[np.uint32],
 ) -> Index:
-    """How many functions have each event's below them, int64[n]. ``first`` bool[n]: whether it is
+    """Count the functions around each event's, int64[n]. ``first`` bool[n]: whether it is
     its stack's first; ``func`` uint32[n]; ``caller`` uint32[n]: to which of these it returns, or
     NOBODY."""
     around = _outward(first, sp, np.full(len(sp), -1, np.int64))
@@ -46,7 +46,7 @@ def levels_of(
 def returns_of(
     level: Index, first: NDArray[np.bool_], func: NDArray[np.uint32]
 ) -> tuple[Index, NDArray[np.uint32]]:
-    """How many functions have ended between each event and the one before on its stack, int64[n],
+    """Count the functions that ended between each event and the one before on its stack, int64[n],
     and these, uint32[m], the innermost first."""
     n = len(level)
     before = np.concatenate([[0], level[:-1]])[:n]

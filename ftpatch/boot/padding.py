@@ -45,17 +45,17 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
     elf, symbols, path = sites.image.elf, sites.image.symbols, sites.image.path
     bounds = [symbols.find(name) for name in TEXT]
     if bounds[0] is None or bounds[1] is None or bounds[0] >= bounds[1]:
-        reason = "no symbols tell where its text begins and ends"
-        raise SiteRefused(path, reason, "give the vmlinux with its symbols")
+        reason = "no symbols for the start and end of its text"
+        raise SiteRefused(path, reason, "use a vmlinux with symbols")
     low = bounds[0]
     within = [s for s in elf.sections if s.address <= low < s.address + s.size]
     high = min(bounds[1], max((s.address + s.size for s in within), default=bounds[1]))
     if not 0 < high - low < len(sites.image.data):
-        raise SiteRefused(path, "its text is not in one piece")
+        raise SiteRefused(path, "its text is not contiguous")
     at = int(elf.offset_of(addresses(low), executable=True)[0])
     last = int(elf.offset_of(addresses(high - 1), executable=True)[0])
     if at < 0 or last - at != high - 1 - low:
-        raise SiteRefused(path, "its text is not in one piece")
+        raise SiteRefused(path, "its text is not contiguous")
     raw = sites.image.data[at : last + 1]
     start, end = _runs(np.isin(raw, np.frombuffer(pads, np.uint8)), MARGIN)
     start, end = start + np.uint64(low), end + np.uint64(low)
@@ -75,8 +75,8 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
     if size + 3 * MARGIN > most:
         raise SiteRefused(
             path,
-            f"the tracer takes {size} bytes and {3 * MARGIN} beside it, and the largest padding of "
-            f"its text that no symbol owns has {most}",
+            f"the tracer takes {size} bytes and {3 * MARGIN} around it, but the largest unowned "
+            f"padding in its text has {most}",
         )
     return best
 
@@ -88,8 +88,8 @@ def find_word(sites: Sites) -> int:
     if found is None:
         found = _between_objects(sites)
     if found is None:
-        reason = f"no padding of its data has room for {WORD} bytes that the tracer writes"
-        hint = "" if sites.image.symbols.size.any() else "give the vmlinux with its symbols"
+        reason = f"no padding in its data has room for {WORD} bytes of tracer data"
+        hint = "" if sites.image.symbols.size.any() else "use a vmlinux with symbols"
         raise SiteRefused(sites.image.path, reason, hint)
     return found
 

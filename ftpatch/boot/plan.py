@@ -42,23 +42,23 @@ class BootTracing:
 def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Plan:
     """Plan calls of a tracer inside the text at the sites in ``mask``, bool[n].
 
-    Raises UsageError for what is no kernel, and for a sink or a function that there is not;
+    Raises UsageError for anything but a kernel, and for an unknown sink or function;
     SiteRefused for sites that call already, and where there is no room.
     """
     path = sites.image.path
     if not sites.abi.kernel or sites.image.is_relocatable:
-        raise UsageError(path, "the boot tracer is for kernels", "give a vmlinux")
+        raise UsageError(path, "the boot tracer is for kernels only", "use a vmlinux")
     if not supports(sites.arch.name, "boot"):
-        raise UsageError(path, f"there is no boot tracer for {sites.arch.name} yet")
+        raise UsageError(path, f"no boot tracer for {sites.arch.name}")
     tracer = boot_tracer_of(sites.arch.name)
     sink = tracing.sink or tracer.sinks[0]
     if sink not in tracer.sinks:
         known = " or ".join(tracer.sinks)
-        raise UsageError(path, f"{sink} is not a sink for {sites.arch.name}", f"use {known}")
+        raise UsageError(path, f"unsupported sink {sink} for {sites.arch.name}", f"use {known}")
     if tracing.most is not None and not 0 < tracing.most <= MOST:
-        raise UsageError(None, f"--max is 1 to {MOST}, not {tracing.most}")
+        raise UsageError(None, f"--max {tracing.most} is out of range (1 to {MOST})")
     if sites.blocks:
-        raise SiteRefused(path, "it is patched already", "undo that first: `ftpatch undo`")
+        raise SiteRefused(path, "already patched", "run `ftpatch undo` first")
     last = _until(sites, tracing.until)
     mask = mask | last
     counts = tracer.always_word or tracing.most is not None or bool(tracing.until)
@@ -89,9 +89,9 @@ def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
         image = sites.image
         hint = unmatched(name, [sites], regex=False).hint
         reason = f"--until {name}: " + (
-            "it has no site, so nothing tells that it is called"
+            "the function has no site"
             if len(image.symbols.rows_named(name))
-            else "there is no such function"
+            else "no such function"
         )
         raise UsageError(image.path, reason, hint) from None
 

@@ -1,4 +1,4 @@
-"""Where functions return, to the functions that called them.
+"""Returns of functions to their callers.
 
 An address behind a call lies in its caller, or, where the call does not come back, may be the first
 one behind it: the byte before is asked for. Compilers put parts of a function elsewhere, under a

@@ -26,14 +26,14 @@ from ftpatch.image import Image
 __all__ = ["Decoder", "Source", "find_source", "read_stream"]
 
 STEP = 1 << 22
-"""Bytes that are looked at together."""
+"""Bytes to examine at a time."""
 TEXT, TEXT_FROM, TEXT_TO = b"\t\n\r\x1b", 0x20, 0x7F
 """Bytes of a console that shares the tracer's port."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Who sent a stream: the tracer, its mark, the address of that, and the sites that call it:
+    """Sender of a stream: the tracer, its mark, the address of that, and the sites that call it:
     ``places`` int64[n], ascending, as in events, ``ip`` uint64[n], their addresses, and ``last``
     bool[n], whether they stop it."""
 
@@ -51,12 +51,14 @@ def find_source(image: Image) -> Source:
     found = _mark(sites)
     if found is None or not supports(sites.arch.name, "boot"):
         raise UsageError(
-            image.path, "it has no boot tracer", "give what `ftpatch enable --tracer boot` wrote"
+            image.path,
+            "no boot tracer in this image",
+            "use the output of `ftpatch enable --tracer boot`",
         )
     tracer, (at, mark) = boot_tracer_of(sites.arch.name), found
     calls = np.isin(sites.addr, addresses(at + mark.entry, at + mark.last))
     if not calls.any():
-        raise UsageError(image.path, "no site calls its boot tracer any more")
+        raise UsageError(image.path, "no site calls its boot tracer")
     order = np.argsort(sites.ip[calls])
     ip, addr = sites.ip[calls][order], sites.addr[calls][order]
     places = (ip + np.uint64(tracer.behind) - np.uint64(at)).astype(np.int64)
@@ -104,23 +106,23 @@ class Decoder:
             yield self._events(rows)
 
     def finish(self) -> None:
-        """What is left now belongs to no event."""
+        """Count what is left as outside of any event."""
         if len(self._rest):
             self._count_gaps(self._rest, np.empty(0, np.int64))
         self._rest = self._rest[:0]
 
     @property
     def is_foreign(self) -> bool:
-        """Whether most of it is neither an event nor text."""
+        """True if most of it is neither an event nor text."""
         return self.foreign > self.events * self._size
 
     @property
     def notes(self) -> list[str]:
-        """What is missing, a clause each."""
+        """Notes on what is missing, a clause each."""
         if not self.skipped:
             return []
         places = f"in {self.gaps} places, the first" if self.gaps > 1 else "in one place,"
-        return [f"{self.skipped} bytes belong to no event, {places} at offset {self.broke}"]
+        return [f"{self.skipped} bytes outside of any event, {places} at offset {self.broke}"]
 
     def _found(self, data: NDArray[np.uint8], last: int) -> NDArray[np.int64]:
         """Where events begin, int64[m]: what looks like one, unless the one before reaches into

@@ -14,7 +14,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit with one of the codes of ``errors.Exit``.
 
-    Until everything is imported a signal just ends the process: an exception in the midst of an
+    Until everything is imported a signal just ends the process: an exception in the middle of an
     import would end in a traceback of other people's code.
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as nohup's shell has it

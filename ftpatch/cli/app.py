@@ -33,8 +33,8 @@ __all__ = ["app", "run"]
 
 app = typer.Typer(
     name="ftpatch",
-    help="ftrace for ELF files on disk: turn call sites into NOPs and calls, checked as ftrace "
-    "checks.",
+    help="ftrace for ELF files on disk: turn call sites into NOPs and calls, verified the way "
+    "ftrace verifies.\n\nExample: ftpatch trace ls -l",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -117,6 +117,6 @@ def _run() -> int:
         if os.environ.get("FTPATCH_DEBUG"):
             raise
         kind = type(error).__name__
-        error_line(f"internal error: {kind}: {error}; FTPATCH_DEBUG=1 shows where, please report")
+        error_line(f"internal error: {kind}: {error}; please report (FTPATCH_DEBUG=1: traceback)")
         return CLEANUP.failure
     return code if isinstance(code, int) else int(Exit.DONE)

@@ -1,4 +1,4 @@
-"""``ftpatch boot``: boot a kernel under QEMU, and show what it did from its first function on."""
+"""``ftpatch boot``: trace a kernel's boot under QEMU from its first function on."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ FAILED = 125
 
 
 def command(
-    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="An x86 or arm64 kernel.")],
+    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="x86 or arm64 kernel.")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- QEMU ARG...]", help="Further arguments for QEMU."),
+        typer.Argument(metavar="-- QEMU ARG", help="Additional arguments for QEMU."),
     ] = None,
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
@@ -48,12 +48,14 @@ def command(
     append: Annotated[
         list[str],
         typer.Option(
-            "--append", metavar="WORDS", help="Add to the kernel's command line. Repeatable."
+            "--append",
+            metavar="WORDS",
+            help="Text to append to the kernel command line. Repeatable.",
         ),
     ] = [],  # noqa: B006 - typer copies it
     limit: Annotated[
         float,
-        typer.Option("--limit", metavar="SECONDS", help="End the run after this long.", min=1),
+        typer.Option("--limit", metavar="SECONDS", help="Maximum run time.", min=1),
     ] = 600,
     idle: Annotated[
         float,
@@ -61,33 +63,42 @@ def command(
             "--idle",
             metavar="SECONDS",
             min=1,
-            help="End it after this long without an event or console output.",
+            help="Maximum time without an event or console output.",
         ),
     ] = 60,
     keep: Annotated[
         Path | None,
         typer.Option(
-            "--keep", metavar="DIR", help="Keep vmlinux.boot, stream and console in a new folder."
+            "--keep",
+            metavar="DIR",
+            help="New directory to keep vmlinux.boot, stream and console in.",
         ),
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="Format of the report; see ftpatch report."
+            "--format", metavar="FORMAT", help="Report format; see `ftpatch report --help`."
         ),
     ] = None,
     json: Json = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write the report to FILE."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Report file [default: standard output]."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite an existing report file.")
+    ] = False,
 ) -> None:
-    """Boot a copy of a kernel with a tracer in it, and report what it did.
+    """Trace a kernel's boot under QEMU and report its calls.
 
-    The run ends when the kernel does, when the tracer stops (--until, --max), when the guest hangs,
-    or on Ctrl-C, and then shows the last functions called. The exit code is QEMU's, 0 if the tracer
-    stopped, 124 if the run was ended otherwise, and 125 if ftpatch itself failed.
+    The tracer is inserted into a copy. The run ends when the tracer stops (--until, --max), or when
+    the kernel exits or hangs, or on Ctrl-C, and then the last functions called are printed. The
+    exit code is QEMU's, 0 if the tracer stopped, 124 if ftpatch ended the run otherwise, and 125 if
+    ftpatch itself failed.
+
+    Example: ftpatch boot vmlinux --until start_kernel
     """
     try:
         from ftpatch.boot.events import STREAM
@@ -141,7 +152,7 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
     try:
         keep.mkdir()
     except OSError as error:
-        raise UsageError(keep, f"cannot make it: {error.strerror}", "name a new one") from None
+        raise UsageError(keep, f"cannot create: {error.strerror}", "name a new directory") from None
     return nullcontext(str(keep))
 
 

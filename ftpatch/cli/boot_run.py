@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["run_boot"]
 
 SHOWN = 10
-"""Functions that are told of where a boot ended by itself."""
+"""Functions to report where a boot ended by itself."""
 SAID = 3
 """Lines of the console that are."""
 CONSOLE = 1 << 16
-"""Bytes of its end that are looked at."""
+"""Bytes of its end to examine."""
 OFFSET = re.compile(r"Kernel Offset: (0x[0-9a-f]+) from 0x[0-9a-f]+")
 """A panic's words on KASLR (dump_kernel_offset() of the architectures)."""
 ENABLED = "KASLR enabled"
@@ -100,9 +100,9 @@ def _handle(machine: Machine) -> dict[int, Any]:
 
 def _tell_end(kernel: Image, ended: Progress, folder: Path, *, fault: bool) -> None:
     """Print what went before the end."""
-    told = ["a triple fault: the processor gave up"] if fault else []
+    told = ["triple fault: the processor shut down"] if fault else []
     names = [place[0] for place in _names(kernel, list(ended.last)[-SHOWN:])]
-    told.append(f"the last functions: {', '.join(names) or 'none was called'}")
+    told.append(f"last functions: {', '.join(names) or 'none'}")
     console = folder / "console"
     if console.is_file():
         with console.open("rb") as file:
@@ -111,7 +111,7 @@ def _tell_end(kernel: Image, ended: Progress, folder: Path, *, fault: bool) -> N
             text = file.read().decode("utf-8", "replace")
         told += _moved(begin, text)
         said = [line.strip() for line in text.splitlines() if line.strip()][-SAID:]
-        told += [f"the console's last words: {line}" for line in said]
+        told += [f"last console output: {line}" for line in said]
     lines((f"ftpatch: {text}" for text in told), error=True)
 
 
@@ -119,9 +119,9 @@ def _moved(begin: str, end: str) -> list[str]:
     """Explain the console's addresses under KASLR: events have none, so the report's are those
     of the image."""
     if moved := OFFSET.search(end):
-        return [f"KASLR: addresses on the console are {moved[1]} above the image's"]
+        return [f"KASLR: console addresses are {moved[1]} above the image's"]
     if ENABLED in begin:
-        return ["KASLR: addresses on the console are not the image's; use --append nokaslr"]
+        return ["KASLR: console addresses differ from the image's; use --append nokaslr"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""``ftpatch check``: invariants of the table and its sites, and what ftrace_init will say."""
+"""``ftpatch check``: invariants of the table and its sites, and a forecast of ftrace_init."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ NAME = "check"
 
 CheckFormat = Annotated[
     str | None,
-    typer.Option("--format", metavar="text|json|github|junit", help="--json is --format json."),
+    typer.Option("--format", metavar="text|json|github|junit", help="Output format."),
 ]
 BaselineFile = Annotated[
     Path | None,
-    typer.Option("--baseline", metavar="FILE", help="A file of known findings, which do not fail."),
+    typer.Option(
+        "--baseline", metavar="FILE", help="File of known findings, which do not fail the check."
+    ),
 ]
 WriteBaseline = Annotated[
     Path | None,
-    typer.Option("--write-baseline", metavar="FILE", help="Write today's findings to FILE."),
+    typer.Option("--write-baseline", metavar="FILE", help="Write the current findings to FILE."),
 ]
 ExpectedFile = Annotated[
     Path | None,
-    typer.Option("--expected", metavar="FILE", help="A file of functions that must have a record."),
+    typer.Option("--expected", metavar="FILE", help="File of functions that must have a record."),
 ]
 WriteExpected = Annotated[
     Path | None,
     typer.Option(
-        "--write-expected", metavar="FILE", help="Write the functions that have a record today."
+        "--write-expected", metavar="FILE", help="Write the functions that have a record to FILE."
     ),
 ]
 Keyed = Iterable[tuple[Path, str, "Check | FtpatchError"]]
@@ -63,12 +65,17 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check the table and the sites; for a kernel, predict what its ftrace_init will report."""
+    """Check the table and its sites.
+
+    For a kernel, predict the ftrace bugs that its ftrace_init will report at boot.
+
+    Example: ftpatch check vmlinux --baseline known.json
+    """
     report = report_for(json, format_)
     if baseline is not None and write_baseline is not None:
-        raise typer.BadParameter("--baseline and --write-baseline exclude each other")
+        raise typer.BadParameter("--baseline and --write-baseline are mutually exclusive")
     if expected is not None and write_expected is not None:
-        raise typer.BadParameter("--expected and --write-expected exclude each other")
+        raise typer.BadParameter("--expected and --write-expected are mutually exclusive")
     many = any(path.is_dir() for path in images)
     if any(path is not None for path in (baseline, write_baseline, expected, write_expected)):
         _distinct(images)
@@ -154,10 +161,10 @@ def _distinct(images: list[Path]) -> None:
         if seen.setdefault(key, path) is not path:
             raise UsageError(
                 path,
-                f"a baseline knows images by name, and {seen[key]} has the same"
+                f"a baseline identifies images by name, and {seen[key]} has the same name"
                 if key
-                else f"a baseline knows modules by their place in the tree, and {seen[key]} is one",
-                "check them one by one, each with a baseline of its own",
+                else f"a baseline can hold one tree only, and {seen[key]} is another",
+                "check them one at a time, each with its own baseline",
             )
 
 
@@ -168,7 +175,7 @@ def _readable(path: Path, rows: Keyed) -> list[tuple[str, Check]] | None:
     checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError)]
     if len(checked) == len(rows):
         return checked
-    lines([f"ftpatch: {path}: not written: not every image could be read"], error=True)
+    lines([f"ftpatch: {path}: not written: some images could not be read"], error=True)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Where output goes: rich on a terminal, plain lines when piped, JSON lines on demand."""
+"""Output: rich on a terminal, plain lines when piped, JSON lines on demand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 Item = TypeVar("Item")
 
 SHOWN = 10
-"""Errors of one kind that are told one by one."""
+"""Errors of one kind to report one by one."""
 PATIENCE = 1.0
 """Seconds of work before a progress bar appears."""
 
@@ -70,7 +70,7 @@ def tell_linked(root: Path, number: int) -> None:
 
 
 def json_line(value: dict[str, Any]) -> None:
-    """One object on a line of its own."""
+    """One object on its own line."""
     sys.stdout.write(json.dumps(value) + "\n")
 
 
@@ -164,7 +164,7 @@ def watched(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
 
 class Errors:
-    """What went wrong: the first few of each kind are told as they come, the others counted."""
+    """Errors of a run: the first few of each kind are printed as they come, the others counted."""
 
     def __init__(self) -> None:
         self.code = Exit.DONE
@@ -172,7 +172,7 @@ class Errors:
 
     @property
     def number(self) -> int:
-        """How many there were."""
+        """Number of errors."""
         return sum(self._reasons.values())
 
     def tell(self, error: FtpatchError) -> None:

@@ -1,4 +1,4 @@
-"""``ftpatch diff``: what differs between two images, or between an image and what it was."""
+"""``ftpatch diff``: differences between two images, or an image and its original."""
 
 from __future__ import annotations
 
@@ -21,40 +21,48 @@ __all__ = ["NAME", "command"]
 NAME = "diff"
 SHOWN = 40
 SUFFIX = ".ftpatch"
-"""Of what a command writes beside its input."""
+"""Suffix of the output that a command writes beside its input."""
 
 
 def command(
     image: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[IMAGE]",
+            metavar="IMAGE",
             readable=False,
-            help="A kernel, module, program or library. Default: all files of this folder that "
-            "have a journal, or a FILE.ftpatch beside them.",
+            help="Kernel, module, program or library [default: each file in the current directory "
+            "that has a journal or a FILE.ftpatch beside it].",
         ),
     ] = None,
     other: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[OTHER]",
+            metavar="OTHER",
             readable=False,
-            help="The image to compare with. Default: what IMAGE was before its journal, or else "
-            "IMAGE.ftpatch.",
+            help="Image to compare with [default: the original that IMAGE's journal restores, or "
+            "IMAGE.ftpatch].",
         ),
     ] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Group like differences.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Group differences of one kind.")] = False,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=0, help=f"Sites to show; 0 is all. Default: {SHOWN}, JSON all."
+            "--limit",
+            metavar="N",
+            min=0,
+            help=f"Maximum number of sites, 0 for all [default: {SHOWN}, JSON: all].",
         ),
     ] = None,
     json: Json = False,
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Show each changed site with both sides' instructions, and every other difference."""
+    """Compare two images site by site.
+
+    Changed sites are shown with the instructions of both sides, then all other differences.
+
+    Example: ftpatch diff vmlinux vmlinux.ftpatch
+    """
     show = _Show(wants_json(json, format_), stat, limit, quiet)
     if image is not None:
         differs = show(_sides(image, other))
@@ -115,7 +123,7 @@ def _here(show: _Show) -> Exit:
             code = Exit.ERROR
         seen += 1
     if not seen and not show.quiet and not show.as_json:
-        lines([f"no file here has a journal, or a FILE{SUFFIX} beside it"])
+        lines([f"no file in this directory has a journal or a FILE{SUFFIX} beside it"])
     return code
 
 
@@ -138,7 +146,7 @@ def _sides(image: Path, other: Path | None) -> tuple[Sites, Sites]:
         return read_sites(after.original, bare=True), after
     written = image.with_name(image.name + SUFFIX)
     if not written.exists():
-        raise UsageError(image, "no journal, and there is no " + written.name, "name two images")
+        raise UsageError(image, "no journal and no " + written.name, "give two images")
     return after, read_sites(open_image(written), bare=True)
 
 
@@ -170,7 +178,7 @@ def _text(found: Diff, stat: bool, limit: int) -> None:
     if found.pairs.moved:
         lines(["addresses moved: functions are compared by name"])
     if not len(found):
-        lines(["two builds, of which no site differs"])
+        lines(["different builds; no site differs"])
         return
     paired = len(found.pairs.before)
     if stat or (limit and paired > limit):

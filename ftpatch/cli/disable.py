@@ -1,4 +1,4 @@
-"""``ftpatch disable``: make sites NOPs."""
+"""``ftpatch disable``: turn sites into NOPs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(
         typer.Option(
             "--nop",
             metavar="p6|nop5|jmp",
-            help="Which NOP, on x86. Default: the image's own (x86_nops), else p6.",
+            help="NOP form on x86 [default: the image's own (x86_nops), or p6].",
         ),
     ] = None,
     site: Site = None,
@@ -65,7 +65,10 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make the selected sites NOPs."""
+    """Turn the selected sites into NOPs.
+
+    Example: ftpatch disable vmlinux -f 'vfs_*' -n vfs_read
+    """
     as_json = wants_json(json, format_)
     update = Update(
         image=image,
@@ -80,7 +83,7 @@ def command(
         strip_signature=strip_signature,
     )
     if site is not None and (filter_ or notrace or nop):
-        raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
+        raise UsageError(None, "--site selects a single site", "remove -f, -n and --nop")
 
     disable = _Disable(
         filters=filter_,
@@ -114,6 +117,6 @@ def _nop(sites: Sites, name: str | None) -> bytes:
         return b""
     nops = sites.arch.nops
     if name not in nops:
-        known = f"it has {', '.join(nops)}" if nops else "leave --nop out"
+        known = f"use {', '.join(nops)}" if nops else "remove --nop"
         raise UsageError(sites.image.path, f"{sites.arch.name} has no NOP {name!r}", known)
     return nops[name]

@@ -1,4 +1,4 @@
-"""``ftpatch enable``: make sites call."""
+"""``ftpatch enable``: turn sites into calls."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def command(
         typer.Option(
             "--to",
             metavar="SYMBOL|0xADDR",
-            help="What the sites call. Default: the image's own ftrace_caller.",
+            help="Function that the sites call [default: the image's ftrace_caller].",
         ),
     ] = None,
     tracer: Annotated[
@@ -67,8 +67,8 @@ def command(
         typer.Option(
             "--tracer",
             metavar="NAME|STUB",
-            help="Insert a tracer for the sites to call: function, function_graph, "
-            "function_profile, nop, or the path of a stub of your own; for a kernel: boot.",
+            help="Tracer to insert and call: function, function_graph, function_profile, nop or "
+            "the path of your own stub; boot for a kernel.",
         ),
     ] = None,
     sink: Sink = "",
@@ -79,7 +79,7 @@ def command(
     depth: Depth = 1024,
     size: Annotated[
         str,
-        typer.Option("--size", metavar="SIZE", help="Size of the trace file."),
+        typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
     site: Site = None,
     output: Output = None,
@@ -94,7 +94,12 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make the selected sites call ftrace_caller, or another function of the image."""
+    """Turn the selected sites into calls.
+
+    They call ftrace_caller, unless --to or --tracer names another callee.
+
+    Example: ftpatch enable vmlinux -f 'vfs_*' -o vmlinux.vfs
+    """
     as_json = wants_json(json, format_)
     update = Update(
         image=image,
@@ -109,25 +114,25 @@ def command(
         strip_signature=strip_signature,
     )
     if site is not None and (filter_ or notrace):
-        raise UsageError(None, "--site names one site", "leave -f and -n out")
+        raise UsageError(None, "--site selects a single site", "remove -f and -n")
 
     tracing: Tracing | None = None
     booting: BootTracing | None = None
     if tracer != BOOT and (sink or until or most is not None or time):
         words = "--sink, --until, --max and --time"
-        raise UsageError(None, f"{words} are for --tracer boot", "leave them out")
+        raise UsageError(None, f"{words} require --tracer boot", "remove them")
     if tracer == BOOT:
         from ftpatch.boot.plan import BootTracing
 
         if to is not None or site is not None or keep_records:
-            how = "leave --to, --site and --keep-records out"
+            how = "remove --to, --site and --keep-records"
             raise UsageError(None, "--tracer boot brings its own callee", how)
         booting = BootTracing(sink=sink, until=until, most=most, time=time)
     elif tracer is not None:
         from ftpatch.tracer.plan import Tracing
 
         if to is not None or site is not None:
-            raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
+            raise UsageError(None, "--tracer brings its own callee", "remove --to and --site")
         tracing = Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args)
     enable = _Enable(
         filters=filter_,
@@ -144,7 +149,7 @@ def command(
 
 @dataclass(frozen=True, kw_only=True)
 class _Enable(Planner):
-    """Calls of ``to``."""
+    """Plan calls of ``to``."""
 
     to: str | None
     tracing: Tracing | None

@@ -1,4 +1,4 @@
-"""``ftpatch extract``: the kernel or module that another container holds."""
+"""``ftpatch extract``: unpack the kernel or module inside a container."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(
             "-o",
             "--output",
             metavar="FILE",
-            help="Default: the input's name without .gz, .xz, ..., or with .elf or .Image.",
+            help="Output file [default: IMAGE without .gz, .xz, ..., or with .elf or .Image].",
         ),
     ] = None,
     force: Force = False,
@@ -34,7 +34,12 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write what a bzImage, a zboot image or a compressed file holds: an ELF file or an Image."""
+    """Extract the kernel or module from a container.
+
+    IMAGE is a bzImage, a zboot image or a compressed file; it holds an ELF file or an Image.
+
+    Example: ftpatch extract /boot/vmlinuz -o vmlinux
+    """
     as_json = wants_json(json, format_)
     from ftpatch.elf.elf_file import map_file
     from ftpatch.image.prefetch import payload_of
@@ -46,8 +51,8 @@ def command(
         known = what_is(payload.data)
         whole = payload.container or payload.data[:4].tobytes() == ELF
         if known is not None and not whole:
-            raise InputError(image, f"{known.name}: ftpatch cannot extract this", known.advice)
-        raise UsageError(image, "nothing to extract", "use it as it is")
+            raise InputError(image, f"cannot extract {known.name}", known.advice)
+        raise UsageError(image, "nothing to extract", "use the file itself")
     target = output or _name(image, "Image" if payload.container == "Image" else "elf")
     from ftpatch.io.output import Copy
 
@@ -60,7 +65,7 @@ def command(
     if as_json:
         json_line({"output": str(target), "layers": layers, "length": len(payload.data)})
     elif not quiet:
-        lines([f"{', '.join(layers)}: {len(payload.data)} bytes inside", f"wrote {target}"])
+        lines([f"{', '.join(layers)}: {len(payload.data)} bytes", f"wrote {target}"])
 
 
 def _name(image: Path, kind: str) -> Path:

@@ -18,7 +18,10 @@ def command(
     json: Json = False,
     format_: Format = None,
 ) -> None:
-    """List the sites: address, function, state and what they call."""
+    """List sites: address, function, state and callee.
+
+    Example: ftpatch list vmlinux -f 'vfs_*'
+    """
     as_json = wants_json(json, format_)
     from ftpatch.arch import State
     from ftpatch.ftrace.filter import Selection, select_sites

@@ -1,4 +1,4 @@
-"""Options that several verbs have, in ftrace's and trace-cmd's words."""
+"""Options that several verbs share, in ftrace's and trace-cmd's words."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Image = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
-        help="A kernel, module, program or library.",
+        help="Kernel, module, program or library.",
     ),
 ]
 ImageOrTree = Annotated[
@@ -53,7 +53,7 @@ ImageOrTree = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
-        help="A kernel, module, program or library, or a folder of them.",
+        help="Kernel, module, program or library, or a directory of them.",
     ),
 ]
 Images = Annotated[
@@ -61,7 +61,7 @@ Images = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
-        help="Kernels, modules, programs, libraries, or folders.",
+        help="Kernels, modules, programs, libraries or directories of them.",
     ),
 ]
 Filter = Annotated[
@@ -70,47 +70,45 @@ Filter = Annotated[
         "-f",
         "--filter",
         metavar="GLOB",
-        help="Functions to select, by symbol or source name (* ? [], a leading ! removes, "
-        "@FILE reads a list, 0xADDR is one site, GLOB:mod:MODULE those of a module). "
+        help="Functions to select, by symbol or source name: * ? [] match, !GLOB removes, @FILE "
+        "reads a list, 0xADDR is one site, GLOB:mod:MODULE limits to a module. "
         "Repeatable.",
     ),
 ]
 Notrace = Annotated[
     list[str],
-    typer.Option("-n", "--notrace", metavar="GLOB", help="Functions to leave out. Repeatable."),
+    typer.Option("-n", "--notrace", metavar="GLOB", help="Functions to exclude. Repeatable."),
 ]
 Regex = Annotated[
-    bool, typer.Option("--regex", help="Filters are regular expressions that match whole names.")
+    bool, typer.Option("--regex", help="Match filters as regular expressions against whole names.")
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Default: the input's name + .ftpatch."),
+    typer.Option("-o", "--output", metavar="FILE", help="Output file [default: INPUT.ftpatch]."),
 ]
-InPlace = Annotated[bool, typer.Option("--in-place", help="Replace the input.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Replace the input file.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing output file.")]
 KeepRecords = Annotated[
     bool,
-    typer.Option("--keep-records", help="Leave the table alone; `check` predicts the outcome."),
+    typer.Option("--keep-records", help="Leave the table alone; `check` predicts the result."),
 ]
 AllowSetuid = Annotated[
     bool,
-    typer.Option("--allow-setuid", help="Accept a setuid input; the output never is."),
+    typer.Option("--allow-setuid", help="Accept a setuid input; the output is never setuid."),
 ]
 StripSignature = Annotated[
     bool,
-    typer.Option("--strip-signature", help="Accept a signed module; the output is unsigned."),
+    typer.Option("--strip-signature", help="Accept a signed module and write it unsigned."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Verify everything, write nothing.")]
 Site = Annotated[
     str | None,
-    typer.Option("--site", metavar="SYMBOL", help="A named site, such as ftrace_call."),
+    typer.Option("--site", metavar="SYMBOL", help="One named site, such as ftrace_call."),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No summary.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say more.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-Format = Annotated[
-    str | None, typer.Option("--format", metavar="text|json", help="--json is --format json.")
-]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no summary.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more details.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Format = Annotated[str | None, typer.Option("--format", metavar="text|json", help="Output format.")]
 
 
 Args = Annotated[bool, typer.Option("--args", help="Record arguments and return values.")]
@@ -118,9 +116,10 @@ Depth = Annotated[
     int,
     typer.Option(
         "--depth",
+        metavar="N",
         min=8,
         max=65536,
-        help="Nested calls to follow in each thread.",
+        help="Maximum call depth per thread.",
     ),
 ]
 BOOT = "boot"
@@ -130,52 +129,53 @@ Sink = Annotated[
     typer.Option(
         "--sink",
         metavar="SINK",
-        help="Where the boot tracer sends events: debugcon (x86, the default there) or serial, "
-        "semihosting (arm64).",
+        help="Device that the boot tracer writes to: debugcon (default) or serial on x86, "
+        "semihosting on arm64.",
     ),
 ]
 Until = Annotated[
     str,
-    typer.Option(
-        "--until", metavar="FUNC", help="Stop the boot tracer when this function is called."
-    ),
+    typer.Option("--until", metavar="FUNC", help="Function whose call stops the boot tracer."),
 ]
 MaxEvents = Annotated[
-    int | None, typer.Option("--max", metavar="N", help="Stop the boot tracer after N events.")
+    int | None,
+    typer.Option("--max", metavar="N", help="Maximum number of events that the boot tracer sends."),
 ]
-WithTime = Annotated[bool, typer.Option("--time", help="Have the boot tracer record times, too.")]
+WithTime = Annotated[bool, typer.Option("--time", help="Record timestamps in the boot trace.")]
 
 
 def wants_json(json: bool, format_: str | None) -> bool:
-    """Whether output is JSON. Raises UsageError for a format that is neither."""
+    """Return True for JSON output. Raises UsageError for an unknown format."""
     if format_ not in (None, "text", "json"):
         raise UsageError(None, f"unknown format {format_!r}", "use text or json")
     return json or format_ == "json"
 
 
 LEAST = 64 << 10
-"""Bytes of a trace file, as in stubs/runtime/file.h."""
+"""Smallest trace file in bytes, as in stubs/runtime/file.h."""
 
 
 def bytes_of(text: str) -> int:
-    """``64M`` of a trace file, in bytes. Raises UsageError for what is no size, or too small."""
+    """Parse a trace file size such as ``64M``. Raises UsageError if malformed or too small."""
     found = re.fullmatch(r"(\d{1,12})([KMG]?)", text, re.IGNORECASE)
     if found is None:
-        raise UsageError(None, f"{text!r} is not a size", "say 64M, or 1G")
+        raise UsageError(None, f"invalid size {text!r}", "use a size such as 64M or 1G")
     size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
     if size < LEAST:
-        raise UsageError(None, f"a trace file of {text} is too small", "the minimum is 64K")
+        raise UsageError(None, f"trace file size {text} is too small", "the minimum is 64K")
     return size
 
 
 def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
-    """Where to write. Raises UsageError for two places, or for a link to be replaced."""
+    """Choose the output's path. Raises UsageError for two places, or for a link to be replaced."""
     if in_place and output is not None:
-        raise UsageError(None, "--in-place and -o name two outputs", "choose one")
+        raise UsageError(None, "--in-place and -o are mutually exclusive", "choose one")
     if not image.name:
         raise InputError(image, "not a regular file", "give one image")
     if in_place and image.is_symlink():
-        raise UsageError(image, "a link cannot be replaced in place", "name the file itself")
+        raise UsageError(
+            image, "a symbolic link cannot be replaced in place", "name the file itself"
+        )
     if in_place:
         return image
     return output or image.with_name(image.name + ".ftpatch")

@@ -56,26 +56,26 @@ def refused_lines(image: Path, outcome: Outcome, shown: int = 10) -> None:
         error_line(f"{image}: {bug.place}: {reason}")
         lines(bug_text(bug).splitlines(), error=True)
     if len(outcome.refused) > shown:
-        error_line(f"... and {len(outcome.refused) - shown} more; --json has all")
+        error_line(f"... and {len(outcome.refused) - shown} more; use --json for all")
 
 
 def dropped_line(number: int, meaning: str) -> str:
-    """How many records were dropped, and what that means for their functions."""
+    """Summarize dropped records, and what that means for their functions."""
     return f"{count(number, 'record')} dropped: {meaning}"
 
 
 def cleared_line(name: str) -> str:
-    """What a property means that the output has no longer."""
-    return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
+    """Explain a property that the output no longer has."""
+    return f"{name} cleared: replaced return addresses would fault under a shadow stack"
 
 
 def undefined_line(name: str, versioned: bool) -> str:
-    """What a callee means that a module does not define; ``versioned``: with CRCs of the others."""
+    """Explain a callee that a module does not define; ``versioned``: with CRCs of the others."""
     from ftpatch.ftrace.callees import CALLERS
 
     if name in CALLERS:
-        return f"{name}: no kernel exports it to modules, so insmod will say Unknown symbol"
-    line = f"{name} is not defined here: the kernel, or another module, must export it"
+        return f"{name}: not exported to modules, so insmod will fail (Unknown symbol)"
+    line = f"{name} is undefined: the kernel or another module must export it"
     if versioned:
-        line += "; the module has no CRC for it, which a kernel with CONFIG_MODVERSIONS refuses"
+        line += "; the module has no CRC for it, as CONFIG_MODVERSIONS requires"
     return line

@@ -36,7 +36,7 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class Planner(ABC):
-    """What a verb wants of the sites of an image, or of each of many: the options that choose
+    """Plans a verb's update of an image, or of each of many, by the options that select
     sites."""
 
     filters: Sequence[str]

@@ -1,4 +1,4 @@
-"""``ftpatch probe``: return probes and probes of ftrace's kprobe_events, in a program on disk."""
+"""``ftpatch probe``: ftrace's kprobe_events for a program on disk."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = ["NAME", "command"]
 
 NAME = "probe"
 
-Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="The program.")]
+Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to probe.")]
 Probes = Annotated[
     list[str],
     typer.Argument(
         metavar="PROBE",
-        help="One of the forms above, as in ftrace's kprobe_events. Without any: show them.",
+        help="Probes in the forms above, as in kprobe_events [default: list those inserted].",
     ),
 ]
 
@@ -56,26 +56,26 @@ def command(
         typer.Option(
             "--handler",
             metavar="STUB:FUNC",
-            help="A function of a stub of your own, called with the instance and the registers.",
+            help="Function in your own stub, called with the instance and the registers.",
         ),
     ] = None,
     optimize: Annotated[
         bool,
         typer.Option(
             "--optimize/--no-optimize",
-            help="Use a jump instead of a breakpoint where it is safe.",
+            help="Use a jump instead of a breakpoint where that is safe.",
         ),
     ] = True,
     keep_going: Annotated[
         bool,
         typer.Option(
-            "--keep-going", help="Lay the probes that can be laid; exit 1 if some cannot."
+            "--keep-going", help="Insert all probes that can be inserted; exit 1 if any cannot."
         ),
     ] = False,
     depth: Depth = 1024,
     size: Annotated[
         str,
-        typer.Option("--size", metavar="SIZE", help="Size of the trace file."),
+        typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
     output: Output = None,
     in_place: InPlace = False,
@@ -86,30 +86,31 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Insert probes into a program: what a function was called with, and what it returned.
+    """Insert probes that record arguments and return values.
 
     \b
-    p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   when it is reached
-    r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... when it returns
-    FUNC    a symbol, imported ones too; a C++, Rust or D source name, without
-            its parameters if only one function has it; 0xADDRESS
+    p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   on entry, or at OFFSET
+    r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... on return
+    FUNC    symbol, also an imported one; C++, Rust or D source name, without
+            parameters if unambiguous; 0xADDRESS
     FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
-            +OFFSET(FETCH): what is in memory there
+            +OFFSET(FETCH): memory at that address
     TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
 
     \b
+    Examples:
     ftpatch probe ./shop 'p sell n=$arg1:s32' 'r sell $retval:s32' -o ./shop.p
     ftpatch probe /bin/cat 'p:o open path=+0($arg1):string' -o ./cat.p
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
-    ftpatch probe ./shop.p                            shows its probes
+    ftpatch probe ./shop.p                            lists its probes
 
-    If some probes cannot be laid, all of those are named and nothing is written; --keep-going
-    lays the others.
+    If any probe cannot be inserted, each such probe is reported and nothing is written, unless
+    --keep-going is given.
     """
     as_json = wants_json(json, format_)
     if not probes:
         if output is not None or in_place or handler is not None:
-            raise UsageError(program, "no probes", "say what to probe, as in 'p main'")
+            raise UsageError(program, "no probes", "specify a probe, such as 'p main'")
         _tell(program, as_json)
         return
     from ftpatch.image import open_image
@@ -172,7 +173,7 @@ def _tell(program: Path, as_json: bool) -> None:
 
     held = injected_probes(open_image(program))
     if held is None:
-        raise UsageError(program, "it has no probes", "say what to probe, as in 'p main'")
+        raise UsageError(program, "no probes in this program", "specify a probe, such as 'p main'")
     ways = {method.number: method.name for method in METHODS}
     for one in held:
         if as_json:
@@ -190,7 +191,9 @@ def _parsed(image: Image, probes: list[str], refused: Refused) -> Sequence[Defin
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if arch is None or not supports(arch.name, "registers"):
         known = ", ".join(supporting("registers"))
-        raise UsageError(image.path, "there are no probes for its architecture", f"only {known}")
+        raise UsageError(
+            image.path, "probes are not supported on its architecture", f"supported: {known}"
+        )
     registers = registers_of(arch.name)
     return parse_probes(probes, registers.names, refused, arguments=len(registers.arguments))
 
@@ -203,7 +206,7 @@ def _handler(text: str | None) -> Handler | None:
         return None
     stub, _, name = text.rpartition(":")
     if not stub or not name:
-        raise UsageError(None, f"--handler {text}: it names no function", "write STUB.elf:FUNC")
+        raise UsageError(None, f"--handler {text}: no function", "use STUB.elf:FUNC")
     return Handler(stub=Path(stub), name=name)
 
 
@@ -228,6 +231,6 @@ def _said(probed: Probed, written: Path | None, cleared: str) -> None:
         lines([f"{one.definition.name:{width}}  {one.method.name:4}  {one.address:#x}{why}"])
     traps = ", ".join(one.definition.name for one in placed if one.method.traps)
     if traps and probed.asks:
-        lines([f"{traps}: the program's own use of SIGILL is handled: {', '.join(probed.asks)}"])
+        lines([f"{traps}: handles the program's own use of SIGILL: {', '.join(probed.asks)}"])
     lines([cleared_line(cleared)] if cleared else [])
     lines([f"wrote {written}" if written else "dry run: nothing was written"])

@@ -21,7 +21,8 @@ __all__ = ["rehearse"]
 
 @dataclass(frozen=True)
 class _Rehearsal:
-    """Whether a module would change, and which filters match nothing in it; None without sites."""
+    """Return whether a module would change, and which filters match nothing in it; None without
+    sites."""
 
     plan: Planner
     strip_signature: bool

@@ -1,4 +1,4 @@
-"""``ftpatch report``: what a traced program recorded."""
+"""``ftpatch report``: a report of recorded events."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["NAME", "command", "require_format"]
 
 NAME = "report"
 OTHERS = 64
-"""Descriptors besides those of traces, about."""
+"""Approximate number of open descriptors that are not traces."""
 SHOWN = 3
-"""Newer traces that are named."""
+"""Maximum number of newer traces to name."""
 
 Files = Annotated[
     list[Path],
@@ -40,25 +40,27 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="function_graph, function, profile, probes, ksym, folded, flamegraph, chrome, "
-        "perfetto or json; default: the tracer's own.",
+        help="Report format: function_graph, function, profile, probes, ksym, folded, "
+        "flamegraph, chrome, perfetto or json [default: the tracer's own].",
     ),
 ]
 Of = Annotated[
     Path | None,
-    typer.Option("--image", metavar="IMAGE", help="The patched program, if it has moved."),
+    typer.Option("--image", metavar="IMAGE", help="Path of the patched program, if it has moved."),
 ]
 Time = Annotated[
     str | None,
     typer.Option(
-        "--time", metavar="FROM-TO", help="Seconds since the start; either may be left out."
+        "--time",
+        metavar="FROM-TO",
+        help="Time range in seconds since the start; either end is optional.",
     ),
 ]
 Tid = Annotated[
-    list[int], typer.Option("--tid", metavar="TID", help="Only these threads. Repeatable.")
+    list[int], typer.Option("--tid", metavar="TID", help="Threads to show. Repeatable.")
 ]
 Depth = Annotated[
-    int | None, typer.Option("--depth", metavar="N", min=1, help="Only this many levels of calls.")
+    int | None, typer.Option("--depth", metavar="N", min=1, help="Maximum call depth to show.")
 ]
 Functions = Annotated[
     list[str],
@@ -66,21 +68,25 @@ Functions = Annotated[
         "-f",
         "--filter",
         metavar="GLOB",
-        help="Only these functions (* ? [], a leading ! removes). Repeatable.",
+        help="Functions to show: * ? [] match, !GLOB removes. Repeatable.",
     ),
 ]
 NoDemangle = Annotated[
-    bool, typer.Option("--no-demangle", help="Show C++, Rust and D names as in the symbol table.")
+    bool, typer.Option("--no-demangle", help="Print C++, Rust and D names as in the symbol table.")
 ]
 WithSource = Annotated[
-    bool, typer.Option("--source", help="Show file and line of functions, from debug information.")
+    bool,
+    typer.Option("--source", help="Print file and line of each function, from debug information."),
 ]
 To = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Default: standard output.")
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Output file [default: standard output]."),
 ]
 Anyway = Annotated[
     bool,
-    typer.Option("--force", help="Overwrite the output; accept a trace of another image."),
+    typer.Option(
+        "--force", help="Overwrite an existing output file; accept a trace of another image."
+    ),
 ]
 
 
@@ -98,10 +104,13 @@ def command(
     output: To = None,
     force: Anyway = False,
 ) -> None:
-    """Report what a traced program recorded, in ftrace's formats or for other tools."""
+    """Report recorded events in ftrace's formats or for other tools.
+
+    Example: ftpatch report shop.trace --format profile
+    """
     require_format(format_, json)
     if output is not None and any(_same(output, file) for file in files):
-        raise UsageError(output, "the output is a trace that is read", "name another file")
+        raise UsageError(output, "the output is one of the input traces", "name another file")
     from ftpatch.cli.report_programs import Programs
     from ftpatch.trace import Style
     from ftpatch.trace.choose import report_for
@@ -180,7 +189,7 @@ def _tell_newer(files: list[Path]) -> None:
     if found:
         names = ", ".join(str(one) for one in found[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        error_line(f"newer files, not in this report: {names}{more}")
+        error_line(f"newer files, not part of this report: {names}{more}")
 
 
 def _progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:

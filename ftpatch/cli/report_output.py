@@ -1,4 +1,4 @@
-"""Where a report goes: standard output as it comes, or a file that appears once it is whole."""
+"""Destination of a report: standard output as it comes, or a file that appears once it is whole."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Output:
         self._name: Path | None = None
         if path is None:
             if not form.for_terminal and sys.stdout.isatty():
-                raise UsageError(None, "this format is not for a terminal", otherwise)
+                raise UsageError(None, "this format cannot be written to a terminal", otherwise)
             return
         if path.is_symlink():
-            raise UsageError(path, "the output is a link", "name the file itself")
+            raise UsageError(path, "the output is a symbolic link", "use its target")
         if path.exists() and not path.is_file():
             raise UsageError(path, "the output is not a regular file")
         if path.exists() and not force:
@@ -52,7 +52,7 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether what is written is seen as it comes."""
+        """True if what is written is seen as it comes."""
         return self._file is None and sys.stdout.isatty()
 
     def __enter__(self) -> Output:

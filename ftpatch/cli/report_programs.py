@@ -50,8 +50,8 @@ class Programs:
             path = Path(mapped.path)
             image = self._open(path, library=True) if mapped.path else None
             if image is not None and not self._force and not is_library(mapped, image):
-                reason = "not the library that was traced, or that was changed since"
-                note = f"ftpatch: {path}: {reason}; there are addresses in place of names"
+                reason = "not the traced library, or changed since"
+                note = f"ftpatch: {path}: {reason}; reporting addresses instead of names"
                 lines([note], error=True)
                 image = None
             table = self._table(path) if self._source and image is not None else None
@@ -67,7 +67,7 @@ class Programs:
                     raise
                 self._images[path] = None
                 hint = "" if library else ", without --image"
-                note = f"ftpatch: {error}; there are addresses in place of names{hint}"
+                note = f"ftpatch: {error}; reporting addresses instead of names{hint}"
                 lines([note], error=True)
         return self._images[path]
 

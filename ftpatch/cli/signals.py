@@ -17,7 +17,7 @@ from ftpatch.io.mapped_faults import tell_faults
 __all__ = ["handle_signals", "interrupted"]
 
 SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
-"""What a progress bar would have done at its end: the line is empty, the cursor seen."""
+"""Escape sequences that a progress bar prints at its end: the line is empty, the cursor seen."""
 PATIENCE = 3.0
 """Seconds that workers get to take away what they were making."""
 
@@ -55,7 +55,7 @@ def _unreadable(error: FtpatchError) -> None:
 
 
 def _say(text: str) -> None:
-    """A line of standard error, which may be in the midst of another by way of sys.stderr."""
+    """A line of standard error, which may be in the middle of another by way of sys.stderr."""
     line = SHOW_CURSOR if os.isatty(2) else ""
     line += f"ftpatch: {clean(text)}\n" if text else ""
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""``ftpatch status``: what an image's sites are and call."""
+"""``ftpatch status``: states and callees of an image's sites."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def command(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Count an image's records and sites, their states, and what they call."""
+    """Count records and sites, with their states and callees.
+
+    Example: ftpatch status vmlinux
+    """
     as_json = wants_json(json, format_)
     failed = False
     for path in images:
@@ -79,7 +82,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
 
 
 def _held(image: Image) -> dict[str, list[str]]:
-    """What else was laid into a program."""
+    """What else was inserted into a program."""
     from ftpatch.image.injected import laid_in_by
 
     by = laid_in_by(image) if image.container == "executable" else None
@@ -103,7 +106,7 @@ def _notes(sites: Sites, number: int) -> None:
         lost = find_lost(sites)
         few = ", ".join(map(demangled, lost.names(sites)[:FEW])) + ", ..." * (len(lost) > FEW)
         have = "1 function has" if len(lost) == 1 else f"{len(lost)} functions have"
-        lines([f"{have} {lost.what} and no record: {few}; see `ftpatch check`"])
+        lines([f"{have} {lost.what} but no record: {few}; see `ftpatch check`"])
     if short := too_short(sites):
         lines([short])
 
@@ -114,7 +117,7 @@ def _abi(sites: Sites) -> None:
     symbols = sites.image.symbols
     callee = next((n for n in sites.arch.mcount_names if symbols.find(n) == abi.mcount), "")
     callee = f"{callee} at {abi.mcount:#x}".strip()
-    said = ["compiled-in: a pad" if abi.pad else f"compiled-in: a call of {callee}"]
+    said = ["compiled in: a pad" if abi.pad else f"compiled in: a call to {callee}"]
     if abi.prefix:
         said.append(f"records point {abi.prefix} bytes before the function")
     if abi.nop:
@@ -124,10 +127,10 @@ def _abi(sites: Sites) -> None:
     if abi.kernel:
         drop = sites.arch.drop(abi)
         said.append(
-            "no record can be dropped" if drop is None else f"a dropped record holds {drop:#x}"
+            "records cannot be dropped" if drop is None else f"a dropped record holds {drop:#x}"
         )
     if sites.unexecuted:
-        said.append(f"{sites.unexecuted} pads lie wholly before their function: no sites")
+        said.append(f"{sites.unexecuted} pads lie entirely before their function and are no sites")
     lines(f"  {text}" for text in said)
 
 

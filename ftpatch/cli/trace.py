@@ -1,4 +1,4 @@
-"""``ftpatch trace``: run a program, and show what it did."""
+"""``ftpatch trace``: run a program under a tracer and report its calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAILED = 125
 def command(
     program: Annotated[
         list[str],
-        typer.Argument(metavar="[--] PROG [ARG]...", help="The program and its arguments."),
+        typer.Argument(metavar="[--] PROG [ARG]", help="Program and arguments."),
     ],
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
@@ -43,27 +43,25 @@ def command(
         typer.Option(
             "--lib",
             metavar="GLOB",
-            help="Shared libraries to trace along with the program, by name (* ? []); -f and -n "
-            "apply to their functions, too. Repeatable.",
+            help="Shared libraries to trace as well, by name (* ? []); -f and -n apply to their "
+            "functions, too. Repeatable.",
         ),
     ] = [],  # noqa: B006
     tracer: Annotated[
         str,
         typer.Option(
-            "--tracer", metavar="NAME", help="function, function_graph or function_profile."
+            "--tracer", metavar="NAME", help="Tracer: function, function_graph or function_profile."
         ),
     ] = "function_graph",
     args: Args = False,
     depth: Depth = 1024,
-    size: Annotated[
-        str, typer.Option("--size", metavar="SIZE", help="Size of the trace file.")
-    ] = "256M",
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Trace file size.")] = "256M",
     format_: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Format of the printed report; see ftpatch report.",
+            help="Format of the printed report; see `ftpatch report --help`.",
         ),
     ] = None,
     reports: Annotated[
@@ -71,23 +69,25 @@ def command(
         typer.Option(
             "--report",
             metavar="FORMAT[=FILE]",
-            help="Write a report to FILE, and print none unless --format asks. Repeatable.",
+            help="Report to write to a file; prints none unless --format is given. Repeatable.",
         ),
     ] = [],  # noqa: B006
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Keep the recording for ftpatch report."
+            "-o", "--output", metavar="FILE", help="Trace file to keep for `ftpatch report`."
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the files of --report.")
+        bool, typer.Option("--force", help="Overwrite the files that --report names.")
     ] = False,
 ) -> None:
-    """Run a copy of a program with a tracer in it, and report what it did.
+    """Run a program under a tracer and report its calls.
 
-    The exit code is the program's own, 128 + N if signal N killed it, and 125 if ftpatch itself
-    failed.
+    The tracer is inserted into a temporary copy. The exit code is the program's own, 128 + N if
+    signal N killed it, and 125 if ftpatch itself failed.
+
+    Example: ftpatch trace -f 'parse_*' -- ./shop --verbose
     """
     CLEANUP.failure = FAILED
     try:
@@ -138,7 +138,7 @@ def _tell(path: Path, run: Run, request: Request) -> None:
     if run.lost is not None:
         raise run.lost
     if not run.files and request.tracing.tracer in RECORDING:
-        error_line(f"{path}: it left no trace: it may run with privileges, or had no disk")
+        error_line(f"{path}: no trace was written: privileged program or no disk space")
     for library, reason in run.untraced:
         error_line(f"{library}: it was not traced: {reason}")
 
@@ -166,7 +166,7 @@ class _Report:
         """Open its file, or standard output."""
         from ftpatch.cli.report_output import Output
 
-        otherwise = f"say --report {self.name}=FILE"
+        otherwise = f"use --report {self.name}=FILE"
         return Output(self.file, force=force, form=self.form, otherwise=otherwise)
 
 
@@ -185,7 +185,7 @@ class Reports:
         known = tracer_named(tracer)
         if not known.records:
             if asked.format or asked.reports or asked.recording:
-                raise UsageError(None, f"the {known.name} tracer records nothing to report")
+                raise UsageError(None, f"the {known.name} tracer records no events")
             return
         kind = Tracer(known.number)
         if asked.recording is not None:
@@ -195,13 +195,13 @@ class Reports:
         self._reports = [_parsed(word, kind) for word in words]
         printed = [one.name for one in self._reports if one.file is None]
         if len(printed) > 1:
-            hint = f"write one to a file: --report {printed[1]}=FILE"
+            hint = f"write one of them to a file: --report {printed[1]}=FILE"
             raise UsageError(None, f"{' and '.join(printed)}: only one report can be printed", hint)
         taken = [os.path.realpath(path) for path in (program, asked.recording) if path]
         for one in self._reports:
             if one.file is not None:
                 if os.path.realpath(one.file) in taken:
-                    reason = "it would overwrite another file of this run"
+                    reason = "would overwrite another file of this run"
                     raise UsageError(one.file, reason, "name another file")
                 taken.append(os.path.realpath(one.file))
             with one.open(self._force):
@@ -239,9 +239,9 @@ def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
         raise UsageError(path, "the output exists", "name another file")
     like = reports_ending(tracer, path.suffix) if path.suffix else []
     if like:
-        hint = f"for a report use --report {format_ or like[0]}={path}"
-        raise UsageError(path, "-o is for the recording, but this is a report's name", hint)
+        hint = f"to write a report, use --report {format_ or like[0]}={path}"
+        raise UsageError(path, "-o names the recording, but this is the name of a report", hint)
     if not path.parent.is_dir():
-        raise OutputError(path, "cannot write: no such folder")
+        raise OutputError(path, "cannot write: no such directory")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputError(path, "cannot write: Permission denied")

@@ -1,4 +1,4 @@
-"""``ftpatch undo``: take back what the journal tells."""
+"""``ftpatch undo``: revert the changes that the journal records."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NAME = "undo"
 def command(
     image: ImageOrTree,
     everything: Annotated[
-        bool, typer.Option("--all", help="Take back all commands, not just the latest.")
+        bool, typer.Option("--all", help="Undo all commands, not just the latest.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Default: the image itself."),
+        typer.Option("-o", "--output", metavar="FILE", help="Output file [default: IMAGE itself]."),
     ] = None,
     in_place: InPlace = False,
     force: Force = False,
@@ -44,13 +44,18 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Take back the latest command that wrote the image: byte for byte what it was before."""
+    """Undo the latest command that wrote the image.
+
+    The image becomes byte for byte what it was before.
+
+    Example: ftpatch undo vmlinux.ftpatch
+    """
     as_json = wants_json(json, format_)
     if image.is_dir():
         from ftpatch.cli.undo_tree import run_tree_undo
 
         if output is not None:
-            raise UsageError(image, "a tree is taken back in place", "leave -o out")
+            raise UsageError(image, "a tree can only be undone in place", "remove -o")
         run_tree_undo(image, everything=everything, dry_run=dry_run, as_json=as_json, quiet=quiet)
         return
     in_place = in_place or output is None
@@ -85,7 +90,7 @@ def command(
             )
         elif not quiet:
             done = count(len(block.changes), "change")
-            lines([f"{done} taken back, {block.length} bytes as before"])
+            lines([f"{done} undone, {block.length} bytes as before"])
     if not as_json and not quiet:
         if not undo.identical:
             from ftpatch.cli.undo_tree import ANEW

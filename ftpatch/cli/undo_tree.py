@@ -18,7 +18,7 @@ from ftpatch.write.undo import plan_undo, take_back
 
 __all__ = ["ANEW", "run_tree_undo"]
 
-ANEW = "recompressed: the contents are as before, the compressed bytes may differ"
+ANEW = "recompressed: same contents, but the compressed bytes may differ"
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ def run_tree_undo(
                 json_line({"output": output, "changes": number, "identical": identical})
     tell_linked(root, linked)
     if not done and not code:
-        error_line(f"{root}: no module has a journal: no command changed this tree")
+        error_line(f"{root}: no module has a journal")
         code = Exit.ERROR
     elif not as_json and not quiet:
         end = "; dry run: nothing was written" if dry_run else ""
         lines([f"{count(anew, 'module')} {ANEW}"] if anew else [])
-        lines([f"{count(changes, 'change')} of {count(done, 'module')} taken back{end}"])
+        lines([f"{count(changes, 'change')} of {count(done, 'module')} undone{end}"])
     if code:
         raise typer.Exit(code)

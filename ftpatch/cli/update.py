@@ -1,4 +1,4 @@
-"""What enable and disable share: verify all, then write all, then say what was done."""
+"""Common path of enable and disable: verify all, write all, report."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def run_update(update: Update, plan: Planner) -> None:
         prepared = prepare(update.image, plan, strip_signature=update.strip_signature)
         packed = prepared.image.compression
         if update.output and target.suffix in PACKED and target.suffix != PACKED_AS.get(packed):
-            how = f"the output is packed as the input is ({packed or 'not at all'})"
-            raise UsageError(target, how, "give it a name that says so")
+            how = f"the output is compressed like the input ({packed or 'uncompressed'})"
+            raise UsageError(target, how, "use a name with a matching suffix")
         if not prepared.refused and not update.dry_run:
             wait_for(copy)
             write(copy, prepared)
@@ -101,5 +101,5 @@ def _summary(outcome: Outcome, seconds: float) -> None:
     if outcome.written is None:
         lines(["dry run: nothing was written"])
     else:
-        plain = ", a plain copy: nothing had to change" if outcome.plain else ""
+        plain = ", an unmodified copy: nothing to change" if outcome.plain else ""
         lines([f"wrote {outcome.written}{plain}"])

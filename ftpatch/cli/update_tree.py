@@ -81,9 +81,9 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     other modules are written nevertheless."""
     begun = time.monotonic()
     if update.in_place and update.output is not None:
-        raise UsageError(update.image, "--in-place and -o name two outputs", "choose one")
+        raise UsageError(update.image, "--in-place and -o are mutually exclusive", "choose one")
     if not (update.in_place or update.output or update.dry_run):
-        raise UsageError(update.image, "a tree needs -o FOLDER or --in-place", "choose one")
+        raise UsageError(update.image, "a tree needs -o DIR or --in-place", "choose one")
     mirror = Mirror(update.image, update.output) if update.output else None
     if mirror:
         mirror.check(force=update.force)
@@ -138,7 +138,7 @@ def run_tree_update(update: Update, plan: Planner) -> None:
 def _mirror(mirror: Mirror, path: Path, mode: int) -> None:
     """What is no module."""
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-        error_line(f"{path}: left out: neither a file nor a link")
+        error_line(f"{path}: skipped: neither a file nor a link")
     else:
         (mirror.folder if stat.S_ISDIR(mode) else mirror.file)(path)
 
@@ -188,7 +188,7 @@ def _summary(
     number = sum(o.written is not None for o in outcomes)
     absent = bad + sum(bool(o.refused) for o in outcomes)
     if absent and update.output and not update.dry_run:
-        lines([f"{update.output} lacks {count(absent, 'module')}, named above"])
+        lines([f"{update.output} lacks {count(absent, 'module')}, listed above"])
     if update.dry_run:
         lines(["dry run: nothing was written"])
     else:

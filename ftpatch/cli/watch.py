@@ -1,4 +1,4 @@
-"""``ftpatch watch``: watched variables, as the ksym tracer watched the kernel's."""
+"""``ftpatch watch``: watchpoints on variables, as the ksym tracer set them in the kernel."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["NAME", "command"]
 
 NAME = "watch"
 
-Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="The program.")]
+Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to watch.")]
 Requests = Annotated[
     list[str],
     typer.Argument(
         metavar="WATCH",
-        help="What to watch, in one of the forms above. Without any: show what is watched.",
+        help="Watches in the forms above [default: list those inserted].",
     ),
 ]
 
@@ -46,7 +46,7 @@ def command(
     requests: Requests = [],  # noqa: B006 - typer copies it
     size: Annotated[
         str | None,
-        typer.Option("--size", metavar="SIZE", help="Size of the trace file. Default: 64M."),
+        typer.Option("--size", metavar="SIZE", help="Trace file size [default: 64M]."),
     ] = None,
     output: Output = None,
     in_place: InPlace = False,
@@ -57,32 +57,33 @@ def command(
     format_: Format = None,
     quiet: Quiet = False,
 ) -> None:
-    """Watch variables of a program: who reads and writes them, and what was there before.
+    """Record who reads and writes a program's variables.
 
     \b
     SYMBOL:rw-           reads and writes, as in ftrace's ksym_trace_filter
     SYMBOL:-w-           writes
-    SYMBOL+OFFSET:rw-    from OFFSET bytes into it
+    SYMBOL+OFFSET:rw-    OFFSET bytes into SYMBOL
     w@SYMBOL[+OFFSET][:LEN], rw@..., r@...
-                         LEN is 1, 2, 4 or 8 bytes; else all of a symbol that
-                         has as many, or the first 4 or fewer of any other
-    SYMBOL:---           stop watching it; *:--- stop watching anything
+                         LEN is 1, 2, 4 or 8 bytes; default: the whole symbol
+                         if it has such a size, else at most its first 4 bytes
+    SYMBOL:---           remove the watch; *:--- remove all watches
 
-    SYMBOL is a symbol, a name as sources of C++, Rust or D have it, or a link address. The
-    processor has four breakpoints, and cannot watch reads alone. Either all requests are carried
-    out, or none.
+    SYMBOL is a symbol, a C++, Rust or D source name, or a link address. Each access is recorded
+    with the value before it. The processor has four breakpoints and cannot watch reads alone.
+    If any request fails, nothing is written.
 
     \b
+    Examples:
     ftpatch watch ./shop stock:rw- prices+16:-w- -o ./shop.w
     ftpatch watch ./shop 'shop::Cart::total:rw-' w@0x4030:8
-    ftpatch watch ./shop.w                   shows what is watched
+    ftpatch watch ./shop.w                   lists its watches
     ftpatch watch ./shop.w stock:--- --in-place
     FTPATCH_TRACE=shop.trace ./shop.w; ftpatch report shop.trace
     """
     as_json = wants_json(json, format_)
     if not requests:
         if output is not None or in_place or size is not None:
-            raise UsageError(program, "nothing to write", "say what to watch, as in counter:rw-")
+            raise UsageError(program, "nothing to write", "specify a watch, such as counter:rw-")
         from ftpatch.image import open_image
         from ftpatch.watch.plan import read_watches
 

@@ -1,1 +1,1 @@
-"""What every layer speaks of: columns, Changes, the journal."""
+"""Vocabulary of every layer: columns, Changes, the journal."""

@@ -21,7 +21,7 @@ NO_OWNER = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Kind(IntEnum):
-    """What the bytes of a Change are. The numbers are part of the journal's format."""
+    """Kind of bytes that a Change writes. The numbers are part of the journal's format."""
 
     CODE = 0
     LITERAL = 1
@@ -139,7 +139,7 @@ class Changes:
         return self.offset[:, None] + column, column < self.width[:, None]
 
     def held(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """What ``data``, uint8[size], the whole file, holds in each row's place, uint8[n, k]; a
+        """Read each row's place in ``data``, uint8[size], the whole file: uint8[n, k]; a
         row that is not wholly inside is zero."""
         where, within = self.spread()
         inside = (self.offset >= 0) & (self.offset + self.width <= len(data))

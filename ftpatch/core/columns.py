@@ -17,7 +17,7 @@ def addresses(*values: int) -> NDArray[np.uint64]:
 
 
 def among(column: NDArray[np.integer], values: Iterable[int]) -> NDArray[np.bool_]:
-    """Which numbers are one of a few values, bool[n]; for a handful np.isin takes ten times as
+    """Test which numbers are one of a few values, bool[n]; for a handful np.isin takes ten times as
     long."""
     out = np.zeros(len(column), bool)
     for value in values:

@@ -51,7 +51,7 @@ SLACK = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Block:
     """One command's Changes. The file was ``length`` bytes long before it, of which the last
-    ``len(cut)`` were cut off; what was laid in behind that goes up to ``start``, where the block
+    ``len(cut)`` were cut off; what was inserted behind that goes up to ``start``, where the block
     begins; it ends at offset ``end``. ``digest`` and ``packed`` are of the compressed file that
     held it: SHA-256 and contents; both or the latter may be empty."""
 
@@ -65,11 +65,11 @@ class Block:
 
 
 def outer(path: Path, held: bytes, length: int, *, known: bool) -> bytes:
-    """What a block keeps of the compressed file ``held``, whose contents have ``length`` bytes;
-    ``known``: they will be compressed to the same again. Raises InputError for one that is larger
-    than its contents, so that no block unpacks to much more than the file can need."""
+    """Return what a block keeps of the compressed file ``held``, whose contents have ``length``
+    bytes; ``known``: they will be compressed to the same again. Raises InputError for one that is
+    larger than its contents, so that no block unpacks to much more than the file can need."""
     if len(held) > length + SLACK:
-        raise InputError(path, "it is larger than what it holds", "compress it anew")
+        raise InputError(path, "larger than its contents", "recompress it")
     return hashlib.sha256(held).digest() + (b"" if known else held)
 
 
@@ -105,7 +105,7 @@ def read_blocks(path: Path, data: NDArray[np.uint8]) -> list[Block]:
     # Columns of all blocks are joined, as wide as the widest Change of all.
     widest = max((block.changes.old.shape[1] for block in blocks), default=0)
     if widest * sum(len(block.changes) for block in blocks) > LIMIT // 4:
-        raise InputError(path, "journal: widths that no command writes")
+        raise InputError(path, "journal: invalid widths")
     return blocks
 
 
@@ -128,16 +128,20 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
         if zlib.crc32(trailer[: TRAILER.size], zlib.crc32(payload)) != crc:
             return
         if version not in (VERSION, COMPRESSED):
-            raise InputError(path, f"journal of version {version}", "use the ftpatch that wrote it")
+            raise InputError(
+                path,
+                f"unsupported journal version {version}",
+                "use the version of ftpatch that wrote it",
+            )
         if cut > length or length - cut > end - size - packed:
-            raise InputError(path, "journal: the length before is longer than the file")
+            raise InputError(path, "journal: the original length is longer than the file")
         # Changes do not overlap, so there is at most one per byte of the file.
         most = (FIXED + 3) * length + (DIGEST + length + SLACK) * (version == COMPRESSED)
         raw = _unpack(path, payload, unpacked, most)
         changes, tail = _parse(path, raw, count, length - cut)
         behind = DIGEST if version == COMPRESSED else 0
         if len(tail) < cut + behind or (not behind and len(tail) != cut):
-            raise InputError(path, "journal: its parts do not add up")
+            raise InputError(path, "journal: inconsistent lengths")
         digest, held = tail[cut : cut + behind], tail[cut + behind :]
         yield Block(
             changes=changes,
@@ -153,7 +157,7 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
 
 def _unpack(path: Path, payload: bytes, unpacked: int, most: int) -> bytes:
     if unpacked > min(most, LIMIT):
-        raise InputError(path, f"journal: unpacks to {unpacked} bytes, more than the file can need")
+        raise InputError(path, f"journal: unpacks to {unpacked} bytes, more than the file allows")
     inflate = zlib.decompressobj()
     try:
         raw = inflate.decompress(payload, unpacked + 1)
@@ -167,7 +171,7 @@ def _unpack(path: Path, payload: bytes, unpacked: int, most: int) -> bytes:
 def _parse(path: Path, raw: bytes, count: int, limit: int) -> tuple[Changes, bytes]:
     """Changes within the first ``limit`` bytes of the file, and what follows them in ``raw``."""
     if count * FIXED > len(raw):
-        raise InputError(path, "journal: its parts do not add up")
+        raise InputError(path, "journal: inconsistent lengths")
     offset = np.cumsum(np.frombuffer(raw, "<i8", count))
     owner = np.frombuffer(raw, "<u8", count, 8 * count)
     width = np.frombuffer(raw, "<u2", count, 16 * count)
@@ -175,15 +179,15 @@ def _parse(path: Path, raw: bytes, count: int, limit: int) -> tuple[Changes, byt
     total = int(width.sum(dtype=np.int64))
     at = FIXED * count
     if at + 2 * total > len(raw):
-        raise InputError(path, "journal: its parts do not add up")
+        raise InputError(path, "journal: inconsistent lengths")
     if (kind > max(Kind)).any():
-        raise InputError(path, "journal: a kind of Change that no command writes")
+        raise InputError(path, "journal: unknown kind of change")
     inside = (offset >= 0) & (offset <= limit) & (offset + width <= limit)
     if not inside.all() or (offset[1:] < offset[:-1] + width[:-1]).any():
-        raise InputError(path, "journal: Changes overlap or lie outside the file")
+        raise InputError(path, "journal: changes overlap or lie outside of the file")
     k = int(width.max(initial=1))
     if count * k > max(64 * total, 1 << 16):
-        raise InputError(path, "journal: widths that no command writes")
+        raise InputError(path, "journal: invalid widths")
     within = np.arange(k) < width[:, None]
     old, new = np.zeros((count, k), np.uint8), np.zeros((count, k), np.uint8)
     old[within] = np.frombuffer(raw, np.uint8, total, at)

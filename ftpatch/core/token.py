@@ -45,7 +45,7 @@ class Token:
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Text of the token."""
         return self.whole[self.start : self.stop]
 
     def cut(self, start: int, stop: int | None = None) -> Token:
@@ -78,7 +78,7 @@ def words_of(text: str) -> list[Token]:
 
 def read_number(text: str) -> int | None:
     """An unsigned number of at most 64 bits, as kstrtoull reads it with base 0 (lib/kstrtox.c):
-    hexadecimal behind ``0x``, octal behind ``0``, else decimal. None for what is none."""
+    hexadecimal behind ``0x``, octal behind ``0``, else decimal. None for anything else."""
     found = _NUMBER.fullmatch(text) if len(text) <= DIGITS else None
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""What differs between two images."""
+"""Differences between two images."""

@@ -67,7 +67,7 @@ def _name(sites: Sites, target: int) -> str:
     if at < len(sites.targets.addr) and int(sites.targets.addr[at]) == target:
         return sites.targets.name[int(at)]
     if sites.blocks and sites.image.elf.offset_of(addresses(target))[0] >= sites.blocks[-1].length:
-        return f"{target:#x} (laid in)"
+        return f"{target:#x} (inserted)"
     name, offset, _ = sites.image.kallsyms.lookup(addresses(target))[0]
     if not name:
         return hex(target)

@@ -1,4 +1,4 @@
-"""What differs between two images: sites, records, and every other byte."""
+"""Differences between two images: sites, records, and every other byte."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Diff:
 
     @property
     def identical(self) -> bool:
-        """Whether nothing differs. Images of another layout may have the same sites."""
+        """True if nothing differs. Images of another layout may have the same sites."""
         return not len(self) and self.same_layout
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ IDENT = 16
 def field_differences(
     old: Sites, new: Sites, differing: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], list[Row]]:
-    """Which of the differing file offsets, int64[n], lie in the ELF header, and a row for each of
+    """Find the differing file offsets, int64[n], that lie in the ELF header, and a row for each of
     its fields that differ. An Image has none."""
     out: list[Row] = []
     if not old.image.elf.has_header:

@@ -22,7 +22,7 @@ __all__ = ["byte_differences", "same_layout"]
 STEP = 8 << 20
 """Bytes compared at a time."""
 MAX_SHOWN = 10_000
-"""Stretches of differing bytes that are told one by one."""
+"""Stretches of differing bytes to report one by one."""
 GAP = 4
 """Differing bytes at most this far apart are one difference."""
 ELF_HEADER = 64
@@ -32,8 +32,8 @@ RELOCATION_WORDS = 3
 
 
 def same_layout(old: Sites, new: Sites) -> bool:
-    """Whether all sections and segments lie at the same places; of relocatable files those that
-    will be loaded."""
+    """Return whether all sections and segments lie at the same places; of relocatable files those
+    that will be loaded."""
     # A tracer adds segments to a program, which are told as what is laid in.
     shown = (s.image if s.image.is_relocatable else s.original for s in (old, new))
     first, second = (image.elf.skeleton for image in shown)
@@ -83,7 +83,7 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
 
 
 def _end(sites: Sites) -> int:
-    """Where what ftpatch laid in begins: the length before the first of its blocks."""
+    """Start of what ftpatch inserted: the length before the first of its blocks."""
     blocks = sites.blocks
     return blocks[-1].length - len(blocks[-1].cut) if blocks else sites.image.end
 
@@ -140,7 +140,7 @@ def _stretches(
 
 
 def _owned(sites: Sites, where: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which file offsets are within a site's code or literal, a slot of the table or the
+    """Test which file offsets are within a site's code or literal, a slot of the table or the
     relocation of a slot: what the pairs of sites already tell."""
     word = sites.image.elf.word
     relocations = sites.original.relocations

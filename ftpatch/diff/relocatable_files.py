@@ -1,4 +1,4 @@
-"""What differs between relocatable files besides sites: relocations of calls, section headers."""
+"""Differences between relocatable files besides sites: relocations of calls, section headers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def call_entries(sites: Sites) -> list[tuple[NDArray[np.int64], int]]:
 def header_differences(
     old: Sites, new: Sites, differing: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], list[Row]]:
-    """Which of the differing file offsets, int64[n], lie in the headers of relocatable files, and a
-    row for each section header that says something else. Where the ELF header names another table
+    """Find the differing file offsets, int64[n], that lie in the headers of relocatable files, and
+    a row for each section header that says something else. Where the ELF header names another table
     of them, its sections are told instead."""
     if not old.image.is_relocatable:
         return np.zeros(len(differing), bool), []

@@ -15,7 +15,7 @@ __all__ = ["relocation_differences"]
 def relocation_differences(
     old: Sites, new: Sites, differing: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], list[Row]]:
-    """Which of the differing file offsets, int64[n], lie in REL and RELA entries, and a row for
+    """Find the differing file offsets, int64[n], that lie in REL and RELA entries, and a row for
     each such entry."""
     # Bitmaps of RELR give more or fewer rows than before, entries of the other forms do not.
     before, after = (_by_entry(sites.image.relocations) for sites in (old, new))

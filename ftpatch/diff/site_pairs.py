@@ -1,4 +1,4 @@
-"""Which site of one image is which of the other."""
+"""Pairs of corresponding sites in two images."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def literal_offsets(sites: Sites) -> NDArray[np.int64]:
 
 
 def _same_names(old: Sites, new: Sites, before: NDArray[np.intp], after: NDArray[np.intp]) -> bool:
-    """Whether most common addresses have one name in both; two builds may share addresses by
+    """Return whether most common addresses have one name in both; two builds may share addresses by
     chance."""
     sample = slice(None, None, max(1, len(before) // 256))
     first = old.image.kallsyms.lookup(old.ip[before[sample]])
@@ -180,7 +180,7 @@ def _label(sites: Sites, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
 
 
 def _kind(sites: Sites, rows: NDArray[np.intp]) -> NDArray[np.str_]:
-    """What each site does, in words that do not depend on addresses."""
+    """Describe each site in words that do not depend on addresses."""
     names = np.array(["", *sites.targets.name])
     calls = sites.state[rows] == State.CALL
     at = np.where(calls, sites.targets.index(sites.addr[rows]) + 1, 0)

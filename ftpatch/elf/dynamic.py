@@ -35,7 +35,7 @@ class Tag:
 
 
 def dynamic_tags(elf: Elf) -> dict[int, int]:
-    """d_tag -> d_val of the dynamic table; empty where there is none. Raises InputError."""
+    """d_tag -> d_val of the dynamic table; empty if there is none. Raises InputError."""
     tags: dict[int, int] = {}
     for tag, value, _ in dynamic_values(elf):
         tags.setdefault(tag, value)
@@ -57,7 +57,8 @@ def dynamic_values(elf: Elf) -> list[tuple[int, int, int]]:
 
 
 def dynamic_string(elf: Elf, value: int) -> bytes:
-    """What a d_val that counts from DT_STRTAB names; empty where that is not in the file."""
+    """Read the string that a d_val, counted from DT_STRTAB, names; empty where that is not in the
+    file."""
     tags = dynamic_tags(elf)
     start = offset_of_tag(elf, tags, Tag.STRTAB)
     if start < 0 or value >= tags.get(Tag.STRSZ, 0):

@@ -1,4 +1,4 @@
-"""What unwinders are told of a detour: what they were told of the instructions that it displaces.
+"""Unwind information of a detour: that of the instructions that it displaces.
 
     CIE   length 4 | 0 | 1 | "zR" | code, data alignment | return address | 1 | 1b | instructions
     FDE   length 4 | to the CIE 4 | start - . 4 | size 4 | 0 | instructions
@@ -53,7 +53,7 @@ SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1,
 ADVANCES = {2: 1, 3: 2, 4: 4}
 NO_CFA = (-1, 0)
 MAX_ENTRY = 1 << 16
-"""Bytes of an entry that are looked at."""
+"""Bytes of an entry to examine."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Cfi:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is to be told of ``size`` bytes at link address ``start``: instructions, each with the
+    """Unwind information for ``size`` bytes at link address ``start``: instructions, each with the
     distance from there from which it holds."""
 
     cfi: Cfi
@@ -89,7 +89,7 @@ class Entry:
 
 
 def frame_of(elf: Elf, frame: int) -> Cfi | None:
-    """What the FDE at link address ``frame`` tells; None for a form that is not known."""
+    """Parse the FDE at link address ``frame``; None for an unknown form."""
     try:
         return _read(elf, frame)
     except (IndexError, KeyError, struct.error):
@@ -175,7 +175,7 @@ def _cfa(
 
 
 def _skip(code: bytes, at: int, kind: str) -> int:
-    """Where an operand ends."""
+    """Find the end of an operand."""
     if kind.isdigit():
         return at + int(kind)
     at, value = _uleb(code, at)
@@ -183,7 +183,7 @@ def _skip(code: bytes, at: int, kind: str) -> int:
 
 
 def _uleb(code: bytes, at: int) -> tuple[int, int]:
-    """Where a ULEB128 ends, and what it is."""
+    """Read a ULEB128: its end and its value."""
     value = shift = 0
     while True:
         byte = code[at]

@@ -27,13 +27,13 @@ def read_table(data: NDArray[np.uint8], address: int, where: str) -> tuple[int, 
     """The address of .eh_frame, and the rows, int64[n, 2] of (function, FDE), all addresses, of a
     table at ``address`` with the bytes ``data``, uint8[m]. Raises InputError for another form."""
     if len(data) < 12 or data[:4].tobytes() != HEAD:
-        raise InputError(where, "its .eh_frame_hdr has a form that is not known")
+        raise InputError(where, "unsupported encoding in .eh_frame_hdr")
     if address >= 1 << 62:
-        raise InputError(where, "its .eh_frame_hdr is at an address that no program has")
+        raise InputError(where, ".eh_frame_hdr is at an invalid address")
     words = np.frombuffer(data[: len(data) // 4 * 4].tobytes(), "<i4").astype(np.int64)
     count = int(words[2]) & 0xFFFF_FFFF
     if count > (len(words) - 3) // 2:
-        raise InputError(where, "its .eh_frame_hdr counts more than it has")
+        raise InputError(where, ".eh_frame_hdr is truncated")
     return address + 4 + int(words[1]), words[3 : 3 + 2 * count].reshape(-1, 2) + address
 
 
@@ -58,5 +58,5 @@ def merged_table(elf: Elf, frame: int, added: Rows, address: int) -> bytes:
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     words = np.concatenate([[frame - address - 4, len(rows)], (rows - address).reshape(-1)])
     if (np.abs(words) > 0x7FFF_FFFF).any():
-        raise InputError(elf.path, "its unwind information is too far away")
+        raise InputError(elf.path, "its unwind information is out of range")
     return HEAD + words.astype("<i4").tobytes()

@@ -30,7 +30,7 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
     mapped. (A mapped file that becomes shorter ends the process, see faults.py: one of many files
     is read.)
 
-    Raises InputError for what is no regular file or cannot be read.
+    Raises InputError unless it is a readable regular file.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -38,7 +38,7 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
         raise InputError(path, f"cannot read: {error.strerror}") from None
     try:
         if not path.is_file():
-            raise InputError(path, "not a regular file", "give one image")
+            raise InputError(path, "not a regular file", "use a single image")
         held = os.fstat(fd)
         if held.st_size == 0:
             raise InputError(path, "the file is empty")
@@ -81,7 +81,7 @@ class Elf:
         total, size = sum(sizes), len(self.data)
         if total > 2 * size:
             raise InputError(
-                self.path, f"its {what} add up to {total:#x} bytes, the file has {size:#x}"
+                self.path, f"its {what} total {total:#x} bytes, but the file has only {size:#x}"
             )
 
     @property
@@ -91,7 +91,7 @@ class Elf:
 
     @property
     def has_header(self) -> bool:
-        """Whether the file itself begins as ELF files do; an Image is told as one."""
+        """True if the file itself begins as ELF files do; an Image is told as one."""
         return self.data[:4].tobytes() == b"\x7fELF"
 
     @property
@@ -101,7 +101,7 @@ class Elf:
 
     @cached_property
     def end(self) -> int:
-        """Where the last section or the section headers end (file offset)."""
+        """End of the last section or of the section headers (file offset)."""
         entry = 64 if self.word == 8 else 40
         ends = (s.offset + s.size for s in self.sections if s.type != Section.SHT_NOBITS)
         return max(self.skeleton.section_headers + entry * len(self.sections), *ends, 0)
@@ -126,7 +126,7 @@ class Elf:
 
     @cached_property
     def text(self) -> NDArray[np.uint64]:
-        """Where code is, by address: uint64[m, 2] of (address, size). Executable sections, since
+        """Ranges of code by address: uint64[m, 2] of (address, size). Executable sections, since
         kernels keep .init.text in a writable segment and .rodata in an executable one; without
         section headers, executable segments."""
         wanted = Section.SHF_ALLOC | Section.SHF_EXECINSTR
@@ -163,7 +163,7 @@ class Elf:
         return out
 
     def in_memory(self, address: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which addresses a segment maps, in the file or as zeros behind it, bool[n]."""
+        """Test which addresses a segment maps, in the file or as zeros behind it, bool[n]."""
         rows = sorted(
             (s.address, s.memory_size) for s in self.skeleton.segments if s.type == Segment.PT_LOAD
         )
@@ -200,7 +200,7 @@ class Elf:
             raise InputError(
                 self.path,
                 f"the {what} at {offset:#x} needs {size:#x} bytes, "
-                f"the file has {len(self.data):#x}",
+                f"but the file has only {len(self.data):#x}",
             )
         return self.data[offset : offset + size]
 

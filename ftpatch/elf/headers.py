@@ -1,4 +1,4 @@
-"""What the headers of an ELF file say (System V ABI, chapters 4 and 5)."""
+"""Headers of an ELF file (System V ABI, chapters 4 and 5)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """What the headers say; ``elf_class`` is 32 or 64 (bits), ``section_headers`` e_shoff."""
+    """Contents of the headers; ``elf_class`` is 32 or 64 (bits), ``section_headers`` e_shoff."""
 
     elf_class: int
     machine: int

@@ -52,8 +52,8 @@ def cleared_property(elf: Elf, feature: tuple[int, int], changes: Changes) -> st
 
 
 def has_abi_tag(elf: Elf) -> bool:
-    """Whether glibc's crt1.o is in the program, which calls what rdx and its like have at the start
-    (psABI, "Process Initialization") at exit; musl's does not."""
+    """Return whether glibc's crt1.o is in the program, which calls what rdx and its like have at
+    the start (psABI, "Process Initialization") at exit; musl's does not."""
     return any(note == NT_GNU_ABI_TAG for note, _, _ in _notes(elf))
 
 

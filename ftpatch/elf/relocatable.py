@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 UNFILED = 1 << 40
-"""Where sections begin that are not in the file, however many symbols there are."""
+"""First index of sections that are not in the file, however many symbols there are."""
 STEP = 16
 """Bytes from one undefined symbol to the next."""
 NOWHERE = 1 << 62
@@ -49,7 +49,8 @@ def relocatable_container(elf: Elf) -> str | None:
 
 
 def module_name(elf: Elf) -> str:
-    """What .modinfo says (``name=``, since v4.14), else the file's name, as KBUILD_MODNAME has it.
+    """Read the module's name from .modinfo (``name=``, since v4.14), else from the file's name, as
+    KBUILD_MODNAME has it.
 
     Raises InputError where .modinfo lies outside the file.
     """

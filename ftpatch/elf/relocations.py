@@ -29,7 +29,7 @@ LIMIT = 1 << 26
 
 
 class Form:
-    """How a relocation is written."""
+    """Form of a relocation entry."""
 
     NONE, REL, RELA, RELR = 0, 1, 2, 3
 
@@ -54,7 +54,7 @@ class Relocations:
     bit: NDArray[np.uint8]
 
     def at(self, place: NDArray[np.uint64], types: tuple[int, ...]) -> NDArray[np.int64]:
-        """Row of the relocation of these types at each place, int64[m]; -1 where there is none.
+        """Row of the relocation of these types at each place, int64[m]; -1 if there is none.
         RELR rows are relative by nature: they have every machine's R_*_RELATIVE."""
         rows = np.flatnonzero((self.form == Form.RELR) | among(self.type, types))
         rows = rows[np.argsort(self.place[rows], kind="stable")]
@@ -66,7 +66,7 @@ class Relocations:
     def touch(
         self, address: NDArray[np.uint64], width: NDArray[np.int64], size: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """How many of them write to each range of ``width`` bytes at an address, int64[m]; each
+        """Count those that write to each range of ``width`` bytes at an address, int64[m]; each
         writes ``size`` bytes, int64[n], 0 for none."""
         rows = np.flatnonzero(size)
         start = np.sort(self.place[rows])
@@ -158,7 +158,7 @@ def _read_relocatable(
     limit = np.array([target.size for _, target in tables], np.uint64)[of]
     if (place >= limit).any():
         name = tables[int(of[(place >= limit).argmax()])][1].name
-        raise InputError(elf.path, f"a relocation of {name} points outside of it")
+        raise InputError(elf.path, f"a relocation of {name} lies outside of it")
     base = np.array([target.address for _, target in tables], np.uint64)[of]
     return place + base, *columns[1:]
 
@@ -219,7 +219,7 @@ def _relr(
     base = start + ((index - last - 1) * per * size).astype(np.uint64)
     bits = np.unpackbits(word.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     if int(bits.sum(dtype=np.int64)) * size > LIMIT:
-        raise InputError(elf.path, "its RELR tables relocate more than any image has")
+        raise InputError(elf.path, "its RELR tables relocate too many words")
     row, bit = np.nonzero(bits[:, 1 : per + 1] & (is_bitmap & ~orphan)[:, None])
     heads = np.flatnonzero(~is_bitmap)
     place = np.concatenate([word[heads], base[row] + (bit * size).astype(np.uint64)])

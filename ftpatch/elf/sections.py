@@ -64,7 +64,7 @@ class Headers:
         self.rows = self.before.copy()
 
     def contents(self, section: Section) -> bytes:
-        """What a section holds in the file."""
+        """Read a section's contents from the file."""
         return self.elf.contents(section.offset, section.size, section.name).tobytes()
 
     def resize(self, index: int, size: int) -> None:
@@ -79,7 +79,7 @@ class Headers:
     def add(self, like: Section, data: bytes, info: int) -> None:
         """A section more, of the kind of ``like``, with another sh_info."""
         if len(self.rows) > MAX_SECTIONS:
-            raise InputError(self.elf.path, f"{len(self.rows)} sections, and one more is needed")
+            raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = self.before[like.index].copy()
         row["offset"], row["size"], row["info"] = self.tail.lay(data), len(data), info
         self.rows = np.append(self.rows, row)
@@ -87,7 +87,7 @@ class Headers:
     def append(self, name: int, kind: int, data: bytes) -> None:
         """A section more that is not loaded; ``name`` is the offset of its name."""
         if len(self.rows) > MAX_SECTIONS:
-            raise InputError(self.elf.path, f"{len(self.rows)} sections, and one more is needed")
+            raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = np.zeros((), self.rows.dtype)
         row["name"], row["type"], row["align"] = name, kind, 8
         row["offset"], row["size"] = self.tail.lay(data), len(data)

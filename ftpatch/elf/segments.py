@@ -51,7 +51,7 @@ class ProgramHeaders:
         kind = _ROW[self.word]
         count = header_field(elf, "e_phnum")
         if header_field(elf, "e_phentsize") != kind.itemsize or not 0 < count <= MAX_HEADERS:
-            raise InputError(elf.path, "its program headers have another size than the ABI's")
+            raise InputError(elf.path, "its program headers do not have the ABI's size")
         held = elf.contents(header_field(elf, "e_phoff"), count * kind.itemsize, "program headers")
         self.rows: NDArray[np.void] = np.frombuffer(held.tobytes(), kind).copy()
 
@@ -70,7 +70,7 @@ class ProgramHeaders:
         at = int(last[-1]) + 1 if kind == Segment.PT_LOAD and len(last) else len(self.rows)
         self.rows = np.concatenate([self.rows[:at], row, self.rows[at:]])
         if len(self.rows) > MAX_HEADERS:
-            raise InputError(self.elf.path, "it has no room for more program headers")
+            raise InputError(self.elf.path, "no room for more program headers")
 
     def table(self, offset: int, address: int) -> bytes:
         """The table as it is to lie at this file offset and address."""

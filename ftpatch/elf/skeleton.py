@@ -79,7 +79,7 @@ _LAYOUT = {
 def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
     """Header, sections and segments of the ELF file whose bytes are ``data`` (uint8[size]).
 
-    Raises InputError for what is no ELF file, for big-endian ones, and for headers that lie
+    Raises InputError for anything but ELF files, for big-endian ones, and for headers that lie
     outside the file.
     """
     size = len(data)
@@ -88,17 +88,17 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         known = what_is(data.data)
         if known is not None:
             raise InputError(path, f"{known.name}, not an ELF file", known.advice)
-        raise InputError(path, "not an ELF file", "give a vmlinux, a program or a shared library")
+        raise InputError(path, "not an ELF file", "use a vmlinux, a program or a shared library")
     if size < 16 or ident[EI_CLASS] not in _LAYOUT:
-        raise InputError(path, "the ELF header is truncated or of no known class")
+        raise InputError(path, "the ELF header is truncated or has an unknown class")
     if ident[EI_DATA] == ELFDATA2MSB:
         named = elf_words(data.data) if size >= 20 else "big-endian ELF"
         raise InputError(path, f"{named}: big-endian ELF is not supported")
     if ident[EI_DATA] != ELFDATA2LSB:
-        raise InputError(path, f"EI_DATA is {ident[EI_DATA]}, neither little- nor big-endian")
+        raise InputError(path, f"invalid EI_DATA {ident[EI_DATA]}")
     layout = _LAYOUT[ident[EI_CLASS]]
     if size < layout.header:
-        raise InputError(path, f"truncated: {size} bytes, the ELF header takes {layout.header}")
+        raise InputError(path, f"truncated: {size} bytes, but the ELF header takes {layout.header}")
 
     header = bytearray(data[: layout.header].tobytes())
     phoff, shoff = struct.unpack_from(layout.offsets, header, layout.offsets_at)
@@ -114,14 +114,14 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         ("section", shnum, shentsize, layout.section),
     ):
         if count and entry != wanted:
-            raise InputError(path, f"a {what} header of {entry} bytes, must be {wanted}")
+            raise InputError(path, f"a {what} header has {entry} bytes, must be {wanted}")
 
     def part(what: str, offset: int, length: int) -> bytes:
         if offset + length > size:
             raise InputError(
                 path,
                 f"truncated: the {what} at {offset:#x} needs {length} bytes, "
-                f"the file has {size:#x}",
+                f"but the file has only {size:#x}",
             )
         return data[offset : offset + length].tobytes()
 
@@ -133,7 +133,7 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
     names, offset = b"", 0
     if shnum:
         if shstrndx >= shnum:
-            raise InputError(path, f"section-name table is section {shstrndx} of {shnum}")
+            raise InputError(path, f"invalid section-name table: section {shstrndx} of {shnum}")
         at = shstrndx * layout.section + layout.section_offset_at
         offset, length = struct.unpack_from(layout.section_offset, sections, at)
         names = part("section-name table", offset, length)
@@ -159,7 +159,7 @@ def _limit_names(path: str, sections: bytearray, names: bytes, entry: int) -> No
     at = np.searchsorted(ends, start.astype(np.int64))
     length = np.append(ends, len(names))[at] - start.astype(np.int64)
     if int(np.maximum(length, 0).sum()) > LIMIT_NAMES:
-        raise InputError(path, "its section names add up to more than any file has")
+        raise InputError(path, "its section names are too long")
 
 
 def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, int]) -> Skeleton:
@@ -178,13 +178,13 @@ def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, i
         warnings.simplefilter("ignore")  # of types that LIEF's enumerations do not know
         sections, segments = _sections(binary, moved), _segments(binary)
     if len(sections) != shnum:
-        raise InputError(path, f"{shnum} section headers, of which {len(sections)} are readable")
+        raise InputError(path, f"{shnum} section headers, but only {len(sections)} readable")
     for segment in segments:
         if segment.type == Segment.PT_LOAD and segment.offset + segment.size > size:
             raise InputError(
                 path,
                 f"truncated: a segment at {segment.offset:#x} needs {segment.size:#x} bytes, "
-                f"the file has {size:#x}",
+                f"but the file has only {size:#x}",
             )
     for section in sections:
         outside = section.offset + section.size > size
@@ -192,7 +192,7 @@ def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, i
             raise InputError(
                 path,
                 f"truncated: section {section.index} at {section.offset:#x} needs "
-                f"{section.size:#x} bytes, the file has {size:#x}",
+                f"{section.size:#x} bytes, but the file has only {size:#x}",
             )
     kind, machine = struct.unpack_from("<HH", skeleton, E_TYPE)
     bits = 64 if skeleton[EI_CLASS] == ELFCLASS64 else 32

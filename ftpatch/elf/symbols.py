@@ -50,7 +50,7 @@ class Symbols:
     strings: NDArray[np.uint8]
     path: Path
     ranked: bool = False
-    """Whether those of one address stand in kallsyms' order already."""
+    """True if those of one address stand in kallsyms' order already."""
 
     STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
     STT_GNU_IFUNC = 10
@@ -69,7 +69,7 @@ class Symbols:
 
     @cached_property
     def _ends(self) -> NDArray[np.intp]:
-        """Where each string of the table ends."""
+        """End of each string of the table."""
         return np.flatnonzero(self.strings == 0)
 
     def lengths(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -86,7 +86,7 @@ class Symbols:
         stop = np.cumsum(length)
         total = int(stop[-1]) if len(stop) else 0
         if total > max(LIMIT, 4 * len(self.strings)):
-            raise InputError(self.path, f"the names of its symbols add up to {total} bytes")
+            raise InputError(self.path, f"its symbol names total {total} bytes")
         at = np.arange(total) + np.repeat(
             self.name[rows].astype(np.int64) - (stop - length), length
         )
@@ -96,7 +96,7 @@ class Symbols:
         return bytes(text.tobytes())
 
     def begin(self, rows: NDArray[np.intp], prefixes: Sequence[bytes]) -> NDArray[np.bool_]:
-        """Whether the rows' names begin with any of the prefixes, bool[m]."""
+        """Return whether the rows' names begin with any of the prefixes, bool[m]."""
         longest = max(map(len, prefixes))
         strings = np.append(self.strings, np.zeros(longest, np.uint8))
         at = np.minimum(self.name[rows].astype(np.int64), len(self.strings))

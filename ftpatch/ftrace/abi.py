@@ -1,4 +1,4 @@
-"""What an image says of its own sites: read off the image, not off its version, since
+"""ABI of an image's sites: read off the image, not off its version, since
 distributions backport."""
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def got_base(image: Image) -> int:
 
 
 def _own_nop(image: Image, arch: Arch) -> bytes:
-    """What ``x86_nops[5]`` points at (arch/x86/kernel/alternative.c), if it is a NOP that we
+    """Read what ``x86_nops[5]`` points at (arch/x86/kernel/alternative.c), if it is a NOP that we
     know; else empty."""
     table = image.symbols.find("x86_nops")
     if table is None:

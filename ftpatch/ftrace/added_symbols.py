@@ -44,7 +44,7 @@ def name_callee(
     size = 24 if elf.word == 8 else 16
     table = next((s for s in elf.sections if s.type == Section.SHT_SYMTAB), None)
     if table is None or table.link >= len(elf.sections) or table.size % size:
-        raise InputError(elf.path, "there is no whole symbol table to name the callee in")
+        raise InputError(elf.path, "no complete symbol table to add the callee to")
     still = (sites.state == State.CALL) & ~wanted
     rows = call_rows(sites.image, sites.arch, sites.ip[still])
     called = set(sites.image.relocations.symbol[rows[rows >= 0]].tolist())
@@ -69,7 +69,7 @@ def name_callee(
     strings = elf.sections[table.link]
     names = headers.contents(strings)
     if strings.type != Section.SHT_STRTAB or not names or names[-1]:
-        raise InputError(elf.path, f"the symbol table's strings ({strings.name}) are none")
+        raise InputError(elf.path, f"{strings.name} is not a string table")
     headers.move(strings.index, names + callee.name.encode() + b"\0")
     headers.move(table.index, held.tobytes() + _row(len(names), elf.word))
     return len(symbols), Changes.concat([])

@@ -1,4 +1,4 @@
-"""What sites are to call, by its name or address."""
+"""Callees by name or address."""
 
 from __future__ import annotations
 
@@ -47,19 +47,21 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
             raise UsageError(
                 image.path,
                 "this image has no ftrace_caller",
-                "name a callee with --to SYMBOL"
-                + (", or a tracer with --tracer NAME" if image.container == "executable" else ""),
+                "use --to SYMBOL"
+                + (" or --tracer NAME" if image.container == "executable" else ""),
             )
         text = "ftrace_caller"
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
         if image.is_relocatable:
-            raise UsageError(image.path, f"{text}: this file has no addresses yet", "name a symbol")
+            raise UsageError(
+                image.path, f"{text}: a relocatable file has no addresses", "use a symbol"
+            )
         return _code(image, Callee(int(text, 16), text))
     text = _spelled(image, text)
     rows = image.symbols.rows_named(text)
     if not len(rows) and image.is_relocatable:
         if not NAME.fullmatch(text):
-            raise UsageError(image.path, f"{text!r} is not a symbol's name")
+            raise UsageError(image.path, f"invalid symbol name {text!r}")
         row = len(image.symbols)
         return Callee(externals(image.elf) + STEP * row, text, undefined=True)
     kinds = image.symbols.type[rows]
@@ -68,12 +70,14 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
     values = np.unique(image.symbols.value[rows])
     if not len(values):
         like = Named(image.symbols, FUNCTIONS).like(text)
-        hint = meant(like, "name one that the image defines")
-        raise UsageError(image.path, f"no symbol {text!r}", hint)
+        hint = meant(like, "use one that the image defines")
+        raise UsageError(image.path, f"no such symbol {text!r}", hint)
     if len(values) > 1:
         places = ", ".join(hex(value) for value in values[:4].tolist())
         hint = "" if image.is_relocatable else f"say {places}"
-        raise UsageError(image.path, f"{text!r} names {len(values)} functions", hint)
+        raise UsageError(
+            image.path, f"symbol {text!r} is ambiguous ({len(values)} definitions)", hint
+        )
     row = int(rows[0])
     if image.is_relocatable and row >= len(sites.original.symbols):  # ours, in use or not
         return Callee(externals(image.elf) + STEP * row, text, row, undefined=True)
@@ -91,11 +95,15 @@ def _spelled(image: Image, text: str) -> str:
     if len(places) > 1 and not image.is_relocatable:
         several = ", ".join(f"{at:#x} {demangled(places[at])}" for at in sorted(places)[:4])
         raise UsageError(
-            image.path, f"{text!r} names {len(places)} functions", f"use one of {several}"
+            image.path,
+            f"symbol {text!r} is ambiguous ({len(places)} definitions)",
+            f"use one of {several}",
         )
     if len(found) > 1:
         hint = f"use one of {', '.join(found[:4])}"
-        raise UsageError(image.path, f"{text!r} names {len(found)} functions", hint)
+        raise UsageError(
+            image.path, f"symbol {text!r} is ambiguous ({len(found)} definitions)", hint
+        )
     return found[0] if found else text
 
 

@@ -27,7 +27,7 @@ __all__ = ["lay_ops_stub", "load_ops"]
 def lay_ops_stub(
     sites: Sites, mask: NDArray[np.bool_], addr: int, *, keep_records: bool
 ) -> tuple[NDArray[np.uint64], Changes] | None:
-    """Where the sites in ``mask``, bool[n], branch to, uint64[n], and the Changes that lay the
+    """Targets of the sites in ``mask``, bool[n], uint64[n], and the Changes that lay the
     stub; None where they have room for literals, or ``addr`` does not begin as ftrace_caller does.
 
     Raises SiteRefused where there is no place for it.
@@ -40,14 +40,14 @@ def lay_ops_stub(
     caller = sites.image.elf.gather(offset, arch.around)[0][0].tobytes()
     if not arch.ops_stub(addr, caller, addr, abi.nop_ops):
         return None
-    need = f"{int(mask.sum())} literals need more relocation entries than .rela.dyn has free"
+    need = f"{int(mask.sum())} literals need more relocations than .rela.dyn has free entries"
     return lay_code(
         sites, mask, addr, lambda at: arch.ops_stub(at, caller, addr, abi.nop_ops), need
     )
 
 
 def load_ops(sites: Sites, addr: NDArray[np.uint64], laid: Changes) -> NDArray[np.bool_]:
-    """Which callees, uint64[n], are such stubs, or were just ``laid``; bool[n]."""
+    """Test which callees, uint64[n], are such stubs, or were just ``laid``; bool[n]."""
     distinct, inverse = np.unique(addr, return_inverse=True)
     offset = sites.image.elf.offset_of(distinct, executable=True)
     code, _ = sites.image.elf.gather(offset, sites.arch.veneer_size)

@@ -1,4 +1,4 @@
-"""What sites call: the name and the true address behind PLT entries, veneers and GOT slots."""
+"""Callees of sites: the name and the true address behind PLT entries, veneers and GOT slots."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _stub(
 
 
 def _slot(image: Image, arch: Arch, slot: int, named: dict[int, int]) -> tuple[str, int]:
-    """What a GOT slot holds, by its relocation (``named``: slot -> row of the dynamic symbols) or,
+    """Read a GOT slot, by its relocation (``named``: slot -> row of the dynamic symbols) or,
     in a static file, by its contents."""
     if slot in named:
         symbols, row = image.dynamic_symbols, np.array([named[slot]], np.intp)

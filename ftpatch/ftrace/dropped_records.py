@@ -1,4 +1,4 @@
-"""What a kernel can and cannot do with a site whose record was dropped.
+"""Consequences of a dropped record.
 
 Booted 6.1 and 6.12 (tests/kernels/test_dropped_records.py): its ftrace does not list the site, and
 everything that asks ftrace for it is refused. What it runs into is another matter: ftrace_caller
@@ -20,7 +20,7 @@ __all__ = ["Unrecorded", "of_call", "of_nop", "unrecorded_sites"]
 
 
 class Unrecorded(StrEnum):
-    """The kinds of such sites; the value is what users are told."""
+    """The kinds of such sites; the value is the text for users."""
 
     TRACED = (
         "ftrace's function tracers get these calls whatever their filter; "
@@ -35,7 +35,7 @@ class Unrecorded(StrEnum):
 
 
 def of_call(sites: Sites, addr: int, name: str = "") -> Unrecorded:
-    """What a call of ``addr`` is. With CALL_OPS the literal that ftpatch wrote decides, which is
+    """Classify a call of ``addr``. With CALL_OPS the literal that ftpatch wrote decides, which is
     ftrace_nop_ops'; ``name`` stands for an entry that a module leaves to its kernel."""
     symbols = sites.image.symbols
     entries = {int(at) for n in CALLERS for at in symbols.value[symbols.rows_named(n)]}
@@ -44,7 +44,7 @@ def of_call(sites: Sites, addr: int, name: str = "") -> Unrecorded:
 
 
 def of_nop(sites: Sites, nop: bytes = b"") -> Unrecorded:
-    """What a NOP is; ``nop`` is its form, empty for the image's own."""
+    """Describe a NOP; ``nop`` is its form, empty for the image's own."""
     own = sites.abi.nop
     poked = not sites.image.is_relocatable and own and (nop or own) == own == sites.arch.poked_nop
     return Unrecorded.POKED if poked else Unrecorded.OUT

@@ -1,4 +1,4 @@
-"""Which sites a command means: set_ftrace_filter's globs (Documentation/trace/ftrace.rst).
+"""Selection of sites: set_ftrace_filter's globs (Documentation/trace/ftrace.rst).
 
 Filters work in their order: a name or glob adds the functions it matches, with a leading ``!`` it
 takes them away; ``@FILE`` stands for the lines of a file, and ``GLOB:mod:MODULE`` means functions
@@ -36,7 +36,7 @@ FEW = 4
 TOLD = 3
 """Names that a message tells."""
 STREAMS = (Path("/dev/fd"), Path("/proc/self/fd"))
-"""Where a shell's <(...) is."""
+"""Directories of a shell's <(...)."""
 MODULE = ":mod:"
 """Between the functions and the module of a filter, as in set_ftrace_filter."""
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,16}")
@@ -45,8 +45,8 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the command line says: filters, functions to leave out, and whether both are regular
-    expressions instead of globs."""
+    """Filters of a command line: functions to select, functions to exclude, and whether both are
+    regular expressions instead of globs."""
 
     filters: Sequence[str] = field(default=())
     notrace: Sequence[str] = field(default=())
@@ -79,7 +79,7 @@ def select_sites(
     elif names.missing:
         raise unmatched(min(names.missing), [sites], regex=selection.regex)
     elif not chosen.any():
-        raise UsageError(sites.image.path, "the filters leave no site", "see `ftpatch list`")
+        raise UsageError(sites.image.path, "the filters select no site", "see `ftpatch list`")
     return chosen
 
 
@@ -97,7 +97,7 @@ def unmatched(text: str, every: Sequence[Sites], *, regex: bool) -> UsageError:
                 len(those) > TOLD
             )
             have = "has" if len(those) == 1 else "have"
-            reason = f"{reason}, but {few} {have} {lost.what} and no record"
+            reason = f"{reason}, but {few} {have} {lost.what} but no record"
             return UsageError(sites.image.path, reason, "see `ftpatch check`")
     name = text.removeprefix("!").partition(MODULE)[0]
     hint = "see `ftpatch list`"
@@ -119,7 +119,7 @@ def expand(selection: Selection) -> Selection:
 
 
 def _expanded(filters: Sequence[str]) -> Iterator[str]:
-    """Filters with the lines of files in their place; ``!@FILE`` takes away each of them."""
+    """Filters with the lines of files in their place; ``!@FILE`` removes each of them."""
     for text in filters:
         bare = text.removeprefix("!")
         if not bare.startswith("@"):
@@ -127,12 +127,12 @@ def _expanded(filters: Sequence[str]) -> Iterator[str]:
             continue
         path = Path(bare[1:])
         if path.exists() and not path.is_file() and path.parent not in STREAMS:
-            raise InputError(path, "not a regular file", "give a list of functions")
+            raise InputError(path, "not a regular file", "use a list of functions")
         try:
             with path.open("rb") as file:
                 raw = file.read(LIST_LIMIT + 1)
             if len(raw) > LIST_LIMIT:
-                raise InputError(path, f"a filter file of more than {LIST_LIMIT} bytes")
+                raise InputError(path, f"the filter file is larger than {LIST_LIMIT} bytes")
             lines = raw.decode("utf-8").splitlines()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"

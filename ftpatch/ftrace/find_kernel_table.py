@@ -29,7 +29,7 @@ __all__ = ["find_kernel_table"]
 MIN_SHARE = 0.8
 """Share of a run's records that must be sites."""
 MAX_RUNS = 16
-"""How many of the runs with most pointers are looked at."""
+"""Maximum number of runs to try, those with most pointers first."""
 NULLS = 1024
 """Words of nulls that a run may have in one piece."""
 
@@ -121,7 +121,7 @@ def _trim(
 
 
 def _nulls_before(image: Image, arch: Arch, start: int) -> int:
-    """Where the table begins if nulls stand before its first record: a slot is relocated, null or
+    """Extend the table to nulls before its first record: a slot is relocated, null or
     not (the link editor wrote the relocation before scripts/sorttable.c nulled the record)."""
     word, relocations = image.elf.word, image.relocations
     if not len(relocations.form):

@@ -28,7 +28,7 @@ MIN_SHARE = 0.8
 LEAST = 3
 """Sites of a run: one word that is the address of a call proves nothing."""
 CANDIDATES = 16
-"""How many of the runs are looked at."""
+"""Maximum number of runs to try."""
 
 
 def find_table(image: Image, arch: Arch) -> Span | None:
@@ -51,8 +51,8 @@ def find_table(image: Image, arch: Arch) -> Span | None:
     if len(best) > 1 and best[1][0] == distinct:
         raise InputError(
             image.path,
-            f"no section or symbol names the table, and two runs of {distinct} records look like "
-            f"it: at {best[1][1]:#x} and {start:#x}",
+            f"no section or symbol locates the table, and two runs of {distinct} records look "
+            f"like it: at {best[1][1]:#x} and {start:#x}",
         )
     offset = int(image.elf.offset_of(addresses(start))[0])
     return Span(name, ((start, offset, count * image.elf.word),))
@@ -90,8 +90,8 @@ def _candidates(
 def sites_among(
     image: Image, arch: Arch, value: NDArray[np.uint64], pad: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint64]]:
-    """Which values are addresses of NOP pads, or, without ``pad``, of calls to one callee; and the
-    ip of each."""
+    """Test which values are addresses of NOP pads, or, without ``pad``, of calls to one callee; and
+    the ip of each."""
     abi = Abi(pad=pad, got_base=got_base(image))
     ip = adjust(image, arch, abi, value)
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
@@ -147,7 +147,7 @@ def numbered_functions(ip: NDArray[np.uint64], apart: int) -> NDArray[np.intp]:
 
 
 def not_again(which: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which numbers do not come again behind themselves."""
+    """Test which numbers do not occur again further on."""
     _, first = np.unique(which[::-1], return_index=True)
     last = np.zeros(len(which), bool)
     last[len(which) - 1 - first] = True

@@ -41,7 +41,7 @@ class FtraceBug:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the kernel may print the bytes in another form."""
+        """True if the kernel may print the bytes in another form."""
         return self.signed is None and any(byte > 0x7F for byte in self.actual + self.expected)
 
     @property

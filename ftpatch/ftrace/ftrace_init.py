@@ -1,4 +1,4 @@
-"""What ftrace_init of this kernel will do with this table (kernel/trace/ftrace.c).
+"""Prediction of what this kernel's ftrace_init does with this table (kernel/trace/ftrace.c).
 
 ftrace_process_locs walks the table, skips what is no record, adjusts the others and sorts them;
 ftrace_update_code calls ftrace_init_nop for one after the other, and the first that is refused ends
@@ -29,7 +29,7 @@ ACTION = "Initializing ftrace call sites"
 
 
 class Verdict(StrEnum):
-    """What becomes of a kernel, or of the one that loads a module, as far as ftrace_init goes."""
+    """Prediction for a kernel, or for the one that loads a module, as far as ftrace_init goes."""
 
     BOOTS = "boots"
     OFF = "ftrace-off"
@@ -126,7 +126,7 @@ def _death(
     there: NDArray[np.bool_],
     refused: NDArray[np.intp],
 ) -> Death | None:
-    """What the kernel dies of before it comes to the first record that it refuses, if anything."""
+    """Find what kills the kernel before the first record that it refuses, if anything."""
     last = int(refused[0]) if len(refused) else len(ip)
     for deadly in sites.arch.deadly(record, ip, there, sites.abi):
         rows = np.flatnonzero(deadly.mask)
@@ -148,7 +148,7 @@ def _symbol(sites: Sites, address: int) -> tuple[str, int, int]:
 def _compares(sites: Sites) -> str:
     start, expected = sites.arch.init_expects(np.zeros(1, np.uint64), sites.abi)
     if not expected.shape[1]:
-        return "nothing: it makes a NOP of whatever stands at a record"
+        return "nothing: it turns whatever is at a record into a NOP"
     if sites.abi.pad:
         return f"{expected.shape[1]} bytes of NOP, {-start} before ip"
     symbols = sites.image.symbols
@@ -157,8 +157,8 @@ def _compares(sites: Sites) -> str:
 
 
 def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:
-    """What can be said of a module's address and calls before it is loaded. (The kernel prints a
-    bare address, since it does not know the module's symbols yet.)"""
+    """Replace what is unknown of a module's address and calls before it is loaded. (The kernel
+    prints a bare address, since it does not know the module's symbols yet.)"""
     inside = (s for s in sites.image.elf.sections if 0 <= bug.ip - s.address < s.size)
     section = next((s for s in inside if s.address), None)
     where = f"{section.name}+{bug.ip - section.address:#x}" if section else hex(bug.ip)
@@ -177,7 +177,7 @@ def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:
 def _read(
     sites: Sites, ip: NDArray[np.uint64], at: NDArray[np.uint64], width: int
 ) -> tuple[U8, NDArray[np.bool_]]:
-    """What stands in memory at addresses within sites, whether it is code or not, and where it can
+    """Read memory at addresses within sites, whether it is code or not, and where it can
     be read."""
     elf = sites.image.elf
     if not sites.image.is_relocatable:

@@ -40,7 +40,7 @@ happens to begin with NOPs of its own."""
 STEP = 8 << 20
 """Bytes that are looked through at a time."""
 ENTRY = 8
-"""Bytes of an entry of alternatives behind its first word that are looked at."""
+"""Bytes of an entry of alternatives behind its first word to examine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Lost:
 
 
 def find_lost(sites: Sites) -> Lost:
-    """The functions of an image that lost their record. (Calls of mcount stand behind the prologue,
-    where no symbol leads: they are not looked for.)"""
+    """Find the functions of an image that lost their record. (Calls of mcount stand behind the
+    prologue, where no symbol leads: they are not looked for.)"""
     image, arch, abi = sites.original, sites.arch, sites.abi
     what = "a pad" if abi.pad else "a call of the compiled-in callee"
     begin = sites.ip - np.uint64(sites.lead)
@@ -95,7 +95,7 @@ def find_lost(sites: Sites) -> Lost:
 
 
 def _among(values: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which of the values are among those known, bool[n], which are sorted."""
+    """Test which of the values are among those known, bool[n], which are sorted."""
     if not len(known):
         return np.zeros(len(values), bool)
     at = np.minimum(np.searchsorted(known, values), len(known) - 1)
@@ -103,7 +103,7 @@ def _among(values: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.
 
 
 def _entries(sites: Sites, begin: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Where functions begin, uint64[n]: by the symbols; in what was stripped by its unwind table
+    """Starts of functions, uint64[n]: by the symbols; in what was stripped by its unwind table
     too, where no alignment can be taken for a pad, which takes instructions of any length."""
     image = sites.original
     starts = function_starts(image)
@@ -124,7 +124,7 @@ def _entries(sites: Sites, begin: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _frames(image: Image) -> NDArray[np.uint64]:
-    """Where functions begin for unwinders, uint64[n], sorted."""
+    """Starts of functions for unwinders, uint64[n], sorted."""
     header = image.elf.segment(Segment.PT_GNU_EH_FRAME)
     try:
         if header is None:
@@ -137,7 +137,7 @@ def _frames(image: Image) -> NDArray[np.uint64]:
 
 
 def _calls(sites: Sites, at: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which places hold a call of the compiled-in callee, bool[n]."""
+    """Test which places hold a call of the compiled-in callee, bool[n]."""
     image, arch, abi = sites.original, sites.arch, sites.abi
     out = np.zeros(len(at), bool)
     if image.is_relocatable:
@@ -159,8 +159,8 @@ def _calls(sites: Sites, at: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 
 def _replaced(image: Image, ip: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
-    """Which of the pads around ``ip`` a kernel replaces when it knows its processor: assembly whose
-    first alternative is NOPs. No pad of a compiler is.
+    """Test which of the pads around ``ip`` a kernel replaces when it knows its processor: assembly
+    whose first alternative is NOPs. No pad of a compiler is.
 
         struct alt_instr   code - . (4) | replacement - . (4) | feature, lengths ...
 
@@ -187,7 +187,7 @@ def _replaced(image: Image, ip: NDArray[np.uint64], size: int) -> NDArray[np.boo
 
 
 def _led_to(image: Image, low: int, high: int) -> NDArray[np.uint64]:
-    """Where the words of four bytes between two addresses lead, taken as distances from each."""
+    """Targets of the words of four bytes between two addresses, taken as distances from each."""
     offset = int(image.elf.offset_of(np.array([low], np.uint64))[0])
     size = (high - low) // 4 * 4
     if offset < 0 or size <= 0 or offset + size > len(image.data):
@@ -199,7 +199,7 @@ def _led_to(image: Image, low: int, high: int) -> NDArray[np.uint64]:
 def _by_content(
     image: Image, load: NDArray[np.uint64], ip: NDArray[np.uint64], size: int
 ) -> NDArray[np.uint64]:
-    """What of the code around ``ip`` the entries of alternatives in a segment (address, size,
+    """Test which code around ``ip`` the entries of alternatives in a segment (address, size,
     offset) lead to."""
     start, end = int(load[0]), int(load[0]) + int(load[1])
     low, high = ip.min() - np.uint64(size), ip.max() + np.uint64(size)
@@ -213,7 +213,7 @@ def _by_content(
 
 
 def _form(sites: Sites, at: NDArray[np.uint64], code: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What tells a pad at ``at``, whose bytes are ``code`` (uint8[n, around]), from others: how
+    """Measure a pad at ``at``, whose bytes are ``code`` (uint8[n, around]), from others: how
     many bytes of NOPs there are, and the first of them; all zeros where it is none."""
     arch = sites.arch
     ip = at + np.uint64(sites.lead)

@@ -31,7 +31,7 @@ def plan_named_site(sites: Sites, name: str, addr: int | None, *, enable: bool) 
         raise UsageError(
             image.path,
             f"{arch.name} has no named site {name!r}",
-            meant(near(name, arch.gates), f"it has {', '.join(sorted(arch.gates))}"),
+            meant(near(name, arch.gates), f"use {', '.join(sorted(arch.gates))}"),
         )
     if image.is_relocatable or image.symbols.find(name) is None:
         raise UsageError(image.path, f"this image has no {name}")

@@ -1,4 +1,4 @@
-"""What each selected site must become, as Changes.
+"""Plans: what each selected site must become, as Changes.
 
 Old code is generated, never copied from the site: it is what the compiler left, or a call of one
 of the image's own ftrace entries (a modify_call), or what the journal says ftpatch wrote there.
@@ -73,7 +73,7 @@ def plan_enable(
     into = np.uint64(addr) - (sites.ip - np.uint64(sites.lead))
     inside = wanted & (into > 0) & (into < sites.width)
     if inside.any():
-        raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site that would be changed")
+        raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site to be changed")
     via, laid = np.full(len(sites), addr, np.uint64), Changes.concat([])
     if not sites.image.is_relocatable:  # there it is for the loader to reach it
         stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
@@ -137,9 +137,9 @@ def _plan(
     if unplaced.any():
         raise SiteRefused(
             sites.image.path,
-            f"{unplaced.sum()} pads are longer than a call, and no symbol tells where in them the "
-            "function begins",
-            "give the image with its symbols",
+            f"{unplaced.sum()} pads are longer than a call, and no symbol gives the "
+            "function entry in them",
+            "use an image with symbols",
         )
     old = _old(sites)
     written = new
@@ -180,8 +180,9 @@ def _plan(
 def _records(
     sites: Sites, mask: NDArray[np.bool_], wanted: NDArray[np.bool_], new: U8, laid: Changes
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which of the sites in ``mask``, bool[n], ftrace_init would refuse, which it would accept,
-    and which of the first call what needs a literal. None where no kernel will read the table."""
+    """Sort the sites in ``mask``, bool[n], into those that ftrace_init would refuse, which it would
+    accept, and which of the first call what needs a literal. None where no kernel will read the
+    table."""
     if not sites.abi.kernel:
         none = np.zeros(len(sites), bool)
         return none, none, none
@@ -223,7 +224,7 @@ def _old(sites: Sites) -> U8:
 
 
 def _final(sites: Sites) -> NDArray[np.uint64]:
-    """Where each site's call ends up, behind veneers and PLT entries; 0 for no call."""
+    """Final targets of the sites' calls, behind veneers and PLT entries; 0 for no call."""
     if not len(sites.targets.addr):
         return np.zeros(len(sites), np.uint64)
     final = sites.targets.final[sites.targets.index(sites.addr)]

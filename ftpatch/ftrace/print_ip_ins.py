@@ -1,4 +1,4 @@
-"""How a kernel prints code: print_ip_ins() in kernel/trace/ftrace.c.
+"""Code as a kernel prints it: print_ip_ins() in kernel/trace/ftrace.c.
 
     unsigned char, or %*phC   e8:3b:c1     movzx, or no loop
     char                      ffffffe8:3b:ffffffc1     movsx, where char is signed
@@ -24,13 +24,13 @@ __all__ = ["signed_bytes"]
 PRINTERS = (b"print_ip_ins", b"ftrace_bug")
 """It, or what it is inlined into."""
 MAX_FUNCTION = 1 << 12
-"""Bytes of a function that are looked at."""
+"""Bytes of a function to examine."""
 FIXED = (6, 1)
 VERSION = re.compile(rb"\0vermagic=(\d+)\.(\d+)")
 
 
 def signed_bytes(image: Image, arch: Arch) -> bool | None:
-    """Whether the kernel prints 0xe8 as ffffffe8; None where that cannot be told."""
+    """Return whether the kernel prints 0xe8 as ffffffe8; None where that cannot be told."""
     if not arch.signed_char:
         return False
     if image.is_relocatable:
@@ -53,7 +53,7 @@ def signed_bytes(image: Image, arch: Arch) -> bool | None:
 
 
 def _reads_signed(image: Image, arch: Arch, group: int) -> bool | None:
-    """Whether the function at a symbol sign-extends bytes; None where there is no code."""
+    """Return whether the function at a symbol sign-extends bytes; None where there is no code."""
     start, end = int(image.kallsyms.start[group]), int(image.kallsyms.ends[group])
     if group + 1 < len(image.kallsyms.start):
         end = min(end, int(image.kallsyms.start[group + 1]))

@@ -1,4 +1,4 @@
-"""What goes with a site's code: its record, and the literal of CALL_OPS.
+"""Changes that accompany a site's code: its record, and the literal of CALL_OPS.
 
 ftrace_init compares what stands at every record. A site that it would refuse must lose its record:
 
@@ -76,9 +76,9 @@ def _drop(sites: Sites, fresh: NDArray[np.bool_], taken: NDArray[np.bool_]) -> l
     if value is None:
         raise SiteRefused(
             sites.image.path,
-            "this kernel shows no null record, and with CALL_OPS its ftrace_call_adjust reads the "
-            "code at every other value: no record can be dropped",
-            "--keep-records leaves the table alone, and `ftpatch check` says what happens then",
+            "this kernel has no null record, and with CALL_OPS its ftrace_call_adjust reads code "
+            "at every other value: records cannot be dropped",
+            "--keep-records leaves the table alone, and `ftpatch check` predicts the result",
         )
     table, rows = sites.table, sites.row[fresh]
     word, owner = sites.image.elf.word, sites.ip[fresh]
@@ -103,7 +103,7 @@ def _drop(sites: Sites, fresh: NDArray[np.bool_], taken: NDArray[np.bool_]) -> l
         if not sites.abi.null_seen and (relocations.bit[relr] == 0).any():
             raise SiteRefused(
                 sites.image.path,
-                "a record is the address word of a RELR run, which cannot be cleared",
+                "a record is the address word of a RELR run and cannot be cleared",
                 "--keep-records leaves the table alone",
             )
         row = relr[relocations.bit[relr] > 0]
@@ -170,7 +170,7 @@ def _entries(
         raise SiteRefused(
             sites.image.path,
             f"{len(wanted)} literals need a relocation, and .rela.dyn has {len(free)} free entries",
-            "choose fewer functions with -f",
+            "select fewer functions with -f",
         )
     free = free[: len(wanted)]
     entry[wanted] = relocations.entry[free]
@@ -183,7 +183,7 @@ def _entries(
 def _own_entry(
     sites: Sites, row: NDArray[np.intp], dropping: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Which sites' records give up a RELA entry."""
+    """Test which sites' records give up a RELA entry."""
     at = sites.table.relocation[row]
     own = dropping & (at >= 0)
     own[own] = sites.image.relocations.form[at[own]] == Form.RELA
@@ -200,9 +200,9 @@ def _free_entries(sites: Sites) -> NDArray[np.intp]:
 
 
 def literals_fit(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> bool:
-    """Whether there are relocation entries for the literals of the sites in ``calls``, bool[n], of
-    which those in ``dropping`` give up that of their record. A kernel that is not relocated needs
-    none."""
+    """Return whether there are relocation entries for the literals of the sites in ``calls``,
+    bool[n], of which those in ``dropping`` give up that of their record. A kernel that is not
+    relocated needs none."""
     if not len(sites.image.relocations.place):
         return True
     held = sites.image.relocations.at(sites.arch.literal(sites.ip[calls]), (sites.arch.relative,))

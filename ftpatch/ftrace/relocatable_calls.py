@@ -127,11 +127,11 @@ def _add_entries(
         elif tables:
             headers.add(tables[0], added, target.index)
         else:
-            raise InputError(elf.path, "it has no relocations at all")
+            raise InputError(elf.path, "no relocations")
 
 
 def _with(held: bytes, start: int, changes: Changes) -> bytes:
-    """What a section at file offset ``start`` holds, with the Changes to it."""
+    """Read a section at file offset ``start``, with the Changes to it."""
     end = start + len(held)
     inside = (changes.offset >= start) & (changes.offset + changes.width <= end)
     data = np.frombuffer(held, np.uint8).copy()
@@ -163,7 +163,7 @@ def _form(sites: Sites) -> int:
 
 
 def _named(symbols: Symbols, addr: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """A row of the symbols at each address, int64[n]; NO_SYMBOL where there is none."""
+    """A row of the symbols at each address, int64[n]; NO_SYMBOL if there is none."""
     order = np.argsort(symbols.value, kind="stable")
     if not len(order):
         return np.full(len(addr), NO_SYMBOL, np.int64)

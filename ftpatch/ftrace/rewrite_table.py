@@ -39,7 +39,7 @@ def rewrite_table(sites: Sites, dropped: NDArray[np.bool_], headers: Headers) ->
     if table is None or entries is None:
         raise SiteRefused(
             sites.image.path,
-            f"the relocations of {sites.table_name} are not one for each record",
+            f"{sites.table_name} does not have one relocation per record",
             "--keep-records leaves the table alone",
         )
     old, new = (_table(sites, missing) for missing in (before, after))

@@ -11,12 +11,11 @@ from ftpatch.ftrace.sites import Sites
 __all__ = ["too_short"]
 
 SAMPLE = 8
-"""Sites that are looked at."""
+"""Sites to examine."""
 
 
 def too_short(sites: Sites) -> str:
-    """What is wrong with the pads of an image, and what to do, if they are all too short; else
-    empty."""
+    """Explain that all pads of an image are too short, and what to do; empty if they are not."""
     image, arch = sites.original, sites.arch
     if not len(sites) or not (sites.state == State.UNEXPECTED).all() or image.is_relocatable:
         return ""
@@ -35,5 +34,5 @@ def too_short(sites: Sites) -> str:
     if 0 in sizes or max(sizes, default=0) >= arch.pad_size:
         return ""
     size = min(sizes)
-    have = f"its pads have {size} byte{'s' * (size > 1)}, a call takes {arch.pad_size}"
+    have = f"its pads have {size} byte{'s' * (size > 1)}, but a call takes {arch.pad_size}"
     return f"{have}; compile with -fpatchable-function-entry={arch.pad_nops}"

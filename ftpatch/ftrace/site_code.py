@@ -23,7 +23,7 @@ __all__ = ["call_rows", "read_code", "written"]
 def read_code(
     image: Image, arch: Arch, abi: Abi, ip: NDArray[np.uint64], offset: NDArray[np.int64]
 ) -> tuple[U8, NDArray[np.bool_]]:
-    """What stands at sites whose code begins at file offsets ``offset``: uint8[n, arch.width], with
+    """Read sites whose code begins at file offsets ``offset``: uint8[n, arch.width], with
     the calls of a relocatable file linked; and which are in the file and touched by no relocation
     but that of their call, bool[n]."""
     code, there = image.elf.gather(offset, arch.width)
@@ -51,7 +51,7 @@ def read_code(
 
 
 def call_rows(image: Image, arch: Arch, ip: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Row of the relocation of each site's call, int64[n]; -1 where there is none."""
+    """Row of the relocation of each site's call, int64[n]; -1 if there is none."""
     return image.relocations.at(ip + np.uint64(arch.call_field), arch.calls)
 
 

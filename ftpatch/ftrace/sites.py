@@ -176,7 +176,7 @@ def _no_table(image: Image, arch: Arch) -> NoTable:
         return NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
     by = laid_in_by(image)
     if by is not None:
-        return NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` tells what was laid in")
+        return NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` lists what was inserted")
     fentry = FENTRY in arch.mcount_names
     return NoTable(image.path, NO_TABLE, how_to_compile(image, arch.pad_nops, fentry=fentry))
 

@@ -47,7 +47,7 @@ class Table:
 
 
 def table_span(image: Image, arch: Arch) -> Span | None:
-    """Where the image itself says that its table is: by section, or, in a linked kernel, by
+    """Find the table where the image itself names it: by section, or, in a linked kernel, by
     ``__start_mcount_loc`` and ``__stop_mcount_loc``. Raises InputError for a place that cannot be.
     """
     spans = []
@@ -81,12 +81,12 @@ def table_span(image: Image, arch: Arch) -> Span | None:
 def _between(image: Image, start: int, stop: int) -> Span:
     if stop < start:
         raise InputError(
-            image.path, f"__stop_mcount_loc {stop:#x} is before __start_mcount_loc {start:#x}"
+            image.path, f"__stop_mcount_loc {stop:#x} precedes __start_mcount_loc {start:#x}"
         )
     ends = image.elf.offset_of(addresses(start, max(stop - 1, start)))
     size = stop - start
     if size and ((ends < 0).any() or ends[1] - ends[0] != size - 1):
-        raise InputError(image.path, f"the table at {start:#x} to {stop:#x} is not in the file")
+        raise InputError(image.path, f"the table from {start:#x} to {stop:#x} is not in the file")
     return Span(NAMES[0], ((start, max(int(ends[0]), 0), size),))
 
 
@@ -99,7 +99,8 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     for address, offset, size in span.parts:
         if size % word:
             raise InputError(
-                image.path, f"table {span.name}: {size} bytes are no multiple of the word ({word})"
+                image.path,
+                f"table {span.name}: {size} bytes are not a multiple of the word size ({word})",
             )
         held = image.elf.contents(offset, size, f"table {span.name}")
         step = np.arange(size // word, dtype=np.int64) * word

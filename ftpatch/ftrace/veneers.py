@@ -1,4 +1,4 @@
-"""Where a branch cannot reach: a veneer within its reach, in padding of the text.
+"""Branches out of range: a veneer within its reach, in padding of the text.
 
 A place for one is a run of NOPs or zeros inside an executable section, behind the end of one symbol
 and before the next, that no site touches. Every veneer is a Change of padding: the file does not
@@ -22,13 +22,13 @@ from ftpatch.ftrace.sites import Sites
 __all__ = ["lay_code", "lay_veneers"]
 
 SCAN = 64
-"""How many bytes from the end of a symbol on are looked at."""
+"""Number of bytes to search from the end of a symbol on."""
 
 
 def lay_veneers(
     sites: Sites, mask: NDArray[np.bool_], addr: int
 ) -> tuple[NDArray[np.uint64], Changes]:
-    """Where the sites in ``mask`` branch to, uint64[n], so that they end at ``addr``, and the
+    """Targets for the sites in ``mask``, uint64[n], from which they reach ``addr``, and the
     Changes that lay the veneers. Sites that reach ``addr`` branch to it.
 
     Raises SiteRefused where a site neither reaches ``addr`` nor a place for a veneer to it.
@@ -71,9 +71,9 @@ def lay_code(
             if not fits:
                 raise SiteRefused(
                     sites.image.path,
-                    f"{need}, and no {arch.veneer_size} bytes of padding that no symbol owns lie "
+                    f"{need}, and no {arch.veneer_size} bytes of unowned padding are "
                     f"within reach of {int(ip[0]):#x}",
-                    "choose other functions with -f",
+                    "select other functions with -f",
                 )
             at = fits[0]
             laid.append(at)

@@ -1,4 +1,4 @@
-"""What a file is. Only this package opens images."""
+"""Images: the files that ftpatch understands. Only this package opens them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Image:
 
     @property
     def path(self) -> Path:
-        """Where it was opened."""
+        """Path that was opened."""
         return self.elf.path
 
     @property
@@ -59,7 +59,7 @@ class Image:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether ``ftrace_init`` will read this image's table."""
+        """True if ``ftrace_init`` will read this image's table."""
         return self.container in ("vmlinux", "bzImage", "Image")
 
     def require_writable(self) -> None:
@@ -73,28 +73,28 @@ class Image:
 
     @cached_property
     def end(self) -> int:
-        """Where the file ends (offset), without a module's signature. Raises InputError for one
+        """End of the file (offset), without a module's signature. Raises InputError for one
         that claims what belongs to the module."""
         if not self.is_relocatable:
             return len(self.data)
         end = len(self.data) - signature_size(self.path, self.data)
         if end < self.elf.end:
-            raise InputError(self.path, "its module signature reaches into the module")
+            raise InputError(self.path, "its module signature overlaps the module")
         return end
 
     @cached_property
     def module_name(self) -> str:
-        """A kernel module's name, as lsmod prints it; empty for what is none."""
+        """A kernel module's name, as lsmod prints it; empty for anything else."""
         return module_name(self.elf) if self.container == "module" else ""
 
     @property
     def is_relocatable(self) -> bool:
-        """Whether it is relocatable: its calls and records are relocations."""
+        """True if it is relocatable: its calls and records are relocations."""
         return self.elf.skeleton.type == Skeleton.ET_REL
 
     @property
     def has_table(self) -> bool:
-        """Whether a kernel's ftrace will go over this image's table: at boot, or on insmod."""
+        """True if a kernel's ftrace will go over this image's table: at boot, or on insmod."""
         return self.is_kernel or self.container == "module"
 
     @cached_property
@@ -135,7 +135,7 @@ class Image:
         return self.holding(elf.data, mapped=elf.mapped)  # the headers say something else
 
     def holding(self, data: NDArray[np.uint8], *, mapped: bool = False) -> Image:
-        """What a file would be if its bytes were ``data``, uint8[size]."""
+        """Open a file as if its bytes were ``data``, uint8[size]."""
         image = _image(Elf.read(self.path, data, mapped=mapped))
         return replace(image, compression=self.compression)
 
@@ -173,7 +173,7 @@ def _image(read: Elf) -> Image:
         raise InputError(
             elf.path,
             f"{elf_words(elf.data.data)} (ELF type {elf.skeleton.type}) is not supported",
-            "give a vmlinux, a module, an executable or a shared library",
+            "use a vmlinux, a module, an executable or a shared library",
         )
     return _named(Image(elf, container, symbols))
 

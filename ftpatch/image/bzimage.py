@@ -30,7 +30,7 @@ NAMES_PAYLOAD = 0x208
 
 
 def is_bzimage(head: memoryview) -> bool:
-    """Whether a file that begins like this is one."""
+    """Return whether a file that begins like this is one."""
     header = head[:HEADER].tobytes()
     return (
         len(header) == HEADER and header[0x1FE:0x206] == b"\x55\xaa" + header[0x200:0x202] + b"HdrS"
@@ -39,21 +39,21 @@ def is_bzimage(head: memoryview) -> bool:
 
 def bzimage_stream(path: Path | str, data: memoryview) -> tuple[int, int, int] | None:
     """(file offset, size, unpacked size) of the compressed stream, in bytes; None where ``data``
-    is no bzImage. Raises InputError for one that is too old or cut short."""
+    is no bzImage. Raises InputError for one that is too old or truncated."""
     header = data[:HEADER].tobytes()
     if not is_bzimage(data):
         return None
     (version,) = struct.unpack_from("<H", header, 0x206)
     if version < NAMES_PAYLOAD:
         old = f"{version >> 8}.{version & 0xFF:02}"
-        raise InputError(path, f"a bzImage of boot protocol {old}, which names no payload")
+        raise InputError(path, f"unsupported boot protocol {old}: no payload")
     start, size = struct.unpack_from("<II", header, 0x248)
     offset = ((header[0x1F1] or 4) + 1) * SECTOR + start
     if size < 4 or offset + size > len(data):
         raise InputError(
             path,
             f"truncated: the bzImage's payload at {offset:#x} needs {size:#x} bytes, "
-            f"the file has {len(data):#x}",
+            f"but the file has only {len(data):#x}",
         )
     stream = data[offset : offset + size]
     (unpacked,) = struct.unpack("<I", stream[-4:].tobytes())

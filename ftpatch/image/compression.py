@@ -26,7 +26,7 @@ information 200 MB."""
 DICTIONARY = 1 << 20
 """Bytes of an xz dictionary that every kernel reads, since Makefile.modinst gives it."""
 FOR_MODULES = ("gzip", "xz", "zstd")
-"""What kernels and kmod unpack modules from, and pack() makes."""
+"""Compressions that kernels and kmod unpack modules from, and that pack() makes."""
 MAGIC = (
     ("gzip", b"\x1f\x8b\x08"),
     ("xz", b"\xfd7zXZ\0"),
@@ -40,8 +40,8 @@ BZIP2 = (b"1AY&SY", b"\x17rE8P\x90")
 
 
 def kind_of(data: memoryview) -> str | None:
-    """What the bytes  are compressed with: gzip, bzip2, lzma, xz, lzo, lz4 or zstd;
-    None where they begin like none of them."""
+    """Identify the compression: gzip, bzip2, lzma, xz, lzo, lz4 or zstd; None where they begin like
+    none of them."""
     head = data[:16].tobytes()
     for kind, magic in MAGIC:
         if head.startswith(magic):
@@ -52,9 +52,9 @@ def kind_of(data: memoryview) -> str | None:
 
 
 def _is_lzma(head: bytes) -> bool:
-    """Whether 14 bytes begin an .lzma file, which has no magic: the properties that every packer
-    gives (lc=3, lp=0, pb=2), a dictionary of 2^n or 2^n + 2^(n-1) bytes, no size or one below
-    256 GiB, and the range coder's first byte. (xz's is_format_lzma() asks the same.)"""
+    """Return whether 14 bytes begin an .lzma file, which has no magic: the properties that every
+    packer gives (lc=3, lp=0, pb=2), a dictionary of 2^n or 2^n + 2^(n-1) bytes, no size or one
+    below 256 GiB, and the range coder's first byte. (xz's is_format_lzma() asks the same.)"""
     if len(head) < 14 or head[0] != 0x5D or head[13]:
         return False
     dictionary, size = int.from_bytes(head[1:5], "little"), int.from_bytes(head[5:13], "little")
@@ -66,12 +66,12 @@ def _is_lzma(head: bytes) -> bool:
 def unpack(
     path: Path | str, data: memoryview, limit: int = LIMIT, size: int | None = None
 ) -> bytes | bytearray:
-    """What a compressed stream holds. ``data``  must be the stream and nothing else; it
+    """Unpack a compressed stream. ``data``  must be the stream and nothing else; it
     may be several streams in a row, as the packers' own tools take them, and xz's may end in zeros.
 
     ``size`` is what the container says that the stream unpacks to, in bytes: then it must.
 
-    Raises InputError for what is no stream, is cut short, is damaged, goes on behind its end, or
+    Raises InputError for one that is no stream, is truncated, is damaged, has trailing data, or
     unpacks to more than ``limit`` bytes.
     """
     kind = kind_of(data)
@@ -89,10 +89,10 @@ def unpack(
     except TooMuch:
         if size is None:
             raise too_much from None
-        more = f"unpacks to more than the {size} bytes that its header announces"
+        more = f"unpacks to more than the {size} bytes in its header"
         raise InputError(path, f"{kind}: {more}") from None
     if size is not None and len(out) != size:
-        raise InputError(path, f"{kind}: unpacks to {len(out)} bytes, {size} are announced")
+        raise InputError(path, f"{kind}: unpacks to {len(out)} bytes, but its header says {size}")
     return out
 
 

@@ -1,4 +1,4 @@
-"""What each compressed stream holds, by the libraries that read it, and never much more than asked
+"""Decoders of compressed streams, by the libraries that read them, and never much more than asked
 for."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ZSTD_PIECE = 1 << 9
 """The same for zstd, which cannot be told: a block has 4 bytes and may unpack to 128 KiB, so a
 piece to 16 MiB."""
 SPARE, RATIO = 1 << 26, 64
-"""What unpacks to more bytes than SPARE, and to more than RATIO times its own, is a bomb, or has
-much of the same in it. It is counted first, and kept when it is known not to be too much. Kernels
-and modules come to 3 to 10 times."""
+"""A stream that unpacks to more bytes than SPARE, and to more than RATIO times its own, is a bomb,
+or has much of the same in it. It is counted first, and kept when it is known not to be too much.
+Kernels and modules come to 3 to 10 times."""
 PART = 1 << 24
 """Bytes taken from a decoder at once, which would otherwise stand in memory a second time."""
 MEMORY = (1 << 27) + (1 << 21)
@@ -36,7 +36,7 @@ SKIPPABLE = 0x184D2A50
 
 
 class Damaged(Exception):
-    """Why a stream cannot be unpacked."""
+    """A stream cannot be unpacked."""
 
 
 class TooMuch(Exception):
@@ -88,7 +88,7 @@ def _streams(
         if at == len(data):
             break
         if kind == "lzma" or data[at : at + 3] != data[:3]:
-            raise Damaged(f"{len(data) - at} bytes behind its end")
+            raise Damaged(f"{len(data) - at} bytes of trailing data")
         decoder, size = make(), first
     if kept:
         return out
@@ -96,7 +96,7 @@ def _streams(
 
 
 def _skip(data: memoryview, at: int, kind: str) -> int:
-    """Where what may stand behind a stream and belongs to none ends: frames of another purpose,
+    """Skip what may follow a stream and belongs to none: frames of another purpose,
     and xz's padding of zeros, four and four."""
     while kind in ("zstd", "lz4") and len(data) - at >= 8:
         magic, size = struct.unpack_from("<II", data, at)
@@ -147,10 +147,10 @@ def _zstd(data: memoryview, limit: int, size: int | None) -> bytes | bytearray:
         )
     try:  # the size is known: one frame, into one block of memory
         if zstandard.frame_content_size(data) not in (-1, size):
-            raise Damaged("damaged: its frame has another size than announced")
+            raise Damaged("corrupt: its frame does not have the size in its header")
         return unpacker.decompress(data, max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise Damaged(f"damaged or cut short: {error}") from None
+        raise Damaged(f"corrupt or truncated: {error}") from None
 
 
 def _lz4(data: memoryview, limit: int, _: int | None) -> bytearray:

@@ -1,4 +1,4 @@
-"""Which files of a folder are images: modules by their names, all others by how they begin.
+"""Images in a directory: modules by their names, all others by how they begin.
 
     .../samples   program       ELF: an executable, a shared object or a kernel of a known machine
                   vmlinuz       bzImage, zboot, Image
@@ -49,7 +49,7 @@ def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
 
 def no_images(root: Path) -> InputError:
     """A folder without any."""
-    return InputError(root, "no images in this folder", "kernels, modules, programs, libraries")
+    return InputError(root, "no images in this directory", "kernels, modules, programs, libraries")
 
 
 def is_image(path: Path, *, relocatable: bool = False) -> bool:

@@ -1,4 +1,5 @@
-"""Which program a tracer was laid into: what its stub says, and what the program itself comes to.
+"""Identity of a program that a tracer was inserted into: what its stub records, and what the
+program itself hashes to.
 
 A stub's first part begins with `struct stub_config` (stubs/runtime/runtime.h), on a page boundary.
 """
@@ -19,19 +20,19 @@ __all__ = ["CONFIG_MAGIC", "image_id", "laid_in_at", "laid_in_by", "laid_in_id"]
 CONFIG_MAGIC = texts["STUB_MAGIC"]
 SIZE = structure("stub_config").itemsize
 VERBS = {constants["TRACER_PROBES"]: "probe", constants["TRACER_WATCH"]: "watch"}
-"""What lays them in, of tracers that no site calls."""
+"""Verbs that insert tracers that no site calls."""
 PAGE = 4096
 MAX_SEGMENT = 1 << 26
-"""Bytes of a segment that are looked at."""
+"""Bytes of a segment to examine."""
 
 
 def image_id(image: Image) -> bytes:
-    """What tells a program from others, 32 bytes: SHA-256 of the file before it was traced."""
+    """Return the identity of a program, 32 bytes: SHA-256 of the file before it was traced."""
     return hashlib.sha256(image.data.data).digest()
 
 
 def laid_in_id(image: Image) -> bytes | None:
-    """The same, as the stub that was laid into a program has it; None where there is no stub."""
+    """The same, as the stub inserted into a program has it; None without a stub."""
     at = laid_in_at(image)
     return None if at is None else bytes(_config(image, at)["image_id"])
 
@@ -44,7 +45,7 @@ def laid_in_by(image: Image) -> str | None:
 
 
 def laid_in_at(image: Image) -> int | None:
-    """Where a stub's configuration is in a program (file offset); None where there is no stub."""
+    """Find a stub's configuration in a program (file offset); None without a stub."""
     for segment in image.elf.skeleton.segments:
         if segment.type != Segment.PT_LOAD or not segment.flags & Segment.PF_X:
             continue

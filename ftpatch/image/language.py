@@ -1,5 +1,4 @@
-"""Which compiler's language a program was written in, where that decides what it can be compiled
-with.
+"""Source language of a program, where it decides about compiler options.
 
 Go        sections .go.buildinfo, .note.go.buildid, .gopclntab (debug/buildinfo, cmd/link)
 Rust      "rustc version" in .comment; /rustc/COMMIT/ in paths of panics, which strip leaves
@@ -20,15 +19,13 @@ PANICS = re.compile(rb"/rustc/[0-9a-f]{40}/")
 
 
 def how_to_compile(image: Image, nops: int, *, fentry: bool) -> str:
-    """What gives a program like this a table, as a hint: ``nops`` are those that a call takes,
-    ``fentry`` is whether compilers know -mfentry there."""
+    """Suggest how to compile a program like this with a table: ``nops`` are those that a call
+    takes, ``fentry`` is whether compilers know -mfentry there."""
     language = _language(image)
     if language == "Go":
-        return "it is a Go program, whose compiler leaves no call sites; uprobes can trace it"
+        return "a Go program, whose compiler leaves no call sites; use uprobes"
     if language == "Rust":
-        return (
-            f"it is a Rust program: compile with rustc -Z patchable-function-entry={nops} (nightly)"
-        )
+        return f"a Rust program: compile with rustc -Z patchable-function-entry={nops} (nightly)"
     return f"compile with -fpatchable-function-entry={nops}" + (
         " or -pg -mfentry -mrecord-mcount" if fentry else ""
     )

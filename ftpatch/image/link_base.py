@@ -65,7 +65,7 @@ def find_link_base(data: NDArray[np.uint8], memory: int) -> int | None:
 
 
 def _strings(data: NDArray[np.uint8], pointer: NDArray[np.uint64], base: int) -> int:
-    """How many of the pointers lead to a string, if the data begins at ``base``."""
+    """Count the pointers that lead to a string, if the data begins at ``base``."""
     at = (pointer - np.uint64(base)).view(np.int64)
     at = at[(at > 0) & (at < len(data) - LETTERS)]
     at = at[data[at - 1] == 0]

@@ -72,7 +72,7 @@ class Needs:
                 found.append(Needed(os.fsdecode(match[1] or match[2]), Path(path)))
         if done.returncode and not found:
             said = done.stderr.decode(errors="replace").strip().splitlines()
-            reason = said[-1] if said else f"it ended with {done.returncode}"
+            reason = said[-1] if said else f"exit code {done.returncode}"
             raise InputError(self._path, f"cannot list its libraries: {reason}")
         return found
 
@@ -81,7 +81,7 @@ def linker_of(image: Image) -> str:
     """The path of a program's dynamic linker. Raises UsageError for a static program."""
     segment = image.elf.segment(Segment.PT_INTERP)
     if segment is None:
-        raise UsageError(image.path, "it has no shared libraries", "leave --lib out")
+        raise UsageError(image.path, "no shared libraries", "remove --lib")
     held = image.elf.contents(segment.offset, segment.size, "interpreter").tobytes()
     return os.fsdecode(held.partition(b"\0")[0])
 

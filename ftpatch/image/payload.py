@@ -1,4 +1,4 @@
-"""What stands inside of a kernel image as it is booted: layer by layer down to ELF or Image.
+"""Payloads of bootable kernel images: layer by layer down to ELF or Image.
 
 bzImage       | setup | decompressor | vmlinux (ELF), compressed | size |
 EFI zboot     | PE header | Image, compressed | size | decompressor |
@@ -50,13 +50,13 @@ class Payload:
 def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payload:
     """Unwrap the bytes of a file ; without layers, ``data`` is the file itself.
 
-    Raises InputError for a container or a stream that is cut short, damaged or not supported, for
+    Raises InputError for a container or a stream that is truncated, damaged or not supported, for
     more than ``limit`` bytes inside one, and for more than four layers.
     """
     layers: list[Layer] = []
     while (found := _layer(path, data)) is not None:
         if len(layers) == DEPTH:
-            raise InputError(path, f"more than {DEPTH} images inside of each other")
+            raise InputError(path, f"more than {DEPTH} nested images")
         layer, size = found
         stream = data[layer.offset : layer.offset + layer.size]
         data = memoryview(unpack(path, stream, limit, size)).toreadonly()
@@ -68,14 +68,14 @@ def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payl
         known = what_is(data)
         if known is not None:
             raise InputError(path, f"unpacks to {known.name}", known.advice)
-        raise InputError(path, "unpacks to neither an ELF file nor an Image that is supported")
+        raise InputError(path, "unpacks to neither an ELF file nor a supported Image")
     boxed = any(layer.container == "bzImage" for layer in layers)
     return Payload("bzImage" if boxed else "", tuple(layers), data)
 
 
 def begins_as_image(head: memoryview) -> bool:
-    """Whether a file that begins like this (592 bytes are enough) is an Image, or a kernel in a
-    container of its own, whatever is in it."""
+    """Return whether a file that begins like this (592 bytes are enough) is an Image, or a kernel
+    in a container of its own, whatever is in it."""
     return (
         head[MAGIC_AT : MAGIC_AT + 4].tobytes() in raw_images()
         or is_bzimage(head)
@@ -96,5 +96,5 @@ def _layer(path: Path | str, data: memoryview) -> tuple[Layer, int | None] | Non
 def _inner(path: Path | str, data: memoryview, container: str, offset: int, size: int) -> Layer:
     kind = kind_of(data[offset : offset + size])
     if kind is None:
-        raise InputError(path, f"the {container}'s payload is not compressed as kernels are")
+        raise InputError(path, f"the {container}'s payload is not in a kernel compression format")
     return Layer(container, kind, offset, size)

@@ -67,8 +67,8 @@ def _worth(held: os.stat_result) -> bool:
 
 
 def payload_of(path: Path, data: memoryview) -> Payload:
-    """What the file at ``path``, whose bytes are ``data``, holds: read_payload(), perhaps begun
-    before. Raises InputError."""
+    """Return the payload of the file at ``path``, whose bytes are ``data``: read_payload(), perhaps
+    begun before. Raises InputError."""
     thread = _Prefetch.thread
     try:
         begun = thread is not None and file_id(path.stat()) == _Prefetch.file

@@ -68,7 +68,7 @@ class RawImage:
 
 
 def is_raw_image(data: NDArray[np.uint8]) -> bool:
-    """Whether the bytes (uint8[size]) are an Image of a known machine."""
+    """Return whether the bytes (uint8[size]) are an Image of a known machine."""
     return len(data) >= HEADER and data[MAGIC_AT : MAGIC_AT + 4].tobytes() in raw_images()
 
 
@@ -76,7 +76,7 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
     """Read an Image (uint8[size]). Raises InputError for one that is big-endian, says that it takes
     more memory than a kernel can, or whose place in memory cannot be found."""
     if not is_raw_image(data):
-        raise InputError(path, "not an Image of a known machine")
+        raise InputError(path, "not an Image of a supported machine")
     arch, header = raw_images()[data[MAGIC_AT : MAGIC_AT + 4].tobytes()]
     text_offset, memory, flags = (int(n) for n in data[8:32].view("<u8"))
     if flags & BIG_ENDIAN:
@@ -85,13 +85,13 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
         raise InputError(path, "an Image of a 32-bit kernel is not supported")
     size = _size(data)
     if size > LIMIT_FILE:
-        raise InputError(path, f"an Image of {size} bytes; no kernel has so many")
+        raise InputError(path, f"an Image of {size} bytes is too large for a kernel")
     memory = max(memory, size)  # before v3.17, arm64 left it 0
     if memory > LIMIT_MEMORY:
-        raise InputError(path, f"an Image of {memory:#x} bytes in memory; no kernel takes so many")
+        raise InputError(path, f"an Image of {memory:#x} bytes in memory is too large for a kernel")
     base = find_link_base(data[:size], memory)
     if base is None:
-        raise InputError(path, "the address that this Image is linked at cannot be found")
+        raise InputError(path, "cannot find the link address of this Image")
     tables = [
         _section(TABLES[kind], base, base + offset, size)
         for kind, offset, size in find_relocations(data[:size], base, memory, arch.relative)
@@ -106,7 +106,7 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
 
 
 def kernel_version(data: NDArray[np.uint8]) -> str:
-    """What a kernel says that it is (``uname -r``), from its banner; empty where it has none."""
+    """Read a kernel's release (``uname -r``) from its banner; empty without one."""
     found = VERSION.search(data.data)
     return found[1].decode("ascii") if found else ""
 

@@ -136,8 +136,8 @@ def _ascending(word: NDArray[np.uint64], head: NDArray[np.bool_]) -> tuple[int, 
 
 
 def _places(word: NDArray[np.uint64], head: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """What a table of bitmaps relocates: each address, and for each bit but the lowest of a bitmap
-    one of the 63 words behind what came before."""
+    """Expand a table of bitmaps to the addresses it relocates: each address, and for each bit but
+    the lowest of a bitmap one of the 63 words behind what came before."""
     index = np.arange(len(word))
     last = np.maximum.accumulate(np.where(head, index, 0))
     base = word[last] + (8 + 8 * 63 * (index - last - 1)).astype(np.uint64)

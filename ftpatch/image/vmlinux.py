@@ -13,7 +13,8 @@ SECTIONS = {".init.text", "__ksymtab", ".data..percpu", "__param"}
 
 
 def is_vmlinux(elf: Elf, symbols: Symbols) -> bool:
-    """Whether the image is a linked kernel: by the bounds of its table or by its sections."""
+    """Return whether the image is a linked kernel: by the bounds of its table or by its
+    sections."""
     if elf.skeleton.type not in (Skeleton.ET_EXEC, Skeleton.ET_DYN):
         return False
     if {section.name for section in elf.sections} >= SECTIONS:

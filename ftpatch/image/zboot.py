@@ -36,14 +36,14 @@ TYPES = {
 
 
 def is_zboot(head: memoryview) -> bool:
-    """Whether a file that begins like this is one."""
+    """Return whether a file that begins like this is one."""
     header = head[:HEADER].tobytes()
     return len(header) == HEADER and header[:2] == b"MZ" and header[4:8] == b"zimg"
 
 
 def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
     """(file offset, size) of the compressed stream, in bytes; None where ``data``  is no
-    zboot image. Raises InputError for one that is cut short, or whose payload is not what its
+    zboot image. Raises InputError for one that is truncated, or whose payload is not what its
     header says."""
     header = data[:HEADER].tobytes()
     if not is_zboot(data):
@@ -53,13 +53,13 @@ def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
         raise InputError(
             path,
             f"truncated: the zboot image's payload at {offset:#x} needs {size:#x} bytes, "
-            f"the file has {len(data):#x}",
+            f"but the file has only {len(data):#x}",
         )
     said = header[0x18:0x38].split(b"\0")[0].decode("ascii", "backslashreplace")
     kind = kind_of(data[offset : offset + size])
     if said in TYPES and TYPES[said] != kind:
         raise InputError(
             path,
-            f"the zboot image's header says {said}, its payload is {kind or 'none that is known'}",
+            f"the zboot image's header says {said}, its payload is {kind or 'of unknown format'}",
         )
     return offset, size

@@ -29,8 +29,8 @@ MAX_INSTRUCTION = 16
 MAX_THUNK = 32
 """Bytes of what jumps by a register for others."""
 MAX_PARTS = 16
-"""Parts of one function that are looked at."""
-UNKNOWN = "its function has a jump whose target is not known"
+"""Parts of one function to examine."""
+UNKNOWN = "its function has an indirect jump with unknown targets"
 
 
 class Boundaries:
@@ -42,10 +42,10 @@ class Boundaries:
         self._known: dict[tuple[int, int], str] = {}
 
     def code(self, start: int, end: int) -> bytes:
-        """Bytes of the text. Raises UsageError where there is none."""
+        """Bytes of the text. Raises UsageError if there is none."""
         offset = self._offset(start)
         if offset < 0:
-            raise UsageError(self._image.path, f"{start:#x} is not code of this program")
+            raise UsageError(self._image.path, f"{start:#x} is not in an executable segment")
         return self._image.data[offset : offset + end - start].tobytes()
 
     def is_boundary(self, start: int, end: int, address: int) -> bool:
@@ -77,7 +77,7 @@ class Boundaries:
             return against
         low, high = np.array([place + 1]), np.array([end])
         if any(targets_in(far, low, high)[0] for far, _ in self._targets):
-            return "a branch may go to the midst of what a jump needs"
+            return "a branch may target the displaced bytes"
         if any(targets_in(near, low, high)[0] for _, near in self._targets):
             # What is only a byte that looks like a branch is no reason.
             at = place - NEAR
@@ -85,22 +85,22 @@ class Boundaries:
                 found = self._functions.around(at)
                 read = found and self._instructions(*found)
                 if found and (read is None or branched_into(read, place + 1, end)):
-                    return "a branch may go to the midst of what a jump needs"
+                    return "a branch may target the displaced bytes"
                 if found is None and self._is_text(at) and not self._is_padding(at):
-                    return "what is near is not known to be no branch"
+                    return "nearby code that cannot be disassembled may branch there"
                 at = found[1] if found else at + 1
         return ""
 
     def _jumps(self, whole: tuple[int, int]) -> str:
-        """Whether a function, or what jumps lead on to in the midst of others, has a jump whose
-        target is not known."""
+        """Explain that a function, or what jumps lead on to within others, has a jump
+        whose target is not known."""
         left, seen = [whole], set[tuple[int, int]]()
         while left:
             part = left.pop()
             seen.add(part)
             read = self._instructions(*part)
             if read is None:
-                return "not all of its function can be disassembled"
+                return "its function cannot be disassembled completely"
             if self._branches.has_indirect_jump(read):
                 return UNKNOWN
             for target in self._branches.jumps_out(read, *part):

@@ -26,7 +26,7 @@ CIE = 0xFFFF_FFFF
 
 
 def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, bytes]:
-    """The stub's .debug_frame as a section of the program, or behind its own, and what is laid in
+    """The stub's .debug_frame as a section of the program, or behind its own, and what is inserted
     all; a program without section headers has no place for one."""
     names = _section_names(image)
     if not stub.frames or names is None:
@@ -47,7 +47,7 @@ def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, by
 
 
 def _section_names(image: Image) -> Section | None:
-    """The section with the names of sections; None where there is none, or it ends without a NUL
+    """The section with the names of sections; None if there is none, or it ends without a NUL
     byte."""
     index = header_field(image.elf, "e_shstrndx")
     if not 0 < index < len(image.elf.sections):
@@ -69,7 +69,7 @@ def _relocated(data: bytes, *, word: int, shift: int, base: int) -> bytes:
     while at + 8 <= len(out):
         length, pointer = struct.unpack_from("<II", out, at)
         if length > len(out) - at - 4 or length < 4 + (pointer != CIE) * word:
-            raise InputError(None, "the stub's .debug_frame is damaged")
+            raise InputError(None, "the stub's .debug_frame is corrupt")
         if pointer != CIE:
             (address,) = struct.unpack_from(kind, out, at + 8)
             struct.pack_into("<I", out, at + 4, pointer + base)

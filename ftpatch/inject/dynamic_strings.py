@@ -1,6 +1,6 @@
 """Strings of the dynamic table, replaced: what libraries are needed, and where they are looked for.
 
-An entry counts from DT_STRTAB. The new string lies in what is laid in, as far behind that as it may
+An entry counts from DT_STRTAB. The new string lies in the insertion, as far behind that as it may
 be: a dynamic linker does not look at DT_STRSZ.
 """
 
@@ -35,7 +35,7 @@ def replaced(image: Image, places: Mapping[int, int], address: int) -> Changes:
     segment = image.elf.segment(Segment.PT_DYNAMIC)
     start = dynamic_tags(image.elf).get(Tag.STRTAB)
     if segment is None or start is None:
-        raise InputError(image.path, "its dynamic table has no strings")
+        raise InputError(image.path, "its dynamic section has no string table")
     word = image.elf.word
     parts = []
     for entry, place in places.items():

@@ -61,7 +61,7 @@ def inject(
     headers = ProgramHeaders(image.elf)
     loads = headers.loads
     if not len(loads):
-        raise InputError(image.path, "it has no segments")
+        raise InputError(image.path, "no segments")
     first = loads[np.argmin(loads["vaddr"])]
     delta = int(first["vaddr"]) - int(first["offset"])
     top = max(int(row["vaddr"]) + int(row["memsz"]) for row in loads)
@@ -78,7 +78,7 @@ def inject(
     frame, rows = stub.unwind_rows()
     room = table + table_size(image.elf, len(rows))
     if not 0 <= start <= start + room < FAR:
-        raise InputError(image.path, "there is no room for a stub in its address space")
+        raise InputError(image.path, "no room for a stub in its address space")
     shift = _aligned(start + room, page) - text.address  # linked at the start of a page
     unwind = b""
     if stub.unwind:
@@ -108,7 +108,7 @@ def inject(
     pieces.append((start, headers.table(offset, start)))
     end = max(address + len(held) for address, held in pieces)
     if image.elf.word == 4 and end > 0xFFFF_FFFF:
-        raise InputError(image.path, "there is no room for a stub in its address space")
+        raise InputError(image.path, "no room for a stub in its address space")
     tail = bytearray(offset - size + end - start)
     for address, held in pieces:
         at = offset - size + address - start

@@ -71,7 +71,7 @@ def told_length(path: bytes) -> int:
 
 
 def fitting(paths: Iterable[bytes]) -> list[bool]:
-    """Which of these libraries a trace's header has room for, in their order."""
+    """Select the libraries that a trace's header has room for, in their order."""
     left, out = ROOM, []
     for path in paths:
         fits = told_length(path) <= left
@@ -81,7 +81,7 @@ def fitting(paths: Iterable[bytes]) -> list[bool]:
 
 
 def libraries_table(libraries: Sequence[Library]) -> bytes:
-    """What the program is told."""
+    """Build the table that the program reads."""
     parts = (one.found() + one.told() for one in libraries)
     return b"".join(parts) + bytes(FOUND + TOLD)
 
@@ -100,7 +100,7 @@ def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, i
         if start >= 1 << FUNC_BITS:
             raise UsageError(
                 image.path,
-                f"its code and that of the others span more than {1 << FUNC_BITS} bytes",
+                f"the code of all libraries spans more than {1 << FUNC_BITS} bytes",
                 "trace fewer libraries",
             )
     return out
@@ -112,7 +112,7 @@ def linker_place(image: Image) -> int:
     segment = image.elf.segment(Segment.PT_DYNAMIC)
     places = [at for tag, _, at in dynamic_values(image.elf) if tag == Tag.DEBUG]
     if segment is None or not places:
-        raise InputError(image.path, "its libraries cannot be found: it has no DT_DEBUG")
+        raise InputError(image.path, "cannot find its libraries: no DT_DEBUG")
     return segment.address + places[0]
 
 

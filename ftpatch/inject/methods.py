@@ -95,7 +95,7 @@ class _Pad(_ByJump):
 class _Jump(_ByJump):
     def refusal(self, place: Candidate, methods: Methods) -> str | None:
         if place.around is None:
-            return "where its function ends is not known"
+            return "the end of its function is unknown"
         if not place.optimize:
             return "--no-optimize"
         return methods.against_jump(place, place.around) or None
@@ -169,7 +169,7 @@ class Methods:
                 )
             why = against
         raise UsageError(
-            self._image.path, f"no probe at {address:#x}: {why}", "choose another place"
+            self._image.path, f"no probe at {address:#x}: {why}", "probe another address"
         )
 
     def moved(self, chosen: Chosen, to: int, needed: int = 0) -> Moved:
@@ -195,15 +195,15 @@ class Methods:
         if end > around[1]:
             return "the function is too short"
         if until is not None and until < end:
-            return "another probe is too near"
+            return "another probe is too close"
         if self.mover.signing(code):
-            return "it begins with an instruction that has to stay where it is"
+            return "it begins with an instruction that must not move"
         if moved.size == self._arch.align:
             return ""  # one instruction of a fixed size
         if place.entry and not self._functions.is_called(around[0]):
-            return "it is a part of a function, which may be entered anywhere"
+            return "it is part of a function and may be entered anywhere"
         if not place.entry and self._boundaries.has_landings:
-            return "an exception may land in the midst"
+            return "an exception landing pad may lie within the jump"
         return self._boundaries.against_jump(start, start + self.mover.jump_size, around)
 
     def _candidate(self, address: int, *, optimize: bool, until: int | None) -> Candidate:
@@ -217,7 +217,7 @@ class Methods:
         elif around is not None and not self._boundaries.is_boundary(*around, address):
             raise UsageError(
                 self._image.path,
-                f"{address:#x} is in the midst of an instruction",
+                f"{address:#x} is not at an instruction boundary",
                 "see `objdump -d`",
             )
         return Candidate(

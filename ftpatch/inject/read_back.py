@@ -15,7 +15,7 @@ __all__ = ["file_offset", "injected_table"]
 
 def injected_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
     """File offset of the configuration, and link address of the table that this tracer's has; None
-    where nothing was laid in, or something else."""
+    where nothing was inserted, or something else."""
     at = laid_in_at(image)
     if at is None:
         return None

@@ -37,7 +37,7 @@ __all__ = [
 FUNC_BITS = constants["FUNC_BITS"]
 """Of an event: addresses of functions may be this far apart (bytes)."""
 SANDBOXING = ("prctl", "syscall")
-"""What a program calls to give up system calls."""
+"""Functions by which a program gives up system calls."""
 LIBSECCOMP = "seccomp_load"
 """... or has a library do it."""
 LOSES_CLOCK, LOSES_CALLS = constants["GIVES_UP_CLOCK"], constants["GIVES_UP_CALLS"]
@@ -80,7 +80,7 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
     there is not, InputError for an architecture that has no stubs."""
     tracer = tracer_named(name)
     if arguments and not tracer.arguments:
-        raise UsageError(None, f"the {name} tracer records no arguments", "leave --args out")
+        raise UsageError(None, f"the {name} tracer does not record arguments", "remove --args")
     return tracer, _built(tracer.name, arch, arguments)
 
 
@@ -91,42 +91,43 @@ def tracer_named(name: str) -> Tracer:
         return TRACERS[name]
     if "/" in name or name.endswith(".elf"):
         return USER
-    hint = meant(near(name, TRACERS), f"it is one of {', '.join(TRACERS)}")
-    raise UsageError(None, f"there is no tracer {name!r}", hint)
+    hint = meant(near(name, TRACERS), f"use {', '.join(TRACERS)}")
+    raise UsageError(None, f"unknown tracer {name!r}", hint)
 
 
 def probes_stub(arch: str) -> tuple[Tracer, Stub]:
-    """What is laid in with probes. Raises InputError for an architecture without them."""
+    """Return the stub to insert with probes. Raises InputError for an architecture without them."""
     return PROBES, _built(PROBES.name, arch, arguments=False)
 
 
 def watch_stub(image: Image, arch: str) -> tuple[Tracer, Stub]:
-    """What is laid in with watches. Raises InputError for an architecture without them.
+    """Return the stub to insert with watches. Raises InputError for an architecture without them.
 
     On arm64 an access that raises a signal is made again when that was handled, and raises it
     again, for ever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h."""
     known = [path.parent.name for path in (_stubs() / "built").glob(f"*/{WATCH.name}.elf")]
     if arch not in known:
-        reason = f"there are no watches for {arch}"
-        why = "where a processor traps before an access, as arm64's do, it would trap for ever"
-        raise InputError(image.path, reason, f"only for {', '.join(sorted(known))}: {why}")
+        reason = f"watches are not supported on {arch}"
+        why = "a processor that traps before the access, such as arm64, would trap forever"
+        raise InputError(image.path, reason, f"only on {', '.join(sorted(known))}: {why}")
     return WATCH, _built(WATCH.name, arch, arguments=False)
 
 
 def library_stub(arch: str, *, arguments: bool) -> Stub:
-    """What is laid into a shared library. Raises InputError for an architecture without one."""
+    """Return the stub to insert into a shared library. Raises InputError for an architecture
+    without one."""
     return _built("library", arch, arguments)
 
 
 def _built(name: str, arch: str, arguments: bool) -> Stub:
     path = _stubs() / "built" / arch / f"{name}{'_args' if arguments else ''}.elf"
     if not path.is_file():
-        raise InputError(None, f"there is no {name} tracer for {arch}")
+        raise InputError(None, f"no {name} tracer for {arch}")
     return read_stub(path)
 
 
 def code_span(image: Image) -> tuple[int, int]:
-    """Where an image's code begins, at the start of a page, and where it ends (link addresses).
+    """Return the bounds of an image's code, from the start of a page on (link addresses).
     Raises InputError for what is more than an event can tell."""
     loads = (s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
     code = [s for s in loads if s.flags & Segment.PF_X]
@@ -175,7 +176,7 @@ def configuration(
     probes: int = 0,
     hooks: int = 0,
 ) -> dict[int, bytes]:
-    """What a stub has to know, by the address in it where that belongs. ``entry``: where the
+    """Build a stub's configuration, by address in the stub. ``entry``: where the
     program itself begins; ``sites``: how many there are; ``user``: a user's functions;
     ``libraries``: link addresses of their table and of what DT_DEBUG says; ``probes`` and
     ``hooks``: of theirs.
@@ -184,7 +185,7 @@ def configuration(
     configuration."""
     place = stub.address("ftpatch_config")
     if place is None:
-        raise InputError(stub.path, "this stub has no ftpatch_config")
+        raise InputError(stub.path, "the stub has no ftpatch_config")
     base, _ = code_span(image)
     table = LEAST_PROFILE
     while table < 2 * PROFILE_ENTRY * (sites + 1):

@@ -1,4 +1,4 @@
-"""A stub: an ELF file with code that sites call, in two segments that are laid into other files."""
+"""A stub: an ELF file with code that sites call, in two segments to insert into other files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Stub:
         """Both as one, and how far the other's addresses are from where it was linked. Raises
         InputError for a stub of another architecture."""
         if other.made_for != self.made_for:
-            raise InputError(other.path, "this stub is not for the program's architecture")
+            raise InputError(other.path, "the stub is for another architecture")
         end = max(part.address + part.size for part in self.parts)
         start = other.parts[0].address // page * page
         shift = (end + page - 1) // page * page - start
@@ -104,7 +104,7 @@ class Stub:
 
 
 def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> Stub:
-    """Read a stub. Raises InputError for what is none: it must define what it ``needs``, and need
+    """Read a stub. Raises InputError if it is not one: it must define what it ``needs``, and need
     no loader: neither relocations nor libraries. A user's (not ``own``) must be a shared object: of
     others nobody could tell whether they can be moved."""
     data, mapped = map_file(path)
@@ -112,23 +112,23 @@ def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> 
     skeleton = elf.skeleton
     symbols = read_symbols(elf)
     if symbols.find(needs) is None:
-        raise InputError(path, f"this stub defines no {needs}")
+        raise InputError(path, f"the stub defines no {needs}")
     tags = dynamic_tags(elf)
     if not own and skeleton.type != Skeleton.ET_DYN:
-        raise InputError(path, "this stub is not a shared object", HOW)
+        raise InputError(path, "the stub is not a shared object", HOW)
     if any(tags.get(tag) for tag in LINKED):
-        raise InputError(path, "this stub needs a dynamic linker", HOW)
+        raise InputError(path, "the stub needs a dynamic linker", HOW)
     loads = sorted(
         (s for s in skeleton.segments if s.type == Segment.PT_LOAD), key=lambda s: s.address
     )
     parts = []
     for load in loads:
         if load.flags & Segment.PF_X and load.flags & Segment.PF_W:
-            raise InputError(path, "a segment of this stub can be both written and executed")
+            raise InputError(path, "a segment of the stub is both writable and executable")
         code = elf.contents(load.offset, load.size, "segment")
         parts.append(Part(load.address, code, load.memory_size, load.flags))
     if not parts:
-        raise InputError(path, "this stub has no segments")
+        raise InputError(path, "the stub has no segments")
     unwind = elf.segment(Segment.PT_GNU_EH_FRAME)
     frames = elf.section(".debug_frame")
     held = elf.contents(frames.offset, frames.size, frames.name).tobytes() if frames else b""

@@ -1,4 +1,4 @@
-"""What a file has besides its bytes: owner, permission bits, ACL, labels, user attributes.
+"""Attributes of a file besides its bytes: owner, permission bits, ACL, labels, user attributes.
 
 A file that takes another's place must not let anybody do what the other did not. With an ACL the
 group bits of the mode are its mask, not the group's permissions (acl(5)), so they are never given
@@ -110,7 +110,7 @@ def _give(source: int, target: int, name: str) -> None:
 
 
 def _set(target: int, name: str, value: bytes) -> bool:
-    """Whether the file system has such attributes."""
+    """Return whether the file system has such attributes."""
     try:
         os.setxattr(target, name, value)
     except OSError as error:
@@ -123,7 +123,7 @@ def _set(target: int, name: str, value: bytes) -> bool:
 def _parsed(acl: bytes) -> list[tuple[int, int, int]]:
     """(tag, permissions, id) of each entry. Raises OSError for a form that is not known."""
     if len(acl) % ENTRY.size != 4 or acl[:4] != struct.pack("<I", VERSION):
-        raise OSError(errno.EINVAL, f"{ACL}: of a form that is not known")
+        raise OSError(errno.EINVAL, f"{ACL}: unsupported format")
     return list(ENTRY.iter_unpack(acl[4:]))
 
 

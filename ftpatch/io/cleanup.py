@@ -1,4 +1,4 @@
-"""What a signal handler must know of the output in the making."""
+"""State of the output in the making, for signal handlers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Cleanup:
-    """``name``: the file to take away, where it has one; ``appeared``: it is too late for that;
+    """``name``: the file to remove, where it has one; ``appeared``: it is too late for that;
     ``many``: the command writes many files, some of which may have appeared; ``one_of_many``: what
     is wrong with one file must not end the others; ``passing``: files and folders that go away in
     any case; ``ending``: a signal ends the process; ``failure``: the command's exit code when it
@@ -59,19 +59,19 @@ class Cleanup:
             handler(number, None)
 
     def postpones(self, number: int, handler: Handler) -> bool:
-        """Whether a handler has to wait, and is called again then, or is too late."""
+        """Return whether a handler has to wait, and is called again then, or is too late."""
         if self._depth and self._late is None:
             self._late = number, handler
         return self.ending or self._depth > 0
 
     def said(self) -> str:
-        """What an interrupted command left."""
+        """Describe what an interrupted command left behind."""
         if self.many:
-            return "what was written so far stays"
+            return "files written so far are kept"
         return "the output is written" if self.appeared else "nothing was written"
 
     def discard(self) -> None:
-        """Take the file away, and what goes away in any case."""
+        """Remove the file, and what is removed in any case."""
         if self.name is not None:
             self.name.unlink(missing_ok=True)
         for path in self.passing:

@@ -1,4 +1,4 @@
-"""Which file it is, and in which state."""
+"""Identity and state of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file is that is no image, by its name, and what can be done: one table of magics.
+"""Names of files that are no images, and advice for each: one table of magics.
 
     (what it is, what to do, where the magic stands, the magic)
 
@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 __all__ = ["OTHER", "Known", "elf_words", "what_is"]
 
-OTHER = "ftpatch reads little-endian ELF files of x86-64, i386, AArch64 and 64-bit RISC-V"
-LINUX = "give a vmlinux, a program or a shared library"
+OTHER = "supported: little-endian ELF files of x86-64, i386, AArch64 and 64-bit RISC-V"
+LINUX = "use a vmlinux, a program or a shared library"
 
 
 class Known(NamedTuple):
@@ -26,37 +26,37 @@ class Known(NamedTuple):
 
 MAGICS: tuple[tuple[str, str, int, bytes], ...] = (
     ("an s390x kernel (bzImage)", OTHER, 0x10008, b"S390EP"),
-    ("an ISO 9660 image", "give a file from it", 0x8001, b"CD001"),
+    ("an ISO 9660 image", "use a file from it", 0x8001, b"CD001"),
     ("a tar archive", "unpack it: `tar -xf FILE`", 257, b"ustar"),
     ("a zImage (32-bit ARM kernel)", OTHER, 0x24, b"\x18\x28\x6f\x01"),
     ("a big-endian zImage (32-bit ARM kernel)", OTHER, 0x24, b"\x01\x6f\x28\x18"),
     (
         "a U-Boot image (uImage)",
-        "take the kernel out: `dumpimage -p 0 -o KERNEL FILE`",
+        "extract the kernel: `dumpimage -p 0 -o KERNEL FILE`",
         0,
         b"\x27\x05\x19\x56",
     ),
     (
         "a flattened device tree, or a U-Boot FIT image",
-        "take a FIT image's kernel out: `dumpimage -T flat_dt -p 0 -o KERNEL FILE`",
+        "extract a FIT image's kernel: `dumpimage -T flat_dt -p 0 -o KERNEL FILE`",
         0,
         b"\xd0\x0d\xfe\xed",
     ),
     (
         "an Android boot image",
-        "take the kernel out: `unpack_bootimg --boot_img FILE --out FOLDER`",
+        "extract the kernel: `unpack_bootimg --boot_img FILE --out DIR`",
         0,
         b"ANDROID!",
     ),
     (
         "an Android vendor boot image",
-        "the kernel is in the boot image, which unpack_bootimg takes apart",
+        "the kernel is in the boot image, which unpack_bootimg unpacks",
         0,
         b"VNDRBOOT",
     ),
-    ("a Debian package", "unpack it: `dpkg-deb -x FILE FOLDER`", 0, b"!<arch>\ndebian-binary"),
-    ("an archive of objects", "link it into a program, and give that", 0, b"!<arch>\n"),
-    ("a thin archive of objects", "link it into a program, and give that", 0, b"!<thin>\n"),
+    ("a Debian package", "unpack it: `dpkg-deb -x FILE DIR`", 0, b"!<arch>\ndebian-binary"),
+    ("an archive of objects", "link it into a program and use that", 0, b"!<arch>\n"),
+    ("a thin archive of objects", "link it into a program and use that", 0, b"!<thin>\n"),
     (
         "an RPM package",
         "unpack it: `rpm2cpio FILE | cpio -id`",
@@ -64,10 +64,10 @@ MAGICS: tuple[tuple[str, str, int, bytes], ...] = (
         b"\xed\xab\xee\xdb",
     ),
     ("a cpio archive (such as an initramfs)", "unpack it: `cpio -id <FILE`", 0, b"07070"),
-    ("a ZIP archive (or APK, JAR, wheel)", "unpack it, and give a file from it", 0, b"PK\3\4"),
+    ("a ZIP archive (or APK, JAR, wheel)", "unpack it and use a file from it", 0, b"PK\3\4"),
     ("a squashfs image", "unpack it: `unsquashfs FILE`", 0, b"hsqs"),
-    ("a QEMU disk image (qcow2)", "give a file from it", 0, b"QFI\xfb"),
-    ("LLVM bitcode", "compile it, and give the program", 0, b"BC\xc0\xde"),
+    ("a QEMU disk image (qcow2)", "use a file from it", 0, b"QFI\xfb"),
+    ("LLVM bitcode", "compile it and use the program", 0, b"BC\xc0\xde"),
     ("a WebAssembly module", LINUX, 0, b"\0asm"),
     ("a macOS (Mach-O) file", LINUX, 0, b"\xcf\xfa\xed\xfe"),
     ("a macOS (Mach-O) file", LINUX, 0, b"\xfe\xed\xfa\xcf"),
@@ -127,7 +127,7 @@ ELF = b"\x7fELF"
 
 
 def what_is(data: memoryview) -> Known | None:
-    """What the bytes of a file that is no image begin like; None for nothing that is known."""
+    """Identify a file that is no image by its first bytes; None if unknown."""
     if data[:2].tobytes() == b"#!":
         return _script(data[:256].tobytes())
     for name, advice, at, magic in MAGICS:
@@ -157,11 +157,13 @@ def elf_words(data: memoryview) -> str:
 
 def _script(head: bytes) -> Known:
     line = head[2:].split(b"\n")[0].decode("utf-8", "backslashreplace").strip()
-    return Known(f"a script for {line.split(' ')[0] or 'a shell'}", "give the program it starts")
+    return Known(
+        f"a script for {line.split(' ')[0] or 'a shell'}", "use the program that it starts"
+    )
 
 
 def _windows(data: memoryview) -> Known:
-    """What begins with MZ: PE names its machine and subsystem."""
+    """Identify a file that begins with MZ: PE names its machine and subsystem."""
     at = int.from_bytes(data[0x3C:0x40], "little")
     header = data[at : at + 96].tobytes()
     if header[:4] != b"PE\0\0" or len(header) < 96:
@@ -173,7 +175,7 @@ def _windows(data: memoryview) -> Known:
     table = data[at + 24 + optional :][: 40 * count].tobytes()
     names = [table[i : i + 8].rstrip(b"\0") for i in range(0, len(table), 40)]
     if b".linux" in names:
-        take = "take the kernel out: `objcopy --dump-section .linux=KERNEL FILE /dev/null`"
+        take = "extract the kernel: `objcopy --dump-section .linux=KERNEL FILE /dev/null`"
         return Known(f"a unified kernel image of {machine}", take)
     if subsystem in EFI:
         return Known(f"{EFI[subsystem]} of {machine} (not a known kernel)", LINUX)

@@ -3,7 +3,7 @@
 Then the kernel sends SIGBUS to the instruction that reads, which ends the process without a word.
 A handler of Python's own would not help: it runs once the instruction is done, and that never is.
 So the handler is a C function that calls Python from within the instruction (a ctypes callback).
-That is sound for what this process does to itself: the instruction is in the midst of copying or
+That is sound for what this process does to itself: the instruction is in the middle of copying or
 comparing bytes, holds no lock of the allocator, changes no object, and does not go on afterwards.
 
 It takes no second process, no copy of the file and no lease, which only the owner could have, and
@@ -61,7 +61,7 @@ def _faulted(number: int) -> None:
 
 
 def _why() -> InputError:
-    """What became of the mapped files."""
+    """Explain a fault by what became of the mapped files."""
     for path, before in _Faults.files.items():
         try:
             if file_id(path.stat()) == before:
@@ -70,4 +70,4 @@ def _why() -> InputError:
             pass
         return InputError(path, "the file changed while it was being read", "try again")
     names = ", ".join(map(str, _Faults.files))
-    return InputError(names, "SIGBUS, though the file has not changed", "check the disk")
+    return InputError(names, "SIGBUS, although the file has not changed", "check the disk")

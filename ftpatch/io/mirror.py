@@ -27,20 +27,23 @@ class Mirror:
         overlaps with the tree."""
         output = self.output
         if output.is_symlink() or (output.exists() and not output.is_dir()):
-            raise UsageError(output, "the output of a tree must be a folder")
+            raise UsageError(output, "the output of a tree must be a directory")
         ours, theirs = output.resolve(), self.source.resolve()
         if ours == theirs or theirs in ours.parents or ours in theirs.parents:
-            raise UsageError(output, "output and tree overlap", "name a folder beside it")
+            raise UsageError(output, "output and tree overlap", "use a directory outside of it")
         if output.is_dir() and any(output.iterdir()) and not force:
-            raise UsageError(output, "the output is not empty", "use --force to overwrite in it")
+            raise UsageError(
+                output, "the output is not empty", "use --force to overwrite files in it"
+            )
 
     def of(self, path: Path) -> Path:
-        """Where a path of the tree appears. Raises OutputError where a link leads elsewhere."""
+        """Map a path of the tree to its place in the output. Raises OutputError where a link leads
+        elsewhere."""
         target = self.output / path.relative_to(self.source)
         if target != self.output:
             way = self.output.resolve() / path.relative_to(self.source).parent
             if target.parent.resolve() != way:
-                raise OutputError(target.parent, "a link stands where a folder must be")
+                raise OutputError(target.parent, "a symbolic link is in the way of a directory")
         return target
 
     def folder(self, path: Path) -> None:
@@ -48,7 +51,7 @@ class Mirror:
         Raises OutputError."""
         target = self.of(path)
         if target.is_symlink():
-            raise OutputError(target, "a link stands where a folder must be", "take it away")
+            raise OutputError(target, "a symbolic link is in the way of a directory", "remove it")
         if target.is_dir():
             return
         try:
@@ -56,14 +59,14 @@ class Mirror:
             with _opened(path) as source, _opened(target) as made:
                 give_attributes(source, made)
         except OSError as error:
-            raise OutputError(target, f"cannot make: {error.strerror}") from None
+            raise OutputError(target, f"cannot create: {error.strerror}") from None
 
     def file(self, path: Path) -> None:
         """A file, whole or not at all, with all that Copy keeps and times, or a link as it is.
         Nothing waits for the disk: it can be had again from the tree. Raises OutputError."""
         target = self.of(path)
         if target.is_dir() and not target.is_symlink():
-            raise OutputError(target, "a folder stands where a file must be", "take it away")
+            raise OutputError(target, "a directory is in the way of a file", "remove it")
         try:
             if path.is_symlink():
                 if target.is_symlink():

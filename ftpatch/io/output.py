@@ -111,7 +111,7 @@ class Copy:
             raise InputError(self._path, "the file changed while it was being read", "try again")
 
     def running(self) -> bool:
-        """Whether there is still something to copy."""
+        """Return whether there is still something to copy."""
         return self._thread is not None and self._thread.is_alive()
 
     def finish(self) -> None:
@@ -165,7 +165,7 @@ class Copy:
 
     def _rename(self, named: Path, target: Path) -> None:
         if target.is_symlink():
-            raise OSError(errno.ELOOP, "the output became a link")
+            raise OSError(errno.ELOOP, "the output became a symbolic link")
         if self.force:
             with contextlib.suppress(OSError):
                 self.names = target.lstat().st_nlink
@@ -189,7 +189,7 @@ class Copy:
                     ways.pop(0)
                     continue
                 if done == 0:
-                    raise OSError(errno.EIO, "the input became shorter")
+                    raise OSError(errno.EIO, "the input was truncated")
                 self.copied += done
             if not self._stop:  # with a hole at the end, if there is one
                 os.ftruncate(self.fd, self.size)
@@ -199,7 +199,7 @@ class Copy:
             self._failure = error
 
     def _extent(self, at: int) -> tuple[int, int]:
-        """Where from ``at`` on the next bytes are that are no hole, and where they end (offsets);
+        """Find the next bytes from ``at`` on that are no hole, as start and end offsets;
         twice the size where there are none. A hole stays one: it takes no place on the disk."""
         try:
             start = min(os.lseek(self._source, at, os.SEEK_DATA), self.size)
@@ -218,26 +218,26 @@ class Copy:
 
     def _check_source(self, source: Path, allow_setuid: bool) -> None:
         if not stat.S_ISREG(self._stat.st_mode):
-            raise InputError(source, "not a regular file", "give one image")
+            raise InputError(source, "not a regular file", "use a single image")
         privileged = bool(self._stat.st_mode & (stat.S_ISUID | stat.S_ISGID))
         with contextlib.suppress(OSError):
             privileged |= CAPABILITY in os.listxattr(self._source)
         if privileged and not allow_setuid:
             raise UsageError(
                 source,
-                "the file is setuid, setgid or has capabilities, which the output will not have",
+                "the file is setuid or setgid or has capabilities, which the output will not have",
                 "use --allow-setuid",
             )
 
     def _check_target(self, source: Path, target: Path) -> None:
         if target.is_symlink():
-            raise UsageError(target, "the output is a link", "name the file itself")
+            raise UsageError(target, "the output is a symbolic link", "use its target")
         if not target.exists():
             return
         if target.is_dir():
             raise UsageError(target, "the output is a directory")
         if not self.in_place and target.samefile(source):
-            raise UsageError(target, "output and input are one file", "use --in-place")
+            raise UsageError(target, "the output is the input", "use --in-place")
         if not self.force:
             raise UsageError(target, "the output exists", "use --force to overwrite it")
         if not target.is_file():

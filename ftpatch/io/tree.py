@@ -52,8 +52,8 @@ def entries(root: Path) -> Iterator[tuple[Path, os.stat_result | FtpatchError]]:
 
 
 def is_module(path: Path, held: os.stat_result) -> bool:
-    """Whether it is a module by its name, and a file. (A link's target, if it is in the tree, comes
-    by its own name.)"""
+    """Return whether it is a module by its name, and a file. (A link's target, if it is in the
+    tree, comes by its own name.)"""
     return stat.S_ISREG(held.st_mode) and bool(MODULE.fullmatch(path.name))
 
 
@@ -70,7 +70,7 @@ def module_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
 
 def no_modules(root: Path) -> InputError:
     """A tree without any."""
-    return InputError(root, "no modules in this folder", "*.ko, *.ko.gz, *.ko.xz, *.ko.zst")
+    return InputError(root, "no modules in this directory", "*.ko, *.ko.gz, *.ko.xz, *.ko.zst")
 
 
 def each(
@@ -113,8 +113,8 @@ def _shared(
                 left = len(paths) - paths.index(path)
                 raise InputError(
                     path,
-                    f"a worker process died; {left} modules from this one on may not be done",
-                    "give a part of the tree",
+                    f"a worker process died; {left} modules from this one on may be incomplete",
+                    "use a part of the tree",
                 ) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["MANGLED", "demangled"]
 
 MANGLED = ("_Z", "_R", "_D")
-"""How names of C++, of both of Rust's schemes and of D begin; C has some of these as well."""
+"""Prefixes of names of C++, of both of Rust's schemes and of D; C has some of these as well."""
 MOST = 1 << 16
 """Characters of a source's name at most."""
 EXPANSION = 40

@@ -14,7 +14,7 @@ from ftpatch.names.suggest import meant
 __all__ = ["FunctionNames"]
 
 TWICE = ("setjmp", "sigsetjmp", "savectx", "vfork", "getcontext")
-"""What returns more than once, underscores aside: special_function_p() of gcc/calls.cc."""
+"""Functions that return more than once, underscores aside: special_function_p() of gcc/calls.cc."""
 
 
 class FunctionNames:
@@ -31,20 +31,20 @@ class FunctionNames:
 
     def address(self, name: str) -> int:
         """Link address of a function, by its name in a symbol table; of one that is imported, that
-        of its entry in the PLT. Raises UsageError where there is none of that name, or several."""
+        of its entry in the PLT. Raises UsageError if there is none of that name, or several."""
         for symbols, behind in self.tables:
             rows = symbols.rows_named(name.removesuffix(behind) + behind)
             found = sorted({int(symbols.value[r]) for r in rows if symbols.type[r] in FUNCTIONS})
             if len(found) > 1:
-                reason = f"{len(found)} functions are named {name!r}"
-                raise UsageError(self._path, reason, f"give one: {', '.join(map(hex, found))}")
+                reason = f"symbol {name!r} is ambiguous ({len(found)} definitions)"
+                raise UsageError(self._path, reason, f"use one of {', '.join(map(hex, found))}")
             if found:
                 return found[0]
         raise self._missing(name)
 
     def spelled(self, name: str) -> str:
         """A function's name as a symbol table has it, for one that may be a source's. Raises
-        UsageError where there is none of that name, or several."""
+        UsageError if there is none of that name, or several."""
         for symbols, behind in self.tables:
             if len(symbols.rows_named(name.removesuffix(behind) + behind)):
                 return name
@@ -53,8 +53,8 @@ class FunctionNames:
             places = {self.address(one): one for one in reversed(found)}
             if len(places) > 1:
                 several = ", ".join(f"{at:#x} {demangled(places[at])}" for at in sorted(places))
-                reason = f"{len(places)} functions are named {name!r}"
-                raise UsageError(self._path, reason, f"give the address of one: {several}")
+                reason = f"symbol {name!r} is ambiguous ({len(places)} definitions)"
+                raise UsageError(self._path, reason, f"use the address of one: {several}")
             if places:
                 return next(iter(places.values()))
         raise self._missing(name)
@@ -76,9 +76,9 @@ class FunctionNames:
             if len(table.rows_named(name)):
                 return UsageError(self._path, f"{name!r} is not a function", "`ftpatch watch` it")
             if len(table.rows_named(name, defined=False)):
-                reason = f"{name!r} is imported, and has no entry in the PLT"
-                return UsageError(self._path, reason, "probe what calls it")
+                reason = f"{name!r} is imported and has no PLT entry"
+                return UsageError(self._path, reason, "probe its caller")
         named = (Named(table, FUNCTIONS) for table, _ in tables)
         like = (one for table in named for one in table.like(name))
-        hint = meant(like, "give its address: 0x...")
-        return UsageError(self._path, f"there is no function {name!r}", hint)
+        hint = meant(like, "use its address: 0x...")
+        return UsageError(self._path, f"no such function {name!r}", hint)

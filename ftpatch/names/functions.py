@@ -1,4 +1,4 @@
-"""Where functions are: by their symbols, and by what unwinders know of them.
+"""Bounds of functions, by their symbols and their unwind information.
 
 A stripped program keeps its unwind information, whose search table has every function's start; the
 entry behind a row says how long it is.
@@ -37,7 +37,7 @@ PART = ".cold"
 WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
 """Of DW_EH_PE formats, bytes."""
 LONGEST = 1 << 12
-"""Bytes of an FDE that are looked at."""
+"""Bytes of an FDE to examine."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Functions:
 
     def code_at(self, address: int) -> bytes:
         """Code from an address on, to its function's end, and no more than is looked at to know a
-        function; empty for what is none."""
+        function; empty for anything else."""
         place = np.array([address & (1 << 64) - 1], np.uint64)
         offset = int(self.image.elf.offset_of(place, executable=True)[0])
         around = self.around(address)
@@ -91,7 +91,8 @@ class Functions:
         return int(self.frame[row]) if row >= 0 and address < self.end[row] else 0
 
     def is_entry(self, address: int) -> bool:
-        """Whether a symbol says that a function begins here, and not a part that was split off."""
+        """Return whether a symbol says that a function begins here, and not a part that was split
+        off."""
         names = self._names_at(address)
         return bool(names) and not any(PART in name for name in names)
 
@@ -101,9 +102,10 @@ class Functions:
         return list(symbols.names(rows))
 
     def is_called(self, address: int) -> bool:
-        """Whether what begins at an address is called, so that its return address is where calls
-        put it. Not so for the part of a function that was split off (.cold), for what the kernel
-        enters, or for the PLT: there unwinders are told something else from the first byte on."""
+        """Return whether what begins at an address is called, so that its return address is where
+        calls put it. Not so for the part of a function that was split off (.cold), for what the
+        kernel enters, or for the PLT: there unwinders are told something else from the first byte
+        on."""
         row = int(np.searchsorted(self.start, address))
         if row == len(self.start) or self.start[row] != address:
             return False
@@ -219,7 +221,8 @@ def _of_section(image: Image) -> NDArray[np.int64]:
 
 
 def _is_pcrel(cie: bytes) -> bool:
-    """Whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or "zPLR"."""
+    """Return whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or
+    "zPLR"."""
     text, _, rest = cie[9:].partition(b"\0")
     at = 0
     for _ in range(2):  # code and data alignment

@@ -1,4 +1,4 @@
-"""Where an image calls what it imports: the entries of its PLT, as symbols named ``open@plt``."""
+"""Imported functions: the entries of an image's PLT, as symbols named ``open@plt``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PLT", "plt_symbols"]
 PLT = "@plt"
 """Behind the name of what an entry leads to."""
 SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
-"""What link editors call the parts of the table."""
+"""Names that link editors give the parts of the table."""
 LONGEST = 24
 """Bytes of an entry at most: the one of arm64 with ``bti c`` and ``autia``."""
 
@@ -66,7 +66,7 @@ def plt_symbols(image: Image) -> Symbols:
 
 
 def _is_mapped(elf: Elf, section: Section) -> bool:
-    """Whether a segment has the section's code where its header says."""
+    """Return whether a segment has the section's code where its header says."""
     first, last = section.address, section.address + section.size - 1
     if last >= 1 << 63:
         return False

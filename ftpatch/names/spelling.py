@@ -1,4 +1,5 @@
-"""How commands name functions and variables: as the symbol table does, or as sources do.
+"""Spellings of functions and variables on the command line: as in the symbol table or as in
+sources.
 
     _ZN4shop4Cart3addEi          the symbol table's name
     shop::Cart::add(int)         the source's, in which spaces do not count
@@ -46,7 +47,7 @@ OPTIMIZED = re.compile(r"(\.(cold|part|isra|constprop|lto_priv|llvm)(\.\d+)*|\.\
 SET = re.compile(r"\[[^]]*\]")
 LONG = re.compile(r"[A-Za-z_]\w{2,}", re.ASCII)
 UNWRITTEN = ("_ZT", "_ZGV", "_ZGR")
-"""What compilers add: vtables and type information, guards, temporaries."""
+"""Names that compilers add: vtables and type information, guards, temporaries."""
 SHORT = """
 allocator basic_iostream basic_istream basic_ostream basic_string char_traits iostream istream
 ostream std string
@@ -74,7 +75,7 @@ def bare(name: str) -> str:
 
 
 def is_glob(text: str) -> bool:
-    """Whether a filter's text has anything of a glob."""
+    """Return whether a filter's text has anything of a glob."""
     return any(c in text for c in "*?[")
 
 
@@ -83,8 +84,8 @@ _room = [KEPT]
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """What sources call a function or variable, as this module's top says, with spaces as c++filt
-    has them; the last one is the whole of it."""
+    """Return the names that sources give a function or variable, as this module's top says, with
+    spaces as c++filt has them; the last one is the whole of it."""
     found = _kept.get(name)
     if found is None:
         found = _spellings(name)
@@ -114,7 +115,7 @@ class Wanted:
     for whole names."""
 
     def __init__(self, text: str, *, regex: bool = False) -> None:
-        """Raises UsageError for what is not a regular expression."""
+        """Raises UsageError for an invalid regular expression."""
         self._text, self._regex = text, regex
         self._bare = bare(text)
         self._globs = not regex and is_glob(text)
@@ -142,8 +143,8 @@ class Wanted:
     def match(
         self, names: Sequence[str], sources: Iterable[int] | None = None
     ) -> NDArray[np.bool_]:
-        """Which of the names are meant, bool[n]. ``sources``: those that may have another form than
-        their own, where the caller knows it."""
+        """Test which of the names are meant, bool[n]. ``sources``: those that may have another form
+        than their own, where the caller knows it."""
         if self._regex or self._globs:
             found = np.fromiter(map(self._pattern.fullmatch, names), object, len(names))
             hit = found.astype(bool)
@@ -158,7 +159,7 @@ class Wanted:
         return hit
 
     def matches(self, *names: str) -> bool:
-        """Whether any of these is meant."""
+        """Return whether any of these is meant."""
         return bool(self.match(names).any())
 
     def _means(self, name: str) -> bool:
@@ -182,8 +183,8 @@ class Wanted:
 def named(
     texts: Collection[str], names: Sequence[str], sources: Iterable[int]
 ) -> tuple[NDArray[np.bool_], set[str]]:
-    """Which of the names any of many texts means that are no globs, bool[n], and the texts that
-    mean none. ``sources`` as ``Wanted.match`` takes them."""
+    """Test which of the names any of many texts that are no globs means, bool[n], and the texts
+    that mean none. ``sources`` as ``Wanted.match`` takes them."""
     plain = set(texts)
     hit = np.fromiter((name in plain for name in names), bool, len(names))
     met = plain.intersection(names)
@@ -199,13 +200,13 @@ def named(
 
 
 def _unspelled(word: str) -> bool:
-    """Whether a mangled name may lack a word of a filter: one of SHORT or a part of it, or one
-    that stood beside a space that was left out, as in ``shop::Cartconst&``."""
+    """Return whether a mangled name may lack a word of a filter: one of SHORT or a part of it, or
+    one that stood beside a space that was left out, as in ``shop::Cartconst&``."""
     return any(word in one for one in SHORT) or word.startswith(BESIDE) or word.endswith(BESIDE)
 
 
 def has_forms(name: str) -> bool:
-    """Whether a name is mangled, or one of a source that has parts."""
+    """Return whether a name is mangled, or one of a source that has parts."""
     return name.startswith(MANGLED) or "::" in name or "(" in name
 
 
@@ -272,7 +273,7 @@ def _called(name: str) -> str:
 
 
 def _span(name: str) -> tuple[int, int]:
-    """Where that is in it."""
+    """Span of it in the text."""
     end = len(name) if name.endswith(")") else len(BEHIND.sub("", name))
     if not name[:end].endswith(")"):
         return 0, len(name)

@@ -1,4 +1,4 @@
-"""What may have been meant by a word that nobody knows."""
+"""Suggestions for an unknown word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What probes fetched, as columns: the words behind events by their definitions' fetches."""
+"""Fetched values as columns: the words behind events by their definitions' fetches."""
 
 from __future__ import annotations
 

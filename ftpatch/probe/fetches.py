@@ -42,14 +42,14 @@ def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
     at = word.text.find("=")
     name = word.text[:at] if at >= 0 else f"arg{number}"
     if at == 0:
-        raise word.refuse("argument name is not specified", "put one before the `=`")
+        raise word.refuse("argument name is not specified", "add a name before the `=`")
     if at > NAME_LIMIT:
-        hint = f"{NAME_LIMIT} characters at most"
+        hint = f"at most {NAME_LIMIT} characters"
         raise word.cut(0, at).refuse("argument name is too long", hint)
     if not NAME.fullmatch(name):
         raise word.cut(0, at).refuse(
             "argument name must follow the same rules as C identifiers",
-            "take letters, digits and `_`",
+            "use letters, digits and `_`",
         )
     body = word.cut(at + 1)
     colon = body.text.find(":")
@@ -72,28 +72,28 @@ def _dereferences(value: Token, scope: Scope) -> tuple[_First, tuple[int, ...]]:
     while inner.text[:1] in ("+", "-"):
         brace = inner.text.find("(")
         if brace < 0:
-            raise inner.refuse("dereference needs a brace", "write it as +OFFSET(VALUE)")
+            raise inner.refuse("dereference needs a brace", "use +OFFSET(VALUE)")
         digits = inner.text[1:brace].removeprefix("u")
         offset = read_number(digits)
         if offset is not None and inner.text[0] == "-":
             offset = -offset
         if offset is None or not -(1 << 31) <= offset < 1 << 31:
-            hint = "a number of 32 bits, with its sign"
+            hint = "use a signed 32-bit number"
             raise inner.cut(0, brace).refuse("invalid dereference offset", hint)
         closed = inner.text.rfind(")") + 1
         if not closed:
-            raise inner.refuse("dereference brace is not closed", "put a `)` at its end")
+            raise inner.refuse("dereference brace is not closed", "add a `)`")
         if closed < len(inner.text):
-            raise inner.cut(closed).refuse("nothing may stand behind a dereference but a type")
+            raise inner.cut(closed).refuse("only a type may follow a dereference")
         offsets.append(offset)
         inner = inner.cut(brace + 1, closed - 1)
     first = _first(inner, scope)
     if first[0] in (Source.SYMBOL, Source.ADDRESS):
         offsets.append(0)
     if len(offsets) > READS:
-        raise value.refuse("dereference is too much nested", f"{READS} at most")
+        raise value.refuse("dereference is too much nested", f"at most {READS}")
     if offsets and first[0] is Source.COMM:
-        raise value.refuse("$comm can not be dereferenced", "write $comm alone")
+        raise value.refuse("$comm can not be dereferenced", "use $comm alone")
     return first, tuple(reversed(offsets))
 
 
@@ -111,9 +111,9 @@ def _first(value: Token, scope: Scope) -> _First:
     if mark == "\\":
         number = read_number(rest.removeprefix("+").removeprefix("-"))
         if rest.startswith('"'):
-            raise value.refuse("an immediate string is not supported", "take a number")
+            raise value.refuse("an immediate string is not supported", "use a number")
         if number is None or rest.startswith("+-") or (rest[:1] == "-" and number > 1 << 63):
-            raise value.refuse("invalid immediate value", "a number of 64 bits")
+            raise value.refuse("invalid immediate value", "use a 64-bit number")
         return Source.IMMEDIATE, "", -number if rest[0] == "-" else number
     raise value.refuse("invalid fetch argument", f"a value is {_VALUES}")
 
@@ -126,24 +126,24 @@ def _variable(value: Token, scope: Scope) -> _First:
         return Source.STACK, "", 0
     if name == "retval":
         if not scope.returns:
-            raise value.refuse("$retval is not available on probe", "take an r probe")
+            raise value.refuse("$retval is not available on probe", "use an r probe")
         return Source.RETVAL, "", 0
     if found is None:
         raise value.refuse(
-            "invalid $-variable specified", "there are $stack, $stackN, $retval, $argN and $comm"
+            "invalid $-variable specified", "use $stack, $stackN, $retval, $argN or $comm"
         )
     number = int(found[2])
     if found[1] == "stack":
         if number > STACK_WORDS:
-            raise value.refuse("invalid stack number", f"{STACK_WORDS} at most")
+            raise value.refuse("invalid stack number", f"at most {STACK_WORDS}")
         return Source.STACK_WORD, "", number
     if not scope.entry:
-        hint = "take a p probe at FUNC" if scope.returns else "take a register, or a probe at FUNC"
+        hint = "use a p probe at FUNC" if scope.returns else "use a register, or a probe at FUNC"
         raise value.refuse("$argN can be used only on function entry", hint)
     if not number:
-        raise value.refuse("invalid argument number", "they count from 1")
+        raise value.refuse("invalid argument number", "arguments count from 1")
     if number > scope.arguments:
-        hint = f"the first {scope.arguments} are in registers; take $stackN for others"
+        hint = f"the first {scope.arguments} are in registers; use $stackN for the others"
         raise value.refuse("$argN index is too big", hint)
     return Source.ARGUMENT, "", number
 
@@ -151,17 +151,17 @@ def _variable(value: Token, scope: Scope) -> _First:
 def _memory(value: Token) -> _First:
     text = value.text[1:]
     if text.startswith("+"):
-        raise value.refuse("file offset is not available", "take @SYMBOL or @0xADDRESS")
+        raise value.refuse("file offset is not available", "use @SYMBOL or @0xADDRESS")
     if text[:1].isdigit():
         address = read_number(text)
         if address is None:
-            raise value.refuse("invalid memory address", "a number of 64 bits")
+            raise value.refuse("invalid memory address", "use a 64-bit number")
         return Source.ADDRESS, "", address
     sign = re.search(r"[+-]", text)
     symbol = text[: sign.start()] if sign else text
     offset = read_number(text[sign.end() :]) if sign else 0
     if not SYMBOL.fullmatch(symbol) or offset is None or offset >= 1 << 63:
-        raise value.refuse("invalid memory address", "write @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS")
+        raise value.refuse("invalid memory address", "use @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS")
     return Source.SYMBOL, symbol, -offset if sign and sign[0] == "-" else offset
 
 
@@ -171,15 +171,15 @@ def _type(value: Token, kind: Token | None, source: Source, memory: bool) -> str
         return "string" if source is Source.COMM else DEFAULT_TYPE
     name = kind.text
     if "[" in name:
-        raise kind.refuse("arrays are not supported", "fetch each element by its own offset")
+        raise kind.refuse("arrays are not supported", "fetch each element at its offset")
     if _BITFIELD.fullmatch(name):
-        raise kind.refuse("bitfields are not supported", "fetch the whole, as x8 to x64")
+        raise kind.refuse("bitfields are not supported", "fetch the whole word, as x8 to x64")
     if name in INSTEAD:
         raise kind.refuse(f"type {name} is not supported", f"take {INSTEAD[name]}")
     if name not in TYPES:
         raise kind.refuse("unknown type is specified", f"one of {', '.join(TYPES)}")
     if source is Source.COMM and name != "string":
-        raise kind.refuse("$comm only accepts string type", "leave the type away")
+        raise kind.refuse("$comm only accepts string type", "remove the type")
     if name == "string" and not memory and source is not Source.COMM:
         raise _no_memory(value)
     return name

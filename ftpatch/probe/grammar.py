@@ -37,7 +37,7 @@ RESERVED = frozenset(
 RETURN = "%return"
 CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*")
 """A name as sources of C++ and Rust have it: ``shop::Cart::add``, ``max<int>(int,int)``."""
-_FORM = "write p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, and then what to fetch"
+_FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
 
 
 def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Definition:
@@ -49,17 +49,17 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
     """
     words = words_of(text)
     if not words:
-        raise UsageError(None, "an empty probe", _FORM)
+        raise UsageError(None, "empty probe", _FORM)
     kind, maxactive, group, name = _head(words[0])
     if len(words) < 2:
-        raise words[0].cut(len(words[0].text)).refuse("a probe without a function", _FORM)
+        raise words[0].cut(len(words[0].text)).refuse("no function in the probe", _FORM)
     returns, symbol, offset, address = _place(words[1], kind == "r")
     if name is None:
         where = f"0x{address:x}" if symbol is None else f"{symbol}_{offset}"
         name = f"{'r' if returns else 'p'}_{where}"
         name = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_LIMIT]
     if len(words) - 2 > FETCHES:
-        raise words[2 + FETCHES].refuse("too many arguments are specified", f"{FETCHES} at most")
+        raise words[2 + FETCHES].refuse("too many arguments are specified", f"at most {FETCHES}")
     entry = not returns and not offset  # of an address, the image knows
     fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry))
     return Definition(
@@ -87,7 +87,7 @@ def parse_probes(
             if (probe.group, probe.name) in probes:
                 raise Token.of(text).refuse(
                     f"given group/event name {probe.group}/{probe.name} already exists",
-                    "give it another, as in p:NAME",
+                    "use another name, as in p:NAME",
                 )
             probes[probe.group, probe.name] = probe
     return tuple(probes.values())
@@ -98,17 +98,17 @@ def _head(word: Token) -> tuple[Literal["p", "r"], int, str, str | None]:
     front, colon, _ = word.text.partition(":")
     number = word.cut(1, len(front))
     if front[:1] not in ("p", "r") or (front[0] == "p" and number.text[:1] not in "0123456789"):
-        raise word.refuse("a probe is p or r", _FORM)
+        raise word.refuse("a probe starts with p or r", _FORM)
     group, name = _name(word.cut(len(front) + 1)) if colon else (GROUP, None)
     if front[0] == "p":
         if number.text:
-            raise number.refuse("maxactive is only for function exit", "write p, or an r probe")
+            raise number.refuse("maxactive is only for function exit", "use p, or an r probe")
         return "p", 0, group, name
     maxactive = read_number(number.text) if number.text else 0
     if maxactive is None or (number.text and not maxactive):
         raise number.refuse("invalid maxactive number", f"1 to {MAXACTIVE}")
     if maxactive > MAXACTIVE:
-        raise number.refuse("maxactive is too big", f"{MAXACTIVE} at most")
+        raise number.refuse("maxactive is too big", f"at most {MAXACTIVE}")
     return "r", maxactive, group, name
 
 
@@ -129,18 +129,18 @@ def _name(word: Token) -> tuple[str, str | None]:
 
 def _check_name(word: Token, what: str) -> None:
     if not word.text:
-        raise word.refuse(f"{what} name is not specified", "write p:NAME or p:GROUP/NAME")
+        raise word.refuse(f"{what} name is not specified", "use p:NAME or p:GROUP/NAME")
     if len(word.text) > NAME_LIMIT:
-        raise word.refuse(f"{what} name is too long", f"{NAME_LIMIT} characters at most")
+        raise word.refuse(f"{what} name is too long", f"at most {NAME_LIMIT} characters")
     if not NAME.fullmatch(word.text):
         raise word.refuse(
             f"{what} name must follow the same rules as C identifiers",
-            "take letters, digits and `_`",
+            "use letters, digits and `_`",
         )
 
 
 def _place(word: Token, returns: bool) -> tuple[bool, str | None, int, int | None]:
-    """Whether it is at a return, and symbol, offset and address."""
+    """Parse the location: whether it is at a return, and symbol, offset and address."""
     percent = word.text.find("%")
     if percent >= 0:
         if word.text[percent:] != RETURN:
@@ -156,11 +156,11 @@ def _place(word: Token, returns: bool) -> tuple[bool, str | None, int, int | Non
     sign = re.search(r"\+(?=\w*$)" if cpp else r"[+-]", place.text)
     symbol = place.text[: sign.start()] if sign else place.text
     if not (cpp and symbol.isprintable()) and not SYMBOL.fullmatch(symbol):
-        hint = "write FUNC, FUNC+OFFSET or 0xADDRESS"
+        hint = "use FUNC, FUNC+OFFSET or 0xADDRESS"
         raise place.refuse("invalid probed address or symbol", hint)
     offset = read_number(place.text[sign.end() :]) if sign else 0
     if offset is None or offset > OFFSET_LIMIT or (sign and sign[0] == "-"):
-        hint = "an offset is a number of 32 bits behind a `+`"
+        hint = "use a 32-bit offset after the `+`"
         raise place.refuse("invalid probed address or symbol", hint)
     if returns and offset:
         raise place.refuse("retprobe address must be a function entry", f"write {symbol}")
@@ -174,7 +174,7 @@ def _fetches(words: list[Token], scope: Scope) -> tuple[Fetch, ...]:
         fetch = parse_fetch(word, number, scope)
         if fetch.name in fetches or fetch.name in RESERVED:
             raise word.refuse(
-                f"argument name {fetch.name} is already used", "give it another, as in NAME=VALUE"
+                f"argument name {fetch.name} is already used", "use another name, as in NAME=VALUE"
             )
         fetches[fetch.name] = fetch
     return tuple(fetches.values())

@@ -73,7 +73,7 @@ class Hits:
         )
 
     def words(self, rows: NDArray[np.intp], count: int) -> NDArray[np.uint64]:
-        """What stands behind the first word of events, uint64[m, count]; zeros where the file
+        """Read the words behind the first word of events, uint64[m, count]; zeros where the file
         became shorter. Raises InputError where it cannot be read."""
         out = np.zeros((len(rows), count), np.uint64)
         file = self.trace.recording.owner[self.thread[rows]]
@@ -162,5 +162,5 @@ class Hits:
 
 
 def read_hits(trace: Trace) -> Hits:
-    """The events of all traces. Raises InputError for a header that cannot be right."""
+    """The events of all traces. Raises InputError for a corrupt header."""
     return Hits(trace, [read_probes(source.fd, source.header) for source in trace.sources])

@@ -51,10 +51,10 @@ def find_locations(
             chosen = methods.choose(ip, optimize=optimize, until=after)
             if locations and chosen.address == locations[-1].chosen.address:
                 both = f"{locations[-1].ip:#x} and {ip:#x}"
-                reason = f"{names}: {both} are one place, before and after its landing pad"
-                raise UsageError(path, reason, "name one of them")
+                reason = f"{names}: {both} are the same location, before and after its landing pad"
+                raise UsageError(path, reason, "use one of them")
             if ip in functions.resolvers and chosen.method.traps:
-                reason = "the dynamic linker calls this before a trap can be caught"
+                reason = "the dynamic linker calls it before a trap can be caught"
                 raise UsageError(path, f"{names}: {reason}")
             ordered = sorted(by_ip[ip], key=lambda one: one.kind)
             locations.append(Location(ip=ip, chosen=chosen, definitions=tuple(ordered)))
@@ -71,7 +71,7 @@ def _address(functions: Functions, definition: Definition) -> int:
             raise UsageError(
                 path,
                 f"{definition.name}: $argN can be used only on function entry, and {address:#x} is "
-                "not known to be one",
+                "not a known entry",
                 "fetch %REG",
             )
     else:
@@ -86,8 +86,8 @@ def _address(functions: Functions, definition: Definition) -> int:
     if definition.kind == "r" and not functions.is_called(address):
         raise UsageError(
             path,
-            f"{definition.name}: {address:#x} is not known to be a function that is called",
-            "take a p probe",
+            f"{definition.name}: {address:#x} is not a known function entry",
+            "use a p probe",
         )
     if definition.kind == "r" and (
         address in functions.names.twice
@@ -95,8 +95,8 @@ def _address(functions: Functions, definition: Definition) -> int:
     ):
         raise UsageError(
             path,
-            f"{definition.name}: what is at {address:#x} returns twice for one call",
-            "take a p probe",
+            f"{definition.name}: the function at {address:#x} returns twice per call",
+            "use a p probe",
         )
     return address
 

@@ -108,14 +108,12 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     left, or the program cannot have any; InputError where there is no room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if image.container != "executable" or arch is None:
-        raise UsageError(image.path, f"{image.kind} cannot be probed", "give an executable")
+        raise UsageError(image.path, f"{image.kind} cannot be probed", "use an executable")
     if not supports(arch.name, *NEEDED):
-        raise InputError(image.path, f"there are no probes for {arch.name}")
+        raise InputError(image.path, f"probes are not supported on {arch.name}")
     mover = mover_of(arch.name)
     if laid_in_id(image) is not None:
-        raise UsageError(
-            image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
-        )
+        raise UsageError(image.path, "already has a tracer or probes", "run `ftpatch undo` first")
     functions = read_functions(image)
     definitions = []
     for one in probing.definitions:
@@ -131,7 +129,7 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     if not found:
         if refused.errors:
             raise refused.errors.pop()
-        raise UsageError(image.path, "no probes", "say what to probe, as in 'p main'")
+        raise UsageError(image.path, "no probes", "specify a probe, such as 'p main'")
     program = _Program(image=image, arch=arch, mover=mover, functions=functions, methods=methods)
     plan = _plan(program, probing, found)
     placed = {
@@ -164,12 +162,12 @@ def _free(
                     f"{names}: it needs a trap, and the system call at {asked.unled[0]:#x} may "
                     "set or block SIGILL, and cannot be redirected"
                 )
-                raise UsageError(image.path, reason, "choose another place")
+                raise UsageError(image.path, reason, "probe another address")
             start, end = methods.span(location.chosen)
             for low, high in asked.led:
                 if start < high and low < end:
                     reason = f"{names}: {low:#x} to {high:#x} are reserved for traps"
-                    raise UsageError(image.path, reason, "choose another place")
+                    raise UsageError(image.path, reason, "probe another address")
             free.append(location)
     return free
 
@@ -314,6 +312,6 @@ def _like(image: Image, name: str) -> str:
 
 
 def _has(image: Image, address: int, size: int) -> bool:
-    """Whether these bytes are in a segment."""
+    """Return whether these bytes are in a segment."""
     ends = np.array([address, address + size - 1], np.int64).view(np.uint64)
     return bool(image.elf.in_memory(ends).all())

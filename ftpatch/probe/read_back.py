@@ -36,7 +36,7 @@ def injected_probes(image: Image) -> list[InjectedProbe] | None:
     tables = unpack("probe_table", _at(image, table, structure("probe_table").itemsize))
     count, size, entry = tables["probe_count"], tables["told_size"], structure("trace_probe")
     if not count * entry.itemsize <= size <= LONGEST:
-        raise InputError(image.path, f"its table of probes cannot be right: {count} of them")
+        raise InputError(image.path, f"its table of probes is corrupt: {count} entries")
     raw = _at(image, tables["told"], size)
     out = []
     for number in range(count):

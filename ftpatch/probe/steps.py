@@ -67,7 +67,7 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
     if words > MOST:
         raise UsageError(
             None,
-            f"probe {definition.name}: its values take {words} words, an event has {MOST}",
+            f"probe {definition.name}: its values take {words} words, but an event holds {MOST}",
             f"fetch less (a string takes {STRING_WORDS})",
         )
     return Fetching(tuple(steps), words, faults)
@@ -94,9 +94,7 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[
         case Source.SYMBOL:
             address = own.address(fetch.text)
             if address is None:
-                raise UsageError(
-                    None, f"@{fetch.text}: there is no such symbol", own.like(fetch.text)
-                )
+                raise UsageError(None, f"@{fetch.text}: no such symbol", own.like(fetch.text))
             return [(Step.ADDRESS, 0, address + fetch.value)]
         case Source.ADDRESS:
             return [(Step.ADDRESS, 0, fetch.value)]

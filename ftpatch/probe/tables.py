@@ -1,4 +1,4 @@
-"""What the runtime is told of probes, packed as stubs/runtime/probes.h and trace.h have it."""
+"""Tables of probes for the runtime, packed as stubs/runtime/probes.h and trace.h have it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def format_value(
     Of ``word`` (any integer) only the low bytes that ``type`` has count: decimal for ``u`` and
     ``s``, hexadecimal for ``x``. A ``string`` is shown up to its NUL, quoted; what a terminal
     would obey, and bytes that are no UTF-8, are escaped. ``symbol`` gives the name of an address,
-    as ``do_open+0x10``; where there is none it is shown as a number. None in place of a word or
+    as ``do_open+0x10``; if there is none it is shown as a number. None in place of a word or
     string is memory that could not be read. Raises KeyError for a type that is not in TYPES.
     """
     width = TYPES[type]

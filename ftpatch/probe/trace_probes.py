@@ -76,7 +76,7 @@ class Probe:
 
     @property
     def returns(self) -> bool:
-        """Whether it is an r probe."""
+        """True if it is an r probe."""
         return self.definition.kind == "r"
 
     @property
@@ -86,12 +86,12 @@ class Probe:
 
 
 def read_probes(fd: int, header: Header) -> list[Probe]:
-    """All probes of a trace, by their numbers. Raises InputError for what cannot be right."""
+    """All probes of a trace, by their numbers. Raises InputError for corrupt data."""
     names = {arch.machine: arch.name for arch in architectures().values()}
     name = names.get(header.machine, "")
     size = header.header_size - AT
     if not supports(name, "registers"):
-        raise InputError(header.path, f"probes of machine {header.machine} are not known")
+        raise InputError(header.path, f"probes of machine {header.machine} are not supported")
     registers = registers_of(name)
     if header.probes * TOLD > size:
         raise InputError(header.path, f"its header has no room for {header.probes} probes")
@@ -120,7 +120,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             tells_cut=bool(flags & CUT),
         )
         if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
-            raise InputError(header.path, f"probe {number} is not what its definition says")
+            raise InputError(header.path, f"probe {number} does not match its definition")
         out.append(probe)
     return out
 

@@ -29,7 +29,7 @@ WITH_VALUE = (Event.ENTRY_FROM, Event.EXIT_VALUE)
 class Batch:
     """n events, those of one thread together and in their order. ``thread`` int32[n], ``time``
     int64[n] (nanoseconds since the start), ``type`` uint8[n], ``func`` uint32[n]; ``value``
-    uint64[n] (0 where there is none), ``args`` int32[n]: row of ``arguments``, uint64[m, 6], or -1;
+    uint64[n] (0 if there is none), ``args`` int32[n]: row of ``arguments``, uint64[m, 6], or -1;
     all three None where no event has any. ``until`` as in Rows."""
 
     thread: NDArray[np.int32]

@@ -1,4 +1,4 @@
-"""Which chunks a trace has, and which thread wrote each."""
+"""Chunks of a trace, and the thread that wrote each."""
 
 from __future__ import annotations
 

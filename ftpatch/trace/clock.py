@@ -55,7 +55,8 @@ def clocks(headers: Sequence[Header]) -> list[Clock]:
 
 
 def _agree(first: Header, other: Header) -> bool:
-    """Whether the counter and the time of day went on equally from one start to the other."""
+    """Return whether the counter and the time of day went on equally from one start to the
+    other."""
     by_ticks = (other.ticks - first.ticks) * 1e9 / first.hz
     by_day = other.realtime - first.realtime
     return abs(other.hz - first.hz) <= first.hz / 100 and abs(by_ticks - by_day) <= NEAR

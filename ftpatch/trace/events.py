@@ -37,7 +37,7 @@ class TraceEvents:
 
     @property
     def has_returns(self) -> bool:
-        """Whether any of the traces tells when functions return."""
+        """True if any of the traces tells when functions return."""
         return any(header.tracer != Tracer.FUNCTION for header in self.trace.headers)
 
     @property

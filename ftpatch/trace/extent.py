@@ -1,4 +1,4 @@
-"""How much of a trace file is written, and what becomes of it when its program has ended."""
+"""Written length of a trace file, and its truncation when the program has ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def read_extent(path: Path) -> tuple[int, int]:
 
 
 def is_of(path: Path, owner: bytes | None) -> bool:
-    """Whether a trace is of the program that ``owner`` (laid_in_id()) tells, if that is known."""
+    """Return whether a trace is of the program that ``owner`` (laid_in_id()) tells, if that is
+    known."""
     try:
         fd, header = open_trace(path)
     except InputError:

@@ -26,7 +26,7 @@ SMALLEST_CHUNK = structure("trace_chunk").itemsize + 8
 
 
 class Tracer(IntEnum):
-    """Which tracer wrote it."""
+    """Number of the tracer that wrote it."""
 
     NOP = constants["TRACER_NOP"]
     FUNCTION = constants["TRACER_FUNCTION"]
@@ -39,7 +39,7 @@ class Tracer(IntEnum):
 
 
 class Flag(IntFlag):
-    """What the header's flags say."""
+    """Flags of the header."""
 
     ARGS = constants["TRACE_ARGS"]
     """Entries have arguments, and exits values."""
@@ -54,18 +54,18 @@ class Flag(IntFlag):
 
 
 LOST = {
-    constants["LOST_FULL"]: "no room in the file: --size",
+    constants["LOST_FULL"]: "file full: --size",
     constants["LOST_DEPTH"]: "ret_stack full: --depth",
     constants["LOST_NESTED"]: "in a signal handler",
     constants["LOST_EARLY"]: "no thread pointer yet",
-    constants["LOST_THREAD"]: "no room for a thread",
+    constants["LOST_THREAD"]: "too many threads",
 }
 """Why calls were not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a trace says of itself. ``path`` is the trace's, ``image`` that of the program it was
+    """Header of a trace. ``path`` is the trace's, ``image`` that of the program it was
     recorded of; sizes and ``length`` (what the file has now) in bytes, ``ticks`` of a clock that
     has ``hz`` in a second, ``realtime`` in nanoseconds since 1970."""
 
@@ -89,11 +89,11 @@ class Header:
     image: str
     libraries: tuple[Mapped, ...] = ()
     unknown: int = 0
-    """Entries of libraries that cannot be right."""
+    """Number of corrupt library entries."""
     machine: int = 0
     """e_machine of the image."""
     probes: int = 0
-    """How many probes, or watches, are told of behind the header."""
+    """Number of probes, or watches, behind the header."""
     children: int = 0
     """Children of fork that recorded here, ``refusal`` being the errno of a file of their own; 0:
     that was too small."""
@@ -110,18 +110,18 @@ class Header:
 
     @property
     def notes(self) -> list[str]:
-        """What is missing in this trace, a clause each."""
+        """Notes on what is missing in this trace, a clause each."""
         notes = []
         if any(self.lost):
-            full = {constants["LOST_FULL"]: "no room on the disk"}
+            full = {constants["LOST_FULL"]: "disk full"}
             why = LOST | full if self.flags & Flag.NO_ROOM else LOST
             parts = [f"{n} {why.get(i, 'other reasons')}" for i, n in enumerate(self.lost) if n]
             notes.append(f"entries lost: {sum(self.lost)} ({', '.join(parts)})")
         if self.children:
             known = self.refusal in errno.errorcode
-            reason = os.strerror(self.refusal) if known else "their own files were small, and full"
+            reason = os.strerror(self.refusal) if known else "their own files were small and full"
             notes.append(
-                f"forked children that recorded here, not in files of their own: {self.children} "
+                f"forked children recorded in this file instead of their own: {self.children} "
                 f"({reason})"
             )
         if self.cut:
@@ -130,24 +130,24 @@ class Header:
                 f"{self.cut} bytes are lost"
             )
         if self.flags & Flag.STOPPED:
-            notes.append("the tracer stopped early: a return address could not be right")
+            notes.append("the tracer stopped early: invalid return address")
         if not self.flags & (Flag.ENDED | Flag.SILENT):
             notes.append(
                 "the program did not end by exit(): it was killed, called _exit or exec, or still "
                 "runs"
             )
         if self.length < self.used:
-            notes.append(f"the file is cut off: {self.length} of {self.used} bytes")
+            notes.append(f"the file is truncated: {self.length} of {self.used} bytes")
         if self.unknown:
-            notes.append(f"libraries whose entries cannot be right: {self.unknown}")
+            notes.append(f"corrupt library entries: {self.unknown}")
         if not self.hz:
-            notes.append("the clock's rate is not known: times are ticks")
+            notes.append("the clock's rate is unknown: times are ticks")
         return notes
 
 
 def open_trace(path: Path) -> tuple[int, Header]:
-    """A descriptor of a trace file, and its header. Raises InputError for what is none, for one of
-    another version, and for one whose header cannot be right."""
+    """A descriptor of a trace file, and its header. Raises InputError if it is not one, for one of
+    another version, and for a corrupt header."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -155,7 +155,7 @@ def open_trace(path: Path) -> tuple[int, Header]:
     try:
         held = os.fstat(fd)
         if not stat.S_ISREG(held.st_mode):
-            raise InputError(path, "not a regular file", "give a trace file")
+            raise InputError(path, "not a regular file", "use a trace file")
         os.set_blocking(fd, True)
         return fd, _parse(path, os.pread(fd, MAX_READ, 0), held.st_size)
     except OSError as error:
@@ -168,20 +168,20 @@ def open_trace(path: Path) -> tuple[int, Header]:
 
 def _parse(path: Path, raw: bytes, length: int) -> Header:
     if not raw.startswith(MAGIC):
-        hint = "give what a patched program wrote, or --image for a boot tracer's stream"
+        hint = "use a file that a patched program wrote, or --image for a boot tracer's stream"
         raise InputError(path, "not a trace file", hint)
     if len(raw) < SIZE:
-        raise InputError(path, f"the header is cut off after {len(raw)} bytes")
+        raise InputError(path, f"the header is truncated after {len(raw)} bytes")
     held = unpack("trace_header", raw)
     version, header_size, chunk_size = held["version"], held["header_size"], held["chunk_size"]
     if version != VERSION:
-        raise InputError(path, f"trace format {version} is not known, only {VERSION}")
+        raise InputError(path, f"unsupported trace format {version}, not {VERSION}")
     if header_size < SIZE or header_size % 8:
-        raise InputError(path, f"a header of {header_size} bytes cannot be")
+        raise InputError(path, f"invalid header size {header_size}")
     if header_size > length:
-        raise InputError(path, f"the header is cut off: {length} of {header_size} bytes")
+        raise InputError(path, f"the header is truncated: {length} of {header_size} bytes")
     if chunk_size < SMALLEST_CHUNK or chunk_size % 8:
-        raise InputError(path, f"chunks of {chunk_size} bytes cannot be")
+        raise InputError(path, f"invalid chunk size {chunk_size}")
     if held["tracer"] not in list(Tracer):
         raise InputError(path, f"tracer {held['tracer']} is not known")
     tracer = Tracer(held["tracer"])

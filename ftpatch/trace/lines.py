@@ -36,7 +36,7 @@ class Lines:
                 if section.name.startswith(".debug") and section.data_size > EXPANDED:
                     raise InputError(path, f"{section.name} has {section.data_size} bytes")
             if not elf.has_dwarf_info():
-                raise InputError(path, "there is no debug information", "compile it with -g")
+                raise InputError(path, "no debug information", "compile it with -g")
             self._dwarf: Any = elf.get_dwarf_info(relocate_dwarf_sections=False)
             self._units = sorted(self._ranges())
         except (OSError, InputError):
@@ -110,7 +110,7 @@ class Lines:
 
     def _unreadable(self, error: Exception) -> InputError:
         what = str(error) or type(error).__name__
-        return InputError(self._path, f"its debug information cannot be read: {what}")
+        return InputError(self._path, f"cannot read its debug information: {what}")
 
 
 def _files(header: Any) -> dict[int, str]:  # noqa: ANN401 - pyelftools' own kind of struct

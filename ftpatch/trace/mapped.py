@@ -14,7 +14,7 @@ from ftpatch.layout import constants, offset_of, structure, unpack
 __all__ = ["AT", "Mapped", "read_mapped", "read_objects"]
 
 AT = offset_of("trace_header", "libraries")
-"""Where they begin in the header (offset)."""
+"""Offset of them in the header."""
 FIXED = structure("trace_library").itemsize
 """Bytes of an entry, without its path."""
 END = 1 << constants["FUNC_BITS"]
@@ -36,8 +36,8 @@ class Mapped:
 
 
 def read_objects(raw: bytes) -> tuple[Mapped, ...]:
-    """What else was loaded with a program that was probed or watched, as its header says it: of
-    that no event tells a range, and what cannot be right is left out."""
+    """Read what else was loaded with a program that was probed or watched, from its header: of
+    that no event tells a range, and corrupt entries are left out."""
     found: list[Mapped] = []
     at = AT
     while at + FIXED <= len(raw):
@@ -51,7 +51,7 @@ def read_objects(raw: bytes) -> tuple[Mapped, ...]:
 
 
 def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
-    """The libraries in a header, and how many entries cannot be right: what is longer than there is
+    """The libraries in a header, and how many entries are corrupt: what is longer than there is
     room ends the table; a range that no event can tell of, or of another library, is left out."""
     found: list[Mapped] = []
     wrong, at = 0, AT

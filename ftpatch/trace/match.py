@@ -1,4 +1,4 @@
-"""Which exit belongs to which entry: a stack per thread, for many events at once.
+"""Matching of exits and entries: a stack per thread, for many events at once.
 
 The number of open frames is a running sum. Of the rows that go from n frames to n + 1 or back, in
 one thread, every second one is an entry, and the row behind it its exit: a stable sort by that

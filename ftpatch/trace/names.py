@@ -29,7 +29,7 @@ NO_CODE = (1 << 64) - 1
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What was traced: its image, None where that is not known; ``base``: the link address from
+    """A traced program: its image, None where that is not known; ``base``: the link address from
     which traces count; whether names are to be ``plain``, as the symbol table has them; ``lines``:
     where sources are to be told, what knows them; ``libraries``: those that were traced with it,
     and what is known of each, whose ``base`` is where ``func`` 0 would be."""
@@ -142,7 +142,7 @@ def _unprobed(image: Image) -> Image:
 class Functions:
     """The functions of several programs, numbered as they come. ``name`` of each; ``symbol``: that
     in the symbol table; ``address``: the link address where it begins; ``source``: its file and
-    line, empty where nobody knows; ``library``: the file that it is in, empty for the program."""
+    line, empty where unknown; ``library``: the file that it is in, empty for the program."""
 
     programs: Sequence[Program]
     name: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Whether a trace belongs to an image."""
+"""Ownership of a trace by an image."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ __all__ = ["is_library", "require_owner"]
 
 
 def require_owner(header: Origin, image: Image) -> bool:
-    """Whether the trace is the image's own, or that of a traced copy of it; not where the trace
-    does not say. Raises InputError for a trace of another image."""
+    """Return whether the trace is the image's own, or that of a traced copy of it; not where the
+    trace does not say. Raises InputError for a trace of another image."""
     if not any(header.image_id):
         return False
     if (laid_in_id(image) or image_id(image)) != header.image_id:
         raise InputError(
             header.path,
-            f"not a trace of {image.path}, or that was changed since",
-            "give the right one with --image, or use --force",
+            f"not a trace of {image.path}, or the image was changed since",
+            "use --image with the right one, or --force",
         )
     return True
 
 
 def is_library(mapped: Mapped, image: Image) -> bool:
-    """Whether a library is the one that was traced; where the trace does not say, it may be."""
+    """Return whether a library is the one that was traced; where the trace does not say, it may
+    be."""
     return not any(mapped.image_id) or image_id(image) == mapped.image_id

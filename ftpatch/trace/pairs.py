@@ -16,7 +16,7 @@ NARROW = 1 << 16
 
 
 def segments(thread: NDArray[np.int32]) -> NDArray[np.intp]:
-    """Where each thread's rows begin, intp[t], if they stand together."""
+    """Return where each thread's rows begin, intp[t], if they stand together."""
     if len(thread) and thread[0] == thread[-1]:
         return np.zeros(1, np.intp)
     return np.flatnonzero(np.diff(thread, prepend=-1))

@@ -1,4 +1,4 @@
-"""What function_profile recorded: sums, in place of events."""
+"""Recordings of function_profile: sums, in place of events."""
 
 from __future__ import annotations
 

@@ -70,9 +70,11 @@ class Trace:
         complete when everything is read."""
         notes = list(self.recording.remarks)
         if self.chunks.damaged:
-            notes.append(f"chunks that are none: {self.chunks.damaged}")
+            notes.append(
+                f"{self.chunks.damaged} corrupt chunk{'s' * (self.chunks.damaged > 1)} skipped"
+            )
         if self.batches.torn:
-            notes.append(f"chunks that do not end in a valid event: {self.batches.torn}")
+            notes.append(f"chunks without a valid last event: {self.batches.torn}")
         return notes
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class Suspended:
         self._count += 1
 
     def take(self, func: int) -> tuple[int, int] | None:
-        """When the last one of this function was entered and left, if there is one."""
+        """Return when the last one of this function was entered and left, if there is one."""
         times = self._times.get(func)
         if not times:
             return None

@@ -34,5 +34,5 @@ class Report:
 
     @property
     def for_terminal(self) -> bool:
-        """Whether a terminal has any use for it."""
+        """True if a terminal has any use for it."""
         return not (self.binary or self.page)

@@ -17,7 +17,7 @@ UNKNOWN = -1
 
 
 class Kind(IntEnum):
-    """What a row is."""
+    """Kind of a row."""
 
     OPEN = 0
     """A frame that was open before this batch, told again."""

@@ -88,7 +88,7 @@ class Origin(Protocol):
 
     @property
     def notes(self) -> list[str]:
-        """What is missing, a clause each."""
+        """Notes on what is missing, a clause each."""
 
 
 @dataclass(kw_only=True)
@@ -107,7 +107,7 @@ class Recording:
 
     @property
     def has_clock(self) -> bool:
-        """Whether times are nanoseconds; else they are ticks."""
+        """True if times are nanoseconds; else they are ticks."""
         return all(header.hz for header in self.headers)
 
     @property

@@ -59,7 +59,7 @@ class Spent:
 
 
 def spent(rows: Rows, window: Window) -> Spent:
-    """What counts in the part of the time that is meant: of calls that reach beyond it that part.
+    """Restrict rows to the chosen time range: of calls that reach beyond it that part.
 
     A frame that was left counts until then, and what it lasted after that when it does return; one
     that is still open counts to its thread's last event.

@@ -1,4 +1,4 @@
-"""What a report is to be about: a part of the time, some threads, some functions."""
+"""Window of a report: a part of the time, some threads, some functions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ALWAYS = (-(1 << 62), 1 << 62)
 @dataclass
 class Window:
     """``span``: nanoseconds since the start, from and to. ``tids``: threads, all if there are none.
-    ``depth``: levels of calls that are told. ``globs``: functions, as in set_ftrace_filter: in
-    their order, a leading ``!`` takes away. Functions and levels are left out as if they had not
+    ``depth``: levels of calls to report. ``globs``: functions, as in set_ftrace_filter: in
+    their order, a leading ``!`` removes. Functions and levels are left out as if they had not
     been traced."""
 
     span: tuple[int, int] = ALWAYS
@@ -42,7 +42,7 @@ class Window:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the time is meant."""
+        """True if all of the time is meant."""
         return self.span == ALWAYS
 
     def narrow(self, rows: Rows, functions: Functions) -> Rows:
@@ -57,7 +57,7 @@ class Window:
         return rows
 
     def keeps(self, functions: Functions) -> NDArray[np.bool_]:
-        """Whether each function is meant, bool[f]."""
+        """Return whether each function is meant, bool[f]."""
         self._learn(functions)
         return self._kept
 
@@ -68,7 +68,7 @@ class Window:
         return rows.take((rows.time >= self.span[0]) & (rows.time <= self.span[1]))
 
     def names_match(self, *names: str) -> bool:
-        """Whether something that has these names is meant."""
+        """Return whether something that has these names is meant."""
         kept = bool(self.globs) and self.globs[0].startswith("!")
         for text, wanted in self._wanted:
             if wanted.matches(*names):

@@ -39,11 +39,11 @@ class Choice:
             error = unmatched(min(self._missing), self._seen, regex=self._selection.regex)
             raise UsageError(program, error.reason, error.hint)
         if not self._selected:
-            raise UsageError(program, "the filters leave no site", "see `ftpatch list`")
+            raise UsageError(program, "the filters select no site", "see `ftpatch list`")
 
 
 def require_tracer(name: str) -> None:
     """Raise UsageError for a tracer that has no part for libraries."""
     if name not in RECORDING:
         use = f"use {', '.join(RECORDING)}"
-        raise UsageError(None, f"--lib is not for the tracer {name}", use)
+        raise UsageError(None, f"--lib does not work with the {name} tracer", use)

@@ -56,9 +56,11 @@ class Libraries:
     ) -> None:
         """Find them; copies go into ``folder``. Raises UsageError and InputError."""
         if any(c in str(folder) for c in APART):
-            raise UsageError(folder, "no folder for libraries", "set TMPDIR to another one")
+            raise UsageError(
+                folder, "unsuitable directory for libraries", "set TMPDIR to another directory"
+            )
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            raise UsageError(folder, "no code of this folder is run", "set TMPDIR to another one")
+            raise UsageError(folder, "mounted noexec", "set TMPDIR to another directory")
         self._folder = folder / "lib"
         self._folder.mkdir()
         self._on_cleared = on_cleared
@@ -117,7 +119,7 @@ class Libraries:
         fits = fitting(_path_of(one) for one in wanted)
         for one, fit in zip(wanted, fits, strict=True):
             if not fit:
-                self._left[one] = "a trace has no room for more libraries"
+                self._left[one] = "too many libraries for one trace"
         wanted = [one for one, fit in zip(wanted, fits, strict=True) if fit]
         for number, one in enumerate(wanted):
             inner = self._folder / str(number) if "/" in one.name else self._folder
@@ -160,7 +162,7 @@ class Libraries:
             first = without[found[0]]
             if len(found) == 1:
                 raise first
-            reason = f"of the {len(found)} libraries that --lib {glob!r} matches, none has sites"
+            reason = f"none of the {len(found)} libraries that match --lib {glob!r} has sites"
             raise NoTable(self._image.path, reason, first.hint)
         return opened
 
@@ -232,7 +234,7 @@ class Libraries:
         if not paths or self._copies[one] in paths:
             return "the program did not load it"
         which = "the original" if one.path in paths else str(min(paths))
-        return f"the dynamic linker takes {which}, for a DT_RPATH goes before {VARIABLE}"
+        return f"the dynamic linker uses {which}: a DT_RPATH precedes {VARIABLE}"
 
 
 def tell_cleared(image: Image, changes: Changes, on_cleared: Cleared) -> None:

@@ -55,9 +55,9 @@ def plan_library(
     hook = stub.address(HOOK)
     dynamic = image.elf.segment(Segment.PT_DYNAMIC)
     if hook is None:
-        raise InputError(stub.path, f"this stub has no {HOOK}")
+        raise InputError(stub.path, f"the stub has no {HOOK}")
     if dynamic is None or image.is_relocatable:
-        raise UsageError(image.path, "no shared library", "name one with --lib")
+        raise UsageError(image.path, "no shared library", "use --lib GLOB")
     whole, names = stub, 0
     held, places = strings(place.strings)
     if places:

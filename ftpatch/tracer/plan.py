@@ -48,14 +48,16 @@ class Tracing:
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
     """Plan calls of a tracer, injected into the program, at the sites in ``mask``, bool[n].
 
-    Raises UsageError for what is no program, or has a tracer already; InputError or SiteRefused
+    Raises UsageError for anything but a program without a tracer; InputError or SiteRefused
     where there is no place for it.
     """
     image = sites.image
     if image.container != "executable":
         if image.is_kernel:
             hint = "use --tracer boot, or --to"
-            raise UsageError(image.path, f"this tracer is for programs, not for {image.kind}", hint)
+            raise UsageError(
+                image.path, f"this tracer works on programs, not on {image.kind}", hint
+            )
         hint = "give an executable, or use --to"
         raise UsageError(image.path, f"{image.kind} has no tracers yet", hint)
     mask = traceable(sites, mask, libraries=bool(tracing.libraries))
@@ -69,7 +71,9 @@ def plan_runtime(image: Image, tracing: Tracing) -> Plan:
     InputError where there is no place for it."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if arch is None or image.container != "executable":
-        raise UsageError(image.path, "no program of a known architecture", "give an executable")
+        raise UsageError(
+            image.path, "not a program of a supported architecture", "use an executable"
+        )
     laid = _inject(image, arch, tracing, 0)
     code = np.empty((0, arch.width), np.uint8)
     return Plan(
@@ -176,17 +180,17 @@ def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDAr
     unless there are ``libraries``."""
     image = sites.image
     if any(block.start > block.length - len(block.cut) for block in sites.blocks):
-        raise UsageError(image.path, "it has a tracer already", "undo that first: `ftpatch undo`")
+        raise UsageError(image.path, "already has a tracer", "run `ftpatch undo` first")
     if not len(sites) and not libraries:
         raise UsageError(
             image.path,
-            "no pad of its functions has room for a call",
+            "no pad is large enough for a call",
             f"compile with -fpatchable-function-entry={sites.arch.pad_nops}",
         )
     if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
         raise UsageError(
             image.path,
-            "its functions call mcount after their prologue: where they return to cannot be seen",
+            "its functions call mcount after the prologue: the return address cannot be found",
             "compile with -mfentry, or with -fpatchable-function-entry=5",
         )
     return mask & ~_chained(sites)

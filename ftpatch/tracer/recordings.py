@@ -152,8 +152,8 @@ class TraceFiles:
 
 
 def _is_written(fd: int, pids: list[int]) -> bool:
-    """Whether a process may still write to a file: has it open for that, or mapped. ``pids``: who
-    may, where the kernel does not say."""
+    """Return whether a process may still write to a file: has it open for that, or mapped.
+    ``pids``: who may, where the kernel does not say."""
     try:
         # F_RDLCK is given where nobody has the file open for writing (fcntl(2), "Leases").
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -164,8 +164,8 @@ def _is_written(fd: int, pids: list[int]) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process is there, and not only waited for. Its first thread may have ended before
-    the others: then that one's state is Z."""
+    """Return whether a process is there, and not only waited for. Its first thread may have ended
+    before the others: then that one's state is Z."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:

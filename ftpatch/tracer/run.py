@@ -66,11 +66,11 @@ def find_program(word: str) -> Path:
     is setuid or setgid."""
     found = word if "/" in word else shutil.which(word)
     if found is None:
-        raise UsageError(None, f"there is no program {word!r}", "name it with its folder")
+        raise UsageError(None, f"no such program {word!r}", "use its path")
     path = Path(found)
     with contextlib.suppress(OSError):
         if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
-            raise UsageError(path, "it is setuid or setgid, which a traced copy is not")
+            raise UsageError(path, "setuid or setgid, which a traced copy would not be")
     return path
 
 

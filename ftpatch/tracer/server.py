@@ -109,7 +109,8 @@ class Server:
             os.close(fd)
 
     def _runs_it(self, pid: int) -> bool:
-        """Whether a process of another user is one of the program's: no stranger fills the disk."""
+        """Return whether a process of another user is one of the program's: no stranger fills the
+        disk."""
         try:
             return Path(f"/proc/{pid}/exe").samefile(self._program)
         except OSError:

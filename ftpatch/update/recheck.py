@@ -37,13 +37,13 @@ def recheck(sites: Sites, plan: Plan, data: NDArray[np.uint8]) -> None:
         if not same:
             raise InputError(
                 sites.image.path,
-                f"after the update its {what} would not be what was planned",
+                f"after the update its {what} would differ from the plan",
                 "nothing was written; please report this file",
             )
 
 
 def _same_sites(sites: Sites, after: Sites, plan: Plan) -> bool:
-    """Whether the same sites are there, and their code is the planned one."""
+    """Return whether the same sites are there, and their code is the planned one."""
     if not np.array_equal(sites.ip, after.ip):
         return False
     state, addr, _, _ = sites.arch.decode(plan.code, sites.ip, sites.abi)
@@ -54,7 +54,7 @@ def _same_sites(sites: Sites, after: Sites, plan: Plan) -> bool:
 
 
 def _same_relocations(sites: Sites, after: Sites) -> bool:
-    """Whether the others are the same, and none has got a symbol where it had none."""
+    """Return whether the others are the same, and none has got a symbol where it had none."""
     before = _others(sites)
     had, has = (before[:, 2] < len(each.image.symbols) for each in (sites, after))
     return np.array_equal(before, _others(after)) and np.array_equal(had, has)
@@ -80,7 +80,8 @@ def _others(sites: Sites) -> NDArray[np.uint64]:
 
 
 def _same_symbols(image: Image, after: Image, undefined: str) -> bool:
-    """Whether every symbol has the name that it had, and an ``undefined`` one has that name."""
+    """Return whether every symbol has the name that it had, and an ``undefined`` one has that
+    name."""
     before, now = image.symbols, after.symbols
     count = len(before)
     size = len(before.strings)

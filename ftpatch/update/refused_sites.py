@@ -31,11 +31,11 @@ def refused_sites(sites: Sites, verdict: Verdict, action: str) -> list[tuple[Ftr
         if code == errno.EFAULT:
             reason = "EFAULT: not in executable text of the file"
         elif verdict.overlaps[row]:
-            reason = "EINVAL: shares bytes with another site"
+            reason = "EINVAL: overlaps another site"
         elif verdict.relocated[row]:
-            reason = "EINVAL: a relocation writes over it when the file is loaded"
+            reason = "EINVAL: a relocation overwrites it when the file is loaded"
         elif np.array_equal(verdict.actual[row], changes.old[row]):
-            reason = "EINVAL: not aligned as an instruction"
+            reason = "EINVAL: not at an instruction boundary"
         elif short and kind == "code":
             reason = f"EINVAL: {short}"
         else:

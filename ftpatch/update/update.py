@@ -34,7 +34,7 @@ VERSIONS = ("__versions", "__version_ext_names")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of an update: counts of sites and records, the sites that were refused (then
+    """Outcome of an update: counts of sites and records, the sites that were refused (then
     nothing was written) with the reason, and the output. ``new``, ``undefined`` and ``unrecorded``
     are the plan's; ``versioned``: the module has a CRC for each symbol that it takes from
     elsewhere, and so none for an undefined one that is new; ``cleared``: a property that the output
@@ -68,7 +68,8 @@ class Prepared:
     refused: tuple[tuple[FtraceBug, str], ...]
 
     def outcome(self, target: Path | None, *, verbose: bool = False) -> Outcome:
-        """What came of it; ``target`` is where it was written. ``verbose``: with every site."""
+        """Summarize the outcome; ``target`` is where it was written. ``verbose``: with every
+        site."""
         plan, refused = self.plan, bool(self.refused)
         ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
         places = self.image.kallsyms.places(ip) if verbose and not refused else []
@@ -115,7 +116,7 @@ def prepare_sites(
     if len(planned.changes) and image.end < len(image.data) and not strip_signature:
         raise UsageError(
             image.path,
-            "the module is signed, and its signature is not that of the changed module",
+            "the module is signed, and the signature would not match the changed module",
             "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
         )
     verdict = verify_image(image, planned.changes, sites.arch.align, written(image, sites.arch))
@@ -142,10 +143,10 @@ def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
     image.require_writable()
     require_undoable(image)
     if not verify_image(image, plan.changes, 1).passed:
-        raise InputError(image.path, "its headers are not what they were")
+        raise InputError(image.path, "its headers have changed")
     write(copy, image, plan.changes, tail=plan.tail)
 
 
 def _length(image: Image, plan: Plan) -> int | None:
-    """Where a signature has to go, None where there is none."""
+    """Offset of a signature to strip, None without one."""
     return image.end if len(plan.changes) and image.end < len(image.data) else None

@@ -104,7 +104,7 @@ class Accesses:
 
 
 def read_accesses(trace: Trace) -> Accesses:
-    """The accesses of all traces. Raises InputError for a header that cannot be right."""
+    """The accesses of all traces. Raises InputError for a corrupt header."""
     recording = trace.recording
     programs = [recording.program_of(number) for number in range(len(trace.headers))]
     return Accesses(

@@ -1,4 +1,4 @@
-"""Who came to a watched variable: the function, and whether its instruction reads or writes.
+"""Accessors of a watched variable: the function, and whether its instruction reads or writes.
 
 Data breakpoints of x86 trap behind the instruction (SDM vol. 3, section 18.3.1.2). So it is the one
 that ends at the recorded address, in its function as that is disassembled from its start.
@@ -26,7 +26,7 @@ KINDS = {READ: "r", WRITE: "w", READ | WRITE: "rw"}
 
 @dataclass(frozen=True)
 class Accessor:
-    """``function``: its name, or ``PROGRAM+OFFSET`` where nobody knows it; ``place``: with offset
+    """``function``: its name, or ``PROGRAM+OFFSET`` if that is unknown; ``place``: with offset
     and size; ``kind``: ``r``, ``w``, ``rw``, or empty where the code does not tell."""
 
     function: str
@@ -43,7 +43,7 @@ class Accessors:
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
 
     def of(self, access: Recorded) -> Accessor:
-        """Who did it."""
+        """Return the accessor."""
         key = access.file, access.ip
         if key not in self._known:
             self._known[key] = self._find(*key)

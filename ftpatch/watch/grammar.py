@@ -25,7 +25,7 @@ EVERY = "*"
 LENGTHS = (1, 2, 4, 8)
 """Bytes that a breakpoint may watch: the LENn fields of DR7 (SDM vol. 3, section 18.2.4)."""
 PLACES = "rwx"
-_FORM = "write SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
+_FORM = "use SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
 _TODAY = re.compile(r"([rwx-]*|[^@:]{1,3}(?=@[^:]*(:[0-9]*)?\Z))@")
 """How today's form begins. Names of the symbol table have an ``@`` too, as ``environ@GLIBC_2.2.5``:
 but they are not of these letters alone, and what follows the colon is no number."""
@@ -52,14 +52,14 @@ def parse_watch(text: str) -> Request:
     """Parse a request. Raises UsageError with the rule that the text breaks."""
     whole = Token.of(text)
     if not whole.text:
-        raise UsageError(None, "an empty request", _FORM)
+        raise UsageError(None, "empty request", _FORM)
     if whole.text == f"{EVERY}:{CLEAR}":
         return Request(EVERY, 0, None, CLEAR)
     today = _TODAY.match(whole.text)
     place = whole.cut(today.end()) if today else whole
     colons = [found.start() for found in _COLON.finditer(place.text)]
     if len(colons) > 1:
-        hint = "it separates the symbol from what to watch; symbols contain none"
+        hint = "`:` separates the symbol from the operators"
         raise place.cut(colons[1]).refuse("more than one `:`", hint)
     last = place.cut(colons[0] + 1) if colons else None
     name = place.cut(0, colons[0]) if colons else place
@@ -79,11 +79,11 @@ def _symbol(place: Token) -> tuple[str, int]:
         raise place.refuse("no symbol in the request", _FORM)
     known = any(form.fullmatch(name) for form in (SYMBOL, ADDRESS, _CPP))
     if not known or not name.isprintable():
-        hint = "write SYMBOL or SYMBOL+OFFSET"
+        hint = "use SYMBOL or SYMBOL+OFFSET"
         raise place.cut(0, len(name)).refuse("invalid symbol", hint)
     offset = read_number(digits) if plus else 0
     if offset is None:
-        hint = "a number of bytes, as in table+16"
+        hint = "use a number of bytes, as in table+16"
         raise place.cut(len(name) + 1).refuse("invalid offset", hint)
     return name, offset
 
@@ -91,7 +91,7 @@ def _symbol(place: Token) -> tuple[str, int]:
 def _length(token: Token | None) -> int | None:
     length = read_number(token.text) if token else None
     if token and length not in LENGTHS:
-        raise token.refuse("invalid length", "1, 2, 4 or 8 bytes")
+        raise token.refuse("invalid length", "use 1, 2, 4 or 8 bytes")
     return length
 
 
@@ -100,14 +100,14 @@ def _operators(token: Token) -> str:
     text = token.text
     _check_letters(token, PLACES + "-")
     if len(text) < len(PLACES):
-        hint = "three characters, as rw- or -w-; or --- to clear"
-        raise token.refuse("an operator is missing", hint)
+        hint = "use three characters, such as rw- or -w-, or --- to clear"
+        raise token.refuse("missing operator", hint)
     if len(text) > len(PLACES):
-        raise token.refuse("more than three operators", "write rw- or -w-")
+        raise token.refuse("too many operators", "use rw- or -w-")
     for i, (letter, own) in enumerate(zip(text, PLACES, strict=True)):
         if letter not in (own, "-"):
-            hint = "r is the first, w the second, x the third"
-            raise token.cut(i, i + 1).refuse("an operator is out of its place", hint)
+            hint = "r comes first, w second, x third"
+            raise token.cut(i, i + 1).refuse("misplaced operator", hint)
     _check_execution(token)
     return text
 
@@ -115,11 +115,11 @@ def _operators(token: Token) -> str:
 def _prefix(token: Token) -> str:
     """The type that today's form begins with."""
     if not token.text:
-        raise token.refuse("no type before the `@`", "write r@, w@ or rw@")
+        raise token.refuse("no type before the `@`", "use r@, w@ or rw@")
     _check_letters(token, PLACES)
     _check_execution(token)
     if token.text == "wr":
-        raise token.refuse("an operator is out of its place", "write rw@")
+        raise token.refuse("misplaced operator", "write rw@")
     return "".join(letter if letter in token.text else "-" for letter in PLACES)
 
 
@@ -129,7 +129,7 @@ def _check_letters(token: Token, known: str) -> None:
         if letter not in known:
             raise token.cut(i, i + 1).refuse("unknown operator", f"one of {' '.join(known)}")
         if letter != "-" and letter in token.text[:i]:
-            raise token.cut(i, i + 1).refuse("an operator is repeated", "each stands once")
+            raise token.cut(i, i + 1).refuse("repeated operator", "use each at most once")
 
 
 def _check_execution(token: Token) -> None:

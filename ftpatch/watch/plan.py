@@ -53,8 +53,8 @@ def read_watches(image: Image) -> tuple[Watch, ...]:
     that cannot be right."""
     laid = _laid_in(image)
     if laid is None:
-        hint = "say what to watch, as in counter:rw-"
-        raise UsageError(image.path, "it watches nothing", hint)
+        hint = "specify a watch, such as counter:rw-"
+        raise UsageError(image.path, "no watches in this program", hint)
     return _watches(image, laid)
 
 
@@ -84,15 +84,17 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
     except UsageError as error:
         raise UsageError(error.path or image.path, error.reason, error.hint) from None
     if not watches and not before:
-        raise UsageError(image.path, "*:---: clears what is not set", "nothing is watched")
+        raise UsageError(image.path, "*:---: no such watch to clear", "nothing is watched")
     for watch in watches:
         if watch in before:
             continue
         line = watch_line(readable(watch))
         if not variables.has(watch.address, watch.length):
-            raise UsageError(image.path, f"{line}: it ends outside of memory", "watch fewer bytes")
+            raise UsageError(
+                image.path, f"{line}: it ends beyond the address space", "watch fewer bytes"
+            )
         if watch.type == "-w-" and variables.never_written(watch.address):
-            notes.append(f"{line}: the program cannot write there: it is constant")
+            notes.append(f"{line}: the variable is constant, the program cannot write it")
     notes += _together(watches)
     if laid is None:
         plan = _first(image, arch, watches, SIZE if size is None else size)
@@ -110,7 +112,7 @@ def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
             from_ = f" from byte {watch.offset} on" if watch.offset else ""
             clause = f"watching {watch.length} of {size} bytes{from_}"
             if watch.offset + watch.length > size:
-                clause = f"watching {watch.length} bytes, and {size} are the variable's"
+                clause = f"watching {watch.length} bytes, but the variable has {size}"
             yield f"{watch_line(readable(watch))}: {clause}"
 
 
@@ -120,8 +122,8 @@ def _check(image: Image, arch: Arch | None) -> None:
         reason = f"not a program ({image.container})"
         raise UsageError(image.path, reason, "variables of executables can be watched")
     if any(one.name in GO for one in image.elf.sections):
-        reason = "it is a program of Go, whose runtime takes SIGTRAP for a crash"
-        raise UsageError(image.path, reason, "watch it with a debugger")
+        reason = "a Go program, whose runtime treats SIGTRAP as a crash"
+        raise UsageError(image.path, reason, "use a debugger")
 
 
 def _together(watches: Sequence[Watch]) -> Iterator[str]:
@@ -129,7 +131,7 @@ def _together(watches: Sequence[Watch]) -> Iterator[str]:
     thread, not two (``legacy_queue`` in kernel/signal.c)."""
     for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
         if one.symbol == other.symbol or one.address + one.length > other.address:
-            clause = "of an instruction that comes to both one access is told"
+            clause = "an instruction that accesses both is reported once"
             lines = [watch_line(readable(watch)) for watch in (one, other)]
             yield f"{' and '.join(lines)}: {clause}"
 
@@ -137,9 +139,7 @@ def _together(watches: Sequence[Watch]) -> Iterator[str]:
 def _laid_in(image: Image) -> InjectedWatches | None:
     laid = injected_watches(image)
     if laid is None and laid_in_id(image) is not None:
-        raise UsageError(
-            image.path, "it has a tracer or probes already", "undo that first: `ftpatch undo`"
-        )
+        raise UsageError(image.path, "already has a tracer or probes", "run `ftpatch undo` first")
     return laid
 
 
@@ -148,7 +148,7 @@ def _watches(image: Image, laid: InjectedWatches) -> tuple[Watch, ...]:
     try:
         return tuple(told.watch for told in unpack_watches(raw) if told is not None)
     except UsageError as error:
-        raise InputError(image.path, f"its table of watches cannot be right: {error}") from None
+        raise InputError(image.path, f"its table of watches is corrupt: {error}") from None
 
 
 def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:

@@ -1,6 +1,6 @@
 """Watches as bytes: struct trace_watch of stubs/runtime/trace.h, four of them.
 
-They are laid into a program like this, and a trace begins with a copy of them.
+They are inserted into a program like this, and a trace begins with a copy of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
     for watch in watches:
         text = watch_line(watch).encode()
         if len(text) > _LONGEST:
-            hint = f"a watch has room for {_LONGEST} bytes"
+            hint = f"at most {_LONGEST} bytes"
             raise UsageError(None, f"{text[:40].decode(errors='replace')}...: too long", hint)
         out += pack(
             "trace_watch",
@@ -58,10 +58,10 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
 
 
 def unpack_watches(raw: bytes) -> list[Told | None]:
-    """What a table says, by the numbers of events; None where nothing is watched. Raises UsageError
+    """Parse a table by event numbers; None where nothing is watched. Raises UsageError
     for what no table holds, in a clause without a place."""
     if len(raw) < TABLE_SIZE:
-        raise UsageError(None, "it ends before its watches do")
+        raise UsageError(None, "truncated")
     entries = (unpack("trace_watch", raw, number * _ENTRY.itemsize) for number in range(SLOTS))
     return [_told(number, **entry) for number, entry in enumerate(entries)]
 
@@ -80,7 +80,7 @@ def _told(
 ) -> Told | None:
     if not type:
         return None
-    wrong = UsageError(None, f"watch {number} is not what its text says")
+    wrong = UsageError(None, f"watch {number} does not match its text")
     if size > _LONGEST:
         raise wrong
     line = text[:size].ljust(size, b"\0").decode("utf-8", "backslashreplace")

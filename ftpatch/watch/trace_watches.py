@@ -16,15 +16,15 @@ __all__ = ["read_watched", "refusal_note"]
 AT = constants["TRACE_HEADER"]
 """Bytes of the header in front of them."""
 _REASONS = {
-    1: "the kernel does not permit it: kernel.perf_event_paranoid, or a sandbox",
+    1: "denied by the kernel: kernel.perf_event_paranoid, or a sandbox",
     7: "the kernel is older than 5.13",
-    13: "the kernel does not permit it: kernel.perf_event_paranoid, or a sandbox",
-    19: "this machine has no breakpoints for data",
-    22: "the kernel is older than 5.13, or cannot watch this place",
-    24: "no descriptor was free",
-    28: "no breakpoint was free: a debugger, or perf, has them",
+    13: "denied by the kernel: kernel.perf_event_paranoid, or a sandbox",
+    19: "no data breakpoints on this machine",
+    22: "the kernel is older than 5.13, or cannot watch this address",
+    24: "no free descriptor",
+    28: "no free breakpoint: used by a debugger or perf",
     38: "no perf_event_open(): an emulator, or a kernel without it",
-    95: "this machine has no breakpoints for data",
+    95: "no data breakpoints on this machine",
 }
 """By errno: see perf_event_open(2), "ERRORS"."""
 
@@ -42,14 +42,14 @@ def read_watched(fd: int, header: Header, *, plain: bool = True) -> list[Told | 
     try:
         told = unpack_watches(raw)
     except UsageError as error:
-        raise InputError(header.path, f"its watches cannot be right: {error}") from None
+        raise InputError(header.path, f"its watches are corrupt: {error}") from None
     if plain:
         return told
     return [one and replace(one, watch=readable(one.watch)) for one in told]
 
 
 def refusal_note(told: Told) -> str:
-    """Why a watch has no events, in a clause; empty where it was set."""
+    """Explain in a clause that a watch has no events; empty if it was set."""
     if not told.refusal:
         return ""
     known = _REASONS.get(told.refusal)

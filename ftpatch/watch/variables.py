@@ -39,8 +39,8 @@ class Variables:
         if not found:
             raise self._missing(text)
         if len({self.resolve(name)[0] for name in found}) > 1:
-            reason = f"several variables have this name: {', '.join(sorted(found)[:4])}"
-            raise self._refuse(text, reason, "take one of these")
+            reason = f"ambiguous variable name: {', '.join(sorted(found)[:4])}"
+            raise self._refuse(text, reason, "use one of these")
         return found[0]
 
     def resolve(self, name: str) -> tuple[int, int]:
@@ -55,18 +55,18 @@ class Variables:
             raise self._missing(name)
         kinds = set(symbols.type[rows].tolist())
         if kinds <= set(CODE):
-            raise self._refuse(name, "it is a function", "data can be watched; `ftpatch probe` it")
+            raise self._refuse(name, "a function, not a variable", "use `ftpatch probe`")
         if kinds == {Symbols.STT_TLS}:
-            reason = "it is thread-local: each thread has one, where nobody knows beforehand"
-            raise self._refuse(name, reason, "watch what all threads share")
+            reason = "thread-local: its address is known only at run time"
+            raise self._refuse(name, reason, "watch a shared variable")
         rows = rows[~np.isin(symbols.type[rows], [*CODE, Symbols.STT_TLS])]
         row = self._one(name, rows)
         address, size = int(symbols.value[row]), int(symbols.size[row])
         place = np.array([address], np.uint64)
         if symbols.section[row] == Symbols.SHN_ABS or not self._image.elf.in_memory(place)[0]:
-            raise self._refuse(name, "it is a number, and no place in memory", "see `nm`")
+            raise self._refuse(name, "an absolute symbol, not an address", "see `nm`")
         if symbols.type[row] != Symbols.STT_OBJECT and self._is_code(address):
-            raise self._refuse(name, "it is code", "data can be watched; `ftpatch probe` it")
+            raise self._refuse(name, "it is code", "use `ftpatch probe`")
         return address, size
 
     def size(self, watch: Watch) -> int:
@@ -76,13 +76,13 @@ class Variables:
         return int(symbols.size[rows].max(initial=0))
 
     def never_written(self, address: int) -> bool:
-        """Whether nothing writes there: it is in a segment that can only be read."""
+        """Return whether it is in a read-only segment."""
         loads = (s for s in self._image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
         around = [s for s in loads if s.address <= address < s.address + s.memory_size]
         return bool(around) and not any(s.flags & Segment.PF_W for s in around)
 
     def has(self, address: int, length: int) -> bool:
-        """Whether all of these bytes are the program's."""
+        """Return whether all of these bytes are the program's."""
         ends = np.array([address, address + length - 1], np.uint64)
         return bool(self._image.elf.in_memory(ends).all())
 
@@ -92,7 +92,7 @@ class Variables:
             known = rows[symbols.bind[rows] == GLOBAL]
             if len(np.unique(symbols.value[known])) != 1:
                 places = ", ".join(map(hex, np.unique(symbols.value[rows]).tolist()[:4]))
-                raise self._refuse(name, f"several variables have this name: {places}")
+                raise self._refuse(name, f"ambiguous variable name: {places}")
             rows = known
         return int(rows[0])
 
@@ -103,9 +103,9 @@ class Variables:
 
     def _at(self, name: str, address: int) -> int:
         if not self.has(address, 1):
-            raise self._refuse(name, "the program has nothing there", "give a link address")
+            raise self._refuse(name, "not mapped in the program", "use a link address")
         if self._is_code(address):
-            raise self._refuse(name, "it is code", "data can be watched; `ftpatch probe` it")
+            raise self._refuse(name, "it is code", "use `ftpatch probe`")
         return address
 
     def _missing(self, name: str) -> UsageError:
@@ -114,12 +114,12 @@ class Variables:
             if len(table.rows_named(name, defined=False)) or Named(table, DATA, defined=False).find(
                 name
             ):
-                reason = "it is not in this program, but in a library"
-                return self._refuse(name, reason, "watch what the program itself has")
+                reason = "defined in a library, not in this program"
+                return self._refuse(name, reason, "watch a variable that the program defines")
         stripped = all(one.type != Section.SHT_SYMTAB for one in image.elf.sections)
-        hint = "the program is stripped; give an address" if stripped else "see `nm -C`"
+        hint = "the program is stripped; use an address" if stripped else "see `nm -C`"
         like = Named(image.symbols, DATA).like(name)
-        return self._refuse(name, "there is no such symbol", meant(like, hint))
+        return self._refuse(name, "no such symbol", meant(like, hint))
 
     def _refuse(self, name: str, reason: str, hint: str = "") -> UsageError:
         return UsageError(self._image.path, f"{name}: {reason}", hint)

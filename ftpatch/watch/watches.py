@@ -67,14 +67,14 @@ def apply_requests(
         place = _address(request, line, resolve)
         address = place[0] if place else None
         if address in seen:
-            hint = "say once what to watch there"
-            raise UsageError(None, f"{line}: a second request for this place", hint)
+            hint = "combine the requests"
+            raise UsageError(None, f"{line}: duplicate request", hint)
         seen.add(address)
         if place is None:
             now.clear()
         elif request.type == CLEAR:
             if now.pop(place[0], None) is None:
-                raise UsageError(None, f"{line}: clears what is not set", _told(now.values()))
+                raise UsageError(None, f"{line}: no such watch to clear", _told(now.values()))
         else:
             taken = request
             if request.type == "r--" and not read_only:
@@ -122,10 +122,10 @@ def _address(
     start, size = resolve(request.symbol)
     if size and request.offset >= size:
         hint = f"{request.symbol} has {size} bytes"
-        raise UsageError(None, f"{line}: the offset is outside of the symbol", hint)
+        raise UsageError(None, f"{line}: the offset is beyond the symbol", hint)
     address = start + request.offset
     if address >= 1 << 64:
-        raise UsageError(None, f"{line}: there is no such address", "take a smaller offset")
+        raise UsageError(None, f"{line}: no such address", "use a smaller offset")
     return address, size - request.offset if size else 0
 
 
@@ -159,10 +159,10 @@ def _set(now: dict[int, Watch], watch: Watch, line: str, slots: int) -> None:
         raise UsageError(
             None,
             f"{line}: Maximum limit:({slots}) reached, no new requests can be accepted now",
-            "take one out first, as with SYMBOL:---",
+            "remove one first, as with SYMBOL:---",
         )
     if old is not None and (old.type, old.length) == (watch.type, watch.length):
-        raise UsageError(None, f"{line}: already exists", "it is watched like that")
+        raise UsageError(None, f"{line}: already exists", "it is being watched")
     now[watch.address] = watch
 
 

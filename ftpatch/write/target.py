@@ -92,7 +92,7 @@ class FileTarget:
             before = held.copy()
             part.put(before, old=True, base=start)
             if not np.array_equal(before, held):
-                reason = "the input was changed while it was read"
+                reason = "the input changed while it was being read"
                 raise InputError(self.path, reason, "try again")
             part.put(held, base=start)
             write_all(self.fd, held.tobytes(), start)

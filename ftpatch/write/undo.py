@@ -23,7 +23,7 @@ __all__ = ["Undo", "plan_undo", "require_undoable", "take_back"]
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What a file was before ``blocks`` (the latest first): ``changes`` from what stands there to
+    """State of a file before ``blocks`` (the latest first): ``changes`` from what stands there to
     what stood there, the ``length`` to cut to (bytes) and the ``tail`` that follows. ``packed`` is
     the compressed file that held it, ``identical`` whether that is the very file."""
 
@@ -45,7 +45,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     blocks = read_blocks(image.path, image.data[: image.end])
     if not blocks:
         raise InputError(
-            image.path, "no journal: no command changed this file", "strip and objcopy remove it"
+            image.path, "no journal: not changed by ftpatch", "strip and objcopy remove it"
         )
     blocks = blocks if everything else blocks[:1]
     left = image.altered([block.changes for block in reversed(blocks)])
@@ -56,9 +56,9 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     if len(changed):
         raise SiteRefused(
             image.path,
-            f"{len(changed)} places do not hold what the journal says was written, the first at "
+            f"{len(changed)} locations differ from what the journal recorded, the first at "
             f"file offset {int(changed.min()):#x}",
-            "the file was changed by other means",
+            "the file was modified by something else",
         )
     oldest = blocks[-1]
     length = oldest.length - len(oldest.cut)
@@ -118,5 +118,5 @@ def _require_image(before: Image, data: NDArray[np.uint8]) -> None:
         read_skeleton(str(before.path), data)
     except InputError as error:
         raise InputError(
-            before.path, f"journal: what it would restore is not an image: {error.reason}"
+            before.path, f"journal: the restored file would not be an image: {error.reason}"
         ) from None

@@ -34,7 +34,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether all may be written."""
+        """True if all may be written."""
         return not self.errno.any()
 
     def refused(self) -> NDArray[np.intp]:

@@ -85,7 +85,7 @@ def _behind(
     tail: bytes,
     outside: bytes = b"",
 ) -> tuple[int, bytes]:
-    """Where the image's own bytes end, and what comes there."""
+    """End of the image's own bytes, and what comes there."""
     size = len(image.data)
     cut = b"" if length is None else image.data[length:].tobytes()
     wanted = journal and (len(changes) or cut)
@@ -94,9 +94,9 @@ def _behind(
 
 
 def _outside(copy: Copy, image: Image) -> bytes:
-    """What the journal keeps of the compressed file, to give it back as it is. What other packers
-    made is kept as a whole; but a file that has a journal is likely to be our own, which need not
-    be kept, or each command would double it."""
+    """Return what the journal keeps of the compressed file, to give it back as it is. What other
+    packers made is kept as a whole; but a file that has a journal is likely to be our own, which
+    need not be kept, or each command would double it."""
     held = os.pread(copy.fd, copy.size, 0)
     while len(held) < copy.size and (more := os.pread(copy.fd, copy.size, len(held))):
         held += more
@@ -107,7 +107,7 @@ def _outside(copy: Copy, image: Image) -> bytes:
 
 def _packed(image: Image, data: NDArray[np.uint8]) -> bytes:
     if len(data) > LIMIT:
-        raise InputError(image.path, f"with its journal it has more than {LIMIT} bytes")
+        raise InputError(image.path, f"with its journal it exceeds {LIMIT} bytes")
     return pack(image.compression, data.data)
 
 

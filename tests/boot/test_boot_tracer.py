@@ -195,7 +195,7 @@ def test_depth_follows_from_stack_pointers() -> None:
 def test_options_are_for_the_boot_tracer_only(tmp_path: Path) -> None:
     done = ftpatch("enable", "/bin/true", "--max", "5", "-o", str(tmp_path / "out"))
     assert done.code == 2
-    assert "are for --tracer boot" in done.err
+    assert "require --tracer boot" in done.err
 
 
 def _seen(rows: list[tuple[int, int, int]]) -> list[tuple[int, int]]:

@@ -42,9 +42,12 @@ def _broken(*names: str) -> Path:
     [
         ("nothing", "not a JSON object"),
         ("[" * 100_000, "not a JSON object"),
-        ("[1]", "not an object of"),
-        ('{"image": "a", "invariant": "site-known"}', "not an object of image, invariant, place"),
-        (json.dumps(LINE | {"ip": "0x0"}), "not an object of"),
+        ("[1]", "expected an object with"),
+        (
+            '{"image": "a", "invariant": "site-known"}',
+            "expected an object with image, invariant, place",
+        ),
+        (json.dumps(LINE | {"ip": "0x0"}), "expected an object with"),
         (json.dumps(LINE | {"place": 3}), "not a string"),
         (json.dumps(LINE | {"invariant": "site-knwon"}), "site-knwon"),
         ("\udcff", "not a JSON object"),

@@ -95,7 +95,7 @@ def test_new_functions_are_told_and_do_not_fail() -> None:
     rows = _expect(path)
     Path("list").write_text("".join(json.dumps(row) + "\n" for row in rows[3:]))
     result = ftpatch("check", "--expected", "list", path)
-    said = "list: pad: 3 with a record are not listed\n"
+    said = "list: pad: 3 with a record not listed\n"
     assert result.code == 0 and said in result.out
     told = ftpatch("check", "-v", "--expected", "list", path).out
     assert "not listed: " + ", ".join(row["function"] for row in rows[:3]) in told
@@ -141,7 +141,7 @@ def test_one_file_for_several_images_and_a_tree() -> None:
     ("text", "said"),
     [
         ("{", "line 1: not a JSON object"),
-        ('{"image": "x"}', "line 1: not an object of image, function"),
+        ('{"image": "x"}', "line 1: expected an object with image, function"),
         ('# ok\n{"image": "x", "function": 3}', "line 2: a value is not a string"),
     ],
 )

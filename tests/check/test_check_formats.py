@@ -234,7 +234,7 @@ def test_an_empty_document_is_a_document() -> None:
         (["--format", "xml"], "text, json, github or junit"),
         (["--json", "--format", "junit"], "conflict"),
         (["--format", "juint"], "unknown format 'juint'; did you mean junit?"),
-        (["--baseline", "a", "--write-baseline", "b"], "exclude each other"),
+        (["--baseline", "a", "--write-baseline", "b"], "mutually exclusive"),
     ],
 )
 def test_formats_that_are_none(arguments: list[str], words: str) -> None:

@@ -97,12 +97,12 @@ def test_what_the_link_editor_drops_is_named(compiler: str, tmp_path: Path) -> N
     places = {row["symbol"].partition("+")[0] for row in rows}
     assert places == {"_Z4betai", "_Z5bravoi"}
     assert ftpatch("check", path).code == 1
-    told = "2 functions have a pad and no record: beta(int), bravo(int)"
+    told = "2 functions have a pad but no record: beta(int), bravo(int)"
     assert told in ftpatch("status", path).out
     for text in ("b*", "_Z[45]b*"):
         result = ftpatch("list", path, "-f", text)
         assert result.code == 2
-        said = "matches no site, but beta(int), bravo(int) have a pad and no record"
+        said = "matches no site, but beta(int), bravo(int) have a pad but no record"
         assert f"{said}; see `ftpatch check`\n" in result.err
 
 

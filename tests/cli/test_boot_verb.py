@@ -70,11 +70,11 @@ def test_every_append_counts(tmp_path: Path, machine: dict[str, str]) -> None:
     [
         (
             "[ 0.1] KASLR enabled\n[ 9.0] Kernel Offset: 0x49c38aa00000 from 0xffff800008000000",
-            "KASLR: addresses on the console are 0x49c38aa00000 above the image's",
+            "KASLR: console addresses are 0x49c38aa00000 above the image's",
         ),
         (
             "[    0.1] KASLR enabled\n[    0.2] and no more",
-            "KASLR: addresses on the console are not the image's; use --append nokaslr",
+            "KASLR: console addresses differ from the image's; use --append nokaslr",
         ),
         ("[    0.1] KASLR disabled on command line\n[    9.0] Kernel Offset: disabled", ""),
     ],
@@ -94,7 +94,7 @@ def test_an_end_of_its_own(tmp_path: Path, machine: dict[str, str]) -> None:
     assert done.returncode == 3
     assert done.stdout == FOLDED
     assert "2 events; QEMU ended with 3" in done.stderr
-    assert "the last functions: ksys_dup3, vfs_read" in done.stderr
+    assert "last functions: ksys_dup3, vfs_read" in done.stderr
     assert "panic: the end" in done.stderr
     assert "\x1b" not in done.stderr  # no live line but on a terminal
     assert not list((tmp_path / "tmp").iterdir())
@@ -104,7 +104,7 @@ def test_a_hang(tmp_path: Path, machine: dict[str, str]) -> None:
     done = _boot(tmp_path, machine, "exec sleep 60", "--idle", "1", "--format", "folded")
     assert done.returncode == 124
     assert "no event and no console output for 1 seconds" in done.stderr
-    assert "the last functions: ksys_dup3, vfs_read" in done.stderr
+    assert "last functions: ksys_dup3, vfs_read" in done.stderr
 
 
 def test_a_limit(tmp_path: Path, machine: dict[str, str]) -> None:
@@ -114,13 +114,13 @@ def test_a_limit(tmp_path: Path, machine: dict[str, str]) -> None:
 
 def test_a_triple_fault(tmp_path: Path, machine: dict[str, str]) -> None:
     done = _boot(tmp_path, machine | {"LOGGED": "Triple fault"}, "exit 0", "--format", "folded")
-    assert done.returncode == 0 and "a triple fault" in done.stderr
+    assert done.returncode == 0 and "triple fault" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--max", "2"), ("--max", "1")])
 def test_a_stop(tmp_path: Path, machine: dict[str, str], words: tuple[str, ...]) -> None:
     done = _boot(tmp_path, machine, "exec sleep 60", *words, "--format", "folded")
-    assert done.returncode == 0 and "the tracer stopped" in done.stderr
+    assert done.returncode == 0 and "tracer stopped" in done.stderr
 
 
 def test_no_events(tmp_path: Path, machine: dict[str, str]) -> None:
@@ -179,7 +179,7 @@ def _read(fd: int) -> bytes:
     [
         (("--format", "nosuch"), "unknown format"),
         (("--until", "nosuch"), "no such function"),
-        (("--keep", "/"), "cannot make it"),
+        (("--keep", "/"), "cannot create"),
         (("-o", "/dev/null"), "not a regular file"),
         (("--idle", "0"), "--idle"),
     ],

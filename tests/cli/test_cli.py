@@ -44,7 +44,7 @@ def _is_one_line(result: Result) -> None:
         (["status", "NOTABLE"], "no __mcount_loc"),
         (["list", "IMAGE", "-f", "nothing"], "matches no site"),
         (["list", "IMAGE", "-f", "vfs_(", "--regex"], "not a regular expression"),
-        (["enable", "IMAGE", "--to", "nothing"], "no symbol"),
+        (["enable", "IMAGE", "--to", "nothing"], "no such symbol"),
         (["enable", "IMAGE", "--to", "0x10"], "not code"),
         (["enable", "IMAGE", "--site", "ftrace_call"], "no ftrace_call"),
         (["enable", "IMAGE", "--site", "x"], "no named site"),

@@ -154,13 +154,13 @@ def test_the_trace_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["nosuch_program"], "there is no program 'nosuch_program'"),
+        (["nosuch_program"], "no such program 'nosuch_program'"),
         (["./nosuch"], "cannot read"),
         (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; compile with"),
-        (["--tracer", "nosuch", "PROG"], "there is no tracer 'nosuch'; it is one of nop"),
+        (["--tracer", "nosuch", "PROG"], "unknown tracer 'nosuch'; use nop"),
         (["-f", "nosuch", "PROG"], "matches no site"),
-        (["--size", "much", "PROG"], "'much' is not a size"),
-        (["--tracer", "function", "--args", "PROG"], "records no arguments"),
+        (["--size", "much", "PROG"], "invalid size 'much'"),
+        (["--tracer", "function", "--args", "PROG"], "does not record arguments"),
     ],
 )
 def test_failures_of_our_own(words: list[str], reason: str, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_after_enable(command: tuple[str, ...], tmp_path: Path) -> None:
             assert done.code == 1, done.err
             assert program.read_bytes() == held and not (tmp_path / "out").exists()
             if verb in ("probe", "watch"):
-                assert "do not hold what the journal says was written" in done.err
+                assert "differ from what the journal recorded" in done.err
                 assert "`ftpatch undo` would refuse this file" in done.err
 
 

@@ -102,7 +102,7 @@ def test_here_nothing_was_changed() -> None:
     Path("notes").write_text("nothing\n")
     result = ftpatch("diff")
     assert (result.code, result.err) == (0, "")
-    assert result.out == "no file here has a journal, or a FILE.ftpatch beside it\n"
+    assert result.out == "no file in this directory has a journal or a FILE.ftpatch beside it\n"
     assert ftpatch("diff", "--json").out == ""
 
 

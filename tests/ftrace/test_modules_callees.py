@@ -20,7 +20,7 @@ def test_without_a_callee(name: str, tmp_path: Path) -> None:
     path = put(module(FORMS[name]), tmp_path)
     result = ftpatch("enable", path)
     assert result.code == 2
-    assert "this image has no ftrace_caller; name a callee with --to SYMBOL" in result.err
+    assert "this image has no ftrace_caller; use --to SYMBOL" in result.err
     assert [p.name for p in tmp_path.iterdir()] == ["demo.ko"]
 
 
@@ -38,13 +38,13 @@ def test_a_module_with_a_caller_of_its_own(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("to", "words"),
     [
-        ("0x40", "this file has no addresses yet; name a symbol"),
-        ("0xffffffff81000000", "this file has no addresses yet"),
-        ("a b", "is not a symbol's name"),
-        ("-f", "is not a symbol's name"),
-        ("1st", "is not a symbol's name"),
-        ("x" * 1025, "is not a symbol's name"),
-        ("twice", "'twice' names 2 functions"),
+        ("0x40", "a relocatable file has no addresses; use a symbol"),
+        ("0xffffffff81000000", "a relocatable file has no addresses"),
+        ("a b", "invalid symbol name"),
+        ("-f", "invalid symbol name"),
+        ("1st", "invalid symbol name"),
+        ("x" * 1025, "invalid symbol name"),
+        ("twice", "symbol 'twice' is ambiguous (2 definitions)"),
         ("data", "is not code"),
         ("resolver", "is not a function that can be called directly"),
     ],
@@ -70,9 +70,9 @@ def test_what_must_be_defined_elsewhere_is_said(to: str, tmp_path: Path) -> None
     path = put(module(FORMS["x86_64"]), tmp_path)
     result = ftpatch("enable", path, "--to", to)
     if to.startswith("ftrace"):
-        assert f"{to}: no kernel exports it to modules, so insmod will say Unknown" in result.out
+        assert f"{to}: not exported to modules, so insmod will fail (Unknown" in result.out
     else:
-        assert f"{to} is not defined here: the kernel, or another module, must" in result.out
+        assert f"{to} is undefined: the kernel or another module must" in result.out
 
 
 @pytest.mark.parametrize("name", ["x86_64", "arm64-ops"])
@@ -98,7 +98,7 @@ def test_kept_records_and_what_comes_of_it(name: str, tmp_path: Path) -> None:
     assert result.code == 1
     (row,) = result.json
     if form.arch == "riscv64":
-        assert "ftrace_init makes a NOP of this call" in row["message"] and "bug" not in row
+        assert "ftrace_init turns this call into a NOP" in row["message"] and "bug" not in row
         return
     shown = [" actual:   e8:??:??:??:??", " expected: e8:??:??:??:??"]
     if form.arch == "arm64":

@@ -142,7 +142,7 @@ def test_nothing_to_change(packer: str, tmp_path: Path) -> None:
     assert ftpatch("disable", "--in-place", path).code == 0
     assert path.read_bytes() == data
     other = tmp_path / "other"
-    assert "a plain copy" in ftpatch("disable", path, "-o", other).out
+    assert "an unmodified copy" in ftpatch("disable", path, "-o", other).out
     assert other.read_bytes() == data
 
 

@@ -96,7 +96,7 @@ def test_entries_in_another_order_than_slots(name: str, tmp_path: Path) -> None:
     path = put(image, tmp_path)
     assert ftpatch("status", "--json", path).only["sites"] == 6
     result = ftpatch("disable", path)
-    assert result.code == 1 and "are not one for each record" in result.err
+    assert result.code == 1 and "does not have one relocation per record" in result.err
 
 
 @every_form

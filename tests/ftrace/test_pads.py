@@ -177,7 +177,7 @@ def test_a_site_that_the_loader_writes_to_is_refused(tmp_path: Path) -> None:
     done = ftpatch("disable", "--json", "--in-place", library)
     assert done.code == 1
     assert done.only["failed"][0]["reason"] == (
-        "EINVAL: a relocation writes over it when the file is loaded"
+        "EINVAL: a relocation overwrites it when the file is loaded"
     )
     assert library.read_bytes() == before
     assert "site-relocated" in [

@@ -170,10 +170,10 @@ def test_a_named_site_that_holds_something_else_is_refused(tmp_path: Path) -> No
         ("vfs_write", 0, ""),
         (hex(PROGRAM + 16), 0, ""),
         (hex(PROGRAM + 17), 0, ""),
-        ("find_slot", 2, "names 2 functions"),
-        ("vfs_declared", 2, "no symbol"),
+        ("find_slot", 2, "is ambiguous (2 definitions)"),
+        ("vfs_declared", 2, "no such symbol"),
         (hex(PROGRAM + 0x10000), 2, "is not code"),
-        ("0x", 2, "no symbol"),
+        ("0x", 2, "no such symbol"),
         ("", 2, ""),
     ],
 )

@@ -191,5 +191,5 @@ def test_undo_of_a_changed_file_is_refused(name: str) -> None:
         data[row["offset"] + 1] ^= 0x40
         path.write_bytes(data)
         result = ftpatch("undo", path)
-        assert result.code == 1 and "other means" in result.err
+        assert result.code == 1 and "something else" in result.err
         assert path.read_bytes() == data

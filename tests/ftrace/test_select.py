@@ -98,7 +98,7 @@ def test_without_a_filter_all_are_chosen(sites: Sites) -> None:
 def test_notrace_has_the_last_word(sites: Sites) -> None:
     assert _chosen(sites, "vfs_*", notrace=("vfs_read",)) == "vfs_write"
     assert _chosen(sites, notrace=("*",)) == UNNAMED
-    with pytest.raises(UsageError, match="leave no site"):
+    with pytest.raises(UsageError, match="select no site"):
         _chosen(sites, "vfs_*", notrace=("*",))
 
 

@@ -119,7 +119,7 @@ def test_a_table_that_cannot_be_is_refused(tmp_path: Path) -> None:
     image = pad_program()
     table = image.sections[1]
     table.data += b"\1"
-    assert "no multiple of the word" in _refusal(image, path)
+    assert "not a multiple of the word size" in _refusal(image, path)
     table.data = table.data[:-1]
     table.type, table.size = SHT_NOBITS, 48
     assert "no bytes in this file" in _refusal(image, path)
@@ -128,9 +128,9 @@ def test_a_table_that_cannot_be_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("start", "stop", "words"),
     [
-        (48, 0, "is before"),
+        (48, 0, "precedes"),
         (0, 49, "not in the file"),
-        (0, 41, "no multiple of the word"),
+        (0, 41, "not a multiple of the word size"),
         (0x100000, 0x100030, "not in the file"),
         (0, 1 << 24, "not in the file"),
     ],

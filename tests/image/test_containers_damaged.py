@@ -169,7 +169,7 @@ def test_layers_inside_of_each_other(tmp_path: Path) -> None:
                 row = ftpatch("status", "--json", path).only
                 assert (row["container"], row["records"]) == (container, row["sites"])
             else:
-                _refused(tmp_path, data, "more than 4 images inside of each other")
+                _refused(tmp_path, data, "more than 4 nested images")
     stream = PACKERS["zstd"](IMAGE)
     path = _put(tmp_path, gzip.compress(zboot(stream, len(stream), "zstd22")))
     assert ftpatch("status", "--json", path).only["container"] == "Image"

@@ -55,7 +55,7 @@ def test_exactly_what_is_inside(box: Box, tmp_path: Path) -> None:
     result = ftpatch("extract", path)
     output = tmp_path / box.extracted
     assert result.code == 0 and not result.err
-    assert result.out == (f"{', '.join(box.layers)}: {len(inside)} bytes inside\nwrote {output}\n")
+    assert result.out == (f"{', '.join(box.layers)}: {len(inside)} bytes\nwrote {output}\n")
     assert output.read_bytes() == inside and path.read_bytes() == before
     assert _names(tmp_path) == sorted([box.name, box.extracted])
 
@@ -154,10 +154,10 @@ def test_outputs_that_cannot_be(tmp_path: Path) -> None:
     names = _names(tmp_path)
     for output, words in (
         ("folder", "the output is a directory"),
-        ("link", "the output is a link"),
+        ("link", "the output is a symbolic link"),
         ("pipe", "not a regular file"),
-        ("vmlinuz", "output and input are one file"),
-        ("hard", "output and input are one file"),
+        ("vmlinuz", "the output is the input"),
+        ("hard", "the output is the input"),
         ("missing/out", "cannot write: No such file"),
         ("vmlinuz/out", "cannot write: Not a directory"),
     ):
@@ -189,13 +189,16 @@ def test_a_folder_that_cannot_be_written_to(open_folder: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (KERNEL, "nothing to extract; use it as it is"),
-        (bytes(raw_kernel("arm64-rela").data), "nothing to extract; use it as it is"),
+        (KERNEL, "nothing to extract; use the file itself"),
+        (bytes(raw_kernel("arm64-rela").data), "nothing to extract; use the file itself"),
         (b"text\n" * 200, "nothing to extract"),
         (b"\0", "nothing to extract"),
         (b"", "the file is empty"),
-        (PACKERS["xz"](b"text\n" * 200), "unpacks to neither an ELF file nor an Image"),
-        (bzimage(sized("lz4", b"text\n" * 200)), "unpacks to neither an ELF file nor an Image"),
+        (PACKERS["xz"](b"text\n" * 200), "unpacks to neither an ELF file nor a supported Image"),
+        (
+            bzimage(sized("lz4", b"text\n" * 200)),
+            "unpacks to neither an ELF file nor a supported Image",
+        ),
     ],
     ids=["elf", "image", "text", "zero", "empty", "packed-text", "boxed-text"],
 )

@@ -108,7 +108,7 @@ def test_a_folder_of_nothing() -> None:
     for verb in ("status", "check"):
         result = ftpatch(verb, "tree")
         assert result.code == 2 and result.err.count("\n") == 1
-        assert "tree: no images in this folder" in result.err
+        assert "tree: no images in this directory" in result.err
 
 
 def test_the_samples_as_a_folder() -> None:

@@ -43,7 +43,7 @@ FILES = {
     "script": (b"#!/usr/bin/env python3\nprint()\n", "a script for /usr/bin/env", "starts"),
     "zImage": (_at(0x24, struct.pack("<I", 0x016F2818)), "a zImage (32-bit ARM kernel)", ""),
     "zImage-be": (_at(0x24, struct.pack(">I", 0x016F2818)), "a big-endian zImage", ""),
-    "s390x": (_at(0x10008, b"S390EP\0\1"), "an s390x kernel (bzImage)", "ftpatch reads"),
+    "s390x": (_at(0x10008, b"S390EP\0\1"), "an s390x kernel (bzImage)", "supported: little-endian"),
     "uImage": (_at(0, struct.pack(">I", 0x27051956)), "a U-Boot image (uImage)", "dumpimage -p 0"),
     "fit": (_at(0, struct.pack(">I", 0xD00DFEED)), "U-Boot FIT image", "dumpimage"),
     "android": (_at(0, b"ANDROID!"), "an Android boot image", "unpack_bootimg"),
@@ -145,7 +145,7 @@ def test_a_go_program_never_gets_the_flags_of_gcc(section: Section) -> None:
     Path("prog").write_bytes(_program(section))
     for verb in ("status", "enable"):
         result = ftpatch(verb, "prog")
-        assert result.code == 2 and "it is a Go program" in result.err
+        assert result.code == 2 and "a Go program" in result.err
         assert "compile with" not in result.err and "-fpatchable" not in result.err
     assert "Go program" in ftpatch("check", "prog").out
 
@@ -161,7 +161,7 @@ def test_a_go_program_never_gets_the_flags_of_gcc(section: Section) -> None:
 def test_a_rust_program_gets_rustc_s_flag(section: Section) -> None:
     Path("prog").write_bytes(_program(section))
     error = ftpatch("status", "prog").err
-    assert "it is a Rust program: compile with rustc -Z patchable-function-entry=5" in error
+    assert "a Rust program: compile with rustc -Z patchable-function-entry=5" in error
     assert "-fpatchable" not in error
 
 

@@ -116,10 +116,10 @@ def test_the_version() -> None:
     [
         (Made(flags=11), "a big-endian Image is not supported"),
         (Made(RISCV64, offset=4 << 20), "an Image of a 32-bit kernel is not supported"),
-        (Made(size=1 << 40), "an Image of 0x10000000000 bytes in memory; no kernel takes so many"),
+        (Made(size=1 << 40), "an Image of 0x10000000000 bytes in memory is too large for a kernel"),
         (
             Made(magic=ARM64, base=0x40_0000),
-            "the address that this Image is linked at cannot be found",
+            "cannot find the link address of this Image",
         ),
     ],
     ids=["big-endian", "32-bit", "memory", "user"],

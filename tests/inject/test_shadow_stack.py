@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.command import ftpatch
 
-LINE = "SHSTK is cleared: replaced return addresses would fault under a shadow stack"
+LINE = "SHSTK cleared: replaced return addresses would fault under a shadow stack"
 SOURCE = """
 __attribute__((noinline)) int step(int n) { return n + 1; }
 int main(void) { return step(1) - 2; }
@@ -62,7 +62,7 @@ def test_it_is_not_said_where_nobody_asked(tmp_path: Path) -> None:
 def test_of_a_copy_that_is_traced(tmp_path: Path) -> None:
     program = _program(tmp_path, "-fcf-protection=full", "-Wl,-z,shstk")
     done = ftpatch("trace", program)
-    assert (done.code, done.err) == (0, f"ftpatch: {program}: in the copy that runs, {LINE}\n")
+    assert (done.code, done.err) == (0, f"ftpatch: {program}: in the running copy, {LINE}\n")
     assert "step" in done.out
     done = ftpatch("trace", "--tracer", "function", program)
     assert (done.code, done.err) == (0, "")

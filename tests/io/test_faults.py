@@ -111,7 +111,7 @@ def test_a_signal_from_elsewhere(copy_of: Copied) -> None:
     script = CUT.replace("os.truncate(FILE, 4096)", "os.kill(os.getpid(), 7)")
     result = _run(path, ["status", "FILE"], script)
     assert result.code == 2 and result.err.count("\n") == 1
-    assert f"{path}: SIGBUS, though the file has not changed" in result.err
+    assert f"{path}: SIGBUS, although the file has not changed" in result.err
 
 
 @pytest.mark.parametrize("verb", ["status", "check", "enable", "diff"])

@@ -311,7 +311,7 @@ def test_trees(way: str, number: int, trees: Callable[[str], Path]) -> None:
         assert said == f"ftpatch: {word}; nothing was written\n"
         assert now == ({} if way == "mirror" else {name: only for name, (only,) in files.items()})
         return
-    assert said == f"ftpatch: {word}; what was written so far stays\n"
+    assert said == f"ftpatch: {word}; files written so far are kept\n"
     whole = forest(tree.parent / "whole", NUMBER)
     if way != "undo":
         assert ftpatch("disable", whole, "--in-place").code == 0

@@ -96,7 +96,7 @@ def test_no_modules_at_all(verb: list[str], tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "a/b"):
         result = ftpatch(*verb, folder)
         what = "images" if verb[0] in ("status", "check") else "modules"
-        assert result.code == 2 and f"{folder}: no {what} in this folder" in result.err
+        assert result.code == 2 and f"{folder}: no {what} in this directory" in result.err
         assert result.err.count("\n") == 1
 
 

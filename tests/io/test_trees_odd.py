@@ -32,8 +32,8 @@ def _refused(result: Result, words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "a tree needs -o FOLDER or --in-place"),
-        (["--in-place", "-o", "output"], "--in-place and -o name two outputs"),
+        ([], "a tree needs -o DIR or --in-place"),
+        (["--in-place", "-o", "output"], "--in-place and -o are mutually exclusive"),
         (["-o", "tree"], "output and tree overlap"),
         (["-o", "tree/"], "output and tree overlap"),
         (["-o", "tree/inside"], "output and tree overlap"),
@@ -42,10 +42,10 @@ def _refused(result: Result, words: str) -> None:
         (["-o", ".", "--force"], "output and tree overlap"),
         (["-o", "tree/../tree/x"], "output and tree overlap"),
         (["-o", "into_tree/x"], "output and tree overlap"),
-        (["-o", "file"], "the output of a tree must be a folder"),
-        (["-o", "into_tree"], "the output of a tree must be a folder"),
-        (["-o", "dangling"], "the output of a tree must be a folder"),
-        (["-o", "full"], "the output is not empty; use --force to overwrite in it"),
+        (["-o", "file"], "the output of a tree must be a directory"),
+        (["-o", "into_tree"], "the output of a tree must be a directory"),
+        (["-o", "dangling"], "the output of a tree must be a directory"),
+        (["-o", "full"], "the output is not empty; use --force to overwrite files in it"),
     ],
 )
 def test_where_the_output_cannot_be(
@@ -134,7 +134,7 @@ def test_what_is_neither_file_nor_link(tree: Path) -> None:
     result = ftpatch("disable", tree, "-o", output)
     assert result.code == 0
     assert sorted(result.err.splitlines()) == [
-        f"ftpatch: {tree / name}: left out: neither a file nor a link"
+        f"ftpatch: {tree / name}: skipped: neither a file nor a link"
         for name in ("pipe.ko", "socket")
     ]
     assert not (output / "pipe.ko").exists() and not (output / "socket").exists()

@@ -121,7 +121,7 @@ def test_a_worker_that_dies(number: str, tree: Path) -> None:
     output = tree.parent / "output"
     result = _run(_script(tree, output, f"os.kill(os.getpid(), signal.{number})"))
     assert result.code == 2 and result.err.count("\n") == 1
-    assert "a worker process died" in result.err and "may not be done" in result.err
+    assert "a worker process died" in result.err and "may be incomplete" in result.err
     _whole(tree, output)
 
 
@@ -181,7 +181,7 @@ def test_an_interrupt(
     out, err = process.communicate(timeout=30)
     assert time.monotonic() - begun < 10
     assert process.returncode == 128 + number and not out
-    assert err == "ftpatch: interrupted; what was written so far stays\n"
+    assert err == "ftpatch: interrupted; files written so far are kept\n"
     _whole(tree, output)
 
 

@@ -21,7 +21,7 @@ __all__ = ["Booted", "boot_traced", "hang", "planted", "triple_fault"]
 
 BEHIND = {"x86_64": 5, "i386": 5, "arm64": 4}  # bytes of the call at a site
 ENDED = 124  # where it was ended for its time
-LAST = re.compile(r"the last functions: (.*)")
+LAST = re.compile(r"last functions: (.*)")
 
 
 @dataclass(frozen=True)

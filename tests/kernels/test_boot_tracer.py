@@ -106,7 +106,7 @@ def test_a_triple_fault_tells_the_last_functions(traceable: Vmlinux, tmp_path: P
         file.write(traceable.data[file.tell() :].data)
     said, functions = _boot(path, "-f", "*init*")
     path.unlink()
-    assert "a triple fault" in said
+    assert "triple fault" in said
     assert functions[-1] == DOOMED
     assert f", {DOOMED}\n" in said
 
@@ -116,7 +116,7 @@ def test_two_processors_cut_few_events(traceable: Vmlinux) -> None:
     said, functions = _boot(traceable.path, *words)
     assert "Kernel Offset" in said or "panic" in said or "Memory Limit" in said, said
     assert "rcu_panic" in functions
-    cut = re.search(r"(\d+) bytes belong to no event", said)
+    cut = re.search(r"(\d+) bytes outside of any event", said)
     assert int(cut[1]) < len(functions) / 10 if cut else True, said
 
 
@@ -124,7 +124,7 @@ def test_a_16550_of_its_own_and_one_with_the_console(traceable: Vmlinux, tmp_pat
     if traceable.arch == "arm64":
         pytest.skip("the serial sink is x86's")
     said, _ = _boot(traceable.path, "--sink", "serial", "--max", "2000", "--time")
-    assert "2000 events; the tracer stopped" in said and "belong" not in said
+    assert "2000 events; tracer stopped" in said and "outside" not in said
     path, stream = tmp_path / "vmlinux.boot", tmp_path / "stream"
     words = ("--sink", "serial", "--max", "20000")
     ftpatch("enable", traceable.path, "--tracer", "boot", *words, "-o", path)

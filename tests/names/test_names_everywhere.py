@@ -120,9 +120,9 @@ def test_a_callee_by_its_name(cart: Path) -> None:
 
     for name in ("shop::other", "shop::other()", "_ZN4shop5otherEv", "shop::hook(int)"):
         assert "1 selected: 1 changed" in enable(name)
-    assert "'shop::hook' names 2 functions; use one of 0x" in enable("shop::hook")
-    assert "no symbol 'shop::othr'; did you mean shop::other" in enable("shop::othr")
-    assert "no symbol 'othre'; did you mean shop::other" in enable("othre")
+    assert "symbol 'shop::hook' is ambiguous (2 definitions); use one of 0x" in enable("shop::hook")
+    assert "no such symbol 'shop::othr'; did you mean shop::other" in enable("shop::othr")
+    assert "no such symbol 'othre'; did you mean shop::other" in enable("othre")
 
 
 @pytest.mark.parametrize(
@@ -131,16 +131,16 @@ def test_a_callee_by_its_name(cart: Path) -> None:
         ("list PROG -f fibb", "matches no site; did you mean fib?"),
         ("list PROG -n shop::Cart::ad", "matches no site; did you mean shop::Cart::add?"),
         ("disable PROG -f fibb*", "matches no site; did you mean fib?"),
-        ("enable PROG --tracer functoin", "there is no tracer 'functoin'; did you mean function"),
+        ("enable PROG --tracer functoin", "unknown tracer 'functoin'; did you mean function"),
         ("trace -f shop::Crt::add PROG", "did you mean shop::Cart::add"),
         ("trace --format flamegrph PROG", "unknown format 'flamegrph'; did you mean flamegraph?"),
         ("report TRACE -f fibb", "no function in the trace; did you mean fib?"),
         ("report TRACE --format perfeto", "unknown format 'perfeto'; did you mean perfetto?"),
-        ("probe PROG p@fibb", "there is no function 'fibb'; did you mean fib?"),
+        ("probe PROG p@fibb", "no such function 'fibb'; did you mean fib?"),
         ("enabel PROG", "Did you mean 'enable'?"),
         ("list PROG --fromat json", "--format"),
         ("enable KERNEL --site ftrace_cal --to do_exit", "; did you mean ftrace_call"),
-        ("enable KERNEL --to do_exti", "no symbol 'do_exti'; did you mean do_exit"),
+        ("enable KERNEL --to do_exti", "no such symbol 'do_exti'; did you mean do_exit"),
         ("enable KERNEL --tracer boot --until do_exti", "such function; did you mean do_exit?"),
         ("list KERNEL -f vfs_raed", "matches no site; did you mean vfs_read"),
         ("list KERNEL -f vfs_raed:mod:vmlinux", "matches no site"),

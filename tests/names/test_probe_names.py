@@ -115,14 +115,14 @@ def test_an_offset_stands_behind_parameters(cart: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("shop::Cart::add", "2 functions are named"),
+        ("shop::Cart::add", "is ambiguous (2 definitions)"),
         ("Cart::add", "did you mean shop::Cart::add"),
         ("shop::most", "did you mean shop::most<int>?"),
         ("mian", "did you mean main?"),
         ("hiden", "did you mean (anonymous namespace)::hidden?"),
         ("table", "'table' is not a function; `ftpatch watch` it"),
-        ("main n=@tabel", "@tabel: there is no such symbol; did you mean table?"),
-        ("qqqqqq", "give its address: 0x..."),
+        ("main n=@tabel", "@tabel: no such symbol; did you mean table?"),
+        ("qqqqqq", "use its address: 0x..."),
     ],
 )
 def test_what_is_not_there_is_told_with_what_may_be_meant(cart: Path, name: str, said: str) -> None:
@@ -170,7 +170,7 @@ def test_what_is_imported_without_an_entry_is_refused(tmp_path: Path) -> None:
     )
     done = ftpatch("probe", program, "p getenv", "--dry-run")
     assert done.code == 2
-    assert "'getenv' is imported, and has no entry in the PLT; probe what calls it" in done.err
+    assert "'getenv' is imported and has no PLT entry; probe its caller" in done.err
 
 
 @pytest.mark.parametrize("link", [["-s"], ["-static"]], ids=["imported", "built-in"])
@@ -186,7 +186,7 @@ def test_a_return_that_comes_twice_is_not_awaited(tmp_path: Path, link: list[str
     for name in ("_setjmp", "vfork"):
         refused = ftpatch("probe", program, f"r:late {name}", "--dry-run")
         assert refused.code == 2
-        assert "returns twice for one call; take a p probe" in refused.err
+        assert "returns twice per call; use a p probe" in refused.err
     hits, _, _ = _hits(program, "p:set _setjmp", "p:jump longjmp", "p:fork vfork")
     assert hits["set"] >= 1  # of a static glibc, its own
     assert (hits["jump"], hits["fork"]) == (1, 1)
@@ -234,7 +234,7 @@ def test_a_library_that_runs_is_no_program() -> None:
 
 def test_without_probes_those_of_a_file_are_told(cart: Path, tmp_path: Path) -> None:
     assert ftpatch("probe", cart).code == 2
-    assert "it has no probes" in ftpatch("probe", cart).err
+    assert "no probes in this program" in ftpatch("probe", cart).err
     out = tmp_path / "probed"
     assert ftpatch("probe", cart, "p:m main+0 x=%rdi:s32", "r7:h main", "-o", out).code == 0
     rows = [json.loads(line) for line in ftpatch("probe", out, "--json").out.splitlines()]
@@ -242,11 +242,11 @@ def test_without_probes_those_of_a_file_are_told(cart: Path, tmp_path: Path) -> 
         ("p:probes/m main x=%rdi:s32", "jump"),
         ("r7:probes/h main", "jump"),
     ]
-    assert "`ftpatch probe FILE` tells what was laid in" in ftpatch("list", out).err
+    assert "`ftpatch probe FILE` lists what was inserted" in ftpatch("list", out).err
     status = ftpatch("status", out)
     assert status.code == 0
     assert "has 2 probes: p:probes/m main x=%rdi:s32, r7:probes/h main" in status.out
     refused = ftpatch("probe", out, "p main", "-o", tmp_path / "more")
     assert refused.code == 2
-    assert "undo that first" in refused.err
+    assert "`ftpatch undo` first" in refused.err
     assert not (tmp_path / "more").exists()

@@ -25,7 +25,7 @@ def test_names_that_several_have(tmp_path: Path) -> None:
     sources = [str(tmp_path / f"{name}.c") for name in "abc"]
     subprocess.run(["gcc", "-w", "-O1", *sources, "-o", str(program)], check=True)
     result = ftpatch("watch", program, "same:rw-", "--dry-run")
-    assert result.code == 2 and "same: several variables have this name: 0x" in result.err
+    assert result.code == 2 and "same: ambiguous variable name: 0x" in result.err
     assert ftpatch("watch", program, "twice:rw-", "--dry-run").code == 0
 
 
@@ -35,7 +35,7 @@ def test_a_stripped_program_has_its_dynamic_symbols(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-rdynamic", "-s", str(source), "-o", str(program)], check=True)
     assert ftpatch("watch", program, "v:rw-", "--dry-run").code == 0
     subprocess.run(["gcc", "-s", str(source), "-o", str(program)], check=True)
-    assert "v: there is no such symbol" in ftpatch("watch", program, "v:rw-", "--dry-run").err
+    assert "v: no such symbol" in ftpatch("watch", program, "v:rw-", "--dry-run").err
 
 
 def test_addresses(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_static_program_without_symbols(tmp_path: Path) -> None:
     plain, stripped = build_watched(tmp_path, "static"), tmp_path / "stripped"
     subprocess.run(["strip", str(plain), "-o", str(stripped)], check=True)
     result = ftpatch("watch", stripped, "counter:rw-", "-o", "x")
-    assert "there is no such symbol; the program is stripped; give an address" in result.err
+    assert "no such symbol; the program is stripped; use an address" in result.err
     address = ftpatch("watch", plain, "counter:rw-", "--dry-run", "--json").only["address"]
     seen = []
     for program, request in ((plain, "counter:rw-"), (stripped, f"{address}:rw-")):

@@ -12,13 +12,13 @@ from ftpatch.probe import definition_text, parse_probe, parse_probes
 from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
 
 REGISTERS = ("ax", "di", "si", "sp")
-FORM = "write p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, and then what to fetch"
+FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
 VALUES = "a value is %REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VALUE)"
 RULES = "must follow the same rules as C identifiers"
-LETTERS = "take letters, digits and `_`"
-NAMES = "write p:NAME or p:GROUP/NAME"
+LETTERS = "use letters, digits and `_`"
+NAMES = "use p:NAME or p:GROUP/NAME"
 PLACE = "invalid probed address or symbol"
-OFFSET = "an offset is a number of 32 bits behind a `+`"
+OFFSET = "use a 32-bit offset after the `+`"
 LONG = "x" * 64
 MANY = "p f" + " %ax" * 129
 DEEP = "p f " + "+0(" * 13 + "%ax" + ")" * 13
@@ -90,37 +90,37 @@ def test_arguments_of_a_return() -> None:
 
 
 ERRORS = [
-    ("", f"an empty probe; {FORM}"),
-    ("p", f"a probe without a function, at column 2 of 'p'; {FORM}"),
-    ("t f", f"a probe is p or r: 't' at column 1 of 't f'; {FORM}"),
-    ("px f", f"a probe is p or r: 'px' at column 1 of 'px f'; {FORM}"),
+    ("", f"empty probe; {FORM}"),
+    ("p", f"no function in the probe, at column 2 of 'p'; {FORM}"),
+    ("t f", f"a probe starts with p or r: 't' at column 1 of 't f'; {FORM}"),
+    ("px f", f"a probe starts with p or r: 'px' at column 1 of 'px f'; {FORM}"),
     (
         "p4 f",
-        "maxactive is only for function exit: '4' at column 2 of 'p4 f'; write p, or an r probe",
+        "maxactive is only for function exit: '4' at column 2 of 'p4 f'; use p, or an r probe",
     ),
     ("rx f", "invalid maxactive number: 'x' at column 2 of 'rx f'; 1 to 4096"),
     ("r0:a f", "invalid maxactive number: '0' at column 2 of 'r0:a f'; 1 to 4096"),
-    ("r4097 f", "maxactive is too big: '4097' at column 2 of 'r4097 f'; 4096 at most"),
+    ("r4097 f", "maxactive is too big: '4097' at column 2 of 'r4097 f'; at most 4096"),
     ("p: f", f"event name is not specified, at column 3 of 'p: f'; {NAMES}"),
     ("p:/a f", f"group name is not specified, at column 3 of 'p:/a f'; {NAMES}"),
     (
         f"p:{LONG} f",
         f"event name is too long: {LONG[:60]!r}... at column 3 of 'p:{LONG} f'; "
-        "63 characters at most",
+        "at most 63 characters",
     ),
     (
         f"p:{LONG}/a f",
         f"group name is too long: {LONG[:60]!r}... at column 3 of 'p:{LONG}/a f'; "
-        "63 characters at most",
+        "at most 63 characters",
     ),
     ("p:1a f", f"event name {RULES}: '1a' at column 3 of 'p:1a f'; {LETTERS}"),
     ("p:g/é f", f"event name {RULES}: 'é' at column 5 of 'p:g/é f'; {LETTERS}"),
     ("p:g-/a f", f"group name {RULES}: 'g-' at column 3 of 'p:g-/a f'; {LETTERS}"),
     ("p f%ret", "invalid probed address suffix: '%ret' at column 4 of 'p f%ret'; "
      "the only one is %return"),
-    ("p $arg1", f"{PLACE}: '$arg1' at column 3 of 'p $arg1'; write FUNC, FUNC+OFFSET or 0xADDRESS"),
-    ("p 0x", f"{PLACE}: '0x' at column 3 of 'p 0x'; write FUNC, FUNC+OFFSET or 0xADDRESS"),
-    ("p %return", f"{PLACE}, at column 3 of 'p %return'; write FUNC, FUNC+OFFSET or 0xADDRESS"),
+    ("p $arg1", f"{PLACE}: '$arg1' at column 3 of 'p $arg1'; use FUNC, FUNC+OFFSET or 0xADDRESS"),
+    ("p 0x", f"{PLACE}: '0x' at column 3 of 'p 0x'; use FUNC, FUNC+OFFSET or 0xADDRESS"),
+    ("p %return", f"{PLACE}, at column 3 of 'p %return'; use FUNC, FUNC+OFFSET or 0xADDRESS"),
     ("p f-4", f"{PLACE}: 'f-4' at column 3 of 'p f-4'; {OFFSET}"),
     ("p f+x", f"{PLACE}: 'f+x' at column 3 of 'p f+x'; {OFFSET}"),
     ("p f+0x100000000", f"{PLACE}: 'f+0x100000000' at column 3 of 'p f+0x100000000'; {OFFSET}"),
@@ -130,70 +130,70 @@ ERRORS = [
         "retprobe address must be a function entry: 'f+4' at column 3 of 'p f+4%return'; write f",
     ),
     (MANY, f"too many arguments are specified: '%ax' at column 517 of {MANY[:120]!r}...; "
-     "128 at most"),
+     "at most 128"),
     ("p f =%ax", "argument name is not specified: '=%ax' at column 5 of 'p f =%ax'; "
-     "put one before the `=`"),
+     "add a name before the `=`"),
     (f"p f {LONG[:33]}=1", f"argument name is too long: '{LONG[:33]}' at column 5 of "
-     f"'p f {LONG[:33]}=1'; 32 characters at most"),
+     f"'p f {LONG[:33]}=1'; at most 32 characters"),
     ("p f a-b=%ax", f"argument name {RULES}: 'a-b' at column 5 of 'p f a-b=%ax'; {LETTERS}"),
     ("p f a=%ax a=%di", "argument name a is already used: 'a=%di' at column 11 of "
-     "'p f a=%ax a=%di'; give it another, as in NAME=VALUE"),
+     "'p f a=%ax a=%di'; use another name, as in NAME=VALUE"),
     ("p f arg2=%ax %di", "argument name arg2 is already used: '%di' at column 14 of "
-     "'p f arg2=%ax %di'; give it another, as in NAME=VALUE"),
+     "'p f arg2=%ax %di'; use another name, as in NAME=VALUE"),
     ("p f common_pid=%ax", "argument name common_pid is already used: 'common_pid=%ax' at column 5 "
-     "of 'p f common_pid=%ax'; give it another, as in NAME=VALUE"),
+     "of 'p f common_pid=%ax'; use another name, as in NAME=VALUE"),
     ("p f a=", f"no argument expression, at column 7 of 'p f a='; {VALUES}"),
     ("p f a=:u8", f"no argument expression, at column 7 of 'p f a=:u8'; {VALUES}"),
     ("p f ax", f"invalid fetch argument: 'ax' at column 5 of 'p f ax'; {VALUES}"),
     ("p f +0()", f"invalid fetch argument, at column 8 of 'p f +0()'; {VALUES}"),
     ("p f $retval", "$retval is not available on probe: '$retval' at column 5 of 'p f $retval'; "
-     "take an r probe"),
+     "use an r probe"),
     ("p f $stackx", "invalid $-variable specified: '$stackx' at column 5 of 'p f $stackx'; "
-     "there are $stack, $stackN, $retval, $argN and $comm"),
+     "use $stack, $stackN, $retval, $argN or $comm"),
     ("p f $stack2049", "invalid stack number: '$stack2049' at column 5 of 'p f $stack2049'; "
-     "2048 at most"),
+     "at most 2048"),
     ("p f $arg0", "invalid argument number: '$arg0' at column 5 of 'p f $arg0'; "
-     "they count from 1"),
+     "arguments count from 1"),
     ("p f $arg7", "$argN index is too big: '$arg7' at column 5 of 'p f $arg7'; "
-     "the first 6 are in registers; take $stackN for others"),
+     "the first 6 are in registers; use $stackN for the others"),
     ("p f+4 $arg1", "$argN can be used only on function entry: '$arg1' at column 7 of "
-     "'p f+4 $arg1'; take a register, or a probe at FUNC"),
+     "'p f+4 $arg1'; use a register, or a probe at FUNC"),
     ("r f $arg1", "$argN can be used only on function entry: '$arg1' at column 5 of "
-     "'r f $arg1'; take a p probe at FUNC"),
+     "'r f $arg1'; use a p probe at FUNC"),
     ("p f %rax", "invalid register name: '%rax' at column 5 of 'p f %rax'; one of ax, di, si, sp"),
     ("p f @", "invalid memory address: '@' at column 5 of 'p f @'; "
-     "write @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),
+     "use @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),
     ("p f @s+x", "invalid memory address: '@s+x' at column 5 of 'p f @s+x'; "
-     "write @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),
-    ("p f @0xg", "invalid memory address: '@0xg' at column 5 of 'p f @0xg'; a number of 64 bits"),
+     "use @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),
+    ("p f @0xg", "invalid memory address: '@0xg' at column 5 of 'p f @0xg'; use a 64-bit number"),
     ("p f @+8", "file offset is not available: '@+8' at column 5 of 'p f @+8'; "
-     "take @SYMBOL or @0xADDRESS"),
-    ("p f \\x", "invalid immediate value: '\\\\x' at column 5 of 'p f \\\\x'; a number of 64 bits"),
+     "use @SYMBOL or @0xADDRESS"),
+    ("p f \\x", "invalid immediate value: '\\\\x' at column 5 of 'p f \\\\x'; use a 64-bit number"),
     ('p f \\"a"', "an immediate string is not supported: '\\\\\"a\"' at column 5 of "
-     "'p f \\\\\"a\"'; take a number"),
+     "'p f \\\\\"a\"'; use a number"),
     ("p f +8", "dereference needs a brace: '+8' at column 5 of 'p f +8'; "
-     "write it as +OFFSET(VALUE)"),
+     "use +OFFSET(VALUE)"),
     ("p f +x(%ax)", "invalid dereference offset: '+x' at column 5 of 'p f +x(%ax)'; "
-     "a number of 32 bits, with its sign"),
+     "use a signed 32-bit number"),
     ("p f +0x80000000(%ax)", "invalid dereference offset: '+0x80000000' at column 5 of "
-     "'p f +0x80000000(%ax)'; a number of 32 bits, with its sign"),
+     "'p f +0x80000000(%ax)'; use a signed 32-bit number"),
     ("p f +8(%ax", "dereference brace is not closed: '+8(%ax' at column 5 of 'p f +8(%ax'; "
-     "put a `)` at its end"),
-    ("p f +8(%ax)u", "nothing may stand behind a dereference but a type: 'u' at column 12 of "
+     "add a `)`"),
+    ("p f +8(%ax)u", "only a type may follow a dereference: 'u' at column 12 of "
      "'p f +8(%ax)u'"),
-    (DEEP, f"dereference is too much nested: {DEEP[4:]!r} at column 5 of {DEEP!r}; 12 at most"),
+    (DEEP, f"dereference is too much nested: {DEEP[4:]!r} at column 5 of {DEEP!r}; at most 12"),
     ("p f +0($comm)", "$comm can not be dereferenced: '+0($comm)' at column 5 of 'p f +0($comm)'; "
-     "write $comm alone"),
+     "use $comm alone"),
     ("p f $comm:u8", "$comm only accepts string type: 'u8' at column 11 of 'p f $comm:u8'; "
-     "leave the type away"),
+     "remove the type"),
     ("p f %ax:int", "unknown type is specified: 'int' at column 9 of 'p f %ax:int'; "
      f"one of {', '.join(TYPES)}"),
     ("p f %ax:", "unknown type is specified, at column 9 of 'p f %ax:'; "
      f"one of {', '.join(TYPES)}"),
     ("p f %ax:u8[4]", "arrays are not supported: 'u8[4]' at column 9 of 'p f %ax:u8[4]'; "
-     "fetch each element by its own offset"),
+     "fetch each element at its offset"),
     ("p f %ax:b4@2/32", "bitfields are not supported: 'b4@2/32' at column 9 of "
-     "'p f %ax:b4@2/32'; fetch the whole, as x8 to x64"),
+     "'p f %ax:b4@2/32'; fetch the whole word, as x8 to x64"),
     ("p f %ax:char", "type char is not supported: 'char' at column 9 of 'p f %ax:char'; take u8"),
     ("p f %ax:string", "string accepts only memory argument: '%ax' at column 5 of "
      "'p f %ax:string'; write +0(%ax):string"),
@@ -219,7 +219,7 @@ def test_two_of_one_name() -> None:
     (error,) = refused.errors
     assert one.symbol == "f" and str(error) == (
         "given group/event name probes/p_f_0 already exists: 'p:probes/p_f_0 g'; "
-        "give it another, as in p:NAME"
+        "use another name, as in p:NAME"
     )
 
 

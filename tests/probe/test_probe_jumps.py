@@ -42,7 +42,7 @@ def test_a_pad_with_another_probe_in_it(tmp_path: Path) -> None:
     subprocess.run(["gcc", *flags, str(source), "-o", str(program)], check=True)
     out = tmp_path / "out"
     done = ftpatch("probe", program, "p work", "p:second work+1", "-o", out)
-    assert done.code == 0 and "too near" in done.out, done.out + done.err
+    assert done.code == 0 and "too close" in done.out, done.out + done.err
     environment = {"FTPATCH_TRACE": str(tmp_path / "trace")}
     subprocess.run([out], timeout=30, check=True, env=environment)
     rows = ftpatch("report", tmp_path / "trace", "--json").json

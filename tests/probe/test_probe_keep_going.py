@@ -18,11 +18,11 @@ int main(void) { return step(1) + other(2) - 6; }
 """
 GOOD = ("p:one step $arg1", "r:two other $retval")
 BAD = {
-    "q:three step": "a probe is p or r",
+    "q:three step": "a probe starts with p or r",
     "p:four step $argx": "argx",
     "p:one main": "given group/event name probes/one already exists",
-    "p:five stepp": "there is no function 'stepp'",
-    "p:six 0x12": "0x12 is not code of this program",
+    "p:five stepp": "no such function 'stepp'",
+    "p:six 0x12": "0x12 is not in an executable segment",
     "r:seven step+1": "",
     "p:eight step @nowhere": "nowhere",
     "p:nine step+0x1000": "has",

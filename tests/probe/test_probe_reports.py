@@ -140,9 +140,7 @@ def test_names() -> None:
     assert "<- _ZN4shop4sellEi)" in plain and "shop::sell" not in plain
     Path("prog").unlink()
     gone = ftpatch("report", trace)
-    assert (
-        gone.code == 0 and gone.err.count("\n") == 1 and "addresses in place of names" in gone.err
-    )
+    assert gone.code == 0 and gone.err.count("\n") == 1 and "addresses instead of names" in gone.err
     assert "(prog+0x401012 <- shop::sell(int))" in gone.out and "at=prog+0x401048" in gone.out
     assert "(prog+0x403000 <- prog+0x401060)" in gone.out
     program(Path("other"))
@@ -153,8 +151,8 @@ def test_names() -> None:
     changed = ftpatch("report", trace)
     assert (changed.code, changed.out) == (2, "")
     assert changed.err == (
-        "ftpatch: shop.trace: not a trace of prog, or that was changed since; "
-        "give the right one with --image, or use --force\n"
+        "ftpatch: shop.trace: not a trace of prog, or the image was changed since; "
+        "use --image with the right one, or --force\n"
     )
 
 
@@ -219,8 +217,8 @@ def test_perfetto() -> None:
 
 
 BROKEN = [
-    ("p:a main x=$arg1", 0, "probe 0 is not what its definition says"),
-    ("p:a main +0($arg1):string", 9, "probe 0 is not what its definition says"),
+    ("p:a main x=$arg1", 0, "probe 0 does not match its definition"),
+    ("p:a main +0($arg1):string", 9, "probe 0 does not match its definition"),
     ("p:a main x=$arg9000", 1, "probe 0: "),
     ("z:a main", 0, "probe 0: "),
 ]
@@ -241,7 +239,7 @@ def test_broken_events() -> None:
     path = ProbeFile(probes, [thread]).write(Path("t"))
     done = ftpatch("report", path, "--json")
     assert done.code == 0 and done.json[0]["probe"] == "a" and done.json[0]["time"] == 1
-    assert done.err == "ftpatch: chunks that do not end in a valid event: 1\n"
+    assert done.err == "ftpatch: chunks without a valid last event: 1\n"
     raw = path.read_bytes()
     for size, code in ((3, 2), (100, 2), (4100, 2), (len(raw) - 4090, 0), (0, 2)):
         path.write_bytes(raw[:size])
@@ -249,7 +247,9 @@ def test_broken_events() -> None:
         assert cut.code == code and "internal" not in cut.err, cut.err
         assert cut.err.count("\n") == (code > 0), cut.err
     path.write_bytes(raw[:4096].replace(b"FTPTRACE", b"\x7fELF\2\1\1\0"))
-    assert ftpatch("report", path).err.startswith("ftpatch: t: not a trace file; give what a ")
+    assert ftpatch("report", path).err.startswith(
+        "ftpatch: t: not a trace file; use a file that a "
+    )
 
 
 def test_a_million_events_take_seconds() -> None:

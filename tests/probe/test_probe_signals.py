@@ -156,6 +156,6 @@ def test_it_says_what_is_handled(tmp_path: Path) -> None:
     )
     subprocess.run(["gcc", "-O1", str(source), "-o", str(program)], check=True)
     done = ftpatch("probe", program, "p:one work", "--no-optimize", "--dry-run")
-    assert "one: the program's own use of SIGILL is handled: signal\n" in done.out
+    assert "one: handles the program's own use of SIGILL: signal\n" in done.out
     (row,) = ftpatch("probe", program, "p:one work", "--no-optimize", "--dry-run", "--json").json
     assert row["handled"] == ["signal"]

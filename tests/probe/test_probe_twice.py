@@ -108,7 +108,7 @@ def test_it_is_refused_where_there_are_no_names(compiler: str, arch: str, tmp_pa
         assert at is not None
         done = ftpatch("probe", stripped, f"r:one {at:#x}", "-o", out)
         assert done.code == 2 and not out.exists()
-        assert f"one: what is at {at:#x} returns twice for one call; take a p probe" in done.err
+        assert f"one: the function at {at:#x} returns twice per call; use a p probe" in done.err
     done = ftpatch("probe", stripped, f"p:one {address['_setjmp']:#x}", "-o", out)
     assert done.code == 0, done.err
     expected = run(program, [], cwd=tmp_path, arch=arch)
@@ -135,4 +135,4 @@ def test_busybox() -> None:
     assert 3 <= len(found) <= 5
     for at in found:
         done = ftpatch("probe", busybox, f"r {at:#x}", "--dry-run")
-        assert "returns twice for one call" in done.err
+        assert "returns twice per call" in done.err

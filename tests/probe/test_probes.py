@@ -181,18 +181,18 @@ def test_a_handler_of_ones_own(arch: str, tmp_path: Path) -> None:
     rows = [row for row in ftpatch("report", trace, "--json").json if "time" in row]
     assert [row["values"]["arg1"] for row in rows] == [0, 0, 0]
     gone = ftpatch(*probe, "--force", "--handler", f"{stub}:missing")
-    assert (gone.code, gone.err) == (2, f"ftpatch: {stub}: this stub defines no missing\n")
+    assert (gone.code, gone.err) == (2, f"ftpatch: {stub}: the stub defines no missing\n")
 
 
 REFUSED = [
-    ("p nothing", "there is no function 'nothing'; give its address: 0x..."),
+    ("p nothing", "no such function 'nothing'; use its address: 0x..."),
     ("r fib+1", "retprobe address must be a function entry: 'fib+1' at column 3 of 'r fib+1'; "),
-    ("p fib+2", "is in the midst of an instruction; see `objdump -d`"),
+    ("p fib+2", "is not at an instruction boundary; see `objdump -d`"),
     ("p fib+0x10000", "fib has "),
-    ("p 0x4", "0x4 is not code of this program"),
-    ("p fib @nothing", "@nothing: there is no such symbol"),
+    ("p 0x4", "0x4 is not in an executable segment"),
+    ("p fib @nothing", "@nothing: no such symbol"),
     ("p fib " + " ".join(f"a{n}=+0($arg1):string" for n in range(8)), "its values take 64 words"),
-    ("r 0x4", "is not known to be a function that is called; take a p probe"),
+    ("r 0x4", "is not a known function entry; use a p probe"),
 ]
 
 
@@ -211,7 +211,7 @@ def test_twice(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert ftpatch("probe", program, "p fib", "-o", out).code == 0
     again = ftpatch("probe", out, "p take", "-o", tmp_path / "again")
-    assert again.code == 2 and "undo that first" in again.err
+    assert again.code == 2 and "`ftpatch undo` first" in again.err
     assert ftpatch("undo", out).code == 0
     assert out.read_bytes() == program.read_bytes()
 

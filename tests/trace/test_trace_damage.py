@@ -57,7 +57,7 @@ def test_cut_at_every_offset(tmp_path: Path) -> None:
         assert (result.code == 2) == (length < 1280)
         lines = len(result.out.splitlines())
         if length < len(raw) and result.code == 0:
-            assert f"the file is cut off: {length} of {len(raw)} bytes" in result.err
+            assert f"the file is truncated: {length} of {len(raw)} bytes" in result.err
         # The threads' chunks alternate, so more of the file is not always more of a stack.
         assert lines >= min(seen, 2)
         seen = lines
@@ -119,13 +119,13 @@ def test_chunks_that_are_none_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_bytes(raw)
     result = ftpatch("report", "--json", path)
-    assert result.code == 0 and result.err == "ftpatch: chunks that are none: 1\n"
+    assert result.code == 0 and result.err == "ftpatch: 1 corrupt chunk skipped\n"
 
 
 def test_a_clock_without_a_rate_tells_ticks(tmp_path: Path) -> None:
     path = TraceFile(_threads(), header={"hz": 0}).write(tmp_path / "trace")
     out = ftpatch("report", path).out
-    assert "# the clock's rate is not known: times are ticks\n" in out
+    assert "# the clock's rate is unknown: times are ticks\n" in out
     assert " 100)   1020 ticks  |  } /* 0x401004 */\n" in out
 
 

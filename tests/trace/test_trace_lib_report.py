@@ -166,7 +166,7 @@ def test_tables_that_lie(table: bytes, wrong: int, tmp_path: Path) -> None:
         result = ftpatch("report", "--format", form, "-o", tmp_path / "o", "--force", path)
         assert result.code == 0 and "Traceback" not in result.err and "\x1b" not in result.err
     result = ftpatch("report", "--json", path)
-    assert (f"libraries whose entries cannot be right: {wrong}" in result.err) == bool(wrong)
+    assert (f"corrupt library entries: {wrong}" in result.err) == bool(wrong)
 
 
 @settings(max_examples=60)

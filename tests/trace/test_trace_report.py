@@ -141,7 +141,7 @@ def test_the_output_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert again.code == 2 and "the output exists" in again.err
     link = tmp_path / "link"
     link.symlink_to(out)
-    assert "is a link" in ftpatch("report", trace, "-o", link, "--force").err
+    assert "is a symbolic link" in ftpatch("report", trace, "-o", link, "--force").err
     assert {path.name for path in tmp_path.iterdir()} == before | {"out", "link"}
 
 

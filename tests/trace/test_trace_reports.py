@@ -47,23 +47,23 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "--tracer function_profile --format chrome",
             "a profile cannot be reported as chrome; use",
         ),
-        ("--tracer functoin", "there is no tracer 'functoin'; did you mean function"),
-        ("--tracer nop --format json", "the nop tracer records nothing to report"),
+        ("--tracer functoin", "unknown tracer 'functoin'; did you mean function"),
+        ("--tracer nop --format json", "the nop tracer records no events"),
         ("--report xml=x", "unknown format 'xml'"),
         ("--report json=", "--report 'json=' is not FORMAT or FORMAT=FILE"),
         ("--report =x", "--report '=x' is not FORMAT or FORMAT=FILE"),
         ("--report json=missing/x", "missing/x: cannot write: No such file or directory"),
         ("--report json=there", "there: the output exists; use --force to overwrite it"),
         ("--report json=.", "not a regular file"),
-        ("--report json=x --report chrome=x", "x: it would overwrite another file of this run"),
-        ("-o x --report json=./x", "x: it would overwrite another file of this run"),
-        ("--report json=PROG --force", "prog: it would overwrite another file of this run"),
+        ("--report json=x --report chrome=x", "x: would overwrite another file of this run"),
+        ("-o x --report json=./x", "x: would overwrite another file of this run"),
+        ("--report json=PROG --force", "prog: would overwrite another file of this run"),
         ("--format json --report folded", "only one report can be printed; write one to a file"),
-        ("-o x.html --format flamegraph", "for a report use --report flamegraph=x.html"),
-        ("-o x.html", "for a report use --report flamegraph=x.html"),
-        ("-o x.json --format chrome", "for a report use --report chrome=x.json"),
-        ("-o x.txt", "for a report use --report function_graph=x.txt"),
-        ("-o missing/x", "missing/x: cannot write: no such folder"),
+        ("-o x.html --format flamegraph", "to write a report, use --report flamegraph=x.html"),
+        ("-o x.html", "to write a report, use --report flamegraph=x.html"),
+        ("-o x.json --format chrome", "to write a report, use --report chrome=x.json"),
+        ("-o x.txt", "to write a report, use --report function_graph=x.txt"),
+        ("-o missing/x", "missing/x: cannot write: no such directory"),
     ],
 )
 def test_what_is_wrong_is_said_before_it_runs(
@@ -92,7 +92,7 @@ def test_what_is_not_for_a_terminal_is_said_before_it_runs(
     os.close(child)
     os.close(parent)
     assert done.returncode == 125
-    assert f"not for a terminal; say --report {form}=FILE".encode() in done.stderr
+    assert f"cannot be written to a terminal; use --report {form}=FILE".encode() in done.stderr
     assert not list(tmp_path.iterdir()), "it did not run"
 
 
@@ -128,7 +128,7 @@ def test_the_report_of_an_older_trace_names_the_newer_one(compiled: Path, tmp_pa
     (tmp_path / "x.trace.7").write_text("no trace at all")
     said = ftpatch("report", trace)
     assert said.code == 0
-    assert said.err == f"ftpatch: newer files, not in this report: {second}\n"
+    assert said.err == f"ftpatch: newer files, not part of this report: {second}\n"
     assert ftpatch("report", trace, second).err == ""
     assert ftpatch("report", second).err == ""
 
@@ -139,7 +139,7 @@ def test_newer_traces_are_named(tmp_path: Path) -> None:
     for name, when in (("t", 50), ("t.1", 40), ("t.2", 60), ("t.2.3", 70), ("tt.4", 80)):
         TraceFile(header=header | {"realtime": when}).write(tmp_path / name)
     assert ftpatch("report", tmp_path / "t").err.endswith(
-        f"not in this report: {tmp_path}/t.2.3, {tmp_path}/t.2\n"
+        f"not part of this report: {tmp_path}/t.2.3, {tmp_path}/t.2\n"
     )
     assert ftpatch("report", *(tmp_path / name for name in ("t", "t.2", "t.2.3"))).err == ""
     for number in range(5, 9):

@@ -173,7 +173,7 @@ def test_small_files_of_children_overflow(sandboxed: Path, tmp_path: Path) -> No
     files = sorted(room.iterdir())
     assert len(files) == 4 and (entries(*files), lost(*files)) == (27000, 0)
     said = ftpatch_process("report", room / "trace", "--format", "folded").err
-    assert re.search(r"forked children that recorded here, .*: 3 \(their own files were", said), (
+    assert re.search(r"forked children recorded in this file .*: 3 \(their own files were", said), (
         said
     )
     profile = ftpatch_process("report", *files, "--format", "profile").out
@@ -198,8 +198,8 @@ def test_a_disk_that_is_full(small_disk: Path, traced: Path) -> None:
     files = sorted(small_disk.iterdir())
     assert 1 < len(files) < 41 and entries(*files) + lost(*files) == 40 * 1500
     said = ftpatch_process("report", small_disk / "trace", "--format", "folded").err
-    assert re.search(r"forked children that recorded here, .*: \d+ \(No space left", said), said
-    assert re.search(r"entries lost: \d+ \(\d+ no room on the disk\)", said), said
+    assert re.search(r"forked children recorded in this file .*: \d+ \(No space left", said), said
+    assert re.search(r"entries lost: \d+ \(\d+ disk full\)", said), said
 
 
 def test_a_full_disk_from_the_start(small_disk: Path, traced: Path) -> None:

@@ -41,7 +41,7 @@ def test_privileges_dropped(traced: Path, tmp_path: Path) -> None:
     (file,) = room.iterdir()
     assert (entries(file), lost(file)) == (16, 0) and len(read_trace(file).threads) == 4
     said = ftpatch_process("report", file).out
-    assert "forked children that recorded here, not in files of their own: 3 (Permi" in said
+    assert "forked children recorded in this file instead of their own: 3 (Permi" in said
 
 
 @as_root
@@ -244,7 +244,7 @@ def test_patched_programs_that_it_starts(way: str, program: Path, tmp_path: Path
     assert ftpatch_process("report", file).code == 0
     assert ftpatch_process("report", file, "--json").json[-1] and str(other) == _image(file)
     done = ftpatch_process("trace", *command)
-    told = f"ftpatch: {other}: another tracer recorded it; to keep that use -o FILE\n"
+    told = f"ftpatch: {other}: recorded by another tracer; use -o FILE to keep it\n"
     assert (done.code, done.err) == (0, "" if way == "traced" else told)
 
 

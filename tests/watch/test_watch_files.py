@@ -76,7 +76,7 @@ def test_a_fifth_is_refused(plain: Path, four: Path) -> None:
         assert result.err == (
             f"ftpatch: {words[0]}: total:rw-: Maximum limit:(4) reached, no new requests can be "
             "accepted now; "
-            "take one out first, as with SYMBOL:---\n"
+            "remove one first, as with SYMBOL:---\n"
         )
     assert four.read_bytes() == before and not Path("x").exists()
 
@@ -122,16 +122,16 @@ def test_the_size_of_the_trace(plain: Path, four: Path) -> None:
 @pytest.mark.parametrize(
     ("request_", "clause"),
     [
-        ("nobody:rw-", "nobody: there is no such symbol; see `nm -C`"),
-        ("conuter:rw-", "there is no such symbol; did you mean counter?"),
-        ("0x99999999:rw-", "0x99999999: the program has nothing there; give a link address"),
-        ("look:rw-", "look: it is a function; data can be watched; `ftpatch probe` it"),
+        ("nobody:rw-", "nobody: no such symbol; see `nm -C`"),
+        ("conuter:rw-", "no such symbol; did you mean counter?"),
+        ("0x99999999:rw-", "0x99999999: not mapped in the program; use a link address"),
+        ("look:rw-", "look: a function, not a variable; use `ftpatch probe`"),
         ("own:rw-", "own: it is thread-local: each thread has one"),
-        ("_end:rw-", "_end: it is a number, and no place in memory"),
-        ("printf:rw-", "printf: it is not in this program, but in a library"),
+        ("_end:rw-", "_end: an absolute symbol, not an address"),
+        ("printf:rw-", "printf: defined in a library, not in this program"),
         ("counter:--x", "execution cannot be watched"),
-        ("counter:---", "counter:---: clears what is not set; watched: flag:rw-"),
-        ("counter+4:rw-", "the offset is outside of the symbol"),
+        ("counter:---", "counter:---: no such watch to clear; watched: flag:rw-"),
+        ("counter+4:rw-", "the offset is beyond the symbol"),
     ],
 )
 def test_what_cannot_be_watched(plain: Path, request_: str, clause: str) -> None:
@@ -144,18 +144,20 @@ def test_what_cannot_be_watched(plain: Path, request_: str, clause: str) -> None
 def test_what_is_constant_is_said(plain: Path) -> None:
     result = ftpatch("watch", plain, "_IO_stdin_used:-w-", "--dry-run")
     assert result.code == 0
-    assert "_IO_stdin_used:-w-: the program cannot write there: it is constant\n" in result.err
+    assert (
+        "_IO_stdin_used:-w-: the variable is constant, the program cannot write it\n" in result.err
+    )
     assert "constant" not in ftpatch("watch", plain, "_IO_stdin_used:rw-", "--dry-run").err
 
 
 def test_one_thing_at_a_time(plain: Path, four: Path) -> None:
     result = ftpatch("probe", four, "p main", "-o", "x")
-    assert result.code == 2 and "it has a tracer or probes already" in result.err
+    assert result.code == 2 and "already has a tracer or probes" in result.err
     probed = plain.with_name("probed")
     assert ftpatch("probe", plain, "p main", "-o", probed).code == 0
     for words in ([probed], [probed, "counter:rw-", "-o", "x"]):
         result = ftpatch("watch", *words)
-        assert result.code == 2 and "undo that first: `ftpatch undo`" in result.err
+        assert result.code == 2 and "run `ftpatch undo` first" in result.err
     assert not Path("x").exists()
 
 
@@ -179,7 +181,9 @@ def test_other_architectures(tmp_path: Path) -> None:
             continue
         subprocess.run([gcc, str(source), "-o", str(tmp_path / arch)], check=True)
         result = ftpatch("watch", tmp_path / arch, "v:rw-")
-        clause = f"ftpatch: {tmp_path / arch}: there are no watches for {arch}; only for x86_64: "
+        clause = (
+            f"ftpatch: {tmp_path / arch}: watches are not supported on {arch}; only on x86_64: "
+        )
         assert result.code == 2 and result.err.startswith(clause)
 
 
@@ -189,7 +193,7 @@ def test_a_part_of_a_variable_is_said(plain: Path) -> None:
     assert result.err.splitlines()[1:] == [
         "ftpatch: table:rw-: watching 4 of 64 bytes",
         "ftpatch: w@table+16:2: watching 2 of 64 bytes from byte 16 on",
-        "ftpatch: w@flag:2: watching 2 bytes, and 1 are the variable's",
+        "ftpatch: w@flag:2: watching 2 bytes, but the variable has 1",
     ]
     assert ftpatch("watch", path).err.splitlines() == result.err.splitlines()[1:]
     assert [row["size"] for row in ftpatch("watch", path, "--json").json] == [64, 64, 1]
@@ -199,7 +203,7 @@ def test_a_part_of_a_variable_is_said(plain: Path) -> None:
 def test_nothing_to_clear(plain: Path, four: Path) -> None:
     for text in ("*:---", "counter:---"):
         result = ftpatch("watch", plain, text, "-o", "x")
-        clause = f"{plain}: {text}: clears what is not set; nothing is watched\n"
+        clause = f"{plain}: {text}: no such watch to clear; nothing is watched\n"
         assert result.code == 2 and result.err == f"ftpatch: {clause}"
     assert ftpatch("watch", plain, "*:---", "counter:rw-", "--dry-run").code == 0
     assert "more than one `:`" in ftpatch("watch", plain, "a:b:c", "-o", four).err
@@ -212,7 +216,7 @@ def test_programs_of_go_are_refused(plain: Path) -> None:
     words = ["objcopy", f"--add-section=.gopclntab={empty}", str(plain), str(path)]
     subprocess.run(words, check=True)
     result = ftpatch("watch", path, "counter:rw-", "-o", "x")
-    assert result.code == 2 and "a program of Go, whose runtime takes SIGTRAP" in result.err
+    assert result.code == 2 and "a Go program, whose runtime treats SIGTRAP" in result.err
 
 
 def test_status_tells_of_watches(plain: Path, four: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ftpatch.errors import UsageError
 from ftpatch.watch import Request, Watch, parse_watch, watch_line
 
-FORM = "write SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
+FORM = "use SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
 
 
 @pytest.mark.parametrize(
@@ -42,52 +42,53 @@ def test_requests(text: str, wanted: Request) -> None:
     assert parse_watch(text) == wanted
 
 
-ONE_COLON = "it separates the symbol from what to watch; symbols contain none"
-THREE = "three characters, as rw- or -w-; or --- to clear"
-PLACES = "r is the first, w the second, x the third"
+ONE_COLON = "`:` separates the symbol from the operators"
+THREE = "use three characters, such as rw- or -w-, or --- to clear"
+PLACES = "r comes first, w second, x third"
 EXECUTION = "trace the function, or set a probe"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", f"an empty request; {FORM}"),
+        ("", f"empty request; {FORM}"),
         ("m:s:rw-", f"more than one `:`: ':rw-' at column 4 of 'm:s:rw-'; {ONE_COLON}"),
         ("w@s:4:4", f"more than one `:`: ':4' at column 6 of 'w@s:4:4'; {ONE_COLON}"),
         ("shop::total", f"no `:` in the request: 'shop::total'; {FORM}"),
         ("a::b:c:rw-", "more than one `:`: ':rw-' at column 7 of 'a::b:c:rw-'; " + ONE_COLON),
         ("counter", f"no `:` in the request: 'counter'; {FORM}"),
-        ("s:rw", f"an operator is missing: 'rw' at column 3 of 's:rw'; {THREE}"),
-        ("s:", f"an operator is missing, at column 3 of 's:'; {THREE}"),
-        ("s:rw--", "more than three operators: 'rw--' at column 3 of 's:rw--'; write rw- or -w-"),
-        ("s:rr-", "an operator is repeated: 'r' at column 4 of 's:rr-'; each stands once"),
-        ("s:wr-", f"an operator is out of its place: 'w' at column 3 of 's:wr-'; {PLACES}"),
-        ("s:--w", f"an operator is out of its place: 'w' at column 5 of 's:--w'; {PLACES}"),
+        ("s:rw", f"missing operator: 'rw' at column 3 of 's:rw'; {THREE}"),
+        ("s:", f"missing operator, at column 3 of 's:'; {THREE}"),
+        ("s:rw--", "too many operators: 'rw--' at column 3 of 's:rw--'; use rw- or -w-"),
+        ("s:rr-", "repeated operator: 'r' at column 4 of 's:rr-'; use each at most once"),
+        ("s:wr-", f"misplaced operator: 'w' at column 3 of 's:wr-'; {PLACES}"),
+        ("s:--w", f"misplaced operator: 'w' at column 5 of 's:--w'; {PLACES}"),
         ("s:rW-", "unknown operator: 'W' at column 4 of 's:rW-'; one of r w x -"),
         ("s:--x", f"execution cannot be watched: 'x' at column 5 of 's:--x'; {EXECUTION}"),
         ("s:rwx", f"execution cannot be watched: 'x' at column 5 of 's:rwx'; {EXECUTION}"),
         (":rw-", f"no symbol in the request, at column 1 of ':rw-'; {FORM}"),
         ("+4:rw-", f"no symbol in the request: '+4' at column 1 of '+4:rw-'; {FORM}"),
         ("1s:rw-", "invalid symbol: '1s' at column 1 of '1s:rw-'; "
-         "write SYMBOL or SYMBOL+OFFSET"),
+         "use SYMBOL or SYMBOL+OFFSET"),
         ("s-4:rw-", "invalid symbol: 's-4' at column 1 of 's-4:rw-'; "
-         "write SYMBOL or SYMBOL+OFFSET"),
-        ("*:rw-", "invalid symbol: '*' at column 1 of '*:rw-'; write SYMBOL or SYMBOL+OFFSET"),
-        ("s+:rw-", "invalid offset, at column 3 of 's+:rw-'; a number of bytes, as in table+16"),
+         "use SYMBOL or SYMBOL+OFFSET"),
+        ("*:rw-", "invalid symbol: '*' at column 1 of '*:rw-'; use SYMBOL or SYMBOL+OFFSET"),
+        ("s+:rw-", "invalid offset, at column 3 of 's+:rw-'; "
+         "use a number of bytes, as in table+16"),
         ("s+x:rw-", "invalid offset: 'x' at column 3 of 's+x:rw-'; "
-         "a number of bytes, as in table+16"),
-        ("@s", "no type before the `@`, at column 1 of '@s'; write r@, w@ or rw@"),
+         "use a number of bytes, as in table+16"),
+        ("@s", "no type before the `@`, at column 1 of '@s'; use r@, w@ or rw@"),
         ("k@s:4", "unknown operator: 'k' at column 1 of 'k@s:4'; one of r w x"),
         ("-w-@s", "unknown operator: '-' at column 1 of '-w-@s'; one of r w x"),
-        ("ww@s", "an operator is repeated: 'w' at column 2 of 'ww@s'; each stands once"),
-        ("wr@s", "an operator is out of its place: 'wr' at column 1 of 'wr@s'; write rw@"),
+        ("ww@s", "repeated operator: 'w' at column 2 of 'ww@s'; use each at most once"),
+        ("wr@s", "misplaced operator: 'wr' at column 1 of 'wr@s'; write rw@"),
         ("x@s", f"execution cannot be watched: 'x' at column 1 of 'x@s'; {EXECUTION}"),
         ("w@", f"no symbol in the request, at column 3 of 'w@'; {FORM}"),
-        ("w@s:", "invalid length, at column 5 of 'w@s:'; 1, 2, 4 or 8 bytes"),
-        ("w@s:3", "invalid length: '3' at column 5 of 'w@s:3'; 1, 2, 4 or 8 bytes"),
-        ("w@s:rw-", "invalid length: 'rw-' at column 5 of 'w@s:rw-'; 1, 2, 4 or 8 bytes"),
+        ("w@s:", "invalid length, at column 5 of 'w@s:'; use 1, 2, 4 or 8 bytes"),
+        ("w@s:3", "invalid length: '3' at column 5 of 'w@s:3'; use 1, 2, 4 or 8 bytes"),
+        ("w@s:rw-", "invalid length: 'rw-' at column 5 of 'w@s:rw-'; use 1, 2, 4 or 8 bytes"),
         ("w@s+q:4", "invalid offset: 'q' at column 5 of 'w@s+q:4'; "
-         "a number of bytes, as in table+16"),
+         "use a number of bytes, as in table+16"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_requests(text: str, message: str) -> None:

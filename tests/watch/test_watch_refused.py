@@ -125,7 +125,7 @@ def test_too_few_descriptors(tmp_path: Path) -> None:
     plain = subprocess.run([str(tmp_path / "watched")], capture_output=True, timeout=30, check=True)
     done, trace = run_watched(patched, before=["sh", "-c", 'ulimit -n 8; exec "$0" "$@"'])
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
-    assert "counter:rw-: not watched: errno 24, no descriptor was free" in (
+    assert "counter:rw-: not watched: errno 24, no free descriptor" in (
         ftpatch("report", trace).out
     )
 

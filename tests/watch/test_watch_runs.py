@@ -70,7 +70,7 @@ def test_counts_are_those_of_gdb(
 def test_two_places_of_one_instruction(tmp_path: Path) -> None:
     """One signal, which is told; the command says so."""
     patched = watched(tmp_path, "w@table+16:8", "w@table+24:8")
-    clause = "of an instruction that comes to both one access is told"
+    clause = "an instruction that accesses both is reported once"
     result = ftpatch("watch", tmp_path / "watched", "w@table+16:8", "w@table+24:8", "--dry-run")
     assert f"ftpatch: w@table+16:8 and w@table+24:8: {clause}\n" in result.err
     rows = [row for row in rows_of(run_watched(patched, "fill")[1]) if "access" in row]

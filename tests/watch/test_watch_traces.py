@@ -93,10 +93,10 @@ def test_several_traces_and_others(tmp_path: Path) -> None:
     watch = _write(tmp_path / "t", _raw())
     again = _write(tmp_path / "t.2", _raw(watches=(TABLE,)))
     result = ftpatch("report", watch, again)
-    assert result.code == 0 and "chunks that do not end in a valid event: 1" in result.err
+    assert result.code == 0 and "chunks without a valid last event: 1" in result.err
     graph = TraceFile([Thread(1).add(1, "main", 1)]).write(tmp_path / "graph")
     result = ftpatch("report", watch, graph)
-    assert result.code == 2 and "what watches recorded cannot be reported together" in result.err
+    assert result.code == 2 and "variable accesses cannot be reported together" in result.err
     result = ftpatch("report", "--format", "ksym", graph)
     assert result.code == 2 and "calls cannot be reported as ksym" in result.err
 
@@ -107,11 +107,11 @@ def test_several_traces_and_others(tmp_path: Path) -> None:
         (PROBES_AT, b"\5", "its header has no room for its watches"),
         (PROBES_AT, b"\0", "its header has no room for its watches"),
         (12, struct.pack("<I", 4096), "its header has no room for its watches"),
-        (TABLE_AT + 24, b"\3", "watch 0 is not what its text says"),
-        (TABLE_AT + 28, b"\2", "watch 0 is not what its text says"),
-        (TABLE_AT + 16, b"\1", "watch 0 is not what its text says"),
-        (TABLE_AT + 36, b"\xff\xff", "watch 0 is not what its text says"),
-        (TABLE_AT + 40, b"!", "its watches cannot be right: invalid symbol"),
+        (TABLE_AT + 24, b"\3", "watch 0 does not match its text"),
+        (TABLE_AT + 28, b"\2", "watch 0 does not match its text"),
+        (TABLE_AT + 16, b"\1", "watch 0 does not match its text"),
+        (TABLE_AT + 36, b"\xff\xff", "watch 0 does not match its text"),
+        (TABLE_AT + 40, b"!", "its watches are corrupt: invalid symbol"),
     ],
 )
 def test_headers_that_cannot_be_right(tmp_path: Path, at: int, value: bytes, clause: str) -> None:
@@ -149,7 +149,7 @@ def test_flipped_bits(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize(
     ("number", "clause"),
-    [(1, "permit"), (13, "permit"), (28, "a debugger"), (38, "emulator"), (5, "Input/output")],
+    [(1, "denied"), (13, "denied"), (28, "a debugger"), (38, "emulator"), (5, "Input/output")],
 )
 def test_reasons(number: int, clause: str) -> None:
     note = refusal_note(Told(COUNTER, 0, 0, number))
@@ -163,9 +163,9 @@ def test_a_table_and_back() -> None:
     told = unpack_watches(pack_watches(watches))
     assert [one and one.watch for one in told] == list(watches)
     assert unpack_watches(pack_watches(())) == [None] * SLOTS
-    with pytest.raises(UsageError, match="too long; a watch has room for 984 bytes"):
+    with pytest.raises(UsageError, match="too long; at most 984 bytes"):
         pack_watches([Watch("a" * 990, 0, 8, 4, "rw-")])
-    with pytest.raises(UsageError, match="it ends before its watches do"):
+    with pytest.raises(UsageError, match="truncated"):
         unpack_watches(bytes(TABLE_SIZE - 1))
 
 

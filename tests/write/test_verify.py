@@ -120,10 +120,10 @@ def test_reasons(image: Image) -> None:
     verdict = verify_image(image, code, 4)
     assert _reasons(image, verdict) == [
         (VFS_READ, "vfs_read", "EINVAL: the code is not what was expected"),
-        (VFS_WRITE, "vfs_write", "EINVAL: shares bytes with another site"),
-        (VFS_WRITE + 4, "vfs_write", "EINVAL: shares bytes with another site"),
+        (VFS_WRITE, "vfs_write", "EINVAL: overlaps another site"),
+        (VFS_WRITE + 4, "vfs_write", "EINVAL: overlaps another site"),
         (VFS_WRITE + 64, "do_exit", "EFAULT: not in executable text of the file"),
-        (VFS_WRITE + 66, "do_exit", "EINVAL: not aligned as an instruction"),
+        (VFS_WRITE + 66, "do_exit", "EINVAL: not at an instruction boundary"),
     ]
     record = verify_image(image, changes([_row(40, 8, VFS_READ, True)], Kind.RECORD), 1)
     assert _reasons(image, record)[0][2] == "EINVAL: the record is not what was expected"
@@ -144,7 +144,7 @@ def test_sites_that_share_bytes_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "image"
     path.write_bytes(image.build())
     words = _words_of(path)
-    assert words.count("shares bytes with another site") == 2 and words.count("EINVAL") == 2
+    assert words.count("overlaps another site") == 2 and words.count("EINVAL") == 2
 
 
 def test_a_record_into_data_is_refused(tmp_path: Path) -> None:

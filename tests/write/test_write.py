@@ -64,7 +64,7 @@ def test_an_output_that_is_a_link_is_refused(force: list[str], copy_of: Copied) 
         link.unlink(missing_ok=True)
         link.symlink_to(target)
         result = ftpatch("enable", path, "-o", link, *force)
-        assert result.code == 2 and "is a link" in result.err
+        assert result.code == 2 and "is a symbolic link" in result.err
         assert link.is_symlink()
     assert precious.read_bytes() == b"precious"
     assert _listing(path.parent) == {"pad", "precious", "output"}

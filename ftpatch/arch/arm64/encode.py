@@ -39,7 +39,7 @@ def branch(opcode: int, ip: U64, addr: U64) -> NDArray[np.uint32]:
 
 
 def branch_target(insn: NDArray[np.uint32], ip: U64) -> U64:
-    """Where imm26 branches at ip go, uint64[n]."""
+    """Targets of imm26 branches at ip, uint64[n]."""
     imm = (insn << np.uint32(6)).view(np.int32).astype(np.int64) >> 6
     return ip + (imm << 2).view(np.uint64)
 

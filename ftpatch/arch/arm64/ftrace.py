@@ -164,7 +164,7 @@ class _Arm64:
             return ()
         unmapped = "ftrace_call_adjust reads the code there, which is not mapped: a page fault"
         null = (
-            "not aligned to 8 bytes, it becomes null in ftrace_call_adjust, and ftrace_init_nop "
+            "not aligned to 8 bytes: ftrace_call_adjust makes it null, and ftrace_init_nop "
             "writes a literal before that: BUG_ON(!page) in patch_map()"
         )
         crooked = record % np.uint64(8) != 0
@@ -264,7 +264,7 @@ class _Arm64:
 
     @staticmethod
     def _call_ops(abi: Abi) -> bool:
-        """Whether literals stand before functions. A module does not name ftrace_nop_ops."""
+        """Return whether literals stand before functions. A module does not name ftrace_nop_ops."""
         return bool(abi.nop_ops) or (abi.kernel and abi.pad and abi.prefix == 8)
 
 

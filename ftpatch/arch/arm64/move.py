@@ -163,7 +163,7 @@ def _always(insn: int, form: str) -> bool:
 
 
 def _target(insn: int, form: str, address: int) -> int:
-    """What an instruction with an immediate distance refers to."""
+    """Target of an instruction with an immediate distance."""
     low, bits, scale = {"b": (0, 26, 4), "bl": (0, 26, 4), "tbz": (5, 14, 4)}.get(form, (5, 19, 4))
     distance = insn >> low & (1 << bits) - 1
     if form in ("adr", "adrp"):  # immhi:immlo

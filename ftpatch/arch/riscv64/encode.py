@@ -59,14 +59,14 @@ def pair(link: int, at: U64, addr: U64) -> NDArray[np.uint32]:
 
 
 def pair_target(insn: NDArray[np.uint32], at: U64) -> U64:
-    """Where pairs at ``at`` go, uint64[n]."""
+    """Targets of pairs at ``at``, uint64[n]."""
     high = (insn[:, 0] & ~np.uint32(RV.AUIPC_MASK)).view(np.int32).astype(np.int64)
     low = insn[:, 1].view(np.int32).astype(np.int64) >> 20
     return at + (high + low).view(np.uint64)
 
 
 def is_pair(insn: NDArray[np.uint32], link: int) -> NDArray[np.bool_]:
-    """Which rows are a pair with this link register."""
+    """Test which rows are a pair with this link register."""
     auipc, jalr = opcodes(link)
     first = insn[:, 0] & np.uint32(RV.AUIPC_MASK) == auipc
     return np.asarray(first & (insn[:, 1] & np.uint32(RV.JALR_MASK) == jalr))

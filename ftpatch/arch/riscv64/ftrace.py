@@ -14,7 +14,7 @@ ip is that of the second instruction, the only one that a running kernel changes
     ip - 4       c.nop x 2     auipc t0              written by ftrace_init_nop
     ip           c.nop x 2     jalr t0, or nop
 
-ftrace_init_nop compares nothing: it makes a NOP of whatever stands at a record. Kernels compiled
+ftrace_init_nop compares nothing: it turns whatever is at a record into a NOP. Kernels compiled
 with -pg instead have ``call _mcount``, a pair with ra.
 
 The alternate link register t0: The RISC-V Instruction Set Manual, volume I, JALR; lpad: Zicfilp.

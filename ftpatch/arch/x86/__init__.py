@@ -1,1 +1,1 @@
-"""What x86_64 and i386 have in common; no architecture of its own."""
+"""Common parts of x86_64 and i386; no architecture of its own."""

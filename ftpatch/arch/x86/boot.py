@@ -27,9 +27,10 @@ STOP = 0xC000_0000
 LOCK = 4
 """Bytes from the word that counts to the lock: 0, or 1 while an event goes out."""
 PATIENCE = 1 << 21
-"""How often the lock is asked for: then whoever held it was stopped, or is below this NMI."""
+"""Maximum number of attempts to take the lock: then whoever held it was stopped, or is below this
+NMI."""
 POLLS = 1 << 16
-"""How often a 16550 is asked whether it has room for a byte: a byte at 9600 baud takes a
+"""Maximum number of polls of a 16550 for room for a byte: a byte at 9600 baud takes a
 millisecond, and a port that never has room must not end the boot."""
 FILES = (
     *("-chardev", "file,id=events,path={stream}"),

@@ -1,4 +1,4 @@
-"""What x86_64 and i386 have in common: five bytes at the start of a function.
+"""Sites of x86_64 and i386: five bytes at the start of a function.
 
     Compiled             Disabled               Enabled
     e8 <rel32> __fentry__   0f 1f 44 00 00      e8 <rel32> ftrace_caller      (kernel)
@@ -84,7 +84,7 @@ class X86:
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Bytes of NOPs that each row begins with: 0x90, or 5 for a pad of one instruction, which
-        no function can begin in the midst of."""
+        no function can begin in the middle of."""
         run = np.minimum.accumulate(code == 0x90, axis=1).sum(axis=1)
         run[(run == 0) & self._any(code, self.pads[1:])] = 5
         return np.asarray(run, np.int64)
@@ -251,10 +251,10 @@ class X86:
         return "ftrace_stub"
 
     def _got_base(self, ip: U64, abi: Abi) -> U64:
-        """What the displacement of a call through the GOT at each ip counts from, uint64[n]."""
+        """Base of the displacement of a call through the GOT at each ip, uint64[n]."""
         return ip + np.uint64(6) if self.elf_class == 64 else np.full_like(ip, abi.got_base)
 
     @staticmethod
     def _any(code: U8, forms: tuple[bytes, ...]) -> NDArray[np.bool_]:
-        """Which rows begin with one of the forms."""
+        """Test which rows begin with one of the forms."""
         return np.asarray(form_lengths(code, forms) > 0)

@@ -47,7 +47,7 @@ IDLE = frozenset(["endbr64", "nop", "nopw", "nopl", "lfence", "pause"])
 
 
 def long_targets(code: U8, address: int) -> I64:
-    """Where every rel32 in ``code``, which stands at ``address``, would go; int64, sorted."""
+    """Targets of every rel32 in ``code``, which is at ``address``; int64, sorted."""
     first, second = code[:-1], code[1:]
     one = np.flatnonzero((first & 0xFE) == 0xE8)
     two = ((first == 0x0F) & ((second & 0xF0) == 0x80)) | ((first == 0xC7) & (second == 0xF8))
@@ -61,16 +61,16 @@ def long_targets(code: U8, address: int) -> I64:
 
 
 def short_targets(code: U8, address: int) -> I64:
-    """Where every rel8 in ``code``, which stands at ``address``, would go; int64, sorted."""
+    """Targets of every rel8 in ``code``, which is at ``address``; int64, sorted."""
     at = np.flatnonzero(SHORT[code[:-1]])
     return np.sort(address + at + 2 + code[at + 1].view(np.int8))
 
 
 def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
-    """Whether one of them jumps by a register or by memory, or returns to what was just put on the
-    stack (retpolines), so that a table may lead anywhere in the function. A jump through a slot at
-    a fixed place (PLT, tail call through the GOT) is none: what it jumps to is the start of a
-    function."""
+    """Return whether one of them jumps by a register or by memory, or returns to what was just put
+    on the stack (retpolines), so that a table may lead anywhere in the function. A jump through a
+    slot at a fixed place (PLT, tail call through the GOT) is none: what it jumps to is the start of
+    a function."""
     put = False
     for insn in instructions:
         *_, name = insn.mnemonic.split()  # bnd, notrack
@@ -84,8 +84,8 @@ def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
 
 
 def is_thunk(instructions: Iterable[Instruction]) -> bool:
-    """Whether they only jump to where a register of who jumps to them says, as -mindirect-branch
-    has it."""
+    """Return whether they only jump to where a register of who jumps to them says, as
+    -mindirect-branch has it."""
     read = [insn for insn in instructions if insn.mnemonic not in IDLE]
     if read and read[0].mnemonic.endswith("jmp") and read[0].operands.startswith("*%"):
         return True
@@ -93,7 +93,7 @@ def is_thunk(instructions: Iterable[Instruction]) -> bool:
 
 
 def jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[int]:
-    """Where jumps, not calls, go to that leave the addresses from low up to high."""
+    """Targets of jumps, not calls, out of the addresses from low up to high."""
     return {
         insn.target
         for insn in instructions

@@ -39,7 +39,8 @@ LOOPS = range(0xE0, 0xE4)  # loopne; loope; loop; jrcxz
 JUMP_BOUND = b"\xeb\x05"  # jmp .+7: over the jmp rel32 behind it
 XBEGIN = b"\xf8"  # modrm of c7 xbegin rel32
 RETURN = "push rax; lea rax, [rip + 0x1000]; xchg qword ptr [rsp], rax"
-"""What call leaves on the stack, without a flag, a register or a further byte below it:
+"""Return address that a call leaves on the stack, without a flag, a register or a further byte
+below it:
 
     50                      push  %rax                  rsp -= 8; rax is kept there
     48 8d 05 <rel32>        lea   rel32(%rip), %rax     the site's return address
@@ -118,7 +119,7 @@ def _displaced(code: bytes, at: int, need: int) -> Iterator[Any]:
 
 
 def _unread(code: bytes, at: int, done: int) -> Immovable:
-    """Why there is no instruction ``done`` bytes behind ``at``."""
+    """Reason that there is no instruction ``done`` bytes behind ``at``."""
     rest = code[done : done + 4].hex(" ")
     if not rest:
         return Immovable(Why.SHORT, f"{at + done:#x}: end of the function")
@@ -150,13 +151,13 @@ def _relative_branch(opcode: int) -> bool:
 
 
 def _ends(insn: Any) -> bool:  # noqa: ANN401
-    """Whether control goes on elsewhere, behind a call too."""
+    """Return whether control goes on elsewhere, behind a call too."""
     opcode = _opcode(insn)[1]
     return opcode in (*ENDING, 0xE8, 0xE9, 0xEB) or _group5(insn) in (2, 4)
 
 
 def _refers(insn: Any) -> int | None:  # noqa: ANN401
-    """What a branch or an operand with %rip refers to."""
+    """Target of a branch or of an operand with %rip."""
     import capstone.x86 as x86
 
     for op in insn.operands:

@@ -1,4 +1,4 @@
-"""What ``check`` prints, one file per format.
+"""Reports of ``check``, one file per format.
 
 A report takes the results of all images in their order, each a path with a Check or, for what could
 not be read, the reason in one line, and prints each as it comes (the JUnit document when all have).

@@ -1,4 +1,4 @@
-"""What reports are made of."""
+"""Parts of reports."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Results = Iterable[tuple[Path, "Check | str"]]
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """How much to say (``many``: of a tree, of which clean modules are only counted), and ``last``:
-    lines for the end, to be asked for when all results are in."""
+    """Verbosity of a report (``many``: of a tree, of which clean modules are only counted), and
+    ``last``: lines for the end, to be asked for when all results are in."""
 
     quiet: bool = False
     verbose: bool = False

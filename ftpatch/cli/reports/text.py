@@ -48,8 +48,8 @@ VERDICTS = {
 }
 OF_MODULES = {
     "boots": "loads and ftrace works",
-    "ftrace-off": "ftrace will be off once it is loaded",
-    "dies": "the kernel that loads it will die",
+    "ftrace-off": "ftrace will be off once the module is loaded",
+    "dies": "the kernel that loads the module will crash",
 }
 
 

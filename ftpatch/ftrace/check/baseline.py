@@ -28,17 +28,17 @@ from ftpatch.io.temporary import as_created, named, sweep
 __all__ = ["Baseline", "Entry", "put", "read_baseline", "write_baseline"]
 
 HEADER = """\
-# ftpatch check: known findings, one a line. `ftpatch check --baseline FILE` does not fail for them.
-# `ftpatch check --write-baseline FILE` wrote this; lines no longer needed can be deleted.
+# ftpatch check: known findings, one per line. `ftpatch check --baseline FILE` ignores them.
+# `ftpatch check --write-baseline FILE` wrote this; delete lines no longer needed.
 """
 MAGIC = HEADER[: HEADER.index(",")]
-"""How such a file begins."""
+"""First bytes of such a file."""
 LIMIT = 1 << 28
 """Largest file that is read (bytes); 50,000 findings take 5 MB."""
 
 
 class Entry(NamedTuple):
-    """What a finding is known by; ``image`` is the key that its image was checked under."""
+    """Key of a finding; ``image`` is the key that its image was checked under."""
 
     image: str
     invariant: str
@@ -78,14 +78,14 @@ class Baseline:
 def read_baseline(path: Path) -> Baseline:
     """Read such a file. Raises InputError, with the number of the line that is none."""
     if path.exists() and not path.is_file() and path.parent not in STREAMS:
-        raise InputError(path, "cannot read: not a regular file", "give a baseline")
+        raise InputError(path, "cannot read: not a regular file", "use a baseline")
     try:
         with path.open("rb") as file:
             raw = file.read(LIMIT + 1)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
     if len(raw) > LIMIT:
-        raise InputError(path, f"a baseline of more than {LIMIT:#x} bytes")
+        raise InputError(path, f"the baseline is larger than {LIMIT:#x} bytes")
     lines = enumerate(raw.split(b"\n"), 1)
     return Baseline(
         _entry(path, number, line) for number, line in lines if line.strip() and line[:1] != b"#"
@@ -98,11 +98,11 @@ def _entry(path: Path, number: int, line: bytes) -> Entry:
     except (ValueError, RecursionError):
         raise InputError(path, f"line {number}: not a JSON object") from None
     if not isinstance(row, dict) or set(row) != set(Entry._fields):
-        raise InputError(path, f"line {number}: not an object of {', '.join(Entry._fields)}")
+        raise InputError(path, f"line {number}: expected an object with {', '.join(Entry._fields)}")
     if not all(isinstance(value, str) for value in row.values()):
         raise InputError(path, f"line {number}: a value is not a string")
     if row["invariant"] not in INVARIANTS:
-        raise InputError(path, f"line {number}: no invariant is named {row['invariant']}")
+        raise InputError(path, f"line {number}: unknown invariant {row['invariant']}")
     return Entry(**row)
 
 
@@ -139,11 +139,11 @@ def put(path: Path, text: str, magic: str, what: str) -> None:
 
 def _check_target(path: Path, magic: str, what: str) -> None:
     if path.is_symlink():
-        raise UsageError(path, f"the {what} is a link", "name the file itself")
+        raise UsageError(path, f"the {what} is a symbolic link", "use its target")
     if not path.exists():
         return
     if not path.is_file():
         raise UsageError(path, f"the {what} is not a regular file")
     with path.open("rb") as file:
         if file.read(len(magic)) != magic.encode():
-            raise UsageError(path, f"not a {what}", "name another, or remove it")
+            raise UsageError(path, f"not a {what}", "use another name, or remove it")

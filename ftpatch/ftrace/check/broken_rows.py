@@ -1,4 +1,4 @@
-"""Where an invariant is broken, as columns."""
+"""Rows that break an invariant, as columns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whether an image's table and its sites are sound: invariants, each with a name, and for a kernel
-the ftrace bug that its ftrace_init would report.
+"""Soundness of an image's table and its sites: invariants, each with a name, and for a
+kernel the ftrace bug that its ftrace_init would report.
 
 A rule gives the addresses at which its invariant is broken, and for each what is wrong there. A
 kernel as its distribution ships it breaks none.
@@ -44,18 +44,18 @@ RULES: dict[str, tuple[str, Rule]] = {
     "record-relocated": ("each slot of a module's table is filled when it is loaded", unfilled),
     "record-in-text": ("each record is in executable text that the file holds", outside),
     "record-aligned": ("each site is aligned as an instruction", unaligned),
-    "record-sorted": ("a table that was sorted when the kernel was built still is", unsorted),
+    "record-sorted": ("a table sorted at build time still is", unsorted),
     "record-in-function": ("a record in a function is at the function's entry", off_entry),
     "record-lost": ("each function compiled to be traced has a record", unrecorded),
     "notrace-place": ("no site is in code that must not be traced", in_notrace),
     "site-placed": (
-        "symbols tell where in a pad longer than a call the function begins",
+        "symbols give the function's entry in each pad longer than a call",
         unplaced,
     ),
     "site-overlap": ("no two sites share a byte", overlapping),
     "site-relocated": ("no relocation writes over a site when the file is loaded", relocated),
     "call-relocation": ("each call of a module has its relocation", unlinked),
-    "call-kept": ("no call is one that ftrace_init turns into a NOP unasked", undone),
+    "call-kept": ("no call is one that ftrace_init silently turns into a NOP", undone),
     "site-known": ("each site holds a known NOP or a call", unknown),
     "site-target": (
         "each call goes to one of the image's own ftrace entries, or where the journal says",

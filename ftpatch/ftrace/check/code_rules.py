@@ -19,7 +19,7 @@ __all__ = ["foreign", "overlapping", "relocated", "unknown", "undone", "unlinked
 
 def unplaced(sites: Sites) -> Broken:
     """Sites in a pad of which any part may lie before its function."""
-    return broken(sites, ~sites.placed, "no symbol tells where in this pad code begins")
+    return broken(sites, ~sites.placed, "no symbol gives the function's entry in this pad")
 
 
 def overlapping(sites: Sites) -> Broken:
@@ -31,7 +31,7 @@ def overlapping(sites: Sites) -> Broken:
     hit = first[1:][unique[1:] < np.maximum.accumulate(end)[:-1]]
     mask = np.zeros(len(sites), bool)
     mask[hit] = True
-    return broken(sites, mask, "the site shares bytes with the one before it")
+    return broken(sites, mask, "the site overlaps the previous one")
 
 
 def relocated(sites: Sites) -> Broken:
@@ -42,7 +42,7 @@ def relocated(sites: Sites) -> Broken:
     writes = image.relocations.touch(start, width, written(image, arch))
     if image.is_relocatable:
         writes -= (call_rows(image, arch, sites.ip) >= 0) & (sites.state == State.CALL)
-    return broken(sites, writes > 0, "a relocation writes over this site")
+    return broken(sites, writes > 0, "a relocation overwrites this site")
 
 
 def undone(sites: Sites) -> Broken:
@@ -50,7 +50,9 @@ def undone(sites: Sites) -> Broken:
     mask = np.zeros(len(sites), bool)
     if sites.abi.kernel and not sites.arch.init_expects(sites.ip[:1], sites.abi)[1].shape[1]:
         mask = (sites.state == State.CALL) & ~sites.dropped
-    return broken(sites, mask, "ftrace_init makes a NOP of this call, since its record is there")
+    return broken(
+        sites, mask, "ftrace_init turns this call into a NOP, because its record is present"
+    )
 
 
 def unlinked(sites: Sites) -> Broken:
@@ -86,5 +88,5 @@ def foreign(sites: Sites) -> Broken:
     rows = np.flatnonzero((sites.state == State.CALL) & ~np.isin(sites.addr, own) & ~ours)
     names = [sites.targets.name[i] for i in sites.targets.index(sites.addr[rows]).tolist()]
     return sites.ip[rows], [
-        f"calls {name}, which is none of the image's ftrace entries" for name in names
+        f"calls {name}, which is not one of the image's ftrace entries" for name in names
     ]

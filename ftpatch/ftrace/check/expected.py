@@ -28,8 +28,9 @@ from ftpatch.image import Image, open_image
 __all__ = ["Expected", "read_expected", "write_expected"]
 
 HEADER = """\
-# ftpatch check: functions that must have a record, one a line, for `ftpatch check --expected FILE`.
-# `ftpatch check --write-expected FILE` wrote this; lines not needed can be deleted.
+# ftpatch check: functions that must have a record, one per line.
+# `ftpatch check --expected FILE` fails for those that have none.
+# `ftpatch check --write-expected FILE` wrote this; delete lines not needed.
 """
 MAGIC = HEADER[: HEADER.index(",")]
 LIMIT = 1 << 28
@@ -37,11 +38,11 @@ LIMIT = 1 << 28
 KEYS = ("image", "function")
 INVARIANT = "record-expected"
 ADDRESS = re.compile(r"0x[0-9a-f]{1,16}")
-"""What stands for a function without a name."""
+"""Placeholder for a function without a name."""
 
 
 class Expected:
-    """What must have a record: by image, a bag of functions."""
+    """Functions that must have a record: by image, a bag of functions."""
 
     def __init__(self, path: Path, rows: Iterable[tuple[str, str]]) -> None:
         self.path = path
@@ -63,13 +64,14 @@ class Expected:
         return replace(check, findings=(*check.findings, *found))
 
     def remarks(self, verbose: bool) -> Iterator[str]:
-        """What is no finding: functions without a line, images that were not looked at."""
+        """Yield remarks that are no findings: functions without a line, images that were not looked
+        at."""
         fresh: dict[str, list[str]] = defaultdict(list)
         for image, name in self._fresh:
             fresh[image].append(name)
         for image, names in fresh.items():
             told = f": {', '.join(names)}" if verbose else ""
-            yield f"{self.path}: {image}: {len(names)} with a record are not listed{told}"
+            yield f"{self.path}: {image}: {len(names)} with a record not listed{told}"
         for image in sorted(set(self._images) - self._checked):
             yield f"{self.path}: {image}: not checked; {self._images[image].total()} expected"
 
@@ -90,7 +92,7 @@ def _findings(image: Image, missing: list[str], held: set[str], source: str) -> 
         elif ADDRESS.fullmatch(name):
             at, symbol, words = int(name, 16), "", f"{source} expects a record here"
         else:
-            at, symbol, words = 0, name, f"{source} expects a record, but there is no such function"
+            at, symbol, words = 0, name, f"{source} expects a record, but no such function exists"
         yield Finding(INVARIANT, at, symbol, words)
 
 
@@ -108,12 +110,14 @@ def _held(path: Path) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise InputError(path, "not a regular file", "give what --write-expected wrote")
+                raise InputError(
+                    path, "not a regular file", "use a file that --write-expected wrote"
+                )
             raw = file.read(LIMIT + 1)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
     if len(raw) > LIMIT:
-        raise InputError(path, f"a list of more than {LIMIT:#x} bytes")
+        raise InputError(path, f"the list is larger than {LIMIT:#x} bytes")
     return raw
 
 
@@ -123,7 +127,7 @@ def _row(path: Path, number: int, line: bytes) -> tuple[str, str]:
     except (ValueError, RecursionError):
         raise InputError(path, f"line {number}: not a JSON object") from None
     if not isinstance(row, dict) or set(row) != set(KEYS):
-        raise InputError(path, f"line {number}: not an object of {', '.join(KEYS)}")
+        raise InputError(path, f"line {number}: expected an object with {', '.join(KEYS)}")
     if not all(isinstance(value, str) for value in row.values()):
         raise InputError(path, f"line {number}: a value is not a string")
     return row["image"], row["function"]

@@ -1,4 +1,4 @@
-"""What a check says."""
+"""Findings of a check."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is as it was meant to be, and yet to be known: sites by address and by name (empty where
-    no symbol tells), and what is so of them."""
+    """A remark on what is intended, and yet worth knowing: sites by address and by name (empty
+    where no symbol tells), and what is so of them."""
 
     message: str
     ip: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Where in its function a site is.
+"""Rules on a site's position in its function.
 
     x86    | function: [endbr] | site ...             ip
     arm64  | function: [bti]   | site: lead, ip ...   ip - 4
@@ -62,7 +62,7 @@ def _functions(image: Image) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 
 def _behind(sites: Sites, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which of the rows called mcount when they were compiled."""
+    """Test which of the rows called mcount as compiled."""
     if not len(rows):
         return np.zeros(0, bool)
     code, _ = sites.original.elf.gather(sites.offset[rows], sites.arch.width)

@@ -12,5 +12,5 @@ __all__ = ["unrecorded"]
 def unrecorded(sites: Sites) -> Broken:
     """Functions that begin as those with a record do, and have none."""
     lost = find_lost(sites)
-    message = f"the function begins with {lost.what}, and the table has no record of it"
+    message = f"the function begins with {lost.what}, but has no record in the table"
     return lost.ip, [message] * len(lost)

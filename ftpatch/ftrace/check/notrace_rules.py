@@ -35,8 +35,8 @@ BOUNDS = {
     "entry code": ("__entry_text_start", "__entry_text_end"),
     "static call trampolines": ("__static_call_text_start", "__static_call_text_end"),
     "retpolines": ("__indirect_thunk_start", "__indirect_thunk_end"),
-    "code that runs without a page table": ("__hyp_idmap_text_start", "__hyp_idmap_text_end"),
-    "code of the hypervisor": ("__hyp_text_start", "__hyp_text_end"),
+    "code that runs before paging": ("__hyp_idmap_text_start", "__hyp_idmap_text_end"),
+    "hypervisor code": ("__hyp_text_start", "__hyp_text_end"),
 }
 """Symbols of include/asm-generic/vmlinux.lds.h and the architectures' vmlinux.lds.S."""
 SECTIONS = {
@@ -44,9 +44,9 @@ SECTIONS = {
     ".entry.text": "entry code",
     ".exit.text": "exit code",
     ".static_call.text": "static call trampolines",
-    ".altinstr_replacement": "code that is copied elsewhere before it runs",
-    ".plt": "code that the loader makes",
-    ".text.ftrace_trampoline": "code that the loader makes",
+    ".altinstr_replacement": "code that is copied before it runs",
+    ".plt": "code that the module loader generates",
+    ".text.ftrace_trampoline": "code that the module loader generates",
 }
 """Sections of a module."""
 TEXT = (("_stext", "_etext"), ("_sinittext", "_einittext"))
@@ -72,7 +72,7 @@ def in_notrace(sites: Sites) -> Broken:
 
     for name, start, size in _ranges(sites):
         mark(sites.ip - addresses(start) < addresses(size), f"the site is in {name}")
-    mark(_beside_text(sites), "the site is outside of what the kernel takes for its text")
+    mark(_beside_text(sites), "the site is outside of the kernel's text")
     rows = np.flatnonzero(what)
     return sites.ip[rows], [words[i] for i in what[rows].tolist()]
 

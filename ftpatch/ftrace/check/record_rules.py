@@ -22,7 +22,7 @@ def repeated(sites: Sites) -> Broken:
     _, first = np.unique(sites.ip, return_index=True)
     again = np.ones(len(sites), bool)
     again[first] = False
-    return broken(sites, again & ~sites.dropped, "the table has this record again")
+    return broken(sites, again & ~sites.dropped, "duplicate record")
 
 
 def outside(sites: Sites) -> Broken:
@@ -49,7 +49,7 @@ def unaligned(sites: Sites) -> Broken:
     value = sites.table.value
     live = ~among(value, sites.arch.skips)
     lost = value[live & (value % np.uint64(LITERAL) != 0)]
-    message = f"the record is not aligned to {LITERAL} bytes, as CALL_OPS wants it"
+    message = f"the record is not aligned to {LITERAL} bytes, as CALL_OPS requires"
     return np.append(ip, lost), [*words, *[message] * len(lost)]
 
 
@@ -72,7 +72,7 @@ def unsorted(sites: Sites) -> Broken:
     if not sites.image.is_kernel or by_addend.any() or not sorted_once:
         return value[:0], []
     message = (
-        "the record is lower than the one before it; a kernel that relies on the build's order "
-        "will not find functions by address"
+        "the record is lower than the one before it; a kernel that relies on build-time "
+        "sorting will not find functions by address"
     )
     return value[descents[:1] + 1], [message]

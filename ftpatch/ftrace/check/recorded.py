@@ -1,4 +1,4 @@
-"""Which functions have a record."""
+"""Rules on functions without a record."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Kallsyms:
 
     @cached_property
     def ends(self) -> NDArray[np.uint64]:
-        """Where what begins at each distinct address ends, uint64[g + 1] (the last one stands for
+        """End of what begins at each distinct address, uint64[g + 1] (the last one stands for
         none): by the sizes of its symbols, or at the end of memory where none has a size."""
         ends = np.append(self.start, np.uint64(0))
         end = self.symbols.value[self.row] + self.symbols.size[self.row]

@@ -1,4 +1,4 @@
-"""What a kernel itself calls an address, when it reports: get_symbol_pos() in kernel/kallsyms.c, by
+"""Names of addresses as the kernel itself reports them: get_symbol_pos() in kernel/kallsyms.c, by
 the symbols that it carries for itself."""
 
 from __future__ import annotations

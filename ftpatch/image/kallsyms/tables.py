@@ -1,4 +1,4 @@
-"""Where a stripped kernel's own symbol table lies: found by what it is.
+"""Search for a stripped kernel's own symbol table by its contents.
 
 scripts/kallsyms.c writes these, each aligned to a word (since v7.x to four bytes):
 
@@ -35,12 +35,12 @@ __all__ = ["Tables", "find_tables"]
 DIGITS = re.compile(re.escape(b"".join(b"%d\0" % digit for digit in range(10))))
 ZERO = ord("0")
 TRIES = 16
-"""How many places with the digits are looked at; kernels have up to five before the right one."""
+"""Maximum number of places with the digits to try; kernels have up to five before the right one."""
 RUNS = 4
-"""How many runs that may be markers, the longest first, and of each how many beginnings of names
-are proved."""
+"""Maximum number of runs to try as markers, longest first, and of candidate name starts for
+each."""
 MANY = 1 << 10
-"""How many numbers that may be that of the symbols are looked at; some 20 are, by chance."""
+"""Maximum number of candidates for the symbol count; some 20 are, by chance."""
 REGION = 1 << 22
 """Bytes before the tokens in which the markers are looked for: v6.2 has three for each symbol
 between both, and no kernel a million symbols."""
@@ -52,7 +52,7 @@ MAX_NAME = 512 + 2
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Where the tables lie, as file offsets, for n symbols.
+    """File offsets of the tables for n symbols.
 
     ``tokens`` uint8[m]: token_table; ``index`` uint16[256]. ``first`` int64[n], ``length``
     int64[n]: where each packed name begins behind its length, and how many tokens it has.
@@ -168,7 +168,7 @@ def _names(
 def _step(
     data: NDArray[np.uint8], at: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where packed names begin behind their lengths, and how long they are (int64[k])."""
+    """Starts of packed names, behind their lengths, and how long they are (int64[k])."""
     size = data[at].astype(np.int64)
     long = size >> 7
     size = np.where(long > 0, size & 0x7F | data[at + 1].astype(np.int64) << 7, size)

@@ -20,7 +20,7 @@ PAGE = Path(__file__).with_name("flamegraph.html")
 NARROWEST = 1 / 20_000
 """Part of the whole that a call must take to be drawn."""
 ESCAPED: dict[str, str | int | None] = {c: f"\\u{ord(c):04x}" for c in "<>&"}
-"""What JSON in a page must not have as it is: it could end the script."""
+"""Characters to escape in JSON in a page: it could end the script."""
 
 
 def _flamegraph(source: EventSource, style: Style) -> Iterator[str]:

@@ -23,7 +23,7 @@ from ftpatch.trace.source import Data, EventSource, Recording
 __all__ = ["REPORT"]
 
 MARKS = ((10**9, "$"), (10**8, "@"), (10**7, "*"), (10**6, "#"), (10**5, "!"), (10**4, "+"))
-"""What stands before a duration of more nanoseconds than this (trace_find_mark)."""
+"""Marks before durations of more nanoseconds than this (trace_find_mark)."""
 BLANK = " " * 14 + "|  "
 DEEPEST = 256
 """Levels that are indented."""

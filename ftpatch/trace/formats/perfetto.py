@@ -35,7 +35,7 @@ TYPES = {
     Kind.POINT: "TYPE_INSTANT",
     Kind.RETURN: "TYPE_INSTANT",
 }
-"""What each kind of row is there."""
+"""Perfetto's type of each kind of row."""
 
 
 def _perfetto(source: EventSource, style: Style) -> Iterator[bytes]:

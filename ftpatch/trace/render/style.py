@@ -17,7 +17,7 @@ __all__ = ["Callers", "Strings", "Style", "called", "returned", "strings", "time
 
 Strings = NDArray[np.object_]
 SIGNATURE = re.compile(r"\)( const| volatile| &&?| noexcept| \[clone [^]]*\])*$")
-"""How a name ends that has parameters."""
+"""Suffix of a name that has parameters."""
 ERRORS = 4095
 """The largest error number that a return value may be (MAX_ERRNO of the kernel's err.h)."""
 
@@ -55,7 +55,7 @@ class Callers:
         self._recording, self._clean = recording, clean
 
     def of(self, rows: Rows) -> list[str]:
-        """One for each row; empty where nobody knows."""
+        """One for each row; empty where unknown."""
         out = np.full(len(rows), "", object)
         file = self._recording.owner[rows.thread]
         known = (rows.flags & Rows.VALUE) > 0
@@ -84,7 +84,7 @@ def called(name: str, args: str) -> str:
 
 
 def returned(value: int) -> str:
-    """What a function returned, as print_graph_retval() has it: hexadecimal, but for what may be an
+    """Format a return value as print_graph_retval() does: hexadecimal, but for what may be an
     error, of 32 or of 64 bits."""
     for bits in (32, 64):
         if 0 < (1 << bits) - value <= ERRORS:

@@ -15,7 +15,7 @@ def tree_of(source: EventSource, style: Style) -> Tree:
     tree = grow(style.rows(source), recording.window)
     if tree.merged:
         recording.remarks.append(
-            f"more than {len(tree.parent)} different stacks: calls that make more of them count as "
+            f"more than {len(tree.parent)} different stacks: calls on further stacks count as "
             "part of their callers"
         )
     return tree

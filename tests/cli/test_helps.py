@@ -1,0 +1,63 @@
+"""Helps: they fit 80 columns, and each has an example that the command line accepts."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from ftpatch.cli.app import app
+from tests.support.command import ftpatch
+
+CLI = typer.main.get_command(app)
+COMMANDS = sorted(getattr(CLI, "commands"))  # noqa: B009 - click's, whichever copy it is
+
+
+def _examples(text: str) -> Iterator[list[str]]:
+    """Words of each ``ftpatch COMMAND ...`` in a help's examples."""
+    for line in text.splitlines():
+        for part in re.split(r"; |^ *Example: ", line.split("   #")[0]):
+            command = re.sub(r"^(\w+=\S+ )+", "", part.strip())
+            if re.match(rf"ftpatch ({'|'.join(COMMANDS)}) ", command):
+                yield shlex.split(re.split(r" {3,}", command)[0])
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_80_columns(name: str) -> None:
+    result = ftpatch(*[name] * bool(name), "--help")
+    assert result.code == 0 and not result.err
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert "…" not in result.out
+    if not name:
+        summaries = result.out.split("Commands:\n")[1]
+        assert "..." not in summaries, "a summary is cut off"
+        assert len(summaries.splitlines()) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_examples_parse(name: str) -> None:
+    examples = list(_examples(ftpatch(*[name] * bool(name), "--help").out))
+    assert examples, "no example"
+    assert not name or any(words[1] == name for words in examples)
+    for words in examples:
+        command = getattr(CLI, "commands")[words[1]]  # noqa: B009
+        # Parses options and arguments, converts them, and runs nothing.
+        context = command.make_context(words[1], list(words[2:]))
+        assert context.params
+
+
+def test_an_unknown_option_does_not_parse() -> None:
+    command = getattr(CLI, "commands")["status"]  # noqa: B009
+    with pytest.raises(Exception, match="No such option"):
+        command.make_context("status", ["--nope", "vmlinux"])
+    assert not list(_examples("ftpatch nosuch vmlinux"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_summaries_are_imperatives(name: str) -> None:
+    summary = getattr(CLI, "commands")[name].help.splitlines()[0]  # noqa: B009
+    assert re.fullmatch(r"[A-Z][a-z]+ .*\.", summary), summary
+    assert not re.match(r"(What|Which|Where|How|The|An?)\b", summary)
