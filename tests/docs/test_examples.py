@@ -138,3 +138,13 @@ def test_every_command_has_its_options(page: Path) -> None:
                     verbs[verb].make_parser(context).parse_args(given)
                 except Exception as error:
                     pytest.fail(f"{page.name}: {command}: {error}")
+
+
+def test_only_what_differs_from_run_to_run_is_overlooked() -> None:
+    shown = " 16453) + 67.567 us   |  } /* main */\n"
+    assert matches(shown, " 7) 0.020 us |  } /* main */\n")
+    assert not matches(shown, " 7) 0.020 us |  } /* fib */\n")
+    assert matches("one\n...\nfour, ...\n", "one\ntwo\nthree\nfour, five\n")
+    assert not matches("one\n...\nfour\n", "one\ntwo\n")
+    assert not matches("", "an error\n")
+    assert not matches("40 sites, 4 selected\n", "40 sites, 5 selected\n")
