@@ -43,6 +43,12 @@ def test_cases_without_shared_values_give_their_share() -> None:
     assert sample([("alone",)]) == [0]
 
 
+def test_slow_tests_are_there() -> None:
+    for name in sampling.SLOW:
+        path, _, function = name.partition("::")
+        assert f"\ndef {function}(" in (ROOT / path).read_text(), name
+
+
 def _collected(full: str, seed: str, *words: str) -> tuple[set[str], str]:
     """Names of tests, and what is said of them."""
     done = subprocess.run(

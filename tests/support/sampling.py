@@ -1,10 +1,11 @@
 """Which part of the tests `make test` runs, and how to run the same part again.
 
 Of a test that takes time it runs a sample of its cases, in which every value that several of them
-share occurs; tests that take long by themselves ask ``scaled`` how far to go. The sample is another
-one each day, and FTPATCH_SEED chooses it. FTPATCH_FULL in the environment asks for everything:
-``1`` for all cases, ``rest`` for those that the sample of this seed leaves out, and ``product`` for
-the whole product of forms of traced programs besides (`make test-matrix`).
+share occurs; of the cases that slow.txt names, some in each file; tests that can do with less ask
+``scaled`` how far to go. The sample is another one each day, and FTPATCH_SEED chooses it.
+FTPATCH_FULL in the environment asks for everything: ``1`` for all cases, ``rest`` for those that
+the sample of this seed leaves out, and ``product`` for the whole product of forms of traced
+programs besides (`make test-matrix`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import os
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 
-__all__ = ["FULL", "PRODUCT", "SEED", "describe", "sample", "scaled", "split"]
+__all__ = ["FULL", "PRODUCT", "SEED", "SLOW", "describe", "sample", "scaled", "split"]
 
 MODES = ("", "1", "rest", "product")
 MODE = os.environ.get("FTPATCH_FULL", "")
@@ -29,8 +31,12 @@ TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%
 SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
 SHARE = 0.1
 """Of a test's cases, at least."""
+SHARE_OF_SLOW = 0.3
+"""Of a file's slow cases, whichever tests they belong to."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines()[1:])
+"""Tests of which one case takes more than a second."""
 WHOLE = ("tests/house/", "tests/kernels/", "golden")
 """Parts of the names of files that are never sampled."""
 
@@ -45,9 +51,9 @@ def scaled(full: int, part: int) -> int:
     return full if FULL else part
 
 
-def sample(cases: Sequence[Iterable[object]], salt: str = "") -> list[int]:
+def sample(cases: Sequence[Iterable[object]], share: float = SHARE, salt: str = "") -> list[int]:
     """Choose some cases, each given by its values, so that every value that several cases share
-    occurs; and their share at least. Return their indices."""
+    occurs; and a share of them at least. Return their indices."""
     rng = random.Random(f"{SEED} {salt}")
     values = [set(case) for case in cases]
     counts = Counter(value for case in values for value in case)
@@ -59,13 +65,15 @@ def sample(cases: Sequence[Iterable[object]], salt: str = "") -> list[int]:
         chosen.append(best)
         rest.remove(best)
         shared -= values[best]
-    more = math.ceil(SHARE * len(cases)) - len(chosen)
+    more = math.ceil(share * len(cases)) - len(chosen)
     return sorted(chosen + rest[: max(more, 0)])
 
 
 def _values(item: pytest.Function) -> set[object]:
     """Each parameter's value, by its place in its list, and each word of the case's name: many
     parameters are several in one, such as x86_64-pie-O2."""
+    if not hasattr(item, "callspec"):
+        return set()
     return {*item.callspec.indices.items(), *item.callspec.id.split("-")}
 
 
@@ -81,13 +89,16 @@ def split(
     groups: dict[str, list[pytest.Function]] = defaultdict(list)
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if any(part in name for part in WHOLE) or not hasattr(item, "callspec"):
+        if any(part in name for part in WHOLE) or not isinstance(item, pytest.Function):
             continue
-        if isinstance(item, pytest.Function) and _takes_time(item):
+        if name in SLOW:
+            groups[name.partition("::")[0]].append(item)
+        elif hasattr(item, "callspec") and _takes_time(item):
             groups[name].append(item)
     left = set[pytest.Item]()
     for name, group in groups.items():
-        chosen = {group[index] for index in sample([_values(item) for item in group], name)}
+        share = SHARE if "::" in name else SHARE_OF_SLOW
+        chosen = {group[index] for index in sample([*map(_values, group)], share, name)}
         left |= set(group) - chosen
     if MODE == "rest":
         left = {item for item in items if item not in left and not _is_scaled(item)}
