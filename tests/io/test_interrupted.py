@@ -281,9 +281,12 @@ def _wait_for(tree: Path) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize(
     ("way", "number"),
-    [(way, number) for way in TREES for number in ENDING if number != signal.SIGINT],
+    [(way, number) for way in TREES for number in ENDING if number != signal.SIGINT]
+    if FULL
+    else [("in-place", signal.SIGHUP), ("mirror", signal.SIGQUIT), ("undo", signal.SIGUSR1)],
 )
 def test_trees(way: str, number: int, trees: Callable[[str], Path]) -> None:
     """What the workers are making goes away before the command ends."""
