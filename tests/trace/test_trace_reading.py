@@ -99,7 +99,7 @@ def _ns(text: str) -> int:
     return round(float(text) * 1000)
 
 
-@settings(max_examples=scaled(150, 37))
+@settings(max_examples=scaled(150, 15))
 @given(files(), st.sampled_from([64, 128, 1 << 18]))
 def test_rows_and_sums_are_those_of_a_naive_reading(
     tmp_path: Path, file: TraceFile, limit: int
