@@ -31,12 +31,12 @@ TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%
 SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
 SHARE = 0.1
 """Of a test's cases, at least."""
-SHARE_OF_SLOW = 0.3
+SHARE_OF_SLOW = 0.2
 """Of a file's slow cases, whichever tests they belong to."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines()[1:])
-"""Tests of which one case takes more than a second."""
+"""Tests of which one case takes about a second or more."""
 WHOLE = ("tests/house/", "tests/kernels/", "golden")
 """Parts of the names of files that are never sampled."""
 
