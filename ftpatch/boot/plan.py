@@ -46,7 +46,7 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     SiteRefused for sites that call already, and where there is no room.
     """
     path, tracer = sites.image.path, boot_tracer_of(sites.arch.name)
-    if not sites.abi.kernel or sites.image.is_loose:
+    if not sites.abi.kernel or sites.image.is_relocatable:
         raise UsageError(path, "the boot tracer is for kernels", "give a vmlinux")
     if tracer is None:
         raise UsageError(path, f"there is no boot tracer for {sites.arch.name} yet")

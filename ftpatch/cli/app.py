@@ -27,7 +27,7 @@ from ftpatch.cli import (
 from ftpatch.cli.console import error_line
 from ftpatch.cli.signals import handle_signals
 from ftpatch.errors import Exit, FtpatchError
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 
 __all__ = ["app", "run"]
 
@@ -81,15 +81,15 @@ def run() -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        done = "; the output is written" if UNFINISHED.appeared else ""
+        done = "; the output is written" if CLEANUP.appeared else ""
         error_line(f"standard output: {error.strerror}{done}")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - or the exit tries again
-        return UNFINISHED.failure
+        return CLEANUP.failure
     return code
 
 
 def _run() -> int:
-    UNFINISHED.failure = int(Exit.ERROR)
+    CLEANUP.failure = int(Exit.ERROR)
     try:
         code = app(prog_name="ftpatch", standalone_mode=False)
     except FtpatchError as error:
@@ -107,16 +107,16 @@ def _run() -> int:
         own = context is not None and context.info_name in (trace.NAME, boot.NAME)
         return trace.FAILED if own else int(Exit.ERROR)  # others are the program's
     except OSError as error:
-        done = "; the output is written" if UNFINISHED.appeared else ""
+        done = "; the output is written" if CLEANUP.appeared else ""
         error_line(f"{error.filename or 'standard output'}: {error.strerror}{done}")
-        return UNFINISHED.failure
+        return CLEANUP.failure
     except MemoryError:
         error_line("out of memory")
-        return UNFINISHED.failure
+        return CLEANUP.failure
     except Exception as error:
         if os.environ.get("FTPATCH_DEBUG"):
             raise
         kind = type(error).__name__
         error_line(f"internal error: {kind}: {error}; FTPATCH_DEBUG=1 shows where, please report")
-        return UNFINISHED.failure
+        return CLEANUP.failure
     return code if isinstance(code, int) else int(Exit.DONE)

@@ -16,7 +16,7 @@ from ftpatch.cli.options import Filter, Json, Notrace, Regex
 from ftpatch.cli.report_output import Output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import FtpatchError, SiteRefused, UsageError
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def command(
             BootTracing(sink, until, most, time),
             Selection(filter_, notrace, regex),
         )
-        UNFINISHED.failure = FAILED
+        CLEANUP.failure = FAILED
         with _folder(keep) as name:
             folder = Path(name)
             kernel = _patch(image, folder / "vmlinux.boot", selection, tracing)
@@ -138,7 +138,7 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
         sweep(Path(tempfile.gettempdir()), FOLDERS)
         place = tempfile.TemporaryDirectory(prefix="ftpatch.")
         claim(Path(place.name))
-        UNFINISHED.passing = [Path(place.name)]
+        CLEANUP.passing = [Path(place.name)]
         signal.signal(signal.SIGPIPE, interrupted)
         return place
     try:
@@ -171,5 +171,5 @@ def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing
             more = f" (and {len(prepared.refused) - 1} more sites)" * (len(prepared.refused) > 1)
             raise SiteRefused(path, f"{bug.place}: {reason}{more}")
         update(copy, prepared)
-    UNFINISHED.appeared = False  # the copy is not what was asked for
+    CLEANUP.appeared = False  # the copy is not what was asked for
     return open_image(patched)

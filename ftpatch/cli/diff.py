@@ -102,7 +102,7 @@ def _here(show: _Show) -> Exit:
     written = {name for name in names if name.removesuffix(SUFFIX) in names and SUFFIX in name}
     for path in map(Path, names):
         beside = path.name + SUFFIX in written
-        if not is_image(path, loose=True):
+        if not is_image(path, relocatable=True):
             continue
         try:
             if not beside and not _has_journal(path):

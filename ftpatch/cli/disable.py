@@ -26,7 +26,8 @@ from ftpatch.cli.options import (
     Verbose,
     wants_json,
 )
-from ftpatch.cli.update import Planner, Update, run_update
+from ftpatch.cli.planner import Planner, Update
+from ftpatch.cli.update import run_update
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,35 +68,43 @@ def command(
     """Make the selected sites NOPs."""
     as_json = wants_json(json, format_)
     update = Update(
-        image,
-        output,
-        in_place,
-        force,
-        allow_setuid,
-        dry_run,
-        as_json,
-        quiet,
-        verbose,
-        strip_signature,
+        image=image,
+        output=output,
+        in_place=in_place,
+        force=force,
+        allow_setuid=allow_setuid,
+        dry_run=dry_run,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        strip_signature=strip_signature,
     )
     if site is not None and (filter_ or notrace or nop):
         raise UsageError(None, "--site names one site", "leave -f, -n and --nop out")
 
-    run_update(update, _Disable(filter_, notrace, regex, site, keep_records, nop))
+    plan = _Disable(
+        filters=filter_,
+        notrace=notrace,
+        regex=regex,
+        site=site,
+        keep_records=keep_records,
+        nop=nop,
+    )
+    run_update(update, plan)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Disable(Planner):
     """NOPs of the form ``nop``."""
 
     nop: str | None
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        from ftpatch.ftrace.named_sites import plan_gate
+        from ftpatch.ftrace.named_sites import plan_named_site
         from ftpatch.ftrace.plan import plan_disable
 
         if self.site is not None:
-            return plan_gate(sites, self.site, None, enable=False)
+            return plan_named_site(sites, self.site, None, enable=False)
         mask = self.selected(sites, missing)
         return plan_disable(sites, mask, _nop(sites, self.nop), keep_records=self.keep_records)
 

@@ -30,7 +30,8 @@ from ftpatch.cli.options import (
     bytes_of,
     wants_json,
 )
-from ftpatch.cli.update import Planner, Update, run_update
+from ftpatch.cli.planner import Planner, Update
+from ftpatch.cli.update import run_update
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,16 +93,16 @@ def command(
     """Make the selected sites call ftrace_caller, or another function of the image."""
     as_json = wants_json(json, format_)
     update = Update(
-        image,
-        output,
-        in_place,
-        force,
-        allow_setuid,
-        dry_run,
-        as_json,
-        quiet,
-        verbose,
-        strip_signature,
+        image=image,
+        output=output,
+        in_place=in_place,
+        force=force,
+        allow_setuid=allow_setuid,
+        dry_run=dry_run,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        strip_signature=strip_signature,
     )
     if site is not None and (filter_ or notrace):
         raise UsageError(None, "--site names one site", "leave -f and -n out")
@@ -124,10 +125,20 @@ def command(
         if to is not None or site is not None:
             raise UsageError(None, "--tracer brings its own callee", "leave --to and --site out")
         tracing = Tracing(tracer, depth, bytes_of(size), args)
-    run_update(update, _Enable(filter_, notrace, regex, site, keep_records, to, tracing, booting))
+    plan = _Enable(
+        filters=filter_,
+        notrace=notrace,
+        regex=regex,
+        site=site,
+        keep_records=keep_records,
+        to=to,
+        tracing=tracing,
+        booting=booting,
+    )
+    run_update(update, plan)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Enable(Planner):
     """Calls of ``to``."""
 
@@ -137,12 +148,12 @@ class _Enable(Planner):
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.ftrace.addr import resolve_target
-        from ftpatch.ftrace.named_sites import plan_gate
+        from ftpatch.ftrace.named_sites import plan_named_site
         from ftpatch.ftrace.plan import plan_enable
 
         if self.site is not None:
             addr = resolve_target(sites, self.to).addr if self.to else None
-            return plan_gate(sites, self.site, addr, enable=True)
+            return plan_named_site(sites, self.site, addr, enable=True)
         if self.booting is not None:
             from ftpatch.boot.plan import plan_boot
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ftpatch.errors import UsageError
+from ftpatch.errors import InputError, UsageError
 
 __all__ = [
     "AllowSetuid",
@@ -31,6 +31,7 @@ __all__ = [
     "StripSignature",
     "Verbose",
     "bytes_of",
+    "output_path",
     "wants_json",
 ]
 
@@ -139,3 +140,16 @@ def bytes_of(text: str) -> int:
     if size < LEAST:
         raise UsageError(None, f"a trace file of {text} is too small", "the minimum is 64K")
     return size
+
+
+def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
+    """Where to write. Raises UsageError for two places, or for a link to be replaced."""
+    if in_place and output is not None:
+        raise UsageError(None, "--in-place and -o name two outputs", "choose one")
+    if not image.name:
+        raise InputError(image, "not a regular file", "give one image")
+    if in_place and image.is_symlink():
+        raise UsageError(image, "a link cannot be replaced in place", "name the file itself")
+    if in_place:
+        return image
+    return output or image.with_name(image.name + ".ftpatch")

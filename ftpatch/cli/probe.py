@@ -21,9 +21,10 @@ from ftpatch.cli.options import (
     Output,
     Quiet,
     bytes_of,
+    output_path,
     wants_json,
 )
-from ftpatch.cli.update import cleared_line, output_path
+from ftpatch.cli.outcome import cleared_line, cleared_name
 from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -126,7 +127,6 @@ def command(
         allow_setuid=allow_setuid,
         in_place=in_place,
     ) as copy:
-        from ftpatch.elf.properties import cleared_property
         from ftpatch.probe.plan import Probing, plan_probed
         from ftpatch.update.update import lay_in
 
@@ -137,7 +137,7 @@ def command(
         if not dry_run:
             wait_for(copy)
             lay_in(copy, image, probed.plan)
-        cleared = cleared_property(image, probed.plan.changes)
+        cleared = cleared_name(image, probed.plan.changes)
     tell_links(copy)
     written = None if dry_run else target
     if as_json:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftpatch.cli.console import count, watched
-from ftpatch.cli.update import Planner
+from ftpatch.cli.planner import Planner
 from ftpatch.errors import FtpatchError, NoTable, UsageError
 from ftpatch.ftrace.filter import MODULE, near
 from ftpatch.ftrace.sites import read_sites

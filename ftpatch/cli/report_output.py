@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from ftpatch.errors import OutputError, UsageError
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import as_created, named, sweep
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Output:
                 self._file.close()
         if self._name is not None:
             self._name.unlink(missing_ok=True)
-            UNFINISHED.name = None
+            CLEANUP.name = None
 
     def write(self, part: str | bytes) -> None:
         """A part of the report."""
@@ -93,12 +93,12 @@ class Output:
             as_created(self._file.fileno())
             os.fsync(self._file.fileno())
             self._file.close()
-            with UNFINISHED:
+            with CLEANUP:
                 if self._force:
                     self._name.replace(self._path)
                 else:
                     os.link(self._name, self._path)
                     self._name.unlink()
-                self._name, UNFINISHED.name, UNFINISHED.appeared = None, None, True
+                self._name, CLEANUP.name, CLEANUP.appeared = None, None, True
         except OSError as error:
             raise OutputError(self._path, f"cannot write: {error.strerror}") from None

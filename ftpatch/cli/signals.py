@@ -11,7 +11,7 @@ from types import FrameType
 
 from ftpatch.cli.console import clean
 from ftpatch.errors import FtpatchError
-from ftpatch.io.cleanup import ENDING, UNFINISHED
+from ftpatch.io.cleanup import CLEANUP, ENDING
 from ftpatch.io.mapped_faults import tell_faults
 
 __all__ = ["handle_signals", "interrupted"]
@@ -33,25 +33,25 @@ def handle_signals() -> None:
 def interrupted(number: int, frame: FrameType | None) -> None:
     """End, and say what is there. Not by an exception: that would have to find its way through
     libraries in C++. Nobody is told of a reader that went away before anything was written."""
-    if UNFINISHED.postpones(number, interrupted):
+    if CLEANUP.postpones(number, interrupted):
         return
-    UNFINISHED.ending = True
+    CLEANUP.ending = True
     _end_workers()
-    UNFINISHED.discard()
-    said = f"interrupted; {UNFINISHED.said()}"
+    CLEANUP.discard()
+    said = f"interrupted; {CLEANUP.said()}"
     if number == signal.SIGPIPE:
-        written = UNFINISHED.many or UNFINISHED.appeared
-        said = f"standard output: Broken pipe; {UNFINISHED.said()}" if written else ""
+        written = CLEANUP.many or CLEANUP.appeared
+        said = f"standard output: Broken pipe; {CLEANUP.said()}" if written else ""
     _say(said)
     os._exit(128 + number)
 
 
 def _unreadable(error: FtpatchError) -> None:
     """A page of a mapped file cannot be read: that ends the command, as in interrupted()."""
-    UNFINISHED.ending = True
-    UNFINISHED.discard()
+    CLEANUP.ending = True
+    CLEANUP.discard()
     _say(str(error))
-    os._exit(UNFINISHED.failure)
+    os._exit(CLEANUP.failure)
 
 
 def _say(text: str) -> None:

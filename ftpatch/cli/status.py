@@ -8,6 +8,7 @@ import typer
 
 from ftpatch.cli.console import count, error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
+from ftpatch.cli.status_row import status_row
 from ftpatch.errors import Exit, FtpatchError, NoTable
 from ftpatch.names.demangle import demangled
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["NAME", "command", "status_row"]
+__all__ = ["NAME", "command"]
 
 NAME = "status"
 FEW = 5
@@ -91,34 +92,6 @@ def _held(image: Image) -> dict[str, list[str]]:
 
         return {"probes": [one.text for one in held_probes(image) or []]}
     return {}
-
-
-def status_row(path: Path, sites: Sites) -> dict[str, Any]:
-    """The status of an image as JSON."""
-    import numpy as np
-
-    from ftpatch.arch import State
-    from ftpatch.ftrace.lost_records import find_lost
-
-    counts = np.bincount(sites.state, minlength=len(State)).tolist()
-    called = sites.addr[sites.state == State.CALL]
-    number = np.bincount(sites.targets.index(called), minlength=len(sites.targets.addr)).tolist()
-    targets: dict[str, int] = {}
-    for name, calls in zip(sites.targets.name, number, strict=False):
-        targets[name] = targets.get(name, 0) + calls
-    return {
-        "path": str(path),
-        "container": sites.image.container,
-        "arch": sites.arch.name,
-        "table": sites.table_name,
-        "records": len(sites.table_before.value),
-        "null": sites.null,
-        "dropped": int(sites.dropped.sum()),
-        "sites": len(sites),
-        "lost": len(find_lost(sites)),
-        "states": {state.name.lower(): counts[state] for state in State},
-        "targets": targets,
-    }
 
 
 def _notes(sites: Sites, number: int) -> None:

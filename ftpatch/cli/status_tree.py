@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ftpatch.cli.console import count, error_line, json_line, lines, table, watched
-from ftpatch.cli.status import status_row
+from ftpatch.cli.status_row import status_row
 from ftpatch.errors import FtpatchError
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image

@@ -21,7 +21,7 @@ from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import FtpatchError, InputError, OutputError, SiteRefused, UsageError
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def command(
     The exit code is the program's own, 128 + N if signal N killed it, and 125 if ftpatch itself
     failed.
     """
-    UNFINISHED.failure = FAILED
+    CLEANUP.failure = FAILED
     try:
         from ftpatch.cli.trace_report import Asked
 
@@ -133,12 +133,12 @@ def _run(
         raise OutputError(None, str(error.strerror)) from None
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
         claim(Path(folder))
-        UNFINISHED.passing = [Path(folder), patched]
+        CLEANUP.passing = [Path(folder), patched]
         signal.signal(signal.SIGPIPE, interrupted)
         libraries = _libraries(path, globs, tracing[0], Path(folder))
         _patch(path, patched, choice, tracing, libraries)
         claim(patched)
-        UNFINISHED.appeared = False  # the copy is not what was asked for
+        CLEANUP.appeared = False  # the copy is not what was asked for
         trace = (asked.recording or Path(folder, "trace")).absolute()
         environment = libraries.environment if libraries else os.environ
         with TraceFiles(trace, patched, path.absolute()) as made:
@@ -204,7 +204,7 @@ def _patch(
     libraries: Libraries | None,
 ) -> None:
     """Lay the tracer into a copy."""
-    from ftpatch.cli.update import tell_cleared
+    from ftpatch.cli.outcome import tell_cleared
     from ftpatch.ftrace.filter import Selection, select_sites
     from ftpatch.io.output import Copy
     from ftpatch.tracer.plan import Tracing, plan_traced

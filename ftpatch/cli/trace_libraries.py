@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.cli.console import error_line
-from ftpatch.cli.update import tell_cleared
+from ftpatch.cli.outcome import tell_cleared
 from ftpatch.elf.dynamic import Tag, dynamic_string, dynamic_values
 from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
 from ftpatch.ftrace.filter import Selection

@@ -17,15 +17,14 @@ from ftpatch.cli.options import (
     InPlace,
     Json,
     Quiet,
+    output_path,
     wants_json,
 )
-from ftpatch.cli.update import output_path
 from ftpatch.errors import UsageError
 
-__all__ = ["ANEW", "NAME", "command"]
+__all__ = ["NAME", "command"]
 
 NAME = "undo"
-ANEW = "recompressed: the contents are as before, the compressed bytes may differ"
 
 
 def command(
@@ -88,5 +87,8 @@ def command(
             done = count(len(block.changes), "change")
             lines([f"{done} taken back, {block.length} bytes as before"])
     if not as_json and not quiet:
-        lines([] if undo.identical else [f"{opened.compression}: {ANEW}"])
+        if not undo.identical:
+            from ftpatch.cli.undo_tree import ANEW
+
+            lines([f"{opened.compression}: {ANEW}"])
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])

@@ -8,16 +8,17 @@ from pathlib import Path
 import typer
 
 from ftpatch.cli.console import count, error_line, json_line, lines, tell_linked, watched
-from ftpatch.cli.undo import ANEW
 from ftpatch.core.journal import read_blocks
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.image import open_image
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.output import Copy
 from ftpatch.io.tree import each, module_paths, no_modules
 from ftpatch.write.undo import plan_undo, take_back
 
-__all__ = ["run_tree_undo"]
+__all__ = ["ANEW", "run_tree_undo"]
+
+ANEW = "recompressed: the contents are as before, the compressed bytes may differ"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def run_tree_undo(
     root: Path, *, everything: bool, dry_run: bool, as_json: bool, quiet: bool
 ) -> None:
     """Take back the latest command, or all, of every module of a tree that has a journal."""
-    UNFINISHED.many = not dry_run
+    CLEANUP.many = not dry_run
     modules, errors = module_paths(root)
     code = Exit.DONE
     for error in errors or ([] if modules else [no_modules(root)]):

@@ -3,102 +3,30 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import typer
 
 from ftpatch.cli.console import count, error_line, json_line, lines, tell_links, wait_for
-from ftpatch.errors import Exit, InputError, UsageError
+from ftpatch.cli.options import output_path
+from ftpatch.cli.outcome import (
+    cleared_line,
+    dropped_line,
+    outcome_row,
+    refused_lines,
+    undefined_line,
+)
+from ftpatch.cli.planner import Planner, Update
+from ftpatch.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ftpatch.core.changes import Changes
-    from ftpatch.ftrace.ftrace_bug import FtraceBug
-    from ftpatch.ftrace.plan import Plan
-    from ftpatch.ftrace.sites import Sites
-    from ftpatch.image import Image
     from ftpatch.update.update import Outcome
 
-__all__ = [
-    "Planner",
-    "Update",
-    "cleared_line",
-    "outcome_row",
-    "output_path",
-    "refused_lines",
-    "run_update",
-    "tell_cleared",
-]
-
+__all__ = ["run_update"]
 
 PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
 PACKED = set(PACKED_AS.values())
 """Ends of names that say how a module is packed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """The options of a command that writes."""
-
-    image: Path
-    output: Path | None
-    in_place: bool
-    force: bool
-    allow_setuid: bool
-    dry_run: bool
-    as_json: bool
-    quiet: bool
-    verbose: bool
-    strip_signature: bool
-
-
-@dataclass(frozen=True)
-class Planner(ABC):
-    """What a verb wants of the sites of an image, or of each of many: the options that choose
-    sites."""
-
-    filters: Sequence[str]
-    notrace: Sequence[str]
-    regex: bool
-    site: str | None
-    keep_records: bool
-
-    @abstractmethod
-    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        """The plan. ``missing`` collects filters that match nothing in one of many modules; without
-        it they are errors."""
-
-    def selected(self, sites: Sites, missing: set[str] | None) -> NDArray[np.bool_]:
-        """Mask of the chosen sites."""
-        from ftpatch.ftrace.filter import Selection, select_sites
-
-        return select_sites(sites, Selection(self.filters, self.notrace, self.regex), missing)
-
-    def expanded(self) -> Self:
-        """The same with the lines of filter files in their place: a pipe can be read once."""
-        from ftpatch.ftrace.filter import Selection, expand
-
-        lists = expand(Selection(self.filters, self.notrace, self.regex))
-        return replace(self, filters=lists.filters, notrace=lists.notrace)
-
-
-def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
-    """Where to write. Raises UsageError for two places, or for a link to be replaced."""
-    if in_place and output is not None:
-        raise UsageError(None, "--in-place and -o name two outputs", "choose one")
-    if not image.name:
-        raise InputError(image, "not a regular file", "give one image")
-    if in_place and image.is_symlink():
-        raise UsageError(image, "a link cannot be replaced in place", "name the file itself")
-    if in_place:
-        return image
-    return output or image.with_name(image.name + ".ftpatch")
 
 
 def run_update(update: Update, plan: Planner) -> None:
@@ -149,45 +77,6 @@ def run_update(update: Update, plan: Planner) -> None:
         raise typer.Exit(Exit.FOUND)
 
 
-def outcome_row(outcome: Outcome, seconds: float | None = None) -> dict[str, Any]:
-    """An outcome as JSON."""
-    row: dict[str, Any] = {
-        "output": None if outcome.written is None else str(outcome.written),
-        "changed": outcome.changed,
-        "unchanged": outcome.unchanged,
-        "dropped": outcome.dropped,
-        "restored": outcome.restored,
-    }
-    if seconds is not None:
-        row["seconds"] = round(seconds, 3)
-    if outcome.undefined:
-        row["undefined"] = outcome.undefined
-    if outcome.cleared:
-        row["cleared"] = outcome.cleared
-    return row | {"failed": [_failed(bug, reason) for bug, reason in outcome.refused]}
-
-
-def _failed(bug: FtraceBug, reason: str) -> dict[str, str]:
-    return {
-        "ip": hex(bug.ip),
-        "symbol": bug.place if bug.symbol else "",
-        "reason": reason,
-        "actual": bug.actual.hex(":"),
-        "expected": bug.expected.hex(":"),
-    }
-
-
-def refused_lines(image: Path, outcome: Outcome, shown: int = 10) -> None:
-    """The refused sites, as ftrace_bug prints them."""
-    from ftpatch.ftrace.ftrace_bug import bug_text
-
-    for bug, reason in outcome.refused[:shown]:
-        error_line(f"{image}: {bug.place}: {reason}")
-        lines(bug_text(bug).splitlines(), error=True)
-    if len(outcome.refused) > shown:
-        error_line(f"... and {len(outcome.refused) - shown} more; --json has all")
-
-
 def _summary(outcome: Outcome, seconds: float) -> None:
     refused = len(outcome.refused)
     if outcome.new and outcome.changed:
@@ -214,34 +103,3 @@ def _summary(outcome: Outcome, seconds: float) -> None:
     else:
         plain = ", a plain copy: nothing had to change" if outcome.plain else ""
         lines([f"wrote {outcome.written}{plain}"])
-
-
-def dropped_line(number: int, meaning: str) -> str:
-    """How many records were dropped, and what that means for their functions."""
-    return f"{count(number, 'record')} dropped: {meaning}"
-
-
-def cleared_line(name: str) -> str:
-    """What a property means that the output has no longer."""
-    return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
-
-
-def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
-    """The same of a copy that is traced, on standard error."""
-    from ftpatch.elf.properties import cleared_property
-
-    name = cleared_property(image, changes)
-    if name:
-        error_line(f"{path}: in the copy that runs, {cleared_line(name)}")
-
-
-def undefined_line(name: str, versioned: bool) -> str:
-    """What a callee means that a module does not define; ``versioned``: with CRCs of the others."""
-    from ftpatch.ftrace.callees import CALLERS
-
-    if name in CALLERS:
-        return f"{name}: no kernel exports it to modules, so insmod will say Unknown symbol"
-    line = f"{name} is not defined here: the kernel, or another module, must export it"
-    if versioned:
-        line += "; the module has no CRC for it, which a kernel with CONFIG_MODVERSIONS refuses"
-    return line

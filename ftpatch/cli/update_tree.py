@@ -20,17 +20,11 @@ from ftpatch.cli.console import (
     tell_linked,
     watched,
 )
+from ftpatch.cli.outcome import dropped_line, outcome_row, refused_lines, undefined_line
+from ftpatch.cli.planner import Planner, Update
 from ftpatch.cli.rehearse import rehearse
-from ftpatch.cli.update import (
-    Planner,
-    Update,
-    dropped_line,
-    outcome_row,
-    refused_lines,
-    undefined_line,
-)
 from ftpatch.errors import Exit, FtpatchError, NoTable, UsageError
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.mirror import Mirror
 from ftpatch.io.output import Copy
 from ftpatch.io.tree import each, entries, is_module, no_modules
@@ -108,7 +102,7 @@ def run_tree_update(update: Update, plan: Planner) -> None:
         raise no_modules(update.image)
     plan = plan.expanded()
     rehearse(update.image, modules, plan, strip_signature=update.strip_signature)
-    UNFINISHED.many = not update.dry_run
+    CLEANUP.many = not update.dry_run
     if mirror and not update.dry_run:
         mirror.folder(update.image)
         for path, mode in others:

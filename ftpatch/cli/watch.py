@@ -18,9 +18,9 @@ from ftpatch.cli.options import (
     Output,
     Quiet,
     bytes_of,
+    output_path,
     wants_json,
 )
-from ftpatch.cli.update import output_path
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:

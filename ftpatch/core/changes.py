@@ -1,19 +1,20 @@
-"""What ftpatch does to a file: Changes, as columns.
+"""What ftpatch does to a file, or to memory: Changes, as columns.
 
-A Change replaces ``width`` old bytes at a file offset by as many new ones. It has a kind, and an
+A Change replaces ``width`` old bytes at an offset by as many new ones. It has a kind, and an
 owner: the ip of the site for whose sake it is made. Changes of one owner stand or fall together.
+The space says what offsets count; Changes of two spaces are never in one table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["NO_OWNER", "Changes", "Kind"]
+__all__ = ["NO_OWNER", "Changes", "Kind", "Space"]
 
 NO_OWNER = 0xFFFF_FFFF_FFFF_FFFF
 """Owner of a Change that belongs to no site (a veneer, a header)."""
@@ -30,11 +31,20 @@ class Kind(IntEnum):
     PADDING = 5
 
 
-@dataclass(frozen=True, slots=True)
+class Space(IntEnum):
+    """What the offsets of Changes are."""
+
+    FILE = 0
+    """Offsets in a file."""
+    MEMORY = 1
+    """Addresses in the memory of a process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """n Changes of at most k bytes each; bytes of a row from ``width`` on are zero.
 
-    ``offset`` int64[n] (file offsets), ``width`` uint16[n] (bytes), ``old`` and ``new``
+    ``offset`` int64[n] (in ``space``), ``width`` uint16[n] (bytes), ``old`` and ``new``
     uint8[n, k], ``kind`` uint8[n], ``owner`` uint64[n] (virtual address of the site, or NO_OWNER).
     """
 
@@ -44,6 +54,7 @@ class Changes:
     new: NDArray[np.uint8]
     kind: NDArray[np.uint8]
     owner: NDArray[np.uint64]
+    space: Space = Space.FILE
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -57,24 +68,31 @@ class Changes:
         new: NDArray[np.uint8],
         owner: ArrayLike,
         width: NDArray[np.unsignedinteger] | None = None,
+        *,
+        space: Space = Space.FILE,
     ) -> Changes:
         """Changes of one kind; without ``width`` every row is as wide as its matrix."""
         n, k = old.shape
         size = np.full(n, k, np.uint16) if width is None else width.astype(np.uint16)
         beyond = np.arange(k) >= size[:, None]
         return cls(
-            offset.astype(np.int64),
-            size,
-            np.where(beyond, 0, old).astype(np.uint8),
-            np.where(beyond, 0, new).astype(np.uint8),
-            np.full(n, kind, np.uint8),
-            np.broadcast_to(np.asarray(owner, np.uint64), (n,)),
+            offset=offset.astype(np.int64),
+            width=size,
+            old=np.where(beyond, 0, old).astype(np.uint8),
+            new=np.where(beyond, 0, new).astype(np.uint8),
+            kind=np.full(n, kind, np.uint8),
+            owner=np.broadcast_to(np.asarray(owner, np.uint64), (n,)),
+            space=space,
         )
 
     @classmethod
     def concat(cls, parts: Iterable[Changes]) -> Changes:
-        """All parts one after the other, widened to the widest."""
+        """All parts one after the other, widened to the widest. Raises ValueError where they are
+        not of one space."""
         found = [part for part in parts if len(part)]
+        spaces = {part.space for part in found} or {Space.FILE}
+        if len(spaces) > 1:
+            raise ValueError("Changes of two spaces")
         k = max((part.old.shape[1] for part in found), default=1)
 
         def wide(code: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -82,35 +100,41 @@ class Changes:
 
         empty = np.empty((0, k), np.uint8)
         return cls(
-            np.concatenate([np.empty(0, np.int64), *(p.offset for p in found)]),
-            np.concatenate([np.empty(0, np.uint16), *(p.width for p in found)]),
-            np.concatenate([empty, *(wide(p.old) for p in found)]),
-            np.concatenate([empty, *(wide(p.new) for p in found)]),
-            np.concatenate([np.empty(0, np.uint8), *(p.kind for p in found)]),
-            np.concatenate([np.empty(0, np.uint64), *(p.owner for p in found)]),
+            offset=np.concatenate([np.empty(0, np.int64), *(p.offset for p in found)]),
+            width=np.concatenate([np.empty(0, np.uint16), *(p.width for p in found)]),
+            old=np.concatenate([empty, *(wide(p.old) for p in found)]),
+            new=np.concatenate([empty, *(wide(p.new) for p in found)]),
+            kind=np.concatenate([np.empty(0, np.uint8), *(p.kind for p in found)]),
+            owner=np.concatenate([np.empty(0, np.uint64), *(p.owner for p in found)]),
+            space=spaces.pop(),
         )
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Changes:
         """The rows of a mask or an index."""
         return Changes(
-            self.offset[rows],
-            self.width[rows],
-            self.old[rows],
-            self.new[rows],
-            self.kind[rows],
-            self.owner[rows],
+            offset=self.offset[rows],
+            width=self.width[rows],
+            old=self.old[rows],
+            new=self.new[rows],
+            kind=self.kind[rows],
+            owner=self.owner[rows],
+            space=self.space,
         )
+
+    def reverted(self) -> Changes:
+        """The Changes that take these back."""
+        return replace(self, old=self.new, new=self.old)
 
     def effective(self) -> Changes:
         """Without the rows that change nothing."""
         return self.take((self.old != self.new).any(axis=1))
 
     def ordered(self) -> Changes:
-        """By file offset."""
+        """By offset."""
         return self.take(np.argsort(self.offset, kind="stable"))
 
     def spread(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """File offset of every byte, int64[n, k], and which of them are within the width."""
+        """Offset of every byte, int64[n, k], and which of them are within the width."""
         column = np.arange(self.old.shape[1])
         return self.offset[:, None] + column, column < self.width[:, None]
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.core.changes import Changes, Kind
+from ftpatch.core.changes import Changes, Kind, Space
 from ftpatch.errors import InputError
 
 __all__ = ["Block", "journalled", "outer", "pack_block", "read_blocks"]
@@ -76,6 +76,8 @@ def outer(path: Path, held: bytes, length: int, *, known: bool) -> bytes:
 def pack_block(changes: Changes, length: int, cut: bytes = b"", outside: bytes = b"") -> bytes:
     """The block for Changes to a file of ``length`` bytes, to be appended to it; ``outside`` is
     what outer() gives."""
+    if changes.space != Space.FILE:
+        raise ValueError("a journal is of a file")
     changes = changes.ordered()
     _, within = changes.spread()
     offset = np.diff(changes.offset, prepend=np.int64(0))
@@ -137,7 +139,15 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
         if len(tail) < cut + behind or (not behind and len(tail) != cut):
             raise InputError(path, "journal: its parts do not add up")
         digest, held = tail[cut : cut + behind], tail[cut + behind :]
-        yield Block(changes, length, tail[:cut], end - size - packed, end, digest, held)
+        yield Block(
+            changes=changes,
+            length=length,
+            cut=tail[:cut],
+            start=end - size - packed,
+            end=end,
+            digest=digest,
+            packed=held,
+        )
         end = length - cut
 
 
@@ -179,6 +189,11 @@ def _parse(path: Path, raw: bytes, count: int, limit: int) -> tuple[Changes, byt
     old[within] = np.frombuffer(raw, np.uint8, total, at)
     new[within] = np.frombuffer(raw, np.uint8, total, at + total)
     changes = Changes(
-        offset, width.astype(np.uint16), old, new, kind.copy(), owner.astype(np.uint64)
+        offset=offset,
+        width=width.astype(np.uint16),
+        old=old,
+        new=new,
+        kind=kind.copy(),
+        owner=owner.astype(np.uint64),
     )
     return changes, raw[at + 2 * total :]

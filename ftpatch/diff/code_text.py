@@ -14,7 +14,7 @@ __all__ = ["code_text", "to_instruction", "whole_instructions"]
 
 NEAR = 4096
 """Bytes behind a symbol within which instructions are counted from it."""
-LONGEST = 16
+MAX_INSN = 16
 """Bytes of the longest instruction (x86: 15)."""
 
 
@@ -42,7 +42,7 @@ def whole_instructions(sites: Sites, start: int, end: int) -> tuple[int, int]:
         return start, end
     first = start - offset
     at = sites.image.elf.offset_of(addresses(first))
-    code, _ = sites.image.elf.gather(at, end - first + LONGEST)
+    code, _ = sites.image.elf.gather(at, end - first + MAX_INSN)
     begins = [i.address for i in disassemble(sites.arch.name, code[0].tobytes(), first)]
     before = [address for address in begins if address <= start]
     after = [address for address in begins if address >= end]
@@ -52,7 +52,7 @@ def whole_instructions(sites: Sites, start: int, end: int) -> tuple[int, int]:
 def to_instruction(sites: Sites, start: int, end: int) -> tuple[int, int]:
     """A range of addresses that begins with an instruction, widened to the end of its last."""
     at = sites.image.elf.offset_of(addresses(start))
-    code, _ = sites.image.elf.gather(at, end - start + LONGEST)
+    code, _ = sites.image.elf.gather(at, end - start + MAX_INSN)
     ends = [i.address + i.size for i in disassemble(sites.arch.name, code[0].tobytes(), start)]
     return start, next((at for at in ends if at >= end), end)
 

@@ -21,7 +21,7 @@ __all__ = ["byte_differences", "same_layout"]
 
 STEP = 8 << 20
 """Bytes compared at a time."""
-MOST = 10_000
+MAX_SHOWN = 10_000
 """Stretches of differing bytes that are told one by one."""
 GAP = 4
 """Differing bytes at most this far apart are one difference."""
@@ -35,8 +35,9 @@ def same_layout(old: Sites, new: Sites) -> bool:
     """Whether all sections and segments lie at the same places; of relocatable files those that
     will be loaded."""
     # A tracer adds segments to a program, which are told as what is laid in.
-    first, second = ((s.image if s.image.is_loose else s.original).elf.skeleton for s in (old, new))
-    if old.image.is_loose and new.image.is_loose:
+    shown = (s.image if s.image.is_relocatable else s.original for s in (old, new))
+    first, second = (image.elf.skeleton for image in shown)
+    if old.image.is_relocatable and new.image.is_relocatable:
         kept = [
             [(s.name, s.type, s.offset) for s in side.sections if s.flags & Section.SHF_ALLOC]
             for side in (first, second)
@@ -58,11 +59,11 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
             yield from rows
             differing = differing[~within]
         stretches = _stretches(differing, pieces)
-        for start, end, known in stretches[: MOST - shown]:
+        for start, end, known in stretches[: MAX_SHOWN - shown]:
             yield _row(old, new, start, end, known)
         shown += len(stretches)
-    if shown > MOST:
-        yield "data", None, common, "", f"{shown - MOST} more stretches of bytes", ""
+    if shown > MAX_SHOWN:
+        yield "data", None, common, "", f"{shown - MAX_SHOWN} more stretches of bytes", ""
     if ends[0] != ends[1]:
         more, less = (f"{end - common} bytes" if end > common else "" for end in ends)
         yield "appended", None, common, "", more, less

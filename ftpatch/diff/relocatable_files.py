@@ -21,7 +21,7 @@ EHSIZE = {8: 64, 4: 52}
 def call_entries(sites: Sites) -> list[tuple[NDArray[np.int64], int]]:
     """(file offsets, bytes of each) of the relocation entries at the sites of a relocatable file:
     what the pairs of sites tell already."""
-    if not sites.image.is_loose:
+    if not sites.image.is_relocatable:
         return []
     arch, relocations = sites.arch, sites.image.relocations
     place = sites.ip + np.uint64(arch.call_field)
@@ -37,7 +37,7 @@ def header_differences(
     """Which of the differing file offsets, int64[n], lie in the headers of relocatable files, and a
     row for each section header that says something else. Where the ELF header names another table
     of them, its sections are told instead."""
-    if not old.image.is_loose:
+    if not old.image.is_relocatable:
         return np.zeros(len(differing), bool), []
     word = old.image.elf.word
     first, second = (sites.image.elf.skeleton for sites in (old, new))

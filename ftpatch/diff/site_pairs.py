@@ -105,7 +105,14 @@ def pair_sites(old: Sites, new: Sites) -> Pairs:
     added = np.setdiff1d(np.arange(len(new)), after)
     rows = np.flatnonzero(code | record | literal)
     return Pairs(
-        before[rows], after[rows], code[rows], record[rows], literal[rows], removed, added, moved
+        before=before[rows],
+        after=after[rows],
+        code=code[rows],
+        record=record[rows],
+        literal=literal[rows],
+        removed=removed,
+        added=added,
+        moved=moved,
     )
 
 

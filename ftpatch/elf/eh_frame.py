@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ftpatch.image import Image
+from ftpatch.elf.elf_file import Elf
 
 __all__ = ["Cfi", "Entry", "Row", "frame_of", "packed"]
 
@@ -52,7 +52,7 @@ ADVANCE, OFFSET, RESTORE = 0x40, 0x80, 0xC0
 SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1, 10, 11, 12, 13, 14
 ADVANCES = {2: 1, 3: 2, 4: 4}
 NO_CFA = (-1, 0)
-MOST = 1 << 16
+MAX_ENTRY = 1 << 16
 """Bytes of an entry that are looked at."""
 
 
@@ -88,18 +88,18 @@ class Entry:
     instructions: Sequence[tuple[int, bytes]]
 
 
-def frame_of(image: Image, frame: int) -> Cfi | None:
+def frame_of(elf: Elf, frame: int) -> Cfi | None:
     """What the FDE at link address ``frame`` tells; None for a form that is not known."""
     try:
-        return _read(image, frame)
+        return _read(elf, frame)
     except (IndexError, KeyError, struct.error):
         return None
 
 
-def _read(image: Image, frame: int) -> Cfi | None:
-    fde = _bytes(image, frame)
+def _read(elf: Elf, frame: int) -> Cfi | None:
+    fde = _bytes(elf, frame)
     pointer, start = struct.unpack_from("<Ii", fde, 4)
-    cie = _bytes(image, frame + 4 - pointer)
+    cie = _bytes(elf, frame + 4 - pointer)
     identity, version = struct.unpack_from("<IB", cie, 4)
     text, _, rest = cie[9:].partition(b"\0")
     if identity or version != 1 or not text.startswith(b"z") or b"S" in text:
@@ -118,17 +118,17 @@ def _read(image: Image, frame: int) -> Cfi | None:
     return Cfi(head, kept, cfa, body)
 
 
-def _bytes(image: Image, address: int) -> bytes:
+def _bytes(elf: Elf, address: int) -> bytes:
     """An entry, its length among it."""
     import numpy as np
 
-    offset = int(image.elf.offset_of(np.array([address], np.int64).view(np.uint64))[0])
+    offset = int(elf.offset_of(np.array([address], np.int64).view(np.uint64))[0])
     if offset < 0:
         raise IndexError(address)
-    (length,) = struct.unpack_from("<I", image.data[offset : offset + 4].tobytes())
-    if not 8 <= length < MOST:
+    (length,) = struct.unpack_from("<I", elf.data[offset : offset + 4].tobytes())
+    if not 8 <= length < MAX_ENTRY:
         raise IndexError(length)
-    return image.data[offset : offset + 4 + length].tobytes()
+    return elf.data[offset : offset + 4 + length].tobytes()
 
 
 def _rows(code: bytes, at: int, cfa: tuple[int, int], alignment: int) -> Iterator[Row]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError
-from ftpatch.image import Image
 
 __all__ = ["merged_table", "read_table", "table_size"]
 
@@ -37,26 +37,26 @@ def read_table(data: NDArray[np.uint8], address: int, where: str) -> tuple[int, 
     return address + 4 + int(words[1]), words[3 : 3 + 2 * count].reshape(-1, 2) + address
 
 
-def table_size(image: Image, added: int) -> int:
+def table_size(elf: Elf, added: int) -> int:
     """Bytes that merged_table() needs, at most, for that many rows more."""
-    own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
+    own = elf.segment(Segment.PT_GNU_EH_FRAME)
     return (own.size if own else 0) + len(HEAD) + 8 + 8 * added
 
 
-def merged_table(image: Image, frame: int, added: Rows, address: int) -> bytes:
+def merged_table(elf: Elf, frame: int, added: Rows, address: int) -> bytes:
     """The table that is to lie at ``address``: the rows of the image's own and the ``added``, int64
     [n, 2] of addresses. ``frame``: address of .eh_frame where the image has no table.
 
     Raises InputError where a distance does not fit.
     """
-    own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
+    own = elf.segment(Segment.PT_GNU_EH_FRAME)
     rows = added
     if own is not None:
-        held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
-        frame, before = read_table(held, own.address, str(image.path))
+        held = elf.contents(own.offset, own.size, ".eh_frame_hdr")
+        frame, before = read_table(held, own.address, str(elf.path))
         rows = np.concatenate([before, added])
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     words = np.concatenate([[frame - address - 4, len(rows)], (rows - address).reshape(-1)])
     if (np.abs(words) > 0x7FFF_FFFF).any():
-        raise InputError(image.path, "its unwind information is too far away")
+        raise InputError(elf.path, "its unwind information is too far away")
     return HEAD + words.astype("<i4").tobytes()

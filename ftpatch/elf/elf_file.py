@@ -16,7 +16,7 @@ from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Section, Segment, Skeleton
 from ftpatch.elf.skeleton import read_skeleton
 from ftpatch.errors import InputError
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.mapped_faults import mapped
 
 __all__ = ["Elf", "map_file"]
@@ -42,7 +42,7 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
         held = os.fstat(fd)
         if held.st_size == 0:
             raise InputError(path, "the file is empty")
-        if held.st_size <= SMALL or UNFINISHED.one_of_many:
+        if held.st_size <= SMALL or CLEANUP.one_of_many:
             os.set_blocking(fd, True)
             with os.fdopen(os.dup(fd), "rb") as file:
                 return np.frombuffer(file.read(), np.uint8), False

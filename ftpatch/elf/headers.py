@@ -25,16 +25,16 @@ class Section:
     def at(self, address: int) -> Section:
         """The same section at another address. (dataclasses.replace takes four times as long.)"""
         return Section(
-            self.index,
-            self.name,
-            self.type,
-            self.flags,
-            address,
-            self.offset,
-            self.size,
-            self.link,
-            self.info,
-            self.entsize,
+            index=self.index,
+            name=self.name,
+            type=self.type,
+            flags=self.flags,
+            address=address,
+            offset=self.offset,
+            size=self.size,
+            link=self.link,
+            info=self.info,
+            entsize=self.entsize,
         )
 
     SHT_NULL = 0

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ftpatch.arch import Arch, arch_of
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Segment
-from ftpatch.image import Image
 
 __all__ = ["cleared_property", "has_abi_tag", "without_shadow_stack"]
 
@@ -26,19 +25,19 @@ NAMES = {0xC000_0002: "SHSTK", 0xC000_0000: "GCS"}
 GNU = b"GNU\0"
 
 
-def without_shadow_stack(image: Image, arch: Arch) -> Changes:
-    """Changes that take the property's bit away, none where it is not set."""
-    kind, bit = arch.shadow_stack
-    align = image.elf.word
+def without_shadow_stack(elf: Elf, feature: tuple[int, int]) -> Changes:
+    """Changes that clear a feature, (property, bit); none where it is not set or does not exist."""
+    kind, bit = feature
+    align = elf.word
     places, values = set[int](), dict[int, int]()
-    for note, start, stop in _notes(image) if kind else ():
+    for note, start, stop in _notes(elf) if kind else ():
         if note != NT_GNU_PROPERTY_TYPE_0:
             continue
         while start + 12 <= stop:
-            if _word(image, start) == kind and _word(image, start + 4) == 4:
+            if _word(elf, start) == kind and _word(elf, start + 4) == 4:
                 places.add(start + 8)
-                values[start + 8] = _word(image, start + 8)
-            start += 8 + (_word(image, start + 4) + align - 1) // align * align
+                values[start + 8] = _word(elf, start + 8)
+            start += 8 + (_word(elf, start + 4) + align - 1) // align * align
     found = sorted(place for place in places if values[place] & bit)
     old = np.array([values[place] for place in found], "<u4")
     new = old & np.uint32(~bit & 0xFFFF_FFFF)
@@ -46,38 +45,34 @@ def without_shadow_stack(image: Image, arch: Arch) -> Changes:
     return Changes.of(Kind.HEADER, np.array(found, np.int64), before, after, NO_OWNER)
 
 
-def cleared_property(image: Image, changes: Changes) -> str:
-    """The name of the bit that Changes to an image take away, empty where they take none."""
-    skeleton = image.elf.skeleton
-    arch = arch_of(skeleton.machine, skeleton.elf_class)
-    if arch is None:
-        return ""
-    gone = np.isin(without_shadow_stack(image, arch).offset, changes.offset).any()
-    return NAMES[arch.shadow_stack[0]] if gone else ""
+def cleared_property(elf: Elf, feature: tuple[int, int], changes: Changes) -> str:
+    """The name of a feature, (property, bit), that Changes clear; empty where they do not."""
+    gone = np.isin(without_shadow_stack(elf, feature).offset, changes.offset).any()
+    return NAMES[feature[0]] if gone else ""
 
 
-def has_abi_tag(image: Image) -> bool:
+def has_abi_tag(elf: Elf) -> bool:
     """Whether glibc's crt1.o is in the program, which calls what rdx and its like have at the start
     (psABI, "Process Initialization") at exit; musl's does not."""
-    return any(note == NT_GNU_ABI_TAG for note, _, _ in _notes(image))
+    return any(note == NT_GNU_ABI_TAG for note, _, _ in _notes(elf))
 
 
-def _notes(image: Image) -> Iterator[tuple[int, int, int]]:
+def _notes(elf: Elf) -> Iterator[tuple[int, int, int]]:
     """GNU's notes: type, and file offsets of what it says and of its end."""
-    for segment in image.elf.skeleton.segments:
+    for segment in elf.skeleton.segments:
         if segment.type != Segment.PT_NOTE:
             continue
-        end = min(segment.offset + segment.size, len(image.data))
+        end = min(segment.offset + segment.size, len(elf.data))
         at = segment.offset
         while at + 16 <= end:
-            name, size, note = (_word(image, at + 4 * i) for i in range(3))
+            name, size, note = (_word(elf, at + 4 * i) for i in range(3))
             start = at + 12 + (name + 3) // 4 * 4
-            if image.data[at + 12 : at + 12 + name].tobytes() == GNU:
+            if elf.data[at + 12 : at + 12 + name].tobytes() == GNU:
                 yield note, start, min(start + size, end)
             # Padded to 4 bytes; but GNU's properties, which have a segment of their own, to a word.
-            step = image.elf.word if note == NT_GNU_PROPERTY_TYPE_0 else 4
+            step = elf.word if note == NT_GNU_PROPERTY_TYPE_0 else 4
             at = start + (size + step - 1) // step * step
 
 
-def _word(image: Image, offset: int) -> int:
-    return int.from_bytes(image.data[offset : offset + 4].tobytes(), "little")
+def _word(elf: Elf, offset: int) -> int:
+    return int.from_bytes(elf.data[offset : offset + 4].tobytes(), "little")

@@ -83,7 +83,7 @@ def read_relocations(elf: Elf) -> Relocations:
     """
     if elf.skeleton.type == Skeleton.ET_REL:
         parts = [
-            _read_loose(elf, form, own)
+            _read_relocatable(elf, form, own)
             for form in (Form.REL, Form.RELA)
             if (own := _of_sections(elf, form))
         ]
@@ -142,7 +142,7 @@ def _of_sections(elf: Elf, form: int) -> list[tuple[Section, Section]]:
     return out
 
 
-def _read_loose(
+def _read_relocatable(
     elf: Elf, form: int, tables: list[tuple[Section, Section]]
 ) -> tuple[NDArray[np.generic], ...]:
     """All tables of one form at once: a module has a dozen, most with few entries."""

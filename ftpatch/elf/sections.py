@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
 from ftpatch.errors import InputError
-from ftpatch.image import Image
 
 __all__ = ["Headers", "Tail"]
 
@@ -32,7 +32,7 @@ E_SHOFF = {8: 40, 4: 32}
 """File offset of e_shoff, an address-sized number."""
 E_SHNUM = {8: 60, 4: 48}
 """File offset of e_shnum, two bytes."""
-MOST = 0xFEFF
+MAX_SECTIONS = 0xFEFF
 """Sections that e_shnum can count (SHN_LORESERVE - 1)."""
 
 
@@ -52,12 +52,11 @@ class Tail:
 
 
 class Headers:
-    """The section headers of ``image``, to be changed; what grows goes to ``tail``."""
+    """The section headers of ``elf``, to be changed; what grows goes to ``tail``."""
 
-    def __init__(self, image: Image, tail: Tail) -> None:
-        self.image = image
+    def __init__(self, elf: Elf, tail: Tail) -> None:
+        self.elf = elf
         self.tail = tail
-        elf = image.elf
         kind = _ROW[elf.word]
         self.at = elf.skeleton.section_headers
         held = elf.contents(self.at, len(elf.sections) * kind.itemsize, "section headers")
@@ -66,7 +65,7 @@ class Headers:
 
     def contents(self, section: Section) -> bytes:
         """What a section holds in the file."""
-        return self.image.elf.contents(section.offset, section.size, section.name).tobytes()
+        return self.elf.contents(section.offset, section.size, section.name).tobytes()
 
     def resize(self, index: int, size: int) -> None:
         """Let a section end earlier (or where it ended before)."""
@@ -79,16 +78,16 @@ class Headers:
 
     def add(self, like: Section, data: bytes, info: int) -> None:
         """A section more, of the kind of ``like``, with another sh_info."""
-        if len(self.rows) > MOST:
-            raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
+        if len(self.rows) > MAX_SECTIONS:
+            raise InputError(self.elf.path, f"{len(self.rows)} sections, and one more is needed")
         row = self.before[like.index].copy()
         row["offset"], row["size"], row["info"] = self.tail.lay(data), len(data), info
         self.rows = np.append(self.rows, row)
 
     def append(self, name: int, kind: int, data: bytes) -> None:
         """A section more that is not loaded; ``name`` is the offset of its name."""
-        if len(self.rows) > MOST:
-            raise InputError(self.image.path, f"{len(self.rows)} sections, and one more is needed")
+        if len(self.rows) > MAX_SECTIONS:
+            raise InputError(self.elf.path, f"{len(self.rows)} sections, and one more is needed")
         row = np.zeros((), self.rows.dtype)
         row["name"], row["type"], row["align"] = name, kind, 8
         row["offset"], row["size"] = self.tail.lay(data), len(data)
@@ -96,7 +95,7 @@ class Headers:
 
     def changes(self) -> Changes:
         """All of it as Changes of headers; a longer table goes to the tail."""
-        word = self.image.elf.word
+        word = self.elf.word
         count = len(self.before)
         old, new = (_bytes(rows) for rows in (self.before, self.rows))
         if len(self.rows) == count:

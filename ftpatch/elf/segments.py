@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError
-from ftpatch.image import Image
 
 __all__ = ["ProgramHeaders", "header_field"]
 
@@ -31,30 +31,28 @@ _FIELD["e_phentsize"] = {8: (54, 2), 4: (42, 2)}
 _FIELD["e_phnum"] = {8: (56, 2), 4: (44, 2)}
 _FIELD["e_shstrndx"] = {8: (62, 2), 4: (50, 2)}
 """(file offset, bytes) of fields of the ELF header."""
-MOST = 0xFFFE
+MAX_HEADERS = 0xFFFE
 """Program headers that e_phnum can count (PN_XNUM - 1)."""
 
 
-def header_field(image: Image, name: str) -> int:
+def header_field(elf: Elf, name: str) -> int:
     """A field of the ELF header."""
-    offset, size = _FIELD[name][image.elf.word]
-    return int.from_bytes(image.data[offset : offset + size].tobytes(), "little")
+    offset, size = _FIELD[name][elf.word]
+    return int.from_bytes(elf.data[offset : offset + size].tobytes(), "little")
 
 
 class ProgramHeaders:
-    """The program headers of ``image``, to be changed: ``rows`` is a structured array with the
+    """The program headers of ``elf``, to be changed: ``rows`` is a structured array with the
     fields of Elf32_Phdr or Elf64_Phdr."""
 
-    def __init__(self, image: Image) -> None:
-        self.image = image
-        self.word = image.elf.word
+    def __init__(self, elf: Elf) -> None:
+        self.elf = elf
+        self.word = elf.word
         kind = _ROW[self.word]
-        count = header_field(image, "e_phnum")
-        if header_field(image, "e_phentsize") != kind.itemsize or not 0 < count <= MOST:
-            raise InputError(image.path, "its program headers have another size than the ABI's")
-        held = image.elf.contents(
-            header_field(image, "e_phoff"), count * kind.itemsize, "program headers"
-        )
+        count = header_field(elf, "e_phnum")
+        if header_field(elf, "e_phentsize") != kind.itemsize or not 0 < count <= MAX_HEADERS:
+            raise InputError(elf.path, "its program headers have another size than the ABI's")
+        held = elf.contents(header_field(elf, "e_phoff"), count * kind.itemsize, "program headers")
         self.rows: NDArray[np.void] = np.frombuffer(held.tobytes(), kind).copy()
 
     @property
@@ -71,8 +69,8 @@ class ProgramHeaders:
         last = np.flatnonzero(self.rows["type"] == Segment.PT_LOAD)
         at = int(last[-1]) + 1 if kind == Segment.PT_LOAD and len(last) else len(self.rows)
         self.rows = np.concatenate([self.rows[:at], row, self.rows[at:]])
-        if len(self.rows) > MOST:
-            raise InputError(self.image.path, "it has no room for more program headers")
+        if len(self.rows) > MAX_HEADERS:
+            raise InputError(self.elf.path, "it has no room for more program headers")
 
     def table(self, offset: int, address: int) -> bytes:
         """The table as it is to lie at this file offset and address."""
@@ -96,6 +94,6 @@ class ProgramHeaders:
         offset, size = _FIELD[name][self.word]
         old, new = (
             np.frombuffer(number.to_bytes(size, "little"), np.uint8).reshape(1, -1)
-            for number in (header_field(self.image, name), value)
+            for number in (header_field(self.elf, name), value)
         )
         return Changes.of(Kind.HEADER, np.array([offset], np.int64), old, new, NO_OWNER)

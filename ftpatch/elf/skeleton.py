@@ -53,8 +53,26 @@ class _Layout:
 
 
 _LAYOUT = {
-    ELFCLASS32: _Layout(52, "<II", 28, 42, 32, 40, "<II", 16),
-    ELFCLASS64: _Layout(64, "<QQ", 32, 54, 56, 64, "<QQ", 24),
+    ELFCLASS32: _Layout(
+        header=52,
+        offsets="<II",
+        offsets_at=28,
+        counts_at=42,
+        program=32,
+        section=40,
+        section_offset="<II",
+        section_offset_at=16,
+    ),
+    ELFCLASS64: _Layout(
+        header=64,
+        offsets="<QQ",
+        offsets_at=32,
+        counts_at=54,
+        program=56,
+        section=64,
+        section_offset="<QQ",
+        section_offset_at=24,
+    ),
 }
 
 
@@ -190,16 +208,16 @@ def _sections(binary: lief.ELF.Binary, moved: dict[int, int]) -> tuple[Section, 
     """``moved``: true file offsets of what the skeleton has elsewhere, by index."""
     return tuple(
         Section(
-            index,
-            str(s.name),
-            _number(s.type),
-            int(s.flags),
-            s.virtual_address,
-            moved.get(index, s.file_offset),
-            s.size,
-            s.link,
-            s.information,
-            s.entry_size,
+            index=index,
+            name=str(s.name),
+            type=_number(s.type),
+            flags=int(s.flags),
+            address=s.virtual_address,
+            offset=moved.get(index, s.file_offset),
+            size=s.size,
+            link=s.link,
+            info=s.information,
+            entsize=s.entry_size,
         )
         for index, s in enumerate(binary.sections)
     )

@@ -166,7 +166,16 @@ def no_symbols(path: Path) -> Symbols:
     """Those of an image without any."""
     empty = np.empty(0, np.uint64)
     byte, half = np.empty(0, np.uint8), np.empty(0, np.uint16)
-    return Symbols(empty, empty, byte, byte, half, np.empty(0, np.uint32), byte, path)
+    return Symbols(
+        value=empty,
+        size=empty,
+        type=byte,
+        bind=byte,
+        section=half,
+        name=np.empty(0, np.uint32),
+        strings=byte,
+        path=path,
+    )
 
 
 def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int) -> Symbols:
@@ -176,12 +185,12 @@ def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int)
     strings = elf.contents(strings_at, strings_size, "string table")
     table = np.frombuffer(raw, entry)
     return Symbols(
-        table["value"].astype(np.uint64),
-        table["size"].astype(np.uint64),
-        table["info"] & np.uint8(0xF),
-        table["info"] >> np.uint8(4),
-        table["shndx"].astype(np.uint16),
-        table["name"].astype(np.uint32),
-        strings,
-        elf.path,
+        value=table["value"].astype(np.uint64),
+        size=table["size"].astype(np.uint64),
+        type=table["info"] & np.uint8(0xF),
+        bind=table["info"] >> np.uint8(4),
+        section=table["shndx"].astype(np.uint16),
+        name=table["name"].astype(np.uint32),
+        strings=strings,
+        path=elf.path,
     )

@@ -25,12 +25,12 @@ NOP_SIZE = 5
 def certain_abi(image: Image, arch: Arch, *, null_seen: bool) -> Abi | None:
     """The abi of a kernel or module that has the compiled-in callee, so that its ftrace_init
     expects calls whatever stands there now; None for any other image."""
-    if not image.is_traced or arch.mcount_is_pad:
+    if not image.has_table or arch.mcount_is_pad:
         return None
     mcount = _symbol(image, arch)
     if not mcount:
         return None
-    nop = arch.module_nop if image.is_loose else _own_nop(image, arch)
+    nop = arch.module_nop if image.is_relocatable else _own_nop(image, arch)
     chosen = not nop and image.symbols.find("ideal_nops") is not None
     return Abi(
         mcount=mcount,
@@ -53,7 +53,7 @@ def read_abi(
     """The abi of any other image in its original state; ``record`` and ``prefix`` are those of its
     non-null records. ``pads``: one of several tables is known to list pads."""
     common = _majority(prefix)
-    call = Abi(kernel=image.is_traced, null_seen=null_seen, got_base=got_base(image))
+    call = Abi(kernel=image.has_table, null_seen=null_seen, got_base=got_base(image))
     pad = replace(call, pad=True, prefix=common)
     as_pad, pad_addr, pad_got = _decode(image, arch, record + prefix.view(np.uint64), pad)
     as_call, addr, got = as_pad, pad_addr, pad_got
@@ -109,7 +109,7 @@ def _callee(
             rows = np.flatnonzero((targets.got == slot) & (counts * 2 > len(addr)))
         if len(rows):
             chosen[slot] = int(targets.addr[rows[counts[rows].argmax()]])
-    if image.is_traced or not chosen[False]:
+    if image.has_table or not chosen[False]:
         chosen[False] = _symbol(image, arch) or chosen[False]
     return chosen[False], chosen[True]
 

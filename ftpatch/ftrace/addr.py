@@ -52,12 +52,12 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
             )
         text = "ftrace_caller"
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):
-        if image.is_loose:
+        if image.is_relocatable:
             raise UsageError(image.path, f"{text}: this file has no addresses yet", "name a symbol")
         return _code(image, Callee(int(text, 16), text))
     text = _spelled(image, text)
     rows = image.symbols.rows_named(text)
-    if not len(rows) and image.is_loose:
+    if not len(rows) and image.is_relocatable:
         if not NAME.fullmatch(text):
             raise UsageError(image.path, f"{text!r} is not a symbol's name")
         row = len(image.symbols)
@@ -72,10 +72,10 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
         raise UsageError(image.path, f"no symbol {text!r}", hint)
     if len(values) > 1:
         places = ", ".join(hex(value) for value in values[:4].tolist())
-        hint = "" if image.is_loose else f"say {places}"
+        hint = "" if image.is_relocatable else f"say {places}"
         raise UsageError(image.path, f"{text!r} names {len(values)} functions", hint)
     row = int(rows[0])
-    if image.is_loose and row >= len(sites.original.symbols):  # ours, in use or not
+    if image.is_relocatable and row >= len(sites.original.symbols):  # ours, in use or not
         return Callee(externals(image.elf) + STEP * row, text, row, undefined=True)
     callee = Callee(int(values[0]), text, row)
     external = image.symbols.section[row] == Symbols.EXTERNAL
@@ -88,7 +88,7 @@ def _spelled(image: Image, text: str) -> str:
         return text
     found = Named(image.symbols, FUNCTIONS).find(text)
     places = {int(image.symbols.value[image.symbols.rows_named(one)[0]]): one for one in found}
-    if len(places) > 1 and not image.is_loose:
+    if len(places) > 1 and not image.is_relocatable:
         several = ", ".join(f"{at:#x} {demangled(places[at])}" for at in sorted(places)[:4])
         raise UsageError(
             image.path, f"{text!r} names {len(places)} functions", f"use one of {several}"

@@ -46,7 +46,7 @@ def of_call(sites: Sites, addr: int, name: str = "") -> Unrecorded:
 def of_nop(sites: Sites, nop: bytes = b"") -> Unrecorded:
     """What a NOP is; ``nop`` is its form, empty for the image's own."""
     own = sites.abi.nop
-    poked = not sites.image.is_loose and own and (nop or own) == own == sites.arch.poked_nop
+    poked = not sites.image.is_relocatable and own and (nop or own) == own == sites.arch.poked_nop
     return Unrecorded.POKED if poked else Unrecorded.OUT
 
 

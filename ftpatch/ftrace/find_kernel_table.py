@@ -26,9 +26,9 @@ from ftpatch.image import Image
 
 __all__ = ["find_kernel_table"]
 
-MOST = 0.8
+MIN_SHARE = 0.8
 """Share of a run's records that must be sites."""
-LONGEST = 16
+MAX_RUNS = 16
 """How many of the runs with most pointers are looked at."""
 NULLS = 1024
 """Words of nulls that a run may have in one piece."""
@@ -54,7 +54,7 @@ def find_kernel_table(image: Image, arch: Arch) -> Span | None:
         return None
     count = np.bincount(pointers.run)
     best: tuple[int, int, int] | None = None
-    for run in np.argsort(count, kind="stable")[-LONGEST:].tolist():
+    for run in np.argsort(count, kind="stable")[-MAX_RUNS:].tolist():
         first = int(np.searchsorted(pointers.run, run))
         rows = slice(first, first + int(count[run]))
         for pad in (False, True):
@@ -115,7 +115,7 @@ def _trim(
     which = numbered_functions(ip[rows], apart)
     low = int(not_again(which).argmax())
     high = len(rows) - int(not_again(which[low:][::-1]).argmax())
-    if MOST * (rows[high - 1] - rows[low] + 1) > high - low:
+    if MIN_SHARE * (rows[high - 1] - rows[low] + 1) > high - low:
         return None
     return len(np.unique(which[low:high])), int(slot[rows[low]]), int(slot[rows[high - 1]])
 

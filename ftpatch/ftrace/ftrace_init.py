@@ -23,7 +23,7 @@ from ftpatch.ftrace.site_code import call_rows, read_code
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image.kallsyms.symbol_pos import is_kernel, own_lookup
 
-__all__ = ["Death", "Forecast", "Verdict", "forecast"]
+__all__ = ["Death", "FtraceInit", "Verdict", "predict"]
 
 ACTION = "Initializing ftrace call sites"
 
@@ -47,7 +47,7 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class FtraceInit:
     """``entries``: the N of "ftrace: allocating N entries", or, of a ``module``, the records that
     the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any;
     ``compares``: what ftrace_init_nop wants to find at each, in words; ``death``: what it dies of,
@@ -67,7 +67,7 @@ class Forecast:
         return Verdict.BOOTS if self.bug is None else Verdict.OFF
 
 
-def forecast(sites: Sites) -> Forecast:
+def predict(sites: Sites) -> FtraceInit:
     """Predict ftrace_init for the records as they are in the file now."""
     image, arch, abi = sites.image, sites.arch, sites.abi
     value = sites.table.value
@@ -79,7 +79,7 @@ def forecast(sites: Sites) -> Forecast:
     # Linux kernel commit 6eeca746fa5f ("ftrace: Test mcount_loc addr before calling
     # ftrace_call_addr()") (in v6.15): what becomes null then is a record like any other. A module
     # does not tell which of the two its kernel does.
-    tests_first = abi.null_seen or image.is_loose
+    tests_first = abi.null_seen or image.is_relocatable
     kept = (ip != 0) | tests_first
     record, ip = record[kept], ip[kept]
     start, expected = arch.init_expects(ip, abi)
@@ -93,7 +93,7 @@ def forecast(sites: Sites) -> Forecast:
     entries = len(record) if abi.null_seen else len(value)
     death = _death(sites, record, ip, there, refused)
     if not len(refused) or death is not None:
-        return Forecast(entries, None, image.is_loose, _compares(sites), death)
+        return FtraceInit(entries, None, image.is_relocatable, _compares(sites), death)
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
     symbol, offset, size = _symbol(sites, int(ip[first][0]))
@@ -103,20 +103,20 @@ def forecast(sites: Sites) -> Forecast:
     wanted = expected[first] if arch.says_expected else np.zeros((1, 0), np.uint8)
     second = bool(again[first][0]) and start == 0
     bug = FtraceBug(
-        code,
-        int(ip[first][0]),
-        symbol,
-        offset,
-        size,
-        shown[0].tobytes(),
-        wanted[0].tobytes(),
-        ACTION,
-        image.elf.word,
+        errno=code,
+        ip=int(ip[first][0]),
+        symbol=symbol,
+        offset=offset,
+        size=size,
+        actual=shown[0].tobytes(),
+        expected=wanted[0].tobytes(),
+        action=ACTION,
+        word=image.elf.word,
         actual_or=abi.chosen if second else (),
         signed=signed_bytes(image, arch) if arch.says_expected else False,
     )
-    bug = _of_module(sites, bug) if image.is_loose else bug
-    return Forecast(entries, bug, image.is_loose, _compares(sites))
+    bug = _of_module(sites, bug) if image.is_relocatable else bug
+    return FtraceInit(entries, bug, image.is_relocatable, _compares(sites))
 
 
 def _death(
@@ -180,7 +180,7 @@ def _read(
     """What stands in memory at addresses within sites, whether it is code or not, and where it can
     be read."""
     elf = sites.image.elf
-    if not sites.image.is_loose:
+    if not sites.image.is_relocatable:
         code, there = elf.gather(elf.offset_of(at), width)
         # x86-64 kernels up to v6.14 have their per-CPU data at 0 in the file, and nothing there.
         mapped = at >= elf.text[:, 0].min(initial=0xFFFF_FFFF_FFFF_FFFF)

@@ -86,10 +86,10 @@ def find_lost(sites: Sites) -> Lost:
         whole = (arch.prefix(before) >= size) & ~_among(entry - size, known)
         same |= (found == form).all(axis=1) & whole
     ip = at[same] + np.uint64(sites.lead)
-    if image.is_loose:
+    if image.is_relocatable:
         offset = image.elf.offset_of(at[same], executable=True)
         ip = ip[read_code(image, arch, abi, ip, offset)[1]]
-    if image.is_traced and len(ip):
+    if image.has_table and len(ip):
         ip = ip[~_replaced(image, ip, arch.pad_size)]
     return Lost(ip, what)
 
@@ -107,7 +107,7 @@ def _entries(sites: Sites, begin: NDArray[np.uint64]) -> NDArray[np.uint64]:
     too, where no alignment can be taken for a pad, which takes instructions of any length."""
     image = sites.original
     starts = function_starts(image)
-    if image.is_traced or image.is_loose or sites.arch.align > 1:
+    if image.has_table or image.is_relocatable or sites.arch.align > 1:
         return starts
     if any(s.type == Section.SHT_SYMTAB for s in image.elf.sections):
         return starts
@@ -140,7 +140,7 @@ def _calls(sites: Sites, at: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Which places hold a call of the compiled-in callee, bool[n]."""
     image, arch, abi = sites.original, sites.arch, sites.abi
     out = np.zeros(len(at), bool)
-    if image.is_loose:
+    if image.is_relocatable:
         rows = np.flatnonzero(call_rows(image, arch, at) >= 0)
     else:
         code, _ = image.elf.gather(image.elf.offset_of(at, executable=True), arch.width)
@@ -152,7 +152,7 @@ def _calls(sites: Sites, at: NDArray[np.uint64]) -> NDArray[np.bool_]:
     state, addr, _, got = arch.decode(code, at, abi)
     known = [callee for callee in (abi.mcount, abi.mcount_got) if callee]
     call = among(addr, known)
-    if not image.is_traced:  # a program may call it by way of the PLT
+    if not image.has_table:  # a program may call it by way of the PLT
         call |= np.isin(addr, read_targets(image, arch, addr, got).are(arch.mcount_names))
     out[rows] = call & there & (state == State.CALL)
     return out
@@ -171,7 +171,7 @@ def _replaced(image: Image, ip: NDArray[np.uint64], size: int) -> NDArray[np.boo
     low, high = (image.symbols.find(f"__alt_instructions{end}") for end in ("", "_end"))
     if section is not None:
         low, high = section.address, section.address + section.size
-    if image.is_loose:
+    if image.is_relocatable:
         relocations = image.relocations
         rows = np.flatnonzero(relocations.place - np.uint64(low or 0) < (high or 0) - (low or 0))
         rows = rows[relocations.symbol[rows] < len(image.symbols)]

@@ -17,10 +17,10 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.ftrace.sites import Sites
 from ftpatch.names.suggest import meant, near
 
-__all__ = ["plan_gate"]
+__all__ = ["plan_named_site"]
 
 
-def plan_gate(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Plan:
+def plan_named_site(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Plan:
     """The named site ``name``, and those that are updated with it, goes to ``addr``, or where it
     rests if not ``enable``. Without ``addr`` ftrace_graph_call goes to ftrace_graph_caller.
 
@@ -33,7 +33,7 @@ def plan_gate(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Pla
             f"{arch.name} has no named site {name!r}",
             meant(near(name, arch.gates), f"it has {', '.join(sorted(arch.gates))}"),
         )
-    if image.is_loose or image.symbols.find(name) is None:
+    if image.is_relocatable or image.symbols.find(name) is None:
         raise UsageError(image.path, f"this image has no {name}")
     if enable and addr is None:
         addr = _graph_caller(sites, name)
@@ -43,14 +43,22 @@ def plan_gate(sites: Sites, name: str, addr: int | None, *, enable: bool) -> Pla
         if addr is None:
             raise UsageError(image.path, f"this image has no {rest}")
     parts = [
-        _change(sites, gate, at, addr or 0)
-        for gate in arch.gates[name]
-        if (at := image.symbols.find(gate)) is not None
+        _change(sites, site, at, addr or 0)
+        for site in arch.gates[name]
+        if (at := image.symbols.find(site)) is not None
     ]
     changes = Changes.concat(parts)
     changed = len(changes.effective())
     action = "Updating ftrace call site to call a different ftrace function"
-    return Plan(changes, sites.code, len(parts), changed, 0, 0, action)
+    return Plan(
+        changes=changes,
+        code=sites.code,
+        selected=len(parts),
+        changed=changed,
+        dropped=0,
+        restored=0,
+        action=action,
+    )
 
 
 def _graph_caller(sites: Sites, name: str) -> int:
@@ -60,20 +68,20 @@ def _graph_caller(sites: Sites, name: str) -> int:
     return found
 
 
-def _change(sites: Sites, gate: str, at: int, addr: int) -> Changes:
+def _change(sites: Sites, site: str, at: int, addr: int) -> Changes:
     image, arch = sites.image, sites.arch
     ip, to = addresses(at), addresses(addr)
     if addr and not arch.reachable(ip, to)[0]:
-        raise SiteRefused(image.path, f"{gate} at {at:#x} cannot reach {addr:#x}")
-    new = arch.gate(gate, at, addr, sites.abi)
+        raise SiteRefused(image.path, f"{site} at {at:#x} cannot reach {addr:#x}")
+    new = arch.gate(site, at, addr, sites.abi)
     offset = image.elf.offset_of(ip, executable=True)
     found, _ = image.elf.gather(offset, len(new))
-    target = arch.gate_target(gate, found[0].tobytes(), at)
-    rest = arch.gate_rest(gate)
+    target = arch.gate_target(site, found[0].tobytes(), at)
+    rest = arch.gate_rest(site)
     known = target is not None and (target == 0 or len(_functions(sites, target)) > 0)
     if not known:  # then it must be at rest
         target = image.symbols.find(rest) if rest else 0
-    old = arch.gate(gate, at, target or 0, sites.abi)
+    old = arch.gate(site, at, target or 0, sites.abi)
     if np.isin(ip, journalled(sites.blocks, Kind.CODE).owner)[0]:
         old = sites.left.elf.gather(offset, len(new))[0].tobytes()
     was, becomes = (np.frombuffer(part, np.uint8).reshape(1, -1) for part in (old, new))

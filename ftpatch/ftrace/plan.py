@@ -75,13 +75,22 @@ def plan_enable(
     if inside.any():
         raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site that would be changed")
     via, laid = np.full(len(sites), addr, np.uint64), Changes.concat([])
-    if not sites.image.is_loose:  # there it is for the loader to reach it
+    if not sites.image.is_relocatable:  # there it is for the loader to reach it
         stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
         via, laid = stub or lay_veneers(sites, wanted, addr)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
     if (sites.state[wanted] == State.CALL).any():
         action = "Updating ftrace call site to call a different ftrace function"
-    plan = _plan(sites, mask, wanted, new, laid, keep_records, action, callee)
+    plan = _plan(
+        sites,
+        mask,
+        wanted,
+        new,
+        laid,
+        keep_records=keep_records,
+        action=action,
+        callee=callee,
+    )
     return replace(
         plan,
         undefined=callee.name if callee.undefined else "",
@@ -105,8 +114,8 @@ def plan_disable(
         mask & ~idle,
         new,
         Changes.concat([]),
-        keep_records,
-        "Setting ftrace call site to NOP",
+        keep_records=keep_records,
+        action="Setting ftrace call site to NOP",
     )
     shown = sites.arch.make_nop(np.array([5], np.uint8), nop, sites.abi)[0]
     size = 5 if sites.arch.lead(sites.abi) == 0 and sites.arch.nops else sites.arch.width
@@ -119,6 +128,7 @@ def _plan(
     wanted: NDArray[np.bool_],
     new: U8,
     laid: Changes,
+    *,
     keep_records: bool,
     action: str,
     callee: Callee | None = None,
@@ -136,7 +146,7 @@ def _plan(
     parts, tail = [laid], b""
     away, back, calls = _records(sites, mask, wanted, new, laid)
     away &= not keep_records
-    if sites.image.is_loose:
+    if sites.image.is_relocatable:
         dropped = (sites.dropped | away) & ~back
         linked, tail = link(sites, wanted, old, new, callee, dropped)
         parts.append(linked)

@@ -23,7 +23,7 @@ __all__ = ["signed_bytes"]
 
 PRINTERS = (b"print_ip_ins", b"ftrace_bug")
 """It, or what it is inlined into."""
-LONGEST = 1 << 12
+MAX_FUNCTION = 1 << 12
 """Bytes of a function that are looked at."""
 FIXED = (6, 1)
 VERSION = re.compile(rb"\0vermagic=(\d+)\.(\d+)")
@@ -33,7 +33,7 @@ def signed_bytes(image: Image, arch: Arch) -> bool | None:
     """Whether the kernel prints 0xe8 as ffffffe8; None where that cannot be told."""
     if not arch.signed_char:
         return False
-    if image.is_loose:
+    if image.is_relocatable:
         section = image.elf.section(".modinfo")
         held = image.elf.contents(section.offset, section.size, ".modinfo") if section else b""
         found = VERSION.search(b"\0" + bytes(held))
@@ -59,5 +59,5 @@ def _reads_signed(image: Image, arch: Arch, group: int) -> bool | None:
         end = min(end, int(image.kallsyms.start[group + 1]))
     place = addresses(start)
     offset = image.elf.offset_of(place, executable=True)
-    code, _ = image.elf.gather(offset, min(end - start, LONGEST))
+    code, _ = image.elf.gather(offset, min(end - start, MAX_FUNCTION))
     return arch.extends_bytes(code[0].tobytes(), start) if int(np.max(offset)) >= 0 else None

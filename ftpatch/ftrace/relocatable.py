@@ -11,7 +11,7 @@ from ftpatch.elf.sections import Headers, Tail
 from ftpatch.ftrace.added_symbols import name_callee
 from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.relocatable_calls import link_calls
-from ftpatch.ftrace.rewrite_table import keep_records
+from ftpatch.ftrace.rewrite_table import rewrite_table
 from ftpatch.ftrace.sites import Sites
 
 __all__ = ["link"]
@@ -31,8 +31,8 @@ def link(
 
     Raises SiteRefused or InputError where the file has no place for it.
     """
-    headers = Headers(sites.image, Tail(sites.image.end))
+    headers = Headers(sites.image.elf, Tail(sites.image.end))
     symbol, named = name_callee(sites, wanted, callee if wanted.any() else None, headers)
     calls = link_calls(sites, wanted, old, new, symbol, headers)
-    records = keep_records(sites, dropped, headers)
+    records = rewrite_table(sites, dropped, headers)
     return Changes.concat([named, calls, records, headers.changes()]), bytes(headers.tail.data)

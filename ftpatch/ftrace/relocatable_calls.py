@@ -43,7 +43,7 @@ def link_calls(
     row = relocations.at(place, (*arch.calls, arch.neutral))
     there = row >= 0
     site = np.flatnonzero(wanted)[there]
-    changes = _changed(sites, site, row[there], was[there], addr[there], call[there], symbol)
+    changes = _changed(sites, site, row[there], was[there], addr[there], call[there], symbol=symbol)
     if (call & ~there).any():
         _add_entries(sites, place[call & ~there], symbol, headers, changes)
     return changes
@@ -56,6 +56,7 @@ def _changed(
     was: U8,
     addr: NDArray[np.uint64],
     call: NDArray[np.bool_],
+    *,
     symbol: int,
 ) -> Changes:
     """Changes to the entries in rows ``at`` of the relocations, which belong to the sites ``site``:

@@ -22,10 +22,10 @@ from ftpatch.elf.sections import Headers
 from ftpatch.errors import SiteRefused
 from ftpatch.ftrace.sites import Sites
 
-__all__ = ["keep_records"]
+__all__ = ["rewrite_table"]
 
 
-def keep_records(sites: Sites, dropped: NDArray[np.bool_], headers: Headers) -> Changes:
+def rewrite_table(sites: Sites, dropped: NDArray[np.bool_], headers: Headers) -> Changes:
     """Changes after which the records of the sites in ``dropped``, bool[n], and no others are
     missing from the table; the sizes of the sections go into ``headers``.
 

@@ -19,7 +19,7 @@ def too_short(sites: Sites) -> str:
     """What is wrong with the pads of an image, and what to do, if they are all too short; else
     empty."""
     image, arch = sites.original, sites.arch
-    if not len(sites) or not (sites.state == State.UNEXPECTED).all() or image.is_loose:
+    if not len(sites) or not (sites.state == State.UNEXPECTED).all() or image.is_relocatable:
         return ""
     rows = np.linspace(0, len(sites) - 1, min(len(sites), SAMPLE)).astype(np.intp)
     begin = sites.ip[rows] - np.uint64(sites.lead)

@@ -27,7 +27,7 @@ def read_code(
     the calls of a relocatable file linked; and which are in the file and touched by no relocation
     but that of their call, bool[n]."""
     code, there = image.elf.gather(offset, arch.width)
-    if not image.is_loose or not len(ip):
+    if not image.is_relocatable or not len(ip):
         return code, there
     state, _, width, _ = arch.decode(code, ip, abi)
     relocations = image.relocations
@@ -60,7 +60,8 @@ def written(image: Image, arch: Arch) -> NDArray[np.int64]:
     nothing. In a linked file all are words."""
     relocations, word = image.relocations, image.elf.word
     idle = (relocations.type == arch.neutral) & (relocations.symbol == 0)
-    idle = (relocations.form != Form.RELR) & ((relocations.type == 0) | (idle & image.is_loose))
+    idle = (relocations.type == 0) | (idle & image.is_relocatable)
+    idle &= relocations.form != Form.RELR
     whole = among(relocations.type, (arch.absolute, *arch.wide))
-    whole |= not image.is_loose
+    whole |= not image.is_relocatable
     return np.where(idle, 0, np.where(whole, word, 4))

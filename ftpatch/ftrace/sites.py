@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ FENTRY = "__fentry__"
 NO_TABLE = "no __mcount_loc and no __patchable_function_entries"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sites:
     """The n sites of an image, in the order of its table.
 
@@ -85,103 +85,161 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
     many files few have one, and what looks like one need not be. Raises NoTable where there is
     none, unless ``bare`` images will do, which have no sites; InputError where it cannot be read.
     """
-    skeleton = image.elf.skeleton
-    arch = arch_of(skeleton.machine, skeleton.elf_class)
-    if arch is None:
-        raise InputError(image.path, f"{elf_words(image.data.data)}, which is not supported", OTHER)
+    arch = _arch_of(image)
     blocks = read_blocks(image.path, image.data[: image.end])
-    changes = [block.changes for block in blocks]
-    length = blocks[-1].length - len(blocks[-1].cut) if blocks else None
-    original = image.altered(changes, old=True, length=length) if blocks else image
-    image = image.laid_out_as(original)
-    left = image.altered(reversed(changes)) if blocks else image
-    span = table_span(original, arch)
-    # What is not linked has sections. A program that has some, and no table among them, has none.
-    if span is None and image.is_kernel and not image.is_loose:
-        span = find_kernel_table(original, arch)
-    elif span is None and not image.elf.sections and not named:
-        span = find_table(original, arch)
-    if span is None and bare:
-        span = Span("", ())
+    image, original, left = _versions(image, blocks)
+    span = _find_span(image, original, arch, named=named) or (Span("", ()) if bare else None)
     if span is None:
-        if image.container == "module":
-            raise NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
-        by = laid_in_by(image)
-        if by is not None:
-            raise NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` tells what was laid in")
-        fentry = FENTRY in arch.mcount_names
-        raise NoTable(image.path, NO_TABLE, how_to_compile(image, arch.pad_nops, fentry=fentry))
+        raise _no_table(image, arch)
     before = read_table(original, arch, span)
     now = before
     if blocks:  # a module's headers may tell of fewer records now
-        now = read_table(image, arch, (table_span(image, arch) if image.is_loose else None) or span)
+        own = table_span(image, arch) if image.is_relocatable else None
+        now = read_table(image, arch, own or span)
     live = np.flatnonzero(~among(before.value, arch.skips))
-    record = before.value[live]
-    null_seen = bool((before.value[:1] == 0).any())
-    prefix, placed = np.zeros(len(live), np.int64), np.ones(len(live), bool)
-    abi = certain_abi(original, arch, null_seen=null_seen)
-    if abi is None:
-        found, certain = prefixes(original, arch, record)
-        pads = "," in span.name
-        abi = read_abi(original, arch, record, found, null_seen=null_seen, pads=pads)
-        if abi.kernel or not abi.pad:  # the kernel's call_adjust knows one prefix for all
-            prefix = np.full(len(live), abi.prefix, np.int64)
-            if abi.pad and not len(function_starts(original)):
-                placed = certain  # and which one that is, only names can tell
-        else:
-            prefix, placed = found, certain
-    ip = adjust(original, arch, abi, record, prefix)
+    abi, prefix, placed = _prefixed(original, arch, span, before, live)
+    ip = adjust(original, arch, abi, before.value[live], prefix)
     offset = image.elf.offset_of(ip - np.uint64(arch.lead(abi)), executable=True)
-
-    def decode(of: Image) -> tuple[U8, U8, U64, U8, NDArray[np.bool_]]:
-        code, there = read_code(of, arch, abi, ip, offset)
-        state, addr, width, got = arch.decode(code, ip, abi)
-        state[~there] = State.UNEXPECTED
-        return code, state, np.where(state == State.CALL, addr, np.uint64(0)), width, got
-
-    code, state, addr, width, got = decode(image)
-    # A site must be in one piece: its last byte where the first says it is.
-    last = ip - np.uint64(arch.lead(abi)) + width - np.uint64(1)
-    whole = image.elf.offset_of(last, executable=True) == offset + width - 1
+    code = _decode(image, arch, abi, ip, offset)
+    whole = _in_one_piece(image, arch, abi, ip, offset, width=code.width)
     offset = np.where(whole, offset, -1)
-    state[~whole] = State.UNEXPECTED
-    addr = np.where(whole, addr, np.uint64(0))
-    calls = state == State.CALL
-    targets = read_targets(image, arch, addr[calls], got[calls])
+    code = code.where(whole)
+    calls = code.state == State.CALL
+    targets = read_targets(image, arch, code.addr[calls], code.got[calls])
     # A pad that lies wholly before its function leaves what the function happens to begin with.
-    compiled = decode(original)[1] if blocks else state
+    compiled = _decode(original, arch, abi, ip, offset).state if blocks else code.state
     known = targets.are((*arch.mcount_names, *CALLERS))
-    entered = (compiled == State.NOP) | (calls & np.isin(addr, known))
-    kept = ((prefix == 0) | image.is_traced | _mostly(entered, prefix)) & (ip != 0)
-    rows = live[kept]
-    if image.is_loose and blocks:
-        gone = ~np.isin(before.value, now.value)
-    else:
-        gone = among(now.value, arch.skips)
+    entered = (compiled == State.NOP) | (calls & np.isin(code.addr, known))
+    kept = ((prefix == 0) | image.has_table | _mostly(entered, prefix)) & (ip != 0)
+    row = live[kept]
     return Sites(
-        image,
-        original,
-        left,
-        blocks,
-        arch,
-        abi,
-        span.name,
-        now,
-        before,
-        rows,
-        ip[kept],
-        offset[kept],
-        code[kept],
-        state[kept],
-        addr[kept],
-        width[kept],
-        got[kept],
-        placed[kept],
-        dropped=gone[rows],
+        image=image,
+        original=original,
+        left=left,
+        blocks=blocks,
+        arch=arch,
+        abi=abi,
+        table_name=span.name,
+        table=now,
+        table_before=before,
+        row=row,
+        ip=ip[kept],
+        offset=offset[kept],
+        code=code.code[kept],
+        state=code.state[kept],
+        addr=code.addr[kept],
+        width=code.width[kept],
+        got=code.got[kept],
+        placed=placed[kept],
+        dropped=_dropped(image, arch, before, now, blocks)[row],
         targets=targets,
         null=len(before.value) - len(live),
         unexecuted=int((~kept).sum()),
     )
+
+
+def _arch_of(image: Image) -> Arch:
+    skeleton = image.elf.skeleton
+    arch = arch_of(skeleton.machine, skeleton.elf_class)
+    if arch is None:
+        raise InputError(image.path, f"{elf_words(image.data.data)}, which is not supported", OTHER)
+    return arch
+
+
+def _versions(image: Image, blocks: Sequence[Block]) -> tuple[Image, Image, Image]:
+    """The image, what it was before all of its journal, and as the journal left it."""
+    if not blocks:
+        return image, image, image
+    changes = [block.changes for block in blocks]
+    length = blocks[-1].length - len(blocks[-1].cut)
+    original = image.altered(changes, old=True, length=length)
+    image = image.laid_out_as(original)
+    return image, original, image.altered(reversed(changes))
+
+
+def _find_span(image: Image, original: Image, arch: Arch, *, named: bool) -> Span | None:
+    """Where the table is, None where there is none. What is not linked has sections. A program that
+    has some, and no table among them, has none."""
+    span = table_span(original, arch)
+    if span is not None:
+        return span
+    if image.is_kernel and not image.is_relocatable:
+        return find_kernel_table(original, arch)
+    if not image.elf.sections and not named:
+        return find_table(original, arch)
+    return None
+
+
+def _no_table(image: Image, arch: Arch) -> NoTable:
+    """Why an image has no table, and what to do."""
+    if image.container == "module":
+        return NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
+    by = laid_in_by(image)
+    if by is not None:
+        return NoTable(image.path, NO_TABLE, f"`ftpatch {by} FILE` tells what was laid in")
+    fentry = FENTRY in arch.mcount_names
+    return NoTable(image.path, NO_TABLE, how_to_compile(image, arch.pad_nops, fentry=fentry))
+
+
+def _prefixed(
+    original: Image, arch: Arch, span: Span, table: Table, live: NDArray[np.intp]
+) -> tuple[Abi, NDArray[np.int64], NDArray[np.bool_]]:
+    """The ABI, and of each ``live`` record the bytes from it to its function, int64[n], and whether
+    they are certain, bool[n]."""
+    record = table.value[live]
+    none, all_ = np.zeros(len(live), np.int64), np.ones(len(live), bool)
+    null_seen = bool((table.value[:1] == 0).any())
+    abi = certain_abi(original, arch, null_seen=null_seen)
+    if abi is not None:
+        return abi, none, all_
+    found, certain = prefixes(original, arch, record)
+    pads = "," in span.name
+    abi = read_abi(original, arch, record, found, null_seen=null_seen, pads=pads)
+    if not abi.kernel and abi.pad:
+        return abi, found, certain
+    # The kernel's call_adjust knows one prefix for all, and which one that is, only names can tell.
+    placed = certain if abi.pad and not len(function_starts(original)) else all_
+    return abi, np.full(len(live), abi.prefix, np.int64), placed
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """Code of n sites and what it is, as in Sites."""
+
+    code: U8
+    state: U8
+    addr: U64
+    width: U8
+    got: NDArray[np.bool_]
+
+    def where(self, whole: NDArray[np.bool_]) -> _Decoded:
+        """The same with those that are not ``whole``, bool[n], unexpected."""
+        state = np.where(whole, self.state, np.uint8(State.UNEXPECTED))
+        return replace(self, state=state, addr=np.where(whole, self.addr, np.uint64(0)))
+
+
+def _decode(image: Image, arch: Arch, abi: Abi, ip: U64, offset: NDArray[np.int64]) -> _Decoded:
+    code, there = read_code(image, arch, abi, ip, offset)
+    state, addr, width, got = arch.decode(code, ip, abi)
+    state[~there] = State.UNEXPECTED
+    return _Decoded(code, state, np.where(state == State.CALL, addr, np.uint64(0)), width, got)
+
+
+def _in_one_piece(
+    image: Image, arch: Arch, abi: Abi, ip: U64, offset: NDArray[np.int64], *, width: U8
+) -> NDArray[np.bool_]:
+    """Whether the last byte of each site is where the first says it is, bool[n]."""
+    last = ip - np.uint64(arch.lead(abi)) + width - np.uint64(1)
+    return np.asarray(image.elf.offset_of(last, executable=True) == offset + width - 1)
+
+
+def _dropped(
+    image: Image, arch: Arch, before: Table, now: Table, blocks: Sequence[Block]
+) -> NDArray[np.bool_]:
+    """Which of the records ``before`` were dropped, bool[m]."""
+    if image.is_relocatable and blocks:
+        return ~np.isin(before.value, now.value)
+    return among(now.value, arch.skips)
 
 
 def _mostly(entered: NDArray[np.bool_], prefix: NDArray[np.int64]) -> NDArray[np.bool_]:

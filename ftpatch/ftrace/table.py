@@ -60,7 +60,7 @@ def table_span(image: Image, arch: Arch) -> Span | None:
             if image.container == "module":
                 found = found[:1]  # find_sec() in kernel/module/main.c gives no other
             spans.append(Span(name, tuple((s.address, s.offset, s.size) for s in found)))
-            if image.is_traced:
+            if image.has_table:
                 break
         if name == NAMES[0] and image.is_kernel:
             start = image.symbols.find("__start_mcount_loc")
@@ -109,8 +109,8 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     slot = np.concatenate([np.zeros(0, np.uint64), *slots])
     raw = np.concatenate([np.zeros(0, np.uint64), *raws])
     relocations = image.relocations
-    if image.is_loose:
-        row, value = _loose(image, arch, slot, raw)
+    if image.is_relocatable:
+        row, value = _relocatable(image, arch, slot, raw)
         return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
     row = relocations.at(slot, (arch.relative,))
     addend = (
@@ -123,7 +123,7 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
 
 
-def _loose(
+def _relocatable(
     image: Image, arch: Arch, slot: NDArray[np.uint64], raw: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Rows of the relocations of a relocatable file's slots, and what they make of them. A word

@@ -75,7 +75,7 @@ class Image:
     def end(self) -> int:
         """Where the file ends (offset), without a module's signature. Raises InputError for one
         that claims what belongs to the module."""
-        if not self.is_loose:
+        if not self.is_relocatable:
             return len(self.data)
         end = len(self.data) - signature_size(self.path, self.data)
         if end < self.elf.end:
@@ -88,12 +88,12 @@ class Image:
         return module_name(self.elf) if self.container == "module" else ""
 
     @property
-    def is_loose(self) -> bool:
+    def is_relocatable(self) -> bool:
         """Whether it is relocatable: its calls and records are relocations."""
         return self.elf.skeleton.type == Skeleton.ET_REL
 
     @property
-    def is_traced(self) -> bool:
+    def has_table(self) -> bool:
         """Whether a kernel's ftrace will go over this image's table: at boot, or on insmod."""
         return self.is_kernel or self.container == "module"
 
@@ -151,7 +151,7 @@ def open_image(path: Path) -> Image:
         return _image(Elf.read(path, data, mapped=mapped))
     image = _image(Elf.read(path, inside))
     kind = payload.layers[0].compression
-    if len(payload.layers) == 1 and image.is_loose and kind in FOR_MODULES:
+    if len(payload.layers) == 1 and image.is_relocatable and kind in FOR_MODULES:
         return replace(image, compression=kind)
     container = payload.container or image.container
     return _named(replace(image, container=container, read_only=True))
@@ -165,9 +165,9 @@ def _raw(path: Path, data: NDArray[np.uint8]) -> Image:
 def _image(read: Elf) -> Image:
     elf = lay_out(read)
     symbols = read_symbols(elf)
-    loose = relocatable_container(elf)
-    if loose is not None:
-        return Image(elf, loose, lay_out_symbols(elf, symbols))
+    relocatable = relocatable_container(elf)
+    if relocatable is not None:
+        return Image(elf, relocatable, lay_out_symbols(elf, symbols))
     container = "vmlinux" if is_vmlinux(elf, symbols) else program_container(elf)
     if container is None:
         raise InputError(

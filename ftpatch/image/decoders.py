@@ -49,6 +49,7 @@ def _streams(
     kind: str,
     make: Callable[[], Any],
     damaged: type[Exception],
+    *,
     first: int = PIECE,
     most_fed: int = LARGEST_PIECE,
     counted: bool = False,
@@ -91,7 +92,7 @@ def _streams(
         decoder, size = make(), first
     if kept:
         return out
-    return _streams(data, limit, kind, make, damaged, first, most_fed, counted=True)
+    return _streams(data, limit, kind, make, damaged, first=first, most_fed=most_fed, counted=True)
 
 
 def _skip(data: memoryview, at: int, kind: str) -> int:
@@ -141,8 +142,8 @@ def _zstd(data: memoryview, limit: int, size: int | None) -> bytes | bytearray:
             "zstd",
             unpacker.decompressobj,
             zstandard.ZstdError,
-            ZSTD_PIECE,
-            ZSTD_PIECE,
+            first=ZSTD_PIECE,
+            most_fed=ZSTD_PIECE,
         )
     try:  # the size is known: one frame, into one block of memory
         if zstandard.frame_content_size(data) not in (-1, size):
@@ -158,7 +159,7 @@ def _lz4(data: memoryview, limit: int, _: int | None) -> bytearray:
     import lz4.frame
 
     make = lz4.frame.LZ4FrameDecompressor
-    return _streams(data, limit, "lz4", make, RuntimeError, PIECE, PIECE)
+    return _streams(data, limit, "lz4", make, RuntimeError, first=PIECE, most_fed=PIECE)
 
 
 def _lz4_legacy(data: memoryview, limit: int, *, counted: bool = False) -> bytearray:

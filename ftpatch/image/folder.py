@@ -32,7 +32,7 @@ BEGINNING = 0x250
 ELF = b"\x7fELF"
 LINKED = (2, 3)
 """ET_EXEC, ET_DYN."""
-LOOSE = 1
+RELOCATABLE = 1
 """ET_REL."""
 
 
@@ -52,9 +52,9 @@ def no_images(root: Path) -> InputError:
     return InputError(root, "no images in this folder", "kernels, modules, programs, libraries")
 
 
-def is_image(path: Path, *, loose: bool = False) -> bool:
-    """Whether a regular file begins as an image does that can be read, or, with ``loose``, as a
-    relocatable one. What cannot be opened is one: who reads it will say why."""
+def is_image(path: Path, *, relocatable: bool = False) -> bool:
+    """Whether a regular file begins as an image does that can be read, with ``relocatable`` also as
+    a relocatable one. What cannot be opened is one: who reads it will say why."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -66,14 +66,14 @@ def is_image(path: Path, *, loose: bool = False) -> bool:
             return True  # what only kernels use; its blocks have 8 MiB
         if kind is not None:
             head = beginning(kind, head + file.read(HEAD), BEGINNING)
-    return _known(head, loose)
+    return _known(head, relocatable)
 
 
-def _known(head: bytes, loose: bool) -> bool:
+def _known(head: bytes, relocatable: bool) -> bool:
     if head[:4] != ELF:
         return begins_as_image(memoryview(head))
     if len(head) < 20 or head[5:6] != b"\1":
         return False
     kind, number = (int.from_bytes(head[at : at + 2], "little") for at in (16, 18))
     bits = {1: 32, 2: 64}.get(head[4], 0)
-    return kind in (*LINKED, *[LOOSE] * loose) and arch_of(number, bits) is not None
+    return kind in (*LINKED, *[RELOCATABLE] * relocatable) and arch_of(number, bits) is not None

@@ -23,7 +23,7 @@ VERBS = {5: "probe", 6: "watch"}
 ID_AT, LENGTH = 72, 32
 """Of `image_id` there: offset and size, bytes."""
 PAGE = 4096
-MOST = 1 << 26
+MAX_SEGMENT = 1 << 26
 """Bytes of a segment that are looked at."""
 
 
@@ -51,7 +51,7 @@ def laid_in_at(image: Image) -> int | None:
     for segment in image.elf.skeleton.segments:
         if segment.type != Segment.PT_LOAD or not segment.flags & Segment.PF_X:
             continue
-        end = min(segment.offset + min(segment.size, MOST), len(image.data))
+        end = min(segment.offset + min(segment.size, MAX_SEGMENT), len(image.data))
         for offset in range(segment.offset // PAGE * PAGE, end, PAGE):
             head = image.data[offset : offset + ID_AT + LENGTH].tobytes()
             if head.startswith(CONFIG_MAGIC) and len(head) == ID_AT + LENGTH:

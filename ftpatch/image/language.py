@@ -42,7 +42,7 @@ def _language(image: Image) -> str:
         held = image.data[comment.offset : comment.offset + comment.size].tobytes()
         if RUSTC in held:
             return "Rust"
-    if image.is_kernel or image.is_loose:
+    if image.is_kernel or image.is_relocatable:
         return ""
     if GO_BUILD.search(image.data.data):
         return "Go"

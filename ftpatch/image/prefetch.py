@@ -15,11 +15,11 @@ from pathlib import Path
 
 from ftpatch.errors import FtpatchError
 from ftpatch.image.payload import Payload, read_payload
-from ftpatch.io.file_id import identity
+from ftpatch.io.file_id import file_id
 
 __all__ = ["begin", "payload_of"]
 
-LARGEST = 64 << 20
+MAX_FILE = 64 << 20
 """Bytes of a file that is read for this."""
 HEAD = 0x206
 """Bytes that a bzImage has at least."""
@@ -29,7 +29,7 @@ TURN = 0.0002
 come to a tenth of the unpacking."""
 
 
-class _Ahead:
+class _Prefetch:
     """The one image that was begun: which file it is, and what came of it."""
 
     file: tuple[int, ...] | None = None
@@ -55,29 +55,29 @@ def begin(arguments: Sequence[str]) -> None:
         if not wanted:
             os.close(fd)
             continue
-        _Ahead.file = identity(held)
-        _Ahead.thread = threading.Thread(target=_run, args=(Path(word), fd), daemon=True)
+        _Prefetch.file = file_id(held)
+        _Prefetch.thread = threading.Thread(target=_run, args=(Path(word), fd), daemon=True)
         sys.setswitchinterval(TURN)
-        _Ahead.thread.start()
+        _Prefetch.thread.start()
         return
 
 
 def _worth(held: os.stat_result) -> bool:
-    return stat.S_ISREG(held.st_mode) and HEAD <= held.st_size <= LARGEST
+    return stat.S_ISREG(held.st_mode) and HEAD <= held.st_size <= MAX_FILE
 
 
 def payload_of(path: Path, data: memoryview) -> Payload:
     """What the file at ``path``, whose bytes are ``data``, holds: read_payload(), perhaps begun
     before. Raises InputError."""
-    thread = _Ahead.thread
+    thread = _Prefetch.thread
     try:
-        begun = thread is not None and identity(path.stat()) == _Ahead.file
+        begun = thread is not None and file_id(path.stat()) == _Prefetch.file
     except OSError:
         begun = False
     if thread is None or not begun:
         return read_payload(path, data)
     thread.join()
-    result, _Ahead.thread, _Ahead.result = _Ahead.result, None, None
+    result, _Prefetch.thread, _Prefetch.result = _Prefetch.result, None, None
     if result is None:
         return read_payload(path, data)
     if isinstance(result, FtpatchError):
@@ -88,9 +88,9 @@ def payload_of(path: Path, data: memoryview) -> Payload:
 def _run(path: Path, fd: int) -> None:
     try:
         with os.fdopen(fd, "rb") as file:
-            data = file.read(LARGEST + 1)
-        _Ahead.result = read_payload(path, memoryview(data))
+            data = file.read(MAX_FILE + 1)
+        _Prefetch.result = read_payload(path, memoryview(data))
     except FtpatchError as error:
-        _Ahead.result = error
+        _Prefetch.result = error
     except Exception:  # whatever it is will be met again where it can be told
-        _Ahead.result = None
+        _Prefetch.result = None

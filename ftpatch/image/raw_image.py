@@ -107,7 +107,7 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
     if base is None:
         raise InputError(path, "the address that this Image is linked at cannot be found")
     tables = [
-        _section(*TABLES[kind], base, base + offset, size)
+        _section(TABLES[kind], base, base + offset, size)
         for kind, offset, size in find_relocations(data[:size], base, memory, form.relative)
     ]
     segment = Segment(Segment.PT_LOAD, PF_R | PF_W | Segment.PF_X, 0, base, size, memory)
@@ -152,14 +152,25 @@ def _text(own: OwnSymbols, path: Path, base: int, size: int) -> list[Section]:
         low, high = symbols.find(start), symbols.find(end)
         if low is not None and high is not None and base <= low < high <= base + size:
             kind = (name, SHT_PROGBITS, Section.SHF_ALLOC | Section.SHF_EXECINSTR, 0)
-            sections.append(_section(*kind, base, low, high - low))
+            sections.append(_section(kind, base, low, high - low))
     return sections
 
 
-def _section(
-    name: str, kind: int, flags: int, entry: int, base: int, address: int, size: int
-) -> Section:
-    return Section(0, name, kind, flags, address, address - base, size, 0, 0, entry)
+def _section(what: tuple[str, int, int, int], base: int, address: int, size: int) -> Section:
+    """A section of an Image that is loaded at ``base``: (name, type, flags, size of an entry)."""
+    name, kind, flags, entry = what
+    return Section(
+        index=0,
+        name=name,
+        type=kind,
+        flags=flags,
+        address=address,
+        offset=address - base,
+        size=size,
+        link=0,
+        info=0,
+        entsize=entry,
+    )
 
 
 def _numbered(sections: list[Section]) -> tuple[Section, ...]:

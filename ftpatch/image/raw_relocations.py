@@ -22,7 +22,7 @@ LEAST = 4
 """Entries from which on a run of them is a table."""
 GOOD = 0.9
 """Share of the relocated places that must hold what such places do."""
-LONGEST, TRIES = 256, 8
+MAX_RUNS, MAX_TRIES = 256, 8
 """Of so many of the longest runs, so many are looked at."""
 PACKED = 16
 """A table of bitmaps is never more than this part of an image; of a kernel it is a 300th."""
@@ -151,7 +151,7 @@ def _runs(valid: NDArray[np.bool_], counted: NDArray[np.bool_]) -> list[tuple[in
     gap = np.concatenate([[-1], np.flatnonzero(~valid), [len(valid)]])
     length = np.diff(gap) - 1
     long = np.flatnonzero(length >= LEAST)
-    long = long[np.argsort(-length[long], kind="stable")[:LONGEST]]
+    long = long[np.argsort(-length[long], kind="stable")[:MAX_RUNS]]
     runs = [(int(gap[i]) + 1, int(gap[i + 1])) for i in long]
     share = {run: int(np.count_nonzero(counted[slice(*run)])) for run in runs}
-    return sorted((run for run in runs if share[run]), key=lambda run: -share[run])[:TRIES]
+    return sorted((run for run in runs if share[run]), key=lambda run: -share[run])[:MAX_TRIES]

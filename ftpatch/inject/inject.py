@@ -58,7 +58,7 @@ def lay(
 
     Raises InputError where the file has no place for it.
     """
-    headers = ProgramHeaders(image)
+    headers = ProgramHeaders(image.elf)
     loads = headers.loads
     if not len(loads):
         raise InputError(image.path, "it has no segments")
@@ -76,13 +76,13 @@ def lay(
         _point_at(headers, 0, 0, 0)
     table = _aligned((len(headers.rows) + len(stub.parts)) * headers.rows.itemsize, 64)
     frame, rows = stub.unwind_rows()
-    room = table + table_size(image, len(rows))
+    room = table + table_size(image.elf, len(rows))
     if not 0 <= start <= start + room < FAR:
         raise InputError(image.path, "there is no room for a stub in its address space")
     shift = _aligned(start + room, page) - text.address  # linked at the start of a page
     unwind = b""
     if stub.unwind:
-        unwind = merged_table(image, frame + shift, rows + shift, start + table)
+        unwind = merged_table(image.elf, frame + shift, rows + shift, start + table)
         _point_at(headers, offset + table, start + table, len(unwind))
     filled = fill(shift)
     pieces = [(start + table, unwind)]  # (address, bytes)

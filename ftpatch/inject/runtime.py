@@ -206,7 +206,7 @@ def configuration(
         depth,
         stub.machine,
         tracer.number,
-        ARGS * arguments + SILENT * (not has_abi_tag(image)),
+        ARGS * arguments + SILENT * (not has_abi_tag(image.elf)),
         table,
         _may_lose(image) if tracer is not USER and tracer.records else 0,
         image_id(image),

@@ -29,7 +29,7 @@ def with_frames(
     entries = []
     for chosen, start, size in places:
         frame = functions.frame_at(chosen.address)
-        cfi = frame_of(functions.image, frame) if frame else None
+        cfi = frame_of(functions.image.elf, frame) if frame else None
         if cfi is not None:
             told = _told(cfi, chosen, chooser, mover, detour)
             entries.append(Entry(cfi, start, size, told))

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-__all__ = ["ENDING", "UNFINISHED", "Unfinished"]
+__all__ = ["ENDING", "CLEANUP", "Cleanup"]
 
 _OTHERS = {"SIGKILL", "SIGSTOP"} | {  # cannot be met; stop, or do nothing, unless they are handled
     *("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"),
@@ -25,7 +25,7 @@ ENDING: Final = tuple(
 Handler = Callable[[int, FrameType | None], None]
 
 
-class Unfinished:
+class Cleanup:
     """``name``: the file to take away, where it has one; ``appeared``: it is too late for that;
     ``many``: the command writes many files, some of which may have appeared; ``one_of_many``: what
     is wrong with one file must not end the others; ``passing``: files and folders that go away in
@@ -48,7 +48,7 @@ class Unfinished:
         self._depth = 0
         self._late: tuple[int, Handler] | None = None
 
-    def __enter__(self) -> Unfinished:
+    def __enter__(self) -> Cleanup:
         self._depth += 1
         return self
 
@@ -81,4 +81,4 @@ class Unfinished:
                 path.unlink(missing_ok=True)
 
 
-UNFINISHED: Final = Unfinished()
+CLEANUP: Final = Cleanup()

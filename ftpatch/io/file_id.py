@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["identity"]
+__all__ = ["file_id"]
 
 
-def identity(held: os.stat_result) -> tuple[int, int, int, int]:
+def file_id(held: os.stat_result) -> tuple[int, int, int, int]:
     """Another one, or a written one, gives another tuple."""
     return held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns

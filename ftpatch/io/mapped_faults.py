@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ftpatch.errors import FtpatchError, InputError
-from ftpatch.io.file_id import identity
+from ftpatch.io.file_id import file_id
 
 __all__ = ["mapped", "tell_faults"]
 
@@ -39,7 +39,7 @@ def tell_faults(end: Callable[[FtpatchError], None]) -> None:
 
 def mapped(path: Path, held: os.stat_result) -> None:
     """A file is going to be mapped, of which fstat says ``held``."""
-    _Faults.files[path] = identity(held)
+    _Faults.files[path] = file_id(held)
     if _Faults.end is None or _Faults.handler is not None:
         return
     import ctypes
@@ -64,7 +64,7 @@ def _why() -> InputError:
     """What became of the mapped files."""
     for path, before in _Faults.files.items():
         try:
-            if identity(path.stat()) == before:
+            if file_id(path.stat()) == before:
                 continue
         except OSError:
             pass

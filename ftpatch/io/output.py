@@ -16,8 +16,8 @@ from types import TracebackType
 
 from ftpatch.errors import InputError, OutputError, UsageError
 from ftpatch.io.attributes import give_attributes
-from ftpatch.io.cleanup import UNFINISHED
-from ftpatch.io.file_id import identity
+from ftpatch.io.cleanup import CLEANUP
+from ftpatch.io.file_id import file_id
 from ftpatch.io.temporary import lock, named, spare, sweep
 
 __all__ = ["Copy"]
@@ -98,7 +98,7 @@ class Copy:
             os.close(self.fd)
         if self._name is not None:
             self._name.unlink(missing_ok=True)
-            UNFINISHED.name = None
+            CLEANUP.name = None
 
     def check_unchanged(self) -> None:
         """Raise InputError if the source is not what it was when the copy began: other file,
@@ -107,7 +107,7 @@ class Copy:
             now = self._path.stat()
         except OSError as error:
             raise InputError(self._path, f"cannot read: {error.strerror}") from None
-        if identity(now) != identity(self._stat):
+        if file_id(now) != file_id(self._stat):
             raise InputError(self._path, "the file changed while it was being read", "try again")
 
     def running(self) -> bool:
@@ -129,10 +129,10 @@ class Copy:
         give_attributes(self._source, self.fd)
         if self._sync:
             os.fsync(self.fd)
-        with UNFINISHED:  # a signal would meet something between the two
+        with CLEANUP:  # a signal would meet something between the two
             self._give_name()
-            self._name = UNFINISHED.name = None
-            UNFINISHED.appeared = True
+            self._name = CLEANUP.name = None
+            CLEANUP.appeared = True
         if not self._sync:
             return
         # The file is there; that its name outlives a power cut is more than can always be had.
@@ -150,7 +150,7 @@ class Copy:
             self._link(self.target)
             return
         if self._name is None:  # a link cannot replace a file, a rename can
-            self._name = UNFINISHED.name = spare(self.target.parent)
+            self._name = CLEANUP.name = spare(self.target.parent)
             self._link(self._name)
         self._rename(self._name, self.target)
 

@@ -20,7 +20,7 @@ import stat
 import time
 from pathlib import Path
 
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 
 __all__ = ["FOLDERS", "as_created", "claim", "lock", "named", "spare", "sweep"]
 
@@ -45,14 +45,14 @@ def lock(fd: int) -> None:
 
 
 def named(folder: Path) -> tuple[Path, int]:
-    """A new file, for its owner only, that UNFINISHED knows of, and its descriptor. Raises
+    """A new file, for its owner only, that CLEANUP knows of, and its descriptor. Raises
     OSError."""
     while True:
-        with UNFINISHED:
+        with CLEANUP:
             path = spare(folder)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             fd = os.open(path, flags, 0o600)
-            UNFINISHED.name = path
+            CLEANUP.name = path
         lock(fd)
         if os.fstat(fd).st_nlink:  # or somebody found it before it was locked
             return path, fd

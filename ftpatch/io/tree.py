@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 from ftpatch.errors import FtpatchError, InputError
-from ftpatch.io.cleanup import ENDING, UNFINISHED
+from ftpatch.io.cleanup import CLEANUP, ENDING
 
 __all__ = ["MODULE", "each", "entries", "is_module", "module_paths", "no_modules"]
 
@@ -79,14 +79,14 @@ def each(
     """``work`` of every path, on all processors, in their order. An FtpatchError is its result."""
     guarded = _Guarded(work)
     workers = min(len(os.sched_getaffinity(0)), -(-len(paths) // BATCH))
-    UNFINISHED.one_of_many = True
+    CLEANUP.one_of_many = True
     try:
         if workers <= 1:
             yield from zip(paths, map(guarded, paths), strict=True)
         else:
             yield from _shared(guarded, paths, workers)
     finally:
-        UNFINISHED.one_of_many = False
+        CLEANUP.one_of_many = False
 
 
 def _shared(
@@ -147,8 +147,8 @@ def _begin(parent: int) -> None:
 
 
 def _ended(number: int, frame: FrameType | None) -> None:
-    if UNFINISHED.postpones(number, _ended):
+    if CLEANUP.postpones(number, _ended):
         return
-    UNFINISHED.ending = True
-    UNFINISHED.discard()
+    CLEANUP.ending = True
+    CLEANUP.discard()
     os._exit(128 + number)

@@ -107,7 +107,7 @@ class Functions:
         row = int(np.searchsorted(self.start, address))
         if row == len(self.start) or self.start[row] != address:
             return False
-        if address == header_field(self.image, "e_entry"):
+        if address == header_field(self.image.elf, "e_entry"):
             return False
         if any(PART in name for name in self._names_at(address)):
             return False
@@ -148,7 +148,15 @@ def read_functions(image: Image) -> Functions:
     resolvers = set[int]()
     for table in symbols[:2]:
         resolvers |= set(table.value[table.type == Symbols.STT_GNU_IFUNC].tolist())
-    return Functions(image, start, end, frame, reach, frozenset(resolvers), names)
+    return Functions(
+        image=image,
+        start=start,
+        end=end,
+        frame=frame,
+        reach=reach,
+        resolvers=frozenset(resolvers),
+        names=names,
+    )
 
 
 def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -55,14 +55,14 @@ def plt_symbols(image: Image) -> Symbols:
     offsets = np.cumsum([1, *map(len, names)])[:-1]  # a table begins with an empty name
     count = len(known)
     return Symbols(
-        start[known].view(np.uint64),
-        (end - start)[known].view(np.uint64),
-        np.full(count, Symbols.STT_FUNC, np.uint8),
-        np.zeros(count, np.uint8),
-        np.full(count, Symbols.SHN_ABS, np.uint16),
-        offsets.astype(np.uint32),
-        np.frombuffer(b"\0" + b"".join(names), np.uint8),
-        elf.path,
+        value=start[known].view(np.uint64),
+        size=(end - start)[known].view(np.uint64),
+        type=np.full(count, Symbols.STT_FUNC, np.uint8),
+        bind=np.zeros(count, np.uint8),
+        section=np.full(count, Symbols.SHN_ABS, np.uint16),
+        name=offsets.astype(np.uint32),
+        strings=np.frombuffer(b"\0" + b"".join(names), np.uint8),
+        path=elf.path,
     )
 
 

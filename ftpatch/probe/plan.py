@@ -224,7 +224,7 @@ def _laid(
     whole = with_frames(whole, arch.page, functions, chooser, mover, detour, told)
     whole, table_at = whole.with_data(bytes(len(tables(0, starts).pack(0))), arch.page)
     caller, anywhere = (stub.address(f"ftrace_{name}caller") or 0 for name in ("", "regs_"))
-    entry = header_field(image, "e_entry")
+    entry = header_field(image.elf, "e_entry")
     linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
 
     def fill(shift: int) -> dict[int, bytes]:
@@ -251,7 +251,7 @@ def _laid(
 
     laid = lay(image, whole, page=arch.page, entry=stub.address("ftrace_start"), fill=fill)
     changes, tail = for_debuggers(image, stub, laid)
-    parts = [changes, without_shadow_stack(image, arch)]
+    parts = [changes, without_shadow_stack(image.elf, arch.shadow_stack)]
     for spot, start in zip(spots, starts, strict=True):
         address, detoured = spot.chosen.address, start + laid.shift
         trap = spot.chosen.way == Way.TRAP

@@ -55,7 +55,7 @@ def plan_library(
     dynamic = image.elf.segment(Segment.PT_DYNAMIC)
     if hook is None:
         raise InputError(stub.path, f"this stub has no {HOOK}")
-    if dynamic is None or image.is_loose:
+    if dynamic is None or image.is_relocatable:
         raise UsageError(image.path, "no shared library", "name one with --lib")
     whole, names = stub, 0
     held, places = strings(place.strings)
@@ -70,7 +70,7 @@ def plan_library(
     if places:
         parts.append(replaced(image, places, names + laid.shift))
     if hooks:
-        parts.append(without_shadow_stack(image, arch))
+        parts.append(without_shadow_stack(image.elf, arch.shadow_stack))
     library = Library(
         place.path,
         own,

@@ -93,7 +93,7 @@ def _laid(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Laid:
     if tracer.name not in TRACERS:
         own = read_stub(Path(tracing.tracer), own=False)
         whole, apart = stub.beside(own, arch.page)
-    entry = header_field(image, "e_entry")
+    entry = header_field(image.elf, "e_entry")
     start = stub.address("ftrace_start")
     table = names = 0
     held, places = strings(tracing.strings)
@@ -124,7 +124,7 @@ def _laid(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Laid:
     changes, tail = for_debuggers(image, stub, laid)
     parts = [changes, replaced(image, places, names + laid.shift)] if places else [changes]
     if tracer.hooks:
-        parts.append(without_shadow_stack(image, arch))
+        parts.append(without_shadow_stack(image.elf, arch.shadow_stack))
     callee = Callee((stub.address(name) or 0) + laid.shift, name)
     return _Laid(Changes.concat(parts), tail, callee)
 
@@ -167,7 +167,7 @@ def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]
     names = _section_names(image)
     if not stub.frames or names is None:
         return laid.changes, laid.tail
-    headers = Headers(image, Tail(len(image.data)))
+    headers = Headers(image.elf, Tail(len(image.data)))
     headers.tail.data += laid.tail
     own = image.elf.section(FRAMES)
     before = headers.contents(own) if own else b""
@@ -185,7 +185,7 @@ def for_debuggers(image: Image, stub: Stub, laid: Laid) -> tuple[Changes, bytes]
 def _section_names(image: Image) -> Section | None:
     """The section with the names of sections; None where there is none, or it ends without a NUL
     byte."""
-    index = header_field(image, "e_shstrndx")
+    index = header_field(image.elf, "e_shstrndx")
     if not 0 < index < len(image.elf.sections):
         return None
     names = image.elf.sections[index]

@@ -16,10 +16,10 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image
 
-__all__ = ["reread"]
+__all__ = ["recheck"]
 
 
-def reread(sites: Sites, plan: Plan, data: NDArray[np.uint8]) -> None:
+def recheck(sites: Sites, plan: Plan, data: NDArray[np.uint8]) -> None:
     """Compare what ``sites`` were planned to be with what ``data``, uint8[size], the whole file
     after the update, says that they are.
 

@@ -12,10 +12,10 @@ from ftpatch.ftrace.short_pads import too_short
 from ftpatch.ftrace.sites import Sites
 from ftpatch.write.verify import Verdict
 
-__all__ = ["refusals"]
+__all__ = ["refused_sites"]
 
 
-def refusals(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBug, str]]:
+def refused_sites(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBug, str]]:
     """Each refused Change with the reason in words, one per site, in the order of addresses."""
     rows = verdict.refused()
     changes = verdict.changes
@@ -41,15 +41,15 @@ def refusals(sites: Sites, verdict: Verdict, action: str) -> list[tuple[FtraceBu
         else:
             reason = f"EINVAL: the {kind} is not what was expected"
         bug = FtraceBug(
-            code,
-            ip if ip != NO_OWNER else int(changes.offset[row]),
-            symbol,
-            offset,
-            size,
-            verdict.actual[row, :width].tobytes(),
-            changes.old[row, :width].tobytes(),
-            action,
-            sites.image.elf.word,
+            errno=code,
+            ip=ip if ip != NO_OWNER else int(changes.offset[row]),
+            symbol=symbol,
+            offset=offset,
+            size=size,
+            actual=verdict.actual[row, :width].tobytes(),
+            expected=changes.old[row, :width].tobytes(),
+            action=action,
+            word=sites.image.elf.word,
         )
         out.append((bug, reason))
     return out

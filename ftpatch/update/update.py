@@ -18,10 +18,10 @@ from ftpatch.ftrace.site_code import written
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
 from ftpatch.io.output import Copy
-from ftpatch.update.recheck import reread
-from ftpatch.update.refused_sites import refusals
+from ftpatch.update.recheck import recheck
+from ftpatch.update.refused_sites import refused_sites
 from ftpatch.write.undo import require_undoable
-from ftpatch.write.verify import verify
+from ftpatch.write.verify import verify_image
 from ftpatch.write.write import updated, write
 
 __all__ = ["Outcome", "Prepared", "lay_in", "prepare", "prepare_sites", "update"]
@@ -31,7 +31,7 @@ VERSIONS = ("__versions", "__version_ext_names")
 """Sections of CONFIG_MODVERSIONS, up to v6.13 and since."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of an update: counts of sites and records, the sites that were refused (then
     nothing was written) with the reason, and the output. ``new``, ``undefined`` and ``unrecorded``
@@ -72,23 +72,26 @@ class Prepared:
         ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
         places = self.image.kallsyms.places(ip) if verbose and not refused else []
         return Outcome(
-            len(self.sites),
-            plan.selected,
-            0 if refused else plan.changed,
-            plan.unchanged,
-            0 if refused else plan.dropped,
-            0 if refused else plan.restored,
-            self.refused,
-            None if refused else target,
-            not len(plan.changes),
-            plan.new,
-            plan.undefined if plan.changed else "",
-            any(self.image.elf.section(name) for name in VERSIONS),
-            "" if refused else cleared_property(self.image, plan.changes),
-            ip if places else np.empty(0, np.uint64),
-            tuple(places),
-            plan.unrecorded,
+            sites=len(self.sites),
+            selected=plan.selected,
+            changed=0 if refused else plan.changed,
+            unchanged=plan.unchanged,
+            dropped=0 if refused else plan.dropped,
+            restored=0 if refused else plan.restored,
+            refused=self.refused,
+            written=None if refused else target,
+            plain=not len(plan.changes),
+            new=plan.new,
+            undefined=plan.undefined if plan.changed else "",
+            versioned=any(self.image.elf.section(name) for name in VERSIONS),
+            cleared="" if refused else self._cleared(),
+            ip=ip if places else np.empty(0, np.uint64),
+            places=tuple(places),
+            unrecorded=plan.unrecorded,
         )
+
+    def _cleared(self) -> str:
+        return cleared_property(self.image.elf, self.sites.arch.shadow_stack, self.plan.changes)
 
 
 def prepare(path: Path, plan: Callable[[Sites], Plan], *, strip_signature: bool) -> Prepared:
@@ -111,14 +114,14 @@ def prepare_sites(
             "the module is signed, and its signature is not that of the changed module",
             "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
         )
-    verdict = verify(image, planned.changes, sites.arch.align, written(image, sites.arch))
-    refused = () if verdict.passed else tuple(refusals(sites, verdict, planned.action))
+    verdict = verify_image(image, planned.changes, sites.arch.align, written(image, sites.arch))
+    refused = () if verdict.passed else tuple(refused_sites(sites, verdict, planned.action))
     if len(planned.changes) and not refused:
         require_undoable(image)
-    if image.is_loose and len(planned.changes) and not refused:
+    if image.is_relocatable and len(planned.changes) and not refused:
         length = _length(image, planned)
         changed = updated(image, planned.changes, length=length, tail=planned.tail)
-        reread(sites, planned, changed)
+        recheck(sites, planned, changed)
     return Prepared(image, sites, planned, refused)
 
 
@@ -134,7 +137,7 @@ def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
     cannot be written."""
     image.require_writable()
     require_undoable(image)
-    if not verify(image, plan.changes, 1).passed:
+    if not verify_image(image, plan.changes, 1).passed:
         raise InputError(image.path, "its headers are not what they were")
     write(copy, image, plan.changes, tail=plan.tail)
 

@@ -170,7 +170,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
             shift=shift,
             depth=DEPTH,
             size=size,
-            entry=header_field(image, "e_entry"),
+            entry=header_field(image.elf, "e_entry"),
             sites=0,
             arguments=False,
             libraries=(0, linker),

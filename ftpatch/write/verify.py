@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.image import Image
+from ftpatch.write.target import FileTarget, Target, require_space
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Verdict", "verify", "verify_image"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +49,49 @@ class Verdict:
 
 
 def verify(
-    image: Image, changes: Changes, align: int, written: NDArray[np.int64] | None = None
+    target: Target, changes: Changes, align: int, relocated: NDArray[np.bool_] | None = None
 ) -> Verdict:
-    """Compare the old bytes of every Change with the image. ``align`` is that of an instruction
-    (bytes), ``written`` int64[m] how many bytes each of the image's relocations writes (without
-    it: a word). Nothing is raised: the verdict says it all."""
-    width = changes.width.astype(np.int64)
-    inside = (changes.offset >= 0) & (changes.offset + width <= len(image.data))
-    actual = changes.held(image.data)
+    """Compare the old bytes of every Change with the target. ``align`` is that of an instruction
+    (bytes), ``relocated`` bool[n] which places a loader will write over. The verdict tells what was
+    found; ValueError is raised for Changes of another space."""
+    require_space(target, changes)
+    actual, inside = target.held(changes)
     outcome = np.zeros(len(changes), np.uint8)
     outcome[(actual != changes.old).any(axis=1)] = errno.EINVAL
     code = changes.kind == Kind.CODE
     outcome[code & (changes.owner % np.uint64(align) != 0)] = errno.EINVAL
-    overlaps = _overlaps(changes.offset, width) & inside
+    overlaps = _overlaps(changes.offset, changes.width.astype(np.int64)) & inside
     outcome[overlaps] = errno.EINVAL
-    relocated = np.isin(changes.kind, [Kind.CODE, Kind.PADDING]) & inside
+    relocated = np.zeros(len(changes), bool) if relocated is None else relocated & inside
+    outcome[relocated] = errno.EINVAL
+    outcome[~inside] = errno.EFAULT
+    return Verdict(changes, outcome, actual, overlaps, relocated)
+
+
+def verify_image(
+    image: Image, changes: Changes, align: int, written: NDArray[np.int64] | None = None
+) -> Verdict:
+    """Compare the old bytes of every Change with an image's file, and its place with the image's
+    relocations. ``written`` int64[m]: how many bytes each of these writes (without it: a word)."""
+    relocated = _relocated(image, changes, written)
+    return verify(FileTarget(image.path, image.data), changes, align, relocated)
+
+
+def _relocated(
+    image: Image, changes: Changes, written: NDArray[np.int64] | None
+) -> NDArray[np.bool_]:
+    """Which Changes of code and padding a relocation will write over, bool[n]."""
     address = image.elf.address_of(changes.offset)
     relocations = image.relocations
     if written is None:
         written = np.full(len(relocations.place), image.elf.word)
     # An entry that is changed with the code does not write there any more, or is meant to.
     changed = changes.offset[changes.kind == Kind.RELOCATION]
-    stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_loose)
-    relocated &= relocations.touch(address, width, np.where(stays, written, 0)) > 0
-    outcome[relocated] = errno.EINVAL
-    outcome[~inside] = errno.EFAULT
-    return Verdict(changes, outcome, actual, overlaps, relocated)
+    stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_relocatable)
+    touched = relocations.touch(
+        address, changes.width.astype(np.int64), np.where(stays, written, 0)
+    )
+    return np.isin(changes.kind, [Kind.CODE, Kind.PADDING]) & (touched > 0)
 
 
 def _overlaps(offset: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.bool_]:

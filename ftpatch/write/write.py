@@ -13,11 +13,9 @@ from ftpatch.errors import InputError, OutputError
 from ftpatch.image import Image
 from ftpatch.image.compression import LIMIT, pack
 from ftpatch.io.output import Copy
+from ftpatch.write.target import FileTarget, write_all
 
 __all__ = ["updated", "write", "write_new"]
-
-STEP = 4 << 20
-"""Bytes that are read, changed and written back at a time."""
 
 
 def write(
@@ -50,9 +48,9 @@ def write(
             _replace(copy, packed)
         else:
             end, behind = _behind(image, changes, journal, length, tail)
-            _apply(copy, changes)
+            FileTarget(copy.target, image.data, copy.fd).apply(changes)
             os.ftruncate(copy.fd, end)
-            _put(copy.fd, behind, end)
+            write_all(copy.fd, behind, end)
         copy.appear()
     except OSError as error:
         raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
@@ -74,7 +72,7 @@ def _joined(image: Image, changes: Changes, end: int, behind: bytes) -> NDArray[
     size = max(len(image.data), end + len(behind))  # what is cut off may be changed as well
     data = np.empty(size, np.uint8)
     data[: len(image.data)] = image.data
-    changes.put(data)
+    FileTarget(image.path, data).apply(changes)
     data[end : end + len(behind)] = np.frombuffer(behind, np.uint8)
     return data[: end + len(behind)]
 
@@ -125,31 +123,4 @@ def write_new(copy: Copy, data: bytes) -> None:
 
 def _replace(copy: Copy, data: bytes) -> None:
     os.ftruncate(copy.fd, 0)
-    _put(copy.fd, data, 0)
-
-
-def _apply(copy: Copy, changes: Changes) -> None:
-    """One pass over what is near together, instead of one write for each Change. The old bytes are
-    compared once more: they were verified in the input, and this is its copy."""
-    changes = changes.ordered()
-    cuts = np.flatnonzero(np.diff(changes.offset // STEP)) + 1
-    for rows in np.split(np.arange(len(changes)), cuts):
-        if not len(rows):
-            continue
-        part = changes.take(rows)
-        start = int(part.offset[0])
-        end = int((part.offset + part.width).max())
-        held = np.frombuffer(os.pread(copy.fd, end - start, start), np.uint8).copy()
-        before = held.copy()
-        part.put(before, old=True, base=start)
-        if not np.array_equal(before, held):
-            raise InputError(copy.target, "the input was changed while it was read", "try again")
-        part.put(held, base=start)
-        _put(copy.fd, held.tobytes(), start)
-
-
-def _put(fd: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        done = os.pwrite(fd, view, offset)
-        view, offset = view[done:], offset + done
+    write_all(copy.fd, data, 0)

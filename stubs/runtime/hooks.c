@@ -1,9 +1,9 @@
 /* The program's own use of a signal, beside ours. The kernel has one handler for it, and kills a process
  * that a breakpoint stops while the signal is blocked. So what is asked of the kernel for it (lead.c)
  * is kept here, and never reaches it: the action, and that the signal is blocked. */
-#include "file.h"
 #include "hooks.h"
 #include "lead.h"
+#include "text.h"
 
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
@@ -11,9 +11,6 @@
 #define SA_RESETHAND 0x80000000ul
 #define SIG_DFL ((void *)0)
 #define SIG_IGN ((void *)1)
-#define EINTR 4
-#define EFAULT 14
-#define EINVAL 22
 #define OUR_BIT (1ull << (OUR_SIGNAL - 1))
 #define SIGNALS 65
 #define MADV_WIPEONFORK 18

@@ -2,7 +2,7 @@
 #ifndef FTPATCH_LINK_MAP_H
 #define FTPATCH_LINK_MAP_H
 
-#include "file.h"
+#include "text.h"
 
 struct link_map {
 	ulong bias;

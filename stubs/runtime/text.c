@@ -1,5 +1,5 @@
 /* Text, without libc: names of files, the environment, a word to the user. */
-#include "file.h"
+#include "text.h"
 
 #define SIGPIPE 13 /* on every architecture */
 #define SIGXFSZ 25

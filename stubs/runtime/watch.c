@@ -1,6 +1,6 @@
 /* Watched variables: breakpoints of the processor, which the kernel turns into a SIGTRAP of the thread
  * that came to them (perf_event_open(2), `sigtrap`). They trap behind the instruction. */
-#include "file.h"
+#include "text.h"
 #include "watch.h"
 
 #define TYPE_BREAKPOINT 5 /* PERF_TYPE_BREAKPOINT */

@@ -74,7 +74,7 @@ def test_no_import_goes_upward(path: Path) -> None:
         return
     for name in _own(path) - {part, "__version__"}:
         assert LEVEL[name] <= LEVEL[part], f"{part} imports {name}"
-        if {name, part} in ({"image", "arch"}, {"copy", "write"}) and part != "write":
+        if {name, part} == {"elf", "arch"}:
             pytest.fail(f"{part} imports its neighbour {name}")
 
 
@@ -135,7 +135,7 @@ def test_files_are_short_and_say_what_is_public(path: Path) -> None:
     assert len(text.splitlines()) <= 400
     tree = ast.parse(text)
     assert ast.get_docstring(tree)
-    if path.name == "__main__.py":
+    if path.name == "__main__.py" or len(tree.body) == 1:  # a package that only has a docstring
         return
     named = next(
         (

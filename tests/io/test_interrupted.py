@@ -17,7 +17,7 @@ import pytest
 
 from ftpatch.cli import app
 from ftpatch.cli.signals import handle_signals
-from ftpatch.io.cleanup import ENDING, UNFINISHED
+from ftpatch.io.cleanup import CLEANUP, ENDING
 from tests.support.command import ROOT, Result, ftpatch
 from tests.support.loose_trees import contents, forest
 from tests.support.samples import sample
@@ -81,7 +81,7 @@ def _interrupted(
             for each in ENDING:  # whatever the tests run under
                 signal.signal(each, signal.SIG_DFL)
             handle_signals()
-            UNFINISHED.name, UNFINISHED.appeared, UNFINISHED.many = None, False, False
+            CLEANUP.name, CLEANUP.appeared, CLEANUP.many = None, False, False
             sys.argv = ["ftpatch", *command]
             code = app._run()
             sys.stdout.flush()
@@ -281,10 +281,14 @@ def _wait_for(tree: Path) -> None:
         time.sleep(0.002)
 
 
+NOT_SENT = {signal.SIGINT, signal.SIGXFSZ}
+"""A shell's background job ignores the first; Python the second, so that it is told as EFBIG."""
+
+
 @pytest.mark.scaled
 @pytest.mark.parametrize(
     ("way", "number"),
-    [(way, number) for way in TREES for number in ENDING if number != signal.SIGINT]
+    [(way, number) for way in TREES for number in ENDING if number not in NOT_SENT]
     if FULL
     else [("in-place", signal.SIGHUP), ("mirror", signal.SIGQUIT), ("undo", signal.SIGUSR1)],
 )
@@ -305,6 +309,10 @@ def test_trees(way: str, number: int, trees: Callable[[str], Path]) -> None:
     time.sleep(0.2)
     assert contents(output) == now, "workers go on"
     word = "standard output: Broken pipe" if number == signal.SIGPIPE else "interrupted"
+    if "nothing was written" in said:  # it came before the first of them, on a busy machine
+        assert said == f"ftpatch: {word}; nothing was written\n"
+        assert now == ({} if way == "mirror" else {name: only for name, (only,) in files.items()})
+        return
     assert said == f"ftpatch: {word}; what was written so far stays\n"
     whole = forest(tree.parent / "whole", NUMBER)
     if way != "undo":

@@ -114,12 +114,12 @@ def forged(data: bytes, rng: random.Random) -> tuple[bytes, str]:
     offsets, widths, kinds, olds, news, owners = zip(*parts, strict=True)
     k = max(widths)
     changes = Changes(
-        np.array(offsets, np.int64),
-        np.array(widths, np.uint16),
-        np.array([list(old.ljust(k, b"\0")) for old in olds], np.uint8),
-        np.array([list(new.ljust(k, b"\0")) for new in news], np.uint8),
-        np.array(kinds, np.uint8),
-        np.array(owners, np.uint64),
+        offset=np.array(offsets, np.int64),
+        width=np.array(widths, np.uint16),
+        old=np.array([list(old.ljust(k, b"\0")) for old in olds], np.uint8),
+        new=np.array([list(new.ljust(k, b"\0")) for new in news], np.uint8),
+        kind=np.array(kinds, np.uint8),
+        owner=np.array(owners, np.uint64),
     )
     cut = rng.randbytes(rng.choice((0, 0, 5)))
     return data + pack_block(changes, len(data) + len(cut), cut), f"forged {len(parts)} Changes"

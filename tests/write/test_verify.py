@@ -10,8 +10,8 @@ import pytest
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image, open_image
-from ftpatch.update.refused_sites import refusals
-from ftpatch.write.verify import Verdict, verify
+from ftpatch.update.refused_sites import refused_sites
+from ftpatch.write.verify import Verdict, verify_image
 from tests.core.test_changes import Row, changes
 from tests.support.command import ftpatch
 from tests.support.images import arm64_rela_kernel, pad_program, section, symbols_at
@@ -35,14 +35,14 @@ def _row(at: int, width: int, owner: int = 0, wrong: bool = False) -> Row:
 
 
 def _errors(image: Image, rows: list[Row], align: int = 1, kind: Kind = Kind.CODE) -> list[int]:
-    return [int(code) for code in verify(image, changes(rows, kind), align).errno]
+    return [int(code) for code in verify_image(image, changes(rows, kind), align).errno]
 
 
 def test_what_stands_there_passes(image: Image) -> None:
     rows = [_row(at, width) for at, width in ((0, 4), (100, 5), (SIZE - 9, 8), (SIZE - 1, 1))]
-    verdict = verify(image, changes(rows), 1)
+    verdict = verify_image(image, changes(rows), 1)
     assert verdict.passed and not len(verdict.refused())
-    assert verify(image, Changes.concat([]), 1).passed
+    assert verify_image(image, Changes.concat([]), 1).passed
 
 
 def test_one_other_byte_is_einval(image: Image) -> None:
@@ -64,7 +64,7 @@ def test_what_is_not_in_the_file_is_efault(at: int, image: Image) -> None:
 
 def test_changes_that_share_a_byte_are_all_refused(image: Image) -> None:
     rows = [_row(40, 8), _row(47, 4), _row(51, 4), _row(100, 5), _row(100, 5), _row(200, 1)]
-    verdict = verify(image, changes(rows), 1)
+    verdict = verify_image(image, changes(rows), 1)
     assert verdict.errno.tolist() == [errno.EINVAL] * 2 + [0] + [errno.EINVAL] * 2 + [0]
     assert verdict.overlaps.tolist() == [True, True, False, True, True, False]
 
@@ -89,7 +89,7 @@ def test_one_refusal_for_each_owner(image: Image) -> None:
         changes([_row(80, 8, 7, True), _row(100, 8, 5)], Kind.CODE),
         changes([_row(120, 8, NO_OWNER, True), _row(140, 8, NO_OWNER, True)], Kind.PADDING),
     ]
-    verdict = verify(image, Changes.concat(parts), 1)
+    verdict = verify_image(image, Changes.concat(parts), 1)
     found = [
         (int(verdict.changes.owner[row]), verdict.changes.kind[row]) for row in verdict.refused()
     ]
@@ -102,7 +102,7 @@ def test_one_refusal_for_each_owner(image: Image) -> None:
 
 
 def _reasons(image: Image, verdict: Verdict) -> list[tuple[int, str, str]]:
-    found = refusals(read_sites(image), verdict, "Doing")
+    found = refused_sites(read_sites(image), verdict, "Doing")
     assert all(bug.action == "Doing" for bug, _ in found)
     return [(bug.ip, bug.symbol, reason) for bug, reason in found]
 
@@ -117,7 +117,7 @@ def test_reasons(image: Image) -> None:
             _row(120, 4, VFS_WRITE + 66),
         ]
     )
-    verdict = verify(image, code, 4)
+    verdict = verify_image(image, code, 4)
     assert _reasons(image, verdict) == [
         (VFS_READ, "vfs_read", "EINVAL: the code is not what was expected"),
         (VFS_WRITE, "vfs_write", "EINVAL: shares bytes with another site"),
@@ -125,9 +125,9 @@ def test_reasons(image: Image) -> None:
         (VFS_WRITE + 64, "do_exit", "EFAULT: not in executable text of the file"),
         (VFS_WRITE + 66, "do_exit", "EINVAL: not aligned as an instruction"),
     ]
-    record = verify(image, changes([_row(40, 8, VFS_READ, True)], Kind.RECORD), 1)
+    record = verify_image(image, changes([_row(40, 8, VFS_READ, True)], Kind.RECORD), 1)
     assert _reasons(image, record)[0][2] == "EINVAL: the record is not what was expected"
-    padding = verify(image, changes([_row(40, 8, NO_OWNER, True)], Kind.PADDING), 1)
+    padding = verify_image(image, changes([_row(40, 8, NO_OWNER, True)], Kind.PADDING), 1)
     assert _reasons(image, padding) == [(40, "", "EINVAL: the padding is not what was expected")]
 
 

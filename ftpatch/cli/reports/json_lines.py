@@ -23,8 +23,8 @@ def json_lines(results: Results, notes: Notes) -> None:
                 "symbol": finding.symbol,
                 "message": finding.message,
             }
-            if outcome.forecast is not None:
-                row["verdict"] = outcome.forecast.verdict.value
+            if outcome.ftrace_init is not None:
+                row["verdict"] = outcome.ftrace_init.verdict.value
             json_line(row | ({"bug": finding.bug} if finding.bug else {}))
         for note in outcome.notes:
             places = zip(note.ip, note.symbols, strict=True)

@@ -36,9 +36,9 @@ def junit(results: Results, notes: Notes) -> None:
         if isinstance(outcome, str):
             _case(suite, path, "readable", "error", "cannot read", [outcome])
         else:
-            if outcome.forecast is not None:
+            if outcome.ftrace_init is not None:
                 held = ET.SubElement(suite, "properties")
-                ET.SubElement(held, "property", name="verdict", value=outcome.forecast.verdict)
+                ET.SubElement(held, "property", name="verdict", value=outcome.ftrace_init.verdict)
             _cases(suite, path, outcome)
             if outcome.notes:
                 said = ET.SubElement(suite, "system-out")

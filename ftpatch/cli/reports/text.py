@@ -54,7 +54,7 @@ OF_MODULES = {
 
 
 def _summary(path: Path, check: Check) -> None:
-    outlook = check.forecast
+    outlook = check.ftrace_init
     if outlook is not None:
         words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
         others = {finding.invariant for finding in check.findings} - {"ftrace_init"}
@@ -76,8 +76,8 @@ def _summary(path: Path, check: Check) -> None:
 def _each(path: Path, check: Check) -> None:
     from ftpatch.ftrace.check.check import INVARIANTS
 
-    if check.forecast is not None:
-        lines([f"{path}: ftrace_init_nop compares {check.forecast.compares}"])
+    if check.ftrace_init is not None:
+        lines([f"{path}: ftrace_init_nop compares {check.ftrace_init.compares}"])
     broken = Counter(finding.invariant for finding in check.findings)
     known = Counter(finding.invariant for finding in check.known)
     for name, words in INVARIANTS.items():

@@ -22,7 +22,7 @@ from ftpatch.errors import InputError, OutputError, UsageError
 from ftpatch.ftrace.check.check import INVARIANTS
 from ftpatch.ftrace.check.findings import Check, Finding
 from ftpatch.ftrace.filter import STREAMS
-from ftpatch.io.cleanup import UNFINISHED
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import as_created, named, sweep
 
 __all__ = ["Baseline", "Entry", "put", "read_baseline", "write_baseline"]
@@ -129,11 +129,11 @@ def put(path: Path, text: str, magic: str, what: str) -> None:
             file.flush()
             as_created(fd)
             os.fsync(fd)
-            with UNFINISHED:
+            with CLEANUP:
                 beside.replace(path)
-                UNFINISHED.name, UNFINISHED.appeared = None, True
+                CLEANUP.name, CLEANUP.appeared = None, True
     except OSError as error:
-        UNFINISHED.discard()
+        CLEANUP.discard()
         raise OutputError(path, f"cannot write: {error.strerror}") from None
 
 

@@ -31,7 +31,7 @@ from ftpatch.ftrace.check.record_rules import outside, repeated, unaligned, unfi
 from ftpatch.ftrace.check.recorded import recorded
 from ftpatch.ftrace.dropped_records import unrecorded_sites
 from ftpatch.ftrace.ftrace_bug import bug_text
-from ftpatch.ftrace.ftrace_init import forecast
+from ftpatch.ftrace.ftrace_init import predict
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import open_image
 
@@ -107,7 +107,7 @@ def check_sites(sites: Sites) -> Check:
         found += [Finding(name, at, place, message) for at, place, message in rows]
     if not sites.abi.kernel:
         return Check(tuple(found), None)
-    outlook = forecast(sites)
+    outlook = predict(sites)
     if outlook.bug is not None:
         bug = outlook.bug
         message = "ftrace_init will refuse this record, and ftrace is off from there on"

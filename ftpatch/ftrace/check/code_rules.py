@@ -40,7 +40,7 @@ def relocated(sites: Sites) -> Broken:
     start = sites.ip - np.uint64(sites.lead)
     width = sites.width.astype(np.int64)
     writes = image.relocations.touch(start, width, written(image, arch))
-    if image.is_loose:
+    if image.is_relocatable:
         writes -= (call_rows(image, arch, sites.ip) >= 0) & (sites.state == State.CALL)
     return broken(sites, writes > 0, "a relocation writes over this site")
 
@@ -55,7 +55,7 @@ def undone(sites: Sites) -> Broken:
 
 def unlinked(sites: Sites) -> Broken:
     """Calls of a relocatable file that no relocation will lead anywhere."""
-    if not sites.image.is_loose:
+    if not sites.image.is_relocatable:
         return broken(sites, np.zeros(len(sites), bool), "")
     lost = (sites.state == State.CALL) & (call_rows(sites.image, sites.arch, sites.ip) < 0)
     return broken(sites, lost, "the call has no relocation")

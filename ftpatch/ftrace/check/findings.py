@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ftpatch.ftrace.ftrace_init import Forecast
+from ftpatch.ftrace.ftrace_init import FtraceInit
 
 __all__ = ["Check", "Finding", "Note"]
 
@@ -48,7 +48,7 @@ class Check:
     will do; notes on sites; ``recorded``, if asked for: the functions that have a record."""
 
     findings: tuple[Finding, ...]
-    forecast: Forecast | None
+    ftrace_init: FtraceInit | None
     known: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
     recorded: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ def astray(sites: Sites) -> Broken:
     every function that calls ftrace_caller runs into what stands there."""
     image, arch = sites.image, sites.arch
     ip, words = list[int](), list[str]()
-    for name in arch.gates if image.is_kernel and not image.is_loose else ():
+    for name in arch.gates if image.is_kernel and not image.is_relocatable else ():
         at, rest = image.symbols.find(name), arch.gate_rest(name)
         goal = image.symbols.find(rest) if rest else 0
         if at is None or goal is None:

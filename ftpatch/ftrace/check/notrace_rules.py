@@ -86,7 +86,7 @@ def _ranges(sites: Sites) -> list[tuple[str, int, int]]:
             low, high = (symbols.find(bound) for bound in bounds)
             if low is not None and high is not None and low < high:
                 found.append((name, low, high - low))
-    elif image.is_traced:
+    elif image.has_table:
         for section in image.elf.sections:
             if section.name in SECTIONS:
                 found.append((SECTIONS[section.name], section.address, section.size))

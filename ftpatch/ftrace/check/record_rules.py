@@ -33,7 +33,7 @@ def outside(sites: Sites) -> Broken:
 def unfilled(sites: Sites) -> Broken:
     """Slots of a relocatable file's table that no relocation will fill; the address is the slot's
     place in the file."""
-    empty = (sites.table.relocation < 0) & sites.image.is_loose
+    empty = (sites.table.relocation < 0) & sites.image.is_relocatable
     slots = sites.table.slot[empty]
     return slots, ["no relocation fills this slot of the table"] * len(slots)
 

@@ -19,7 +19,7 @@ def recorded(sites: Sites) -> tuple[str, ...]:
     names = kallsyms.lookup(ip)
     deep = np.array([offset for _, offset, _ in names], np.int64) - sites.lead
     own = (group < 0) | (deep == 0) | (deep == sites.arch.landing_size)
-    if not sites.image.is_traced:  # it may call mcount, behind the prologue
+    if not sites.image.has_table:  # it may call mcount, behind the prologue
         own |= ip < kallsyms.ends[group]
     rows = zip(names, ip.tolist(), own.tolist(), strict=True)
     return tuple(sorted(name or hex(at) for (name, _, _), at, whole in rows if whole))

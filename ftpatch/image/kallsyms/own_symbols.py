@@ -49,16 +49,16 @@ class OwnSymbols:
         local = (self.kind >= ord("a")) & ~weak
         count = len(self)
         return Symbols(
-            self.address,
-            np.zeros(count, np.uint64),
-            np.where(code, Symbols.STT_FUNC, Symbols.STT_OBJECT).astype(np.uint8),
-            np.where(weak, Symbols.STB_WEAK, np.where(local, STB_LOCAL, STB_GLOBAL)).astype(
+            value=self.address,
+            size=np.zeros(count, np.uint64),
+            type=np.where(code, Symbols.STT_FUNC, Symbols.STT_OBJECT).astype(np.uint8),
+            bind=np.where(weak, Symbols.STB_WEAK, np.where(local, STB_LOCAL, STB_GLOBAL)).astype(
                 np.uint8
             ),
-            np.full(count, Symbols.SHN_ABS, np.uint16),
-            self.name,
-            self.strings,
-            path,
+            section=np.full(count, Symbols.SHN_ABS, np.uint16),
+            name=self.name,
+            strings=self.strings,
+            path=path,
             ranked=True,
         )
 

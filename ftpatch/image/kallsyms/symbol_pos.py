@@ -18,7 +18,7 @@ __all__ = ["is_kernel", "own_lookup"]
 
 ALL = 0.25
 """Share of symbols outside of the text from which on a kernel has KALLSYMS_ALL."""
-MOST = 0xFFFF_FFFF_FFFF_FFFF
+MAX_ADDRESS = 0xFFFF_FFFF_FFFF_FFFF
 TEXT = (("_stext", "_etext"), ("_sinittext", "_einittext"))
 
 
@@ -29,7 +29,7 @@ def own_lookup(image: Image, address: int) -> tuple[str, int, int] | None:
     if own is None:
         return None
     # x86-64 up to v6.14: per-CPU symbols are offsets, in the file beside addresses below the text.
-    every = np.sort(own.address[own.address >= image.elf.text[:, 0].min(initial=MOST)])
+    every = np.sort(own.address[own.address >= image.elf.text[:, 0].min(initial=MAX_ADDRESS)])
     last = int(np.searchsorted(every, addresses(address)[0], side="right")) - 1
     if last < 0 or not _is_ksym(image, every, address):
         return "", 0, 0

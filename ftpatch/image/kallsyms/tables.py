@@ -46,7 +46,7 @@ REGION = 1 << 22
 between both, and no kernel a million symbols."""
 PER_MARKER = 256
 """Symbols from one marker to the next (scripts/kallsyms.c)."""
-LONGEST = 512 + 2
+MAX_NAME = 512 + 2
 """Bytes of a packed name: KSYM_NAME_LEN, and its length."""
 
 
@@ -119,7 +119,7 @@ def _markers(
         low = stop - min(REGION, stop) // size * size
         value = np.frombuffer(data[low:stop].tobytes(), f"<u{size}").astype(np.int64)
         step = np.diff(value)
-        rises = (step >= 2 * PER_MARKER) & (step <= PER_MARKER * LONGEST)
+        rises = (step >= 2 * PER_MARKER) & (step <= PER_MARKER * MAX_NAME)
         begins = np.flatnonzero(rises & (value[:-1] == 0))
         breaks = np.append(np.flatnonzero(~rises), len(rises))
         ends = breaks[np.searchsorted(breaks, begins)] + 1
@@ -139,7 +139,7 @@ def _names(
         | num_syms | 0 | name ... name, as many as the number says | 0 | 0 | 512 ... | 1040 ... |
                                                                        `stop
     """
-    reach = int(marker[-1]) + PER_MARKER * LONGEST + 16
+    reach = int(marker[-1]) + PER_MARKER * MAX_NAME + 16
     low = stop - min(reach, stop) // 4 * 4
     value = np.frombuffer(data[low:stop].tobytes(), "<u4").astype(np.int64)
     room = np.arange(len(value), 0, -1) * 4  # bytes from each word up to the markers
@@ -149,7 +149,7 @@ def _names(
     fits = []
     for gap in (4, 8):
         tail = room - gap - last
-        good = known & (tail >= 2) & (tail <= PER_MARKER * LONGEST + 8)
+        good = known & (tail >= 2) & (tail <= PER_MARKER * MAX_NAME + 8)
         if gap == 8:
             good &= np.append(value[1:], 1) == 0
         fits += [(int(row), gap) for row in np.flatnonzero(good)[:MANY]]

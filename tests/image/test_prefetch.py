@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from ftpatch.image import prefetch as ahead
+from ftpatch.image import prefetch
 from ftpatch.image.payload import read_payload
 from tests.support.boot_images import bzimage
 from tests.support.boot_kernels import Stripped
@@ -30,20 +30,20 @@ class Reads:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.ahead: list[bool] = []
+        self.early: list[bool] = []
 
     def __call__(self, path: Path, *more: Any) -> Any:  # noqa: ANN401 - as read_payload
         self.names.append(Path(path).name)
-        self.ahead.append(threading.current_thread() is not threading.main_thread())
+        self.early.append(threading.current_thread() is not threading.main_thread())
         return read_payload(path, *more)
 
 
 @pytest.fixture
 def reads() -> Iterator[Reads]:
     found = Reads()
-    with mock.patch.object(ahead, "read_payload", found):
+    with mock.patch.object(prefetch, "read_payload", found):
         yield found
-    assert not ahead._Ahead.thread or not ahead._Ahead.thread.is_alive()
+    assert not prefetch._Prefetch.thread or not prefetch._Prefetch.thread.is_alive()
 
 
 def _put(folder: Path, name: str = "vmlinuz", data: bytes = BOXED) -> Path:
@@ -54,20 +54,20 @@ def _put(folder: Path, name: str = "vmlinuz", data: bytes = BOXED) -> Path:
 
 def _begun(*words: str | Path) -> Result:
     """A command as the real one begins."""
-    ahead.begin([str(word) for word in words[1:]])
+    prefetch.begin([str(word) for word in words[1:]])
     return ftpatch(*words)
 
 
 def _finish() -> None:
-    if ahead._Ahead.thread is not None:
-        ahead._Ahead.thread.join()
+    if prefetch._Prefetch.thread is not None:
+        prefetch._Prefetch.thread.join()
 
 
 @pytest.mark.parametrize("verb", ["status", "list", "check", "extract"])
 def test_it_is_read_once(verb: str, reads: Reads, tmp_path: Path) -> None:
     path = _put(tmp_path)
     assert _begun(verb, path).code == 0
-    assert reads.names == ["vmlinuz"] and reads.ahead == [True]
+    assert reads.names == ["vmlinuz"] and reads.early == [True]
     if verb == "extract":
         assert (tmp_path / "vmlinuz.elf").read_bytes() == KERNEL
 
@@ -75,7 +75,7 @@ def test_it_is_read_once(verb: str, reads: Reads, tmp_path: Path) -> None:
 def test_it_is_used_for_one_command(reads: Reads, tmp_path: Path) -> None:
     path = _put(tmp_path)
     assert _begun("status", path).code == 0 and ftpatch("status", path).code == 0
-    assert reads.ahead == [True, False]
+    assert reads.early == [True, False]
 
 
 def test_an_image_as_it_is(reads: Reads, tmp_path: Path) -> None:
@@ -93,14 +93,17 @@ def test_the_second_of_two(verb: str, reads: Reads, tmp_path: Path) -> None:
     plain, path = _put(tmp_path, "vmlinux", KERNEL), _put(tmp_path)
     assert _begun(verb, plain, path).code == 0
     assert reads.names.count("vmlinuz") == 1
-    assert reads.ahead[reads.names.index("vmlinuz")]
+    assert reads.early[reads.names.index("vmlinuz")]
 
 
 def test_the_first_of_two(reads: Reads, tmp_path: Path) -> None:
     one, other = _put(tmp_path, "one"), _put(tmp_path, "other", OTHER)
     rows = _begun("status", "--json", one, other).json
     assert [row["sites"] for row in rows] == [309, 300]
-    assert sorted(zip(reads.names, reads.ahead, strict=True)) == [("one", True), ("other", False)]
+    assert sorted(zip(reads.names, reads.early, strict=True)) == [
+        ("one", True),
+        ("other", False),
+    ]
 
 
 @pytest.mark.parametrize("how", ["renamed", "written", "shorter", "gone", "folder"])
@@ -110,7 +113,7 @@ def test_a_file_that_is_another_by_then(
 ) -> None:
     """What counts is what is there when it is used."""
     path, other = _put(tmp_path), _put(tmp_path, "other", OTHER)
-    ahead.begin([str(path)])
+    prefetch.begin([str(path)])
     if finished:
         _finish()
     if how == "renamed":
@@ -140,7 +143,7 @@ def test_an_error_is_told_once(cut: int, reads: Reads, tmp_path: Path) -> None:
     for verb in ("status", "enable", "extract", "diff"):
         result = _begun(verb, path)
         assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
-    assert all(reads.ahead) and len(reads.names) == 4
+    assert all(reads.early) and len(reads.names) == 4
     real = ftpatch_process("status", path)
     assert (real.code, real.out, real.err) == (2, "", ftpatch("status", path).err)
 
@@ -151,8 +154,8 @@ def test_what_the_thread_cannot_do_is_done_again(
     error: Exception, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = _put(tmp_path)
-    with mock.patch.object(ahead, "read_payload", side_effect=error):
-        ahead.begin([str(path)])
+    with mock.patch.object(prefetch, "read_payload", side_effect=error):
+        prefetch.begin([str(path)])
         _finish()
     assert ftpatch("status", "--json", path).only["sites"] == 309
     assert capfd.readouterr().err == ""
@@ -163,6 +166,6 @@ def test_a_file_that_fails_when_it_is_read(failing: str, tmp_path: Path) -> None
     """As some of /sys do."""
     path = _put(tmp_path)
     with mock.patch(failing, side_effect=OSError(22, "Invalid argument")):
-        ahead.begin([str(path)])
+        prefetch.begin([str(path)])
     _finish()
     assert ftpatch("status", "--json", path).only["sites"] == 309

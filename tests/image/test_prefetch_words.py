@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from ftpatch.image import prefetch as ahead
+from ftpatch.image import prefetch
 from tests.support.boot_images import bzimage
 from tests.support.boot_kernels import Stripped
 from tests.support.boxes import PACKERS, sized
@@ -33,7 +33,7 @@ def _odd_words(folder: Path) -> dict[str, str]:
     (folder / "dangling").symlink_to("nothing")
     (folder / "to-pipe").symlink_to("pipe")
     huge = _put(folder, "huge", b"")
-    os.truncate(huge, ahead.LARGEST + 1)
+    os.truncate(huge, prefetch.MAX_FILE + 1)
     _put(folder, "small", PACKERS["xz"](b"\0"))
     _put(folder, "elf", KERNEL)
     _put(folder, "empty", b"")
@@ -47,11 +47,11 @@ def test_words_that_are_no_image(tmp_path: Path) -> None:
     words = _odd_words(tmp_path)
     with mock.patch("threading.Thread") as thread:
         for name, word in words.items():
-            ahead.begin([word])
+            prefetch.begin([word])
             assert not thread.called, name
-        ahead.begin([*words.values(), str(_put(tmp_path))])
+        prefetch.begin([*words.values(), str(_put(tmp_path))])
         assert thread.call_count == 1, "the first that is one is found among them"
-    ahead._Ahead.thread = None
+    prefetch._Prefetch.thread = None
 
 
 @pytest.mark.parametrize("name", ["pipe", "to-pipe", "folder.xz", "huge", "empty", "missing"])
@@ -85,8 +85,8 @@ def test_a_pipe_in_place_of_the_file(tmp_path: Path) -> None:
     """It comes between two looks at the name: opening it would wait for a writer."""
     path = _put(tmp_path)
     with mock.patch("threading.Thread.start"):
-        ahead.begin([str(path)])
-    thread, ahead._Ahead.thread = ahead._Ahead.thread, None
+        prefetch.begin([str(path)])
+    thread, prefetch._Prefetch.thread = prefetch._Prefetch.thread, None
     assert thread is not None
     path.unlink()
     os.mkfifo(path)

@@ -1,0 +1,100 @@
+"""What came of an update: as JSON, and in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ftpatch.cli.console import count, error_line, lines
+
+if TYPE_CHECKING:
+    from ftpatch.core.changes import Changes
+    from ftpatch.ftrace.ftrace_bug import FtraceBug
+    from ftpatch.image import Image
+    from ftpatch.update.update import Outcome
+
+__all__ = [
+    "cleared_line",
+    "cleared_name",
+    "dropped_line",
+    "outcome_row",
+    "refused_lines",
+    "tell_cleared",
+    "undefined_line",
+]
+
+
+def outcome_row(outcome: Outcome, seconds: float | None = None) -> dict[str, Any]:
+    """An outcome as JSON."""
+    row: dict[str, Any] = {
+        "output": None if outcome.written is None else str(outcome.written),
+        "changed": outcome.changed,
+        "unchanged": outcome.unchanged,
+        "dropped": outcome.dropped,
+        "restored": outcome.restored,
+    }
+    if seconds is not None:
+        row["seconds"] = round(seconds, 3)
+    if outcome.undefined:
+        row["undefined"] = outcome.undefined
+    if outcome.cleared:
+        row["cleared"] = outcome.cleared
+    return row | {"failed": [_failed(bug, reason) for bug, reason in outcome.refused]}
+
+
+def _failed(bug: FtraceBug, reason: str) -> dict[str, str]:
+    return {
+        "ip": hex(bug.ip),
+        "symbol": bug.place if bug.symbol else "",
+        "reason": reason,
+        "actual": bug.actual.hex(":"),
+        "expected": bug.expected.hex(":"),
+    }
+
+
+def refused_lines(image: Path, outcome: Outcome, shown: int = 10) -> None:
+    """The refused sites, as ftrace_bug prints them."""
+    from ftpatch.ftrace.ftrace_bug import bug_text
+
+    for bug, reason in outcome.refused[:shown]:
+        error_line(f"{image}: {bug.place}: {reason}")
+        lines(bug_text(bug).splitlines(), error=True)
+    if len(outcome.refused) > shown:
+        error_line(f"... and {len(outcome.refused) - shown} more; --json has all")
+
+
+def dropped_line(number: int, meaning: str) -> str:
+    """How many records were dropped, and what that means for their functions."""
+    return f"{count(number, 'record')} dropped: {meaning}"
+
+
+def cleared_line(name: str) -> str:
+    """What a property means that the output has no longer."""
+    return f"{name} is cleared: replaced return addresses would fault under a shadow stack"
+
+
+def cleared_name(image: Image, changes: Changes) -> str:
+    """The property that Changes to an image clear; empty where they clear none."""
+    from ftpatch.arch import arch_of
+    from ftpatch.elf.properties import cleared_property
+
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    return cleared_property(image.elf, arch.shadow_stack, changes) if arch else ""
+
+
+def tell_cleared(path: Path, image: Image, changes: Changes) -> None:
+    """The same of a copy that is traced, on standard error."""
+    if name := cleared_name(image, changes):
+        error_line(f"{path}: in the copy that runs, {cleared_line(name)}")
+
+
+def undefined_line(name: str, versioned: bool) -> str:
+    """What a callee means that a module does not define; ``versioned``: with CRCs of the others."""
+    from ftpatch.ftrace.callees import CALLERS
+
+    if name in CALLERS:
+        return f"{name}: no kernel exports it to modules, so insmod will say Unknown symbol"
+    line = f"{name} is not defined here: the kernel, or another module, must export it"
+    if versioned:
+        line += "; the module has no CRC for it, which a kernel with CONFIG_MODVERSIONS refuses"
+    return line

@@ -1,0 +1,40 @@
+"""The status of an image as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ftpatch.ftrace.sites import Sites
+
+__all__ = ["status_row"]
+
+
+def status_row(path: Path, sites: Sites) -> dict[str, Any]:
+    """Count records and sites, their states, and what they call."""
+    import numpy as np
+
+    from ftpatch.arch import State
+    from ftpatch.ftrace.lost_records import find_lost
+
+    counts = np.bincount(sites.state, minlength=len(State)).tolist()
+    called = sites.addr[sites.state == State.CALL]
+    number = np.bincount(sites.targets.index(called), minlength=len(sites.targets.addr)).tolist()
+    targets: dict[str, int] = {}
+    for name, calls in zip(sites.targets.name, number, strict=False):
+        targets[name] = targets.get(name, 0) + calls
+    return {
+        "path": str(path),
+        "container": sites.image.container,
+        "arch": sites.arch.name,
+        "table": sites.table_name,
+        "records": len(sites.table_before.value),
+        "null": sites.null,
+        "dropped": int(sites.dropped.sum()),
+        "sites": len(sites),
+        "lost": len(find_lost(sites)),
+        "states": {state.name.lower(): counts[state] for state in State},
+        "targets": targets,
+    }
