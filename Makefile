@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-kernels test-programs test-matrix test-exhaustive lint bench packages samples clean
+.PHONY: help demo test test-full test-kernels test-programs test-matrix lint bench packages samples clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -20,22 +20,23 @@ demo: $(READY)        ## status, enable, diff, check and undo on a sample kernel
 packages:             ## what the tests need from the distribution (root on Debian: installs it)
 	@sh scripts/packages.sh
 
-test: packages $(READY) ## all tests but those on real kernels
-	$(BIN)/python -m pytest -n auto --ignore tests/kernels
+PYTEST := $(BIN)/python -m pytest -n auto
+
+test: packages $(READY) ## a sample of the tests, each day another: minutes
+	$(PYTEST) --ignore tests/kernels
+
+# FTPATCH_FULL=rest leaves out what `make test` has run with the same FTPATCH_SEED.
+test-full: packages $(READY) ## all tests but those on real kernels
+	FTPATCH_FULL=$${FTPATCH_FULL:-1} $(PYTEST) --durations 12 --ignore tests/kernels
 
 test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
-	$(BIN)/python -m pytest -n auto --durations 12 tests/kernels
+	$(PYTEST) --durations 12 tests/kernels
 
 test-programs: packages $(READY) ## programs of others, whose own tests run traced
-	FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/tracer/test_tracer_real.py
+	FTPATCH_FULL=1 FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/tracer/test_tracer_real.py
 
 test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
-	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto tests/tracer/test_tracer_matrix.py tests/tracer/test_tracer_tree.py
-
-# Of each of these `make test` takes a part.
-EXHAUSTIVE = $(addprefix tests/,tracer/test_tracer_stepped.py io/test_interrupted.py image/test_bounds.py io/test_faults.py)
-test-exhaustive: packages $(READY) ## a signal at every instruction of the tracer, and at every call of a command
-	FTPATCH_MATRIX=1 $(BIN)/python -m pytest -n auto --durations 6 $(EXHAUSTIVE)
+	FTPATCH_FULL=product $(PYTEST) tests/tracer/test_tracer_matrix.py tests/tracer/test_tracer_tree.py
 
 lint: $(READY)        ## ruff and mypy --strict
 	$(BIN)/ruff check .

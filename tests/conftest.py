@@ -4,24 +4,85 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.samples import FOLDER, sample
+from tests.support.sampling import FULL, SEED, describe, scaled, split
 
-# The same examples on every machine and in every run: a failure must be found by whoever looks.
+# In full the same examples on every machine and in every run: a failure must be found by whoever
+# looks. A sample draws fewer, and by its seed.
 settings.register_profile(
-    "fixed",
-    derandomize=True,
+    "ftpatch",
+    max_examples=scaled(100, 25),
+    derandomize=FULL,
     deadline=None,
     database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
 )
-settings.load_profile("fixed")
+settings.load_profile("ftpatch")
+LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker, and give hypothesis the seed of the sample."""
+    config.addinivalue_line("markers", "scaled: goes further in full than in a sample")
+    if not FULL and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> str:
+    """Show what repeats this run."""
+    return f"sample: {describe()}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the sample does not take."""
+    items[:], left_out = split(items, config.args)
+    config.stash[LEFT_OUT] = len(left_out)
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what repeats it."""
+    report = yield
+    if report.failed:
+        report.sections.append(("repeat with", describe()))
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that started this worker, if it is one, how many tests were left out."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: SimpleNamespace) -> None:
+    """Take what a worker tells."""
+    left_out = getattr(node, "workeroutput", {}).get("left_out")
+    if left_out is not None:
+        node.config.stash[LEFT_OUT] = left_out
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say how much the sample left out, where no one could take it for everything."""
+    left_out = config.stash.get(LEFT_OUT, 0)
+    if left_out:
+        terminalreporter.write_line(f"{left_out} cases left out ({describe()})")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from ftpatch.arch.disassemble import disassemble
 from ftpatch.arch.move import Immovable, Mover, Why, mover_of
 from tests.support.gnu import link_at
 from tests.support.moves import LIBRARIES, library, moved_all, reading, table
+from tests.support.sampling import scaled
 
 AT, TO, TARGET = 0x40_1000, 0x90_2000, 0x40_4F34
 LINK = "adrp x30, {back}; add x30, x30, :lo12:{back}; "
@@ -228,10 +229,11 @@ def test_every_function_of_the_libraries() -> None:
     print(table(counts, needs))
 
 
+@pytest.mark.scaled
 def test_every_instruction_of_some_functions() -> None:
     counts: Counter[str] = Counter()
     for name in LIBRARIES:
-        for function in random.Random(5).sample(library("arm64", name).functions, 300):
+        for function in random.Random(5).sample(library("arm64", name).functions, scaled(300, 80)):
             for i in range(0, min(len(function.code) // 4 * 4, 1024), 4):
                 at, code = function.address + i, function.code[i : i + 4]
                 try:

@@ -19,6 +19,7 @@ from ftpatch.arch.x86_64.branches import (
 )
 from tests.support.gnu import link_at
 from tests.support.moves import LIBRARIES, library, moved_all, reading, table
+from tests.support.sampling import scaled
 
 AT, TO, TARGET = 0x40_1000, 0x90_2003, 0x48_0010
 BACK = "push %rax; lea {back}(%rip), %rax; xchg %rax, (%rsp); "
@@ -197,10 +198,11 @@ def test_every_function_of_the_libraries() -> None:
     print(table(counts, needs))
 
 
+@pytest.mark.scaled
 def test_every_instruction_of_some_functions() -> None:
     counts: Counter[str] = Counter()
     for name in LIBRARIES:
-        for function in random.Random(5).sample(library("x86_64", name).functions, 150):
+        for function in random.Random(5).sample(library("x86_64", name).functions, scaled(150, 40)):
             for insn in disassemble("x86_64", function.code[:1024], function.address):
                 code = function.code[insn.address - function.address :]
                 for need in (1, MOVER.jump_size):

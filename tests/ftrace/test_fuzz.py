@@ -14,9 +14,9 @@ import pytest
 from tests.support.fuzz_runs import run_fuzzer
 from tests.support.mutate import mutated, regions
 from tests.support.samples import SAMPLES, sample
+from tests.support.sampling import scaled
 
-SEED = os.environ.get("FTPATCH_FUZZ_SEED", "1")
-COUNT = os.environ.get("FTPATCH_FUZZ_COUNT", "4")
+COUNT = os.environ.get("FTPATCH_FUZZ_COUNT", str(scaled(4, 1)))
 """Cases of each image; a hundred take a quarter of an hour."""
 PARTS = 6
 
@@ -27,9 +27,10 @@ def _names(part: int) -> list[str]:
     return names[part::PARTS]
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_broken_images(part: int, tmp_path: Path) -> None:
-    run_fuzzer("fuzz", SEED, COUNT, tmp_path, _names(part))
+    run_fuzzer("fuzz", COUNT, tmp_path, _names(part))
 
 
 def test_mutations_reach_every_part() -> None:

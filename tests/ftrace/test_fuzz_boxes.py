@@ -10,16 +10,17 @@ import pytest
 
 from tests.support.fuzz_boxes import NAMES, broken
 from tests.support.fuzz_runs import run_fuzzer
+from tests.support.sampling import scaled
 
-SEED = os.environ.get("FTPATCH_FUZZ_SEED", "1")
-COUNT = os.environ.get("FTPATCH_FUZZ_COUNT", "2")
+COUNT = os.environ.get("FTPATCH_FUZZ_COUNT", str(scaled(2, 1)))
 """Cases of each container; a hundred take a quarter of an hour."""
 PARTS = 4
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_broken_containers(part: int, tmp_path: Path) -> None:
-    run_fuzzer("fuzz_boxes", SEED, COUNT, tmp_path, NAMES[part::PARTS])
+    run_fuzzer("fuzz_boxes", COUNT, tmp_path, NAMES[part::PARTS])
 
 
 def test_mutations_reach_every_part() -> None:

@@ -18,6 +18,7 @@ from tests.support.loose_forms import CALLING, FORMS
 from tests.support.loose_images import MARKER, Loose, module, section_of, signed
 from tests.support.loose_reader import read_loose
 from tests.support.loose_trees import PACK, UNPACK
+from tests.support.sampling import scaled
 
 SECTIONS = (".text", ".text", ".init.text", ".text.unlikely", ".ref.text")
 NAMES = ["printk", "first", "new_one", "new_two", "ftrace_caller", "a.very$odd_name@v1"]
@@ -64,7 +65,7 @@ def _well_ended(result: Result) -> Result:
     return result
 
 
-@settings(max_examples=6, derandomize=True)
+@settings(max_examples=scaled(6, 3))
 @given(randoms)
 @forms
 def test_undo_all_is_the_identity(name: str, rng: random.Random) -> None:
@@ -106,7 +107,7 @@ def _sections(data: bytes) -> tuple[object, ...]:
     return read.contents, read.relocations, read.symbols
 
 
-@settings(max_examples=6, derandomize=True)
+@settings(max_examples=scaled(6, 3))
 @given(randoms)
 @forms
 def test_packed_as_unpacked(name: str, rng: random.Random) -> None:
@@ -125,7 +126,7 @@ def test_packed_as_unpacked(name: str, rng: random.Random) -> None:
         assert UNPACK[suffix](packed.read_bytes()) == path.read_bytes() == data
 
 
-@settings(max_examples=6, derandomize=True)
+@settings(max_examples=scaled(6, 3))
 @given(randoms)
 @forms
 def test_one_bad_site_and_nothing_is_written(name: str, rng: random.Random) -> None:
@@ -147,7 +148,7 @@ def test_one_bad_site_and_nothing_is_written(name: str, rng: random.Random) -> N
 
 
 @pytest.mark.parametrize("name", CALLING)
-@settings(max_examples=6, derandomize=True)
+@settings(max_examples=scaled(6, 3))
 @given(randoms)
 def test_one_bad_relocation_and_nothing_is_written(name: str, rng: random.Random) -> None:
     """Gone, of another type, of another symbol, at another place, there twice, or one more."""
@@ -190,7 +191,7 @@ def _rows(image: Loose) -> list[dict[str, Any]]:
         return ftpatch("list", "--json", path).json
 
 
-@settings(max_examples=6, derandomize=True)
+@settings(max_examples=scaled(6, 3))
 @given(randoms)
 @forms
 def test_what_a_command_says_is_what_is_there(name: str, rng: random.Random) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.ftrace.test_fuzz import COUNT as CASES
-from tests.ftrace.test_fuzz import SEED
 from tests.support.fuzz_modules import NAMES, broken
 from tests.support.fuzz_runs import run_fuzzer
 from tests.support.loose_forms import FORMS
@@ -19,9 +18,10 @@ COUNT = str(max(int(CASES) // 2, 1))
 """Of more than thirty names."""
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_broken_modules(part: int, tmp_path: Path) -> None:
-    run_fuzzer("fuzz_modules", SEED, COUNT, tmp_path, NAMES[part::PARTS])
+    run_fuzzer("fuzz_modules", COUNT, tmp_path, NAMES[part::PARTS])
 
 
 def test_mutations_reach_every_part() -> None:

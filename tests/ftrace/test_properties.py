@@ -21,6 +21,7 @@ from tests.support.images import (
     pad_program,
 )
 from tests.support.samples import SAMPLES, sample
+from tests.support.sampling import scaled
 
 MADE = {
     make.__name__: make
@@ -83,7 +84,7 @@ def _well_ended(result: Result) -> Result:
     return result
 
 
-@settings(max_examples=2, derandomize=True)
+@settings(max_examples=2)
 @given(st.randoms(use_true_random=False))
 @pytest.mark.parametrize("name", IMAGES)
 def test_undo_all_is_the_identity(name: str, rng: random.Random) -> None:
@@ -112,7 +113,7 @@ def test_undo_all_is_the_identity(name: str, rng: random.Random) -> None:
         assert ftpatch("undo", path).code == 2, "then there is no journal"
 
 
-@settings(max_examples=2, derandomize=True)
+@settings(max_examples=2)
 @given(st.randoms(use_true_random=False))
 @pytest.mark.parametrize("name", [name for name in IMAGES if name != "pad-noheaders"])
 def test_one_bad_site_and_nothing_is_written(name: str, rng: random.Random) -> None:
@@ -138,7 +139,7 @@ def test_one_bad_site_and_nothing_is_written(name: str, rng: random.Random) -> N
         assert path.read_bytes() == data
 
 
-@settings(max_examples=1, derandomize=True)
+@settings(max_examples=1)
 @given(st.randoms(use_true_random=False))
 @pytest.mark.parametrize("name", IMAGES)
 def test_enable_and_disable_are_seen_by_status(name: str, rng: random.Random) -> None:
@@ -167,7 +168,7 @@ def test_enable_and_disable_are_seen_by_status(name: str, rng: random.Random) ->
 
 @example(cut=0)
 @given(cut=st.integers(1, 400))
-@settings(max_examples=15, derandomize=True)
+@settings(max_examples=scaled(15, 5))
 def test_a_torn_journal_is_never_half_undone(cut: int) -> None:
     with _file(sample("pad").data) as path:
         assert ftpatch("enable", "--in-place", path).code == 0

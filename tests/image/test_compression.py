@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from ftpatch.errors import InputError
 from ftpatch.image.compression import kind_of, pack, unpack
+from tests.support.sampling import scaled
 
 MODULE_KINDS = ("gzip", "xz", "zstd")
 LEGACY = b"\x02\x21\x4c\x18"
@@ -71,7 +72,7 @@ def _refused(data: bytes, limit: int = 1 << 20, size: int | None = None) -> str:
 
 @every_packer
 @given(data=st.binary(min_size=1, max_size=2000), times=st.integers(1, 50))
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, 6))
 def test_what_is_packed_comes_back(packer: str, data: bytes, times: int) -> None:
     whole = data * times
     packed = PACKERS[packer](whole)
@@ -97,7 +98,7 @@ def test_cut_short_at_every_byte(packer: str, announced: int | None) -> None:
 
 @every_packer
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=scaled(40, 10))
 def test_damage(packer: str, data: st.DataObject) -> None:
     """Every stream but lzma's and `lz4 -l` has checks; those may give other bytes, and no more."""
     packed = bytearray(PACKERS[packer](SAMPLE))
@@ -214,7 +215,7 @@ def test_lzo_is_known_and_refused() -> None:
 
 @pytest.mark.parametrize("kind", MODULE_KINDS)
 @given(data=st.binary(max_size=3000), times=st.integers(1, 100))
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, 6))
 def test_modules_come_back(kind: str, data: bytes, times: int) -> None:
     packed = pack(kind, data * times)
     assert kind_of(_array(packed)) == kind

@@ -15,6 +15,7 @@ import pytest
 from tests.support.command import ROOT, Result, ftpatch
 from tests.support.loose_trees import contents, forest
 from tests.support.samples import sample
+from tests.support.sampling import scaled
 
 Copied = Callable[[str], Path]
 KERNEL, PROGRAM = "vmlinux-x86_64", "pad"
@@ -114,13 +115,14 @@ def test_a_signal_from_elsewhere(copy_of: Copied) -> None:
     assert f"{path}: SIGBUS, although the file has not changed" in result.err
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("verb", ["status", "check", "enable", "diff"])
 def test_at_any_moment(verb: str, tmp_path: Path) -> None:
     """A file that is really large, cut after a random time."""
     path, other = tmp_path / "vmlinux", tmp_path / "other"
     chance = random.Random(verb)
     codes = set()
-    for _ in range(12 if os.environ.get("FTPATCH_MATRIX") else 2):
+    for _ in range(scaled(12, 2)):
         for each in (path, other):
             each.write_bytes(sample(KERNEL).data)
             os.truncate(each, 80 << 20)

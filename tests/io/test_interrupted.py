@@ -21,6 +21,7 @@ from ftpatch.io.cleanup import CLEANUP, ENDING
 from tests.support.command import ROOT, Result, ftpatch
 from tests.support.loose_trees import contents, forest
 from tests.support.samples import sample
+from tests.support.sampling import FULL
 
 Copied = Callable[[str], Path]
 CALLS = (
@@ -37,7 +38,6 @@ WAYS = {
 MOST = 200
 """Calls that no command comes to."""
 WITHOUT = "O_TMPFILE refused"
-MATRIX = bool(os.environ.get("FTPATCH_MATRIX"))
 
 
 def _interrupted(
@@ -119,6 +119,7 @@ def _state(output: Path) -> bytes | None:
     return output.read_bytes() if output.exists() else None
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize(
     ("way", "unnamed"), [*((way, True) for way in WAYS), ("in-place", False), ("new", False)]
 )
@@ -132,7 +133,7 @@ def test_every_signal_at_every_call(way: str, unnamed: bool, tmp_path: Path) -> 
     assert after != before
     said: set[str] = set()
     for moment in range(1, MOST):
-        for late in (False, True) if unnamed or MATRIX else (True,):
+        for late in (False, True) if unnamed or FULL else (True,):
             folder = tmp_path / f"{moment}{late}"
             command, output, _ = _begin(folder, way)
             names = {p.name for p in folder.iterdir()}
@@ -284,11 +285,12 @@ NOT_SENT = {signal.SIGINT, signal.SIGXFSZ}
 """A shell's background job ignores the first; Python the second, so that it is told as EFBIG."""
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize(
     ("way", "number"),
-    [("in-place", signal.SIGHUP), ("mirror", signal.SIGQUIT), ("undo", signal.SIGUSR1)]
-    if not MATRIX
-    else [(way, number) for way in TREES for number in ENDING if number not in NOT_SENT],
+    [(way, number) for way in TREES for number in ENDING if number not in NOT_SENT]
+    if FULL
+    else [("in-place", signal.SIGHUP), ("mirror", signal.SIGQUIT), ("undo", signal.SIGUSR1)],
 )
 def test_trees(way: str, number: int, trees: Callable[[str], Path]) -> None:
     """What the workers are making goes away before the command ends."""

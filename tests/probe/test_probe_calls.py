@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.command import ftpatch
 from tests.support.probe_traces import BIAS, RETURNED, ProbeFile, Told, ip_of
+from tests.support.sampling import scaled
 from tests.support.trace_writer import FUNCTIONS, Call, Thread, TraceFile, program, site
 
 FORMS = ["folded", "function_graph", "flamegraph"]
@@ -47,7 +48,7 @@ def _returns(call: Call) -> list[tuple[int, ...]]:
     return [*inner, (RETURNED, call.func, call.end, BIAS, call.end - call.begin)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60, 15), deadline=None)
 @given(st.lists(_trees(), min_size=1, max_size=2), st.sampled_from(FORMS))
 def test_calls_are_those_of_a_tracer(trees: list[list[Any]], form: str) -> None:
     """What r probes on all functions saw is what function_graph would have recorded."""
@@ -67,7 +68,7 @@ def test_calls_are_those_of_a_tracer(trees: list[list[Any]], form: str) -> None:
     assert one.out == other.out
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40, 10), deadline=None)
 @given(_trees(), st.integers(0, 2))
 def test_clocks_that_hardly_move(tree: list[Any], step: int) -> None:
     """Calls of which many begin and end in one tick all stand in the graph, and all end."""

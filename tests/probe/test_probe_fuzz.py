@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ftpatch
+from tests.support.sampling import SEED, scaled
 from tests.support.tracer_programs import Form, build, run
 
-ROUNDS = 120
+ROUNDS = scaled(120, 30)
+TRACES = scaled(300, 70)
 WORTH = (0, 1, 0x7F, 0x80, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 """What fields get."""
 SECTIONS = {
@@ -50,10 +52,11 @@ def _broken(raw: bytes, regions: list[tuple[int, int]], rng: random.Random) -> b
     return bytes(out[: rng.randrange(len(out))] if rng.random() < 0.05 else out)
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("arch", ["x86_64", "arm64"])
 def test_broken_programs(arch: str, tmp_path: Path) -> None:
     program = build(Form(arch, site="none"), "traps.c", tmp_path)
-    raw, rng = program.read_bytes(), random.Random(7)
+    raw, rng = program.read_bytes(), random.Random(SEED)
     regions, broken, out = _regions(raw), tmp_path / "broken", tmp_path / "out"
     for number in range(ROUNDS):
         broken.write_bytes(_broken(raw, regions, rng))
@@ -106,6 +109,7 @@ def _flipped(raw: bytes, regions: list[tuple[int, int]], rng: random.Random) -> 
     return bytes(out[: rng.randrange(len(out))] if rng.random() < 0.1 else out)
 
 
+@pytest.mark.scaled
 def test_broken_traces(tmp_path: Path) -> None:
     """Of a real trace with bytes changed: a report that its readers take, or one line."""
     program, out, trace = build(Form(site="none"), "traps.c", tmp_path), tmp_path / "out", None
@@ -114,12 +118,12 @@ def test_broken_traces(tmp_path: Path) -> None:
     assert done.code == 0, done.err
     trace = tmp_path / "trace"
     run(out, cwd=tmp_path, arch="x86_64", env={"FTPATCH_TRACE": str(trace)})
-    whole, rng, broken = trace.read_bytes(), random.Random(11), tmp_path / "broken"
+    whole, rng, broken = trace.read_bytes(), random.Random(SEED), tmp_path / "broken"
     (header,) = struct.unpack_from("<I", whole, 12)
     regions = [(0, 256), (4096, header - 4096), (header, 64), (header, 2048), (header, 2048)]
     whole = whole[: header + 65536]
     good = 0
-    for number in range(300):
+    for number in range(TRACES):
         broken.write_bytes(_flipped(whole, regions, rng))
         form = FORMATS[number % len(FORMATS)]
         done = ftpatch("report", broken, "--format", form, "--force")
@@ -134,4 +138,4 @@ def test_broken_traces(tmp_path: Path) -> None:
             assert all("probe" in row for row in done.json)
         elif done.code == 0 and form in ("probes", "profile", "function_graph"):
             assert done.out.replace("\n", "").isprintable(), f"{number}: {done.out}"
-    assert good > 100, "what is read is what is tried"
+    assert good > TRACES / 3, "what is read is what is tried"

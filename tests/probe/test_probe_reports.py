@@ -16,6 +16,7 @@ from ftpatch.probe.definition import TYPES
 from tests.cli.test_golden import _same
 from tests.support.command import ftpatch
 from tests.support.probe_traces import BIAS, HIT, RETURNED, ProbeFile, Told, ip_of, string
+from tests.support.sampling import scaled
 from tests.support.trace_writer import BASE, STRIDE, Thread, program
 
 NUMBERS = [kind for kind in TYPES if kind != "string"]
@@ -48,7 +49,7 @@ def _cut(raw: bytes) -> tuple[bytes, bool]:
     return held, True
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60, 15), deadline=None)
 @given(
     st.lists(st.sampled_from([*NUMBERS, "string"]), max_size=6),
     st.lists(st.tuples(st.integers(0, 10**12), ROWS), min_size=1, max_size=8),

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 10000, AFRESH = 64 }; /* instructions of a round; rounds until one is stepped through */
+enum { MOST = 10000, AFRESH = 256 }; /* instructions of a round; rounds until one is stepped through */
 enum { TURNS = 16 };                /* of a loop, in which each instruction is taken */
 
 struct point { unsigned long ip; long nth; };

@@ -1,6 +1,6 @@
 """Runs every verb on broken images, in a process of its own: LIEF and Capstone are native code.
 
-    python -m tests.fuzz SEED COUNT FOLDER [NAME...]
+    python -m tests.support.fuzz SEED COUNT FOLDER [NAME...]
 
 Each case is announced before it runs, so that who started this process knows which one killed it.
 What is wrong is printed as a line that begins with ``wrong:``.

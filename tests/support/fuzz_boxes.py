@@ -1,6 +1,6 @@
 """Runs every verb on broken kernels as they are installed, in a process of its own.
 
-    python -m tests.fuzz_boxes SEED COUNT FOLDER [NAME...]
+    python -m tests.support.fuzz_boxes SEED COUNT FOLDER [NAME...]
 
 Broken is what stands around a kernel, or the kernel itself before it is packed. Announced and
 judged as by fuzz.py; each command's payload is begun ahead, as the real command line begins it.

@@ -1,6 +1,6 @@
 """Runs every verb on broken kernel modules, in a process of its own.
 
-    python -m tests.fuzz_modules SEED COUNT FOLDER [NAME...]
+    python -m tests.support.fuzz_modules SEED COUNT FOLDER [NAME...]
 
 Announced and judged as by fuzz.py. What a command writes must be readable besides, with as many
 sites as before.

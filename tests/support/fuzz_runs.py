@@ -9,14 +9,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.support.command import ROOT
+from tests.support.sampling import SEED
 
 __all__ = ["run_fuzzer"]
 
 
-def run_fuzzer(module: str, seed: str, count: str, folder: Path, names: Iterable[str]) -> None:
-    """Run ``tests.MODULE`` for ``count`` cases of each name; assert that nothing was wrong."""
+def run_fuzzer(module: str, count: str, folder: Path, names: Iterable[str]) -> None:
+    """Run ``tests.support.MODULE`` for ``count`` cases of each name, drawn by the seed of the
+    sample; assert that nothing was wrong."""
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.{module}", seed, count, str(folder), *names],
+        [sys.executable, "-m", f"tests.support.{module}", str(SEED), count, str(folder), *names],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
         capture_output=True,

@@ -2,23 +2,22 @@
 
 On x86_64 the whole product of forms for the programs that take no time, and for the others a sample
 of it, always the same one. On the other architectures each program in a few forms, so that every
-pair of program, link, level and kind of site occurs. FTPATCH_MATRIX in the environment asks for the
-whole product everywhere.
+pair of program, link, level and kind of site occurs. `make test-matrix` runs the whole product
+everywhere.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import random
 
+from tests.support.sampling import PRODUCT
 from tests.support.tracer_programs import ARCHES, Form
 
-__all__ = ["FOREIGN", "LEFT_OUT", "QUICK", "SLOW", "WHOLE", "cases", "forms", "runs"]
+__all__ = ["FOREIGN", "LEFT_OUT", "QUICK", "SLOW", "cases", "forms", "runs"]
 
 NATIVE = "x86_64"
 FOREIGN = tuple(arch for arch in ARCHES if arch != NATIVE)
-WHOLE = "FTPATCH_MATRIX" in os.environ
 SEED = 5
 LINKS = ("static", "pie", "no-pie")
 LEVELS = ("-O0", "-O2", "-O3")
@@ -125,11 +124,11 @@ def cases() -> list[tuple[str, Form]]:
     rng = random.Random(SEED)
     found = [(name, form) for name in QUICK for form in forms(NATIVE)]
     for name in SLOW:
-        some = forms(NATIVE) if WHOLE else rng.sample(forms(NATIVE), SAMPLE)
+        some = forms(NATIVE) if PRODUCT else rng.sample(forms(NATIVE), SAMPLE)
         found += [(name, form) for form in some]
     for arch in FOREIGN:
         for turn, name in enumerate((*QUICK, *SLOW)):
-            some = forms(arch) if WHOLE else _turn(arch, turn)
+            some = forms(arch) if PRODUCT else _turn(arch, turn)
             found += [(name, form) for form in some]
     for arch in ARCHES:
         for form in _more(arch):

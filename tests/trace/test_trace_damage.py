@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.command import ROOT, Result, ftpatch
 from tests.support.samples import sample
+from tests.support.sampling import scaled
 from tests.support.trace_writer import (
     ENTRY,
     ENTRY_ARGS,
@@ -79,7 +80,7 @@ def test_every_number_of_the_header_lies(tmp_path: Path, field: str) -> None:
             _is_told(ftpatch("report", "--format", form, path))
 
 
-@settings(max_examples=30)
+@settings(max_examples=scaled(30, 7))
 @given(st.lists(st.tuples(st.integers(0, 511), st.integers(1, 255)), min_size=1, max_size=12))
 def test_random_damage(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     raw = bytearray(TraceFile(_threads(), chunk_size=128, begin=1280).build())
@@ -94,7 +95,7 @@ def test_random_damage(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     _is_told(ftpatch("report", "--time", "0.1-", "--depth", "1", path))
 
 
-@settings(max_examples=40)
+@settings(max_examples=scaled(40, 10))
 @given(st.binary(max_size=600), st.sampled_from([40, 48, 64, 128, 4096]))
 def test_chunks_of_anything(tmp_path: Path, words: bytes, size: int) -> None:
     head = bytearray(TraceFile([Thread(1).add(ENTRY, 1, 1)], chunk_size=size, begin=1280).build())

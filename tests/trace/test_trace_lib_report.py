@@ -17,6 +17,7 @@ from ftpatch.trace.choose import reports_of
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.mapped import AT, read_mapped
 from tests.support.command import Result, ftpatch
+from tests.support.sampling import scaled
 from tests.support.trace_writer import (
     BASE,
     ENTRY,
@@ -169,7 +170,7 @@ def test_tables_that_lie(table: bytes, wrong: int, tmp_path: Path) -> None:
     assert (f"corrupt library entries: {wrong}" in result.err) == bool(wrong)
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60, 15))
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(1, 255)), min_size=1, max_size=8))
 def test_random_damage(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     raw = bytearray(_trace(tmp_path).read_bytes())

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 
 from tests.support.command import ftpatch
+from tests.support.sampling import scaled
 from tests.support.trace_naive import read
 from tests.support.trace_writer import BASE, ENTRY_ARGS, EXIT_VALUE, Thread, TraceFile
 from tests.trace.test_trace_reading import files
@@ -54,7 +55,7 @@ def _expected(file: TraceFile) -> dict[int, list[tuple[str, int, int]]]:
     return out
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60, 15))
 @given(files())
 def test_events_come_back(tmp_path: Path, file: TraceFile) -> None:
     path = file.write(tmp_path / "trace")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ftpatch.trace import batches as batching
 from ftpatch.trace import match, repair, tree
 from tests.support.command import ftpatch
+from tests.support.sampling import scaled
 from tests.support.trace_naive import Row, Sums, read, sums
 from tests.support.trace_writer import BASE, ENTRY, EXIT, LEFT, TIME, Thread, TraceFile
 
@@ -97,7 +98,7 @@ def _ns(text: str) -> int:
     return round(float(text) * 1000)
 
 
-@settings(max_examples=150)
+@settings(max_examples=scaled(150, 15))
 @given(files(), st.sampled_from([64, 128, 1 << 18]))
 def test_rows_and_sums_are_those_of_a_naive_reading(
     tmp_path: Path, file: TraceFile, limit: int

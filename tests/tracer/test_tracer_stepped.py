@@ -1,7 +1,7 @@
 """A signal at every instruction of the tracer: when a function is entered, when it returns, when a
 thread or a child is seen for the first time; and a second one while the first is handled.
 
-FTPATCH_MATRIX in the environment asks for every instruction; else it is some of them.
+A sample takes some of the instructions; `make test-full` takes each of them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,24 @@ import pytest
 
 from tests.support.command import ftpatch
 from tests.support.library_programs import Form as LibraryForm
+from tests.support.sampling import FULL, scaled
 from tests.support.trace_events import ENTRIES, Trace, balance, read_trace
 from tests.support.tracer_programs import SOURCES, Form, build, traced
 from tests.tracer.test_trace_lib_programs import _library as library_program
 
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
-)
-WHOLE = "FTPATCH_MATRIX" in os.environ
+pytestmark = [
+    pytest.mark.scaled,
+    pytest.mark.skipif(
+        os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
+    ),
+]
 TIMEOUT = 600
 GRAPH, ARGS = ("function_graph",), ("function_graph", "--args")
 PROFILE = ("function_profile",)
-TRACERS = (GRAPH, ARGS, ("function",), PROFILE)
+TRACERS = {
+    "x86_64": (GRAPH, ARGS, ("function",), PROFILE),
+    "i386": (GRAPH, ARGS),  # whose assembly has all that the others' has
+}
 
 
 @dataclass(frozen=True)
@@ -66,17 +72,17 @@ QUICK = [
     Case(arch="i386", step=19),
 ]
 EVERY = [
-    Case(tracer, handler, stack, depth, where, arch, 1 if handler == "many" else 3, step)
-    for tracer, handler, stack, (where, step), depth, arch in itertools.product(
-        TRACERS,
+    Case(tracer, handler, stack, depth, where, arch, 1 if handler == "many" else times, 1)
+    for arch, tracers in TRACERS.items()
+    for tracer, handler, stack, (where, depth, times) in itertools.product(
+        tracers,
         ("returns", "jumps", "many"),
         ("same", "low", "high"),
-        (("call", 1), ("thread", 1), ("fork", 5)),
-        (0, 3),
-        ("x86_64", "i386"),
+        (("call", 3, 2), ("thread", 0, 2), ("fork", 0, 1)),
     )
-    if (where == "call" or not depth) and (handler != "many" or where == "call")
+    if handler != "many" or where == "call"
 ]
+"""Each instruction; where rounds are short a second time, with a second signal."""
 
 
 def _stepper(folder: Path) -> Path:
@@ -93,7 +99,7 @@ def _calls(trace: Trace) -> int:
 def _stepped(folder: Path, program: Path, case: Case, trace: Path) -> tuple[int, int]:
     """Calls and jumps of a program that a signal came to everywhere."""
     words = [case.handler, case.stack, str(case.depth), case.where]
-    size = "256K" if case.where == "fork" else "64M"
+    size = "256K" if case.where == "fork" else "4M" if case.handler == "many" else "64M"
     done = subprocess.run(
         [str(_stepper(folder)), str(case.times), str(case.step), str(program), *words],
         env={**os.environ, "FTPATCH_TRACE": str(trace), "FTPATCH_TRACE_SIZE": size},
@@ -119,7 +125,7 @@ def _whole(case: Case, traces: list[Trace], calls: int, jumps: int) -> None:
             balance(thread, wander=True)
 
 
-@pytest.mark.parametrize("case", EVERY if WHOLE else QUICK, ids=str)
+@pytest.mark.parametrize("case", EVERY if FULL else QUICK, ids=str)
 def test_a_signal_at_every_instruction(case: Case, tmp_path: Path) -> None:
     target = traced(build(Form(case.arch), "stepped.c", tmp_path), *case.tracer)
     room = tmp_path / "room"
@@ -131,7 +137,7 @@ def test_a_signal_at_every_instruction(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [Case(ARGS, step=1 if WHOLE else 31), Case(handler="jumps", step=1 if WHOLE else 41)]
+    "case", [Case(ARGS, step=scaled(1, 31)), Case(handler="jumps", step=scaled(1, 41))]
 )
 def test_in_a_library(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program as one, which a program without sites calls."""

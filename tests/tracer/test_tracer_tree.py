@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from tests.support.sampling import PRODUCT
 from tests.support.trace_events import ENTRIES, EXITS, LEFT, Trace, balance, read_trace
 from tests.support.trace_gdb import tree_by_gdb
-from tests.support.tracer_matrix import WHOLE, forms
+from tests.support.tracer_matrix import forms
 from tests.support.tracer_programs import ARCHES, Form, build, emulator, run, traced
 
 MOST = 9000
@@ -67,7 +68,7 @@ CASES = [
     for arch, programs in PROGRAMS.items()
     for name, of in programs.items()
     for link, level, site in (
-        [(form.link, form.level, form.site) for form in forms(arch)] if WHOLE else of
+        [(form.link, form.level, form.site) for form in forms(arch)] if PRODUCT else of
     )
 ]
 

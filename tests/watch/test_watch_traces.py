@@ -16,6 +16,7 @@ from ftpatch.watch import Watch
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, Told, pack_watches, unpack_watches
 from ftpatch.watch.trace_watches import read_watched, refusal_note
 from tests.support.command import ftpatch
+from tests.support.sampling import scaled
 from tests.support.trace_writer import BASE, Thread, TraceFile, program
 
 ACCESS = 1
@@ -137,7 +138,7 @@ def test_cut_anywhere(tmp_path: Path) -> None:
         _is_told(_write(tmp_path / "t", raw[:length]))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30, 7), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 7)), min_size=1, max_size=8))
 def test_flipped_bits(tmp_path: Path, flips: list[tuple[int, int]]) -> None:
     raw = _raw()

@@ -25,6 +25,7 @@ from tests.support.loose_forms import FORMS
 from tests.support.loose_images import module, signed
 from tests.support.loose_trees import forest
 from tests.support.samples import sample
+from tests.support.sampling import scaled
 
 PACKERS: dict[str, tuple[str, list[str]]] = {
     "modinst-xz": (".xz", ["xz", "--check=crc32", "--lzma2=dict=1MiB"]),
@@ -115,7 +116,7 @@ def test_the_file_does_not_double(tmp_path: Path) -> None:
     assert sizes[0] < 2.1 * len(data) and sizes[-1] < sizes[0] + 5_000
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, 6))
 @given(
     packer=st.sampled_from([*PACKERS, ""]),
     form=st.sampled_from(sorted(FORMS)),

@@ -1,0 +1,118 @@
+"""Which part of the tests `make test` runs, and how to run the same part again.
+
+Of a test that takes time it runs a sample of its cases, in which every value that several of them
+share occurs; of the cases that slow.txt names, some in each file; tests that can do with less ask
+``scaled`` how far to go. The sample is another one each day, and FTPATCH_SEED chooses it.
+FTPATCH_FULL in the environment asks for everything: ``1`` for all cases, ``rest`` for those that
+the sample of this seed leaves out, and ``product`` for the whole product of forms of traced
+programs besides (`make test-matrix`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+__all__ = ["FULL", "PRODUCT", "SEED", "SLOW", "describe", "sample", "scaled", "split"]
+
+MODES = ("", "1", "rest", "product")
+MODE = os.environ.get("FTPATCH_FULL", "")
+FULL = MODE != ""
+PRODUCT = MODE == "product"
+# The workers of one run share a seed, though midnight may come between their starts.
+TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%Y%m%d"))
+SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
+SHARE = 0.1
+"""Of a test's cases, at least."""
+SHARE_OF_SLOW = 0.2
+"""Of a file's slow cases, whichever tests they belong to."""
+FOLDERS = {"tmp_path", "tmp_path_factory"}
+"""Fixtures of tests that take time: what writes no file and draws no examples takes none."""
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines()[1:])
+"""Tests of which one case takes about a second or more."""
+WHOLE = ("tests/house/", "tests/kernels/", "golden")
+"""Parts of the names of files that are never sampled."""
+
+
+def describe() -> str:
+    """Name the part that runs, in the words that choose it."""
+    return f"FTPATCH_SEED={SEED}" + (f" FTPATCH_FULL={MODE}" if FULL else "")
+
+
+def scaled(full: int, part: int) -> int:
+    """Choose between the size of a test in full and in a sample."""
+    return full if FULL else part
+
+
+def sample(cases: Sequence[Iterable[object]], share: float = SHARE, salt: str = "") -> list[int]:
+    """Choose some cases, each given by its values, so that every value that several cases share
+    occurs; and a share of them at least. Return their indices."""
+    rng = random.Random(f"{SEED} {salt}")
+    values = [set(case) for case in cases]
+    counts = Counter(value for case in values for value in case)
+    shared = {value for value, count in counts.items() if count > 1}
+    chosen: list[int] = []
+    rest = rng.sample(range(len(cases)), len(cases))
+    while shared:
+        best = max(rest, key=lambda index: len(values[index] & shared))
+        chosen.append(best)
+        rest.remove(best)
+        shared -= values[best]
+    more = math.ceil(share * len(cases)) - len(chosen)
+    return sorted(chosen + rest[: max(more, 0)])
+
+
+def _values(item: pytest.Function) -> set[object]:
+    """Each parameter's value, by its place in its list, and each word of the case's name: many
+    parameters are several in one, such as x86_64-pie-O2."""
+    if not hasattr(item, "callspec"):
+        return set()
+    return {*item.callspec.indices.items(), *item.callspec.id.split("-")}
+
+
+def split(
+    items: Sequence[pytest.Item], named: Iterable[str] = ()
+) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Divide collected tests into those to run and those to leave out. Tests that are ``named``
+    with :: on the command line are run."""
+    if MODE not in MODES:
+        raise pytest.UsageError(f"FTPATCH_FULL={MODE}: it takes 1, rest or product")
+    if MODE not in ("", "rest") or any("::" in name for name in named):
+        return list(items), []
+    groups: dict[str, list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if any(part in name for part in WHOLE) or not isinstance(item, pytest.Function):
+            continue
+        if name in SLOW:
+            groups[name.partition("::")[0]].append(item)
+        elif hasattr(item, "callspec") and _takes_time(item):
+            groups[name].append(item)
+    left = set[pytest.Item]()
+    for name, group in groups.items():
+        share = SHARE if "::" in name else SHARE_OF_SLOW
+        chosen = {group[index] for index in sample([*map(_values, group)], share, name)}
+        left |= set(group) - chosen
+    if MODE == "rest":
+        left = {item for item in items if item not in left and not _is_scaled(item)}
+    return [item for item in items if item not in left], [item for item in items if item in left]
+
+
+def _takes_time(item: pytest.Function) -> bool:
+    return bool(FOLDERS & {*item.fixturenames}) or _draws(item)
+
+
+def _draws(item: pytest.Item) -> bool:
+    """Whether hypothesis draws a test's examples; in full it draws more."""
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
+
+def _is_scaled(item: pytest.Item) -> bool:
+    return _draws(item) or item.get_closest_marker("scaled") is not None
