@@ -1,4 +1,4 @@
-"""What a boot tracer sent, for reports."""
+"""Streams of boot tracers, for reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HINT = "--image must name the kernel that wrote the stream"
 
 
 STREAM = SourceKind(what="calls", data=Data.CALLS, default="function_graph")
-"""What boot tracers send."""
+"""Streams of boot tracers."""
 SOURCES = (STREAM,)
 
 
@@ -60,7 +60,7 @@ class Origin:
 
     @property
     def notes(self) -> list[str]:
-        """What the times are: nothing else is known."""
+        """Remarks on the unit of times: nothing else is known."""
         if self.ticks:
             return ["times are ticks of the processor's counter, whose rate is unknown"]
         return ["times are event numbers: no timestamps were recorded"]

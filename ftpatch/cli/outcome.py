@@ -1,4 +1,4 @@
-"""What came of an update: as JSON, and in words."""
+"""Outcomes of updates: as JSON, and in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ftpatch does to a file, or to memory: Changes, as columns.
+"""Changes to a file, or to memory, as columns.
 
 A Change replaces ``width`` old bytes at an offset by as many new ones. It has a kind, and an
 owner: the ip of the site for whose sake it is made. Changes of one owner stand or fall together.
@@ -32,7 +32,7 @@ class Kind(IntEnum):
 
 
 class Space(IntEnum):
-    """What the offsets of Changes are."""
+    """Kinds of offsets: of a file, or in memory."""
 
     FILE = 0
     """Offsets in a file."""

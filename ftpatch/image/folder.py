@@ -53,7 +53,7 @@ def no_images(root: Path) -> InputError:
 
 
 def is_image(path: Path, *, relocatable: bool = False) -> bool:
-    """Whether a regular file begins as an image does that can be read, with ``relocatable`` also as
+    """Tell whether a regular file begins like a readable image, with ``relocatable`` also as
     a relocatable one. What cannot be opened is one: who reads it will say why."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -49,8 +49,8 @@ class Boundaries:
         return self._image.data[offset : offset + end - start].tobytes()
 
     def is_boundary(self, start: int, end: int, address: int) -> bool:
-        """Whether an instruction of the function [start, end) begins at an address, and nothing
-        may come between it and the one before."""
+        """Tell whether an instruction of the function [start, end) begins at an address, with
+        nothing that may come between it and the one before."""
         code = self.code(start, min(end, address + MAX_INSTRUCTION))
         found = disassemble(self._arch.name, code, start)
         return any(insn.address == address for insn in found) and not self._mover.joined(
@@ -59,7 +59,7 @@ class Boundaries:
 
     @cached_property
     def has_landings(self) -> bool:
-        """Whether exceptions may land anywhere in a function."""
+        """Tell whether exceptions may land anywhere in a function."""
         elf = self._image.elf
         return not elf.sections or elf.section(".gcc_except_table") is not None
 

@@ -61,7 +61,7 @@ class Library:
         return (fixed + self.path).ljust(length, b"\0")
 
     def found(self) -> bytes:
-        """What its struct library begins with."""
+        """The beginning of its struct library."""
         return pack("library", dynamic=self.dynamic, place=self.place)[:FOUND]
 
 

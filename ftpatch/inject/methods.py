@@ -61,7 +61,7 @@ class ProbeMethod(Protocol):
         ...
 
     def refusal(self, place: Candidate, methods: Methods) -> str | None:
-        """Why it cannot be used here, a clause; None where it can. Empty: not worth a word."""
+        """A clause why it cannot be used here; None where it can. Empty: not worth a word."""
         ...
 
     def code(self, mover: Mover, at: int, to: int) -> bytes:

@@ -1,11 +1,11 @@
-"""What probes recorded, for reports."""
+"""Events of probes, for reports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
 
-from ftpatch.probe.hits import Hits, read_hits
+from ftpatch.probe.read_hits import Hits, read_hits
 from ftpatch.probe.trace_probes import read_probes
 from ftpatch.trace.events import TraceEvents
 from ftpatch.trace.header import Tracer

@@ -29,7 +29,7 @@ class Variable:
     refusal: int
     note: str
     meant: bool
-    """Whether the report is about it."""
+    """True if the report is about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Which format a report is in: by its name, by the kind of data, by the name of a file."""
+"""The choice of a report format: by its name, by the kind of data, by the name of a file."""
 
 from __future__ import annotations
 

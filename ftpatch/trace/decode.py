@@ -36,8 +36,10 @@ class Event(IntEnum):
     """A chunk is missing before this; ``func`` is how many frames were open then."""
 
 
-FUNC_SHIFT, TICKS_SHIFT = constants["TYPE_BITS"], constants["TICKS_SHIFT"]
-TYPE, FUNC = (1 << FUNC_SHIFT) - 1, (1 << constants["FUNC_BITS"]) - 1
+FUNC_SHIFT = constants["TYPE_BITS"]
+TICKS_SHIFT = constants["TICKS_SHIFT"]
+TYPE = (1 << FUNC_SHIFT) - 1
+FUNC = (1 << constants["FUNC_BITS"]) - 1
 BEHIND = np.zeros(TYPE + 1, np.uint8)
 """Words behind the first of each type's event."""
 BEHIND[[Event.ENTRY_FROM, Event.EXIT_VALUE, Event.TIME]] = 1

@@ -62,7 +62,7 @@ class TraceEvents:
         return None
 
     def notes(self) -> list[str]:
-        """What was met that is not as it should be, a clause each."""
+        """Irregularities found so far, a clause each."""
         return self.trace.notes()
 
     def close(self) -> None:

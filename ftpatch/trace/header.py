@@ -60,7 +60,7 @@ LOST = {
     constants["LOST_EARLY"]: "no thread pointer yet",
     constants["LOST_THREAD"]: "too many threads",
 }
-"""Why calls were not recorded."""
+"""Reasons for calls that were not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)

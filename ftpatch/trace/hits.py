@@ -13,7 +13,7 @@ __all__ = ["Column", "Field", "Group", "Hits", "Point", "Show"]
 
 
 class Show(Enum):
-    """How a value is shown."""
+    """The forms of values."""
 
     UNSIGNED = "uint_value"
     SIGNED = "int_value"
@@ -32,7 +32,7 @@ class Field:
 
 
 class Point(Protocol):
-    """Where hits come from: a probe."""
+    """A source of hits: a probe."""
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Point(Protocol):
 
     @property
     def returns(self) -> bool:
-        """Whether its hits are calls that returned."""
+        """True if its hits are calls that returned."""
 
     @property
     def missed(self) -> int:

@@ -66,7 +66,7 @@ class Trace:
             raise InputError(source.header.path, f"cannot read: {error.strerror}") from None
 
     def notes(self) -> list[str]:
-        """What was met that is not as it should be, a clause each, and ``remarks`` of formats;
+        """Irregularities found so far, a clause each, and ``remarks`` of formats;
         complete when everything is read."""
         notes = list(self.recording.remarks)
         if self.chunks.damaged:

@@ -1,4 +1,4 @@
-"""What a report format is given: recorded data of one kind, and what is known of it.
+"""Sources: recorded data of one kind, and what is known of it, for report formats.
 
 A slice registers its SourceKind in ``SOURCES`` of its ``events.py``; nothing here knows a slice.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,6 @@ from ftpatch.trace.names import Functions, Program
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.totals import Totals
 from ftpatch.trace.window import Window
-
-if TYPE_CHECKING:
-    from ftpatch.trace.reader import Trace
 
 __all__ = ["Data", "EventSource", "Origin", "Recording", "SourceKind"]
 
@@ -93,7 +90,7 @@ class Origin(Protocol):
 
 @dataclass(kw_only=True)
 class Recording:
-    """What sources of all kinds have: the ``headers`` of their files, the ``tids`` of threads and
+    """Parts of all sources: the ``headers`` of their files, the ``tids`` of threads and
     ``owner``, int32[t]: which header's process each thread is of; ``program`` of each header among
     those of ``functions``; ``remarks``: what formats have to say of their own limits."""
 
@@ -141,7 +138,7 @@ class EventSource(Protocol):
 
     @property
     def kind(self) -> SourceKind:
-        """What it is registered as."""
+        """The kind that it is registered as."""
 
     @property
     def recording(self) -> Recording:
@@ -149,7 +146,7 @@ class EventSource(Protocol):
 
     @property
     def has_returns(self) -> bool:
-        """Whether it tells when functions return."""
+        """True if it tells when functions return."""
 
     @property
     def steps(self) -> int:
@@ -168,7 +165,7 @@ class EventSource(Protocol):
         """Accesses to variables, None where there are none by kind."""
 
     def notes(self) -> list[str]:
-        """What was met that is not as it should be, a clause each; complete at the end."""
+        """Irregularities found so far, a clause each; complete at the end."""
 
     def close(self) -> None:
         """Close the files."""
@@ -178,12 +175,12 @@ class EventSource(Protocol):
 class SourceKind:
     """A kind of source: what ``tracers`` record, or a stream's without any. ``what``: noun phrase
     for messages; ``default``: name of its own report; ``no_returns`` and ``hint``: why some have no
-    returns, and what helps."""
+    returns, and what helps. ``open`` takes a Trace of reader.py."""
 
     what: str
     data: Data
     default: str
-    open: Callable[[Trace], EventSource] | None = None
+    open: Callable[..., EventSource] | None = None
     tracers: tuple[Tracer, ...] = ()
     returns: bool = True
     no_returns: str = ""

@@ -15,7 +15,7 @@ from ftpatch.arch.accesses import READ, WRITE, memory_accesses
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.names import Program
 from ftpatch.trace.reader import Trace
-from ftpatch.watch.accesses import Recorded
+from ftpatch.watch.read_accesses import Recorded
 
 __all__ = ["Accessor", "Accessors"]
 

@@ -1,4 +1,4 @@
-"""What watches recorded, for reports."""
+"""Accesses to watched variables, for reports."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ftpatch.trace.header import Tracer
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.source import Data, Recording, SourceKind
 from ftpatch.watch import Watch, watch_line
-from ftpatch.watch.accesses import Recorded, read_accesses
 from ftpatch.watch.accessors import Accessors
+from ftpatch.watch.read_accesses import Recorded, read_accesses
 from ftpatch.watch.table import Told
 from ftpatch.watch.trace_watches import refusal_note
 

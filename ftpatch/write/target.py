@@ -1,4 +1,4 @@
-"""What Changes are verified against and written to: a target of their space."""
+"""Targets: Changes of their space are verified against them and written to them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FileTarget:
 
     @property
     def name(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
         return str(self.path)
 
     def held(self, changes: Changes) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

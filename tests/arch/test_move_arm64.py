@@ -144,10 +144,10 @@ def test_reach() -> None:
         assert disassemble("arm64", MOVER.jump(high, to), high)[0].target == to
     for to in (high + far, high - far - 4):
         assert not MOVER.reaches(high, to)
-        with pytest.raises(Immovable, match=r"0x8401000: b 0x.* out of reach"):
+        with pytest.raises(Immovable, match=r"0x8401000: b 0x.* out of range"):
             MOVER.jump(high, to)
     for code, to in ((bl, AT + far + 16), (_word(0x9000_0000), AT + (1 << 33))):
-        with pytest.raises(Immovable, match="out of reach"):
+        with pytest.raises(Immovable, match="out of range"):
             MOVER.move(code, AT, to, 4)
 
 

@@ -142,7 +142,7 @@ def test_reach() -> None:
     edge = AT + (1 << 31) - 5  # of the jump behind it, which ends 12 bytes from ``to``
     assert MOVER.move(lea, AT, edge, 1)
     for to in (edge + 1, AT + (1 << 40)):
-        with pytest.raises(Immovable, match="out of reach"):
+        with pytest.raises(Immovable, match="out of range"):
             MOVER.move(lea, AT, to, 1)
     assert MOVER.jump(AT, AT + 5) == bytes.fromhex("e900000000")
     high = AT + (1 << 32)

@@ -31,8 +31,9 @@ def _expect(*paths: Path) -> list[dict[str, str]]:
     result = ftpatch("check", "--write-expected", "list", *paths)
     assert result.code == 0, result.err
     lines = Path("list").read_text().splitlines()
-    assert all(line.startswith("#") for line in lines[:2])
-    return [json.loads(line) for line in lines[2:]]
+    rows = [line for line in lines if not line.startswith("#")]
+    assert lines[0].startswith("#") and lines[-len(rows) :] == rows
+    return [json.loads(line) for line in rows]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,9 @@ def test_a_function_that_is_no_more() -> None:
     Path("list").write_text(line + "\n")
     result = ftpatch("check", "--expected", "list", sample("pad").path)
     assert result.code == 1
-    assert "record-expected: no_such: list expects a record, but there is no such" in result.out
+    assert (
+        "record-expected: no_such: list expects a record, but no such function exists" in result.out
+    )
 
 
 def test_another_name_of_the_function_will_do() -> None:
@@ -175,5 +178,5 @@ def test_a_baseline_does_not_replace_a_list() -> None:
     _expect(path)
     held = Path("list").read_bytes()
     result = ftpatch("check", "--write-baseline", "list", path)
-    assert result.code == 2 and "list: not a baseline; name another" in result.err
+    assert result.code == 2 and "list: not a baseline; use another name" in result.err
     assert Path("list").read_bytes() == held

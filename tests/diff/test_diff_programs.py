@@ -55,7 +55,7 @@ def test_a_probed_program_shows_both_sides(program: Path) -> None:
         code = {row["symbol"]: row for row in rows if row["kind"] == "code"}
         assert set(code) == {"work+0x0", "leaf+0x0"}
         assert code["work+0x0"]["old"].startswith(_objdump(program, "work"))
-        assert re.match(r"jmp 0x[0-9a-f]+ \(laid in\)", code["work+0x0"]["new"])
+        assert re.match(r"jmp 0x[0-9a-f]+ \(inserted\)", code["work+0x0"]["new"])
         assert code["leaf+0x0"]["old"].startswith(_objdump(program, "leaf"))
         assert code["leaf+0x0"]["new"] != code["leaf+0x0"]["old"]
         headers = {row["symbol"]: row for row in rows if row["kind"] == "header"}

@@ -76,7 +76,7 @@ def test_it_is_named_where_formats_are(copied: Path, trace: Path) -> None:
     near = _run(copied, "report", trace, "--format", "dummy_word")
     assert "did you mean dummy_words?" in near.stderr
     named = _run(copied, "trace", "-o", "x.words", trace.with_name("prog"))
-    assert "for a report use --report dummy_words=x.words" in named.stderr
+    assert "to write a report, use --report dummy_words=x.words" in named.stderr
 
 
 def test_without_the_file_there_is_no_such_format(trace: Path) -> None:

@@ -44,21 +44,21 @@ class _BootArm64:
     def emulator(self) -> Emulator:
         """The kernel turns KASLR on; QEMU's own signature of pointers is the fast one."""
         return Emulator(
-            "qemu-system-aarch64",
-            "qemu-system-arm",
-            (
+            program="qemu-system-aarch64",
+            package="qemu-system-arm",
+            words=(
                 *("-M", "virt", "-cpu", "max,pauth-impdef=on", "-nodefaults", "-display", "none"),
                 *("-no-reboot", "-m", "1G"),
             ),
-            "console=ttyAMA0 earlycon panic=-1",
-            True,
-            {
+            append="console=ttyAMA0 earlycon panic=-1",
+            flat=True,
+            sinks={
                 "semihosting": (
                     *("-chardev", "file,id=events,path={stream}", "-semihosting-config"),
                     *("enable=on,target=native,chardev=events", "-serial", "file:{console}"),
                 )
             },
-            {"semihosting": ""},
+            consoles={"semihosting": ""},
         )
 
     def size(self, *, time: bool, back: bool = True) -> int:

@@ -59,23 +59,23 @@ class BootX86:
     def emulator(self) -> Emulator:
         """One program for both, which takes a vmlinux for its PVH note."""
         return Emulator(
-            "qemu-system-x86_64",
-            "qemu-system-x86",
-            (
+            program="qemu-system-x86_64",
+            package="qemu-system-x86",
+            words=(
                 *("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G"),
                 *("-d", "cpu_reset", "-D", "{log}"),  # a triple fault is told there, if anywhere
             ),
-            "panic=-1 no_timer_check",
-            False,
-            {
+            append="panic=-1 no_timer_check",
+            flat=False,
+            sinks={
                 "debugcon": (*FILES, *CONSOLE, *("-device", "isa-debugcon,chardev=events")),
                 "serial": (*FILES, *("-serial", "chardev:events"), *CONSOLE),
             },
-            {
+            consoles={
                 "debugcon": "console=ttyS0 earlyprintk=serial,ttyS0",
                 "serial": "console=ttyS1 earlyprintk=serial,ttyS1",  # the first is the tracer's
             },
-            "Triple fault",
+            fault="Triple fault",
         )
 
     def size(self, *, time: bool, back: bool = True) -> int:

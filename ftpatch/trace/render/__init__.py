@@ -1,4 +1,4 @@
-"""What report formats share: style, cells of lines, values of hits, Perfetto's packets."""
+"""Parts that report formats share: style, cells of lines, values of hits, Perfetto's packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What text reports have in common: how names and times are written, and lines made in bulk."""
+"""Names and times as text reports write them, and lines made in bulk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Style:
         return self.progress(source.rows(), source.steps) if source.steps else source.rows()
 
     def header(self, *, tracer: str = "") -> Iterator[str]:
-        """What text reports begin with: the tracer, and the notes."""
+        """The beginning of text reports: the tracer, and the notes."""
         yield f"# tracer: {tracer}\n#\n" if tracer else ""
         yield from (f"# {note}\n" for note in self.notes)
         yield "#\n" if self.notes else ""
