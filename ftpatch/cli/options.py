@@ -171,11 +171,9 @@ def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
     if in_place and output is not None:
         raise UsageError(None, "--in-place and -o are mutually exclusive", "choose one")
     if not image.name:
-        raise InputError(image, "not a regular file", "give one image")
+        raise InputError(image, "not a regular file", "use a single image")
     if in_place and image.is_symlink():
-        raise UsageError(
-            image, "a symbolic link cannot be replaced in place", "name the file itself"
-        )
+        raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
     if in_place:
         return image
     return output or image.with_name(image.name + ".ftpatch")

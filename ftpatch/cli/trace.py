@@ -120,7 +120,7 @@ def _trace(request: Request, asked: Asked) -> int:
     signal.signal(signal.SIGPIPE, interrupted)
 
     def on_cleared(image: Path, name: str) -> None:
-        error_line(f"{image}: in the copy that runs, {cleared_line(name)}")
+        error_line(f"{image}: in the running copy, {cleared_line(name)}")
 
     with run_traced(path, request, on_cleared) as run:
         _tell(path, run, request)
@@ -134,13 +134,13 @@ def _tell(path: Path, run: Run, request: Request) -> None:
     from ftpatch.inject.runtime import RECORDING
 
     for image in run.foreign:
-        error_line(f"{image}: another tracer recorded it; to keep that use -o FILE")
+        error_line(f"{image}: recorded by another tracer; use -o FILE to keep it")
     if run.lost is not None:
         raise run.lost
     if not run.files and request.tracing.tracer in RECORDING:
         error_line(f"{path}: no trace was written: privileged program or no disk space")
     for library, reason in run.untraced:
-        error_line(f"{library}: it was not traced: {reason}")
+        error_line(f"{library}: not traced: {reason}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             raise UsageError(
                 image.path, f"this tracer works on programs, not on {image.kind}", hint
             )
-        hint = "give an executable, or use --to"
+        hint = "use an executable, or --to"
         raise UsageError(image.path, f"{image.kind} has no tracers yet", hint)
     mask = traceable(sites, mask, libraries=bool(tracing.libraries))
     laid = _inject(image, sites.arch, tracing, len(sites))

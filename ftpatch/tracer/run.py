@@ -140,7 +140,7 @@ def _patch(
         else:
             libraries.patch(copy, patched, selection, tracing)
     if not os.access(patched, os.X_OK):
-        raise InputError(path, "it cannot be executed")
+        raise InputError(path, "cannot be executed")
 
 
 def _recorded(

@@ -38,7 +38,7 @@ VERBS = {
 }
 CUT = """
 import os, sys
-import ftpatch.image.elf as elf
+import ftpatch.elf.elf_file as elf
 import ftpatch.cli.extract
 elf.SMALL = 0
 read, cut = elf.read_skeleton, []
@@ -49,7 +49,7 @@ def read_and_cut(path, data):
 elf.read_skeleton = read_and_cut
 """
 CUT_EARLY = """
-import ftpatch.ahead
+import ftpatch.image.prefetch
 import ftpatch.cli.extract
 elf.map_file, map_file = lambda path: (map_file(path), os.truncate(FILE, 0))[0], elf.map_file
 """

@@ -47,7 +47,7 @@ def test_addresses(tmp_path: Path) -> None:
     main = next(row for row in subprocess.check_output(["nm", plain], text=True).splitlines()
                 if row.endswith(" main"))  # fmt: skip
     result = ftpatch("watch", plain, f"0x{main.split()[0]}:rw-", "-o", "x")
-    assert result.code == 2 and "it is code; data can be watched" in result.err
+    assert result.code == 2 and "it is code; use `ftpatch probe`" in result.err
 
 
 def test_names_of_sources(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_only_programs(tmp_path: Path) -> None:
     done = ftpatch("probe", library, "p one", "-o", tmp_path / "out")
     assert (done.code, done.err) == (
         2,
-        f"ftpatch: {library}: a shared-object cannot be probed; give an executable\n",
+        f"ftpatch: {library}: a shared-object cannot be probed; use an executable\n",
     )
 
 

@@ -154,7 +154,7 @@ def test_bytes_are_not_for_a_terminal(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, stdout=child, stderr=pipe, check=False)
     os.close(child)
     os.close(parent)
-    assert done.returncode == 2 and b"not for a terminal; use -o FILE" in done.stderr
+    assert done.returncode == 2 and b"cannot be written to a terminal; use -o FILE" in done.stderr
     out = tmp_path / "piped"
     with out.open("wb") as file:
         subprocess.run(command, env=environment, stdout=file, check=True)

@@ -20,6 +20,7 @@ from tests.support.trace_file_programs import SIZE, build, entries, lost, native
 pytestmark = native
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+MAIN = "import sys; from ftpatch.cli import main; from ftpatch.tracer import server\n"
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +140,9 @@ def test_a_daemon_whose_first_thread_ended(unnamed: bool, program: Path, tmp_pat
     said, kept = tmp_path / "said", tmp_path / "kept"
     words = ["trace", "--size", "8M", "-f", "work", "-o", str(kept)]
     words += [str(program), "daemon", str(said)]
-    code = "import sys; from ftpatch.cli import main, trace_server; sys.argv[1:] = {!r}\n"
+    code = MAIN + "sys.argv[1:] = {!r}\n"
     if not unnamed:
-        code += "trace_server.Server.__init__ = lambda *_: (_ for _ in ()).throw(OSError())\n"
+        code += "server.Server.__init__ = lambda *_: (_ for _ in ()).throw(OSError())\n"
     done = subprocess.run(
         [sys.executable, "-c", code.format(words) + "main()"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -180,9 +181,9 @@ def _runs(pid: int) -> bool:
 def test_more_processes_than_descriptors(program: Path, tmp_path: Path) -> None:
     """Files of those that ended get their names while the others run."""
     words = ["trace", "-f", "work", "-o", str(tmp_path / "kept"), str(program), "fork", "50", "2"]
-    code = f"import sys; from ftpatch.cli import main, trace_server; sys.argv[1:] = {words!r}\n"
+    code = f"{MAIN}sys.argv[1:] = {words!r}\n"
     subprocess.run(
-        [sys.executable, "-c", f"{code}trace_server.MOST = 8\nmain()"],
+        [sys.executable, "-c", f"{code}server.MOST = 8\nmain()"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=True,
         timeout=60,
@@ -290,7 +291,7 @@ def test_a_program_that_is_killed(traced: Path, tmp_path: Path) -> None:
 LEASED = """
 import fcntl, os, sys
 from pathlib import Path
-from ftpatch.cli.trace_files import TraceFiles
+from ftpatch.tracer.recordings import TraceFiles
 trace, program = map(Path, sys.argv[1:])
 with TraceFiles(trace, program, program):
     held = os.open(program, os.O_RDONLY)
