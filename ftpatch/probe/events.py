@@ -39,7 +39,7 @@ class _Probes(TraceEvents):
 
 
 _PROBES: SourceKind = SourceKind(
-    what="what probes recorded",
+    what="probe events",
     data=Data.HITS,
     default="probes",
     open=lambda trace: _Probes(_PROBES, trace),

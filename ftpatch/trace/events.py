@@ -123,7 +123,7 @@ def open_source(paths: Sequence[Path], window: Window, kinds: Sequence[SourceKin
                 raise UsageError(
                     trace.headers[number].path,
                     f"{kind.what} cannot be reported together with traces of other events",
-                    "report it by itself",
+                    "report it separately",
                 )
         assert found[0].open is not None
         return found[0].open(trace)

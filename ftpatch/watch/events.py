@@ -101,7 +101,7 @@ def _place(recording: Recording, header: int, watch: Watch) -> str:
 
 
 _WATCHES: SourceKind = SourceKind(
-    what="what watches recorded",
+    what="variable accesses",
     data=Data.ACCESSES,
     default="ksym",
     open=lambda trace: _Watches(_WATCHES, trace),

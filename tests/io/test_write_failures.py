@@ -179,8 +179,8 @@ def test_an_interrupt_leaves_nothing(number: signal.Signals, copy_of: Copied) ->
     path = copy_of("vmlinux-x86_64")
     script = (
         "import os, sys\n"
-        "import ftpatch.write.write\n"
-        f"ftpatch.write.write._apply = lambda *_: os.kill(os.getpid(), {int(number)})\n"
+        "from ftpatch.write.target import FileTarget\n"
+        f"FileTarget.apply = lambda *_: os.kill(os.getpid(), {int(number)})\n"
         "from ftpatch.cli import main\n"
         f"sys.argv = ['ftpatch', 'enable', {str(path)!r}]\n"
         "main()\n"

@@ -162,7 +162,7 @@ def test_options() -> None:
     refused = ftpatch("report", "--format", "function", trace)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
-        "ftpatch: shop.trace: what probes recorded cannot be reported as function; use probes, "
+        "ftpatch: shop.trace: probe events cannot be reported as function; use probes, "
         "function_graph, profile, chrome, flamegraph, folded, json or perfetto\n"
     )
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))

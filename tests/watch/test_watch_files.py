@@ -168,7 +168,7 @@ def test_what_watches_nothing(plain: Path, tmp_path: Path) -> None:
         result = ftpatch("watch", path)
         assert result.code == 2 and result.err.count("\n") == 1
     result = ftpatch("watch", plain, "-o", "x")
-    assert "nothing to write; say what to watch" in result.err
+    assert "nothing to write; specify a watch" in result.err
     result = ftpatch("watch", sample("vmlinux-x86_64").path, "jiffies:rw-", "-o", "x")
     assert result.code == 2 and "not a program (vmlinux)" in result.err
 

@@ -55,7 +55,7 @@ def test_no_events_where_a_sandbox_forbids_them(tmp_path: Path, action: str, num
     done, trace = run_watched(patched, before=[sys.executable, "-c", script])
     plain = subprocess.run([str(program)], capture_output=True, timeout=30, check=True)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
-    assert f"counter:rw-: not watched: errno {number}, the kernel does not permit it" in (
+    assert f"counter:rw-: not watched: errno {number}, denied by the kernel" in (
         ftpatch("report", trace).out
     )
 
@@ -78,7 +78,7 @@ def test_too_few_breakpoints(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     ends = [row for row in rows_of(trace) if "hits" in row]
     assert [(row["errno"], row["hits"] > 0) for row in ends] == [(0, True), (28, False)]
-    assert "# flag:rw-: not watched: errno 28, no breakpoint was free: a debugger" in (
+    assert "# flag:rw-: not watched: errno 28, no free breakpoint: used by a debugger" in (
         ftpatch("report", trace).out
     )
 
