@@ -32,7 +32,7 @@ def _expect(*paths: Path) -> list[dict[str, str]]:
     assert result.code == 0, result.err
     lines = Path("list").read_text().splitlines()
     rows = [line for line in lines if not line.startswith("#")]
-    assert lines[0].startswith("#") and lines[-len(rows) :] == rows
+    assert lines[0].startswith("#") and lines[len(lines) - len(rows) :] == rows
     return [json.loads(line) for line in rows]
 
 

@@ -126,7 +126,7 @@ def test_the_size_of_the_trace(plain: Path, four: Path) -> None:
         ("conuter:rw-", "no such symbol; did you mean counter?"),
         ("0x99999999:rw-", "0x99999999: not mapped in the program; use a link address"),
         ("look:rw-", "look: a function, not a variable; use `ftpatch probe`"),
-        ("own:rw-", "own: it is thread-local: each thread has one"),
+        ("own:rw-", "own: thread-local: its address is known only at run time"),
         ("_end:rw-", "_end: an absolute symbol, not an address"),
         ("printf:rw-", "printf: defined in a library, not in this program"),
         ("counter:--x", "execution cannot be watched"),
