@@ -181,7 +181,7 @@ def test_the_address_word_of_a_relr_run_cannot_be_cleared(nulls: int, tmp_path: 
 
 
 def test_a_kernel_of_real_size_takes_seconds(tmp_path: Path) -> None:
-    """What is done site by site shows here."""
+    """What is done site by site shows here, in the processor's time: others use it as well."""
     names = [f"function_{i:05}" for i in range(40_000)]
     path = tmp_path / "vmlinux"
     path.write_bytes(fentry_kernel(names, step=16, nulls=600).build())
@@ -194,9 +194,9 @@ def test_a_kernel_of_real_size_takes_seconds(tmp_path: Path) -> None:
         ["undo", "--all", path],
     )
     for arguments in commands:
-        begun = time.monotonic()
+        begun = time.process_time()
         assert ftpatch(*arguments).code == (1 if arguments[0] == "diff" else 0)
-        assert time.monotonic() - begun < 10, arguments
+        assert time.process_time() - begun < 10, arguments
 
 
 def test_a_misaligned_patch_site_is_none(tmp_path: Path) -> None:

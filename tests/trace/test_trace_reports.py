@@ -58,7 +58,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--report json=x --report chrome=x", "x: would overwrite another file of this run"),
         ("-o x --report json=./x", "x: would overwrite another file of this run"),
         ("--report json=PROG --force", "prog: would overwrite another file of this run"),
-        ("--format json --report folded", "only one report can be printed; write one of them to a file"),
+        (
+            "--format json --report folded",
+            "only one report can be printed; write one of them to a file",
+        ),
         ("-o x.html --format flamegraph", "to write a report, use --report flamegraph=x.html"),
         ("-o x.html", "to write a report, use --report flamegraph=x.html"),
         ("-o x.json --format chrome", "to write a report, use --report chrome=x.json"),
