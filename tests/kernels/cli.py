@@ -50,7 +50,7 @@ def read_check(path: Path) -> Foretold:
     found = tuple(sorted(set(said) - {"ftrace", "note", "verdict"}))
     assert bool(found) == (done.returncode == 1), done.stdout
     dies = re.search(
-        r": verdict: the kernel .*\b(will not boot|will die)$", done.stdout, re.MULTILINE
+        r": verdict: the kernel .*\b(will not boot|will crash)$", done.stdout, re.MULTILINE
     )
     return Foretold(done.stdout, found, dies is not None)
 
