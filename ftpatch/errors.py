@@ -34,6 +34,8 @@ class Exit(IntEnum):
     """A site was refused, a check found something, or files differ."""
     ERROR = 2
     """Usage, unreadable, unparseable or unsupported input, I/O."""
+    OWN = 125
+    """A failure of our own, where the exit code is otherwise that of the program we ran."""
 
 
 class FtpatchError(Exception):

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ftpatch import __version__
-from ftpatch.cli import (
-    boot,
-    check,
-    diff,
-    disable,
-    enable,
-    extract,
-    list_,
-    probe,
-    report,
-    status,
-    trace,
-    undo,
-    watch,
-)
 from ftpatch.cli.console import error_line
 from ftpatch.cli.signals import handle_signals
+from ftpatch.cli.verbs import RUNS_PROGRAMS, VERBS, Verbs, import_verb
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.io.cleanup import CLEANUP
 
-__all__ = ["app", "run"]
+__all__ = ["command_line", "run"]
 
-app = typer.Typer(
+_app = typer.Typer(
     name="ftpatch",
     help="ftrace for ELF files on disk: turn call sites into NOPs and calls, verified the way "
     "ftrace verifies.\n\nExample: ftpatch trace ls -l",
@@ -40,32 +28,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (
-    status,
-    list_,
-    check,
-    enable,
-    disable,
-    undo,
-    diff,
-    extract,
-    probe,
-    watch,
-    boot,
-    report,
-):
-    app.command(verb.NAME)(verb.command)
-app.command(report.NAME)(report.command)
-# What follows a program's name is the program's.
-app.command(trace.NAME, context_settings={"allow_interspersed_args": False})(trace.command)
-
 # Typer brings its own copy of click in newer versions; the base class is the same in both.
 ClickError: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
 )
 
 
-@app.callback(invoke_without_command=True)
+@_app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -76,6 +45,8 @@ def _version(
 
 def run() -> int:
     """The command line's exit code. Signals that end it take the output in the making away."""
+    if sys.argv[1:] and sys.argv[1] in VERBS:  # before a signal can break into the import
+        import_verb(sys.argv[1])
     handle_signals()
     code = _run()
     try:
@@ -88,10 +59,20 @@ def run() -> int:
     return code
 
 
+@cache
+def command_line() -> TyperGroup:
+    """Make the command line, without the verbs: each is made when it is asked for."""
+    group = typer.main.get_command(_app)
+    assert isinstance(group, TyperGroup)
+    verbs: Any = Verbs()  # the base class of commands is elsewhere in newer versions of Typer
+    group.commands = verbs
+    return group
+
+
 def _run() -> int:
     CLEANUP.failure = int(Exit.ERROR)
     try:
-        code = app(prog_name="ftpatch", standalone_mode=False)
+        code = command_line()(prog_name="ftpatch", standalone_mode=False)
     except FtpatchError as error:
         error_line(str(error))
         return int(error.exit)
@@ -104,8 +85,8 @@ def _run() -> int:
         message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is
         if message:
             error_line(message.rstrip(".") + where)
-        own = context is not None and context.info_name in (trace.NAME, boot.NAME)
-        return trace.FAILED if own else int(Exit.ERROR)  # others are the program's
+        own = context is not None and context.info_name in RUNS_PROGRAMS
+        return int(Exit.OWN if own else Exit.ERROR)
     except OSError as error:
         done = "; the output is written" if CLEANUP.appeared else ""
         error_line(f"{error.filename or 'standard output'}: {error.strerror}{done}")

@@ -14,7 +14,7 @@ from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
 from ftpatch.cli.report_output import Output
 from ftpatch.cli.signals import interrupted
-from ftpatch.errors import FtpatchError, SiteRefused, UsageError
+from ftpatch.errors import Exit, FtpatchError, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["NAME", "command"]
-
-NAME = "boot"
-FAILED = 125
-"""Exit code of a failure of our own."""
+__all__ = ["command"]
 
 
 def command(
@@ -116,7 +112,7 @@ def command(
             BootTracing(sink=sink, until=until, most=most, time=time),
             Selection(filter_, notrace, regex),
         )
-        CLEANUP.failure = FAILED
+        CLEANUP.failure = int(Exit.OWN)
         with _folder(keep) as name:
             folder = Path(name)
             kernel = _patch(image, folder / "vmlinux.boot", selection, tracing)
@@ -136,7 +132,7 @@ def command(
                 )
     except FtpatchError as error:
         error_line(str(error))
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(int(Exit.OWN)) from None
     raise typer.Exit(code)
 
 

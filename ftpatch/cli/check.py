@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check
     from ftpatch.ftrace.check.expected import Expected
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "check"
 
 CheckFormat = Annotated[
     str | None,

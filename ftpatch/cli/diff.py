@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from ftpatch.diff.diff import Diff, Difference
     from ftpatch.ftrace.sites import Sites
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "diff"
 SHOWN = 40
 SUFFIX = ".ftpatch"
 """Suffix of the output that a command writes beside its input."""

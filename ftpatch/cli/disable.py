@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.plan import Plan
     from ftpatch.ftrace.sites import Sites
 
-__all__ = ["NAME", "command"]
-
-NAME = "disable"
+__all__ = ["command"]
 
 
 def command(

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites
     from ftpatch.tracer.plan import Tracing
 
-__all__ = ["NAME", "command"]
-
-NAME = "enable"
+__all__ = ["command"]
 
 
 def command(

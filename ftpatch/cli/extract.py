@@ -11,9 +11,8 @@ from ftpatch.cli.console import json_line, lines, tell_links
 from ftpatch.cli.options import Force, Format, Image, Json, Quiet, wants_json
 from ftpatch.errors import InputError, UsageError
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "extract"
 ELF = b"\x7fELF"
 PACKED = {".gz", ".xz", ".zst", ".lz4", ".lzma", ".bz2"}
 

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from ftpatch.probe import Definition
     from ftpatch.probe.plan import Handler, Placed, Probed
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "probe"
 
 Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to probe.")]
 Probes = Annotated[

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
 
-__all__ = ["NAME", "command", "require_format"]
+__all__ = ["command", "require_format"]
 
-NAME = "report"
 OTHERS = 64
 """Approximate number of open descriptors that are not traces."""
 SHOWN = 3

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "status"
 FEW = 5
 """Functions without a record that are named."""
 

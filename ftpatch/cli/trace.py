@@ -14,7 +14,7 @@ import typer
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
-from ftpatch.errors import FtpatchError, OutputError, UsageError
+from ftpatch.errors import Exit, FtpatchError, OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     from ftpatch.trace.header import Tracer
     from ftpatch.tracer.run import Request, Run
 
-__all__ = ["FAILED", "NAME", "command"]
-
-NAME = "trace"
-FAILED = 125
-"""Exit code of a failure of our own: all others are the program's."""
+__all__ = ["command"]
 
 
 def command(
@@ -89,7 +85,7 @@ def command(
 
     Example: ftpatch trace -f 'parse_*' -- ./shop --verbose
     """
-    CLEANUP.failure = FAILED
+    CLEANUP.failure = int(Exit.OWN)
     try:
         from ftpatch.ftrace.filter import Selection
         from ftpatch.tracer.plan import Tracing
@@ -106,7 +102,7 @@ def command(
         code = _trace(request, asked)
     except FtpatchError as error:
         error_line(str(error))
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(int(Exit.OWN)) from None
     raise typer.Exit(code)
 
 

@@ -22,9 +22,7 @@ from ftpatch.cli.options import (
 )
 from ftpatch.errors import UsageError
 
-__all__ = ["NAME", "command"]
-
-NAME = "undo"
+__all__ = ["command"]
 
 
 def command(

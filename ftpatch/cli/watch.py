@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from ftpatch.image import Image
     from ftpatch.watch import Watch
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "watch"
 
 Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to watch.")]
 Requests = Annotated[

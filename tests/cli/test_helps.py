@@ -7,12 +7,11 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-import typer
 
-from ftpatch.cli.app import app
+from ftpatch.cli.app import command_line
 from tests.support.command import ftpatch
 
-CLI = typer.main.get_command(app)
+CLI = command_line()
 COMMANDS = sorted(getattr(CLI, "commands"))  # noqa: B009 - click's, whichever copy it is
 
 

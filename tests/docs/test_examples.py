@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.main import get_command
 
-from ftpatch.cli.app import app
+from ftpatch.cli.app import command_line
 from tests.support.doc_pages import (
     PAGES,
     ROOT,
@@ -119,8 +118,8 @@ def _commands(page: Path) -> Iterator[str]:
 
 @every_page
 def test_every_command_has_its_options(page: Path) -> None:
-    root = get_command(app)
-    verbs = root.commands  # type: ignore[attr-defined]
+    root = command_line()
+    verbs = root.commands
     for command in _commands(page):
         for line in re.split(r"(?<!\\)\n", command):
             for arguments in ftpatch_calls(line):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from ftpatch.cli.console import json_line, table
 from ftpatch.cli.options import Filter, Format, Image, Json, Notrace, Regex, wants_json
 
-__all__ = ["NAME", "command"]
-
-NAME = "list"
+__all__ = ["command"]
 
 
 def command(
