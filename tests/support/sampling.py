@@ -1,6 +1,6 @@
 """Which part of the tests `make test` runs, and how to run the same part again.
 
-Of a test that takes time it runs a sample of its cases, in which every value that several of them
+Of a test that takes time it runs a sample of its cases, in which every value that many of them
 share occurs; of the cases that slow.txt names, some in each file; tests that can do with less ask
 ``scaled`` how far to go. The sample is another one each day, and FTPATCH_SEED chooses it.
 FTPATCH_FULL in the environment asks for everything: ``1`` for all cases, ``rest`` for those that
@@ -30,15 +30,15 @@ PRODUCT = MODE == "product"
 TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%Y%m%d"))
 SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
 SHARE = 0.1
-"""Of a test's cases, at least."""
-SHARE_OF_SLOW = 0.2
+"""Of a test's cases, at least; and what as many share is a value that must occur."""
+SHARE_OF_SLOW = 0.15
 """Of a file's slow cases, whichever tests they belong to."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines()[1:])
 """Tests of which one case takes about a second or more."""
 WHOLE = ("tests/house/", "tests/kernels/", "golden")
-"""Parts of the names of files that are never sampled."""
+"""Parts of the names of files of which only slow tests are sampled."""
 
 
 def describe() -> str:
@@ -52,12 +52,13 @@ def scaled(full: int, part: int) -> int:
 
 
 def sample(cases: Sequence[Iterable[object]], share: float = SHARE, salt: str = "") -> list[int]:
-    """Choose some cases, each given by its values, so that every value that several cases share
-    occurs; and a share of them at least. Return their indices."""
+    """Choose a share of the cases, each given by its values, and more until every value that such
+    a share of them has, or two of a few, occurs. Return their indices."""
     rng = random.Random(f"{SEED} {salt}")
     values = [set(case) for case in cases]
     counts = Counter(value for case in values for value in case)
-    shared = {value for value, count in counts.items() if count > 1}
+    many = max(share * len(cases), 2)
+    shared = {value for value, count in counts.items() if count >= many}
     chosen: list[int] = []
     rest = rng.sample(range(len(cases)), len(cases))
     while shared:
@@ -89,10 +90,12 @@ def split(
     groups: dict[str, list[pytest.Function]] = defaultdict(list)
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if any(part in name for part in WHOLE) or not isinstance(item, pytest.Function):
+        if not isinstance(item, pytest.Function):
             continue
         if name in SLOW:
             groups[name.partition("::")[0]].append(item)
+        elif any(part in name for part in WHOLE):
+            continue
         elif hasattr(item, "callspec") and _takes_time(item):
             groups[name].append(item)
     left = set[pytest.Item]()
