@@ -22,7 +22,6 @@ typedef unsigned long ulong;
 
 #define SIGBUS 7 /* on every architecture */
 #define SIGSEGV 11
-#define CHUNK (16u << 10) /* bytes; of a profile it is the whole table */
 #define THREADS 4096 /* thread pointers that are told apart; a power of two */
 #ifndef ROOM
 #define ROOM ~0ul /* bytes of address space for their ret_stacks */

@@ -34,6 +34,7 @@ enum trace_format {
 	TRACE_HEADER = 4096,
 	TRACE_UNIT = 4096,
 	CHUNK_MAGIC = 0x4b4e4843, /* "CHNK" */
+	CHUNK = 16 << 10, /* bytes; of a profile it is the whole table */
 };
 
 enum trace_event {

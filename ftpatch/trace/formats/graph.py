@@ -1,6 +1,6 @@
-"""Text as frecording's function_graph has it (kernel/trace/trace_functions_graph.c).
+"""Text as ftrace's function_graph has it (kernel/trace/trace_functions_graph.c).
 
-Where frecording has the CPU there is the thread.
+Where ftrace has the CPU there is the thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CAME_BACK = len(Kind)
 
 
 def _function_graph(source: EventSource, style: Style) -> Iterator[str]:
-    """Calls by time; what hits of other points saw stands among them, as in frecording's
+    """Calls by time; what hits of other points saw stands among them, as in ftrace's
     function_graph events of others do."""
     recording, hits = source.recording, source.hits()
     tell = _Calls(recording, style).tell if hits is None else _Hits(recording, hits, style).tell
