@@ -120,8 +120,8 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         if offset + length > size:
             raise InputError(
                 path,
-                f"truncated: the {what} at {offset:#x} needs {length} bytes, "
-                f"but the file has only {size:#x}",
+                f"truncated: no room for the {what} at {offset:#x} ({length} bytes): "
+                f"the file has only {size:#x}",
             )
         return data[offset : offset + length].tobytes()
 

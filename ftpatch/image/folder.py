@@ -49,7 +49,11 @@ def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
 
 def no_images(root: Path) -> InputError:
     """A folder without any."""
-    return InputError(root, "no images in this directory", "kernels, modules, programs, libraries")
+    return InputError(
+        root,
+        "no images in this directory",
+        "ftpatch looks for kernels, modules, programs and libraries",
+    )
 
 
 def is_image(path: Path, *, relocatable: bool = False) -> bool:
