@@ -172,7 +172,7 @@ def _find_span(image: Image, original: Image, arch: Arch, *, named: bool) -> Spa
 
 def _no_table(image: Image, arch: Arch) -> NoTable:
     """Why an image has no table, and what to do."""
-    if image.container == "module":
+    if image.is_module:
         return NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
     by = laid_in_by(image)
     if by is not None:
