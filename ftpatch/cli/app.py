@@ -25,6 +25,7 @@ from ftpatch.cli import (
     watch,
 )
 from ftpatch.cli.console import error_line
+from ftpatch.cli.help_text import Verb
 from ftpatch.cli.signals import handle_signals
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.io.cleanup import CLEANUP
@@ -54,7 +55,7 @@ for verb in (
     boot,
     report,
 ):
-    app.command(verb.NAME)(verb.command)
+    app.command(verb.NAME, cls=Verb)(verb.command)
 app.command(report.NAME)(report.command)
 # What follows a program's name is the program's.
 app.command(trace.NAME, context_settings={"allow_interspersed_args": False})(trace.command)

@@ -33,7 +33,7 @@ FAILED = 125
 
 
 def command(
-    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="x86 or arm64 kernel.")],
+    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="{kernels} kernel.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="-- QEMU ARG", help="Additional arguments for QEMU."),

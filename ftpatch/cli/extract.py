@@ -42,8 +42,8 @@ def command(
     """
     as_json = wants_json(json, format_)
     from ftpatch.elf.elf_file import map_file
+    from ftpatch.elf.known_files import what_is
     from ftpatch.image.prefetch import payload_of
-    from ftpatch.io.known_files import what_is
 
     data, _ = map_file(image)
     payload = payload_of(image, data.data)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.elf.elf_file import Elf, map_file
 from ftpatch.elf.headers import Skeleton
+from ftpatch.elf.known_files import elf_words
 from ftpatch.elf.relocatable import lay_out, lay_out_symbols, module_name
 from ftpatch.elf.relocations import Relocations, read_relocations
 from ftpatch.elf.symbols import Symbols, dynamic_symbols, read_symbols
@@ -23,7 +24,6 @@ from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
 from ftpatch.image.kallsyms.own_symbols import read_own_symbols
 from ftpatch.image.prefetch import payload_of
 from ftpatch.image.signature import signature_size
-from ftpatch.io.known_files import elf_words
 
 __all__ = ["Image", "open_image"]
 

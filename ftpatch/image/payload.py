@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ftpatch.elf.known_files import what_is
 from ftpatch.errors import InputError
 from ftpatch.image.compression import LIMIT
 from ftpatch.image.container import Container, Layer, RawKind
 from ftpatch.image.containers import raw_kinds, wrappers
-from ftpatch.io.known_files import what_is
 
 __all__ = ["Payload", "begins_as_image", "bytes_that_tell", "read_payload"]
 
