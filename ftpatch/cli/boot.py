@@ -29,7 +29,7 @@ __all__ = ["command"]
 
 
 def command(
-    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="x86 or arm64 kernel.")],
+    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="{kernels} kernel.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="-- QEMU ARG", help="Additional arguments for QEMU."),

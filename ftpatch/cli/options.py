@@ -129,8 +129,7 @@ Sink = Annotated[
     typer.Option(
         "--sink",
         metavar="SINK",
-        help="Device that the boot tracer writes to: debugcon (default) or serial on x86, "
-        "semihosting on arm64.",
+        help="Device that the boot tracer writes to: {sinks}.",
     ),
 ]
 Until = Annotated[

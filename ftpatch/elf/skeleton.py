@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.elf.headers import Section, Segment, Skeleton
+from ftpatch.elf.known_files import elf_words, what_is
 from ftpatch.errors import InputError
-from ftpatch.io.known_files import elf_words, what_is
 
 __all__ = ["read_skeleton"]
 

@@ -12,6 +12,7 @@ from ftpatch.arch import Abi, Arch, State, arch_of
 from ftpatch.arch.contract import U8, U64
 from ftpatch.core.columns import among
 from ftpatch.core.journal import Block, read_blocks
+from ftpatch.elf.known_files import elf_words, supported
 from ftpatch.errors import InputError, NoTable
 from ftpatch.ftrace.abi import certain_abi, read_abi
 from ftpatch.ftrace.call_adjust import adjust
@@ -24,7 +25,6 @@ from ftpatch.ftrace.table import Span, Table, read_table, table_span
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_by
 from ftpatch.image.language import how_to_compile
-from ftpatch.io.known_files import OTHER, elf_words
 
 __all__ = ["Sites", "read_sites"]
 
@@ -142,7 +142,8 @@ def _arch_of(image: Image) -> Arch:
     skeleton = image.elf.skeleton
     arch = arch_of(skeleton.machine, skeleton.elf_class)
     if arch is None:
-        raise InputError(image.path, f"{elf_words(image.data.data)}, which is not supported", OTHER)
+        reason = f"{elf_words(image.data.data)}, which is not supported"
+        raise InputError(image.path, reason, supported())
     return arch
 
 
@@ -172,7 +173,7 @@ def _find_span(image: Image, original: Image, arch: Arch, *, named: bool) -> Spa
 
 def _no_table(image: Image, arch: Arch) -> NoTable:
     """Why an image has no table, and what to do."""
-    if image.container == "module":
+    if image.is_module:
         return NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
     by = laid_in_by(image)
     if by is not None:

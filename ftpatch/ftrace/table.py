@@ -51,13 +51,13 @@ def table_span(image: Image, arch: Arch) -> Span | None:
     ``__start_mcount_loc`` and ``__stop_mcount_loc``. Raises InputError for a place that cannot be.
     """
     spans = []
-    for name in arch.module_tables if image.container == "module" else NAMES:
+    for name in arch.module_tables if image.is_module else NAMES:
         found = [s for s in image.elf.sections if s.name == name]
         if found:
             image.elf.bounded(f"tables {name}", (s.size for s in found))
             if any(s.type == Section.SHT_NOBITS for s in found):
                 raise InputError(image.path, f"table {name} has no bytes in this file")
-            if image.container == "module":
+            if image.is_module:
                 found = found[:1]  # find_sec() in kernel/module/main.c gives no other
             spans.append(Span(name, tuple((s.address, s.offset, s.size) for s in found)))
             if image.has_table:

@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.elf.elf_file import Elf, map_file
 from ftpatch.elf.headers import Skeleton
-from ftpatch.elf.relocatable import lay_out, lay_out_symbols, module_name, relocatable_container
+from ftpatch.elf.known_files import elf_words
+from ftpatch.elf.relocatable import lay_out, lay_out_symbols, module_name
 from ftpatch.elf.relocations import Relocations, read_relocations
-from ftpatch.elf.symbols import Symbols, dynamic_symbols, no_symbols, read_symbols
+from ftpatch.elf.symbols import Symbols, dynamic_symbols, read_symbols
 from ftpatch.errors import InputError, UsageError
-from ftpatch.image.compression import FOR_MODULES
+from ftpatch.image.container import Container, RawKind
+from ftpatch.image.containers import elf_kinds
 from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
 from ftpatch.image.kallsyms.own_symbols import read_own_symbols
 from ftpatch.image.prefetch import payload_of
-from ftpatch.image.program import program_container
-from ftpatch.image.raw_image import read_raw_image
 from ftpatch.image.signature import signature_size
-from ftpatch.image.vmlinux import is_vmlinux
-from ftpatch.io.known_files import elf_words
 
 __all__ = ["Image", "open_image"]
 
@@ -37,7 +35,7 @@ class Image:
     be extracted first."""
 
     elf: Elf
-    container: str
+    container: Container
     symbols: Symbols = field(repr=False)
     compression: str = ""
     read_only: bool = False
@@ -55,12 +53,23 @@ class Image:
     @property
     def kind(self) -> str:
         """Its container with an article."""
-        return f"{'an' if self.container[0] in 'Iaeiou' else 'a'} {self.container}"
+        name = self.container.name
+        return f"{'an' if name[0] in 'Iaeiou' else 'a'} {name}"
 
     @property
     def is_kernel(self) -> bool:
         """True if ``ftrace_init`` will read this image's table."""
-        return self.container in ("vmlinux", "bzImage", "Image")
+        return self.container.is_kernel
+
+    @property
+    def is_module(self) -> bool:
+        """True if a kernel loads it."""
+        return self.container.is_module
+
+    @property
+    def is_program(self) -> bool:
+        """True if it starts as a process."""
+        return self.container.is_program
 
     def require_writable(self) -> None:
         """Raise UsageError for an image inside of another container."""
@@ -85,7 +94,7 @@ class Image:
     @cached_property
     def module_name(self) -> str:
         """A kernel module's name, as lsmod prints it; empty for anything else."""
-        return module_name(self.elf) if self.container == "module" else ""
+        return module_name(self.elf) if self.is_module else ""
 
     @property
     def is_relocatable(self) -> bool:
@@ -95,7 +104,7 @@ class Image:
     @property
     def has_table(self) -> bool:
         """True if a kernel's ftrace will go over this image's table: at boot, or on insmod."""
-        return self.is_kernel or self.container == "module"
+        return self.is_kernel or self.is_module
 
     @cached_property
     def kallsyms(self) -> Kallsyms:
@@ -113,9 +122,9 @@ class Image:
         return dynamic_symbols(self.elf)
 
     def laid_out_as(self, original: Image) -> Image:
-        """This image with the layout of what it was: of an Image that is found by content, and
-        commands change what it is found by."""
-        if self.container != "Image":
+        """This image with the layout of what it was, where that is found by content: commands
+        change what it is found by."""
+        if not isinstance(self.container, RawKind):
             return self
         elf = replace(self.elf, skeleton=original.elf.skeleton)
         return replace(self, elf=elf, symbols=original.symbols)
@@ -127,8 +136,8 @@ class Image:
         ``length`` is how long it was then (bytes), if that tells where it ends."""
         blocks = list(changes)
         elf = self.elf.altered(blocks, old=old)
-        if self.container == "Image" and old:  # its layout was found by what stood there
-            raw = _raw(elf.path, elf.data[:length])
+        if isinstance(self.container, RawKind) and old:  # found by what stood there
+            raw = _raw(self.container, elf.path, elf.data[:length])
             return replace(raw, elf=replace(raw.elf, data=elf.data))
         if not any((block.kind == Kind.HEADER).any() for block in blocks):
             return replace(self, elf=elf)
@@ -145,37 +154,37 @@ def open_image(path: Path) -> Image:
     data, mapped = map_file(path)
     payload = payload_of(path, data.data)
     inside = np.frombuffer(payload.data, np.uint8)
-    if payload.container == "Image":
-        return replace(_raw(path, inside), read_only=bool(payload.layers))
+    if payload.raw is not None:
+        return replace(_raw(payload.raw, path, inside), read_only=bool(payload.layers))
     if not payload.layers:
         return _image(Elf.read(path, data, mapped=mapped))
     image = _image(Elf.read(path, inside))
-    kind = payload.layers[0].compression
-    if len(payload.layers) == 1 and image.is_relocatable and kind in FOR_MODULES:
-        return replace(image, compression=kind)
+    outer, *further = payload.layers
+    if not further and image.is_relocatable and outer.compression in outer.container.repacks:
+        return replace(image, compression=outer.compression)
     container = payload.container or image.container
     return _named(replace(image, container=container, read_only=True))
 
 
-def _raw(path: Path, data: NDArray[np.uint8]) -> Image:
-    raw = read_raw_image(path, data)
-    return Image(raw.elf, "Image", raw.own.symbols(path) if raw.own else no_symbols(path))
+def _raw(kind: RawKind, path: Path, data: NDArray[np.uint8]) -> Image:
+    elf, symbols = kind.read(path, data)
+    return Image(elf, kind, symbols)
 
 
 def _image(read: Elf) -> Image:
     elf = lay_out(read)
     symbols = read_symbols(elf)
-    relocatable = relocatable_container(elf)
-    if relocatable is not None:
-        return Image(elf, relocatable, lay_out_symbols(elf, symbols))
-    container = "vmlinux" if is_vmlinux(elf, symbols) else program_container(elf)
+    container = next((one for one in elf_kinds() if one.recognises(elf, symbols)), None)
     if container is None:
         raise InputError(
             elf.path,
             f"{elf_words(elf.data.data)} (ELF type {elf.skeleton.type}) is not supported",
             "use a vmlinux, a module, an executable or a shared library",
         )
-    return _named(Image(elf, container, symbols))
+    image = Image(elf, container, symbols)
+    if image.is_relocatable:
+        return replace(image, symbols=lay_out_symbols(elf, symbols))
+    return _named(image)
 
 
 def _named(image: Image) -> Image:

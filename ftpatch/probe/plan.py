@@ -107,7 +107,7 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     """Plan probes at all places but those that are ``refused``. Raises UsageError where none is
     left, or the program cannot have any; InputError where there is no room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    if image.container != "executable" or arch is None:
+    if not image.is_program or arch is None:
         raise UsageError(image.path, f"{image.kind} cannot be probed", "use an executable")
     if not supports(arch.name, *NEEDED):
         raise InputError(image.path, f"probes are not supported on {arch.name}")

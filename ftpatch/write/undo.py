@@ -14,7 +14,7 @@ from ftpatch.elf.skeleton import read_skeleton
 from ftpatch.errors import InputError, SiteRefused
 from ftpatch.image import Image
 from ftpatch.image.compression import kind_of, pack, unpack
-from ftpatch.image.raw_image import is_raw_image
+from ftpatch.image.container import RawKind
 from ftpatch.io.output import Copy
 from ftpatch.write.write import write
 
@@ -112,7 +112,7 @@ def _packed(image: Image, block: Block, data: NDArray[np.uint8]) -> tuple[bytes,
 
 def _require_image(before: Image, data: NDArray[np.uint8]) -> None:
     """A forged block may give back anything; what no command can have written is refused."""
-    if before.container == "Image" and is_raw_image(data):
+    if isinstance(before.container, RawKind) and before.container.begins(data.data):
         return
     try:
         read_skeleton(str(before.path), data)

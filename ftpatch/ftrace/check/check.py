@@ -87,7 +87,7 @@ def check_image(path: Path, *, functions: bool = False, one_of_many: bool = Fals
     image = open_image(path)
     try:
         # All functions of a module may be notrace, and most programs of a folder have none.
-        bare = image.container == "module" or (one_of_many and not image.is_kernel)
+        bare = image.is_module or (one_of_many and not image.is_kernel)
         sites = read_sites(image, bare=bare)
         if not sites.table_name:
             return Check((), None)

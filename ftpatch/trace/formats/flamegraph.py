@@ -55,12 +55,18 @@ def _flamegraph(source: EventSource, style: Style) -> Iterator[str]:
     yield rest
 
 
-REPORT = Report(
-    name="flamegraph",
-    shows=Data.CALLS | Data.HITS,
-    render=_flamegraph,
-    returns=True,
-    sums=True,
-    page=True,
-    ends=(".html", ".htm"),
-)
+class Flamegraph(Report):
+    """A flame graph."""
+
+    name = "flamegraph"
+    shows = Data.CALLS | Data.HITS
+    returns = True
+    sums = True
+    page = True
+    ends = (".html", ".htm")
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _flamegraph(source, style)
+
+
+REPORT: Report = Flamegraph()

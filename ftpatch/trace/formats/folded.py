@@ -35,11 +35,17 @@ def _folded(source: EventSource, style: Style) -> Iterator[str]:
         pending += [(child, level + 1) for child in inner]
 
 
-REPORT = Report(
-    name="folded",
-    shows=Data.CALLS | Data.HITS,
-    render=_folded,
-    returns=True,
-    sums=True,
-    ends=(".folded",),
-)
+class Folded(Report):
+    """Folded stacks."""
+
+    name = "folded"
+    shows = Data.CALLS | Data.HITS
+    returns = True
+    sums = True
+    ends = (".folded",)
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _folded(source, style)
+
+
+REPORT: Report = Folded()

@@ -158,10 +158,16 @@ def _call(kind: int, name: str, values: str, source: str) -> str:
     return f"}} /* {name}{values} */"
 
 
-REPORT = Report(
-    name="function_graph",
-    shows=Data.CALLS | Data.HITS,
-    render=_function_graph,
-    text=True,
-    returns=True,
-)
+class Graph(Report):
+    """ftrace's function_graph."""
+
+    name = "function_graph"
+    shows = Data.CALLS | Data.HITS
+    text = True
+    returns = True
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _function_graph(source, style)
+
+
+REPORT: Report = Graph()

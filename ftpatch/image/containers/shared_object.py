@@ -1,0 +1,23 @@
+"""Libraries."""
+
+from __future__ import annotations
+
+from ftpatch.elf.elf_file import Elf
+from ftpatch.elf.headers import Skeleton
+from ftpatch.elf.symbols import Symbols
+from ftpatch.image.container import ElfKind
+
+__all__ = ["CONTAINER"]
+
+
+class SharedObject(ElfKind):
+    """Every ET_DYN that is no program."""
+
+    name = "shared-object"
+    order = 50
+
+    def recognises(self, elf: Elf, symbols: Symbols) -> bool:
+        return elf.skeleton.type == Skeleton.ET_DYN
+
+
+CONTAINER: ElfKind = SharedObject()
