@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.trace.hits import Point
-from ftpatch.trace.names import Program
 from ftpatch.trace.source import Recording
+from ftpatch.trace.symbolize import Program
 
 __all__ = ["Places"]
 

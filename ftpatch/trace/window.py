@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ftpatch.errors import UsageError
 from ftpatch.names.spelling import Wanted, like
 from ftpatch.names.suggest import meant
-from ftpatch.trace.names import Functions
 from ftpatch.trace.pairs import levels
 from ftpatch.trace.rows import Rows
+from ftpatch.trace.symbolize import Functions
 
 __all__ = ["ALWAYS", "Window", "parse_span"]
 

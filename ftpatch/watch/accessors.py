@@ -13,8 +13,8 @@ import numpy as np
 from ftpatch.arch import arch_of
 from ftpatch.arch.accesses import READ, WRITE, memory_accesses
 from ftpatch.trace.address_names import Places
-from ftpatch.trace.names import Program
 from ftpatch.trace.reader import Trace
+from ftpatch.trace.symbolize import Program
 from ftpatch.watch.read_accesses import Recorded
 
 __all__ = ["Accessor", "Accessors"]

@@ -11,8 +11,6 @@ BY_PLAN = {"__init__", "plan", "grammar", "read_back", "table", "tables", "event
 PARTS = {"arch", "cli"}
 """Folders whose files are named after the feature that they have the architecture's part, or the
 verb, of."""
-LEFT = {"names", "relocatable", "tree"}
-"""Names that two files have still."""
 
 
 def _namesakes() -> dict[str, list[Path]]:
@@ -25,7 +23,7 @@ def _namesakes() -> dict[str, list[Path]]:
 
 
 def test_no_two_files_have_the_same_name() -> None:
-    assert {name: paths for name, paths in _namesakes().items() if name not in LEFT} == {}
+    assert _namesakes() == {}
 
 
 def test_no_shards_in_slices_and_verbs() -> None:

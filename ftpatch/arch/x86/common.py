@@ -70,7 +70,7 @@ class X86:
     mcount_is_pad: ClassVar[bool] = False
     nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "nopl", "nopw", "xchgw %ax, %ax"})
     mcount_names: ClassVar[tuple[str, ...]] = ("__fentry__", "mcount", "_mcount")
-    gates: ClassVar[dict[str, tuple[str, ...]]] = {
+    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
         # ftrace_update_ftrace_func updates both.
         "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
         "ftrace_regs_call": ("ftrace_regs_call",),
@@ -234,20 +234,20 @@ class X86:
         """There is none: the address itself."""
         return ip
 
-    def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
+    def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``jmp addr`` at ftrace_graph_call (ftrace_mod_jmp), ``call addr`` elsewhere."""
         text, name = ("jmp 0x101000", "jmp") if "graph" in name else ("call 0x101000", "call")
         opcode = template(self.name, text, (name,))[:1]  # e9; e8
         return opcode + ((addr - ip - 5) & 0xFFFF_FFFF).to_bytes(4, "little")
 
-    def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
+    def named_site_target(self, name: str, code: bytes, ip: int) -> int | None:
         """Target of the jmp or call."""
         if code[:1] != (b"\xe9" if "graph" in name else b"\xe8"):
             return None
         return (ip + 5 + int.from_bytes(code[1:5], "little", signed=True)) & self.wrap
 
-    def gate_rest(self, name: str) -> str:
-        """Both kinds of gate go to ftrace_stub when disabled."""
+    def named_site_rest(self, name: str) -> str:
+        """All go to ftrace_stub when disabled."""
         return "ftrace_stub"
 
     def _got_base(self, ip: U64, abi: Abi) -> U64:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ftpatch.errors import NoTable
-from ftpatch.ftrace.check.broken_rows import Broken
 from ftpatch.ftrace.check.code_rules import (
     foreign,
     overlapping,
@@ -22,13 +21,11 @@ from ftpatch.ftrace.check.code_rules import (
     unlinked,
     unplaced,
 )
-from ftpatch.ftrace.check.findings import Check, Finding, Note
-from ftpatch.ftrace.check.function_rules import off_entry
-from ftpatch.ftrace.check.lost_rules import unrecorded
+from ftpatch.ftrace.check.findings import Broken, Check, Finding, Note
+from ftpatch.ftrace.check.function_rules import off_entry, recorded, unrecorded
 from ftpatch.ftrace.check.named_site_rules import astray
 from ftpatch.ftrace.check.notrace_rules import in_notrace
 from ftpatch.ftrace.check.record_rules import outside, repeated, unaligned, unfilled, unsorted
-from ftpatch.ftrace.check.recorded import recorded
 from ftpatch.ftrace.dropped_records import unrecorded_sites
 from ftpatch.ftrace.ftrace_bug import bug_text
 from ftpatch.ftrace.ftrace_init import predict

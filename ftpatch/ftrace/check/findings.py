@@ -1,12 +1,25 @@
-"""Findings of a check."""
+"""Findings of a check: as rules give them, in columns, and as reports show them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ftpatch.ftrace.ftrace_init import FtraceInit
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Check", "Finding", "Note"]
+from ftpatch.ftrace.ftrace_init import FtraceInit
+from ftpatch.ftrace.sites import Sites
+
+__all__ = ["Broken", "Check", "Finding", "Note", "broken"]
+
+Broken = tuple[NDArray[np.uint64], list[str]]
+"""Addresses at which an invariant is broken, uint64[m], and what is wrong at each."""
+
+
+def broken(sites: Sites, mask: NDArray[np.bool_], message: str) -> Broken:
+    """The sites in ``mask``, bool[n], with one message for all."""
+    ip = sites.ip[mask]
+    return ip, [message] * len(ip)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from ftpatch.trace.render.style import Style
-from ftpatch.trace.render.tree_of import tree_of
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource
 
@@ -24,7 +23,7 @@ ESCAPED: dict[str, str | int | None] = {c: f"\\u{ord(c):04x}" for c in "<>&"}
 
 
 def _flamegraph(source: EventSource, style: Style) -> Iterator[str]:
-    tree, recording = tree_of(source, style), source.recording
+    tree, recording = style.tree(source), source.recording
     total = tree.totals()
     outermost = tree.parent < 0
     whole = int(total[outermost].sum())

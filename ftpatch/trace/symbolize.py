@@ -1,4 +1,4 @@
-"""Names of the functions that occur in traces."""
+"""Addresses in traces to names: the functions of programs and their libraries."""
 
 from __future__ import annotations
 
