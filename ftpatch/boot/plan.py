@@ -66,10 +66,10 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     most = MOST if tracing.most is None else tracing.most
     # The size is known once it is made, and does not depend on the place.
     distance = 1 << 24 if counts else None
-    size = len(tracer.lay(Wanted(sink, tracing.time, distance)).code)
+    size = len(tracer.assemble(Wanted(sink, tracing.time, distance)).code)
     at = find_room(sites, tracer.pads, size)
     distance = word - at if counts else None
-    laid = tracer.lay(Wanted(sink, tracing.time, distance))
+    laid = tracer.assemble(Wanted(sink, tracing.time, distance))
     # What runs at the sites needs no ftrace_ops: literals may stay as they are.
     plain = replace(sites, abi=replace(sites.abi, nop_ops=0))
     plan = plan_enable(plain, mask, Callee(at + laid.entry, "the boot tracer"))

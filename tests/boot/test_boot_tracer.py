@@ -34,7 +34,7 @@ class _Machine:
             getattr(self.u, f"UC_ARCH_{kind}"), getattr(self.u, f"UC_MODE_{mode}")
         )
         self.tracer = _tracer(arch)
-        self.laid = self.tracer.lay(wanted)
+        self.laid = self.tracer.assemble(wanted)
         for at in (CODE, WORD, STACK):
             self.uc.mem_map(at, 16 * PAGE)
         self.uc.mem_write(CODE, self.laid.code)
@@ -144,7 +144,7 @@ def test_the_last_function_is_told_and_stops_it(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_the_code_has_no_address_of_its_own(arch: str) -> None:
     for sink in _tracer(arch).sinks:
-        laid = _tracer(arch).lay(Wanted(sink, True, None))
+        laid = _tracer(arch).assemble(Wanted(sink, True, None))
         assert laid.last == 0
         number = _tracer(arch).sinks.index(sink)
         assert read_mark(laid.code) == Mark(number, True, laid.entry, laid.last)
