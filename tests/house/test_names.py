@@ -1,7 +1,8 @@
-"""Names of files: each says where a thing is, so no two files have the same."""
+"""Names: of files, each of which says where a thing is, and of limits."""
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from pathlib import Path
 
@@ -34,3 +35,20 @@ def test_no_shards_in_slices_and_verbs() -> None:
     for path in files:
         if path.stem not in BY_PLAN:
             assert len(path.read_text().splitlines()) >= 40, path.relative_to(PACKAGE)
+
+
+def test_limits_say_what_they_limit() -> None:
+    """MAX_SECTIONS and MIN_SHARE, in every module; not MOST or LONGEST, which are of anything."""
+    superlative = {"MOST", "LONGEST", "DEEPEST", "FURTHEST", "NARROWEST", "WIDEST"}
+    modules = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+    assigned = (
+        part
+        for tree in modules
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for part in ast.walk(node)
+    )
+    names = (part for part in assigned if isinstance(part, ast.Name))
+    found = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    assert found >= {"MAX_SECTIONS", "MAX_NOP_SIZE"}
+    assert not [name for name in found if superlative & set(name.split("_"))]

@@ -183,7 +183,7 @@ def test_more_processes_than_descriptors(program: Path, tmp_path: Path) -> None:
     words = ["trace", "-f", "work", "-o", str(tmp_path / "kept"), str(program), "fork", "50", "2"]
     code = f"{MAIN}sys.argv[1:] = {words!r}\n"
     subprocess.run(
-        [sys.executable, "-c", f"{code}server.MOST = 8\nmain()"],
+        [sys.executable, "-c", f"{code}server.MAX_DESCRIPTORS = 8\nmain()"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=True,
         timeout=60,

@@ -33,7 +33,7 @@ HEADER = """\
 # `ftpatch check --write-expected FILE` wrote this; delete lines not needed.
 """
 MAGIC = HEADER[: HEADER.index(",")]
-LIMIT = 1 << 28
+MAX_FILE_SIZE = 1 << 28
 """Largest file that is read (bytes); a kernel and its 4,000 modules take 16 MB."""
 KEYS = ("image", "function")
 INVARIANT = "record-expected"
@@ -113,11 +113,11 @@ def _held(path: Path) -> bytes:
                 raise InputError(
                     path, "not a regular file", "use a file that --write-expected wrote"
                 )
-            raw = file.read(LIMIT + 1)
+            raw = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
-    if len(raw) > LIMIT:
-        raise InputError(path, f"the list is larger than {LIMIT:#x} bytes")
+    if len(raw) > MAX_FILE_SIZE:
+        raise InputError(path, f"the list is larger than {MAX_FILE_SIZE:#x} bytes")
     return raw
 
 

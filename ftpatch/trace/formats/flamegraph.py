@@ -16,8 +16,8 @@ from ftpatch.trace.source import Data, EventSource
 __all__ = ["REPORT"]
 
 PAGE = Path(__file__).with_name("flamegraph.html")
-NARROWEST = 1 / 20_000
-"""Part of the whole that a call must take to be drawn."""
+MIN_SHARE = 1 / 20_000
+"""Share of the whole time that a call must take to be drawn."""
 ESCAPED: dict[str, str | int | None] = {c: f"\\u{ord(c):04x}" for c in "<>&"}
 """Characters to escape in JSON in a page: it could end the script."""
 
@@ -27,7 +27,7 @@ def _flamegraph(source: EventSource, style: Style) -> Iterator[str]:
     total = tree.totals()
     outermost = tree.parent < 0
     whole = int(total[outermost].sum())
-    drawn = np.flatnonzero(total > whole * NARROWEST)  # a node's parent takes no less than it
+    drawn = np.flatnonzero(total > whole * MIN_SHARE)  # a node's parent takes no less than it
     place = np.full(len(total) + 1, -1, np.int64)
     place[drawn] = np.arange(len(drawn))
     used, names = np.unique(tree.function[drawn], return_inverse=True)
