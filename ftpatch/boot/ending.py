@@ -19,9 +19,9 @@ LINES = 3
 CONSOLE = 1 << 16
 """Bytes of either end of the console to examine."""
 OFFSET = re.compile(r"Kernel Offset: (0x[0-9a-f]+) from 0x[0-9a-f]+")
-"""What a panic says of KASLR (dump_kernel_offset() of the architectures)."""
+"""Words of a panic on KASLR (dump_kernel_offset() of the architectures)."""
 ENABLED = "KASLR enabled"
-"""What arm64 says when it boots."""
+"""Words of arm64 when it boots."""
 
 
 def explain_end(kernel: Image, source: Source, ended: Progress, folder: Path) -> list[str]:
