@@ -62,7 +62,7 @@ class TracerCode:
     last: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mark:
     """Header before a tracer's code: the number of its sink, whether there are times, what
     sites call, as in TracerCode, and whether events tell where functions return (``back``)."""
@@ -96,7 +96,7 @@ class Events:
         return Events(self.place[rows], self.sp[rows], self.time[rows], back)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Emulator:
     """QEMU for one architecture: ``program``, the ``package`` of Debian that has it, its ``words``,
     the kernel's command line, whether the kernel must be ``flat``; for each sink words of QEMU
@@ -184,7 +184,7 @@ def read_mark(raw: bytes) -> Mark | None:
     if len(raw) < MARK.size or not raw.startswith((MAGIC, OLD)):
         return None
     magic, sink, time, entry, last = MARK.unpack_from(raw)
-    return Mark(sink, bool(time), entry, last, magic == MAGIC)
+    return Mark(sink=sink, time=bool(time), entry=entry, last=last, back=magic == MAGIC)
 
 
 class Assembly:
@@ -207,7 +207,7 @@ class Assembly:
         if wanted.word is not None:
             last = self.here
             body(stopped, True)
-        mark = Mark(sink, wanted.time, entry, last)
+        mark = Mark(sink=sink, time=wanted.time, entry=entry, last=last)
         return TracerCode(mark.pack() + bytes(self.code[MARK.size :]), entry, last)
 
     @property

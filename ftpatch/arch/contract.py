@@ -28,7 +28,7 @@ class State(IntEnum):
     UNEXPECTED = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Abi:
     """ABI of an image's sites; read off the image, not off its version.
 

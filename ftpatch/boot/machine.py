@@ -33,7 +33,7 @@ TIMED_OUT = 124
 """Exit code of a run that was ended, as timeout(1) has it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """``events`` so far, the addresses of the ``last`` sites, why it ``ended`` (empty while it
     runs), whether the tracer has been ``stopped``, QEMU's ``status`` where it ended by itself."""
@@ -159,7 +159,13 @@ class Machine:
                     reason = f"ended: no events and no console output for {idle:g} seconds"
                 elif shutil.disk_usage(self._stream.parent).free < ROOM:
                     reason = f"ended: less than {ROOM >> 20} MiB left on the disk"
-                yield Progress(decoder.events, tuple(last), reason, stopped, status)
+                yield Progress(
+                    events=decoder.events,
+                    last=tuple(last),
+                    ended=reason,
+                    stopped=stopped,
+                    status=status,
+                )
                 if reason:
                     return
                 if len(raw) < PART:

@@ -33,7 +33,7 @@ from ftpatch.ftrace.veneers import lay_veneers
 __all__ = ["Plan", "plan_disable", "plan_enable"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Changes, and what they come to: ``code`` uint8[n, k] of all sites, linked; how many of the
     ``selected`` sites change their code, how many records are dropped or restored, and what a
@@ -169,8 +169,8 @@ def _plan(
         sites.width[wanted],
     )
     return Plan(
-        Changes.concat([code, *parts]),
-        np.where(wanted[:, None], new, sites.code),
+        changes=Changes.concat([code, *parts]),
+        code=np.where(wanted[:, None], new, sites.code),
         selected=int(mask.sum()),
         changed=int(wanted.sum()),
         dropped=int((away & ~sites.dropped).sum()),

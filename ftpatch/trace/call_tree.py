@@ -23,7 +23,7 @@ FEW = 32
 """Rows of a level below which looking for equal ones does not pay."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tree:
     """n nodes, each behind its parent. ``parent`` int64[n], -1 for outermost calls; ``function``
     int64[n]; ``hits`` int64[n]; ``own`` int64[n]: nanoseconds without those of inner nodes.
@@ -63,11 +63,11 @@ def grow(batches: Iterable[Rows], window: Window) -> Tree:
         own -= np.bincount(node[around[begun[inner]]], time[inner], minlength=size)
     bound = float(1 << 62)
     return Tree(
-        np.array(nodes.parent, np.int64),
-        np.array(nodes.function, np.int64),
-        hits.astype(np.int64),
-        np.clip(own, 0, bound).astype(np.int64),
-        nodes.too_many,
+        parent=np.array(nodes.parent, np.int64),
+        function=np.array(nodes.function, np.int64),
+        hits=hits.astype(np.int64),
+        own=np.clip(own, 0, bound).astype(np.int64),
+        merged=nodes.too_many,
     )
 
 

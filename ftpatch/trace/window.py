@@ -20,7 +20,7 @@ ALWAYS = (-(1 << 62), 1 << 62)
 """Nanoseconds: before and after every time."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Window:
     """``span``: nanoseconds since the start, from and to. ``tids``: threads, all if there are none.
     ``depth``: levels of calls to report. ``globs``: functions, as in set_ftrace_filter: in

@@ -89,6 +89,11 @@ def _told(
     if not fits or _TYPES.get(request.type) != type:
         raise wrong
     watch = Watch(
-        request.symbol, request.offset, address, length, request.type, request.length is None
+        symbol=request.symbol,
+        offset=request.offset,
+        address=address,
+        length=length,
+        type=request.type,
+        usual=request.length is None,
     )
     return Told(watch, hits, missed, refusal)

@@ -134,7 +134,9 @@ CHECKS = st.dictionaries(st.text(st.characters(codec=None)), st.lists(FINDINGS, 
 
 @given(CHECKS)
 def test_what_is_written_is_known(found: dict[str, list[Finding]]) -> None:
-    checks = {key: Check(tuple(findings), None) for key, findings in found.items()}
+    checks = {
+        key: Check(findings=tuple(findings), ftrace_init=None) for key, findings in found.items()
+    }
     path = Path("any")
     with mock.patch("os.fsync"):
         write_baseline(path, checks.items())

@@ -29,7 +29,7 @@ SAVED = 16  # bytes for x0 and x1
 RETURN = ("mov x10, x30", "mov x30, x9", "ret x10")  # with the lr that the function was called with
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _BootArm64:
     name: str = "arm64"
     sinks: tuple[str, ...] = ("semihosting",)

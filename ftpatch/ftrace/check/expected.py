@@ -93,7 +93,7 @@ def _findings(image: Image, missing: list[str], held: set[str], source: str) -> 
             at, symbol, words = int(name, 16), "", f"{source} expects a record here"
         else:
             at, symbol, words = 0, name, f"{source} expects a record, but no such function exists"
-        yield Finding(INVARIANT, at, symbol, words)
+        yield Finding(invariant=INVARIANT, ip=at, symbol=symbol, message=words)
 
 
 def read_expected(path: Path) -> Expected:

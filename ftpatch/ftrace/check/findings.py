@@ -22,7 +22,7 @@ def broken(sites: Sites, mask: NDArray[np.bool_], message: str) -> Broken:
     return ip, [message] * len(ip)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One broken invariant; ``ip`` is the site's or record's address, ``symbol`` where that is
     (``vfs_read+0x4``; empty where no symbol tells), ``bug`` ftrace_bug's text."""
@@ -55,7 +55,7 @@ class Note:
         return tuple(symbol.rpartition("+")[0] or hex(ip) for ip, symbol in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """All findings, those of them apart that a baseline knows; for a kernel, what its ftrace_init
     will do; notes on sites; ``recorded``, if asked for: the functions that have a record."""
