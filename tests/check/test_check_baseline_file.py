@@ -124,10 +124,11 @@ def test_nothing_found_is_a_baseline_too() -> None:
 
 FINDINGS = st.builds(
     Finding,
-    st.sampled_from(list(INVARIANTS)),
-    st.integers(0, 2**64 - 1),
-    st.text(st.characters(codec=None)) | st.sampled_from([f"{name}+0x4" for name in FUNCTIONS]),
-    st.just("message"),
+    invariant=st.sampled_from(list(INVARIANTS)),
+    ip=st.integers(0, 2**64 - 1),
+    symbol=st.text(st.characters(codec=None))
+    | st.sampled_from([f"{name}+0x4" for name in FUNCTIONS]),
+    message=st.just("message"),
 )
 CHECKS = st.dictionaries(st.text(st.characters(codec=None)), st.lists(FINDINGS, max_size=5))
 
