@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from ftpatch.arch import feature
 
-__all__ = ["FURTHEST", "SystemCall", "system_calls"]
+__all__ = ["MAX_DISTANCE", "SystemCall", "system_calls"]
 
-FURTHEST = 112
+MAX_DISTANCE = 112
 """Bytes before a system call to examine."""
 
 

@@ -38,7 +38,7 @@ LIMIT_NAMES = 1 << 24
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
     """Sizes (bytes) and places of fields in the headers of one ELF class."""
 

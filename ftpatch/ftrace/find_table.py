@@ -25,7 +25,7 @@ __all__ = ["find_table", "not_again", "numbered_functions", "sites_among"]
 
 MIN_SHARE = 0.8
 """Share of a run that must be sites."""
-LEAST = 3
+MIN_SITES = 3
 """Sites of a run: one word that is the address of a call proves nothing."""
 CANDIDATES = 16
 """Maximum number of runs to try."""
@@ -133,7 +133,7 @@ def _runs(
         high = len(rows) - int(not_again(which[low:][::-1]).argmax())
         length = int(rows[high - 1] - rows[low]) + 1
         distinct = len(np.unique(which[low:high]))
-        if MIN_SHARE * length <= high - low and distinct >= LEAST:
+        if MIN_SHARE * length <= high - low and distinct >= MIN_SITES:
             runs.append((int(slot[first + rows[low]]), length, distinct))
     return runs
 

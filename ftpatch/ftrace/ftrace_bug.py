@@ -14,7 +14,7 @@ FAILED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FtraceBug:
     """One refused site. ``symbol``, ``offset`` and ``size`` (bytes) are kallsyms'; ``actual`` and
     ``expected`` are empty where nothing could be read or nothing is shown; ``word`` is the size of

@@ -46,7 +46,7 @@ class Death:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FtraceInit:
     """``entries``: the N of "ftrace: allocating N entries", or, of a ``module``, the records that
     the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any;
@@ -93,7 +93,13 @@ def predict(sites: Sites) -> FtraceInit:
     entries = len(record) if abi.null_seen else len(value)
     death = _death(sites, record, ip, there, refused)
     if not len(refused) or death is not None:
-        return FtraceInit(entries, None, image.is_relocatable, _compares(sites), death)
+        return FtraceInit(
+            entries=entries,
+            bug=None,
+            module=image.is_relocatable,
+            compares=_compares(sites),
+            death=death,
+        )
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
     symbol, offset, size = _symbol(sites, int(ip[first][0]))
@@ -116,7 +122,9 @@ def predict(sites: Sites) -> FtraceInit:
         signed=signed_bytes(image, arch) if arch.says_expected else False,
     )
     bug = _of_module(sites, bug) if image.is_relocatable else bug
-    return FtraceInit(entries, bug, image.is_relocatable, _compares(sites))
+    return FtraceInit(
+        entries=entries, bug=bug, module=image.is_relocatable, compares=_compares(sites)
+    )
 
 
 def _death(

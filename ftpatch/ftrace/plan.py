@@ -16,13 +16,16 @@ from ftpatch.arch import State
 from ftpatch.arch.contract import U8
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.core.journal import journalled
+from ftpatch.elf.sections import Headers, Tail
 from ftpatch.errors import SiteRefused
+from ftpatch.ftrace.added_symbols import name_callee
 from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.call_ops import lay_ops_stub, load_ops
 from ftpatch.ftrace.callees import CALLERS
 from ftpatch.ftrace.dropped_records import Unrecorded, of_call, of_nop
 from ftpatch.ftrace.records import follow, restore
-from ftpatch.ftrace.relocatable import link
+from ftpatch.ftrace.relocatable_calls import link_calls
+from ftpatch.ftrace.rewrite_table import rewrite_table
 from ftpatch.ftrace.site_code import call_rows, read_code
 from ftpatch.ftrace.sites import Sites
 from ftpatch.ftrace.veneers import lay_veneers
@@ -30,7 +33,7 @@ from ftpatch.ftrace.veneers import lay_veneers
 __all__ = ["Plan", "plan_disable", "plan_enable"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Changes, and what they come to: ``code`` uint8[n, k] of all sites, linked; how many of the
     ``selected`` sites change their code, how many records are dropped or restored, and what a
@@ -148,7 +151,7 @@ def _plan(
     away &= not keep_records
     if sites.image.is_relocatable:
         dropped = (sites.dropped | away) & ~back
-        linked, tail = link(sites, wanted, old, new, callee, dropped)
+        linked, tail = _link(sites, wanted, old, new, callee, dropped)
         parts.append(linked)
         # A call whose relocation is missing is not what was expected.
         lost = call_rows(sites.image, sites.arch, sites.ip) < 0
@@ -166,8 +169,8 @@ def _plan(
         sites.width[wanted],
     )
     return Plan(
-        Changes.concat([code, *parts]),
-        np.where(wanted[:, None], new, sites.code),
+        changes=Changes.concat([code, *parts]),
+        code=np.where(wanted[:, None], new, sites.code),
         selected=int(mask.sum()),
         changed=int(wanted.sum()),
         dropped=int((away & ~sites.dropped).sum()),
@@ -175,6 +178,25 @@ def _plan(
         action=action,
         tail=tail,
     )
+
+
+def _link(
+    sites: Sites,
+    wanted: NDArray[np.bool_],
+    old: U8,
+    new: U8,
+    callee: Callee | None,
+    dropped: NDArray[np.bool_],
+) -> tuple[Changes, bytes]:
+    """Changes to everything but the code of a relocatable file, and what is appended to it, when
+    the linked code of the sites in ``wanted``, bool[n], goes from ``old`` to ``new``, uint8[n, k],
+    and the records in ``dropped``, bool[n], are to be missing. Raises SiteRefused or InputError
+    where the file has no room for it."""
+    headers = Headers(sites.image.elf, Tail(sites.image.end))
+    symbol, named = name_callee(sites, wanted, callee if wanted.any() else None, headers)
+    calls = link_calls(sites, wanted, old, new, symbol, headers)
+    records = rewrite_table(sites, dropped, headers)
+    return Changes.concat([named, calls, records, headers.changes()]), bytes(headers.tail.data)
 
 
 def _records(

@@ -203,7 +203,7 @@ def _prefixed(
     return abi, np.full(len(live), abi.prefix, np.int64), placed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Decoded:
     """Code of n sites and what it is, as in Sites."""
 
@@ -223,7 +223,13 @@ def _decode(image: Image, arch: Arch, abi: Abi, ip: U64, offset: NDArray[np.int6
     code, there = read_code(image, arch, abi, ip, offset)
     state, addr, width, got = arch.decode(code, ip, abi)
     state[~there] = State.UNEXPECTED
-    return _Decoded(code, state, np.where(state == State.CALL, addr, np.uint64(0)), width, got)
+    return _Decoded(
+        code=code,
+        state=state,
+        addr=np.where(state == State.CALL, addr, np.uint64(0)),
+        width=width,
+        got=got,
+    )
 
 
 def _in_one_piece(

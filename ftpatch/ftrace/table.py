@@ -30,7 +30,7 @@ class Span:
     parts: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """n records in the order of the table.
 
@@ -112,7 +112,13 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     relocations = image.relocations
     if image.is_relocatable:
         row, value = _relocatable(image, arch, slot, raw)
-        return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
+        return Table(
+            slot=slot,
+            offset=np.concatenate([np.zeros(0, np.int64), *offsets]),
+            raw=raw,
+            value=value,
+            relocation=row,
+        )
     row = relocations.at(slot, (arch.relative,))
     addend = (
         (row >= 0) & (relocations.form[row] == Form.RELA)
@@ -121,7 +127,13 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     )
     value = raw.copy()
     value[addend] = relocations.addend[row[addend]].view(np.uint64)
-    return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
+    return Table(
+        slot=slot,
+        offset=np.concatenate([np.zeros(0, np.int64), *offsets]),
+        raw=raw,
+        value=value,
+        relocation=row,
+    )
 
 
 def _relocatable(

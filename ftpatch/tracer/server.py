@@ -27,8 +27,8 @@ WAITING = 1024
 """Processes that ask at once."""
 WAIT = 0.01
 """Seconds."""
-MOST = 1 << 14
-"""Descriptors that are kept, at most; half of what we may have."""
+MAX_DESCRIPTORS = 1 << 14
+"""Descriptors to keep open, unless half of RLIMIT_NOFILE is less."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ class Server:
 
     def _serve(self) -> None:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        served, most = False, min(limits[1] // 2, MOST) if limits[1] > 0 else MOST
+        served, most = False, MAX_DESCRIPTORS
+        if limits[1] > 0:
+            most = min(limits[1] // 2, most)
         while True:
             try:
                 connection, _ = self._socket.accept()
@@ -93,7 +95,7 @@ class Server:
             served = True
             if len(self.held) >= most:
                 self.held = self._sweep(self.held)
-                most = max(most, len(self.held) + MOST // 16)
+                most = max(most, len(self.held) + MAX_DESCRIPTORS // 16)
         _allow(limits[0], limits)
 
     def _serve_one(self, connection: socket.socket) -> None:

@@ -21,7 +21,7 @@ from ftpatch.write.write import write
 __all__ = ["Undo", "plan_undo", "require_undoable", "take_back"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
     """State of a file before ``blocks`` (the latest first): ``changes`` from what stands there to
     what stood there, the ``length`` to cut to (bytes) and the ``tail`` that follows. ``packed`` is
@@ -68,7 +68,14 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     _require_image(before, data)
     packed, identical = _packed(image, oldest, data) if image.compression else (b"", True)
     changes = replace(touched, old=now, new=then)
-    return Undo(tuple(blocks), changes, length, oldest.cut, packed, identical)
+    return Undo(
+        blocks=tuple(blocks),
+        changes=changes,
+        length=length,
+        tail=oldest.cut,
+        packed=packed,
+        identical=identical,
+    )
 
 
 def require_undoable(image: Image) -> None:

@@ -20,7 +20,7 @@ from ftpatch.write.target import FileTarget, Target, require_space
 __all__ = ["Verdict", "verify", "verify_image"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """``errno`` uint8[n] of each of n Changes, 0 where it may be made; ``actual`` uint8[n, k]: what
     stands there; ``overlaps`` bool[n]: refused because another Change claims the same bytes;
@@ -65,7 +65,9 @@ def verify(
     relocated = np.zeros(len(changes), bool) if relocated is None else relocated & inside
     outcome[relocated] = errno.EINVAL
     outcome[~inside] = errno.EFAULT
-    return Verdict(changes, outcome, actual, overlaps, relocated)
+    return Verdict(
+        changes=changes, errno=outcome, actual=actual, overlaps=overlaps, relocated=relocated
+    )
 
 
 def verify_image(

@@ -7,7 +7,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -21,7 +20,7 @@ from ftpatch.image.payload import read_payload
 from tests.support.boot_images import SETUP, bzimage, zboot
 from tests.support.boot_kernels import Stripped
 from tests.support.boxes import ELF_BOXES, FEW, IMAGE_BOXES, PACKERS, sized
-from tests.support.command import ROOT, Result, ftpatch
+from tests.support.command import ROOT, Result, ftpatch, ftpatch_command
 from tests.support.images import fentry_kernel
 from tests.support.raw_kernels import raw_kernel
 
@@ -148,7 +147,7 @@ def test_a_bomb(tmp_path: Path) -> None:
     stream = b"".join([*(packer.compress(zeros) for _ in range(65)), packer.flush()])
     path = _put(tmp_path, stream)
     with (tmp_path / "said").open("w+") as said:
-        command = [sys.executable, "-m", "ftpatch", "status", str(path)]
+        command = ftpatch_command("status", str(path))
         child = subprocess.Popen(command, cwd=ROOT, stderr=said)
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)

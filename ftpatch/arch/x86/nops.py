@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8
 
-__all__ = ["CLANG_PADS", "LONGEST", "OFFERED", "OFFERED6", "TAIL", "form_lengths"]
+__all__ = ["CLANG_PADS", "MAX_NOP_SIZE", "OFFERED", "OFFERED6", "TAIL", "form_lengths"]
 
 TAIL: Final[tuple[bytes, ...]] = (
     b"",
@@ -39,8 +39,8 @@ CLANG_PADS: Final[tuple[bytes, ...]] = (
 """clang's pads of five to ten bytes; a longer one begins with the last. Its displacements are not
 zero, so that they differ from alignment."""
 
-LONGEST: Final = 10
-"""Bytes of the longest."""
+MAX_NOP_SIZE: Final = 10
+"""Bytes of the longest pad."""
 
 OFFERED: Final[dict[str, bytes]] = {
     "p6": TAIL[5],
