@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ftpatch.elf.elf_file import Elf
-from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import InputError
 from ftpatch.image.compression import kind_of, unpack
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ftpatch.elf.elf_file import Elf
+    from ftpatch.elf.symbols import Symbols
 
 __all__ = ["Container", "ElfKind", "Layer", "RawKind", "Stream", "Wrapper", "unpack_stream"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ftpatch.elf.known_files import what_is
 from ftpatch.errors import InputError
 from ftpatch.image.compression import LIMIT
 from ftpatch.image.container import Container, Layer, RawKind
@@ -52,10 +51,13 @@ def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payl
         layer, data = outer.unwrap(path, data, limit)
         limit -= len(data)  # for all layers together
         layers.append(layer)
-    raw = next((one for one in raw_kinds() if one.begins(data)), None)
+    elf = data[:4].tobytes() == ELF
+    raw = None if elf else next((one for one in raw_kinds() if one.begins(data)), None)
     if raw is not None:
         return Payload(raw, tuple(layers), data)
-    if layers and data[:4].tobytes() != ELF:
+    if layers and not elf:
+        from ftpatch.elf.known_files import what_is
+
         known = what_is(data)
         if known is not None:
             raise InputError(path, f"unpacks to {known.name}", known.advice)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ftpatch.elf.dynamic import dynamic_tags
-from ftpatch.elf.elf_file import Elf
+from typing import TYPE_CHECKING
+
 from ftpatch.elf.headers import Segment, Skeleton
-from ftpatch.elf.symbols import Symbols
 from ftpatch.image.container import ElfKind
+
+if TYPE_CHECKING:
+    from ftpatch.elf.elf_file import Elf
+    from ftpatch.elf.symbols import Symbols
 
 __all__ = ["CONTAINER"]
 
@@ -29,6 +32,8 @@ class Executable(ElfKind):
     def recognises(self, elf: Elf, symbols: Symbols) -> bool:
         if elf.skeleton.type != Skeleton.ET_DYN:
             return elf.skeleton.type == Skeleton.ET_EXEC
+        from ftpatch.elf.dynamic import dynamic_tags
+
         tags = dynamic_tags(elf)
         pie = tags.get(DT_FLAGS_1, 0) & DF_1_PIE
         runs = elf.segment(Segment.PT_INTERP) and DT_SONAME not in tags

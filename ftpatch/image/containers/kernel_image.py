@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ftpatch.elf.elf_file import Elf
-from ftpatch.elf.symbols import Symbols, no_symbols
 from ftpatch.image.container import RawKind
-from ftpatch.image.raw_image import HEADER, is_raw_image, read_raw_image
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ftpatch.elf.elf_file import Elf
+    from ftpatch.elf.symbols import Symbols
 
 __all__ = ["CONTAINER"]
 
@@ -21,12 +23,17 @@ class KernelImage(RawKind):
     name = "Image"
     order = 10
     is_kernel = True
-    head = HEADER
+    head = 0x40
 
     def begins(self, head: memoryview) -> bool:
-        return is_raw_image(np.frombuffer(head[:HEADER], np.uint8))
+        from ftpatch.image.raw_image import is_raw_image
+
+        return is_raw_image(head)
 
     def read(self, path: Path, data: NDArray[np.uint8]) -> tuple[Elf, Symbols]:
+        from ftpatch.elf.symbols import no_symbols
+        from ftpatch.image.raw_image import read_raw_image
+
         raw = read_raw_image(path, data)
         return raw.elf, raw.own.symbols(path) if raw.own else no_symbols(path)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ftpatch.elf.elf_file import Elf
+from typing import TYPE_CHECKING
+
 from ftpatch.elf.headers import Skeleton
-from ftpatch.elf.symbols import Symbols
 from ftpatch.image.container import ElfKind
+
+if TYPE_CHECKING:
+    from ftpatch.elf.elf_file import Elf
+    from ftpatch.elf.symbols import Symbols
 
 __all__ = ["CONTAINER"]
 
