@@ -12,6 +12,9 @@ from ftpatch.image.containers import containers, elf_kinds, raw_kinds, wrappers
 from ftpatch.image.payload import begins_as_image, bytes_that_tell
 from tests.support.boot_images import bzimage, zboot
 from tests.support.boxes import PACKERS, sized
+from tests.support.command import ftpatch
+from tests.support.loose_forms import FORMS
+from tests.support.loose_images import module
 from tests.support.raw_images import ARM64, TEXT
 
 FOLDER = Path(__file__).parent.parent.parent / "ftpatch/image/containers"
@@ -64,3 +67,13 @@ def test_nobody_else_knows_a_container_by_its_name() -> None:
             if isinstance(node, ast.Compare) and "container" in ast.unparse(node.left):
                 told = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
                 assert not any(isinstance(value, str) for value in told), (path, node.lineno)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "xz", "zstd"])
+def test_a_module_in_a_kernel_s_container_is_not_written(tmp_path: Path, kind: str) -> None:
+    data = module(FORMS["x86_64"]).build()
+    (tmp_path / "demo.ko").write_bytes(PACKERS[kind](data))
+    (tmp_path / "boxed").write_bytes(bzimage(sized(kind, data)))
+    assert ftpatch("disable", tmp_path / "demo.ko", "--dry-run").code == 0
+    refused = ftpatch("disable", tmp_path / "boxed", "--dry-run")
+    assert refused.code == 2 and "in another file cannot be changed" in refused.err
