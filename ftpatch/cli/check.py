@@ -1,4 +1,4 @@
-"""``ftpatch check``: invariants of the table and its sites, and a forecast of ftrace_init."""
+"""``ftpatch check``: invariants of the table and its sites, and a prediction of ftrace_init."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class _Riscv64:
         return out.view(np.uint8)
 
     def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
-        """Nothing: ftrace_init_nop writes without a look."""
+        """Nothing: ftrace_init_nop writes without comparing."""
         return -self.lead(abi), np.empty((len(ip), 0), np.uint8)
 
     def extends_bytes(self, code: bytes, at: int) -> bool:
