@@ -40,27 +40,29 @@ enum trace_format {
 enum trace_event {
 	EVENT_ENTRY = 1,      /* a function was called */
 	EVENT_EXIT = 2,       /* it returned */
-	EVENT_ENTRY_FROM = 3, /* called; next word: the address it will return to, bias included */
+	EVENT_ENTRY_FROM = 3, /* called; next word: its return address in memory */
 	EVENT_ENTRY_ARGS = 4, /* called; next six words: its arguments as integers */
 	EVENT_EXIT_VALUE = 5, /* returned; next word: its value as an integer */
-	EVENT_UNWOUND = 6,    /* the innermost `func` frames were left without a return: by longjmp, by
-	                         an exception, by a switch to another stack. The last may yet come back
-	                         and return: then their EVENT_EXIT comes while they are not open */
-	EVENT_TIME = 7,       /* next word: ticks, absolute; the new base of what follows */
+	EVENT_UNWOUND = 6,    /* the innermost `func` frames were left without a return: by longjmp,
+	                         an exception, or a switch to another stack. In the last case they
+	                         may yet come back and return: their EVENT_EXIT then comes while
+	                         they are not open */
+	EVENT_TIME = 7,       /* next word: absolute ticks, the base of what follows */
 };
 
-/* The two of TRACER_PROBES. `func` is the probe's number; values of trace_probe.words words follow. */
+/* TRACER_PROBES has these two. `func` is the probe's number; trace_probe.words words of values
+ * follow. */
 enum trace_probe_event {
 	EVENT_HIT = 1,
-	EVENT_RETURNED = 2, /* first the address that it returned to, and the ticks since it was called */
+	EVENT_RETURNED = 2, /* first the return address, and the ticks since the call */
 };
 
-/* The one of TRACER_WATCH. `func` is the watch's number; four words follow: the address behind the
- * instruction that came to it, bias included; what was there before, and now; the CPU, all ones where
- * it is not known, and TRACE_LATE. */
+/* TRACER_WATCH has this one. `func` is the watch's number; four words follow: the address after the
+ * accessing instruction, in memory; the value before, and now; the CPU (all ones: unknown), and
+ * TRACE_LATE. */
 enum trace_watch_event { EVENT_ACCESS = 1 };
 enum trace_access {
-	TRACE_LATE = 1ull << 32, /* SIGTRAP was blocked: the address is where it no longer was */
+	TRACE_LATE = 1ull << 32, /* SIGTRAP was blocked: the address is where it was unblocked */
 };
 
 enum trace_word {
@@ -75,10 +77,10 @@ enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACE
 
 enum trace_flags {
 	TRACE_ARGS = 1,    /* EVENT_ENTRY_ARGS and EVENT_EXIT_VALUE in place of ENTRY and EXIT */
-	TRACE_ENDED = 2,   /* the program came to its end; ended_* are set */
-	TRACE_STOPPED = 4, /* a return address could not be right: the tracer stopped and put it back */
-	TRACE_NO_ROOM = 8, /* the disk was full before the file was: that is why LOST_FULL */
-	TRACE_SILENT = 16, /* no glibc, which alone calls what is to be called at exit: no TRACE_ENDED */
+	TRACE_ENDED = 2,   /* the program exited normally; ended_* are set */
+	TRACE_STOPPED = 4, /* a return address was invalid: the tracer stopped and restored it */
+	TRACE_NO_ROOM = 8, /* the disk was full before the file was: the reason for LOST_FULL */
+	TRACE_SILENT = 16, /* no glibc, the only libc that calls us at exit: no TRACE_ENDED */
 };
 
 /* Calls that were not recorded, by reason. */
@@ -100,13 +102,13 @@ struct trace_header {
 	u32 tracer;         /*  24: enum trace_tracer */
 	u32 flags;          /*  28: enum trace_flags */
 	u64 size;           /*  32: bytes of the file when it was made */
-	u64 taken;          /*  40: bytes of chunks handed out; may be more than there are */
-	u64 bias;           /*  48: where the image is, minus where it was linked to be */
-	u64 base;           /*  56: link address that `func` counts from */
-	u64 hz;             /*  64: ticks in a second */
+	u64 taken;          /*  40: bytes of chunks handed out; may exceed the file */
+	u64 bias;           /*  48: load address of the image, minus its link address */
+	u64 base;           /*  56: link address that `func` is relative to */
+	u64 hz;             /*  64: ticks per second */
 	u64 ticks;          /*  72: when the trace began */
-	u64 realtime;       /*  80: ... in nanoseconds since 1970 */
-	u64 ended_ticks;    /*  88: when the program ended, 0 if it did not come to its end */
+	u64 realtime;       /*  80: the same in nanoseconds since 1970 */
+	u64 ended_ticks;    /*  88: when the program ended, 0 if it did not exit normally */
 	u64 ended_realtime; /*  96 */
 	u32 pid;            /* 104 */
 	u32 ppid;           /* 108 */
