@@ -1,6 +1,7 @@
 """System calls that set or block signals, and whether the runtime can redirect them.
 
-The rules are those of stubs/ARCH/lead.c.
+The rules are those of stubs/ARCH/lead.c; what the runtime answers for each call is in is_asked()
+of stubs/runtime/hooks.c.
 """
 
 from __future__ import annotations

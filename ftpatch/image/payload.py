@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ftpatch.errors import InputError
-from ftpatch.image.compression import LIMIT
+from ftpatch.image.compression import MAX_UNPACKED
 from ftpatch.image.container import Container, Layer, RawKind
 from ftpatch.image.containers import raw_kinds, wrappers
 
@@ -38,7 +38,7 @@ class Payload:
         return self.container if isinstance(self.container, RawKind) else None
 
 
-def read_payload(path: Path | str, data: memoryview, limit: int = LIMIT) -> Payload:
+def read_payload(path: Path | str, data: memoryview, limit: int = MAX_UNPACKED) -> Payload:
     """Unwrap the bytes of a file; without layers, ``data`` is the file itself.
 
     Raises InputError for a container or a stream that is truncated, damaged or not supported, for

@@ -24,7 +24,7 @@ from ftpatch.inject.asked_signals import Asked, find_asked
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.methods import PAD, Methods, ProbeMethod, displaced
+from ftpatch.inject.probe_methods import PAD, Methods, ProbeMethod, displaced
 from ftpatch.inject.runtime import configuration, probes_stub
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.inject.unwinding import with_frames

@@ -11,7 +11,7 @@ from ftpatch.core.changes import Changes
 from ftpatch.core.journal import outer, pack_block, read_blocks
 from ftpatch.errors import InputError, OutputError
 from ftpatch.image import Image
-from ftpatch.image.compression import LIMIT, pack
+from ftpatch.image.compression import MAX_UNPACKED, pack
 from ftpatch.io.output import Copy
 from ftpatch.write.target import FileTarget, write_all
 
@@ -105,8 +105,8 @@ def _outside(copy: Copy, image: Image) -> bytes:
 
 
 def _packed(image: Image, data: NDArray[np.uint8]) -> bytes:
-    if len(data) > LIMIT:
-        raise InputError(image.path, f"with its journal it exceeds {LIMIT} bytes")
+    if len(data) > MAX_UNPACKED:
+        raise InputError(image.path, f"with its journal it exceeds {MAX_UNPACKED} bytes")
     return pack(image.compression, data.data)
 
 
