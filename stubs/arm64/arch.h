@@ -192,7 +192,7 @@ static inline void restored_by(ulong *flags, void **restorer)
 	(void)restorer;
 }
 
-/* What a signal handler gets, as far as registers lie in it (arch/arm64/include/uapi/asm). */
+/* A signal handler's context, up to the registers (arch/arm64/include/uapi/asm). */
 struct context {
 	ulong before[23]; /* struct ucontext up to uc_mcontext, and of that the fault's address */
 	ulong x[31], sp, ip, state;

@@ -61,13 +61,12 @@ ftrace_regs_caller:			/* arguments are always readable */
 #endif
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
- * the CFA, which is the slot, lies on its stack: unwind.h. But where a signal handler returns to
- * (mov x8, #139, which is rt_sigreturn; svc #0) is known by these instructions alone
+ * the CFA, which is the slot, is on its stack: unwind.h. But a signal handler's return address
+ * (mov x8, #139, which is rt_sigreturn; svc #0) is recognised by these instructions alone
  * (aarch64_fallback_frame_state() of libgcc), and so has to be exact.
  *
- * x30 & 0xffffffffffc0 is return_to_handler, wherever the file is loaded, for x30 is what the function
- * stored, perhaps after it signed it (PAC, from bit 48 on); the distance to `process.threads` stands
- * behind it.
+ * x30 & 0xffffffffffc0 is return_to_handler, wherever the file is loaded: x30 is what the function
+ * stored, perhaps signed (PAC, from bit 48 on); the distance to `process.threads` follows it.
  */
 #define BITS 0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00
 #define ORIGIN 0x8e, 0x00, 0x0e, BITS, 0x1a	/* DW_OP_breg30 0, const8u BITS, and */

@@ -58,11 +58,11 @@ ftrace_regs_caller:			/* arguments are always readable */
 #endif
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
- * the CFA lies on its stack, the slot is CFA - 4: unwind.h. To an unwinder the CFA is that of
+ * the CFA is on its stack, the slot is CFA - 4: unwind.h. To an unwinder the CFA is that of
  * `ret`: arguments are still there.
  *
  * eip (register 8) & -64 is return_to_handler, wherever the file is loaded; the distance to
- * `process.threads` stands behind it.
+ * `process.threads` follows it.
  */
 #define ORIGIN 0x78, 0x00, 0x09, 0xc0, 0x1a	/* DW_OP_breg8 0, const1s -64, and */
 #define VAL_EXPRESSION 0x16, 8			/* of eip; bytes */

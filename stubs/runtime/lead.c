@@ -1,10 +1,10 @@
-/* Finds the system calls of all that is loaded, and leads them elsewhere. No page is written to that
- * can be executed: a copy is changed, and takes the page's place at once.
+/* Finds the system calls in everything loaded, and redirects them. No executable page is ever
+ * writable: a copy is changed, and replaces the page at once.
  *
  *     libc      mov eax, 13; syscall     ->  jmp stub; syscall
- *     stub      mov eax, 13; call ftrace_asked; jmp syscall, or behind it
+ *     stub      mov eax, 13; call ftrace_asked; jmp syscall, or past it
  *
- * A library that is opened later is met where the linker tells debuggers of it. */
+ * A library opened later is caught where the linker notifies debuggers of it. */
 #include "lead.h"
 #include "libraries.h"
 #include "link_map.h"

@@ -1,9 +1,9 @@
 /* A handler that interrupts the tracer's own work. It is not traced, as ftrace does not trace in an
- * NMI: the frames that the work is about stay as they are until it goes on, or is known never to.
+ * NMI: the frames being worked on stay as they are until the work continues, or is known never to.
  *
  * That it was left, by siglongjmp, cannot be told from where the next call comes: a handler's stack may
- * be above the one that it interrupted, as near as it likes. So whoever makes many calls meanwhile gets
- * another struct thread, and leaves that one alone:
+ * be above the one it interrupted, and arbitrarily close. So a handler that makes many calls meanwhile
+ * gets another struct thread, and leaves the interrupted one alone:
  *
  *     it was a handler, which returns:  the work's end takes the thread back (end())
  *     the work was left:                the return of a frame from before it does (thread_of_return())

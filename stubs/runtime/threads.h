@@ -39,7 +39,7 @@ static inline int is_tid(ulong at)
 
 static inline struct known *known_at(ulong tp)
 {
-	/* Stacks are pages apart, and a thread pointer lies at the end of one. */
+	/* Stacks are pages apart, and a thread pointer is at the end of one. */
 	return &process.known->slot[(tp >> 12 ^ tp >> 6) & (THREADS - 1)];
 }
 
@@ -87,13 +87,13 @@ static inline int returned_from(const struct frame *frame, ulong slot)
 	       *(volatile ulong *)frame->slot == (ulong)return_to_handler;
 }
 
-/* The slot of the frame that returned, where the stack pointer is right behind `slot` now.
+/* The slot of the frame that returned, given that the stack pointer is now right after `slot`.
  *
  *     | return_to_handler | n bytes, taken by `ret $n` | ...
  *       ^ its slot                         slot + 4 -> ^
  *
- * A frame that was left may have had a slot in those bytes, or lower than the one that returned: that
- * is the highest which still holds return_to_handler. */
+ * An unwound frame may have had a slot in those bytes, or below the one that returned: that is the
+ * highest one that still holds return_to_handler. */
 static inline ulong slot_of_return(struct thread *t, ulong slot)
 {
 	struct frame *top = t ? t->top : 0;
@@ -185,9 +185,9 @@ static inline u64 event(struct thread *t, u64 now, u64 func, enum trace_event ty
 	return (now - t->base) << TICKS_SHIFT | func | type;
 }
 
-/* An event of `words` words, of which `first` comes last, since readers go by it. The zero behind it
- * ends the chunk until the next: a handler that jumped out of the midst of a longer one left the rest
- * of that there.
+/* Store an event of `words` words, `first` last, since readers rely on it. The zero after it ends the
+ * chunk until the next one: a handler that jumped out while a longer one was being stored may have
+ * left the rest of that there.
  *
  *     | first | ... | 0 | what a longer one left
  *       ^ at          ^ pos

@@ -10,7 +10,7 @@
  *
  * A child of fork that cannot make a file of its own takes chunks of its parent's.
  *
- * An event begins with one 64-bit word; some types have further words behind it.
+ * An event begins with one 64-bit word; some types have further words after it.
  *
  *      63            31 30             3 2    0
  *     |     ticks      |      func      | type |
@@ -115,23 +115,23 @@ struct trace_header {
 	u32 depth;          /* 112: entries of a ret_stack */
 	u32 threads;        /* 116: threads seen */
 	u64 lost[LOST_KINDS]; /* 120: enum trace_lost */
-	u8 image_id[32];    /* 184: of the file that was patched, as its laid-in segment says it */
+	u8 image_id[32];    /* 184: of the patched file, as recorded in its injected segment */
 	char comm[16];      /* 216: the task's name when it began, ended by NUL */
-	u32 probes;         /* 232: structs trace_probe, or trace_watch, right behind these
+	u32 probes;         /* 232: structs trace_probe, or trace_watch, right after these
 	                       TRACE_HEADER bytes */
-	u32 children;       /* 236: of fork that record here, for they could not make a file of their
-	                       own ... */
+	u32 children;       /* 236: forked children that record here, unable to create their own
+	                       file ... */
 	u32 refusal;        /* 240: ... and the errno of the last of them, 0: its own was too small */
-	u32 grown;          /* 244: TRACE_UNITs from the file's begin that are on the disk */
-	u64 cut;            /* 248: bytes of chunks, at most, that the process had in an earlier file, which
-	                       somebody cut off while it was written */
+	u32 grown;          /* 244: TRACE_UNITs from the file's start that are on disk */
+	u64 cut;            /* 248: upper bound of the bytes lost when an earlier file of this process was
+	                       truncated */
 	char path[1024];    /* 256: of the image, as it was run, ended by NUL */
-	char libraries[];   /* 1280: struct trace_library, one behind the other, up to one whose
-	                       length is 0 or to the header's end */
+	char libraries[];   /* 1280: consecutive struct trace_library, up to one whose length is 0 or
+	                       the header's end */
 };
 
 /* A shared library that is traced with the program. `func` of its functions is in a range of its own,
- * behind the program's: of the address after the site's call it is
+ * after the program's: for the address after the site's call it is
  *
  *     address - bias - base + start
  */
@@ -146,39 +146,39 @@ struct trace_library {
 	char path[];     /* 72: of the file that was patched, ended by NUL */
 };
 
-/* Of a probe. The text, as in tracefs' kprobe_events, is part of the header too. */
+/* A probe. Its text, as in tracefs' kprobe_events, is part of the header too. */
 struct trace_probe {
 	u64 unused;
 	u64 missed; /*  8: nmissed: no instance was free, no room in the file, or the tracer itself was
 	               interrupted */
-	u64 active; /* 16: instances that are taken, where their number is limited */
+	u64 active; /* 16: instances in use, if their number is limited */
 	u64 ip;     /* 24: link address */
 	u32 words;  /* 32: of values in its events */
 	u32 flags;  /* 36: enum probe_flags; from bit PROBE_METHOD on: enum probe_method */
-	u32 text;   /* 40: of its definition, from the file's begin ... */
+	u32 text;   /* 40: of its definition, from the file's start ... */
 	u32 length; /* 44: ... bytes */
 };
 
 enum probe_flags {
-	PROBE_RETURN = 1, /* an r probe: for PROBE_RETURN, what is fetched is of the return */
-	PROBE_FAULTS = 2, /* the first word of its values says which of them could not be read */
-	PROBE_CUT = 4,    /* the last byte of a string says whether it goes on; without, it is 0 */
+	PROBE_RETURN = 1, /* an r probe: for PROBE_RETURN, values are fetched at the return */
+	PROBE_FAULTS = 2, /* the first word of its values tells which could not be read */
+	PROBE_CUT = 4,    /* the last byte of a string tells whether it goes on; without this it is 0 */
 	PROBE_METHOD = 8, /* a bit's number, not a flag */
 };
 
 /* How the instruction was displaced. */
 enum probe_method { METHOD_PAD = 1, METHOD_JUMP = 2, METHOD_TRAP = 3 };
 
-/* Of a watched variable. */
+/* A watched variable. */
 struct trace_watch {
 	u64 hits;      /*  0: events */
 	u64 missed;    /*  8: accesses without one */
 	u64 address;   /* 16: link address */
 	u32 length;    /* 24: bytes: 1, 2, 4 or 8 */
-	u32 type;      /* 28: 2: writes, 3: reads and writes; 0: this place is free */
+	u32 type;      /* 28: 2: writes, 3: reads and writes; 0: unused entry */
 	u32 refusal;   /* 32: errno of perf_event_open(2), 0: it was set */
 	u32 size;      /* 36: bytes of text */
-	char text[984]; /* 40: what was asked for, as in ksym_trace_filter */
+	char text[984]; /* 40: the request, as in ksym_trace_filter */
 };
 
 struct trace_chunk {

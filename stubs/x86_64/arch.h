@@ -192,7 +192,7 @@ static inline void restored_by(ulong *flags, void **restorer)
 	*restorer = trap_restorer;
 }
 
-/* What a signal handler gets, as far as registers lie in it (arch/x86/include/uapi/asm). */
+/* A signal handler's context, up to the registers (arch/x86/include/uapi/asm). */
 struct context {
 	ulong before[17]; /* struct ucontext up to uc_mcontext, and of that r8 to rbx */
 	ulong dx, ax, cx, sp, ip;

@@ -57,7 +57,7 @@ ftrace_regs_caller:
  * still return_to_handler; else as in unwind.h.
  *
  * rip (register 16) & -64 is return_to_handler, wherever the file is loaded; the distance to
- * `process.threads` stands behind it.
+ * `process.threads` follows it.
  */
 #define ORIGIN 0x80, 0x00, 0x09, 0xc0, 0x1a	/* DW_OP_breg16 0, const1s -64, and */
 #define ORIGIN_SIZE 5

@@ -15,8 +15,8 @@
 #define GIVEN 512    /* bytes before it in which the number may be loaded */
 #define AROUND 0x10000 /* bytes: where to look for branches to it */
 
-/* How long an instruction is that can run elsewhere, 0 for any other: nothing here branches. `apart`:
- * where its distance from the instruction behind it stands (rip), 0 for none.
+/* The length of an instruction that can be moved, 0 for any other: none of these branch. `apart`: the
+ * offset of its displacement from the next instruction (rip), 0 for none.
  * Intel SDM volume 2, "Instruction Format" and appendix A. */
 static u32 length(const u8 *at, u32 *apart)
 {
@@ -88,8 +88,8 @@ static u32 word_at(const u8 *at)
 	return at[0] | (u32)at[1] << 8 | (u32)at[2] << 16 | (u32)at[3] << 24;
 }
 
-/* How many instructions there are from one place to another, and behind how many bytes there is room
- * for a jump; 0 if they do not come out there. */
+/* The number of instructions from one place to another, and the size of the first ones that make room
+ * for a jump; 0 if they do not end there. */
 static u32 instructions(const u8 *from, const u8 *to, u32 *size)
 {
 	u32 count = 0, n, unused;
@@ -288,7 +288,7 @@ void lead_stub(u8 *to, ulong address, const struct lead *lead)
 		*(volatile u8 *)at++ = (u8)target;
 }
 
-/* _dl_debug_state() has one instruction, `ret`, and NOPs behind it: jmp [rip]; .quad ftrace_linked */
+/* _dl_debug_state() has one instruction, `ret`, and NOPs after it: jmp [rip]; .quad ftrace_linked */
 u32 lead_linker(u8 *to, const u8 *at)
 {
 	static const u8 jump[] = {0xff, 0x25, 0, 0, 0, 0};
