@@ -18,8 +18,8 @@
 #define NEAR (1ul << 20) /* bytes; an address this close above is on the stack */
 
 static struct action own;  /* the program's action for it */
-static u8 masks[SIGNALS];  /* its actions that block it */
-static ulong kept;         /* flags among them that this kernel knows */
+static u8 masks[SIGNALS];  /* which of the program's actions block it */
+static ulong kept;         /* action flags that this kernel knows */
 static volatile ulong *here; /* nonzero in the process `own_pid` */
 static u32 own_pid;
 static u32 begun_blocked;  /* blocked in the first thread before we started */
