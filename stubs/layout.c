@@ -1,9 +1,9 @@
-/* Every structure and constant that ftpatch or an assembly file shares with the runtime, for its debug
- * information: layout.py reads that, and writes ftpatch/layout/ARCH.json and built/ARCH/offsets.h.
+/* Every structure and constant that ftpatch or assembly shares with the runtime, for the debug
+ * information, from which layout.py writes ftpatch/layout/ARCH.json and built/ARCH/offsets.h.
  * Nothing of this is linked.
  *
- * What is asserted here has to stay: trace files of earlier versions are read by it, and programs that
- * were patched by them; and code that stores registers one behind the other. */
+ * What is asserted here must not change: trace files of earlier versions rely on it, and programs
+ * patched by them; and code that stores consecutive registers. */
 #define PROBES
 #define WATCH
 struct context;

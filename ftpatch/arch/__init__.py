@@ -57,19 +57,20 @@ FEATURES: Final = {
     "raw_image": "an Image is",
     "boot": "the boot tracer is",
 }
-"""Files that a folder may have, and what is not supported where one is absent."""
+"""Files that a folder may have, and what is not supported if one is absent."""
 
 
 @cache
 def architectures() -> dict[tuple[int, int], Arch]:
-    """(e_machine, bits of the ELF class) -> architecture, of every folder with an ``ftrace.py``."""
+    """Map (e_machine, bits of the ELF class) to the architecture, for every folder with an
+    ``ftrace.py``."""
     folders = (folder.name for folder in pkgutil.iter_modules(__path__) if folder.ispkg)
     found = [arch_named(name) for name in folders if _has(name, "ftrace")]
     return {(arch.machine, arch.elf_class): arch for arch in found}
 
 
 def arch_of(machine: int, elf_class: int) -> Arch | None:
-    """The architecture of an ELF header; None for one that is not supported."""
+    """The architecture of an ELF header; None if it is not supported."""
     return architectures().get((machine, elf_class))
 
 
@@ -81,7 +82,7 @@ def arch_named(name: str) -> Arch:
 
 
 def feature(arch: str, name: str) -> Any:  # noqa: ANN401 - the file of that name has its type
-    """Load an architecture's feature. Raises InputError where it has no file of that name."""
+    """Load an architecture's feature. Raises InputError if it has no file of that name."""
     if not supports(arch, name):
         raise InputError(None, f"{FEATURES[name]} not supported on {arch}")
     return _load(arch, name)

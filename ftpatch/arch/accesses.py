@@ -1,4 +1,4 @@
-"""Memory accesses of instructions: read it, write it, or both."""
+"""Memory accesses of instructions: read, write, or both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNKNOWN = -1
 @dataclass(frozen=True, slots=True)
 class Access:
     """An instruction from ``start`` to ``end`` (addresses). ``kind``: READ, WRITE, both, 0: it does
-    not come to memory, -1: unknown. ``repeats``: between two times it stands where it is."""
+    not access memory, -1: unknown. ``repeats``: the pc stays on it between repetitions."""
 
     start: int
     end: int
@@ -27,8 +27,8 @@ class Access:
 
 
 def memory_accesses(arch: str, code: bytes, address: int) -> Iterator[Access]:
-    """The instructions of ``code`` at ``address``, up to the first byte that is none; nothing for
-    architectures that are not known."""
+    """Disassemble ``code`` at ``address``, up to the first invalid byte; nothing for unknown
+    architectures."""
     if supports(arch, "accesses"):
         read: Callable[[bytes, int], Iterator[Access]] = feature(arch, "accesses")
         yield from read(code, address)

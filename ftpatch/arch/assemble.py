@@ -15,15 +15,15 @@ from ftpatch.arch.disassemble import disassemble
 __all__ = ["instruction", "template"]
 
 SUFFIXES = "bwlqd"
-"""Of AT&T names, and the letters that names may end in then."""
+"""Suffixes of AT&T mnemonics."""
 
 
 @cache
 def template(arch: str, text: str, mnemonics: tuple[str, ...], at: int = 0x10_0000) -> bytes:
-    """The bytes of ``text``, assembled at address ``at``.
+    """Assemble ``text`` at address ``at``.
 
-    ``mnemonics`` are those of its instructions as Capstone names them; another reading is a
-    RuntimeError: no byte that two readers see differently gets into a file.
+    ``mnemonics`` are those of its instructions as Capstone names them; a different disassembly is a
+    RuntimeError: no byte that the two libraries read differently gets into a file.
     """
     code = bytes(_engine(arch).asm(text, at)[0])
     read = tuple(insn.mnemonic for insn in disassemble(arch, code, at))
@@ -34,8 +34,8 @@ def template(arch: str, text: str, mnemonics: tuple[str, ...], at: int = 0x10_00
 
 @cache
 def instruction(arch: str, text: str, at: int) -> bytes:
-    """One instruction, read back as one whose name begins as it does in ``text``: Capstone's AT&T
-    names have suffixes. Another reading is a RuntimeError."""
+    """Assemble one instruction, and check that its disassembly starts with the same mnemonic as
+    ``text``: Capstone's AT&T names have suffixes. A different one is a RuntimeError."""
     code = bytes(_engine(arch).asm(text, at)[0])
     read = disassemble(arch, code, at)
     named = text.split()[0].rstrip(SUFFIXES)

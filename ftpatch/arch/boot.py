@@ -1,10 +1,10 @@
-"""Boot tracers of the architectures: code and form of events.
+"""The architectures' boot tracers: code and event format.
 
-The code stands in padding of the kernel's text behind a mark, runs before paging is final, on any
-stack and in NMIs: it has no absolute addresses and changes no register that lives at a function's
-entry. An event tells where the call came from and where the function will return, both counted
-from the mark (so neither KASLR nor an early identity mapping changes them), and the stack pointer
-that the function begins with.
+The code is placed in padding of the kernel's text after a mark. It runs before paging is final, on
+any stack and in NMIs: it uses no absolute addresses and changes no register that is live at
+function entry. An event holds the call's address and where the function will return, both relative
+to the mark (so neither KASLR nor an early identity mapping changes them), and the stack pointer on
+entry.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ __all__ = [
 MARK = struct.Struct("<8sBBHI")
 MAGIC = b"FTPBOOT2"
 OLD = b"FTPBOOT1"
-"""Of tracers whose events do not tell where functions return."""
+"""For tracers whose events do not hold return addresses."""
 BASE = 0x4000_0000
-"""Address to assemble code at: only distances count."""
+"""Address to assemble code at: only distances matter."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """``sink``: name of where events go; ``time``: whether they have the time; ``word``: distance
-    from the mark to the word that counts down, and to four more bytes, None if there is none."""
+    """``sink``: where events go, by name; ``time``: whether they are timed; ``word``: distance from
+    the mark to the word that counts down, followed by four more bytes, None if there is none."""
 
     sink: str
     time: bool
@@ -54,8 +54,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class TracerCode:
-    """A tracer's ``code`` with its mark; the ``entry`` that sites call, and ``last``, the one that
-    stops the tracer (0 if nothing does), in bytes from the mark."""
+    """A tracer's ``code`` with its mark; ``entry``: what sites call; ``last``: the entry that stops
+    the tracer (0 if nothing does), both in bytes from the mark."""
 
     code: bytes
     entry: int
@@ -64,8 +64,8 @@ class TracerCode:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """Header before a tracer's code: the number of its sink, whether there are times, what
-    sites call, as in TracerCode, and whether events tell where functions return (``back``)."""
+    """Header before a tracer's code: its sink's number, whether events are timed, what sites call,
+    as in TracerCode, and whether events hold return addresses (``back``)."""
 
     sink: int
     time: bool
@@ -80,10 +80,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Events:
-    """n events as columns: ``place`` int64[n]: bytes from the mark to the address behind the call,
-    ``sp`` uint64[n], ``time`` uint64[n] (ticks; the number of the event where there are none),
-    ``back`` int64[n]: bytes from the mark to where the function returns, as if that were within
-    2 GiB of it; None where the tracer does not tell."""
+    """n events as columns: ``place`` int64[n]: bytes from the mark to the address after the call,
+    ``sp`` uint64[n], ``time`` uint64[n] (ticks; the event's number if untimed), ``back`` int64[n]:
+    bytes from the mark to where the function returns, as if that were within 2 GiB of it; None if
+    not recorded."""
 
     place: NDArray[np.int64]
     sp: NDArray[np.uint64]
@@ -91,17 +91,17 @@ class Events:
     back: NDArray[np.int64] | None = None
 
     def take(self, rows: NDArray[np.bool_] | slice) -> Events:
-        """Some of them."""
+        """Select some of them."""
         back = None if self.back is None else self.back[rows]
         return Events(self.place[rows], self.sp[rows], self.time[rows], back)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Emulator:
-    """QEMU for one architecture: ``program``, the ``package`` of Debian that has it, its ``words``,
-    the kernel's command line, whether the kernel must be ``flat``; for each sink words of QEMU
-    (``sinks``) and of the kernel (``consoles``). {stream}, {console} and {log} are files; ``fault``
-    is what the log says where the processor gives up."""
+    """QEMU for one architecture: ``program``, the Debian ``package`` that has it, its ``words``,
+    the kernel's command line, whether the kernel must be ``flat``; for each sink, words for QEMU
+    (``sinks``) and for the kernel (``consoles``). {stream}, {console} and {log} are files;
+    ``fault`` is what the log says when the processor gives up."""
 
     program: str
     package: str
@@ -113,8 +113,8 @@ class Emulator:
     fault: str = ""
 
     def command(self, sink: str, files: Mapping[str, str]) -> list[str]:
-        """QEMU's words behind its name, for a sink: ``files`` are those of events (``stream``), of
-        the ``console``, and for what QEMU itself has to say (``log``)."""
+        """QEMU's arguments for a sink: ``files`` are those for events (``stream``), the
+        ``console``, and QEMU's own messages (``log``)."""
         quoted = {name: path.replace(",", ",,") for name, path in files.items()}
         words = [word.format_map(files) for word in self.words]
         return words + [word.format_map(quoted) for word in self.sinks[sink]]
@@ -129,11 +129,11 @@ class BootTracer(Protocol):
 
     @property
     def emulator(self) -> Emulator:
-        """Emulator that runs its kernels."""
+        """The emulator that runs its kernels."""
 
     @property
     def name(self) -> str:
-        """The architecture's."""
+        """The architecture's name."""
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ class BootTracer(Protocol):
 
     @property
     def pads(self) -> bytes:
-        """Bytes that padding of its text consists of."""
+        """The bytes that padding of its text consists of."""
 
     @property
     def behind(self) -> int:
@@ -161,26 +161,26 @@ class BootTracer(Protocol):
 
     @property
     def always_word(self) -> bool:
-        """True if it needs its word even where nothing stops it."""
+        """True if it needs its word even if nothing stops it."""
 
     def assemble(self, wanted: Wanted) -> TracerCode:
-        """The tracer's code."""
+        """Build the tracer's code."""
 
     def size(self, *, time: bool, back: bool = True) -> int:
-        """Bytes of an event, with and without a time and where the function returns."""
+        """Size of an event, with and without time and return address."""
 
     def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
-        """Events from their bytes, uint8[n, size]."""
+        """Decode events, uint8[n, size]."""
 
 
 def boot_tracer_of(arch: str) -> BootTracer:
-    """The tracer of an architecture. Raises InputError where there is none."""
+    """The tracer of an architecture. Raises InputError if there is none."""
     found: BootTracer = feature(arch, "boot")
     return found
 
 
 def read_mark(raw: bytes) -> Mark | None:
-    """The mark that ``raw`` begins with; None if there is none."""
+    """Parse the mark at the start of ``raw``; None if there is none."""
     if len(raw) < MARK.size or not raw.startswith((MAGIC, OLD)):
         return None
     magic, sink, time, entry, last = MARK.unpack_from(raw)
@@ -188,7 +188,7 @@ def read_mark(raw: bytes) -> Mark | None:
 
 
 class Assembly:
-    """Instructions one behind the other, each read back by Capstone. Branches go backwards."""
+    """A sequence of instructions, each read back by Capstone. Branches go backwards."""
 
     def __init__(self, arch: str) -> None:
         self._arch = arch
@@ -197,9 +197,10 @@ class Assembly:
     def assemble(
         self, wanted: Wanted, sink: int, leave: Sequence[str], body: Callable[[int, bool], None]
     ) -> TracerCode:
-        """All of a tracer: ``leave``, a return for a stopped one, the entry, and, where there is a
-        word, the entry of the function that stops it. ``body`` adds one of these: it gets where the
-        return is, and whether it is the last one. ``sink`` is the number of the wanted one."""
+        """Assemble the whole tracer: ``leave``, a return once stopped, the entry and, if there is a
+        word, the entry for the function that stops it. ``body`` adds one of these: it gets the
+        position of the return, and whether it is the last one. ``sink`` is the number of the
+        selected one."""
         stopped = self.here
         self.add(*leave)
         entry, last = self.here, 0
@@ -212,25 +213,25 @@ class Assembly:
 
     @property
     def here(self) -> int:
-        """Bytes from the mark."""
+        """Current position, in bytes from the mark."""
         return len(self.code)
 
     def add(self, *lines: str) -> None:
-        """Instructions; ``$N`` is the address N bytes behind the mark."""
+        """Add instructions; ``$N`` is the address N bytes after the mark."""
         for line in lines:
             text, _, at = line.partition("$")
             whole = f"{text}{BASE + int(at):#x}" if at else text
             self.code += instruction(self._arch, whole, BASE + self.here)
 
     def words(self, code: bytes, name: str) -> None:
-        """One instruction that Keystone does not make, by what Capstone calls it."""
+        """Add an instruction that Keystone cannot make, with Capstone's name for it."""
         read = disassemble(self._arch, code, BASE + self.here)
         if [insn.mnemonic for insn in read] != [name]:
             raise RuntimeError(f"{self._arch}: {code.hex()} reads {read}, not {name}")
         self.code += code
 
     def near(self, make: Callable[[int], str]) -> None:
-        """An instruction that names a distance from its own end; ``make`` gives its text for the
-        end, in bytes from the mark. It has four bytes for the distance, whatever that is."""
+        """Add an instruction with a displacement from its own end; ``make`` returns its text for
+        that end, in bytes from the mark. The displacement always takes four bytes."""
         size = len(instruction(self._arch, make(1 << 24), BASE + self.here))
         self.code += instruction(self._arch, make(self.here + size), BASE + self.here)[:size]

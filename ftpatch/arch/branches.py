@@ -1,6 +1,6 @@
-"""Branches in code: addresses that may be jumped to, whose bytes no jump may take.
+"""Branches in code: addresses that may be jumped to, whose bytes a jump must not overwrite.
 
-A jump over several instructions is wrong where another jump goes to one of them.
+A jump over several instructions is unsafe if another branch targets one of them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ I64 = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Branches:
-    """``long_targets`` and ``short_targets``: where every far and every near branch in code at an
-    address would go, whatever byte instructions begin with; int64, sorted. Of instructions in a
-    row: ``has_indirect_jump``, so that a table may lead anywhere in the function; ``is_thunk``:
-    they only jump to where a register of who jumps to them says; ``jumps_out``: where jumps, not
-    calls, go to that leave the addresses from a low up to a high one."""
+    """``long_targets`` and ``short_targets``: targets of every possible far and near branch in code
+    at an address, decoded at every byte; int64, sorted. For a sequence of instructions:
+    ``has_indirect_jump``: a table may lead anywhere in the function; ``is_thunk``: they only jump
+    to where a caller's register points; ``jumps_out``: targets of jumps, not calls, outside the
+    given addresses."""
 
     long_targets: Callable[[U8, int], I64]
     short_targets: Callable[[U8, int], I64]
@@ -36,16 +36,17 @@ class Branches:
 
 
 def branches_of(arch: str) -> Branches:
-    """The branches of an architecture. Raises InputError where they are not known."""
+    """The branches of an architecture. Raises InputError if they are not supported."""
     found: Branches = feature(arch, "branches")
     return found
 
 
 def targets_in(targets: I64, lows: I64, highs: I64) -> NDArray[np.bool_]:
-    """Into which windows, from low up to and without high, one of the sorted targets goes."""
+    """Test which windows, from low up to but not including high, contain one of the sorted
+    targets."""
     return np.asarray(np.searchsorted(targets, lows) < np.searchsorted(targets, highs))
 
 
 def branched_into(instructions: Iterable[Instruction], low: int, high: int) -> bool:
-    """Return whether a branch with a fixed target goes to low or behind it, but before high."""
+    """Return whether a branch with a fixed target goes to low or beyond, but below high."""
     return any(insn.target is not None and low <= insn.target < high for insn in instructions)

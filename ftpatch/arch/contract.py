@@ -58,8 +58,8 @@ class Abi:
 
 @dataclass(frozen=True, slots=True)
 class Deadly:
-    """Records that ftrace_init does not refuse but dies of, bool[n], and of what. ``early``: in
-    ftrace_call_adjust, which sees all of them before the first site is compared."""
+    """Records that ftrace_init does not refuse but crashes on, bool[n], and the reason. ``early``:
+    in ftrace_call_adjust, which sees all of them before the first site is compared."""
 
     mask: NDArray[np.bool_]
     reason: str
@@ -74,28 +74,28 @@ class Arch(Protocol):
     machine: ClassVar[int]
     elf_class: ClassVar[int]
     keystone: ClassVar[tuple[str, ...]]
-    """Keystone's name of it, and its modes; empty where Keystone does not have it."""
+    """Keystone's constants for it, architecture and modes; empty if Keystone lacks it."""
     capstone: ClassVar[tuple[str, ...]]
-    """The same of Capstone, which has to have it."""
+    """The same for Capstone, which must have it."""
     relative: ClassVar[int]
     """R_*_RELATIVE."""
     got: ClassVar[tuple[int, ...]]
     """R_*_GLOB_DAT, R_*_JUMP_SLOT: relocations that name what a GOT slot holds."""
     absolute: ClassVar[int]
-    """R_*_64 or R_*_32: a word that is to hold S + A."""
+    """R_*_64 or R_*_32: a word that holds S + A."""
     calls: ClassVar[tuple[int, ...]]
     """Relocations of a call in a relocatable file; a new call gets the first."""
     call_field: ClassVar[int]
-    """Bytes from ip to what they write."""
+    """Bytes from ip to the relocated field."""
     call_addend: ClassVar[int]
     """A of a call of S itself."""
     module_tables: ClassVar[tuple[str, ...]]
     """Section of the table in modules, as the kernel's loader names it; where kernels differ, the
     later one's first."""
     module_nop: ClassVar[bytes]
-    """The five-byte NOP for modules, which do not say what their kernel's own is; empty: any."""
+    """The five-byte NOP for modules, which do not record their kernel's own; empty: any."""
     neutral: ClassVar[int]
-    """Type that with symbol 0 leaves everything as it is, for every loader."""
+    """Relocation type that, with symbol 0, every loader ignores."""
     wide: ClassVar[tuple[int, ...]]
     """Further relocations that write eight bytes where others write four."""
     align: ClassVar[int]
@@ -104,9 +104,9 @@ class Arch(Protocol):
     """Bytes before the site of a nested function, whose static chain is on the stack when
     __fentry__ is called; empty: nothing."""
     page: ClassVar[int]
-    """The largest page that a kernel may have."""
+    """The largest page size of a kernel."""
     shadow_stack: ClassVar[tuple[int, int]]
-    """Type and bit of the program property that asks for a shadow stack; 0, 0: there is none."""
+    """Type and bit of the program property that requests a shadow stack; 0, 0: none."""
     around: ClassVar[int]
     """Number of bytes from a record or entry on that prefix and call_adjust need."""
     width: ClassVar[int]
@@ -114,9 +114,9 @@ class Arch(Protocol):
     pad_size: ClassVar[int]
     """Bytes of pad that a call takes."""
     pad_nops: ClassVar[int]
-    """The NOPs that these are: N of -fpatchable-function-entry."""
+    """The number of NOPs in these: N of -fpatchable-function-entry."""
     apart: ClassVar[int]
-    """Sites of two functions are at least this far apart: a pad and a return."""
+    """Minimum distance between sites of two functions: a pad and a return."""
     insn_size: ClassVar[int]
     """MCOUNT_INSN_SIZE: bytes that ftrace_bug shows."""
     says_expected: ClassVar[bool]
@@ -126,16 +126,16 @@ class Arch(Protocol):
     nops: ClassVar[dict[str, bytes]]
     """Names and bytes of the NOPs that ``--nop`` offers."""
     skips: ClassVar[tuple[int, ...]]
-    """Values that are no records of any kernel: null, and what call_adjust makes null."""
+    """Values that no kernel takes for records: null, and what call_adjust makes null."""
     signed_char: ClassVar[bool]
     """True if C's char is signed."""
     chosen_nops: ClassVar[tuple[bytes, ...]]
-    """Five-byte NOPs of which kernels with ``ideal_nops`` take one by the processor they run on."""
+    """Five-byte NOPs among which kernels with ``ideal_nops`` select by processor."""
     poked_nop: ClassVar[bytes]
-    """The NOP that BPF's fentry replaces by itself where ftrace has no record of a function
+    """The NOP that BPF's fentry replaces itself if ftrace has no record of the function
     (bpf_arch_text_poke); empty: it does not."""
     own_nops: ClassVar[frozenset[bytes]]
-    """NOPs that an image may name as its own."""
+    """NOPs that an image may declare as its own."""
     nop_texts: ClassVar[frozenset[str]]
     """NOPs of compilers as Capstone prints them: a name, with operands where it needs them."""
     mcount_names: ClassVar[tuple[str, ...]]
@@ -169,7 +169,7 @@ class Arch(Protocol):
         ...
 
     def make_nop(self, width: U8, nop: bytes, abi: Abi) -> U8:
-        """The NOP for sites of these widths; ``nop`` is the chosen five-byte form, if any."""
+        """The NOP for sites of these widths; ``nop`` is the selected five-byte form, if any."""
         ...
 
     def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
@@ -198,13 +198,13 @@ class Arch(Protocol):
     def deadly(
         self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
     ) -> tuple[Deadly, ...]:
-        """Find records that kill a kernel that does not skip them, uint64[n]: ``ip`` uint64[n]
-        is what call_adjust makes of them, ``there`` bool[n] whether memory is mapped at that."""
+        """Find records that crash a kernel that does not skip them, uint64[n]: ``ip`` uint64[n] is
+        call_adjust's result, ``there`` bool[n] whether memory is mapped there."""
         ...
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
-        """Return what ftrace_init leaves in the bytes that it compared, uint8[n, w]. A second
-        record of the same site meets this."""
+        """Return what ftrace_init leaves in the bytes it compared, uint8[n, w]. A second record of
+        the same site sees this."""
         ...
 
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
@@ -212,7 +212,7 @@ class Arch(Protocol):
         ...
 
     def veneer(self, at: int, addr: int) -> bytes:
-        """A veneer at address ``at`` that goes on to ``addr``; empty where it cannot reach."""
+        """A veneer at address ``at`` that branches to ``addr``; empty if out of reach."""
         ...
 
     def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
@@ -222,7 +222,7 @@ class Arch(Protocol):
         ...
 
     def is_ops_stub(self, code: bytes) -> bool:
-        """Return whether code begins as such a stub."""
+        """Return whether code begins like such a stub."""
         ...
 
     def veneer_target(self, code: bytes, at: int) -> int:
@@ -251,5 +251,5 @@ class Arch(Protocol):
         ...
 
     def named_site_rest(self, name: str) -> str:
-        """Symbol to which a disabled named site goes; empty where it is a NOP."""
+        """Symbol that a disabled named site branches to; empty if it is a NOP."""
         ...

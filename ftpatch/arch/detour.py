@@ -1,4 +1,4 @@
-"""Prologue of a detour: calls the probes with everything as it was, and goes on."""
+"""Prologue of a detour: calls the probes with all state intact, and continues."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ RESTORE = 0xC0
 
 @dataclass(frozen=True, kw_only=True)
 class Detour:
-    """``size`` bytes; ``make(at, place, caller)``: those at address ``at``, which tell the number
-    of the place to what is at address ``caller``. ``frames(offset, held)``: what unwinders are told
-    of them, (distance from their start, DW_CFA instructions), where the CFA is ``offset`` bytes
-    from register ``stack`` (as DWARF counts) at the place, and the return address is ``held`` in
-    memory."""
+    """``size`` bytes; ``make(at, place, caller)``: those for address ``at``, which pass the place's
+    number to the code at address ``caller``. ``frames(offset, held)``: their unwind information,
+    (distance from their start, DW_CFA instructions), where the CFA is ``offset`` bytes from
+    register ``stack`` (DWARF number) at the place, and the return address is ``held`` in memory."""
 
     size: int
     make: Callable[[int, int, int], bytes]
     stack: int
     frames: Callable[[int, bool], list[tuple[int, bytes]]]
     link: int
-    """The register with the return address, as DWARF counts."""
+    """The DWARF number of the register with the return address."""
 
 
 def detour_of(arch: str) -> Detour:
-    """The detour of an architecture. Raises InputError where there is none."""
+    """The detour of an architecture. Raises InputError if there is none."""
     found: Detour = feature(arch, "detour")
     return found
 
@@ -43,7 +42,7 @@ def cfa_offset(offset: int) -> bytes:
 
 
 def uleb(number: int) -> bytes:
-    """A number as unsigned LEB128."""
+    """Encode a number as ULEB128."""
     out = b""
     while number > 0x7F:
         out += bytes([number & 0x7F | 0x80])

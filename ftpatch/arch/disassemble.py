@@ -16,7 +16,7 @@ SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction; ``size`` bytes at ``address``. ``target`` is where a branch goes, else None.
+    """One instruction; ``size`` bytes at ``address``. ``target`` is a branch's target, else None.
     ``operands`` is GNU's AT&T text on x86, the manual's elsewhere; auipc and jalr of one register
     are a ``call``, with that register if it is not ra."""
 
@@ -29,7 +29,7 @@ class Instruction:
 
 @cache
 def engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
-    """Capstone for an architecture by its name, with details; one for all."""
+    """Capstone for an architecture by name, with details; cached."""
     import capstone
 
     kind, *modes = arch_named(arch).capstone
@@ -41,7 +41,7 @@ def engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
 
 
 def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
-    """The instructions of ``code`` at ``address``, up to the first byte that is none."""
+    """Disassemble ``code`` at ``address``, up to the first invalid byte."""
     from capstone import CS_ARCH_RISCV as RISCV
 
     reader = engine(arch)
@@ -66,7 +66,7 @@ def _pair(auipc: Any, jalr: Any) -> Instruction | None:  # noqa: ANN401
         registers, low = [low if name == "ra" else 0], 0
     if set(registers) != {link.reg}:
         return None
-    # Capstone 5 gives the upper 20 bits without their sign.
+    # Capstone 5 returns the upper 20 bits unsigned.
     distance = ((high.imm << 12 ^ 1 << 31) & 0xFFFF_FFFF) - (1 << 31) + low
     target = (auipc.address + distance) & 0xFFFF_FFFF_FFFF_FFFF
     mnemonic = "call" if name == "ra" else f"call {name},"
@@ -74,13 +74,13 @@ def _pair(auipc: Any, jalr: Any) -> Instruction | None:  # noqa: ANN401
 
 
 def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
-    """``relative``: Capstone gives distances, that of jalr from a register."""
+    """``relative``: Capstone returns distances, jalr's from a register."""
     import capstone
 
     branches = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_BRANCH_RELATIVE)
     target = None
     if any(insn.group(group) for group in branches):
-        # CS_OP_IMM is 2 on every architecture of Capstone 5. tbz has a bit's number before it.
+        # CS_OP_IMM is 2 on every architecture of Capstone 5. In tbz, a bit number precedes it.
         immediates = [op.imm for op in insn.operands if op.type == capstone.CS_OP_IMM]
         target = immediates[-1] if immediates else None
         if target is not None and relative:
@@ -95,10 +95,10 @@ def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
 
 
 def _gnu_memory(insn: Any, operands: str) -> str:  # noqa: ANN401
-    """A memory operand as objdump prints it: ``0x0(%rax,%rax,1)``.
+    """Format a memory operand like objdump: ``0x0(%rax,%rax,1)``.
 
-    Capstone leaves out a displacement of zero that is encoded, and the scale of one; a NOP5 and a
-    NOP3 would look the same.
+    Capstone omits an encoded displacement of zero, and a scale of one; a NOP5 and a NOP3 would look
+    the same.
     """
     import capstone.x86 as x86
 

@@ -36,7 +36,7 @@ __all__ = ["Immovable", "Moved", "Mover", "Why", "mover_of"]
 
 
 class Why(StrEnum):
-    """Reason that an instruction cannot be moved: a noun phrase, or a clause about it."""
+    """Reason why an instruction cannot be moved: a noun phrase, or a clause about it."""
 
     SHORT = "the function ends within the bytes to displace"
     UNKNOWN = "an undefined instruction"
@@ -54,10 +54,10 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Instructions as they run elsewhere.
+    """Instructions moved out of line.
 
-    ``size``: bytes that were displaced. ``code``: what runs instead, and a jump to at + size, which
-    is left out where the last instruction never goes on.
+    ``size``: bytes displaced. ``code``: what runs instead, with a jump to at + size unless the last
+    instruction never continues there.
     """
 
     size: int
@@ -74,47 +74,46 @@ class Immovable(Exception):
         super().__init__(f"{text}: {why}")
 
     def __reduce__(self) -> tuple[type[Immovable], tuple[Why, str]]:
-        """Support pickling, to leave a worker process."""
+        """Support pickling, to be passed on by a worker process."""
         return type(self), (self.why, self.text)
 
 
 class Mover(Protocol):
-    """One per architecture; the constants' units are bytes, addresses are those of the link."""
+    """One per architecture; the constants' units are bytes, addresses are link addresses."""
 
     jump_size: ClassVar[int]
-    """The jump that a site gets."""
+    """The jump placed at a site."""
     trap: ClassVar[bytes]
-    """The trap that a site gets; one instruction of no larger size than any other. It is one that
-    there is not (udb, udf): what int3 and brk raise is the signal of debuggers, who do not pass it
-    on, and int3 leaves the pc behind itself."""
+    """The trap placed at a site; the size of the smallest instruction. It is an undefined one (udb,
+    udf): int3 and brk raise the signal of debuggers, which do not pass it on, and int3 leaves the
+    pc after itself."""
 
     pad: ClassVar[bytes]
-    """A landing pad for calls by a register; a NOP where none is asked for."""
+    """A landing pad for indirect calls; a NOP where none is required."""
 
     def landing(self, code: bytes) -> int:
-        """Bytes of the landing pad (endbr64, bti) that code begins with, which must stay where it
-        is; 0 for none."""
+        """Size of the landing pad (endbr64, bti) that code begins with, which must stay in place; 0
+        for none."""
         ...
 
     def signing(self, code: bytes) -> int:
-        """Bytes of an instruction at the start that is a landing pad where pages are guarded, and
-        works elsewhere too (paciasp, pacibsp): a trap may stand on it, a jump may not; 0 for
-        none."""
+        """Size of an initial instruction that serves as a landing pad on guarded pages, and works
+        elsewhere too (paciasp, pacibsp): a trap may replace it, a jump may not; 0 for none."""
         ...
 
     def joined(self, before: bytes) -> bool:
-        """Return whether a probe behind ``before``, the function's code so far, would come between
-        instructions that belong together: an exclusive load and its store, a prefix and what it
-        belongs to."""
+        """Return whether a probe after ``before``, the function's code so far, would separate
+        instructions that belong together: an exclusive load and its store, a prefix and its
+        instruction."""
         ...
 
     def move(self, code: bytes, at: int, to: int, need: int) -> Moved:
-        """At least ``need`` bytes of the function's ``code`` at ``at``, in whole instructions, for
-        address ``to``. Raises Immovable. ``code`` should be all that is left of the function."""
+        """Move at least ``need`` bytes of the function's ``code`` at ``at``, in whole instructions,
+        to address ``to``. Raises Immovable. ``code`` should be the rest of the function."""
         ...
 
     def jump(self, at: int, to: int) -> bytes:
-        """A jump at ``at`` to ``to``. Raises Immovable where that is out of reach."""
+        """Encode a jump at ``at`` to ``to``. Raises Immovable if that is out of reach."""
         ...
 
     def reaches(self, at: int, to: int) -> bool:

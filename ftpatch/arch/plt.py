@@ -1,6 +1,6 @@
 """Entries of a procedure linkage table, by what they jump through.
 
-Link editors differ in what else stands there, and in how long the table's head is.
+Link editors differ in the rest of an entry, and in the size of the table's head.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Entries = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def plt_entries(arch: str, code: U8, address: int, size: int) -> Entries:
-    """The entries in a section's code, which stands at an address; ``size``: sh_entsize. Raises
-    InputError where an architecture's are not known."""
+    """Parse the entries in a section's code at an address; ``size``: sh_entsize. Raises InputError
+    if an architecture's are not supported."""
     read: Callable[[U8, int, int], Entries] = feature(arch, "plt")
     return read(code, address, size)

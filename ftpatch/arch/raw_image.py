@@ -1,4 +1,4 @@
-"""The kernel as it boots, an Image: what its small header has by architecture."""
+"""The kernel's boot Image: the architecture-specific part of its small header."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RawHeader", "raw_images"]
 
 @dataclass(frozen=True, slots=True)
 class RawHeader:
-    """``magic``: four bytes at 0x38; ``not_offset``: text_offset where that tells another class."""
+    """``magic``: four bytes at 0x38; ``not_offset``: text_offset that denotes another class."""
 
     magic: bytes
     not_offset: int = -1
@@ -20,7 +20,7 @@ class RawHeader:
 
 @cache
 def raw_images() -> dict[bytes, tuple[Arch, RawHeader]]:
-    """Magic -> the architecture that boots such an Image, and its header."""
+    """Map the magic to the architecture that boots such an Image, and its header."""
     found = {}
     for arch in architectures().values():
         if supports(arch.name, "raw_image"):

@@ -1,4 +1,4 @@
-"""Registers of a probed program: how %REG names them, and what a function's caller put there.
+"""Registers of a probed program: their %REG names, and the calling convention.
 
 Numbers are those of register_() in stubs/ARCH/arch.h.
 """
@@ -16,8 +16,8 @@ __all__ = ["Registers", "registers_of"]
 @dataclass(frozen=True, kw_only=True)
 class Registers:
     """``numbers`` by name; ``pc``: names of the address itself; ``stack`` and ``result``: numbers
-    of the stack pointer and of what returns a value; ``arguments``: numbers, in their order;
-    ``behind``: words of the stack in front of the further arguments when a function is entered."""
+    of the stack pointer and of the return value's register; ``arguments``: numbers, in order;
+    ``behind``: words on the stack before further arguments on function entry."""
 
     numbers: Mapping[str, int]
     pc: frozenset[str]
@@ -28,11 +28,11 @@ class Registers:
 
     @property
     def names(self) -> frozenset[str]:
-        """All that %REG may name."""
+        """All names for %REG."""
         return frozenset(self.numbers) | self.pc
 
 
 def registers_of(arch: str) -> Registers:
-    """The registers of an architecture. Raises InputError where they are not known."""
+    """The registers of an architecture. Raises InputError if they are not supported."""
     found: Registers = feature(arch, "registers")
     return found

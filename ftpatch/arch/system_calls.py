@@ -1,4 +1,4 @@
-"""System calls in code that set or block signals, and whether the runtime can lead them elsewhere.
+"""System calls that set or block signals, and whether the runtime can redirect them.
 
 The rules are those of stubs/ARCH/lead.c; what the runtime answers for each call is in is_asked()
 of stubs/runtime/hooks.c.
@@ -19,7 +19,7 @@ MAX_DISTANCE = 112
 
 @dataclass(frozen=True)
 class SystemCall:
-    """One that may set or block a signal: ``start`` and ``end`` of the code that gives it its
+    """One that may set or block a signal: ``start`` and ``end`` of the code from the load of its
     number up to itself, and whether it can be ``led`` elsewhere."""
 
     start: int
@@ -28,6 +28,7 @@ class SystemCall:
 
 
 def system_calls(arch: str, code: bytes, address: int) -> Iterator[SystemCall]:
-    """Those in ``code`` at ``address``. Raises InputError where an architecture's are not known."""
+    """Find those in ``code`` at ``address``. Raises InputError if an architecture's are not
+    supported."""
     find: Callable[[bytes, int], Iterator[SystemCall]] = feature(arch, "system_calls")
     return find(code, address)

@@ -21,27 +21,27 @@ from ftpatch.arch.disassemble import Instruction, disassemble
 __all__ = ["MIN_SAVED", "SPAN", "Twice", "returns_twice"]
 
 SPAN = 512
-"""Bytes of a function to examine."""
+"""Maximum bytes of a function to examine."""
 MIN_SAVED = 4
 """Callee-saved registers that must be stored unchanged: some C libraries mangle one."""
 DEPTH = 3
-"""Jumps that lead on, at most."""
+"""Maximum jumps to follow."""
 SHORT = 5
-"""Instructions of what only sets an argument, at most."""
+"""Maximum instructions of a function that only sets an argument."""
 
 
 @dataclass(frozen=True)
 class Twice:
-    """``known`` tells such a function by its instructions; ``sets`` are beginnings of the names of
-    instructions that only set arguments."""
+    """``known`` recognises such a function by its instructions; ``sets`` are prefixes of the
+    mnemonics that only set arguments."""
 
     known: Callable[[Sequence[Instruction]], bool]
     sets: tuple[str, ...]
 
 
 def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
-    """Return whether the function at an address does. ``read``: its code, at most SPAN bytes and
-    empty for what is none, by address. Raises InputError where an architecture's are not known."""
+    """Return whether the function at an address does. ``read``: its code by address, at most SPAN
+    bytes, empty for anything else. Raises InputError if an architecture's are not supported."""
     rules: Twice = feature(arch, "twice")
     left, seen = [(address, 0)], set[int]()
     while left:
@@ -57,7 +57,7 @@ def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool
 
 
 def _leads(insns: Sequence[Instruction], sets: tuple[str, ...]) -> Iterator[int]:
-    """Target of a function that only sets arguments, perhaps looks at one, and jumps."""
+    """Target of a function that only sets arguments, perhaps tests one, and jumps."""
     for one in insns[:SHORT]:
         if one.target is not None and not one.mnemonic.startswith(("call", "bl")):
             yield one.target

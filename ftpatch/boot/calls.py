@@ -1,6 +1,6 @@
-"""Events to calls: which stack an event was on, and which functions have returned.
+"""From events to calls: which stack an event was on, and which functions have returned.
 
-When a function returned is not known: it ends here when the first event begins behind it on its
+The time of a return is unknown: a function ends here when the first event after it begins on its
 stack.
 """
 
@@ -19,14 +19,14 @@ from ftpatch.trace.decode import Event
 __all__ = ["Calls"]
 
 STEP = 1 << 18
-"""Events of a batch."""
+"""Events per batch."""
 
 
 class Calls:
-    """Batches of entries and of the exits that follow from them, as other traces have them.
-    ``func`` uint32[n] of each of n events, ``caller`` uint32[n]: the function that it returns to,
-    or NOBODY. Stacks are ``stack`` bytes large and begin at multiples of that, and have the numbers
-    1, 2, ... as they come: with ``only`` just those are told."""
+    """Batches of entries and of the exits that follow from them, as in other traces. ``func``
+    uint32[n] of each of n events, ``caller`` uint32[n]: the function it returns to, or NOBODY.
+    Stacks are ``stack`` bytes large, aligned to that, and numbered 1, 2, ... as they appear;
+    ``only`` selects some of them."""
 
     torn = 0
 
@@ -42,11 +42,11 @@ class Calls:
         sp = np.concatenate([*(part.sp for part in events), *none])
         time = np.concatenate([*(part.time for part in events), *none]).astype(np.int64)
         self._time = time - (time[0] if len(time) else 0)
-        # The word above the first one of a stack is the next stack's, if nothing else.
+        # The word above a stack's first one belongs to the next stack, if any.
         key, seen, thread = np.unique(
             (sp - np.uint64(8)) // np.uint64(stack), return_index=True, return_inverse=True
         )
-        order = np.argsort(seen)  # stacks by the time at which they are first seen
+        order = np.argsort(seen)  # stacks by the time they first appear
         number = np.empty(len(key), np.int32)
         number[order] = np.arange(len(key), dtype=np.int32)
         self.stacks = key[order] * np.uint64(stack)
@@ -75,7 +75,7 @@ class Calls:
         thread, time = self._thread[part][order], self._time[part][order]
         counts, ends = self._counts[part][order], self._ends[part][order]
         before = np.cumsum(counts)
-        at = before + np.arange(len(thread))  # exits come before the entry that tells
+        at = before + np.arange(len(thread))  # exits precede the entry that reveals them
         total = int(before[-1])
         kind = np.full(len(thread) + total, Event.EXIT, np.uint8)
         kind[at] = Event.ENTRY

@@ -15,17 +15,17 @@ __all__ = ["explain_end", "names_at"]
 FUNCTIONS = 10
 """Functions to report."""
 LINES = 3
-"""Lines of the console to report."""
+"""Console lines to report."""
 CONSOLE = 1 << 16
 """Bytes of either end of the console to examine."""
 OFFSET = re.compile(r"Kernel Offset: (0x[0-9a-f]+) from 0x[0-9a-f]+")
-"""Words of a panic on KASLR (dump_kernel_offset() of the architectures)."""
+"""The text of a panic under KASLR (dump_kernel_offset() of the architectures)."""
 ENABLED = "KASLR enabled"
-"""Words of arm64 when it boots."""
+"""The text of an arm64 boot."""
 
 
 def explain_end(kernel: Image, source: Source, ended: Progress, folder: Path) -> list[str]:
-    """Explain, line by line, what went before the end of a run in ``folder``."""
+    """Explain, line by line, what preceded the end of a run in ``folder``."""
     fault = fault_in(source.tracer.emulator, folder / "log")
     said = ["triple fault: the processor shut down"] if fault else []
     names = names_at(kernel, list(ended.last)[-FUNCTIONS:])
@@ -43,13 +43,12 @@ def explain_end(kernel: Image, source: Source, ended: Progress, folder: Path) ->
 
 
 def names_at(kernel: Image, at: list[int]) -> list[str]:
-    """Names of the functions at some addresses."""
+    """Name the functions at some addresses."""
     return [name for name, _, _ in kernel.kallsyms.lookup(addresses(*at))] if at else []
 
 
 def _kaslr(begin: str, end: str) -> list[str]:
-    """Explain the console's addresses under KASLR: events have none, so the report's are those
-    of the image."""
+    """Explain the console's addresses under KASLR: those of events and reports are the image's."""
     if moved := OFFSET.search(end):
         return [f"KASLR: console addresses are {moved[1]} above the image's"]
     if ENABLED in begin:

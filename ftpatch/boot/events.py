@@ -38,13 +38,13 @@ def is_stream(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) != MAGIC
     except OSError:
-        return False  # whoever reads it will say why
+        return False  # reading it will report the reason
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Facts of a stream: it says nothing of itself but by its image. Times are ``ticks`` of a
-    counter of unknown rate, or else numbers of events."""
+    """Metadata of a stream: all it has comes from its image. Times are ``ticks`` of a counter of
+    unknown rate, or else numbers of events."""
 
     path: Path
     image: str
@@ -60,7 +60,7 @@ class Origin:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on the unit of times: nothing else is known."""
+        """Notes on the unit of times: nothing else is known."""
         if self.ticks:
             return ["times are ticks of the processor's counter, whose rate is unknown"]
         return ["times are event numbers: no timestamps were recorded"]
@@ -74,8 +74,8 @@ class BootTrace:
     has_returns = True
 
     def __init__(self, path: Path, image: Image, window: Window, *, force: bool = False) -> None:
-        """Read all of it. Raises InputError where there is no event, and, without ``force``, where
-        most of it is something else; UsageError where the image has no boot tracer."""
+        """Read all of it. Raises InputError if it has no event or, without ``force``, if most of it
+        is something else; UsageError if the image has no boot tracer."""
         source = find_source(image)
         decoder = Decoder(source)
         events = list(read_stream(path, decoder))
@@ -116,16 +116,16 @@ class BootTrace:
         return read_rows(self._calls, self.recording, np.zeros(len(self.recording.tids), bool))
 
     def hits(self) -> None:
-        """None: a stream has calls alone."""
+        """None: a stream has only calls."""
 
     def sums(self) -> None:
-        """None: a stream has calls alone."""
+        """None: a stream has only calls."""
 
     def accesses(self) -> None:
-        """None: a stream has calls alone."""
+        """None: a stream has only calls."""
 
     def notes(self) -> list[str]:
-        """Bytes outside of any event, and remarks of formats."""
+        """Bytes outside of any event, and the formats' remarks."""
         return [*self.recording.remarks, *self._decoder.notes]
 
     def close(self) -> None:

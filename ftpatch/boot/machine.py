@@ -1,4 +1,4 @@
-"""QEMU running a patched kernel: start it, watch its stream of events, end it."""
+"""QEMU running a patched kernel: starting it, watching its stream of events, ending it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ STEP = 0.2
 PART = 1 << 20
 """Bytes of the stream to examine at a time."""
 KEPT = 20
-"""Number of latest events to remember."""
+"""Number of latest events to keep."""
 ROOM = 1 << 30
-"""Bytes that the disk must have left."""
+"""Bytes that must stay free on the disk."""
 SPOKEN = 1 << 16
 """Bytes of QEMU's log to examine."""
 TIMED_OUT = 124
-"""Exit code of a run that was ended, as timeout(1) has it."""
+"""Exit code of a run that was ended, as in timeout(1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """``events`` so far, the addresses of the ``last`` sites, why it ``ended`` (empty while it
-    runs), whether the tracer has been ``stopped``, QEMU's ``status`` where it ended by itself."""
+    runs), whether the tracer has ``stopped``, QEMU's ``status`` if it ended by itself."""
 
     events: int = 0
     last: Sequence[int] = ()
@@ -46,7 +46,7 @@ class Progress:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the run: 0 where the tracer stopped, else QEMU's."""
+        """The run's exit code: 0 if the tracer stopped, else QEMU's."""
         if self.stopped:
             return 0
         code = TIMED_OUT if self.status is None else self.status
@@ -54,7 +54,7 @@ class Progress:
 
 
 def require_emulator(emulator: Emulator) -> str:
-    """The path of QEMU. Raises UsageError where it is not installed."""
+    """Return QEMU's path. Raises UsageError if it is not installed."""
     found = shutil.which(emulator.program)
     if found is None:
         reason = f"{emulator.program} is not installed"
@@ -63,7 +63,7 @@ def require_emulator(emulator: Emulator) -> str:
 
 
 def fault_in(emulator: Emulator, log: Path) -> bool:
-    """Return whether QEMU's log has a triple fault."""
+    """Return whether QEMU's log shows a triple fault."""
     try:
         with log.open("rb") as file:
             said = file.read(SPOKEN)
@@ -73,7 +73,7 @@ def fault_in(emulator: Emulator, log: Path) -> bool:
 
 
 def flat(image: Image) -> bytes:
-    """Return what `objcopy -O binary` makes: the loaded segments, as far apart as in memory."""
+    """Return the output of `objcopy -O binary`: the loaded segments, spaced as in memory."""
     parts = [s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD and s.size]
     if not parts:
         return bytes(image.data.data)  # it is flat
@@ -88,8 +88,8 @@ def flat(image: Image) -> bytes:
 def qemu_command(
     kernel: Image, source: Source, folder: Path, append: str, words: Sequence[str]
 ) -> list[str]:
-    """The command that boots a kernel in ``folder``, where its stream, console and log will be.
-    Raises UsageError where QEMU is not installed."""
+    """Build the command that boots a kernel in ``folder``, where its stream, console and log go.
+    Raises UsageError if QEMU is not installed."""
     emulator = source.tracer.emulator
     program = require_emulator(emulator)
     sink = source.tracer.sinks[source.mark.sink]
@@ -103,8 +103,8 @@ def qemu_command(
 
 
 class Machine:
-    """A QEMU that runs in a process group of its own, so that a terminal's signals are ours. A
-    context: in the end it runs no more. Raises InputError where it cannot be started."""
+    """A QEMU in a process group of its own, so that a terminal's signals are ours. As a context
+    manager, it is killed on exit. Raises InputError if it cannot be started."""
 
     def __init__(self, command: Sequence[str], stream: Path, console: Path) -> None:
         self._stream, self._console = stream, console
@@ -123,17 +123,17 @@ class Machine:
         self._process.wait()
 
     def kill(self) -> None:
-        """End it."""
+        """Kill it."""
         self._process.kill()
 
     def ask(self, reason: str) -> None:
-        """End it at the next poll, and give this as the reason."""
+        """End it at the next poll, giving this reason."""
         self._asked = reason
 
     def watch(self, source: Source, most: int, limit: float, idle: float) -> Iterator[Progress]:
-        """Watch it until it ends, or for ``limit`` seconds, or until nothing has happened for
-        ``idle`` seconds, or until the tracer has stopped: at its last function, or after ``most``
-        events (0: that does not stop it)."""
+        """Watch it until it ends, for ``limit`` seconds, until nothing has happened for ``idle``
+        seconds, or until the tracer has stopped: at its last function, or after ``most`` events (0:
+        unlimited)."""
         begun = moved = monotonic()
         decoder, seen, last = Decoder(source), (0, 0), list[int]()
         stopped = False
@@ -172,7 +172,7 @@ class Machine:
                     sleep(STEP)
 
     def _said(self) -> int:
-        """Bytes on the console."""
+        """Bytes written to the console."""
         try:
             return self._console.stat().st_size
         except OSError:

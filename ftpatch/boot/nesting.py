@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 __all__ = ["NOBODY", "levels_of", "returns_of"]
 
 NOBODY = 0
-"""In the place of a function: not known."""
+"""Stands for an unknown function."""
 Index = NDArray[np.int64]
 
 
@@ -29,16 +29,15 @@ def levels_of(
     func: NDArray[np.uint32],
     caller: NDArray[np.uint32],
 ) -> Index:
-    """Count the functions around each event's, int64[n]. ``first`` bool[n]: whether it is
-    its stack's first; ``func`` uint32[n]; ``caller`` uint32[n]: to which of these it returns, or
-    NOBODY."""
+    """Count the functions around each event's, int64[n]. ``first`` bool[n]: it is its stack's
+    first; ``func`` uint32[n]; ``caller`` uint32[n]: which of these it returns to, or NOBODY."""
     around = _outward(first, sp, np.full(len(sp), -1, np.int64))
     called = _caller_in(around, func, caller)
     if (called >= 0).any():
         around = _outward(first, sp, called)
     level = _depths(around)
-    # Where an event is missing, a function may seem to have called after it has ended: then it is
-    # taken for another one. An event is never more than one level below the one before it.
+    # If an event is missing, a function may seem to make a call after it has ended: then it is
+    # mistaken for another one. An event is at most one level below the one before it.
     number = np.arange(len(level))
     return np.asarray(np.minimum.accumulate(level - number) + number)
 
@@ -46,20 +45,20 @@ def levels_of(
 def returns_of(
     level: Index, first: NDArray[np.bool_], func: NDArray[np.uint32]
 ) -> tuple[Index, NDArray[np.uint32]]:
-    """Count the functions that ended between each event and the one before on its stack, int64[n],
-    and these, uint32[m], the innermost first."""
+    """Count the functions that ended between each event and the one before on its stack, int64[n];
+    also return these, uint32[m], the innermost first."""
     n = len(level)
     before = np.concatenate([[0], level[:-1]])[:n]
     counts = np.where(first, 0, before + 1 - level)
     ends = np.cumsum(counts)
     total = int(ends[-1]) if n else 0
-    entry = np.arange(n) + ends  # ends come before the event that shows them
+    entry = np.arange(n) + ends  # ends precede the event that reveals them
     height = np.repeat(before + ends - counts, counts) - np.arange(total)
     rows = np.empty(n + total, np.int64)
     enters = np.zeros(n + total, bool)
     enters[entry] = True
     rows[enters], rows[~enters] = level, height
-    # Of the rows of one level on one stack, every second is an event, and the next one its end.
+    # Of one level's rows on one stack, every second is an event, and the next one its end.
     kind = np.uint16 if n and int(rows.max()) <= np.iinfo(np.uint16).max else np.uint32
     order = np.argsort(rows.astype(kind), kind="stable")
     functions = np.empty(n + total, np.uint32)
@@ -71,8 +70,7 @@ def returns_of(
 
 def _outward(first: NDArray[np.bool_], sp: NDArray[np.uint64], known: Index) -> Index:
     """The innermost function around each event, int64[n]: ``known``, or where that is -1, the first
-    one with a higher stack pointer among those that are around the event before, or are that. -1:
-    none."""
+    one with a higher stack pointer among the preceding event and those around it. -1: none."""
     around = np.arange(-1, len(sp) - 1)
     around[first] = -1
     around = np.where(known >= 0, known, around)
@@ -85,7 +83,7 @@ def _outward(first: NDArray[np.bool_], sp: NDArray[np.uint64], known: Index) -> 
 
 
 def _caller_in(around: Index, func: NDArray[np.uint32], caller: NDArray[np.uint32]) -> Index:
-    """The innermost event around each one that is of its caller, int64[n], -1 where none is."""
+    """The innermost event around each one that is its caller's, int64[n], -1 if none is."""
     found = np.where(caller == NOBODY, -1, around)
     left = np.flatnonzero(found >= 0)
     while len(left):
@@ -96,7 +94,7 @@ def _caller_in(around: Index, func: NDArray[np.uint32], caller: NDArray[np.uint3
 
 
 def _depths(around: Index) -> Index:
-    """How many events are around each one, int64[n]: twice as many are counted each time."""
+    """Count the events around each one, int64[n], by pointer doubling."""
     at, depth = around.copy(), (around >= 0).astype(np.int64)
     left = np.flatnonzero(at >= 0)
     while len(left):

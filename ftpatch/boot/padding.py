@@ -1,10 +1,10 @@
 """Room inside a kernel: padding of its text for code, padding of its data for a word.
 
-Text: between _stext and _etext, which stays mapped and executable from the first instruction on and
-is never freed (free_initmem and the gap behind _etext lie outside). Data, writable from the first
+Text: between _stext and _etext, which is mapped and executable from the first instruction on and
+never freed (free_initmem and the gap after _etext are outside). Data, writable from the first
 instruction to the last: the end of a page that holds a few words (NOSAVE_DATA in
-include/asm-generic/vmlinux.lds.h); else between an object and the next of section .data that begins
-on a cache line, where the linker left less than such a line.
+include/asm-generic/vmlinux.lds.h); else between two objects of section .data of which the second is
+aligned to a cache line, in the gap the linker left.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from ftpatch.ftrace.sites import Sites
 __all__ = ["find_room", "find_word", "lay_at"]
 
 MARGIN = 64
-"""Bytes that stay as they are on both sides of what is laid: an assembler's function may end in
-zeros, and has no size."""
+"""Bytes left untouched on both sides of the code: a function in assembly may end in zeros, and has
+no size."""
 LINE = 64
 """Bytes of a cache line."""
 PAGE = 4096
 PIECE = 32
-"""Bytes that one Change lays."""
+"""Size of one Change (bytes)."""
 WORD = 8
-"""Bytes that are left for the word: it counts, and the four behind it are the tracer's too."""
+"""Bytes needed for the word: a counter, and four more bytes for the tracer."""
 NOSAVE, NOSAVE_SECTION = ("__nosave_begin", "__nosave_end"), ".data_nosave"
 UNSIZED = 256
-"""Bytes that an object is taken to have where nothing tells, among those of NOSAVE."""
+"""Assumed size of an object in NOSAVE if nothing tells (bytes)."""
 TEXT = ("_stext", "_etext")
 INIT = ("__init_begin", "__init_end")
 
 
 def find_room(sites: Sites, pads: bytes, size: int) -> int:
-    """Find room for ``size`` bytes of code: in the largest run of bytes of ``pads`` that no symbol
-    owns. Raises SiteRefused where none is as large."""
+    """Find room for ``size`` bytes of code in the largest run of ``pads`` bytes that belongs to no
+    symbol. Raises SiteRefused if none is large enough."""
     elf, symbols, path = sites.image.elf, sites.image.symbols, sites.image.path
     bounds = [symbols.find(name) for name in TEXT]
     if bounds[0] is None or bounds[1] is None or bounds[0] >= bounds[1]:
@@ -59,7 +59,7 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
     raw = sites.image.data[at : last + 1]
     start, end = _runs(np.isin(raw, np.frombuffer(pads, np.uint8)), MARGIN)
     start, end = start + np.uint64(low), end + np.uint64(low)
-    # A symbol ends a run; what lies before it may be owned by one that is larger than it seems.
+    # A symbol ends a run; what precedes it may belong to one that is larger than it seems.
     owned_from, owned_to = _owned(symbols)
     named = np.sort(np.concatenate([symbols.value[_defined(symbols)], sites.table_before.value]))
     best, most = 0, 0
@@ -82,8 +82,8 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
 
 
 def find_word(sites: Sites) -> int:
-    """Find room for eight bytes that are written while the kernel runs. Raises SiteRefused where
-    the data has no padding."""
+    """Find room for eight bytes that are written while the kernel runs. Raises SiteRefused if the
+    data has no padding."""
     found = _in_nosave(sites)
     if found is None:
         found = _between_objects(sites)
@@ -95,8 +95,8 @@ def find_word(sites: Sites) -> int:
 
 
 def _in_nosave(sites: Sites) -> int | None:
-    """The last line of what hibernation does not save: it begins and ends with a page, and holds
-    some words at its beginning."""
+    """The last line of what hibernation does not save: it is page-aligned, and holds a few words at
+    its start."""
     elf, symbols = sites.image.elf, sites.image.symbols
     low, high = (symbols.find(name) or 0 for name in NOSAVE)
     section = elf.section(NOSAVE_SECTION)
@@ -141,8 +141,8 @@ def _between_objects(sites: Sites) -> int | None:
 
 
 def lay_at(sites: Sites, at: int, code: bytes) -> Changes:
-    """The Changes that lay ``code`` at the address ``at``: short ones, since those of all sites
-    stand in columns as wide as the widest."""
+    """Change the bytes at the address ``at`` to ``code``, in short Changes, since those of all
+    sites are stored in columns as wide as the widest."""
     elf = sites.image.elf
     start = np.arange(0, len(code), PIECE)
     width = np.minimum(len(code) - start, PIECE).astype(np.uint16)
@@ -159,7 +159,7 @@ def _defined(symbols: Symbols) -> NDArray[np.bool_]:
 
 
 def _owned(symbols: Symbols) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Starts of symbols with a size, ascending, and how far those up to each one reach."""
+    """Starts of symbols with a size, ascending, and the highest end up to each one."""
     sized = _defined(symbols) & (symbols.size > 0) & (symbols.type != Symbols.STT_TLS)
     order = np.argsort(symbols.value[sized], kind="stable")
     start = symbols.value[sized][order]
@@ -167,7 +167,7 @@ def _owned(symbols: Symbols) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 
 def _runs(mask: NDArray[np.bool_], least: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Begins and ends of runs of at least so many, uint64[m]."""
+    """Starts and ends of runs of at least ``least``, uint64[m]."""
     edge = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
     start, end = edge[::2], edge[1::2]
     long = end - start >= least

@@ -1,7 +1,7 @@
-"""A plan with a boot tracer: a stub in padding of a kernel's text, which the sites call.
+"""Planning a boot tracer: a stub in padding of a kernel's text, which the sites call.
 
-Nothing is added to the file, and nothing is mapped: what stands inside the text is there before the
-first C function runs. The records of the sites go, since ftrace_init knows no such call.
+Nothing is added to the file or mapped: what is inside the text is there before the first C function
+runs. The sites' records are dropped, since ftrace_init knows no such call.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ftpatch.ftrace.sites import Sites
 __all__ = ["MAX_EVENTS", "BootTracing", "plan_boot"]
 
 MAX_EVENTS = (1 << 31) - 1
-"""Events that the word counts: a tracer that has one sends no more, whatever --max is."""
+"""Maximum count of the word: a tracer that has one sends no more, whatever --max is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BootTracing:
-    """The options of a boot tracer: where events go (empty: where the architecture's do), a
-    function whose entry is the last event, the most events, whether events have the time."""
+    """Options of a boot tracer: the sink for events (empty: the architecture's default), a function
+    whose entry is the last event, the maximum number of events, whether events are timed."""
 
     sink: str = ""
     until: str = ""
@@ -40,10 +40,10 @@ class BootTracing:
 
 
 def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Plan:
-    """Plan calls of a tracer inside the text at the sites in ``mask``, bool[n].
+    """Plan calls to a tracer inside the text at the sites in ``mask``, bool[n].
 
-    Raises UsageError for anything but a kernel, and for an unknown sink or function;
-    SiteRefused for sites that call already, and where there is no room.
+    Raises UsageError for anything but a kernel, and for an unknown sink or function; SiteRefused
+    for sites that call something already, and if there is no room.
     """
     path = sites.image.path
     if not sites.abi.kernel or sites.image.is_relocatable:
@@ -64,13 +64,13 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     counts = tracer.always_word or tracing.most is not None or bool(tracing.until)
     word = find_word(sites) if counts else 0
     most = MAX_EVENTS if tracing.most is None else tracing.most
-    # The size is known once it is made, and does not depend on the place.
+    # The size is known once it is built, and does not depend on the place.
     distance = 1 << 24 if counts else None
     size = len(tracer.assemble(Wanted(sink, tracing.time, distance)).code)
     at = find_room(sites, tracer.pads, size)
     distance = word - at if counts else None
     laid = tracer.assemble(Wanted(sink, tracing.time, distance))
-    # What runs at the sites needs no ftrace_ops: literals may stay as they are.
+    # What runs at the sites needs no ftrace_ops: literals may stay.
     plain = replace(sites, abi=replace(sites.abi, nop_ops=0))
     plan = plan_enable(plain, mask, Callee(at + laid.entry, "the boot tracer"))
     changes = [_to_last(sites, plan.changes, last, at + laid.last), lay_at(sites, at, laid.code)]
@@ -80,7 +80,7 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
 
 
 def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
-    """The sites of that function, bool[n], by any of its names; none for an empty one."""
+    """Return the sites of that function, bool[n], by any of its names; none for an empty one."""
     if not name:
         return np.zeros(len(sites), bool)
     try:
@@ -97,7 +97,7 @@ def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
 
 
 def _to_last(sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int) -> Changes:
-    """The same, with the sites in ``last`` calling what stops the tracer."""
+    """Make the sites in ``last`` call what stops the tracer."""
     if not last.any():
         return changes
     via = np.full(len(sites), addr, np.uint64)

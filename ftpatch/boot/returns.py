@@ -1,8 +1,8 @@
 """Returns of functions to their callers.
 
-An address behind a call lies in its caller, or, where the call does not come back, may be the first
-one behind it: the byte before is asked for. Compilers put parts of a function elsewhere, under a
-name of their own (``vfs_read.cold``).
+A return address lies in the caller or, if the call does not return, possibly just after its end: so
+the byte before is looked up. Compilers move parts of a function elsewhere, under a name of their
+own (``vfs_read.cold``).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ COLD = re.compile(r"(.+)\.cold(\.\d+)?")
 def callers_of(
     back: NDArray[np.int64], source: Source, kallsyms: Kallsyms, code: NDArray[np.uint32]
 ) -> NDArray[np.uint32]:
-    """Of each function that returns to ``back``, int64[n], as in Events: what ``code``, uint32[k],
-    has for the site of its caller among those of ``source``; NOBODY where that has none, and for
-    what is not in the image: assembly, modules, BPF."""
+    """For each function that returns to ``back``, int64[n], as in Events: the ``code``, uint32[k],
+    of its caller's site among those of ``source``; NOBODY if that has none, and for callers outside
+    the image: assembly, modules, BPF."""
     places, which = np.unique(back, return_inverse=True)
     address = np.uint64(source.at) + (places - 1).astype(np.uint64)
     group = kallsyms.groups_of(address)
     outside = address >= kallsyms.ends[group]
-    # What has no symbol of its own may stand behind what has one: the last site before it counts.
+    # Code without a symbol may follow code with one: the last site before it counts.
     order = np.argsort(source.ip, kind="stable")
     before = np.searchsorted(source.ip[order], address, side="right") - 1
     site = order[before]
@@ -47,8 +47,8 @@ def callers_of(
 def _of_cold_parts(
     groups: NDArray[np.intp], source: Source, kallsyms: Kallsyms
 ) -> NDArray[np.int64]:
-    """Row of the site of the function that each is a part of, int64[m]; -1 for what is none, and
-    where several functions have its name."""
+    """Row of the site of the function that each is a part of, int64[m]; -1 if it is not a part, or
+    if several functions have its name."""
     parts = [COLD.fullmatch(name) for name, _, _ in kallsyms.lookup(kallsyms.start[groups])]
     rows: dict[str, int] = {}
     if any(parts):

@@ -1,8 +1,8 @@
-"""Bytes of a stream to events.
+"""Decoding a stream's bytes into events.
 
-An event is believed where its marker stands, its place is one of the sites that call the tracer,
-and its stack pointer is aligned: of other bytes one in some millions looks like that. Where an
-event is cut, or something else was written between, the next one is looked for at every marker.
+An event is accepted if its marker is there, its place is one of the sites that call the tracer, and
+its stack pointer is aligned: of other bytes one in some millions looks like that. If an event is
+cut, or something else was written in between, the next one is searched for at every marker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["Decoder", "Source", "find_source", "read_stream"]
 STEP = 1 << 22
 """Bytes to examine at a time."""
 TEXT, TEXT_FROM, TEXT_TO = b"\t\n\r\x1b", 0x20, 0x7F
-"""Bytes of a console that shares the tracer's port."""
+"""Bytes from a console that shares the tracer's port."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Sender of a stream: the tracer, its mark, the address of that, and the sites that call it:
+    """The sender of a stream: the tracer, its mark, the mark's address, and the sites that call it:
     ``places`` int64[n], ascending, as in events, ``ip`` uint64[n], their addresses, and ``last``
     bool[n], whether they stop it."""
 
@@ -46,7 +46,7 @@ class Source:
 
 
 def find_source(image: Image) -> Source:
-    """The boot tracer of a patched kernel. Raises UsageError where it has none."""
+    """Find the boot tracer of a patched kernel. Raises UsageError if it has none."""
     sites = read_sites(image)
     found = _mark(sites)
     if found is None or not supports(sites.arch.name, "boot"):
@@ -79,9 +79,9 @@ def _mark(sites: Sites) -> tuple[int, Mark] | None:
 
 
 class Decoder:
-    """Takes bytes as they come. ``events`` counts what was believed, ``skipped`` bytes that belong
-    to no event, ``foreign`` those of them that are no text either, ``gaps`` their runs; ``broke``
-    is where the first one begins, in bytes from the start."""
+    """An incremental decoder. ``events`` counts those accepted, ``skipped`` bytes that belong to no
+    event, ``foreign`` those of them that are not text either, ``gaps`` their runs; ``broke`` is the
+    offset of the first one."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -91,9 +91,9 @@ class Decoder:
         self.events = self.skipped = self.foreign = self.gaps = self.broke = self._passed = 0
 
     def feed(self, raw: NDArray[np.uint8]) -> Iterator[Events]:
-        """Events of ``raw``, uint8[n], and of what was left before."""
+        """Decode ``raw``, uint8[n], after what was left before."""
         data = np.concatenate([self._rest, raw])
-        last = len(data) - self._size  # where the last event may begin that is whole
+        last = len(data) - self._size  # the last place a complete event can begin
         if last < 0:
             self._rest = data
             return
@@ -120,14 +120,14 @@ class Decoder:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what is missing, a clause each."""
+        """Notes on what is missing, one clause each."""
         if not self.skipped:
             return []
         places = f"in {self.gaps} places, the first" if self.gaps > 1 else "in one place,"
         return [f"{self.skipped} bytes outside of any event, {places} at offset {self.broke}"]
 
     def _found(self, data: NDArray[np.uint8], last: int) -> NDArray[np.int64]:
-        """Where events begin, int64[m]: what looks like one, unless the one before reaches into
+        """Find where events begin, int64[m]: what looks like one, unless the one before overlaps
         it."""
         size = self._size
         rows = data[: (last // size + 1) * size].reshape(-1, size)
@@ -135,7 +135,7 @@ class Decoder:
             return np.arange(len(rows), dtype=np.int64) * size
         at = np.flatnonzero(data[: last + 1] == self._source.tracer.marker)
         at = at[self._good(data[at[:, None] + np.arange(size)])]
-        while len(at):  # those that overlap the one before, of each row of them the first
+        while len(at):  # of each row of overlapping ones, keep the first
             over = np.concatenate([[False], np.diff(at) < size])
             wrong = over & ~np.concatenate([[False], over[:-1]])
             if not wrong.any():
@@ -144,7 +144,7 @@ class Decoder:
         return at
 
     def _count_gaps(self, data: NDArray[np.uint8], at: NDArray[np.int64]) -> None:
-        """Count what lies between events."""
+        """Count the bytes between events."""
         begins = np.concatenate([[0], at + self._size])
         ends = np.concatenate([at, [len(data)]])
         holes = np.flatnonzero(ends > begins)
@@ -178,7 +178,7 @@ class Decoder:
 
 
 def read_stream(path: Path, decoder: Decoder) -> Iterator[Events]:
-    """The events of a whole file. Raises InputError where it cannot be read."""
+    """Decode a whole file. Raises InputError if it cannot be read."""
     try:
         with path.open("rb") as file:
             while raw := file.read(STEP):

@@ -1,4 +1,4 @@
-"""The dynamic table (PT_DYNAMIC), which still says where things are without section headers."""
+"""The dynamic table (PT_DYNAMIC), which locates things even without section headers."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def dynamic_tags(elf: Elf) -> dict[int, int]:
 
 
 def dynamic_values(elf: Elf) -> list[tuple[int, int, int]]:
-    """(d_tag, d_val, how far d_val is behind the start of the table in bytes) of each entry, in
-    their order. Raises InputError."""
+    """(d_tag, d_val, offset of d_val from the start of the table in bytes) of each entry, in order.
+    Raises InputError."""
     segment = elf.segment(Segment.PT_DYNAMIC)
     if segment is None or segment.size < 2 * elf.word:
         return []
@@ -57,8 +57,7 @@ def dynamic_values(elf: Elf) -> list[tuple[int, int, int]]:
 
 
 def dynamic_string(elf: Elf, value: int) -> bytes:
-    """Read the string that a d_val, counted from DT_STRTAB, names; empty where that is not in the
-    file."""
+    """Read the string at a d_val, an offset from DT_STRTAB; empty if that is not in the file."""
     tags = dynamic_tags(elf)
     start = offset_of_tag(elf, tags, Tag.STRTAB)
     if start < 0 or value >= tags.get(Tag.STRSZ, 0):

@@ -46,20 +46,21 @@ OPERANDS = {
     0x2E: "u",
     0x2F: "uu",
 }
-"""Of each DW_CFA instruction: bytes, LEB128 or a block. DW_CFA_set_loc is pcrel sdata4 here."""
+"""Operands of each DW_CFA instruction: bytes, LEB128 or a block. DW_CFA_set_loc is pcrel sdata4
+here."""
 ADVANCE, OFFSET, RESTORE = 0x40, 0x80, 0xC0
-"""In the upper two bits."""
+"""Instructions in the upper two bits."""
 SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1, 10, 11, 12, 13, 14
 ADVANCES = {2: 1, 3: 2, 4: 4}
 NO_CFA = (-1, 0)
 MAX_ENTRY = 1 << 16
-"""Bytes of an entry to examine."""
+"""Maximum size of an entry (bytes)."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Bytes of one instruction that holds from link address ``at`` on, and the (register, offset)
-    that the CFA is afterwards; NO_CFA for an expression."""
+    """The bytes of one instruction that applies from link address ``at`` on, and the resulting CFA
+    as (register, offset); NO_CFA for an expression."""
 
     at: int
     code: bytes
@@ -68,8 +69,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Cfi:
-    """Of one function: ``head`` is its CIE's alignments and return address as they stand there,
-    ``initial`` its CIE's instructions, ``cfa`` what they define; ``rows`` those of its FDE."""
+    """Unwind information of one function: ``head`` is its CIE's alignments and return address as
+    encoded there, ``initial`` its CIE's instructions, ``cfa`` what they define; ``rows`` are its
+    FDE's."""
 
     head: bytes
     initial: bytes
@@ -80,7 +82,7 @@ class Cfi:
 @dataclass(frozen=True)
 class Entry:
     """Unwind information for ``size`` bytes at link address ``start``: instructions, each with the
-    distance from there from which it holds."""
+    offset from which it applies."""
 
     cfi: Cfi
     start: int
@@ -119,7 +121,7 @@ def _read(elf: Elf, frame: int) -> Cfi | None:
 
 
 def _bytes(elf: Elf, address: int) -> bytes:
-    """An entry, its length among it."""
+    """An entry, including its length."""
     import numpy as np
 
     offset = int(elf.offset_of(np.array([address], np.int64).view(np.uint64))[0])
@@ -132,7 +134,7 @@ def _bytes(elf: Elf, address: int) -> bytes:
 
 
 def _rows(code: bytes, at: int, cfa: tuple[int, int], alignment: int) -> Iterator[Row]:
-    """Instructions but advances and nops."""
+    """Yield instructions, except advances and nops."""
     place, saved = 0, list[tuple[int, int]]()
     while place < len(code):
         op = code[place]
@@ -157,7 +159,7 @@ def _rows(code: bytes, at: int, cfa: tuple[int, int], alignment: int) -> Iterato
 def _cfa(
     op: int, held: bytes, cfa: tuple[int, int], saved: list[tuple[int, int]]
 ) -> tuple[int, int]:
-    """The CFA after an instruction; ``saved`` are those that were remembered."""
+    """The CFA after an instruction; ``saved`` is the stack of remembered ones."""
     if op == DEF_CFA:
         at, register = _uleb(held, 1)
         return register, _uleb(held, at)[1]
@@ -165,7 +167,7 @@ def _cfa(
         return _uleb(held, 1)[1], cfa[1]
     if op == DEF_CFA_OFFSET:
         return cfa[0], _uleb(held, 1)[1]
-    if op in (0x0F, 0x12, 0x13):  # by an expression, or with signed offsets
+    if op in (0x0F, 0x12, 0x13):  # an expression, or signed offsets
         return NO_CFA
     if op == REMEMBER:
         saved.append(cfa)
@@ -194,11 +196,11 @@ def _uleb(code: bytes, at: int) -> tuple[int, int]:
 
 
 def packed(entries: Sequence[Entry], address: int) -> tuple[bytes, list[tuple[int, int]]]:
-    """CIEs and FDEs that lie at link address ``address``, and (start, FDE) of each."""
+    """Lay out CIEs and FDEs at link address ``address``; also return (start, FDE) of each."""
     out, rows = bytearray(), []
     for entry in entries:
         cie = address + len(out)
-        first = _skip(entry.cfi.head, 0, "u")  # distances here are bytes on every architecture
+        first = _skip(entry.cfi.head, 0, "u")  # offsets here are in bytes on every architecture
         body = b"\1zR\0" + b"\1" + entry.cfi.head[first:] + b"\1\x1b" + entry.cfi.initial
         out += _entry(struct.pack("<I", 0) + body)
         at = address + len(out)

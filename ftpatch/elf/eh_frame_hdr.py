@@ -18,14 +18,14 @@ from ftpatch.errors import InputError
 __all__ = ["merged_table", "read_table", "table_size"]
 
 HEAD = b"\x01\x1b\x03\x3b"
-"""Version; .eh_frame by a distance of four bytes, the count in four, rows of two distances of four
-from the table's start. All link editors write these."""
+"""Version; .eh_frame as a 4-byte offset, a 4-byte count, rows of two 4-byte offsets from the
+table's start. All link editors write these."""
 Rows = NDArray[np.int64]
 
 
 def read_table(data: NDArray[np.uint8], address: int, where: str) -> tuple[int, Rows]:
-    """The address of .eh_frame, and the rows, int64[n, 2] of (function, FDE), all addresses, of a
-    table at ``address`` with the bytes ``data``, uint8[m]. Raises InputError for another form."""
+    """Parse a table at ``address`` with the bytes ``data``, uint8[m]: the address of .eh_frame, and
+    rows of (function, FDE), int64[n, 2], all addresses. Raises InputError for other encodings."""
     if len(data) < 12 or data[:4].tobytes() != HEAD:
         raise InputError(where, "unsupported encoding in .eh_frame_hdr")
     if address >= 1 << 62:
@@ -38,16 +38,16 @@ def read_table(data: NDArray[np.uint8], address: int, where: str) -> tuple[int, 
 
 
 def table_size(elf: Elf, added: int) -> int:
-    """Bytes that merged_table() needs, at most, for that many rows more."""
+    """Upper bound of the size of merged_table() with that many more rows."""
     own = elf.segment(Segment.PT_GNU_EH_FRAME)
     return (own.size if own else 0) + len(HEAD) + 8 + 8 * added
 
 
 def merged_table(elf: Elf, frame: int, added: Rows, address: int) -> bytes:
-    """The table that is to lie at ``address``: the rows of the image's own and the ``added``, int64
-    [n, 2] of addresses. ``frame``: address of .eh_frame where the image has no table.
+    """Build the table to be placed at ``address``: the image's own rows and the ``added``, int64[n,
+    2] of addresses. ``frame``: address of .eh_frame if the image has no table.
 
-    Raises InputError where a distance does not fit.
+    Raises InputError if an offset overflows.
     """
     own = elf.segment(Segment.PT_GNU_EH_FRAME)
     rows = added

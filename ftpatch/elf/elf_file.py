@@ -22,13 +22,13 @@ from ftpatch.io.mapped_faults import mapped
 __all__ = ["Elf", "map_file"]
 
 SMALL = 64 << 20
-"""Bytes up to which a file is read as a whole."""
+"""Maximum size of files that are read as a whole (bytes)."""
 
 
 def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
-    """The file's bytes, uint8[size]: read, or, of a large file, mapped; and whether they are
-    mapped. (A mapped file that becomes shorter ends the process, see faults.py: one of many files
-    is read.)
+    """Return the file's bytes, uint8[size], read or, for a large file, mapped; and whether they are
+    mapped. (If a mapped file is truncated, the process is killed, see mapped_faults.py: one of many
+    files is read.)
 
     Raises InputError unless it is a readable regular file.
     """
@@ -51,7 +51,7 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
         return np.frombuffer(data, np.uint8), True
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
-    except ValueError:  # mmap's, for fewer bytes than there were
+    except ValueError:  # mmap's, if the file has shrunk
         raise InputError(path, "the file changed while it was being read", "try again") from None
     finally:
         os.close(fd)
@@ -59,8 +59,8 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
 
 @dataclass(frozen=True)
 class Elf:
-    """A little-endian ELF file. ``data`` is uint8[size], the whole file, ``mapped`` whether these
-    are pages of the file at ``path`` (it may also be what a compressed file holds)."""
+    """A little-endian ELF file. ``data`` is uint8[size], the whole file; ``mapped``: these are
+    pages of the file at ``path`` (otherwise it may also be the contents of a compressed file)."""
 
     path: Path
     data: NDArray[np.uint8] = field(repr=False)
@@ -76,8 +76,8 @@ class Elf:
         return elf
 
     def bounded(self, what: str, sizes: Iterable[int]) -> None:
-        """Raise InputError if parts that should lie apart add up to more than twice the file: read
-        one by one, overlapping ones would take any amount of memory."""
+        """Raise InputError if parts that should be disjoint add up to more than twice the file:
+        reading overlapping ones one by one could take any amount of memory."""
         total, size = sum(sizes), len(self.data)
         if total > 2 * size:
             raise InputError(
@@ -91,12 +91,12 @@ class Elf:
 
     @property
     def has_header(self) -> bool:
-        """True if the file itself begins as ELF files do; an Image is told as one."""
+        """True if the file itself begins with an ELF header; an Image is only presented as ELF."""
         return self.data[:4].tobytes() == b"\x7fELF"
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """All section headers; empty in a file without."""
+        """All section headers; empty if there are none."""
         return self.skeleton.sections
 
     @cached_property
@@ -107,11 +107,11 @@ class Elf:
         return max(self.skeleton.section_headers + entry * len(self.sections), *ends, 0)
 
     def section(self, name: str) -> Section | None:
-        """The first section of that name."""
+        """Find the first section of that name."""
         return next((s for s in self.sections if s.name == name), None)
 
     def segment(self, kind: int) -> Segment | None:
-        """The first segment of that p_type."""
+        """Find the first segment of that p_type."""
         return next((s for s in self.skeleton.segments if s.type == kind), None)
 
     @cached_property
@@ -144,8 +144,8 @@ class Elf:
     def offset_of(
         self, address: NDArray[np.uint64], *, executable: bool = False
     ) -> NDArray[np.int64]:
-        """File offsets of virtual addresses, int64[n]; -1 for what is not in the file, and with
-        ``executable`` for what is not code."""
+        """File offsets of virtual addresses, int64[n]; -1 for what is not in the file and, with
+        ``executable``, for what is not code."""
         row, distance = _within(self.loads, address)
         inside = row >= 0
         if executable:
@@ -163,7 +163,7 @@ class Elf:
         return out
 
     def in_memory(self, address: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Test which addresses a segment maps, in the file or as zeros behind it, bool[n]."""
+        """Test which addresses a segment maps, from the file or as zeros after it, bool[n]."""
         rows = sorted(
             (s.address, s.memory_size) for s in self.skeleton.segments if s.type == Segment.PT_LOAD
         )
@@ -172,15 +172,16 @@ class Elf:
     def gather(
         self, offset: NDArray[np.int64], width: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """``width`` bytes at each file offset: uint8[n, width] and whether all are there.
+        """Read ``width`` bytes at each file offset: uint8[n, width], and whether all are within the
+        file.
 
-        A row whose offset is negative or that runs over the end of the file is zero there.
+        A row with a negative offset, or that extends past the end of the file, is zero.
         """
         size = len(self.data)
         there = (offset >= 0) & (offset <= size - width)
         code = np.zeros((len(offset), width), np.uint8)
         if there.any():
-            # Overlapping windows: one short copy for each row instead of an index for each byte.
+            # Overlapping windows: one short copy per row instead of an index per byte.
             windows = np.lib.stride_tricks.as_strided(
                 self.data, (size - width + 1, width), (1, 1), writeable=False
             )
@@ -191,11 +192,11 @@ class Elf:
         return code, there
 
     def word_at(self, offset: int) -> int:
-        """The address-sized integer at a file offset. Raises InputError outside the file."""
+        """Read the address-sized integer at a file offset. Raises InputError outside the file."""
         return int.from_bytes(self.contents(offset, self.word, "word").tobytes(), "little")
 
     def contents(self, offset: int, size: int, what: str) -> NDArray[np.uint8]:
-        """``size`` bytes from a file offset on, uint8[size]. Raises InputError outside the file."""
+        """Read ``size`` bytes at a file offset, uint8[size]. Raises InputError outside the file."""
         if offset < 0 or size < 0 or offset + size > len(self.data):
             raise InputError(
                 self.path,
@@ -205,7 +206,8 @@ class Elf:
         return self.data[offset : offset + size]
 
     def altered(self, changes: Iterable[Changes], *, old: bool = False) -> Elf:
-        """This image in memory with Changes applied (or, with ``old``, taken back), in that order.
+        """Return this image in memory with Changes applied (or, with ``old``, reverted), in that
+        order.
 
         The pages are private copies: nothing reaches the file. Offsets must be inside it.
         """
@@ -215,7 +217,7 @@ class Elf:
         return replace(self, data=data)
 
     def _private(self) -> NDArray[np.uint8]:
-        """A copy that can be written to; of a mapped file only the pages that are."""
+        """Make a writable copy; of a mapped file only the pages written to are copied."""
         if not self.mapped:
             return self.data.copy()
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -230,8 +232,8 @@ class Elf:
 def _within(
     ranges: NDArray[np.uint64], address: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Row of the range (start, size, ...; sorted) that holds each address, -1 for none, and how
-    far in it is."""
+    """Row of the range (start, size, ...; sorted) that holds each address, -1 for none, and the
+    offset in it."""
     if not len(ranges):
         return np.full(len(address), -1, np.intp), np.zeros(len(address), np.uint64)
     row = np.searchsorted(ranges[:, 0], address, side="right") - 1

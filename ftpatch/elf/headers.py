@@ -9,7 +9,7 @@ __all__ = ["Section", "Segment", "Skeleton"]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section header; addresses are virtual, offsets are in the file, sizes in bytes."""
+    """One section header; addresses are virtual, offsets are file offsets, sizes are in bytes."""
 
     index: int
     name: str
@@ -54,7 +54,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One program header; ``size`` bytes of the file, ``memory_size`` in memory."""
+    """One program header; ``size`` bytes in the file, ``memory_size`` in memory."""
 
     type: int
     flags: int

@@ -78,7 +78,7 @@ MAGICS: tuple[tuple[str, str, int, bytes], ...] = (
 )
 CAFE = b"\xca\xfe\xba\xbe"
 JAVA = 43
-"""The first version of Java's class files is 45; fewer is how many parts a universal Mach-O has."""
+"""Java class files start at version 45; a smaller number counts the parts of a universal Mach-O."""
 EFI = {10: "an EFI application", 11: "an EFI driver", 12: "an EFI driver", 13: "an EFI ROM image"}
 """IMAGE_SUBSYSTEM_*."""
 COFF = {
@@ -147,13 +147,13 @@ def what_is(data: memoryview) -> Known | None:
 
 
 def supported() -> str:
-    """Advice for a file of an architecture that is not there."""
+    """Advice for a file of an unsupported architecture."""
     *first, last = sorted(arch.name for arch in architectures().values())
     return f"supported: little-endian ELF files of {', '.join(first)} and {last}"
 
 
 def elf_words(data: memoryview) -> str:
-    """``a 64-bit big-endian PowerPC64 ELF file``; at least 20 bytes of it are there."""
+    """``a 64-bit big-endian PowerPC64 ELF file``; needs at least its first 20 bytes."""
     order: Literal["big", "little"] = "big" if data[5] == 2 else "little"
     kind, number = (int.from_bytes(data[at : at + 2], order) for at in (16, 18))
     bits = {1: "32-bit ", 2: "64-bit "}.get(data[4], "")

@@ -1,8 +1,8 @@
-"""The program property that asks for a shadow stack of the processor's own.
+"""The program property that requests a hardware shadow stack.
 
     .note.gnu.property   namesz 4, descsz, type 5, "GNU\\0" | type, size 4, bits | ...
 
-A tracer that replaces return addresses is what a shadow stack is there to stop: x86's SHSTK (Linux
+A tracer that replaces return addresses is exactly what a shadow stack stops: x86's SHSTK (Linux
 ABI, "Program Property"), arm64's GCS (AAELF64, "Program Property").
 """
 
@@ -21,12 +21,12 @@ __all__ = ["cleared_property", "has_abi_tag", "without_shadow_stack"]
 NT_GNU_ABI_TAG = 1
 NT_GNU_PROPERTY_TYPE_0 = 5
 NAMES = {0xC000_0002: "SHSTK", 0xC000_0000: "GCS"}
-"""GNU_PROPERTY_X86_FEATURE_1_AND, GNU_PROPERTY_AARCH64_FEATURE_1_AND: readelf's words."""
+"""GNU_PROPERTY_X86_FEATURE_1_AND, GNU_PROPERTY_AARCH64_FEATURE_1_AND, as named by readelf."""
 GNU = b"GNU\0"
 
 
 def without_shadow_stack(elf: Elf, feature: tuple[int, int]) -> Changes:
-    """Changes that clear a feature, (property, bit); none where it is not set or does not exist."""
+    """Clear a feature, (property, bit); no changes if it is not set or does not exist."""
     kind, bit = feature
     align = elf.word
     places, values = set[int](), dict[int, int]()
@@ -46,19 +46,19 @@ def without_shadow_stack(elf: Elf, feature: tuple[int, int]) -> Changes:
 
 
 def cleared_property(elf: Elf, feature: tuple[int, int], changes: Changes) -> str:
-    """The name of a feature, (property, bit), that Changes clear; empty where they do not."""
+    """The name of the feature, (property, bit), that Changes clear; empty if they do not."""
     gone = np.isin(without_shadow_stack(elf, feature).offset, changes.offset).any()
     return NAMES[feature[0]] if gone else ""
 
 
 def has_abi_tag(elf: Elf) -> bool:
-    """Return whether glibc's crt1.o is in the program, which calls what rdx and its like have at
-    the start (psABI, "Process Initialization") at exit; musl's does not."""
+    """Return whether the program contains glibc's crt1.o, which registers the function in rdx and
+    the like at startup (psABI, "Process Initialization") for exit; musl's does not."""
     return any(note == NT_GNU_ABI_TAG for note, _, _ in _notes(elf))
 
 
 def _notes(elf: Elf) -> Iterator[tuple[int, int, int]]:
-    """GNU's notes: type, and file offsets of what it says and of its end."""
+    """GNU notes: type, and file offsets of the descriptor and of its end."""
     for segment in elf.skeleton.segments:
         if segment.type != Segment.PT_NOTE:
             continue

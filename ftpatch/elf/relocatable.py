@@ -1,13 +1,13 @@
-"""Relocatable files (ET_REL), which have no addresses yet: a layout to speak about them with.
+"""Relocatable files (ET_REL), which have no addresses yet: a layout to refer to their contents by.
 
-Every allocated section gets its file offset as its address, so that an address of something in the
-file is its offset. What lies elsewhere gets addresses behind that, which no two things share:
+Every allocated section gets its file offset as its address, so the address of anything in the file
+is its offset. Everything else gets unique addresses after that:
 
     | Ehdr | .text ... | .data ... |  undefined symbols, 16 apart  | .bss ... |
     0      ^ sh_offset              ^ externals                     ^ UNFILED
 
-A loader (kernel/module/main.c, or a link editor) will choose others; what is said of a file in
-these holds for all of them.
+A loader (kernel/module/main.c, or a link editor) will choose others; statements about a file in
+terms of these hold for all of them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = [
 ]
 
 UNFILED = 1 << 40
-"""First index of sections that are not in the file, however many symbols there are."""
+"""First address of sections that are not in the file, however many symbols there are."""
 STEP = 16
-"""Bytes from one undefined symbol to the next."""
+"""Bytes per undefined symbol."""
 NOWHERE = 1 << 62
-"""Added to an address that is not in this layout: of an absolute symbol, of what is not loaded."""
+"""Added to addresses outside this layout: of absolute symbols, and of what is not loaded."""
 
 
 def module_name(elf: Elf) -> str:
     """Read the module's name from .modinfo (``name=``, since v4.14), else from the file's name, as
-    KBUILD_MODNAME has it.
+    in KBUILD_MODNAME.
 
-    Raises InputError where .modinfo lies outside the file.
+    Raises InputError if .modinfo is outside the file.
     """
     section = elf.section(".modinfo")
     if section is not None:
@@ -54,7 +54,7 @@ def module_name(elf: Elf) -> str:
 
 
 def lay_out(elf: Elf) -> Elf:
-    """The file with the addresses of this layout; others than ET_REL as they are."""
+    """Lay out a relocatable file; return other files unchanged."""
     skeleton = elf.skeleton
     if skeleton.type != Skeleton.ET_REL:
         return elf
@@ -90,13 +90,13 @@ def lay_out(elf: Elf) -> Elf:
 
 
 def externals(elf: Elf) -> int:
-    """Address of the first undefined symbol, behind everything that is in the file."""
+    """Address of the first undefined symbol, after everything in the file."""
     return _aligned(max((s.address + s.size for s in elf.skeleton.segments), default=0))
 
 
 def lay_out_symbols(elf: Elf, symbols: Symbols) -> Symbols:
     """The symbols at the addresses of this layout. Undefined ones count as defined elsewhere
-    (``Symbols.EXTERNAL``); row n of the table lies ``STEP * n`` behind ``externals``."""
+    (``Symbols.EXTERNAL``); row n of the table is ``STEP * n`` after ``externals``."""
     start = np.array([s.address for s in elf.sections] or [0], np.uint64)
     section = symbols.section.astype(np.int64)
     inside = (section > 0) & (section < len(start))

@@ -25,7 +25,7 @@ from ftpatch.errors import InputError
 __all__ = ["Form", "Relocations", "read_relocations"]
 
 MAX_RELR = 1 << 26
-"""Bytes that RELR may relocate; a vmlinux has 4 MB of them."""
+"""Maximum size of what RELR relocates; a vmlinux has 4 MB of it."""
 
 
 class Form:
@@ -38,11 +38,10 @@ class Form:
 class Relocations:
     """n relocations.
 
-    ``place`` uint64[n] (virtual address that is written), ``type`` uint32[n] (RELR rows: 0),
-    ``symbol`` uint32[n] (index in .dynsym; in a relocatable file in .symtab), ``addend`` int64[n]
-    (RELA only), ``form`` uint8[n],
-    ``entry`` int64[n] (file offset of the entry, for RELR of its bitmap or address word), ``bit``
-    uint8[n] (RELR: which bit of the bitmap; 0 is the address word itself).
+    ``place`` uint64[n] (virtual address written to), ``type`` uint32[n] (RELR rows: 0), ``symbol``
+    uint32[n] (index in .dynsym, or .symtab in a relocatable file), ``addend`` int64[n] (RELA only),
+    ``form`` uint8[n], ``entry`` int64[n] (file offset of the entry, for RELR of its bitmap or
+    address word), ``bit`` uint8[n] (RELR: which bit of the bitmap; 0 is the address word itself).
     """
 
     place: NDArray[np.uint64]
@@ -54,8 +53,8 @@ class Relocations:
     bit: NDArray[np.uint8]
 
     def at(self, place: NDArray[np.uint64], types: tuple[int, ...]) -> NDArray[np.int64]:
-        """Row of the relocation of these types at each place, int64[m]; -1 if there is none.
-        RELR rows are relative by nature: they have every machine's R_*_RELATIVE."""
+        """Row of the relocation of these types at each place, int64[m]; -1 if there is none. RELR
+        rows are relative by nature: they match every machine's R_*_RELATIVE."""
         rows = np.flatnonzero((self.form == Form.RELR) | among(self.type, types))
         rows = rows[np.argsort(self.place[rows], kind="stable")]
         if not len(rows):
@@ -66,8 +65,8 @@ class Relocations:
     def touch(
         self, address: NDArray[np.uint64], width: NDArray[np.int64], size: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Count those that write to each range of ``width`` bytes at an address, int64[m]; each
-        writes ``size`` bytes, int64[n], 0 for none."""
+        """Count the relocations that write to each range of ``width`` bytes at an address,
+        int64[m]; each writes ``size`` bytes, int64[n], 0 for none."""
         rows = np.flatnonzero(size)
         start = np.sort(self.place[rows])
         end = np.sort(self.place[rows] + size[rows].astype(np.uint64))
@@ -76,10 +75,10 @@ class Relocations:
 
 
 def read_relocations(elf: Elf) -> Relocations:
-    """All relocations of an image that count when it is loaded: from its allocated sections or its
-    dynamic table; in a relocatable file those of its allocated sections.
+    """Read all relocations applied when an image is loaded: from its allocated sections or its
+    dynamic table; in a relocatable file, those of its allocated sections.
 
-    Raises InputError where a table lies outside the file, or what it relocates outside its section.
+    Raises InputError if a table is outside the file, or relocates something outside its section.
     """
     if elf.skeleton.type == Skeleton.ET_REL:
         parts = [
@@ -128,7 +127,7 @@ def _tables(elf: Elf) -> list[tuple[int, int, int]]:
 
 
 def _of_sections(elf: Elf, form: int) -> list[tuple[Section, Section]]:
-    """(table, what it relocates) of the tables of one form of a relocatable file."""
+    """(table, section it relocates) of the tables of one form in a relocatable file."""
     kind = Section.SHT_RELA if form == Form.RELA else Section.SHT_REL
     out = []
     for section in elf.sections:
@@ -145,7 +144,7 @@ def _of_sections(elf: Elf, form: int) -> list[tuple[Section, Section]]:
 def _read_relocatable(
     elf: Elf, form: int, tables: list[tuple[Section, Section]]
 ) -> tuple[NDArray[np.generic], ...]:
-    """All tables of one form at once: a module has a dozen, most with few entries."""
+    """Read all tables of one form at once: a module has a dozen, most with few entries."""
     elf.bounded("relocation tables", (table.size for table, _ in tables))
     size = (3 if form == Form.RELA else 2) * elf.word
     counts = np.array([table.size // size for table, _ in tables])
@@ -178,7 +177,7 @@ def _read(elf: Elf, form: int, offset: int, size: int) -> tuple[NDArray[np.gener
 def _columns(
     elf: Elf, form: int, raw: NDArray[np.uint8], entry: NDArray[np.int64]
 ) -> tuple[NDArray[np.generic], ...]:
-    """The entries of REL or RELA at file offsets ``entry``, whose bytes are ``raw``."""
+    """Parse the REL or RELA entries at file offsets ``entry``, whose bytes are ``raw``."""
     wide, count = elf.word == 8, len(entry)
     table = (
         np.frombuffer(raw.tobytes(), f"<u{elf.word}")
@@ -204,7 +203,7 @@ def _columns(
 def _relr(
     elf: Elf, word: NDArray[np.uint64], entry: NDArray[np.int64]
 ) -> tuple[NDArray[np.generic], ...]:
-    """Places of a RELR table.
+    """Expand a RELR table to places.
 
     An even word is an address: that place. Each odd word that follows is a bitmap of the next
     8*size-1 places; so the base of a bitmap is its address word + size * (1 + bitmaps between).

@@ -1,7 +1,7 @@
-"""Section headers of a file in the making, and what is appended to it.
+"""Section headers of a file being built, and what is appended to it.
 
 A section that must grow is appended to the file as a whole, and its header points there; the old
-bytes stay where they are. One more section takes a whole new table of headers:
+bytes stay in place. An additional section takes a new header table:
 
     | Ehdr | sections ... | Shdr... | (journals) |  .rela.text, longer | .symtab | Shdr... |
       e_shoff, e_shnum                              ^ sh_offset, sh_size
@@ -33,7 +33,7 @@ E_SHOFF = {8: 40, 4: 32}
 E_SHNUM = {8: 60, 4: 48}
 """File offset of e_shnum, two bytes."""
 MAX_SECTIONS = 0xFEFF
-"""Sections that e_shnum can count (SHN_LORESERVE - 1)."""
+"""Maximum number of sections in e_shnum (SHN_LORESERVE - 1)."""
 
 
 class Tail:
@@ -52,7 +52,7 @@ class Tail:
 
 
 class Headers:
-    """The section headers of ``elf``, to be changed; what grows goes to ``tail``."""
+    """The section headers of ``elf``, editable; what grows goes to ``tail``."""
 
     def __init__(self, elf: Elf, tail: Tail) -> None:
         self.elf = elf
@@ -68,16 +68,16 @@ class Headers:
         return self.elf.contents(section.offset, section.size, section.name).tobytes()
 
     def resize(self, index: int, size: int) -> None:
-        """Let a section end earlier (or where it ended before)."""
+        """Shrink a section (or restore its size)."""
         self.rows["size"][index] = size
 
     def move(self, index: int, data: bytes) -> None:
-        """Let a section hold ``data`` instead."""
+        """Replace a section's contents by ``data``."""
         self.rows["offset"][index] = self.tail.append(data)
         self.rows["size"][index] = len(data)
 
     def add(self, like: Section, data: bytes, info: int) -> None:
-        """A section more, of the kind of ``like``, with another sh_info."""
+        """Add a section of the same kind as ``like``, with another sh_info."""
         if len(self.rows) > MAX_SECTIONS:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = self.before[like.index].copy()
@@ -85,7 +85,7 @@ class Headers:
         self.rows = np.append(self.rows, row)
 
     def append(self, name: int, kind: int, data: bytes) -> None:
-        """A section more that is not loaded; ``name`` is the offset of its name."""
+        """Add a section that is not loaded; ``name`` is the offset of its name."""
         if len(self.rows) > MAX_SECTIONS:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = np.zeros((), self.rows.dtype)
@@ -94,7 +94,7 @@ class Headers:
         self.rows = np.append(self.rows, row)
 
     def changes(self) -> Changes:
-        """All of it as Changes of headers; a longer table goes to the tail."""
+        """Return everything as Changes of headers; a longer table goes to the tail."""
         word = self.elf.word
         count = len(self.before)
         old, new = (_bytes(rows) for rows in (self.before, self.rows))

@@ -1,9 +1,10 @@
-"""The program header table, to be laid anew (System V ABI, chapter 5, "Program Header").
+"""The program header table, rewritten (System V ABI, chapter 5, "Program Header").
 
     | Ehdr | Phdr... | sections ... |  hole  | Phdr... + the new ones | stub's text | stub's data |
       e_phoff, e_phnum, e_entry               ^ e_phoff
 
-The first new PT_LOAD begins with the table: a program finds its own headers in memory (AT_PHDR).
+The first new PT_LOAD begins with the table, so that a program finds its own headers in memory
+(AT_PHDR).
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _FIELD["e_phnum"] = {8: (56, 2), 4: (44, 2)}
 _FIELD["e_shstrndx"] = {8: (62, 2), 4: (50, 2)}
 """(file offset, bytes) of fields of the ELF header."""
 MAX_HEADERS = 0xFFFE
-"""Program headers that e_phnum can count (PN_XNUM - 1)."""
+"""Maximum number of program headers in e_phnum (PN_XNUM - 1)."""
 
 
 def header_field(elf: Elf, name: str) -> int:
-    """A field of the ELF header."""
+    """Read a field of the ELF header."""
     offset, size = _FIELD[name][elf.word]
     return int.from_bytes(elf.data[offset : offset + size].tobytes(), "little")
 
 
 class ProgramHeaders:
-    """The program headers of ``elf``, to be changed: ``rows`` is a structured array with the
-    fields of Elf32_Phdr or Elf64_Phdr."""
+    """The program headers of ``elf``, editable: ``rows`` is a structured array with the fields of
+    Elf32_Phdr or Elf64_Phdr."""
 
     def __init__(self, elf: Elf) -> None:
         self.elf = elf
@@ -57,11 +58,11 @@ class ProgramHeaders:
 
     @property
     def loads(self) -> NDArray[np.void]:
-        """The PT_LOADs, in their order."""
+        """The PT_LOADs, in order."""
         return np.asarray(self.rows[self.rows["type"] == Segment.PT_LOAD])
 
     def add(self, kind: int, **fields: int) -> None:
-        """One more; a PT_LOAD behind the others, as they have to be by address."""
+        """Add one; a PT_LOAD goes after the others, since they must be sorted by address."""
         row = np.zeros(1, self.rows.dtype)
         row["type"] = kind
         for name, value in fields.items():
@@ -73,7 +74,7 @@ class ProgramHeaders:
             raise InputError(self.elf.path, "no room for more program headers")
 
     def table(self, offset: int, address: int) -> bytes:
-        """The table as it is to lie at this file offset and address."""
+        """Build the table for this file offset and address."""
         own = self.rows["type"] == Segment.PT_PHDR
         self.rows["offset"][own] = offset
         for name in ("vaddr", "paddr"):
@@ -83,8 +84,7 @@ class ProgramHeaders:
         return self.rows.tobytes()
 
     def changes(self, offset: int, entry: int | None) -> Changes:
-        """Changes to the ELF header, for the table to lie at ``offset`` and the program to begin at
-        ``entry``."""
+        """Change the ELF header for a table at ``offset``, and the entry point to ``entry``."""
         wanted = {"e_phoff": offset, "e_phnum": len(self.rows)}
         if entry is not None:
             wanted["e_entry"] = entry

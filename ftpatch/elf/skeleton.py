@@ -32,15 +32,15 @@ __all__ = ["read_skeleton"]
 EI_CLASS, EI_DATA, E_TYPE = 4, 5, 16
 ELFCLASS32, ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB = 1, 2, 1, 2
 LIMIT_HEADERS = 1 << 20
-"""Product of the numbers of program and section headers; LIEF pairs them."""
+"""Maximum product of the numbers of program and section headers; LIEF pairs them."""
 LIMIT_NAMES = 1 << 24
-"""Bytes of section names; a vmlinux has 4 KB, a library of 60,000 sections 3 MB."""
+"""Maximum size of section names; a vmlinux has 4 KB, a library of 60,000 sections 3 MB."""
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Sizes (bytes) and places of fields in the headers of one ELF class."""
+    """Sizes (bytes) and offsets of fields in the headers of one ELF class."""
 
     header: int
     offsets: str
@@ -77,9 +77,9 @@ _LAYOUT = {
 
 
 def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
-    """Header, sections and segments of the ELF file whose bytes are ``data`` (uint8[size]).
+    """Read the header, sections and segments of the ELF file with the bytes ``data`` (uint8[size]).
 
-    Raises InputError for anything but ELF files, for big-endian ones, and for headers that lie
+    Raises InputError for anything but ELF files, for big-endian ones, and for headers that are
     outside the file.
     """
     size = len(data)
@@ -153,7 +153,8 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
 
 
 def _limit_names(path: str, sections: bytearray, names: bytes, entry: int) -> None:
-    """Refuse section names that add up to more than any file has: all may share one long string."""
+    """Reject section names that add up to more than any real file has: all may share one long
+    string."""
     ends = np.flatnonzero(np.frombuffer(names, np.uint8) == 0)
     start = np.frombuffer(sections, np.uint8).reshape(-1, entry)[:, :4].copy().view("<u4")[:, 0]
     at = np.searchsorted(ends, start.astype(np.int64))
@@ -175,7 +176,7 @@ def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, i
     if not isinstance(binary, lief.ELF.Binary):
         raise InputError(path, "LIEF cannot read the ELF headers")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of types that LIEF's enumerations do not know
+        warnings.simplefilter("ignore")  # for types that LIEF's enumerations lack
         sections, segments = _sections(binary, moved), _segments(binary)
     if len(sections) != shnum:
         raise InputError(path, f"{shnum} section headers, but only {len(sections)} readable")
@@ -205,7 +206,7 @@ def _number(value: object) -> int:
 
 
 def _sections(binary: lief.ELF.Binary, moved: dict[int, int]) -> tuple[Section, ...]:
-    """``moved``: true file offsets of what the skeleton has elsewhere, by index."""
+    """``moved``: true file offsets of what is elsewhere in the skeleton, by index."""
     return tuple(
         Section(
             index=index,

@@ -18,7 +18,7 @@ from ftpatch.errors import InputError
 __all__ = ["Symbols", "dynamic_symbols", "no_symbols", "read_symbols"]
 
 MAX_NAMES = 1 << 24
-"""Bytes of names that a small string table may add up to. Entries may share one long string."""
+"""Maximum total length of names from a small string table. Entries may share one long string."""
 _ENTRY = {
     8: np.dtype(
         {
@@ -50,14 +50,14 @@ class Symbols:
     strings: NDArray[np.uint8]
     path: Path
     ranked: bool = False
-    """True if those of one address stand in kallsyms' order already."""
+    """True if symbols of equal address are in kallsyms' order already."""
 
     STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
     STT_GNU_IFUNC = 10
     STB_WEAK = 2
     SHN_UNDEF, SHN_ABS = 0, 0xFFF1
     EXTERNAL = 0xFF3F
-    """Ours (SHN_HIOS), for what a relocatable file leaves to be defined elsewhere. Livepatches use
+    """Our own (SHN_HIOS), for symbols that a relocatable file leaves undefined. Livepatches use
     SHN_LOOS, for what is resolved later still."""
 
     def __len__(self) -> int:
@@ -80,8 +80,8 @@ class Symbols:
         return np.maximum(end - start, 0)
 
     def blob(self, rows: NDArray[np.intp]) -> bytes:
-        """The rows' names, each ended by a NUL byte, one after the other. Raises InputError where
-        they add up to more than any image has."""
+        """Concatenate the rows' names, each NUL-terminated. Raises InputError if they add up to
+        more than any image has."""
         length = self.lengths(rows) + 1
         stop = np.cumsum(length)
         total = int(stop[-1]) if len(stop) else 0
@@ -96,7 +96,7 @@ class Symbols:
         return bytes(text.tobytes())
 
     def begin(self, rows: NDArray[np.intp], prefixes: Sequence[bytes]) -> NDArray[np.bool_]:
-        """Return whether the rows' names begin with any of the prefixes, bool[m]."""
+        """Test which rows' names begin with any of the prefixes, bool[m]."""
         longest = max(map(len, prefixes))
         strings = np.append(self.strings, np.zeros(longest, np.uint8))
         at = np.minimum(self.name[rows].astype(np.int64), len(self.strings))
@@ -107,13 +107,13 @@ class Symbols:
         return out
 
     def names(self, rows: NDArray[np.intp]) -> list[str]:
-        """The rows' names; bytes that are no UTF-8 are escaped as ``\\xNN``."""
+        """The rows' names; bytes that are not UTF-8 are escaped as ``\\xNN``."""
         blob = self.blob(rows).decode("utf-8", "backslashreplace")
         return blob.split("\0")[:-1]
 
     def rows_named(self, name: str, *, defined: bool = True) -> NDArray[np.intp]:
-        """Rows of the symbols of that name: those that this image defines, or all. Table
-        tails may be shared, so the string is looked for at every place it ends."""
+        """Rows of the symbols of that name: those that this image defines, or all. Suffixes may be
+        shared, so the string is searched for wherever it ends."""
         wanted, starts = name.encode("utf-8", "surrogatepass") + b"\0", []
         at = self._text.find(wanted)
         while at >= 0:
@@ -125,15 +125,15 @@ class Symbols:
         return np.flatnonzero(rows & (self.section != self.SHN_UNDEF) if defined else rows)
 
     def find(self, name: str) -> int | None:
-        """Address of the first defined symbol of that name."""
+        """Find the address of the first defined symbol of that name."""
         rows = self.rows_named(name)
         return int(self.value[rows[0]]) if len(rows) else None
 
 
 def read_symbols(elf: Elf) -> Symbols:
-    """.symtab; in a stripped file .dynsym; without section headers what PT_DYNAMIC names.
+    """Read .symtab; in a stripped file .dynsym; without section headers what PT_DYNAMIC refers to.
 
-    Raises InputError where the table or its strings lie outside the file.
+    Raises InputError if the table or its strings are outside the file.
     """
     for kind in (Section.SHT_SYMTAB, Section.SHT_DYNSYM):
         found = next((s for s in elf.sections if s.type == kind), None)
@@ -147,7 +147,7 @@ def read_symbols(elf: Elf) -> Symbols:
 
 
 def dynamic_symbols(elf: Elf) -> Symbols:
-    """The symbols that dynamic relocations count by; empty in a file without."""
+    """Read the symbols that dynamic relocations refer to; empty if there are none."""
     if elf.sections:
         found = next((s for s in elf.sections if s.type == Section.SHT_DYNSYM), None)
         if found is None or found.link >= len(elf.sections):
@@ -158,12 +158,12 @@ def dynamic_symbols(elf: Elf) -> Symbols:
     table, strings_at = offset_of_tag(elf, tags, Tag.SYMTAB), offset_of_tag(elf, tags, Tag.STRTAB)
     if table < 0 or strings_at <= table:
         return _table(elf, 0, 0, 0, 0)
-    # No header counts the dynamic symbols; link editors lay the strings right behind them.
+    # No header counts the dynamic symbols; link editors place the strings right after them.
     return _table(elf, table, strings_at - table, strings_at, tags.get(Tag.STRSZ, 0))
 
 
 def no_symbols(path: Path) -> Symbols:
-    """Those of an image without any."""
+    """An empty symbol table."""
     empty = np.empty(0, np.uint64)
     byte, half = np.empty(0, np.uint8), np.empty(0, np.uint16)
     return Symbols(

@@ -1,6 +1,7 @@
 """Images: the files that ftpatch understands. Only this package opens them.
 
-Unpacking begins while the libraries load (prefetch.py), so this loads none of them by itself.
+Unpacking begins while the libraries load (prefetch.py), so this package imports none of them
+itself.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from ftpatch.image.decoders import DECODERS, Damaged, TooMuch
 __all__ = ["FOR_MODULES", "MAX_UNPACKED", "kind_of", "pack", "unpack"]
 
 MAX_UNPACKED = 1 << 29
-"""Bytes that a stream may unpack to. The largest kernels have 80 MB, modules with their debug
-information 200 MB."""
+"""Maximum unpacked size of a stream (bytes). The largest kernels have 80 MB, modules with their
+debug information 200 MB."""
 DICTIONARY = 1 << 20
-"""Bytes of an xz dictionary that every kernel reads, since Makefile.modinst gives it."""
+"""Size of an xz dictionary that every kernel reads, as set by Makefile.modinst (bytes)."""
 FOR_MODULES = ("gzip", "xz", "zstd")
 """Compressions that kernels and kmod unpack modules from, and that pack() makes."""
 MAGIC = (
@@ -36,12 +36,12 @@ MAGIC = (
     ("lzo", b"\x89LZO\0\r\n\x1a\n"),
 )
 BZIP2 = (b"1AY&SY", b"\x17rE8P\x90")
-"""The first block's magic (pi), or, in a stream of nothing, the end's (its square root)."""
+"""The first block's magic (pi) or, in an empty stream, the end's (its square root)."""
 
 
 def kind_of(data: memoryview) -> str | None:
-    """Identify the compression: gzip, bzip2, lzma, xz, lzo, lz4 or zstd; None where they begin like
-    none of them."""
+    """Identify the compression: gzip, bzip2, lzma, xz, lzo, lz4 or zstd; None if it is none of
+    them."""
     head = data[:16].tobytes()
     for kind, magic in MAGIC:
         if head.startswith(magic):
@@ -53,8 +53,8 @@ def kind_of(data: memoryview) -> str | None:
 
 def _is_lzma(head: bytes) -> bool:
     """Return whether 14 bytes begin an .lzma file, which has no magic: the properties that every
-    packer gives (lc=3, lp=0, pb=2), a dictionary of 2^n or 2^n + 2^(n-1) bytes, no size or one
-    below 256 GiB, and the range coder's first byte. (xz's is_format_lzma() asks the same.)"""
+    packer sets (lc=3, lp=0, pb=2), a dictionary of 2^n or 2^n + 2^(n-1) bytes, no size or one below
+    256 GiB, and the range coder's first byte. (xz's is_format_lzma() checks the same.)"""
     if len(head) < 14 or head[0] != 0x5D or head[13]:
         return False
     dictionary, size = int.from_bytes(head[1:5], "little"), int.from_bytes(head[5:13], "little")

@@ -35,44 +35,44 @@ class Container(Protocol):
     name: ClassVar[str]
     """Its name in output and messages."""
     order: ClassVar[int]
-    """Among those of its sort, the smallest is asked first."""
+    """Within its kind, the smallest is tried first."""
     is_kernel: ClassVar[bool] = False
     """True if ``ftrace_init`` reads the table when this boots."""
     is_module: ClassVar[bool] = False
     """True if ftrace reads the table when a kernel loads this."""
     is_program: ClassVar[bool] = False
-    """True if this starts as a process: tracers, probes and watches can be laid in."""
+    """True if it starts as a process: tracers, probes and watches can be injected."""
 
 
 @runtime_checkable
 class Wrapper(Container, Protocol):
-    """A file around another one."""
+    """A file that wraps another."""
 
     head: ClassVar[int]
     """Bytes that begins() needs."""
     names_image: ClassVar[bool] = False
-    """True if the ELF file inside is called what this is."""
+    """True if the ELF file inside shares this one's name."""
     bare: ClassVar[bool] = False
-    """True if this is a compressed stream and nothing else: it is called by its compression, and
-    what is in it may be anything."""
+    """True if this is a compressed stream and nothing else: it is named after its compression, and
+    its contents may be anything."""
     repacks: ClassVar[tuple[str, ...]] = ()
-    """Compressions in which a changed module can be packed again; with any other the file inside
-    can be read but not changed."""
+    """Compressions that a changed module can be repacked with; with any other the file inside can
+    be read but not changed."""
 
     def begins(self, head: memoryview) -> bool:
         """Return whether a file that begins like this is one."""
         ...
 
     def unwrap(self, path: Path | str, data: memoryview, limit: int) -> tuple[Layer, memoryview]:
-        """Take out what is inside, at most ``limit`` bytes. Raises InputError for what is
-        truncated, damaged, not supported or larger."""
+        """Extract the contents, at most ``limit`` bytes. Raises InputError for what is truncated,
+        damaged, not supported or larger."""
         ...
 
 
 @runtime_checkable
 class RawKind(Container, Protocol):
-    """An image that is no ELF file: where its parts are is found by content, so commands, which
-    change the content, go by the layout of what it was."""
+    """An image that is not an ELF file. Its parts are located by content, so commands that change
+    the content use the original's layout."""
 
     head: ClassVar[int]
     """Bytes that begins() needs."""
@@ -82,13 +82,13 @@ class RawKind(Container, Protocol):
         ...
 
     def read(self, path: Path, data: NDArray[np.uint8]) -> tuple[Elf, Symbols]:
-        """Read the file (uint8[size]) as an ELF file would tell it. Raises InputError."""
+        """Read the file (uint8[size]) and present it as ELF. Raises InputError."""
         ...
 
 
 @runtime_checkable
 class ElfKind(Container, Protocol):
-    """A sort of ELF file."""
+    """A kind of ELF file."""
 
     def recognises(self, elf: Elf, symbols: Symbols) -> bool:
         """Return whether the ELF file is one. Raises InputError for damage that leaves it open."""

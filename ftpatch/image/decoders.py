@@ -1,5 +1,4 @@
-"""Decoders of compressed streams, by the libraries that read them, and never much more than asked
-for."""
+"""Decoders of compressed streams, on top of libraries, that hardly exceed the size requested."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ SPARE, RATIO = 1 << 26, 64
 or has much of the same in it. It is counted first, and kept when it is known not to be too much.
 Kernels and modules come to 3 to 10 times."""
 PART = 1 << 24
-"""Bytes taken from a decoder at once, which would otherwise stand in memory a second time."""
+"""Bytes taken from a decoder at a time, to avoid a second copy of the output in memory."""
 MEMORY = (1 << 27) + (1 << 21)
 """Bytes that the xz and lzma decoders may take, nearly all of it for the dictionary: kernels are
 packed with one of 128 MiB (scripts/xz_wrap.sh), and `xz -9` takes 64."""
@@ -36,11 +35,11 @@ SKIPPABLE = 0x184D2A50
 
 
 class Damaged(Exception):
-    """A stream cannot be unpacked."""
+    """The stream cannot be unpacked."""
 
 
 class TooMuch(Exception):
-    """A stream unpacks to more than is wanted."""
+    """The stream unpacks to more than requested."""
 
 
 def _streams(

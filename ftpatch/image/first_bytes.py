@@ -1,5 +1,5 @@
-"""The first bytes of what a compressed file holds, from its own first bytes: enough to tell what is
-in it, and no more is unpacked."""
+"""The first bytes of a compressed file's contents, from its own first bytes: enough to identify the
+contents, without unpacking more."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["beginning"]
 
 
 def beginning(kind: str, head: bytes, size: int) -> bytes:
-    """At most ``size`` bytes of what begins with ``head``, compressed as kind_of() says; none of
-    what is damaged, or cannot be unpacked from its beginning alone."""
+    """Unpack at most ``size`` bytes of what begins with ``head``, compressed as kind_of() says;
+    none if it is damaged, or cannot be unpacked from its start alone."""
     try:
         return _read(kind, head, size)[:size]
     except (zlib.error, OSError, EOFError, RuntimeError, ValueError, MemoryError):

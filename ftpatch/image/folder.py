@@ -26,7 +26,7 @@ from ftpatch.io.tree import entries, is_module
 __all__ = ["image_paths", "is_image", "no_images"]
 
 HEAD = 1 << 18
-"""Bytes of a compressed file of which the first that it unpacks to are looked at."""
+"""Bytes of a compressed file to read, to see how its contents begin."""
 ELF = b"\x7fELF"
 LINKED = (2, 3)
 """ET_EXEC, ET_DYN."""
@@ -35,7 +35,7 @@ RELOCATABLE = 1
 
 
 def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
-    """The images below a folder, and what could not be read."""
+    """Find the images below a directory; also return errors of what could not be read."""
     paths, errors = [], []
     for path, held in entries(root):
         if isinstance(held, FtpatchError):
@@ -46,7 +46,7 @@ def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
 
 
 def no_images(root: Path) -> InputError:
-    """A folder without any."""
+    """The error for a directory without images."""
     return InputError(
         root,
         "no images in this directory",
@@ -55,8 +55,8 @@ def no_images(root: Path) -> InputError:
 
 
 def is_image(path: Path, *, relocatable: bool = False) -> bool:
-    """Tell whether a regular file begins like a readable image, with ``relocatable`` also as
-    a relocatable one. What cannot be opened is one: who reads it will say why."""
+    """Return whether a regular file begins like a readable image, with ``relocatable`` also a
+    relocatable one. What cannot be opened counts: reading it will report why."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -66,7 +66,7 @@ def is_image(path: Path, *, relocatable: bool = False) -> bool:
         head = file.read(enough)
         kind = kind_of(memoryview(head))
         if head.startswith(LZ4_LEGACY):
-            return True  # what only kernels use; its blocks have 8 MiB
+            return True  # only kernels use it; its blocks have 8 MiB
         if kind is not None:
             head = beginning(kind, head + file.read(HEAD), enough)
     return _known(head, relocatable)

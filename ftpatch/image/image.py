@@ -30,9 +30,9 @@ __all__ = ["Image", "open_image"]
 
 @dataclass(frozen=True)
 class Image:
-    """An opened image: the ELF file, what container it is, and how the file that it was read from
-    is compressed (empty: not at all). What is ``read_only`` lies in another container, and has to
-    be extracted first."""
+    """An opened image: the ELF file, its container, and the compression of the file that it was
+    read from (empty: none). ``read_only``: it is inside another container, and has to be extracted
+    first."""
 
     elf: Elf
     container: Container
@@ -42,7 +42,7 @@ class Image:
 
     @property
     def path(self) -> Path:
-        """Path that was opened."""
+        """The path that was opened."""
         return self.elf.path
 
     @property
@@ -63,7 +63,7 @@ class Image:
 
     @property
     def is_module(self) -> bool:
-        """True if a kernel loads it."""
+        """True if a kernel loads it as a module."""
         return self.container.is_module
 
     @property
@@ -72,7 +72,7 @@ class Image:
         return self.container.is_program
 
     def require_writable(self) -> None:
-        """Raise UsageError for an image inside of another container."""
+        """Raise UsageError for an image inside another container."""
         if self.read_only:
             raise UsageError(
                 self.path,
@@ -82,8 +82,8 @@ class Image:
 
     @cached_property
     def end(self) -> int:
-        """End of the file (offset), without a module's signature. Raises InputError for one
-        that claims what belongs to the module."""
+        """End of the file (offset), without a module's signature. Raises InputError for a signature
+        that extends into the module."""
         if not self.is_relocatable:
             return len(self.data)
         end = len(self.data) - signature_size(self.path, self.data)
@@ -103,12 +103,12 @@ class Image:
 
     @property
     def has_table(self) -> bool:
-        """True if a kernel's ftrace will go over this image's table: at boot, or on insmod."""
+        """True if a kernel's ftrace will process this image's table: at boot, or on insmod."""
         return self.is_kernel or self.is_module
 
     @cached_property
     def kallsyms(self) -> Kallsyms:
-        """Its symbols in kallsyms' order."""
+        """Its symbols in kallsyms order."""
         return read_kallsyms(self.symbols)
 
     @cached_property
@@ -118,12 +118,12 @@ class Image:
 
     @cached_property
     def dynamic_symbols(self) -> Symbols:
-        """The symbols that its dynamic relocations count by."""
+        """The symbols that its dynamic relocations refer to."""
         return dynamic_symbols(self.elf)
 
     def laid_out_as(self, original: Image) -> Image:
-        """This image with the layout of what it was, where that is found by content: commands
-        change what it is found by."""
+        """Return this image with the original's layout, if that is located by content, which
+        commands change."""
         if not isinstance(self.container, RawKind):
             return self
         elf = replace(self.elf, skeleton=original.elf.skeleton)
@@ -132,25 +132,25 @@ class Image:
     def altered(
         self, changes: Iterable[Changes], *, old: bool = False, length: int | None = None
     ) -> Image:
-        """This image in memory with Changes applied, or with ``old`` taken back, in that order;
-        ``length`` is how long it was then (bytes), if that tells where it ends."""
+        """Return this image in memory with Changes applied, or with ``old`` reverted, in that
+        order; ``length`` is its size then (bytes), if that determines where it ends."""
         blocks = list(changes)
         elf = self.elf.altered(blocks, old=old)
-        if isinstance(self.container, RawKind) and old:  # found by what stood there
+        if isinstance(self.container, RawKind) and old:  # located by the old content
             raw = _raw(self.container, elf.path, elf.data[:length])
             return replace(raw, elf=replace(raw.elf, data=elf.data))
         if not any((block.kind == Kind.HEADER).any() for block in blocks):
             return replace(self, elf=elf)
-        return self.holding(elf.data, mapped=elf.mapped)  # the headers say something else
+        return self.holding(elf.data, mapped=elf.mapped)  # the headers have changed
 
     def holding(self, data: NDArray[np.uint8], *, mapped: bool = False) -> Image:
-        """Open a file as if its bytes were ``data``, uint8[size]."""
+        """Open a file as if it contained ``data``, uint8[size]."""
         image = _image(Elf.read(self.path, data, mapped=mapped))
         return replace(image, compression=self.compression)
 
 
 def open_image(path: Path) -> Image:
-    """Open an image and say what it is. Raises InputError with the reason in one line."""
+    """Open an image and identify it. Raises InputError with the reason in one line."""
     data, mapped = map_file(path)
     payload = payload_of(path, data.data)
     inside = np.frombuffer(payload.data, np.uint8)
@@ -188,7 +188,7 @@ def _image(read: Elf) -> Image:
 
 
 def _named(image: Image) -> Image:
-    """A kernel without a symbol table has the names that it carries for itself."""
+    """Without a symbol table, use the names in the kernel's own kallsyms."""
     if not image.is_kernel or len(image.symbols):
         return image
     own = read_own_symbols(image.elf, image.relocations)

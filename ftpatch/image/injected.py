@@ -1,5 +1,5 @@
-"""Identity of a program that a tracer was inserted into: what its stub records, and what the
-program itself hashes to.
+"""Identity of a program that a tracer was injected into: the one its stub records, and the
+program's own hash.
 
 A stub's first part begins with `struct stub_config` (stubs/runtime/runtime.h), on a page boundary.
 """
@@ -20,7 +20,7 @@ __all__ = ["CONFIG_MAGIC", "image_id", "laid_in_at", "laid_in_by", "laid_in_id"]
 CONFIG_MAGIC = texts["STUB_MAGIC"]
 SIZE = structure("stub_config").itemsize
 VERBS = {constants["TRACER_PROBES"]: "probe", constants["TRACER_WATCH"]: "watch"}
-"""Verbs that insert tracers that no site calls."""
+"""Verbs that inject tracers that no site calls."""
 PAGE = 4096
 MAX_SEGMENT = 1 << 26
 """Bytes of a segment to examine."""
@@ -32,14 +32,14 @@ def image_id(image: Image) -> bytes:
 
 
 def laid_in_id(image: Image) -> bytes | None:
-    """The same, as the stub inserted into a program has it; None without a stub."""
+    """Return the same as recorded in a program's stub; None without a stub."""
     at = laid_in_at(image)
     return None if at is None else bytes(_config(image, at)["image_id"])
 
 
 def laid_in_by(image: Image) -> str | None:
-    """The command that laid in what a program has besides tracers of its sites, and that tells of
-    it; None where there is no such thing."""
+    """Return the command that injected something besides tracers of sites, and that reports it;
+    None if there is none."""
     at = laid_in_at(image)
     return None if at is None else VERBS.get(_config(image, at)["tracer"])
 

@@ -19,8 +19,8 @@ PANICS = re.compile(rb"/rustc/[0-9a-f]{40}/")
 
 
 def how_to_compile(image: Image, nops: int, *, fentry: bool) -> str:
-    """Suggest how to compile a program like this with a table: ``nops`` are those that a call
-    takes, ``fentry`` is whether compilers know -mfentry there."""
+    """Suggest how to compile such a program with a table: ``nops`` is the number a call needs,
+    ``fentry`` whether compilers support -mfentry there."""
     language = _language(image)
     if language == "Go":
         return "a Go program, whose compiler leaves no call sites; use uprobes"

@@ -1,9 +1,9 @@
-"""The address that an image without headers is linked at: the one at which its pointers fit.
+"""The link address of an image without headers: the one at which its pointers fit.
 
 A kernel is full of pointers to strings, in the words of its data or, where those are filled at
-boot, in the addends of its relocations, which are words of the file as well. A string begins behind
-a NUL byte. Of kernels, a fifth of all pointers lead to one, and a third of those, by chance, when
-all are moved by 64 KiB.
+boot, in the addends of its relocations, which are words of the file as well. A string begins after
+a NUL byte. In kernels, a fifth of all pointers lead to one; after moving all by 64 KiB, a third of
+those still do by chance.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from numpy.typing import NDArray
 __all__ = ["find_link_base"]
 
 KERNEL = 0xFFFF_0000_0000_0000
-"""The half of the address space that kernels of 64 bits are linked into."""
+"""The half of the address space that 64-bit kernels are linked into."""
 STEP = 1 << 16
-"""Bytes that a kernel is aligned to, at least (arm64: Documentation/arch/arm64/booting.rst asks for
-2 MiB and, before v5.8, an offset of 512 KiB; riscv64: 2 MiB)."""
+"""Minimum alignment of a kernel in bytes (arm64: Documentation/arch/arm64/booting.rst requires 2
+MiB and, before v5.8, an offset of 512 KiB; riscv64: 2 MiB)."""
 BUCKET = 21
-"""log2 of the bytes that pointers are counted by, to see where most of them lead."""
+"""log2 of the bucket size in which pointers are counted, to see where most of them lead."""
 SAMPLE = 4096
-"""Pointers that are tried at each address."""
+"""Pointers to test at each address."""
 LETTERS = 4
-"""Printable characters that a string begins with."""
+"""Minimum printable characters at a string's start."""
 TYPES = 1 << 12
 """All relocation types are below."""
 LEAST = 32
-"""Strings that the best address must lead to, and twice as many as the second best."""
+"""Minimum strings that the best address must lead to, and twice as many as the second best."""
 
 
 def find_link_base(data: NDArray[np.uint8], memory: int) -> int | None:
     """Virtual address of the first byte of ``data`` (uint8[size], little-endian words of 8 bytes),
-    which takes ``memory`` bytes when it runs. None where no address stands out."""
+    which takes ``memory`` bytes at run time. None if no address stands out."""
     size = len(data)
     if size < 8 or memory >> BUCKET > size:
         return None
     word: NDArray[np.uint64] = data[: size // 8 * 8].view("<u8")
-    # What stands before a small number may be the place of a relocation, before its type: data.
+    # A word before a small number may be a relocation's place, before its type: not a pointer.
     place = np.append((word[1:] > 0) & (word[1:] < TYPES), False)
     pointer = word[(word >= np.uint64(KERNEL)) & ~place]
     if not len(pointer):
         return None
-    # Where in memory most of them lead, in as much space as the image takes.
+    # Find where in memory most of them lead, within the space that the image takes.
     bucket, count = np.unique(pointer >> np.uint64(BUCKET), return_counts=True)
     space = np.uint64((max(memory, size) >> BUCKET) + 2)
     until = np.append(0, np.cumsum(count))
@@ -51,7 +51,7 @@ def find_link_base(data: NDArray[np.uint8], memory: int) -> int | None:
     pointer = pointer[(pointer >> np.uint64(BUCKET)) - first < space]
     if not len(pointer):
         return None
-    some = np.random.default_rng(0)  # a table has periods, and many pointers lead to one place
+    some = np.random.default_rng(0)  # tables are periodic, and many pointers lead to one place
     pointer = np.unique(pointer[some.integers(len(pointer), size=4 * SAMPLE)])
     pointer = some.permutation(pointer)[:SAMPLE]
     low = int(first) << BUCKET

@@ -17,27 +17,27 @@ from ftpatch.image import Image
 __all__ = ["Needed", "Needs", "linker_of", "matching"]
 
 LINE = re.compile(rb"\t(?:(.+) => )?(/?.*/.+) \(0x[0-9a-f]+\)")
-"""``libz.so.1 => /lib/libz.so.1 (0x7f...)``, or a path alone."""
+"""``libz.so.1 => /lib/libz.so.1 (0x7f...)``, or only a path."""
 PATIENCE = 30
-"""Seconds that a dynamic linker may take."""
+"""Time limit for a dynamic linker (seconds)."""
 
 
 @dataclass(frozen=True)
 class Needed:
-    """A library: what it is asked for as, and the file that the linker takes."""
+    """A library: the name or path it is needed by, and the file that the linker uses."""
 
     name: str
     path: Path
 
     @property
     def names(self) -> set[str]:
-        """All names of it that a glob may match."""
+        """All its names that a glob may match."""
         real = Path(os.path.realpath(self.path))
         return {self.name, Path(self.name).name, self.path.name, real.name}
 
 
 class Needs:
-    """Asks the dynamic linker of a program, which has to be one of this machine's."""
+    """Queries a program's dynamic linker, which must be runnable on this machine."""
 
     def __init__(self, image: Image) -> None:
         """Raises UsageError for a static program."""
@@ -45,8 +45,8 @@ class Needs:
         self._path = image.path
 
     def of(self, program: Path, environment: Mapping[str, str]) -> list[Needed]:
-        """The libraries of a program that has this linker, but for the linker itself. Raises
-        InputError where it does not say."""
+        """List the libraries of a program with this linker, except the linker itself. Raises
+        InputError if it does not report them."""
         words = [self._linker, "--list", str(program.absolute())]
         try:
             done = subprocess.run(
@@ -89,7 +89,7 @@ def linker_of(image: Image) -> str:
 def matching(
     program: Path, needed: Sequence[Needed], globs: Sequence[str]
 ) -> dict[str, list[Needed]]:
-    """The libraries that each glob matches. Raises UsageError for one that matches none."""
+    """Return the libraries that each glob matches. Raises UsageError for one that matches none."""
     found = {}
     for glob in globs:
         matches = re.compile(fnmatch.translate(glob)).fullmatch

@@ -19,14 +19,14 @@ from ftpatch.image.containers import raw_kinds, wrappers
 __all__ = ["Payload", "begins_as_image", "bytes_that_tell", "read_payload"]
 
 DEPTH = 4
-"""Layers that one file may have. A gzip'd EFI zboot image has two."""
+"""Maximum layers of one file. A gzip'd EFI zboot image has two."""
 ELF = b"\x7fELF"
 
 
 @dataclass(frozen=True)
 class Payload:
-    """``data``: what is patched. ``layers``: what stood around it, outermost first.
-    ``container``: what it is; None where the ELF file inside must say what it is."""
+    """``data``: what is patched. ``layers``: its wrappings, outermost first. ``container``: what it
+    is; None if the ELF file inside decides."""
 
     container: Container | None
     layers: tuple[Layer, ...]
@@ -34,7 +34,7 @@ class Payload:
 
     @property
     def raw(self) -> RawKind | None:
-        """Its container, if that is no ELF file."""
+        """Its container, if it is not an ELF file."""
         return self.container if isinstance(self.container, RawKind) else None
 
 

@@ -1,7 +1,7 @@
-"""The payload of a compressed image, unpacked beside everything else, as copy.py copies.
+"""The payload of a compressed image, unpacked while everything else loads, like output.py's copy.
 
 A bzImage takes half a second to unpack, and the libraries take nearly as long to load. So the first
-image that a command line names is begun at once, in a thread, and asked for when it is needed.
+image named on a command line is started at once, in a thread, and collected when it is needed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ftpatch.io.file_id import file_id
 __all__ = ["begin", "payload_of"]
 
 MAX_FILE = 64 << 20
-"""Bytes of a file that is read for this."""
+"""Maximum size of a file to read for this (bytes)."""
 HEAD = 0x206
-"""Bytes that a bzImage has at least."""
+"""Minimum size of a bzImage (bytes)."""
 ELF = b"\x7fELF"
 TURN = 0.0002
-"""Seconds that the libraries may go on loading when a decoder wants to: Python's 5 ms at each call
-come to a tenth of the unpacking."""
+"""Seconds the libraries may go on loading when a decoder wants to run: Python's 5 ms per call add
+up to a tenth of the unpacking."""
 
 
 class _Prefetch:
-    """The one image that was begun: which file it is, and what came of it."""
+    """The one image that was started: its identity, and the outcome."""
 
     file: tuple[int, ...] | None = None
     thread: threading.Thread | None = None
@@ -38,8 +38,8 @@ class _Prefetch:
 
 
 def begin(arguments: Sequence[str]) -> None:
-    """Begin with the first of the words that names what may be a compressed kernel. What goes wrong
-    is told when it is asked for."""
+    """Start on the first word that names what may be a compressed kernel. Errors are reported when
+    it is collected."""
     for word in arguments:
         try:
             if not _worth(Path(word).stat()):  # a pipe or device must not even be opened
@@ -92,5 +92,5 @@ def _run(path: Path, fd: int) -> None:
         _Prefetch.result = read_payload(path, memoryview(data))
     except FtpatchError as error:
         _Prefetch.result = error
-    except Exception:  # whatever it is will be met again where it can be told
+    except Exception:  # whatever it is will occur again where it can be reported
         _Prefetch.result = None

@@ -35,16 +35,16 @@ from ftpatch.image.raw_relocations import find_relocations
 __all__ = ["RawImage", "is_raw_image", "kernel_version", "read_raw_image"]
 
 HEADER = 0x40
-"""Bytes of the header up to where that of a PE file is named."""
+"""Size of the header, up to the PE header's offset (bytes)."""
 MAGIC_AT = 0x38
 PF_R, PF_W = 4, 2
 PE = b"PE\0\0"
 SHT_PROGBITS = 1
 BIG_ENDIAN = 1
 LIMIT_MEMORY = 1 << 31
-"""Bytes that a kernel may take in memory: what a branch and adrp are made to reach."""
+"""Maximum size of a kernel in memory: the reach of branches and adrp."""
 LIMIT_FILE = 1 << 29
-"""Bytes of an Image that are looked through; a kernel with everything built in has 300 MB."""
+"""Maximum bytes of an Image to search; a kernel with everything built in has 300 MB."""
 VERSION = re.compile(rb"Linux version ([0-9][\x21-\x7e]{0,63}) ")
 
 
@@ -59,9 +59,9 @@ TEXT = ((".text", "_stext", "_etext"), (".init.text", "_sinittext", "_einittext"
 
 @dataclass(frozen=True)
 class RawImage:
-    """``elf``: the Image with headers as a linked kernel would have them: one segment, its text as
-    sections where the kernel names its bounds, its relocation tables as sections. ``own``: its
-    symbols, None where it carries none."""
+    """``elf``: the Image with the headers of a linked kernel: one segment, its text as sections if
+    the kernel names its bounds, its relocation tables as sections. ``own``: its symbols, None if it
+    carries none."""
 
     elf: Elf
     own: OwnSymbols | None
@@ -73,8 +73,8 @@ def is_raw_image(data: memoryview) -> bool:
 
 
 def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
-    """Read an Image (uint8[size]). Raises InputError for one that is big-endian, says that it takes
-    more memory than a kernel can, or whose place in memory cannot be found."""
+    """Read an Image (uint8[size]). Raises InputError for one that is big-endian, claims more memory
+    than a kernel can take, or whose link address cannot be found."""
     if not is_raw_image(data.data):
         raise InputError(path, "not an Image of a supported machine")
     arch, header = raw_images()[data[MAGIC_AT : MAGIC_AT + 4].tobytes()]
@@ -86,7 +86,7 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
     size = _size(data)
     if size > LIMIT_FILE:
         raise InputError(path, f"an Image of {size} bytes is too large for a kernel")
-    memory = max(memory, size)  # before v3.17, arm64 left it 0
+    memory = max(memory, size)  # arm64 left it 0 before v3.17
     if memory > LIMIT_MEMORY:
         raise InputError(path, f"an Image of {memory:#x} bytes in memory is too large for a kernel")
     base = find_link_base(data[:size], memory)
@@ -131,7 +131,7 @@ def _size(data: NDArray[np.uint8]) -> int:
 
 
 def _text(own: OwnSymbols, path: Path, base: int, size: int) -> list[Section]:
-    """The sections of code, between the bounds that the kernel itself tests addresses by."""
+    """The sections of code, between the bounds by which the kernel itself tests addresses."""
     symbols = own.symbols(path)
     sections = []
     for name, start, end in TEXT:

@@ -1,4 +1,4 @@
-"""The dynamic relocations of an image without headers: found by what they are.
+"""The dynamic relocations of an image without headers, located by their content.
 
     .rela.dyn  | place | R_*_RELATIVE | addend |     place and addend are addresses of the image
                | 0     | 0            | 0      |     R_*_NONE: thousands, that the linker left
@@ -19,15 +19,15 @@ from ftpatch.elf.relocations import Form
 __all__ = ["find_relocations"]
 
 LEAST = 4
-"""Entries from which on a run of them is a table."""
+"""Minimum run of entries that makes a table."""
 GOOD = 0.9
-"""Share of the relocated places that must hold what such places do."""
+"""Minimum share of the relocated places that must hold a valid value."""
 MAX_RUNS, MAX_TRIES = 256, 8
-"""Of so many of the longest runs, so many are looked at."""
+"""Number of the longest runs to examine."""
 PACKED = 16
-"""A table of bitmaps is never more than this part of an image; of a kernel it is a 300th."""
+"""Maximum share of an image that a table of bitmaps takes; in a kernel it is a 300th."""
 ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1)
-"""Bits that are set in each byte."""
+"""Number of bits set in each byte."""
 TYPES, SYMBOLS = 1 << 12, 1 << 16
 """All relocation types are below, and so many symbols no kernel's relocations name."""
 
@@ -35,8 +35,8 @@ TYPES, SYMBOLS = 1 << 12, 1 << 16
 def find_relocations(
     data: NDArray[np.uint8], base: int, memory: int, relative: int
 ) -> list[tuple[int, int, int]]:
-    """(form, file offset, size in bytes) of the tables in ``data`` (uint8[size]), which is linked
-    at ``base`` and takes ``memory`` bytes; ``relative`` is the machine's R_*_RELATIVE.
+    """Find (form, file offset, size in bytes) of the tables in ``data`` (uint8[size]), which is
+    linked at ``base`` and takes ``memory`` bytes; ``relative`` is the machine's R_*_RELATIVE.
 
     R_*_NONE at the ends of a table cannot be told from padding and is left out.
     """
@@ -51,7 +51,8 @@ def find_relocations(
 
 
 class _Words:
-    """The image as words: ``word`` uint64[n], and ``inside`` bool[n], which are its addresses."""
+    """The image as words: ``word`` uint64[n], and ``inside`` bool[n], which of them are its
+    addresses."""
 
     def __init__(self, data: NDArray[np.uint8], base: int, memory: int) -> None:
         self.word: NDArray[np.uint64] = data[: len(data) // 8 * 8].view("<u8")
@@ -62,14 +63,14 @@ class _Words:
         return np.asarray(address - self.base < self.memory)
 
     def at(self, place: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """The word at each address, and whether the file has one there."""
+        """Read the word at each address; also return whether the file has one there."""
         index = (place - self.base) // np.uint64(8)
         there = (index < len(self.word)) & (place % np.uint64(8) == 0)
         return self.word[np.where(there, index, 0).astype(np.intp)], there
 
 
 def _find_rela(image: _Words, relative: int) -> tuple[int, int]:
-    """First word of the table, and the one behind it."""
+    """First word of the table, and the one after it."""
     word = image.word
     starts = np.flatnonzero((word[1:-1] == relative) & image.inside[:-2] & image.inside[2:])
     if not len(starts):
@@ -95,7 +96,7 @@ def _find_rela(image: _Words, relative: int) -> tuple[int, int]:
 
 
 def _find_relr(image: _Words, rela: tuple[int, int]) -> tuple[int, int]:
-    """The same of the table of bitmaps, which lies outside of the other one."""
+    """The same for the table of bitmaps, which is outside the other one."""
     word = image.word
     odd = (word & np.uint64(1)).astype(bool)
     head = image.inside & ~odd
@@ -118,14 +119,14 @@ def _find_relr(image: _Words, rela: tuple[int, int]) -> tuple[int, int]:
 
 
 def _ascending(word: NDArray[np.uint64], head: NDArray[np.bool_]) -> tuple[int, int]:
-    """The longest part that begins with an address, and in which each address is behind all that
-    the words before it relocate."""
+    """The longest part that begins with an address, and in which each address is beyond everything
+    relocated before."""
     at = np.flatnonzero(head)
     if not len(at):
         return 0, 0
     bitmaps = np.diff(at, append=len(word)) - 1
     covered = word[at] + (8 + 8 * 63 * bitmaps).astype(np.uint64)
-    # The last bitmap of an address need not be full.
+    # An address's last bitmap need not be full.
     cut = np.flatnonzero(
         word[at[1:]] <= covered[:-1] - 8 * 63 * (bitmaps[:-1] > 0).astype(np.uint64)
     )
@@ -136,8 +137,8 @@ def _ascending(word: NDArray[np.uint64], head: NDArray[np.bool_]) -> tuple[int, 
 
 
 def _places(word: NDArray[np.uint64], head: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Expand a table of bitmaps to the addresses it relocates: each address, and for each bit but
-    the lowest of a bitmap one of the 63 words behind what came before."""
+    """Expand a table of bitmaps to the addresses it relocates: each address and, for each bit of a
+    bitmap but the lowest, one of the 63 words after what came before."""
     index = np.arange(len(word))
     last = np.maximum.accumulate(np.where(head, index, 0))
     base = word[last] + (8 + 8 * 63 * (index - last - 1)).astype(np.uint64)

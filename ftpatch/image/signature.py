@@ -23,8 +23,8 @@ HEADER = 12
 
 
 def signature_size(path: Path, data: NDArray[np.uint8]) -> int:
-    """Bytes at the end of a file, uint8[size], that are a module's signature, or several, one
-    behind the other; 0 without one.
+    """Size of a module's signature, or several in a row, at the end of a file, uint8[size]; 0
+    without one.
 
     Raises InputError for one that claims to be longer than the file.
     """

@@ -1,1 +1,1 @@
-"""Laying code and the runtime into a target."""
+"""Injecting code and the runtime into a target."""

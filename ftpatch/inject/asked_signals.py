@@ -1,5 +1,5 @@
-"""A program's requests to the kernel about signals, which the runtime has to answer where there are
-traps (stubs/runtime/lead.c, hooks.c)."""
+"""A program's system calls about signals, which the runtime has to answer if there are traps
+(stubs/runtime/lead.c, hooks.c)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NAMES = (
     *("sigprocmask", "pthread_sigmask", "sigsuspend", "sigpause", "__sigpause", "__xpg_sigpause"),
     *("pselect", "ppoll", "epoll_pwait", "epoll_pwait2", "syscall"),
 )
-"""Functions of libraries for them: for words only."""
+"""The library functions that make them, for messages only."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """``led``: link addresses of code that jumps elsewhere when the program runs; ``unled``: those
-    of system calls that cannot be led; ``names`` of functions of libraries."""
+    """``led``: link addresses of code that is redirected at run time; ``unled``: those of system
+    calls that cannot be redirected; ``names`` of library functions."""
 
     led: Sequence[tuple[int, int]] = ()
     unled: Sequence[int] = ()
@@ -34,7 +34,7 @@ class Asked:
 
 
 def find_asked(image: Image, arch: Arch) -> Asked:
-    """Find the requests of the program itself; the runtime finds those of its libraries."""
+    """Find the program's own system calls; the runtime finds those of its libraries."""
     led, unled = [], []
     for address, size in image.elf.text.tolist():
         offset = int(image.elf.offset_of(np.array([address], np.uint64), executable=True)[0])

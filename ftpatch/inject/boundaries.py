@@ -1,8 +1,8 @@
 """Instruction boundaries: where instructions begin, and whether anything may branch between them.
 
-A jump is right only where nothing can go to the midst of what it takes the place of. So the
-function must be known to its end, have no jump whose target is not known, and nothing in the text
-may branch there, whatever byte it begins with.
+A jump is safe only if nothing can branch into the middle of what it replaces. So the function must
+be decodable to its end and have no jump with an unknown target, and nothing in the text may branch
+there, at whatever byte it begins.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ftpatch.names.functions import Functions
 __all__ = ["MAX_INSTRUCTION", "Boundaries"]
 
 NEAR = 144
-"""Reach of a short branch plus one instruction (bytes)."""
+"""The range of a short branch plus one instruction (bytes)."""
 MAX_INSTRUCTION = 16
 """Bytes."""
 MAX_THUNK = 32
-"""Size of a thunk that jumps through a register (bytes)."""
+"""Maximum size of a thunk that jumps through a register (bytes)."""
 MAX_PARTS = 16
-"""Parts of one function to examine."""
+"""Maximum parts of one function to examine."""
 UNKNOWN = "its function has an indirect jump with unknown targets"
 
 
@@ -42,14 +42,14 @@ class Boundaries:
         self._known: dict[tuple[int, int], str] = {}
 
     def code(self, start: int, end: int) -> bytes:
-        """Bytes of the text. Raises UsageError if there is none."""
+        """Return bytes of the text. Raises UsageError if there are none."""
         offset = self._offset(start)
         if offset < 0:
             raise UsageError(self._image.path, f"{start:#x} is not in an executable segment")
         return self._image.data[offset : offset + end - start].tobytes()
 
     def is_boundary(self, start: int, end: int, address: int) -> bool:
-        """Test whether an instruction of the function [start, end) begins at an address, and may be
+        """Test whether an instruction of the function [start, end) begins at an address and may be
         separated from the one before."""
         code = self.code(start, min(end, address + MAX_INSTRUCTION))
         found = disassemble(self._arch.name, code, start)
@@ -68,7 +68,7 @@ class Boundaries:
         function ``around``; empty if nothing does."""
         if not supports(self._arch.name, "branches"):
             return f"it is not known how {self._arch.name} branches"
-        # One FDE may cover the whole PLT, whose entries all have the same answer.
+        # One FDE may cover the whole PLT; the answer is the same for all its entries.
         whole = self._functions.whole(around[0]) or around
         if whole not in self._known:
             self._known[whole] = self._jumps(whole)
@@ -92,8 +92,8 @@ class Boundaries:
         return ""
 
     def _jumps(self, whole: tuple[int, int]) -> str:
-        """Explain that a function, or a part of it elsewhere that it jumps to, has a jump with an
-        unknown target."""
+        """Explain that a function, or a part of it placed elsewhere, has a jump with an unknown
+        target."""
         left, seen = [whole], set[tuple[int, int]]()
         while left:
             part = left.pop()
@@ -115,7 +115,7 @@ class Boundaries:
         return ""
 
     def _behind(self, address: int) -> list[Instruction]:
-        """The next few instructions at an address, up to the end of its function."""
+        """Decode the next few instructions at an address, up to the end of its function."""
         found = self._functions.around(address)
         end = min(address + MAX_THUNK, found[1] if found else address + MAX_THUNK)
         return disassemble(self._arch.name, self.code(address, end), address)
@@ -126,7 +126,7 @@ class Boundaries:
 
     @cached_property
     def _targets(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Possible targets of long and of short branches, of each part of the text."""
+        """Collect possible targets of long and of short branches, per part of the text."""
         out = []
         for address, size in self._image.elf.text.tolist():
             code = np.frombuffer(self.code(address, address + size), np.uint8)
@@ -138,7 +138,8 @@ class Boundaries:
         return bool(self._offset(address) >= 0)
 
     def _is_padding(self, address: int) -> bool:
-        """Between functions: NOPs and int3 have no operands that look like a short branch."""
+        """Test for padding between functions: NOPs and int3 have no operands that look like a short
+        branch."""
         code = np.frombuffer(self.code(address, address + 2), np.uint8)
         return not len(code) or len(self._branches.short_targets(code, address)) == 0
 
@@ -147,6 +148,6 @@ class Boundaries:
         return int(self._image.elf.offset_of(held, executable=True)[0])
 
     def _instructions(self, start: int, end: int) -> list[Instruction] | None:
-        """All instructions of a function; None if it cannot be decoded to its end."""
+        """Decode all instructions of a function; None if it cannot be decoded to its end."""
         found = disassemble(self._arch.name, self.code(start, end), start)
         return found if found and found[-1].address + found[-1].size >= end else None

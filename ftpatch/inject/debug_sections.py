@@ -26,8 +26,9 @@ CIE = 0xFFFF_FFFF
 
 
 def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, bytes]:
-    """The stub's .debug_frame as a section of the program, or behind its own, and what is inserted
-    all; a program without section headers has no place for one."""
+    """Add the stub's .debug_frame as a section of the program, or append it to the program's own;
+    return all changes and the bytes to insert. A program without section headers has no place for
+    one."""
     names = _section_names(image)
     if not stub.frames or names is None:
         return laid.changes, laid.tail
@@ -47,8 +48,7 @@ def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, by
 
 
 def _section_names(image: Image) -> Section | None:
-    """The section with the names of sections; None if there is none, or it ends without a NUL
-    byte."""
+    """Find the section name table; None if there is none, or it is not NUL-terminated."""
     index = header_field(image.elf, "e_shstrndx")
     if not 0 < index < len(image.elf.sections):
         return None
@@ -60,9 +60,9 @@ def _section_names(image: Image) -> Section | None:
 
 
 def _relocated(data: bytes, *, word: int, shift: int, base: int) -> bytes:
-    """The entries of a .debug_frame section whose functions are ``shift`` bytes further up, and
-    which are to stand ``base`` bytes behind the start of another one. ``word``: bytes of an
-    address. Raises InputError for what are no such entries."""
+    """Relocate a .debug_frame section whose functions move up by ``shift`` bytes, and which goes
+    ``base`` bytes after the start of another one. ``word``: bytes of an address. Raises InputError
+    for malformed entries."""
     out = bytearray(data)
     kind = {8: "<Q", 4: "<I"}[word]
     at = 0

@@ -1,7 +1,7 @@
-"""Strings of the dynamic table, replaced: what libraries are needed, and where they are looked for.
+"""Replacing strings of the dynamic table: the libraries needed, and where to look for them.
 
-An entry counts from DT_STRTAB. The new string lies in the insertion, as far behind that as it may
-be: a dynamic linker does not look at DT_STRSZ.
+An entry is an offset from DT_STRTAB. The new string is in the inserted segment, at whatever
+distance: dynamic linkers ignore DT_STRSZ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["replaced", "strings"]
 
 
 def strings(wanted: Mapping[int, bytes]) -> tuple[bytes, dict[int, int]]:
-    """All new strings one behind the other, and where each is, by the place of its entry."""
+    """Concatenate the new strings; also return each one's offset, by its entry's place."""
     data, places = b"", dict[int, int]()
     for entry, text in wanted.items():
         places[entry] = len(data)
@@ -29,9 +29,9 @@ def strings(wanted: Mapping[int, bytes]) -> tuple[bytes, dict[int, int]]:
 
 
 def replaced(image: Image, places: Mapping[int, int], address: int) -> Changes:
-    """Changes for entries of the dynamic table (by the distance of their d_val from its start) to
-    name the strings that are so far behind ``address`` (link address). Raises InputError for an
-    image without a table of strings."""
+    """Change entries of the dynamic table (by their d_val's offset from its start) to name the
+    strings that are so far behind ``address`` (link address). Raises InputError for an image
+    without a string table."""
     segment = image.elf.segment(Segment.PT_DYNAMIC)
     start = dynamic_tags(image.elf).get(Tag.STRTAB)
     if segment is None or start is None:

@@ -1,12 +1,12 @@
-"""Injecting a stub: behind everything that the program has, in the file and in memory.
+"""Injecting a stub after everything the program has, in the file and in memory.
 
     file     | program ...            | journals | zeros | Phdr... | text | data |
     memory   | program ... | .bss ... |                  | Phdr... | text | data |
                                                          ^ start
 
-start is as far from its place in the file as the first segment is from its own.
+start has the same distance from its file offset as the first segment.
 
-That distance matters to Linux before 5.18, which takes AT_PHDR for that of the first segment plus
+That distance matters to Linux before 5.18, which computes AT_PHDR as that of the first segment plus
 e_phoff (commit 0da1d5002745, "fs/binfmt_elf: Fix AT_PHDR for unusual ELF files").
 """
 
@@ -28,15 +28,15 @@ from ftpatch.inject.stub import Stub
 __all__ = ["Injected", "inject"]
 
 HOLE = 64 << 20
-"""Bytes of zero padding allowed between the end of the file and the stub."""
+"""Maximum zero padding between the end of the file and the stub (bytes)."""
 FAR = 1 << 56
 """An address above every user address space."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Injected:
-    """A stub in its place: ``changes`` to the file's headers, ``tail`` to append to it, ``shift``:
-    the distance of the stub from its link address."""
+    """An injected stub: ``changes`` to the file's headers, ``tail`` to append to it, ``shift``: the
+    distance of the stub from its link address."""
 
     changes: Changes
     tail: bytes
@@ -54,9 +54,9 @@ def inject(
     """Inject a stub into a program. ``page``: the largest page size it may run with (bytes);
     ``entry``: the address in the stub at which the program starts, None to keep its own.
 
-    ``fill`` gets the shift and gives what is to stand at some of the stub's linked addresses.
+    ``fill`` takes the shift and returns contents for some of the stub's linked addresses.
 
-    Raises InputError where the file has no place for it.
+    Raises InputError if the file has no room for it.
     """
     headers = ProgramHeaders(image.elf)
     loads = headers.loads
@@ -70,7 +70,7 @@ def inject(
     start = offset + delta
     if delta % page or offset - size > HOLE:
         offset, start = _aligned(size, page), _aligned(top, page)
-    # Headers and table go in front of the stub, whose parts keep their distances.
+    # Headers and table precede the stub, whose parts keep their distances.
     text = stub.parts[0]
     if stub.unwind:
         _point_at(headers, 0, 0, 0)

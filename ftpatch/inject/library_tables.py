@@ -21,22 +21,22 @@ from ftpatch.layout import constants, offset_of, pack, structure
 __all__ = ["Library", "fitting", "libraries_table", "linker_place", "ranges"]
 
 FOUND = offset_of("library", "told")
-"""Bytes of a struct library in front of its struct trace_library."""
+"""Bytes of a struct library before its struct trace_library."""
 TOLD = structure("trace_library").itemsize
-"""Bytes of that; the path follows."""
+"""Size of that without the path (bytes)."""
 ROOM = constants["TRACE_HEADER"] - offset_of("trace_header", "libraries")
-"""Bytes of a trace's header that they share."""
+"""Bytes of a trace's header available for them."""
 PAGE = 4096
 FUNC_BITS = constants["FUNC_BITS"]
-"""Of an event."""
+"""Range of an event's ``func``."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """``path`` of the file that is traced, and its ``image_id``; ``start`` and ``size`` of the
-    range that ``func`` of its events is in, which stands for the addresses from ``base`` on;
-    ``dynamic`` and ``place``: where its dynamic table and its struct library_hook are (link
-    addresses); ``sites``: how many are traced."""
+    """A traced library. ``path`` of its file, and its ``image_id``; ``start`` and ``size`` of its
+    events' range of ``func``, which stands for the addresses from ``base`` on; ``dynamic`` and
+    ``place``: link addresses of its dynamic table and its struct library_hook; ``sites``: the
+    number traced."""
 
     path: bytes
     image_id: bytes
@@ -61,12 +61,12 @@ class Library:
         return (fixed + self.path).ljust(length, b"\0")
 
     def found(self) -> bytes:
-        """The beginning of its struct library."""
+        """The start of its struct library."""
         return pack("library", dynamic=self.dynamic, place=self.place)[:FOUND]
 
 
 def told_length(path: bytes) -> int:
-    """Bytes of a struct trace_library."""
+    """Size of a struct trace_library (bytes)."""
     return (TOLD + len(path) + 1 + 7) // 8 * 8
 
 
@@ -81,15 +81,15 @@ def fitting(paths: Iterable[bytes]) -> list[bool]:
 
 
 def libraries_table(libraries: Sequence[Library]) -> bytes:
-    """Build the table that the program reads."""
+    """Build the table for the program's runtime."""
     parts = (one.found() + one.told() for one in libraries)
     return b"".join(parts) + bytes(FOUND + TOLD)
 
 
 def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, int]]:
-    """(start, size, base) of each library's range; they lie behind the program's own code. Raises
-    UsageError if events cannot address so much code, InputError if one image alone is too large.
-    """
+    """Assign each library a (start, size, base) range, after the program's own code. Raises
+    UsageError if events cannot address that much code, InputError if one image alone is too
+    large."""
     base, end = code_span(program)
     start = _pages(end - base)
     out = []
@@ -107,8 +107,8 @@ def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, i
 
 
 def linker_place(image: Image) -> int:
-    """Link address of the entry in a program's dynamic table through which the dynamic linker lists
-    the objects it has mapped (DT_DEBUG). Raises InputError for a program without."""
+    """Find the dynamic table entry through which the dynamic linker lists the objects it has mapped
+    (DT_DEBUG); return its link address. Raises InputError for a program without one."""
     segment = image.elf.segment(Segment.PT_DYNAMIC)
     places = [at for tag, _, at in dynamic_values(image.elf) if tag == Tag.DEBUG]
     if segment is None or not places:

@@ -1,9 +1,9 @@
-"""The methods of putting a probe in a place, in the order in which they are tried.
+"""The methods of placing a probe, in the order in which they are tried.
 
 pad    the compiler left room for a jump at the function's entry
-jump   a jump takes the place of the first instructions, which run elsewhere, as optimised
-       kprobes do (can_optimize() of arch/x86/kernel/kprobes/opt.c)
-trap   a breakpoint takes that of one byte (x86) or one instruction
+jump   a jump replaces the first instructions, which are executed out of line, as with optimized
+       kprobes (can_optimize() of arch/x86/kernel/kprobes/opt.c)
+trap   a breakpoint replaces one byte (x86) or one instruction
 
 x86_64   55 48 89 e5 41 57   ->   e9 rel32 57    or   cc 48 89 e5 41 57
 """
@@ -28,11 +28,11 @@ __all__ = ["METHODS", "PAD", "TRAP", "Chosen", "Methods", "ProbeMethod", "displa
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A place to probe: ``address`` (link address) of the instructions to displace, behind a
-    landing pad, and their ``code`` to the function's end, if that is known; ``around``: the
-    function, None where its end is not known; ``entry``: the place is its entry; ``pad``: the
-    compiler left room there; ``until``: address of the next probe, which nothing may take away;
-    ``optimize``: jumps are wanted."""
+    """A place to probe. ``address``: link address of the instructions to displace, after any
+    landing pad; ``code``: from there to the function's end, if that is known; ``around``: the
+    function, None if its end is unknown; ``entry``: the place is its entry; ``pad``: the compiler
+    left room there; ``until``: address of the next probe, which must not be overwritten;
+    ``optimize``: jumps are allowed."""
 
     address: int
     code: bytes
@@ -44,8 +44,7 @@ class Candidate:
 
 
 class ProbeMethod(Protocol):
-    """A method. ``number``: its name in trace files; ``traps``: it raises a signal when it is
-    reached."""
+    """A method. ``number``: its id in trace files; ``traps``: it raises a signal when reached."""
 
     @property
     def name(self) -> str: ...
@@ -57,16 +56,16 @@ class ProbeMethod(Protocol):
     def traps(self) -> bool: ...
 
     def room(self, mover: Mover) -> int:
-        """Bytes that it needs at the place."""
+        """Bytes needed at the place."""
         ...
 
     def refusal(self, place: Candidate, methods: Methods) -> str | None:
-        """A clause why it cannot be used here; None where it can. Empty: not worth a word."""
+        """A clause on why it cannot be used here; None if it can. Empty: not worth mentioning."""
         ...
 
     def code(self, mover: Mover, at: int, to: int) -> bytes:
-        """The bytes to write at the place, for a detour at ``to``. Raises Immovable where that is
-        out of reach."""
+        """The bytes to write at the place, for a detour at ``to``. Raises Immovable if that is out
+        of reach."""
         ...
 
 
@@ -130,9 +129,9 @@ METHODS: tuple[ProbeMethod, ...] = (PAD, JUMP, TRAP)
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The method for a place: ``address`` of the instructions that are displaced (link address),
-    the ``code`` from there on (to the function's end, if that is known), how many bytes of it are
-    ``needed`` for what goes there, and why the method before would not do (a clause, or empty)."""
+    """The method for a place: ``address`` of the displaced instructions (link address), the
+    ``code`` from there on (to the function's end, if known), how many bytes of it are ``needed``
+    for the jump or breakpoint, and why the preceding method was not usable (a clause, or empty)."""
 
     address: int
     code: bytes
@@ -154,7 +153,7 @@ class Methods:
 
     def choose(self, address: int, *, optimize: bool, until: int | None) -> Chosen:
         """Choose the method for a probe at a link address; ``until``: address of the next probe.
-        Raises UsageError where there is no instruction, or none that can be moved."""
+        Raises UsageError if there is no instruction, or none that can be moved."""
         place = self._candidate(address, optimize=optimize, until=until)
         why = ""
         for method in METHODS:
@@ -173,19 +172,19 @@ class Methods:
         )
 
     def moved(self, chosen: Chosen, to: int, needed: int = 0) -> Moved:
-        """Move the displaced instructions to ``to``, or those of its first bytes that are
-        ``needed``. Raises UsageError for what is out of reach."""
+        """Move the displaced instructions to ``to``, or the first ``needed`` bytes of them. Raises
+        UsageError if something is out of reach."""
         try:
             return self.mover.move(chosen.code, chosen.address, to, needed or chosen.needed)
         except Immovable as error:
             raise UsageError(self._image.path, f"no probe: {error}") from None
 
     def span(self, chosen: Chosen) -> tuple[int, int]:
-        """Link addresses from which and up to which instructions run elsewhere."""
+        """The range of link addresses whose instructions are executed out of line."""
         return chosen.address, chosen.address + self.moved(chosen, chosen.address).size
 
     def against_jump(self, place: Candidate, around: tuple[int, int]) -> str:
-        """Name what speaks against a jump, a clause; empty for nothing."""
+        """Explain in a clause what rules out a jump; empty if nothing does."""
         start, code, until = place.address, place.code, place.until
         try:
             moved = self.mover.move(code, start, start, self.mover.jump_size)
@@ -232,7 +231,7 @@ class Methods:
 
 
 def displaced(image: Image, chosen: Chosen, new: bytes) -> Changes:
-    """The change of a place to the jump or the breakpoint ``new``."""
+    """Replace the place's code by the jump or breakpoint ``new``."""
     offset = image.elf.offset_of(np.array([chosen.address], np.uint64))
     old = np.frombuffer(chosen.code[: len(new)], np.uint8)[None]
     return Changes.of(Kind.CODE, offset, old, np.frombuffer(new, np.uint8)[None], NO_OWNER)

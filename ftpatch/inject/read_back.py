@@ -1,4 +1,4 @@
-"""Tables that were injected into a program, found again by its stub's configuration."""
+"""Injected tables, located through the stub's configuration."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["file_offset", "injected_table"]
 
 
 def injected_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
-    """File offset of the configuration, and link address of the table that this tracer's has; None
-    where nothing was inserted, or something else."""
+    """Return the configuration's file offset, and the link address of this tracer's table; None if
+    nothing was injected, or something else."""
     at = laid_in_at(image)
     if at is None:
         return None
@@ -26,7 +26,7 @@ def injected_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
 
 
 def file_offset(image: Image, address: int, what: str) -> int:
-    """File offset of a table. Raises InputError for one that is outside of it."""
+    """Return the file offset of a table. Raises InputError if it is not in the file."""
     offset = int(image.elf.offset_of(np.array([address], np.uint64))[0])
     if offset < 0:
         raise InputError(image.path, f"its table of {what} is not in the file: {address:#x}")

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 FUNC_BITS = constants["FUNC_BITS"]
-"""Range of the function addresses that an event can hold (bytes)."""
+"""Range of function addresses that an event can hold (bytes)."""
 SANDBOXING = ("prctl", "syscall")
 """Functions through which a program installs a seccomp filter."""
 LIBSECCOMP = "seccomp_load"
@@ -48,8 +48,8 @@ PROFILE_ENTRY = structure("trace_profile").itemsize
 
 @dataclass(frozen=True)
 class Tracer:
-    """``number`` identifies it in trace files; ``hooks``: it replaces return addresses;
-    ``records``: it writes a trace file."""
+    """A tracer that comes with ftpatch. ``number`` identifies it in trace files; ``hooks``: it
+    replaces return addresses; ``records``: it writes a trace file."""
 
     name: str
     number: int
@@ -69,7 +69,7 @@ TRACERS = {
 }
 
 RECORDING = tuple(tracer.name for tracer in TRACERS.values() if tracer.records)
-"""Names of those that write a trace file."""
+"""Names of the tracers that write a trace file."""
 USER = Tracer("user", constants["TRACER_USER"], True, True, False)
 PROBES = Tracer("probes", constants["TRACER_PROBES"], True, True, False)
 WATCH = Tracer("watch", constants["TRACER_WATCH"], False, True, False)
@@ -103,8 +103,9 @@ def probes_stub(arch: str) -> tuple[Tracer, Stub]:
 def watch_stub(image: Image, arch: str) -> tuple[Tracer, Stub]:
     """Return the stub to insert with watches. Raises InputError for an architecture without them.
 
-    On arm64 an access that raises a signal is made again when that was handled, and raises it
-    again, for ever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h."""
+    On arm64 an access that raises a signal is repeated after the handler returns, and raises it
+    again, forever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h.
+    """
     known = [path.parent.name for path in (_stubs() / "built").glob(f"*/{WATCH.name}.elf")]
     if arch not in known:
         reason = f"watches are not supported on {arch}"
@@ -139,9 +140,9 @@ def code_span(image: Image) -> tuple[int, int]:
 
 
 def _may_lose(image: Image) -> int:
-    """Tell what a program may lose to seccomp: system calls and, in strict mode, the clock as well,
-    if it calls prctl() or syscall(). A stripped static program gives no clue, and its clock is left
-    alone, since guarding it takes a signal handler."""
+    """Determine what a program may give up through seccomp: system calls and, in strict mode, the
+    clock as well, if it calls prctl() or syscall(). A stripped static program gives no clue; its
+    clock is left alone, since guarding it takes a signal handler."""
     needed = dynamic_symbols(image.elf)
     calls = {
         name
@@ -154,7 +155,7 @@ def _may_lose(image: Image) -> int:
 
 
 def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
-    """Addresses of a user's ftrace_caller and ftrace_return (0: none), moved by ``shift``."""
+    """Addresses of a user's ftrace_caller and ftrace_return (0: none), shifted by ``shift``."""
     found = (stub.address(name) for name in ("ftrace_caller", "ftrace_return"))
     caller, returned = (0 if place is None else place + shift for place in found)
     return caller, returned
@@ -176,13 +177,14 @@ def configuration(
     probes: int = 0,
     hooks: int = 0,
 ) -> dict[int, bytes]:
-    """Build a stub's configuration, by address in the stub. ``entry``: where the
-    program itself begins; ``sites``: how many there are; ``user``: a user's functions;
-    ``libraries``: link addresses of their table and of what DT_DEBUG says; ``probes`` and
-    ``hooks``: of theirs.
+    """Build a stub's configuration, by address in the stub. ``entry``: the program's own entry
+    point; ``sites``: how many there are; ``user``: a user's functions; ``libraries``: link
+    addresses of their table and of DT_DEBUG's value; ``probes`` and ``hooks``: link addresses of
+    their tables.
 
     Raises InputError for a program that is too large for this tracer's events, or a stub without a
-    configuration."""
+    configuration.
+    """
     place = stub.address("ftpatch_config")
     if place is None:
         raise InputError(stub.path, "the stub has no ftpatch_config")

@@ -20,7 +20,7 @@ __all__ = ["Part", "Stub", "read_stub"]
 
 HOW = "compile with -fPIC -fvisibility=hidden, link with -shared -nostdlib -Wl,-Bsymbolic"
 LINKED = (1, 2, 8, 18, 35)
-"""DT_NEEDED, DT_PLTRELSZ, DT_RELASZ, DT_RELSZ, DT_RELRSZ: work for a dynamic linker."""
+"""DT_NEEDED, DT_PLTRELSZ, DT_RELASZ, DT_RELSZ, DT_RELRSZ: these need a dynamic linker."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Stub:
-    """``parts`` by address, whose distances must not change; ``unwind`` is the address of its
-    .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame; ``further`` are unwinding rows of
-    code added to it."""
+    """``parts`` by address; the distances between them must not change. ``unwind`` is the address
+    of its .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame; ``further`` are unwinding rows
+    of code added to it."""
 
     path: Path
     machine: int
@@ -55,8 +55,8 @@ class Stub:
         return self.machine, self.elf_class
 
     def unwind_rows(self) -> tuple[int, NDArray[np.int64]]:
-        """Linked addresses of its .eh_frame, and of its functions and their FDEs, int64[n, 2];
-        0 and none of a stub without."""
+        """Linked addresses of its .eh_frame, and of its functions and their FDEs, int64[n, 2]; 0
+        and no rows if it has none."""
         if not self.unwind:
             return 0, np.empty((0, 2), np.int64)
         held = self.parts[0].data[self.unwind - self.parts[0].address :]
@@ -87,13 +87,13 @@ class Stub:
         return self._with(code, page, Segment.PF_R | Segment.PF_X)
 
     def holding(self, address: int, data: bytes) -> Stub:
-        """Replace the data of the part at a link address."""
+        """Replace the contents at a link address."""
         held = np.frombuffer(data, np.uint8)
         parts = (replace(p, data=held) if p.address == address else p for p in self.parts)
         return replace(self, parts=tuple(parts))
 
     def knowing(self, rows: Sequence[tuple[int, int]]) -> Stub:
-        """Add rows for unwinders: the link addresses of a function and its FDE."""
+        """Add rows for unwinders: link addresses of a function and its FDE."""
         return replace(self, further=(*self.further, *rows))
 
     def _with(self, data: bytes, page: int, flags: int) -> tuple[Stub, int]:

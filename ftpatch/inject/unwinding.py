@@ -1,4 +1,4 @@
-"""Unwind information for detours, so that a thread may be cancelled, or looked at, in one."""
+"""Unwind information for detours, so that a thread can be cancelled, or backtraced, inside one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def with_frames(
     detour: Detour,
 ) -> Stub:
     """Add unwind information for the detours of ``places``, each with its linked address and size
-    in bytes, to a stub. Where a function has none, its detour gets none."""
+    in bytes, to a stub. If a function has none, neither has its detour."""
     entries = []
     for chosen, start, size in places:
         frame = functions.frame_at(chosen.address)
@@ -41,7 +41,7 @@ def with_frames(
 
 
 def _told(cfi: Cfi, chosen: Chosen, methods: Methods, detour: Detour) -> list[tuple[int, bytes]]:
-    """The rows of one detour: (offset in bytes, instructions of DWARF)."""
+    """The rows of one detour: (offset in bytes, DWARF instructions)."""
     before = [row for row in cfi.rows if row.at <= chosen.address]
     cfa = before[-1].cfa if before else cfi.cfa
     told = [(0, row.code) for row in before]

@@ -1,1 +1,1 @@
-"""Files of the system: outputs, temporaries, trees, and what is cleaned up on a signal."""
+"""The file system: outputs, temporaries, trees, and cleaning up on a signal."""

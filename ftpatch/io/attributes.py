@@ -1,8 +1,8 @@
-"""Attributes of a file besides its bytes: owner, permission bits, ACL, labels, user attributes.
+"""Attributes of a file besides its contents: owner, mode, ACL, labels, user attributes.
 
-A file that takes another's place must not let anybody do what the other did not. With an ACL the
-group bits of the mode are its mask, not the group's permissions (acl(5)), so they are never given
-without it; and a new file may have inherited an ACL from its folder, which chmod would widen.
+A file that replaces another must not grant anybody anything the other did not. With an ACL, the
+group bits of the mode are its mask, not the group's permissions (acl(5)), so they are never copied
+without it; and a new file may have inherited an ACL from its directory, which chmod would widen.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["give_attributes"]
 
 ACL, DEFAULT_ACL = "system.posix_acl_access", "system.posix_acl_default"
 LABELS = ("security.selinux", "security.SMACK64")
-"""Attributes that say who may do what, for as long as the kernel asks them. Others of security.*
-grant privileges (capability) or vouch for the contents (ima, evm): they are not kept."""
+"""Attributes that control access, as long as the kernel checks them. Others of security.* grant
+privileges (capability) or vouch for the contents (ima, evm): they are not kept."""
 SELINUX = Path("/sys/fs/selinux/enforce")
-"""There where the kernel asks for labels."""
+"""Exists if the kernel checks labels."""
 VERSION = 2
 ENTRY = struct.Struct("<HHI")
 """tag, permissions, id: struct posix_acl_xattr_entry in include/uapi/linux/posix_acl_xattr.h."""
@@ -31,24 +31,24 @@ UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def give_attributes(source: int, target: int) -> None:
-    """Give what the open file ``source`` has to the new one ``target``, which nobody but its owner
-    may open yet. Neither setuid, setgid nor capabilities are given.
+    """Copy the attributes of the open file ``source`` to the new one ``target``, which nobody but
+    its owner may open yet. Neither setuid, setgid nor capabilities are copied.
 
-    A file system that has no ACLs gets permission bits that allow nobody more than the ACL did, as
-    does a file that cannot be given to the group. Raises OSError for what cannot be given though
-    the file system has it.
+    A file system without ACLs gets mode bits that grant nobody more than the ACL did, as does a
+    file that cannot be given to the group. Raises OSError for what cannot be copied although the
+    file system supports it.
     """
     held = os.fstat(source)
     mode = stat.S_IMODE(held.st_mode) & ~(stat.S_ISUID | stat.S_ISGID)
     if stat.S_ISDIR(held.st_mode):
-        mode = mode & 0o777 | stat.S_IRWXU  # who makes it fills it
+        mode = mode & 0o777 | stat.S_IRWXU  # its creator fills it
     for name in (ACL, DEFAULT_ACL):
         try:
-            os.removexattr(target, name)  # that of the folder
+            os.removexattr(target, name)  # inherited from the directory
         except OSError as error:
             if error.errno not in (*ABSENT, errno.EACCES, errno.EINVAL):
                 raise
-    # While the file is still ours, and can be written to.
+    # While the file is still ours, and writable.
     for name in _names(source):
         if name.startswith("user.") or name in LABELS:
             _give(source, target, name)
@@ -93,10 +93,10 @@ def _value(source: int, name: str) -> bytes | None:
 
 
 def _give(source: int, target: int, name: str) -> None:
-    """One attribute as it is."""
+    """Copy one attribute."""
     value = _value(source, name)
     try:
-        same = _value(target, name) == value  # as a label of the folder's may be
+        same = _value(target, name) == value  # for example a label inherited from the directory
     except OSError:
         same = False
     if value is None or same:
@@ -110,7 +110,7 @@ def _give(source: int, target: int, name: str) -> None:
 
 
 def _set(target: int, name: str, value: bytes) -> bool:
-    """Return whether the file system has such attributes."""
+    """Return whether the file system supports such attributes."""
     try:
         os.setxattr(target, name, value)
     except OSError as error:
@@ -121,14 +121,14 @@ def _set(target: int, name: str, value: bytes) -> bool:
 
 
 def _parsed(acl: bytes) -> list[tuple[int, int, int]]:
-    """(tag, permissions, id) of each entry. Raises OSError for a form that is not known."""
+    """(tag, permissions, id) of each entry. Raises OSError for an unknown form."""
     if len(acl) % ENTRY.size != 4 or acl[:4] != struct.pack("<I", VERSION):
         raise OSError(errno.EINVAL, f"{ACL}: unsupported format")
     return list(ENTRY.iter_unpack(acl[4:]))
 
 
 def _without_group(mode: int) -> int:
-    """Permission bits for a file of another group: members of either have what both had."""
+    """Mode bits for a file of another group: members of either get what both had."""
     both = mode >> 3 & mode & 7
     return mode & ~0o077 | both << 3 | both
 
@@ -141,8 +141,8 @@ def _for_another_group(entries: list[tuple[int, int, int]]) -> list[tuple[int, i
 
 
 def _narrowed(mode: int, entries: list[tuple[int, int, int]]) -> int:
-    """Permission bits in place of an ACL. Who had an entry of their own now counts as one of the
-    group or of the others, and must not get more by that."""
+    """Mode bits in place of an ACL. Users with an entry of their own now count as group or others,
+    and must not gain anything by that."""
     permissions = {tag: bits for tag, bits, _ in entries if tag in (GROUP_OBJ, MASK, OTHER)}
     mask = permissions.get(MASK, 7)
     group, other = permissions[GROUP_OBJ] & mask, permissions[OTHER]

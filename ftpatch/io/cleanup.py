@@ -1,4 +1,4 @@
-"""State of the output in the making, for signal handlers."""
+"""State of the output being written, for signal handlers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 
 __all__ = ["ENDING", "CLEANUP", "Cleanup"]
 
-_OTHERS = {"SIGKILL", "SIGSTOP"} | {  # cannot be met; stop, or do nothing, unless they are handled
+_OTHERS = {"SIGKILL", "SIGSTOP"} | {  # cannot be caught; stop, or are ignored, unless handled
     *("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"),
-    # Come again and again from the instruction that raised them, unless their handler is in C.
+    # Raised again and again by the same instruction, unless handled in C.
     *("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"),
 }
 ENDING: Final = tuple(
@@ -21,19 +21,18 @@ ENDING: Final = tuple(
     for number in sorted(signal.valid_signals())
     if getattr(number, "name", "SIGRT") not in _OTHERS
 )
-"""Signals that end a process unless it handles them (signal(7)), and that Python can handle."""
+"""Signals that end a process by default (signal(7)), and that Python can handle."""
 Handler = Callable[[int, FrameType | None], None]
 
 
 class Cleanup:
-    """``name``: the file to remove, where it has one; ``appeared``: it is too late for that;
-    ``many``: the command writes many files, some of which may have appeared; ``one_of_many``: what
-    is wrong with one file must not end the others; ``passing``: files and folders that go away in
-    any case; ``ending``: a signal ends the process; ``failure``: the command's exit code when it
-    fails.
+    """``name``: the file to remove, if it has one; ``appeared``: it is too late for that; ``many``:
+    the command writes many files, some of which may have appeared; ``one_of_many``: an error in one
+    file must not end the others; ``passing``: files and directories to remove in any case;
+    ``ending``: a signal is ending the process; ``failure``: the command's exit code on failure.
 
-    As a context manager: a signal that ends the process waits for the end of the block. Masks alone
-    cannot do that: other threads have their own, and Python's handlers run in the main one.
+    As a context manager, it defers signals that end the process to the end of the block. Masks
+    alone cannot do that: other threads have their own, and Python's handlers run in the main one.
     """
 
     name: Path | None = None
@@ -59,7 +58,8 @@ class Cleanup:
             handler(number, None)
 
     def postpones(self, number: int, handler: Handler) -> bool:
-        """Return whether a handler has to wait, and is called again then, or is too late."""
+        """Return whether a handler must be deferred (it is then called later), or comes too
+        late."""
         if self._depth and self._late is None:
             self._late = number, handler
         return self.ending or self._depth > 0
@@ -71,7 +71,7 @@ class Cleanup:
         return "the output is written" if self.appeared else "nothing was written"
 
     def discard(self) -> None:
-        """Remove the file, and what is removed in any case."""
+        """Remove the file, and whatever is removed in any case."""
         if self.name is not None:
             self.name.unlink(missing_ok=True)
         for path in self.passing:

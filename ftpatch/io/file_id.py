@@ -8,5 +8,5 @@ __all__ = ["file_id"]
 
 
 def file_id(held: os.stat_result) -> tuple[int, int, int, int]:
-    """Another one, or a written one, gives another tuple."""
+    """Identify a file: replacing it, or writing to it, changes the tuple."""
     return held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns

@@ -1,13 +1,13 @@
-"""Pages of a mapped file that cannot be read: the file became shorter, or its disk fails.
+"""Pages of a mapped file that cannot be read: the file was truncated, or its disk is failing.
 
-Then the kernel sends SIGBUS to the instruction that reads, which ends the process without a word.
-A handler of Python's own would not help: it runs once the instruction is done, and that never is.
-So the handler is a C function that calls Python from within the instruction (a ctypes callback).
-That is sound for what this process does to itself: the instruction is in the middle of copying or
-comparing bytes, holds no lock of the allocator, changes no object, and does not go on afterwards.
+The kernel then sends SIGBUS to the reading instruction, which silently kills the process. A handler
+in Python would not help: it runs once the instruction has completed, which it never does. So the
+handler is a C function that calls Python from within the instruction (a ctypes callback). That is
+sound for what this process does to itself: the instruction is in the middle of copying or comparing
+bytes, holds no allocator lock, modifies no object, and does not continue afterwards.
 
 It takes no second process, no copy of the file and no lease, which only the owner could have, and
-costs the import of ctypes where a file is mapped at all.
+costs the import of ctypes only if a file is mapped at all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["mapped", "tell_faults"]
 
 
 class _Faults:
-    """``end`` says the error and ends the process; ``files`` are those that are mapped."""
+    """``end`` reports the error and ends the process; ``files`` are those mapped."""
 
     end: Callable[[FtpatchError], None] | None = None
     handler: Any = None
@@ -33,12 +33,12 @@ class _Faults:
 
 
 def tell_faults(end: Callable[[FtpatchError], None]) -> None:
-    """From now on; ``end`` must not return. Without it SIGBUS does what it does."""
+    """Install the handler; ``end`` must not return. Without it SIGBUS keeps its default action."""
     _Faults.end = end
 
 
 def mapped(path: Path, held: os.stat_result) -> None:
-    """A file is going to be mapped, of which fstat says ``held``."""
+    """Register a file about to be mapped, for which fstat returned ``held``."""
     _Faults.files[path] = file_id(held)
     if _Faults.end is None or _Faults.handler is not None:
         return
@@ -48,7 +48,7 @@ def mapped(path: Path, held: os.stat_result) -> None:
     libc.signal.restype, libc.signal.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
     _Faults.handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(_faulted)
     before = libc.signal(signal.SIGBUS, ctypes.cast(_Faults.handler, ctypes.c_void_p))
-    if before:  # it belongs to somebody else: faulthandler, a program that we are a part of
+    if before:  # it belongs to someone else: faulthandler, a program that embeds us
         libc.signal(signal.SIGBUS, before)
 
 
@@ -61,7 +61,7 @@ def _faulted(number: int) -> None:
 
 
 def _why() -> InputError:
-    """Explain a fault by what became of the mapped files."""
+    """Explain a fault by the state of the mapped files."""
     for path, before in _Faults.files.items():
         try:
             if file_id(path.stat()) == before:

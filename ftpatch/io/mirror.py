@@ -1,4 +1,4 @@
-"""The mirror of a tree: what a command leaves as it is, put beside what it writes."""
+"""Mirroring a tree: files that a command leaves unchanged are copied beside those it writes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Mirror"]
 
 @dataclass(frozen=True)
 class Mirror:
-    """The tree ``source`` is to appear again in the folder ``output``."""
+    """Copies the tree ``source`` to the directory ``output``."""
 
     source: Path
     output: Path
 
     def check(self, *, force: bool) -> None:
-        """Raise UsageError for a folder that has something in it, without ``force``, or that
-        overlaps with the tree."""
+        """Raise UsageError for a directory that is not empty, without ``force``, or that overlaps
+        with the tree."""
         output = self.output
         if output.is_symlink() or (output.exists() and not output.is_dir()):
             raise UsageError(output, "the output of a tree must be a directory")
@@ -37,7 +37,7 @@ class Mirror:
             )
 
     def of(self, path: Path) -> Path:
-        """Map a path of the tree to its place in the output. Raises OutputError where a link leads
+        """Map a path of the tree to its place in the output. Raises OutputError if a link leads
         elsewhere."""
         target = self.output / path.relative_to(self.source)
         if target != self.output:
@@ -47,7 +47,7 @@ class Mirror:
         return target
 
     def folder(self, path: Path) -> None:
-        """A folder with owner, permission bits and attributes; the owner may always write to it.
+        """Create a directory with owner, mode and attributes; it is always writable by its owner.
         Raises OutputError."""
         target = self.of(path)
         if target.is_symlink():
@@ -62,8 +62,8 @@ class Mirror:
             raise OutputError(target, f"cannot create: {error.strerror}") from None
 
     def file(self, path: Path) -> None:
-        """A file, whole or not at all, with all that Copy keeps and times, or a link as it is.
-        Nothing waits for the disk: it can be had again from the tree. Raises OutputError."""
+        """Copy a file atomically, with everything Copy keeps and its times, or a link as it is.
+        Nothing is synced: it can be copied again from the tree. Raises OutputError."""
         target = self.of(path)
         if target.is_dir() and not target.is_symlink():
             raise OutputError(target, "a directory is in the way of a file", "remove it")

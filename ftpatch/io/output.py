@@ -1,7 +1,7 @@
-"""The copy that becomes the output: begun at once, in a thread, beside everything else.
+"""The copy that becomes the output: started at once, in a thread, while everything else loads.
 
 Only the standard library is imported here, so that the copy runs while numpy and LIEF load. The new
-file has no name until it is whole (O_TMPFILE): not even a kill leaves a half of it.
+file has no name until it is complete (O_TMPFILE): not even a kill leaves a partial one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ CAPABILITY = "security.capability"
 
 
 class Copy:
-    """A copy of ``source`` in the making, to appear at ``target``; only checked without a target.
+    """A copy of ``source`` in progress, to appear at ``target``; without a target, the source is
+    only checked.
 
-    As a context manager: without ``appear`` nothing stays. ``copied`` and ``size`` (bytes) tell how
-    far it is, ``fd`` is the new file; ``names`` is how many the file had whose place it took.
+    As a context manager: unless ``appear`` is called, nothing remains. ``copied`` and ``size``
+    (bytes) are its progress, ``fd`` is the new file; ``names`` is the link count of the file it
+    replaced.
     """
 
     def __init__(
@@ -45,11 +47,11 @@ class Copy:
         in_place: bool = False,
         sync: bool = True,
     ) -> None:
-        """Check both places and start to copy. With ``in_place`` the target is the source. Without
-        ``sync`` nothing waits for the disk.
+        """Check both places and start copying. With ``in_place`` the target is the source. Without
+        ``sync`` nothing is synced.
 
         Raises UsageError for an output that exists (without ``force``) or is a link, InputError for
-        a source that cannot be read, OutputError where no file can be made.
+        a source that cannot be read, OutputError if no file can be created.
         """
         self.target = target
         self.in_place = in_place
@@ -101,8 +103,8 @@ class Copy:
             CLEANUP.name = None
 
     def check_unchanged(self) -> None:
-        """Raise InputError if the source is not what it was when the copy began: other file,
-        other size, or written to. What was read of it need not be what was copied."""
+        """Raise InputError if the source is not what it was when the copy began: other file, other
+        size, or written to. What was read of it may differ from what was copied."""
         try:
             now = self._path.stat()
         except OSError as error:
@@ -115,7 +117,7 @@ class Copy:
         return self._thread is not None and self._thread.is_alive()
 
     def finish(self) -> None:
-        """Wait for the copy. Raises OSError where it failed."""
+        """Wait for the copy. Raises OSError if it failed."""
         if self._thread is not None:
             self._thread.join()
         if self._failure is not None:
@@ -123,19 +125,19 @@ class Copy:
 
     def appear(self) -> None:
         """Sync the file, give it the source's owner, mode and attributes, and its name. Raises
-        OSError, and InputError where the source has changed."""
+        OSError, and InputError if the source has changed."""
         if self.target is None:
             return
         give_attributes(self._source, self.fd)
         if self._sync:
             os.fsync(self.fd)
-        with CLEANUP:  # a signal would meet something between the two
+        with CLEANUP:  # no signal may intervene between the two
             self._give_name()
             self._name = CLEANUP.name = None
             CLEANUP.appeared = True
         if not self._sync:
             return
-        # The file is there; that its name outlives a power cut is more than can always be had.
+        # The file is there; that its name survives a power failure cannot always be guaranteed.
         with contextlib.suppress(OSError):
             folder_fd = os.open(self.target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -146,17 +148,17 @@ class Copy:
     def _give_name(self) -> None:
         assert self.target is not None
         self.check_unchanged()
-        if self._name is None and not self.force:  # fails if the target has come to exist
+        if self._name is None and not self.force:  # fails if the target exists by now
             self._link(self.target)
             return
-        if self._name is None:  # a link cannot replace a file, a rename can
+        if self._name is None:  # linking cannot replace a file, renaming can
             self._name = CLEANUP.name = spare(self.target.parent)
             self._link(self._name)
         self._rename(self._name, self.target)
 
     def _link(self, name: Path) -> None:
-        """Give the unnamed file a name, as open(2) tells for O_TMPFILE. Python follows the link
-        only if it is told a folder to begin from."""
+        """Name the unnamed file, as open(2) describes for O_TMPFILE. Python follows the link only
+        if given a directory to start from."""
         folder = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.link(str(self.fd), name, src_dir_fd=folder, follow_symlinks=True)
@@ -193,21 +195,21 @@ class Copy:
                 self.copied += done
             if not self._stop:  # with a hole at the end, if there is one
                 os.ftruncate(self.fd, self.size)
-            if not self._stop and self._sync:  # now, or the one at the end would have to wait
+            if not self._stop and self._sync:  # now, or the one at the end would take long
                 os.fdatasync(self.fd)
         except OSError as error:
             self._failure = error
 
     def _extent(self, at: int) -> tuple[int, int]:
-        """Find the next bytes from ``at`` on that are no hole, as start and end offsets;
-        twice the size where there are none. A hole stays one: it takes no place on the disk."""
+        """Find the next data at or after ``at``, as start and end offsets; twice the size if there
+        is none. Holes stay holes: they take no disk space."""
         try:
             start = min(os.lseek(self._source, at, os.SEEK_DATA), self.size)
             return start, min(os.lseek(self._source, start, os.SEEK_HOLE), self.size)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return self.size, self.size
-            return at, self.size  # this file system does not tell
+            return at, self.size  # not supported by this file system
 
     def _by_range(self, count: int) -> int:
         return os.copy_file_range(self._source, self.fd, count, self.copied, self.copied)
@@ -245,7 +247,8 @@ class Copy:
 
     @staticmethod
     def _unnamed(target: Path) -> tuple[Path | None, int]:
-        """A file without a name in the output's folder; with one where that cannot be had."""
+        """Create an unnamed file in the output's directory, or a named one if that is not
+        possible."""
         try:
             fd = os.open(target.parent, os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, 0o600)
         except OSError as error:

@@ -1,11 +1,11 @@
-"""Files on their way to a name, beside the place where they are to appear.
+"""Temporary files, beside the place where they are to appear.
 
     .ftpatch.0123456789abcdef
 
-Who makes one holds a lock on it (flock(2)), which ends with the process however that ends, on
-whatever machine and in whatever namespace it runs; a process id would say nothing of those. So the
-next command that writes into the folder knows what a kill left there, and takes it away. It is the
-same with folders, and with copies that are run: those are claimed.
+Their creator holds a lock on them (flock(2)), which ends with the process however that ends, on
+whatever machine and in whatever namespace it runs; a process id would not tell. So the next command
+that writes to the directory can identify what a killed one left, and removes it. The same goes for
+directories, and for copies that are run: those are claimed.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from ftpatch.io.cleanup import CLEANUP
 __all__ = ["FOLDERS", "as_created", "claim", "lock", "named", "spare", "sweep"]
 
 SETTLED = 60.0
-"""Seconds after which what is claimed at all has been."""
+"""Seconds after which anything that gets claimed has been."""
 NAME = re.compile(r"\.ftpatch\.[0-9a-f]{16}")
 FOLDERS = re.compile(r"ftpatch\.[a-z0-9_]{8}")
-"""Folders for what a command runs and records, as tempfile names them."""
+"""Directories for what a command runs and records, as named by tempfile."""
 _swept: set[tuple[str, str]] = set()
-"""Folders that this process has looked at: of a tree, each has many files."""
+"""Directories this process has already checked: each directory of a tree has many files."""
 
 
 def spare(folder: Path) -> Path:
-    """A name that nothing has."""
+    """Return an unused name."""
     return folder / f".ftpatch.{secrets.token_hex(8)}"
 
 
 def lock(fd: int) -> None:
-    """Say that a file has an owner; where there are no locks, nobody finds it without one."""
+    """Mark a file as owned; if locks are not supported, nobody considers it abandoned."""
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def named(folder: Path) -> tuple[Path, int]:
-    """A new file, for its owner only, that CLEANUP knows of, and its descriptor. Raises
-    OSError."""
+    """Create a file that only its owner can access, registered with CLEANUP; return its name and
+    descriptor. Raises OSError."""
     while True:
         with CLEANUP:
             path = spare(folder)
@@ -54,27 +54,27 @@ def named(folder: Path) -> tuple[Path, int]:
             fd = os.open(path, flags, 0o600)
             CLEANUP.name = path
         lock(fd)
-        if os.fstat(fd).st_nlink:  # or somebody found it before it was locked
+        if os.fstat(fd).st_nlink:  # otherwise someone swept it before it was locked
             return path, fd
         os.close(fd)
 
 
 def as_created(fd: int) -> None:
-    """Give a file the permissions of any that is created."""
+    """Give a file the default permissions of new files."""
     mask = os.umask(0)
     os.umask(mask)
     os.fchmod(fd, 0o666 & ~mask)
 
 
 def claim(path: Path) -> None:
-    """Say that a file or folder has an owner, for as long as this process lives."""
+    """Mark a file or directory as owned for the lifetime of this process."""
     with contextlib.suppress(OSError):
         lock(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
 
 
 def sweep(folder: Path, names: re.Pattern[str] = NAME) -> None:
-    """Take away what commands that are gone left in a folder, once in each process; of other
-    ``names`` what had time to be claimed, and folders with all that is in them."""
+    """Remove what dead commands left in a directory, once per process; with other ``names``, what
+    has had time to be claimed, and directories with their contents."""
     if (str(folder), names.pattern) in _swept:
         return
     _swept.add((str(folder), names.pattern))
@@ -82,14 +82,14 @@ def sweep(folder: Path, names: re.Pattern[str] = NAME) -> None:
         with os.scandir(folder) as entries:
             found = [entry.path for entry in entries if names.fullmatch(entry.name)]
     except OSError:
-        return  # who writes there will say so
+        return  # whoever writes there will report it
     for path in found:
         with contextlib.suppress(OSError):
             _sweep(path, claimed=names is not NAME)
 
 
 def _sweep(path: str, *, claimed: bool) -> None:
-    mode = os.O_RDONLY if claimed else os.O_RDWR  # over NFS, a lock wants a file to be written to
+    mode = os.O_RDONLY if claimed else os.O_RDWR  # over NFS, locking requires write access
     fd = os.open(path, mode | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         held = os.fstat(fd)
@@ -100,7 +100,7 @@ def _sweep(path: str, *, claimed: bool) -> None:
             return
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.lstat(path).st_ino != held.st_ino:
-            return  # another one by now
+            return  # replaced meanwhile
         if stat.S_ISDIR(held.st_mode):
             shutil.rmtree(path, ignore_errors=True)
         else:

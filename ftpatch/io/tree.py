@@ -1,4 +1,4 @@
-"""Trees of kernel modules: which files they have, and all of them at once."""
+"""Trees of kernel modules: finding the files, and processing them in parallel."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ftpatch.io.cleanup import CLEANUP, ENDING
 __all__ = ["MODULE", "each", "entries", "is_module", "module_paths", "no_modules"]
 
 MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?", re.DOTALL)
-"""Names of modules, as kmod reads them."""
+"""Module file names, as in kmod."""
 BATCH = 16
-"""Files that a worker takes at a time."""
+"""Files per task of a worker."""
 PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal that ends a worker whose parent died."""
+"""prctl(2): the signal that ends a worker when its parent dies."""
 
 Result = TypeVar("Result")
 
 
 def entries(root: Path) -> Iterator[tuple[Path, os.stat_result | FtpatchError]]:
-    """Everything below a folder, in the order of names, with what lstat says; a folder comes before
-    what is in it. Links are not followed. What cannot be read comes as its error."""
+    """Walk a directory in order of names, with lstat results; a directory precedes its contents.
+    Links are not followed. What cannot be read is yielded as its error."""
     pending = [root]
     while pending:
         folder = pending.pop()
@@ -52,13 +52,13 @@ def entries(root: Path) -> Iterator[tuple[Path, os.stat_result | FtpatchError]]:
 
 
 def is_module(path: Path, held: os.stat_result) -> bool:
-    """Return whether it is a module by its name, and a file. (A link's target, if it is in the
-    tree, comes by its own name.)"""
+    """Return whether it is a regular file named like a module. (A link's target, if in the tree, is
+    found under its own name.)"""
     return stat.S_ISREG(held.st_mode) and bool(MODULE.fullmatch(path.name))
 
 
 def module_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
-    """The modules below a folder, and what could not be read."""
+    """Find the modules below a directory; also return errors of what could not be read."""
     paths, errors = [], []
     for path, held in entries(root):
         if isinstance(held, FtpatchError):
@@ -69,7 +69,7 @@ def module_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
 
 
 def no_modules(root: Path) -> InputError:
-    """A tree without any."""
+    """The error for a tree without modules."""
     return InputError(
         root,
         "no modules in this directory",
@@ -80,7 +80,8 @@ def no_modules(root: Path) -> InputError:
 def each(
     work: Callable[[Path], Result], paths: Sequence[Path]
 ) -> Iterator[tuple[Path, Result | FtpatchError]]:
-    """``work`` of every path, on all processors, in their order. An FtpatchError is its result."""
+    """Apply ``work`` to every path, on all processors, yielding results in order. An FtpatchError
+    is its result."""
     guarded = _Guarded(work)
     workers = min(len(os.sched_getaffinity(0)), -(-len(paths) // BATCH))
     CLEANUP.one_of_many = True
@@ -100,11 +101,11 @@ def _shared(
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    # A fork has all libraries loaded already.
+    # A forked worker has all libraries loaded already.
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(workers, context, _begin, (os.getpid(),)) as pool:
-        # The pool's threads, which begin here, are told of a dead worker by an error, not a signal;
-        # and workers are told of nothing before they can clean up.
+        # The pool's threads, which start here, learn of a dead worker by an error, not a signal;
+        # and workers get no signals before they can clean up.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             results = pool.map(guarded, paths, chunksize=BATCH)
@@ -123,7 +124,7 @@ def _shared(
 
 
 class _Guarded(Generic[Result]):
-    """``work`` whose FtpatchErrors are results, so that one file does not hide the others."""
+    """Return ``work``'s FtpatchErrors as results, so that one file does not hide the others."""
 
     def __init__(self, work: Callable[[Path], Result]) -> None:
         self.work = work
@@ -138,7 +139,7 @@ class _Guarded(Generic[Result]):
 
 
 def _begin(parent: int) -> None:
-    """A worker ends with its parent, and leaves it to the parent to speak of it."""
+    """Let a worker end with its parent, and leave reporting that to the parent."""
     import ctypes
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

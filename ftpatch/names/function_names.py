@@ -1,4 +1,4 @@
-"""Functions by their names: those of the symbol tables, of what is imported, and of C++ sources."""
+"""Functions by name: those of the symbol tables, imported ones, and C++ names as in the source."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ftpatch.names.suggest import meant
 __all__ = ["FunctionNames"]
 
 TWICE = ("setjmp", "sigsetjmp", "savectx", "vfork", "getcontext")
-"""Functions that return more than once, underscores aside: special_function_p() of gcc/calls.cc."""
+"""Functions that can return more than once, without underscores: special_function_p() of
+gcc/calls.cc."""
 
 
 class FunctionNames:
-    """The names that an image has for functions."""
+    """The names of an image's functions."""
 
     def __init__(self, image: Image) -> None:
         self._path = image.path
@@ -30,8 +31,8 @@ class FunctionNames:
         """Where names are looked for, and what stands behind them there."""
 
     def address(self, name: str) -> int:
-        """Link address of a function, by its name in a symbol table; of one that is imported, that
-        of its entry in the PLT. Raises UsageError if there is none of that name, or several."""
+        """Link address of a function, by its symbol's name; of an imported one, that of its PLT
+        entry. Raises UsageError if the name is unknown or ambiguous."""
         for symbols, behind in self.tables:
             rows = symbols.rows_named(name.removesuffix(behind) + behind)
             found = sorted({int(symbols.value[r]) for r in rows if symbols.type[r] in FUNCTIONS})
@@ -43,8 +44,8 @@ class FunctionNames:
         raise self._missing(name)
 
     def spelled(self, name: str) -> str:
-        """A function's name as a symbol table has it, for one that may be a source's. Raises
-        UsageError if there is none of that name, or several."""
+        """Return a function's symbol name, for a name that may be the source's. Raises UsageError
+        if it is unknown or ambiguous."""
         for symbols, behind in self.tables:
             if len(symbols.rows_named(name.removesuffix(behind) + behind)):
                 return name
@@ -61,7 +62,8 @@ class FunctionNames:
 
     @cached_property
     def twice(self) -> frozenset[int]:
-        """Link addresses of what returns more than once for a call, as far as symbols say it."""
+        """Link addresses of functions that can return more than once per call, as far as symbols
+        tell."""
         return frozenset(
             int(symbols.value[row])
             for symbols, behind in self.tables

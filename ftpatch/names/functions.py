@@ -35,17 +35,16 @@ ADVANCES = (1, 2, 3, 4)
 """DW_CFA_set_loc, DW_CFA_advance_loc1, 2 and 4."""
 PART = ".cold"
 WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
-"""Of DW_EH_PE formats, bytes."""
+"""Sizes of DW_EH_PE formats (bytes)."""
 MAX_FDE_SIZE = 1 << 12
-"""Bytes of an FDE to examine."""
+"""Maximum size of an FDE (bytes)."""
 
 
 @dataclass(frozen=True)
 class Functions:
     """n functions by address: ``start`` and ``end`` int64[n], link addresses; ``frame`` int64[n],
-    those of their FDEs, 0 for none; ``reach`` int64[n, 2]: the piece of the text that one has with
-    all those that overlap it. ``resolvers`` are those that the dynamic linker calls
-    (STT_GNU_IFUNC)."""
+    those of their FDEs, 0 for none; ``reach`` int64[n, 2]: the range of text covered by each with
+    all those that overlap it. ``resolvers`` are called by the dynamic linker (STT_GNU_IFUNC)."""
 
     image: Image
     start: NDArray[np.int64]
@@ -56,7 +55,7 @@ class Functions:
     names: FunctionNames
 
     def around(self, address: int) -> tuple[int, int] | None:
-        """Start and end of the function that has this address, None for none."""
+        """Start and end of the function that contains this address, None for none."""
         row = int(np.searchsorted(self.start, address, side="right")) - 1
         if row < 0 or address >= self.end[row]:
             return None
@@ -64,13 +63,13 @@ class Functions:
 
     @property
     def arch(self) -> str:
-        """The name of the image's architecture; empty for one that is not supported."""
+        """The name of the image's architecture; empty if unsupported."""
         skeleton = self.image.elf.skeleton
         found = arch_of(skeleton.machine, skeleton.elf_class)
         return found.name if found else ""
 
     def code_at(self, address: int) -> bytes:
-        """Code from an address on, to its function's end, and no more than is looked at to know a
+        """Read code from an address to its function's end, limited to what is needed to identify a
         function; empty for anything else."""
         place = np.array([address & (1 << 64) - 1], np.uint64)
         offset = int(self.image.elf.offset_of(place, executable=True)[0])
@@ -79,20 +78,21 @@ class Functions:
         return self.image.data[offset : offset + size].tobytes() if offset >= 0 else b""
 
     def whole(self, address: int) -> tuple[int, int] | None:
-        """As ``around``, with what overlaps it: several symbols may be in one function."""
+        """Like ``around``, including what overlaps it: several symbols may be within one
+        function."""
         row = int(np.searchsorted(self.start, address, side="right")) - 1
         if row < 0 or address >= self.reach[row, 1]:
             return None
         return int(self.reach[row, 0]), int(self.reach[row, 1])
 
     def frame_at(self, address: int) -> int:
-        """Link address of the FDE of the function that has this address, 0 for none."""
+        """Link address of the FDE of the function that contains this address, 0 for none."""
         row = int(np.searchsorted(self.start, address, side="right")) - 1
         return int(self.frame[row]) if row >= 0 and address < self.end[row] else 0
 
     def is_entry(self, address: int) -> bool:
-        """Return whether a symbol says that a function begins here, and not a part that was split
-        off."""
+        """Return whether a symbol says that a function begins here, not a part split off from
+        one."""
         names = self._names_at(address)
         return bool(names) and not any(PART in name for name in names)
 
@@ -102,10 +102,9 @@ class Functions:
         return list(symbols.names(rows))
 
     def is_called(self, address: int) -> bool:
-        """Return whether what begins at an address is called, so that its return address is where
-        calls put it. Not so for the part of a function that was split off (.cold), for what the
-        kernel enters, or for the PLT: there unwinders are told something else from the first byte
-        on."""
+        """Return whether code at an address is reached by a call, so that its return address is
+        where calls put it. False for the split-off part of a function (.cold), for entry points of
+        the kernel, and for the PLT: their unwind information differs from the first byte on."""
         row = int(np.searchsorted(self.start, address))
         if row == len(self.start) or self.start[row] != address:
             return False
@@ -133,13 +132,13 @@ class Functions:
 
 
 def read_functions(image: Image) -> Functions:
-    """The functions of an image. Raises InputError where its unwind information has no form that is
-    known and there are no symbols."""
+    """Find the functions of an image. Raises InputError if its unwind information has an unknown
+    form and there are no symbols."""
     names = FunctionNames(image)
     symbols = [table for table, _ in names.tables]
     tables = [*map(_of_symbols, symbols), _of_frames(image)]
     rows = np.concatenate(tables)
-    # Of several that begin at one address, the longest; none reaches into the next.
+    # Of several that begin at one address, the longest; none extends into the next.
     rows = rows[np.lexsort((-rows[:, 1], rows[:, 0]))]
     start, first = np.unique(rows[:, 0], return_index=True)
     end, frame = rows[first, 1], np.zeros(len(start), np.int64)
@@ -162,7 +161,7 @@ def read_functions(image: Image) -> Functions:
 
 
 def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(start, end) of the pieces that overlapping functions make, for each of these, by address."""
+    """(start, end) of the ranges that overlapping functions form, for each of these, by address."""
     furthest = np.maximum.accumulate(end)
     first = np.append(True, start[1:] >= furthest[:-1])[: len(start)]
     piece = np.cumsum(first) - 1
@@ -180,7 +179,7 @@ def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:
 
 
 def _of_frames(image: Image) -> NDArray[np.int64]:
-    """The same by unwind information, with the FDEs' addresses; none without a search table."""
+    """The same from unwind information, with the FDEs' addresses; none without a search table."""
     none = np.empty((0, 3), np.int64)
     own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
     if own is None:
@@ -195,13 +194,13 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
     words = np.ascontiguousarray(entries).view("<i4").astype(np.int64)
     start = rows[:, 1] + 8 + words[:, 2]
     size = words[:, 3] & 0xFFFF_FFFF
-    # Of another encoding: the start that it would give is not the row's.
+    # With another encoding, the decoded start is not the row's.
     known = there & (offsets >= 0) & (start == rows[:, 0]) & (size > 0)
     return np.stack([rows[known, 0], rows[known, 0] + size[known], rows[known, 1]], axis=1)
 
 
 def _of_section(image: Image) -> NDArray[np.int64]:
-    """The same of a static program, which has no search table: its FDEs one after the other."""
+    """The same for a static program, which has no search table: its FDEs in sequence."""
     rows: list[tuple[int, int, int]] = []
     section = image.elf.section(".eh_frame")
     held = b""
@@ -221,15 +220,14 @@ def _of_section(image: Image) -> NDArray[np.int64]:
 
 
 def _is_pcrel(cie: bytes) -> bool:
-    """Return whether the FDEs of a CIE have the encoding 1b: what stands for R of "zR" or
-    "zPLR"."""
+    """Return whether the FDEs of a CIE have the encoding 1b: the operand of R in "zR" or "zPLR"."""
     text, _, rest = cie[9:].partition(b"\0")
     at = 0
     for _ in range(2):  # code and data alignment
         while rest[at : at + 1] and rest[at] & 0x80:
             at += 1
         at += 1
-    at += 2  # the return address, and the length of what is meant
+    at += 2  # the return address, and the length of the augmentation data
     for letter in text[1:].decode("latin-1"):
         if letter == "R":
             return cie[8:9] == b"\1" and rest[at : at + 1] == b"\x1b"

@@ -1,4 +1,4 @@
-"""The symbols of an image by the names that people write."""
+"""An image's symbols, by the names people write."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Named:
         self._symbols, self._types, self._defined = symbols, types, defined
 
     def find(self, text: str) -> list[str]:
-        """Names of the symbol table that ``text`` may mean, besides itself: those of one more
-        version, as ``environ@GLIBC_2.2.5``, and those of which it is what a source has, with
-        parameters or without; spaces do not count."""
+        """Names in the symbol table that ``text`` may mean, besides itself: those with a version
+        added, as in ``environ@GLIBC_2.2.5``, and those whose source name it is, with or without
+        parameters; spaces are ignored."""
         wanted, _, version = text.partition("@")
         meant, word = bare(wanted), last_word(wanted)  # mangled names spell the word out
         found = []
@@ -43,7 +43,7 @@ class Named:
         return found
 
     def like(self, text: str) -> list[str]:
-        """At most SHOWN names that ``text`` was perhaps meant to be, as they can be written."""
+        """At most SHOWN names similar to ``text``, in a form that can be entered."""
         return like(text, [name.partition("@")[0] for name in self._names])
 
     @cached_property

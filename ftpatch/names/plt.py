@@ -15,16 +15,16 @@ from ftpatch.image import Image
 __all__ = ["PLT", "plt_symbols"]
 
 PLT = "@plt"
-"""Behind the name of what an entry leads to."""
+"""Suffix of the imported name."""
 SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
-"""Names that link editors give the parts of the table."""
+"""The sections of the table, as link editors name them."""
 MAX_ENTRY_SIZE = 24
-"""Bytes of the longest entry: the one of arm64 with ``bti c`` and ``autia``."""
+"""Size of the longest entry: arm64's with ``bti c`` and ``autia``."""
 
 
 def plt_symbols(image: Image) -> Symbols:
-    """One symbol for each entry whose slot a relocation fills with what is imported; none for an
-    architecture, or a file, of which the entries are not known."""
+    """One symbol for each entry whose slot a relocation fills with an import; none for
+    architectures, or files, whose entries are of an unknown form."""
     elf, imported = image.elf, image.dynamic_symbols
     arch = arch_of(elf.skeleton.machine, elf.skeleton.elf_class)
     sections = [s for s in elf.sections if s.name in SECTIONS and s.type == Section.SHT_PROGBITS]

@@ -32,11 +32,11 @@ from ftpatch.names.suggest import SHOWN
 __all__ = ["Wanted", "bare", "is_glob", "last_word", "like", "named", "spellings"]
 
 BESIDE = ("const", "volatile", "signed", "unsigned", "long", "short", "char", "operator")
-"""Words beside which names of C++ have a space."""
+"""Words that are separated by a space in C++ names."""
 KEPT = 1 << 26
-"""Characters of spellings that are kept: a command asks for the same ones with each filter."""
+"""Characters of spellings that are cached: a command asks for the same ones with each filter."""
 RANKED = 1 << 9
-"""Names that are compared with one that is not there."""
+"""Names compared with an unknown one."""
 CLONE = re.compile(r" \[clone [^]]*\]")
 BEHIND = re.compile(r"( const| volatile|&| \[clone [^]]*\])*$")
 OPERATOR = re.compile(r"\boperator[^\w(]*$")
@@ -47,7 +47,7 @@ OPTIMIZED = re.compile(r"(\.(cold|part|isra|constprop|lto_priv|llvm)(\.\d+)*|\.\
 SET = re.compile(r"\[[^]]*\]")
 LONG = re.compile(r"[A-Za-z_]\w{2,}", re.ASCII)
 UNWRITTEN = ("_ZT", "_ZGV", "_ZGR")
-"""Names that compilers add: vtables and type information, guards, temporaries."""
+"""Names added by compilers: vtables and type information, guards, temporaries."""
 SHORT = """
 allocator basic_iostream basic_istream basic_ostream basic_string char_traits iostream istream
 ostream std string
@@ -65,17 +65,17 @@ cfloat creal dchar delegate function ifloat idouble immutable inout initializer 
 moduleinfo noreturn null out package pure real ref return scope shared static ubyte ucent uint ulong
 ushort typeof wchar nothrow nogc property safe system trusted live
 """.split()  # noqa: SIM905
-"""Words that names have without being spelled in mangled ones: abbreviations and types of the
-Itanium C++ ABI (sections 5.1.4, 5.1.5 and 5.1.10), of Rust's and D's schemes."""
+"""Words of names that mangled ones do not spell out: abbreviations and types of the Itanium C++ ABI
+(sections 5.1.4, 5.1.5 and 5.1.10), of Rust's and D's schemes."""
 
 
 def bare(name: str) -> str:
-    """A name without its spaces."""
+    """Remove the spaces of a name."""
     return name.replace(" ", "")
 
 
 def is_glob(text: str) -> bool:
-    """Return whether a filter's text has anything of a glob."""
+    """Return whether a filter's text contains glob characters."""
     return any(c in text for c in "*?[")
 
 
@@ -84,8 +84,8 @@ _room = [KEPT]
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return the names that sources give a function or variable, as this module's top says, with
-    spaces as c++filt has them; the last one is the whole of it."""
+    """Return a function's or variable's names in the source, as this module's top describes, with
+    spaces as in c++filt; the last one is the full name."""
     found = _kept.get(name)
     if found is None:
         found = _spellings(name)
@@ -111,7 +111,7 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 class Wanted:
-    """The names that a filter's text means: a name, a glob of set_ftrace_filter, or a ``regex``
+    """The names selected by a filter's text: a name, a glob of set_ftrace_filter, or a ``regex``
     for whole names."""
 
     def __init__(self, text: str, *, regex: bool = False) -> None:
@@ -128,23 +128,23 @@ class Wanted:
             pattern, bare_pattern = fnmatch.translate(text), fnmatch.translate(self._bare)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of sets that may mean more one day
+                warnings.simplefilter("ignore")  # about sets whose meaning may change
                 self._pattern, self._in_source = re.compile(pattern), re.compile(bare_pattern)
         except (re.error, OverflowError, RecursionError) as error:
             reason = f"filter {text!r} is not a regular expression: {error}"
             raise UsageError(None, reason) from None
-        # Where spaces were left out, what a template returns stands before its name.
+        # Where spaces were left out, a template's return type precedes its name.
         joined = "(" in text and "<" in text and " " not in text
         words = [] if regex or joined else LONG.findall(SET.sub(" ", text))
         self._words = [word for word in words if not _unspelled(word)]
-        if not regex and WORD.fullmatch(text):  # an identifier alone is behind its length
+        if not regex and WORD.fullmatch(text):  # a lone identifier follows its length
             self._words = [f"{len(text)}{text}"]
 
     def match(
         self, names: Sequence[str], sources: Iterable[int] | None = None
     ) -> NDArray[np.bool_]:
-        """Test which of the names are meant, bool[n]. ``sources``: those that may have another form
-        than their own, where the caller knows it."""
+        """Test which of the names are selected, bool[n]. ``sources``: those that may have other
+        forms, if the caller knows."""
         if self._regex or self._globs:
             found = np.fromiter(map(self._pattern.fullmatch, names), object, len(names))
             hit = found.astype(bool)
@@ -153,17 +153,17 @@ class Wanted:
         if sources is None:
             sources = [i for i, name in enumerate(names) if has_forms(name)]
         for i in sources:
-            # A source's name may begin with what the function returns.
+            # A source's name may begin with the return type.
             if not hit[i] or not names[i].startswith(MANGLED):
                 hit[i] = self._means(names[i])
         return hit
 
     def matches(self, *names: str) -> bool:
-        """Return whether any of these is meant."""
+        """Return whether any of these is selected."""
         return bool(self.match(names).any())
 
     def _means(self, name: str) -> bool:
-        """By one of its other forms."""
+        """Match one of its other forms."""
         mangled = name.startswith(MANGLED)
         if mangled and not all(word in name for word in self._words):
             return False
@@ -183,8 +183,8 @@ class Wanted:
 def named(
     texts: Collection[str], names: Sequence[str], sources: Iterable[int]
 ) -> tuple[NDArray[np.bool_], set[str]]:
-    """Test which of the names any of many texts that are no globs means, bool[n], and the texts
-    that mean none. ``sources`` as ``Wanted.match`` takes them."""
+    """Test which of the names any of many texts without globs selects, bool[n]; also return the
+    texts that select none. ``sources`` as in ``Wanted.match``."""
     plain = set(texts)
     hit = np.fromiter((name in plain for name in names), bool, len(names))
     met = plain.intersection(names)
@@ -201,17 +201,17 @@ def named(
 
 def _unspelled(word: str) -> bool:
     """Return whether a mangled name may lack a word of a filter: one of SHORT or a part of it, or
-    one that stood beside a space that was left out, as in ``shop::Cartconst&``."""
+    one next to an omitted space, as in ``shop::Cartconst&``."""
     return any(word in one for one in SHORT) or word.startswith(BESIDE) or word.endswith(BESIDE)
 
 
 def has_forms(name: str) -> bool:
-    """Return whether a name is mangled, or one of a source that has parts."""
+    """Return whether a name is mangled, or a source's with several parts."""
     return name.startswith(MANGLED) or "::" in name or "(" in name
 
 
 def like(text: str, names: Sequence[str]) -> list[str]:
-    """At most SHOWN of the names that ``text`` was perhaps meant to be, as they can be written."""
+    """At most SHOWN of the names similar to ``text``, in a form that can be entered."""
     text = SET.sub("", bare(text).removeprefix("!")).replace("*", "").replace("?", "")
     last = last_word(text)
     wanted = last or text
@@ -232,7 +232,7 @@ def _ranked(word: str, names: Sequence[str]) -> list[str]:
     near = heapq.nsmallest(
         RANKED, names, key=lambda name: (-sum(pair in name for pair in pairs), len(name))
     )
-    # Of two letters that changed places, no pair is left.
+    # Two swapped letters leave no pair.
     near += heapq.nsmallest(
         RANKED,
         names,
@@ -267,7 +267,7 @@ def _written(name: str) -> str:
 
 
 def _called(name: str) -> str:
-    """A function's name without its parameters, and without what a template's returns."""
+    """A function's name without its parameters, and without a template's return type."""
     begin, end = _span(name)
     return name[begin:end]
 

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable
 __all__ = ["SHOWN", "meant", "near"]
 
 SHOWN = 3
-"""Words that are offered at most."""
+"""Maximum number of suggestions."""
 
 
 def near(text: str, known: Collection[str]) -> list[str]:
-    """The words that ``text`` is nearly, at most SHOWN."""
+    """The words similar to ``text``, at most SHOWN."""
     return difflib.get_close_matches(text, known, SHOWN)
 
 
 def meant(names: Iterable[str], otherwise: str) -> str:
-    """The question for at most SHOWN names; ``otherwise`` where there are none."""
+    """Ask for one of at most SHOWN names; ``otherwise`` if there are none."""
     like = [*dict.fromkeys(names)][:SHOWN]
     return f"did you mean {' or '.join(like)}?" if like else otherwise

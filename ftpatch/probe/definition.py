@@ -16,7 +16,7 @@ TYPES: Mapping[str, int] = MappingProxyType(
     {f"{sign}{8 * width}": width for sign in "usx" for width in (1, 2, 4, 8)}
     | {"string": 0, "symbol": 8}
 )
-"""Width of each type (bytes); that of a string is its own."""
+"""Width of each type in bytes; a string's varies."""
 
 
 class Source(Enum):
@@ -27,16 +27,16 @@ class Source(Enum):
     STACK = "$stack"
     """The stack pointer itself."""
     STACK_WORD = "$stackN"
-    """``value``: which word of the stack, from 0."""
+    """``value``: index of the word on the stack, from 0."""
     RETVAL = "$retval"
     ARGUMENT = "$argN"
-    """``value``: which argument of the function, from 1."""
+    """``value``: number of the function's argument, from 1."""
     SYMBOL = "@SYMBOL"
-    """The address of the symbol ``text``, and ``value`` bytes (signed) to it."""
+    """The address of the symbol ``text``, plus ``value`` bytes (signed)."""
     ADDRESS = "@ADDRESS"
-    """``value``: the address, as the file has it."""
+    """``value``: the link address."""
     COMM = "$comm"
-    """The name of the program; its type is always string."""
+    """The process's name (comm); its type is always string."""
     IMMEDIATE = "\\IMM"
     """``value``: the number, from -2**63 to 2**64 - 1."""
 
@@ -45,10 +45,10 @@ class Source(Enum):
 class Fetch:
     """One argument of an event.
 
-    It begins with the word that ``source`` gives. Each of ``reads`` then adds its offset (bytes,
-    signed 32 bits) and takes what is in memory there: a pointer, and the last of them as many bytes
-    as ``type`` has, or the string that begins there. ``@`` is such a read, of offset 0, so the
-    first of SYMBOL and of ADDRESS. Without any, the low bytes of the word are the value.
+    Evaluation starts with the word from ``source``. Each of ``reads`` adds its offset (bytes,
+    signed 32 bits) and loads from there: a pointer, except for the last, which loads as many bytes
+    as ``type`` has, or the string that starts there. ``@`` is a read at offset 0, and so the first
+    one of SYMBOL and ADDRESS. Without reads, the value is the word's low bytes.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A probe at ``symbol`` + ``offset`` (bytes), or at ``address`` (as the file has it) where
-    ``symbol`` is None; of kind ``p`` when that is reached, ``r`` when that function returns.
+    """A probe at ``symbol`` + ``offset`` (bytes), or at the link address ``address`` if ``symbol``
+    is None. Kind ``p`` fires when that place is reached, ``r`` when that function returns.
 
-    ``maxactive``: how many calls an ``r`` probe can follow at a time; 0: as many as is usual.
-    ``text`` is how it was written, and no part of comparisons.
+    ``maxactive``: the number of calls an ``r`` probe can follow at once, 0 for the default.
+    ``text`` is the definition as written; comparisons ignore it.
     """
 
     kind: Literal["p", "r"]

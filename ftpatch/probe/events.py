@@ -17,7 +17,7 @@ __all__ = ["SOURCES"]
 
 
 class _Probes(TraceEvents):
-    """Hits, and the calls that r probes saw."""
+    """Hits, and the calls that r probes recorded."""
 
     @property
     def has_returns(self) -> bool:

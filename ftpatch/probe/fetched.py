@@ -1,4 +1,4 @@
-"""Fetched values as columns: the words behind events by their definitions' fetches."""
+"""Fetched values as columns, decoded from the words of events as their definitions say."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["comm_table", "fetched"]
 
 
 def comm_table(comms: list[str]) -> NDArray[np.uint8]:
-    """Names of processes as strings of events, uint8[t, STRING_ROOM + 1]."""
+    """Process names in the form of string values, uint8[t, STRING_ROOM + 1]."""
     table = np.array([comm.encode() for comm in comms] or [b""], f"S{STRING_ROOM + 1}")
     return table.view(np.uint8).reshape(len(table), STRING_ROOM + 1)
 
 
 def fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) -> Iterator[Column]:
-    """The values of n events of one probe: ``words`` uint64[n, w] behind what every event has;
-    ``comm`` uint8[n, STRING_ROOM + 1]: the name of each one's process."""
+    """Decode the values of n events of one probe. ``words`` uint64[n, w] follow each event's common
+    part; ``comm`` uint8[n, STRING_ROOM + 1] is each one's process name."""
     n, at, bit = len(words), int(probe.faults), np.uint64(0)
     faults = words[:, 0] if probe.faults else np.zeros(n, np.uint64)
     none, no = np.zeros(n, np.uint64), np.zeros(n, bool)
     for fetch, field in zip(probe.definition.fetches, probe.fields, strict=True):
-        if fetch.source is Source.COMM:  # no event has it
+        if fetch.source is Source.COMM:  # not stored in events
             yield Column(field=field, number=none, text=comm, lost=no, cut=no)
             continue
         if field.show is Show.STRING:

@@ -13,22 +13,23 @@ from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
 __all__ = ["NAME", "Scope", "parse_fetch"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A C identifier, as ``is_good_name``."""
+"""A C identifier, as in ``is_good_name``."""
 NAME_LIMIT = 32
-"""Characters of an argument's name: MAX_ARG_NAME_LEN."""
+"""Maximum length of an argument's name: MAX_ARG_NAME_LEN."""
 READS = 12
-"""Dereferences at most: what FETCH_INSN_MAX leaves room for."""
+"""Maximum number of dereferences: as many as FETCH_INSN_MAX leaves room for."""
 STACK_WORDS = 2048
-"""PARAM_MAX_STACK: the kernel's stack in words, with 16 KiB of it."""
+"""PARAM_MAX_STACK: the words of a 16 KiB kernel stack."""
 INSTEAD = {"char": "u8", "ustring": "string", "symstr": "symbol", "string_size": "string"}
-"""Types that the kernel has, and what to take here. All memory of a program is the user's."""
+"""The kernel's types that are not supported here, and what to use instead. All of a program's
+memory is user memory."""
 _BITFIELD = re.compile(r"b[0-9]+@.*")
 _VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VALUE)"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The things that can be fetched: registers by name, how many arguments the machine passes in
+    """The context of a fetch: the registers' names, how many arguments the machine passes in
     registers, and whether the probe is at a function's return or at its entry."""
 
     registers: Collection[str]
@@ -38,7 +39,7 @@ class Scope:
 
 
 def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
-    """One argument of a probe, the ``number``-th from 1. Raises UsageError."""
+    """Parse the ``number``-th argument of a probe, from 1. Raises UsageError."""
     at = word.text.find("=")
     name = word.text[:at] if at >= 0 else f"arg{number}"
     if at == 0:
@@ -66,7 +67,7 @@ _First = tuple[Source, str, int]
 
 
 def _dereferences(value: Token, scope: Scope) -> tuple[_First, tuple[int, ...]]:
-    """The contents of the innermost braces, and the offsets around them, from the inside out."""
+    """Split nested dereferences: the innermost contents, and the offsets from the inside out."""
     offsets: list[int] = []
     inner = value
     while inner.text[:1] in ("+", "-"):
@@ -166,7 +167,8 @@ def _memory(value: Token) -> _First:
 
 
 def _type(value: Token, kind: Token | None, source: Source, memory: bool) -> str:
-    """The type of a value; raises UsageError for one that is unknown or not for this value."""
+    """Determine a value's type. Raises UsageError for one that is unknown or does not fit the
+    value."""
     if kind is None:
         return "string" if source is Source.COMM else DEFAULT_TYPE
     name = kind.text

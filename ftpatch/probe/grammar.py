@@ -1,9 +1,9 @@
 """A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS]``, ``r[MAXACTIVE][:[GRP/]NAME] PLACE ...``.
 
-The rules and the words of the messages are those of ``trace_kprobe_create`` in
-kernel/trace/trace_kprobe.c and of the table ERRORS in kernel/trace/trace_probe.h. Two rules are
-not: an expression may be longer than 63 characters, since names of C++ are, and what the kernel
-skips without a word (as the ``x`` of ``rx``, or text behind a brace) is refused.
+The rules and the wording of the messages follow ``trace_kprobe_create`` in
+kernel/trace/trace_kprobe.c and the table ERRORS in kernel/trace/trace_probe.h, with two exceptions:
+an expression may be longer than 63 characters, since C++ names are, and what the kernel silently
+ignores (the ``x`` of ``rx``, text after a closing parenthesis) is refused.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ftpatch.probe.fetches import NAME, Scope, parse_fetch
 __all__ = ["parse_probe", "parse_probes"]
 
 GROUP = "probes"
-"""The group of a probe that names none, in place of the kernel's ``kprobes``."""
+"""The default group, in place of the kernel's ``kprobes``."""
 MAXACTIVE = 4096
 """KRETPROBE_MAXACTIVE_MAX."""
 NAME_LIMIT = 63
-"""Characters of an event's name and of a group's: MAX_EVENT_NAME_LEN without the NUL."""
+"""Maximum length of event and group names: MAX_EVENT_NAME_LEN without the NUL."""
 FETCHES = 128
 """MAX_TRACE_ARGS."""
 OFFSET_LIMIT = (1 << 32) - 1
-"""Bytes from a function's start at most: UINT_MAX in ``trace_kprobe_create``."""
+"""Maximum offset from a function's start in bytes: UINT_MAX in ``trace_kprobe_create``."""
 RESERVED = frozenset(
     [f"common_{field}" for field in ("type", "flags", "preempt_count", "pid", "tgid")]
     + [f"__probe_{field}" for field in ("ip", "ret_ip", "func")]
@@ -36,7 +36,7 @@ RESERVED = frozenset(
 """Fields that every event has: reserved_field_names."""
 RETURN = "%return"
 CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*")
-"""A name as sources of C++ and Rust have it: ``shop::Cart::add``, ``max<int>(int,int)``."""
+"""A name as written in C++ and Rust: ``shop::Cart::add``, ``max<int>(int,int)``."""
 _FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
 
 
@@ -44,8 +44,8 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
     """Parse a line of kprobe_events.
 
     ``registers`` are the machine's names for ``%REG``; ``arguments`` is how many of a function's
-    arguments are in registers, the last ``$argN``. Raises UsageError, which names the token of the
-    text that is wrong, and its column.
+    arguments are passed in registers, the last ``$argN``. Raises UsageError, which names the
+    offending token and its column.
     """
     words = words_of(text)
     if not words:
@@ -60,7 +60,7 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
         name = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_LIMIT]
     if len(words) - 2 > FETCHES:
         raise words[2 + FETCHES].refuse("too many arguments are specified", f"at most {FETCHES}")
-    entry = not returns and not offset  # of an address, the image knows
+    entry = not returns and not offset  # for an address, the image decides
     fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry))
     return Definition(
         kind="r" if returns else "p",
@@ -78,8 +78,8 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
 def parse_probes(
     texts: Iterable[str], registers: Collection[str], refused: Refused, *, arguments: int
 ) -> tuple[Definition, ...]:
-    """The probes of one command, as ``parse_probe``, less what is ``refused``: also the second of
-    two of one name, to which the kernel says EEXIST."""
+    """Parse the probes of one command with ``parse_probe``, leaving out what is ``refused``. A name
+    used twice is refused too, as the kernel does with EEXIST."""
     probes: dict[tuple[str, str], Definition] = {}
     for text in texts:
         with refused.told():
@@ -94,7 +94,7 @@ def parse_probes(
 
 
 def _head(word: Token) -> tuple[Literal["p", "r"], int, str, str | None]:
-    """Kind, maxactive, group and name; None for a name that is to be made."""
+    """Parse kind, maxactive, group and name; the name is None if one has to be generated."""
     front, colon, _ = word.text.partition(":")
     number = word.cut(1, len(front))
     if front[:1] not in ("p", "r") or (front[0] == "p" and number.text[:1] not in "0123456789"):
@@ -113,7 +113,7 @@ def _head(word: Token) -> tuple[Literal["p", "r"], int, str, str | None]:
 
 
 def _name(word: Token) -> tuple[str, str | None]:
-    """Group and name of an event; ``GRP/`` alone is a group for a name that is to be made."""
+    """Split an event's group and name; ``GRP/`` alone gives the group of a generated name."""
     mark = "/" if "/" in word.text else "."
     group, slash, name = word.text.partition(mark)
     if slash:
@@ -140,7 +140,7 @@ def _check_name(word: Token, what: str) -> None:
 
 
 def _place(word: Token, returns: bool) -> tuple[bool, str | None, int, int | None]:
-    """Parse the location: whether it is at a return, and symbol, offset and address."""
+    """Parse the location: whether it is at a return, symbol, offset and address."""
     percent = word.text.find("%")
     if percent >= 0:
         if word.text[percent:] != RETURN:
@@ -168,7 +168,7 @@ def _place(word: Token, returns: bool) -> tuple[bool, str | None, int, int | Non
 
 
 def _fetches(words: list[Token], scope: Scope) -> tuple[Fetch, ...]:
-    """All arguments. Raises UsageError also for a name that is used already."""
+    """Parse all arguments. Raises UsageError, also for a duplicate name."""
     fetches: dict[str, Fetch] = {}
     for number, word in enumerate(words, 1):
         fetch = parse_fetch(word, number, scope)

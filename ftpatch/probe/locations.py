@@ -22,7 +22,7 @@ __all__ = ["Location", "find_pads", "find_locations"]
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """The probes of one place, p probes first: they are not to see that a return is awaited."""
+    """The probes at one place, p probes first: they must not see the replaced return address."""
 
     ip: int
     chosen: Chosen
@@ -37,7 +37,7 @@ def find_locations(
     *,
     optimize: bool,
 ) -> list[Location]:
-    """Find the locations by address, less what is ``refused``."""
+    """Find the locations by address, leaving out what is ``refused``."""
     by_ip: dict[int, list[Definition]] = {}
     path = functions.image.path
     for definition in definitions:
@@ -62,7 +62,7 @@ def find_locations(
 
 
 def _address(functions: Functions, definition: Definition) -> int:
-    """Link address of a definition. Raises UsageError for what is not there."""
+    """Resolve a definition to a link address. Raises UsageError if there is no such place."""
     path = functions.image.path
     if definition.symbol is None:
         address = definition.address or 0
@@ -102,7 +102,7 @@ def _address(functions: Functions, definition: Definition) -> int:
 
 
 def find_pads(image: Image) -> set[int]:
-    """Find the pads of the table that are as the compiler left them, by address."""
+    """Find the table's pads that are still as the compiler left them, by address."""
     try:
         sites = read_sites(image)
     except FtpatchError:

@@ -1,4 +1,4 @@
-"""A plan with probes: detours and a runtime go into the program, and the probed places go there."""
+"""Planning probes: the detours, the runtime, and the jumps or breakpoints that lead there."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from ftpatch.probe.tables import Place, Probe, Tables
 __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
 ALIGN = 16
-"""Bytes: where detours begin."""
+"""Alignment of detours (bytes)."""
 NEEDED = ("move", "detour", "registers", "twice", "system_calls")
-"""Of an architecture."""
+"""Per architecture."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Handler:
-    """A user's own function: its stub, and its name there."""
+    """A user's handler: its stub, and the function's name in it."""
 
     stub: Path
     name: str
@@ -54,7 +54,8 @@ class Handler:
 
 @dataclass(frozen=True, kw_only=True)
 class Probing:
-    """The options of probes. ``depth``: entries of a ret_stack; ``size``: bytes of a trace file."""
+    """Options of probes. ``depth``: entries of a ret_stack; ``size``: size of a trace file in
+    bytes."""
 
     definitions: Sequence[Definition]
     optimize: bool
@@ -65,8 +66,8 @@ class Probing:
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """A probe in its place: ``address`` where the file is changed, ``why`` the method before would
-    not do."""
+    """A placed probe: ``address`` where the file is changed, ``why`` the preceding method was not
+    usable."""
 
     definition: Definition
     address: int
@@ -76,8 +77,8 @@ class Placed:
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """The plan, its probes in their order, and the functions by which the program could set or
-    block SIGILL; none where there are no breakpoints."""
+    """The plan, its probes in definition order, and the functions through which the program could
+    set or block SIGILL (none without breakpoints)."""
 
     plan: Plan
     placed: Sequence[Placed]
@@ -86,7 +87,7 @@ class Probed:
 
 @dataclass(frozen=True, kw_only=True)
 class _Program:
-    """A program that can be probed, and what is known of its code."""
+    """A program that can be probed, and what is known about its code."""
 
     image: Image
     arch: Arch
@@ -104,8 +105,8 @@ class _Found:
 
 
 def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
-    """Plan probes at all places but those that are ``refused``. Raises UsageError where none is
-    left, or the program cannot have any; InputError where there is no room for them."""
+    """Plan probes at all places that are not ``refused``. Raises UsageError if none is left or the
+    program cannot be probed; InputError if there is no room."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if not image.is_program or arch is None:
         raise UsageError(image.path, f"{image.kind} cannot be probed", "use an executable")
@@ -151,8 +152,8 @@ def _free(
     asked: Asked,
     refused: Refused,
 ) -> list[Location]:
-    """The locations but traps beside what the runtime cannot answer in the kernel's place, and
-    probes on what it has to lead elsewhere."""
+    """Drop traps if a system call cannot be redirected, and probes on the code that the runtime
+    itself redirects."""
     free = []
     for location in locations:
         names = ", ".join(one.name for one in location.definitions)
@@ -175,7 +176,7 @@ def _free(
 def _fetching(
     image: Image, locations: Sequence[Location], registers: Registers, refused: Refused
 ) -> list[_Found]:
-    """The locations whose probes can fetch what they are to, with the steps of each."""
+    """Keep the locations whose probes can fetch what they ask for, with the steps of each."""
     own = Own(
         image.symbols.find, lambda at, size: _has(image, at, size), lambda name: _like(image, name)
     )
@@ -193,7 +194,7 @@ def _fetching(
 
 
 def _plan(program: _Program, probing: Probing, found: Sequence[_Found]) -> Plan:
-    """Lay the runtime and the detours in, and displace the probed instructions."""
+    """Insert the runtime and the detours, and displace the probed instructions."""
     image, arch = program.image, program.arch
     detour = detour_of(arch.name)
     tracer, stub = probes_stub(arch.name)
@@ -249,7 +250,8 @@ def _plan(program: _Program, probing: Probing, found: Sequence[_Found]) -> Plan:
 
 
 def _with_handler(stub: Stub, handler: Handler | None, page: int) -> tuple[Stub, int]:
-    """The stub with the user's beside it, and the linked address of the handler; 0 for none."""
+    """Join the user's stub, if any; return the result and the handler's linked address, 0 for
+    none."""
     if handler is None:
         return stub, 0
     own = read_stub(handler.stub, own=False, needs=handler.name)
@@ -260,8 +262,8 @@ def _with_handler(stub: Stub, handler: Handler | None, page: int) -> tuple[Stub,
 def _with_detours(
     stub: Stub, program: _Program, found: Sequence[_Found], detour: Detour
 ) -> tuple[Stub, list[int]]:
-    """The stub with room for the detours and with their unwind information, and the linked address
-    of each."""
+    """Add room for the detours and their unwind information; return the stub and the linked address
+    of each detour."""
     methods, page = program.methods, program.arch.page
     chosen = [one.location.chosen for one in found]
     sizes = [detour.size + len(methods.moved(one, one.address).code) for one in chosen]
@@ -279,7 +281,7 @@ def _with_detours(
 
 
 def _tables(found: Sequence[_Found], detours: Sequence[int], handler: int, shift: int) -> Tables:
-    """The tables of the runtime, for a stub that is ``shift`` bytes further up than linked."""
+    """Build the runtime's tables, for a stub that is ``shift`` bytes above its link address."""
     places = [
         Place(
             address=one.location.chosen.address,
@@ -306,12 +308,12 @@ def _tables(found: Sequence[_Found], detours: Sequence[int], handler: int, shift
 
 
 def _like(image: Image, name: str) -> str:
-    """A hint at similar names."""
+    """Hint at similar names."""
     found = Named(image.symbols, DATA)
     return meant(found.find(name) or found.like(name), "see `nm`")
 
 
 def _has(image: Image, address: int, size: int) -> bool:
-    """Return whether these bytes are in a segment."""
+    """Return whether these bytes are within a segment."""
     ends = np.array([address, address + size - 1], np.int64).view(np.uint64)
     return bool(image.elf.in_memory(ends).all())

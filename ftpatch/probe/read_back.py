@@ -1,4 +1,4 @@
-"""The probes of a program, read back from the tables that were laid in (``probe/tables.py``)."""
+"""The probes of a program, read back from its injected tables (``probe/tables.py``)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ftpatch.probe.tables import HEADER, WAY_SHIFT
 __all__ = ["InjectedProbe", "injected_probes"]
 
 MAX_TABLE_SIZE = 1 << 26
-"""Bytes that the tables of all probes may take."""
+"""Maximum size of all tables (bytes)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InjectedProbe:
-    """A probe: its definition as in kprobe_events, link address, and number of its method."""
+    """A probe: its definition as in kprobe_events, its link address, and its method's number."""
 
     text: str
     ip: int
@@ -27,8 +27,8 @@ class InjectedProbe:
 
 
 def injected_probes(image: Image) -> list[InjectedProbe] | None:
-    """Read the probes of a program by address; None where it has none. Raises InputError for
-    tables that cannot be right."""
+    """Read a program's probes, by address; None if it has none. Raises InputError for corrupt
+    tables."""
     found = injected_table(image, PROBES)
     if found is None:
         return None

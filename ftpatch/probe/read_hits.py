@@ -1,4 +1,4 @@
-"""Events of probes, of all traces together and by time."""
+"""Probe events of all traces, merged by time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["Hits", "read_hits"]
 
 HIT, RETURNED = constants["EVENT_HIT"], constants["EVENT_RETURNED"]
 BATCH_WORDS = 1 << 18
-"""Words to decode at once."""
+"""Words decoded at a time."""
 GAP = 1 << 16
-"""Bytes between two events from which on they are read apart."""
+"""Minimum gap in bytes between two events for separate reads."""
 
 
 class Hits:
-    """Events of probes: the Hits of reports, read as they are shown. ``at`` int64[n]: byte in the
-    file of each event's first word."""
+    """The Hits of reports, read when they are shown. ``at`` int64[n]: file offset of each event's
+    first word."""
 
     def __init__(self, trace: Trace, told: list[list[Probe]]) -> None:
         self.trace, self._told = trace, told
@@ -52,12 +52,12 @@ class Hits:
         return len(self.time)
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Leave out the others, bool[n]."""
+        """Keep only the hits of a mask, bool[n]."""
         for name in ("thread", "point", "time", "begin", "at"):
             setattr(self, name, getattr(self, name)[mask])
 
     def group(self, number: int, rows: NDArray[np.intp]) -> Group:
-        """Some events with their values, all of one probe."""
+        """Read some events of one probe, with their values."""
         probe, thread = self._probes[number], self.thread[rows]
         words = self.words(rows, probe.before + probe.words)
         values = fetched(probe, words[:, probe.before :], self._comms[thread])
@@ -73,8 +73,8 @@ class Hits:
         )
 
     def words(self, rows: NDArray[np.intp], count: int) -> NDArray[np.uint64]:
-        """Read the words behind the first word of events, uint64[m, count]; zeros where the file
-        became shorter. Raises InputError where it cannot be read."""
+        """Read the words after the first one of each event, uint64[m, count]; zeros where the file
+        has shrunk since. Raises InputError if it cannot be read."""
         out = np.zeros((len(rows), count), np.uint64)
         file = self.trace.recording.owner[self.thread[rows]]
         for number in np.unique(file).tolist() if count else ():
@@ -120,7 +120,7 @@ class Hits:
             self.numbers.append(numbers)
 
     def _of(self, file: int) -> Iterator[NDArray[np.int64]]:
-        """The columns of some chunks of a file, int64[5, m]."""
+        """Read the columns of a file's chunks, some at a time, int64[5, m]."""
         chunks = self.trace.chunks
         mine = np.flatnonzero(chunks.file == file)
         longest = int(chunks.words[mine].max()) if len(mine) else 0
@@ -134,7 +134,7 @@ class Hits:
         words = np.zeros((len(rows), width), np.uint64)
         for row, chunk in zip(words, rows.tolist(), strict=True):
             trace.batches.fill(row, chunk)
-        # One probe more, that there is not, for numbers that cannot be right.
+        # One extra, non-existent probe stands for invalid numbers.
         sizes = np.array([*(one.before + one.words for one in probes), 0], np.uint8)
         types = np.array([*(RETURNED if one.returns else HIT for one in probes), 0], np.uint8)
         low = words.astype(np.uint32)
@@ -162,5 +162,5 @@ class Hits:
 
 
 def read_hits(trace: Trace) -> Hits:
-    """The events of all traces. Raises InputError for a corrupt header."""
+    """Read the events of all traces. Raises InputError for a corrupt header."""
     return Hits(trace, [read_probes(source.fd, source.header) for source in trace.sources])

@@ -1,4 +1,4 @@
-"""Fetches as steps of the runtime: struct fetch of stubs/runtime/probes.h."""
+"""Fetches as the runtime's steps: struct fetch of stubs/runtime/probes.h."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Fetching", "Own", "Step", "fetching"]
 
 STRING_WORDS = constants["STRING_WORDS"]
 MAX_WORDS = constants["VALUES"] - 3
-"""Words of values that an event holds: VALUES without the three that an r probe's begins with."""
+"""Maximum words of values per event: VALUES less the three that an r probe's event starts with."""
 
 
 class Step(IntEnum):
@@ -33,8 +33,8 @@ class Step(IntEnum):
 
 @dataclass(frozen=True)
 class Own:
-    """Questions of a probe to its image: the address of a symbol (None: undefined), whether
-    ``size`` bytes at an address are in a segment, and a hint for an undefined symbol (``like``)."""
+    """Queries about a probe's own image: a symbol's address (None: undefined), whether ``size``
+    bytes at an address are in a segment, and a hint for an undefined symbol (``like``)."""
 
     address: Callable[[str], int | None]
     has: Callable[[int, int], bool]
@@ -43,8 +43,8 @@ class Own:
 
 @dataclass(frozen=True)
 class Fetching:
-    """``steps``: (what to do, its register or size in bytes, its number); ``words`` of values;
-    ``faults``: some may not be readable, and a word in front of them says which."""
+    """Translated fetches. ``steps``: (step, register or size in bytes, number); ``words`` of
+    values; ``faults``: reads may fault, and a leading word tells which did."""
 
     steps: tuple[tuple[Step, int, int], ...]
     words: int
@@ -53,12 +53,12 @@ class Fetching:
 
 def fetching(definition: Definition, ip: int, registers: Registers, own: Own) -> Fetching:
     """Translate the fetches of a probe at link address ``ip``. Raises UsageError for an undefined
-    symbol, or for more than an event holds."""
+    symbol, or for more than an event can hold."""
     steps: list[tuple[Step, int, int]] = []
     words = 0
     for fetch in definition.fetches:
         if fetch.source == Source.COMM:
-            continue  # the trace's header has it
+            continue  # stored in the trace's header
         steps += _first(fetch, ip, registers, own)
         steps += _reads(fetch, steps[-1], own)
         words += STRING_WORDS if fetch.type == "string" else 1
@@ -75,7 +75,7 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
 
 
 def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[Step, int, int]]:
-    """The word that a fetch begins with."""
+    """Translate the word a fetch starts with."""
     match fetch.source:
         case Source.REGISTER if fetch.text in registers.pc:
             return [(Step.ADDRESS, 0, ip)]
@@ -100,12 +100,12 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[
         case Source.ADDRESS:
             return [(Step.ADDRESS, 0, fetch.value)]
         case _:
-            # As the runtime has it, signed.
+            # Signed, as in the runtime.
             return [(Step.NUMBER, 0, (fetch.value + (1 << 63)) % (1 << 64) - (1 << 63))]
 
 
 def _reads(fetch: Fetch, first: tuple[Step, int, int], own: Own) -> list[tuple[Step, int, int]]:
-    """The steps that follow the first; the last one stores."""
+    """Translate the reads after the first word; the last step stores."""
     steps: list[tuple[Step, int, int]] = []
     width = TYPES[fetch.type]
     for number, offset in enumerate(fetch.reads):

@@ -1,4 +1,4 @@
-"""Tables of probes for the runtime, packed as stubs/runtime/probes.h and trace.h have it."""
+"""Probe tables for the runtime, packed as in stubs/runtime/probes.h and trace.h."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Place", "Probe", "Tables"]
 RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
 WAY_SHIFT = constants["PROBE_METHOD"]
 HEADER = constants["TRACE_HEADER"]
-"""Bytes of a trace's header in front of what is told."""
+"""Size of a trace header's fixed part, before the probes (bytes)."""
 ANY = constants["ANY"]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Link addresses of what is displaced and of its detour; how many probes are there; whether it
-    is a trap."""
+    """Link addresses of the displaced instructions and of their detour, the number of probes there,
+    and whether it is a trap."""
 
     address: int
     detour: int
@@ -33,8 +33,8 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """``ip``: link address of the function + offset; ``text``: its definition; ``handler``: link
-    address, 0 for none; ``way``: 1 for a pad, 2 for a jump, 3 for a trap."""
+    """A probe. ``ip``: link address of the function + offset; ``text``: its definition;
+    ``handler``: link address, 0 for none; ``way``: 1 pad, 2 jump, 3 trap."""
 
     ip: int
     returns: bool
@@ -46,21 +46,21 @@ class Probe:
 
     @property
     def flags(self) -> int:
-        """enum probe_flags, and what only the trace tells."""
+        """enum probe_flags, and those only the trace has."""
         flags = RETURN * self.returns + FAULTS * self.fetching.faults + CUT
         return flags + (self.way << WAY_SHIFT)
 
 
 class Tables:
-    """All of it in one piece, whose size does not depend on where things are. ``places`` by
-    address, ``probes`` in their order."""
+    """All tables in one block, whose size does not depend on addresses. ``places`` by address,
+    ``probes`` in definition order."""
 
     def __init__(self, places: Sequence[Place], probes: Sequence[Probe]) -> None:
         self._told = _told(probes)
         self._places, self._probes = places, probes
 
     def pack(self, at: int) -> bytes:
-        """The bytes for link address ``at``; a struct probe_table is in front."""
+        """Pack them for the link address ``at``, starting with a struct probe_table."""
         steps = [step for probe in self._probes for step in probe.fetching.steps]
         places = np.zeros(len(self._places), structure("probe_place"))
         places["address"] = [place.address for place in self._places]
@@ -96,12 +96,12 @@ class Tables:
 
 
 def _firsts(counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Where each of these begins, that follow one another."""
+    """Start index of each of consecutive runs."""
     return (np.cumsum(counts) - counts).astype(np.uint32)
 
 
 def _told(probes: Sequence[Probe]) -> bytes:
-    """Entries of all probes, and their texts, up to a whole page."""
+    """The trace's entries for all probes, with their texts, padded to a whole page."""
     texts = [probe.text.encode() for probe in probes]
     told = np.zeros(len(probes), structure("trace_probe"))
     told["ip"] = [probe.ip for probe in probes]

@@ -58,7 +58,7 @@ def definition_text(definition: Definition) -> str:
 def _fetch_text(fetch: Fetch) -> str:
     reads, value = fetch.reads, _source_text(fetch)
     if fetch.source in (Source.SYMBOL, Source.ADDRESS):
-        reads = reads[1:]  # the `@` says it
+        reads = reads[1:]  # printed as `@`
     for offset in reads:
         value = f"{offset:+d}({value})"
     usual = "string" if fetch.source is Source.COMM else DEFAULT_TYPE
@@ -79,5 +79,5 @@ def _source_text(fetch: Fetch) -> str:
             return f"@0x{fetch.value:x}"
         case Source.IMMEDIATE:
             return f"\\{fetch.value}"
-        case _:  # $stack, $retval and $comm are all there is to say
+        case _:  # $stack, $retval and $comm stand for themselves
             return str(fetch.source.value)

@@ -1,4 +1,4 @@
-"""The probes of a trace, as its header has them (struct trace_probe of stubs/runtime/trace.h)."""
+"""The probes in a trace's header (struct trace_probe of stubs/runtime/trace.h)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["STRING_ROOM", "Probe", "read_probes"]
 
 TOLD = structure("trace_probe").itemsize
 AT = constants["TRACE_HEADER"]
-"""Bytes of the header in front of them."""
+"""Size of the header's fixed part, before the probes."""
 RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
 WAY_SHIFT = constants["PROBE_METHOD"]
 WAYS = {constants[f"METHOD_{name.upper()}"]: name for name in ("pad", "jump", "trap")}
 STRING_ROOM = 8 * STRING_WORDS - 1
-"""Bytes of a string that an event holds."""
+"""Maximum length of a recorded string (bytes)."""
 _SHOWN: dict[str, tuple[Show, int]] = {
     "string": (Show.STRING, STRING_ROOM),
     "symbol": (Show.SYMBOL, 0),
@@ -32,16 +32,16 @@ _SHOWN: dict[str, tuple[Show, int]] = {
     "s": (Show.SIGNED, 0),
     "x": (Show.HEX, 0),
 }
-"""By fetch type, or by its first letter."""
+"""By fetch type, or its first letter."""
 MAX_TEXT = 1 << 16
-"""Bytes of a definition, at most."""
+"""Maximum length of a definition (bytes)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """``ip``: link address; ``words``: of values in an event, ``faults``: the first says which
-    could not be read; how often it was ``missed`` (nmissed); ``way``:
-    pad, jump or trap; ``tells_cut``: the last byte of a string says whether it goes on."""
+    """A recorded probe. ``ip``: link address; ``words`` of values per event; ``faults``: a first
+    word tells which reads failed; ``missed``: nmissed; ``way``: pad, jump or trap; ``tells_cut``:
+    the last byte of a string tells whether it was truncated."""
 
     definition: Definition
     ip: int
@@ -58,17 +58,17 @@ class Probe:
 
     @property
     def symbol(self) -> str | None:
-        """The symbol that it is at, if it was put at one."""
+        """The symbol it was placed at, if any."""
         return self.definition.symbol
 
     @property
     def offset(self) -> int:
-        """Bytes from that symbol."""
+        """Offset from that symbol in bytes."""
         return self.definition.offset
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Its values as reports show them."""
+        """Its values in the form reports use."""
         return tuple(
             Field(one.name, *_SHOWN.get(one.type, _SHOWN[one.type[0]]))
             for one in self.definition.fetches
@@ -81,12 +81,12 @@ class Probe:
 
     @property
     def before(self) -> int:
-        """Words of an event in front of its values, but for the first."""
+        """Words of an event before its values, not counting the first."""
         return 2 if self.returns else 0
 
 
 def read_probes(fd: int, header: Header) -> list[Probe]:
-    """All probes of a trace, by their numbers. Raises InputError for corrupt data."""
+    """Read all probes of a trace, by number. Raises InputError for corrupt data."""
     names = {arch.machine: arch.name for arch in architectures().values()}
     name = names.get(header.machine, "")
     size = header.header_size - AT

@@ -1,4 +1,4 @@
-"""The files that traced programs write: read, put together, and reported in several formats."""
+"""The files that traced programs write: reading, joining, and reporting them in several formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accesses to variables, as reports show them."""
+"""Accesses to variables, for reports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ __all__ = ["Access", "Accesses", "Variable"]
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
-    """A watched variable of one process: ``line`` is how the watch is written, ``place`` the symbol
-    with offset and size, as ``%pS`` prints it; ``address`` (link address);
-    ``type`` that of the watch; ``refusal`` an errno and
-    ``note`` what it means, 0 and empty where it was set."""
+    """A watched variable of one process: ``line`` is the watch as written, ``place`` the symbol
+    with offset and size, as ``%pS`` prints it; ``address`` is a link address, ``type`` the watch's.
+    ``refusal`` is an errno and ``note`` its meaning, 0 and empty if the watch was set."""
 
     header: int
     line: str
@@ -29,15 +28,15 @@ class Variable:
     refusal: int
     note: str
     meant: bool
-    """True if the report is about it."""
+    """True if the report covers it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One access. ``time`` in nanoseconds since the start; ``kind`` is r, w or rw, empty where
-    nobody knows; ``cpu`` is None where it is not known. ``ip``, ``function`` and ``place`` (with
-    offset and size) are None where SIGTRAP was blocked. ``before`` and ``after``: what was there
-    when it was last looked at, and what is there now."""
+    """One access. ``time`` in nanoseconds since the start; ``kind`` is r, w or rw, empty if
+    unknown; ``cpu`` is None if unknown. ``ip``, ``function`` and ``place`` (with offset and size)
+    are None if SIGTRAP was blocked. ``before`` and ``after`` are the value at the previous look,
+    and now."""
 
     variable: Variable
     thread: int
@@ -56,7 +55,7 @@ class Accesses(Protocol):
 
     @property
     def variables(self) -> list[Variable]:
-        """Those that are watched, of all processes."""
+        """The watched variables of all processes."""
 
     def __iter__(self) -> Iterator[Access]:
-        """Accesses to the variables that are meant, by time."""
+        """Accesses to the variables selected, by time."""

@@ -15,41 +15,42 @@ from ftpatch.trace.symbolize import Program
 __all__ = ["Places"]
 
 MAX_ADDRESS = 1 << 32
-"""End of the link addresses that a program without an image may have."""
+"""Upper bound of the link addresses of a program without an image."""
 WHOLE = (1 << 64) - 1
 
 
 class Places:
-    """Names of addresses, each looked up once: ``FUNC+OFFSET/SIZE`` as ``%pS`` prints them; where
-    there is no symbol ``PROGRAM+OFFSET``, of a program that was not moved the address; in a library
-    ``LIBRARY+OFFSET``, by its link addresses."""
+    """Names of addresses, each looked up once: ``FUNC+OFFSET/SIZE`` as ``%pS`` prints them. Without
+    a symbol it is ``PROGRAM+OFFSET``, or the bare address if the program was not relocated; in a
+    library, ``LIBRARY+OFFSET`` by link address."""
 
     def __init__(self, recording: Recording, clean: Callable[[str], str]) -> None:
         self._recording, self._clean = recording, clean
         self._known: dict[tuple[int, int, str], str] = {}
 
     def shown(self, text: str) -> str:
-        """Any other text of the trace, fit for where the names go."""
+        """Make any other text of the trace printable, like the names."""
         return self._clean(text)
 
     def linked(self, file: int, address: int) -> str:
-        """Of a link address."""
+        """Name a link address."""
         return self._one(file, (address + self._recording.headers[file].bias) & WHOLE, "place")
 
     def callers(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
-        """Of addresses in memory behind calls."""
+        """Name the calls that return to these memory addresses."""
         return [self._one(file, at, "caller") for at in addresses.tolist()]
 
     def calling(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
-        """The functions around addresses in memory behind calls, without offsets."""
+        """Name the functions around calls that return to these memory addresses, without
+        offsets."""
         return [self._one(file, at, "calling") for at in addresses.tolist()]
 
     def symbols(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
-        """Of addresses in memory of functions or data."""
+        """Name memory addresses of functions or data."""
         return [self._one(file, at, "symbol") for at in addresses.tolist()]
 
     def function(self, file: int, point: Point) -> tuple[str, int]:
-        """The function that a point is in, and its link address."""
+        """Return the function a point is in, and its link address."""
         program = self._program(file)
         (name,), starts, known = program.lookup(np.array([point.ip], np.uint64))
         start = int(starts[0]) if known[0] else point.ip - point.offset
@@ -59,7 +60,7 @@ class Places:
         return (self._clean(name) if known[0] else self.linked(file, point.ip)), start
 
     def source(self, file: int, point: Point) -> str:
-        """File and line of a point, empty where nobody knows."""
+        """Return a point's source file and line, empty if unknown."""
         lines = self._program(file).lines
         (place,) = lines.places(np.array([point.ip], np.uint64)) if lines else ("",)
         return self._clean(place)
@@ -96,13 +97,13 @@ class Places:
 
 
 def _size(program: Program, start: int) -> str:
-    """``/0x40``, of a symbol that says it."""
+    """``/0x40``, for a symbol with a size."""
     size = program.size(start)
     return f"/{size:#x}" if size else ""
 
 
 def _data(program: Program, address: int) -> str:
-    """Of a variable, if one is there that says its size."""
+    """Name the variable at an address, if there is one with a size."""
     if program.image is None or not len(program.image.kallsyms.start):
         return ""
     kallsyms, at = program.image.kallsyms, np.array([address], np.uint64)

@@ -1,4 +1,4 @@
-"""Reads chunks, a few at a time, and gives their events thread by thread."""
+"""Reading chunks, a few at a time, and handing out their events thread by thread."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ftpatch.trace.decode import BLOCK, Decoded, Event, decode
 __all__ = ["Batch", "Batches"]
 
 BATCH_WORDS = 1 << 18
-"""Words to decode at once."""
+"""Words decoded at a time."""
 WITH_VALUE = (Event.ENTRY_FROM, Event.EXIT_VALUE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """n events, those of one thread together and in their order. ``thread`` int32[n], ``time``
-    int64[n] (nanoseconds since the start), ``type`` uint8[n], ``func`` uint32[n]; ``value``
-    uint64[n] (0 if there is none), ``args`` int32[n]: row of ``arguments``, uint64[m, 6], or -1;
-    all three None where no event has any. ``until`` as in Rows."""
+    """n events, grouped by thread and in order within each. ``thread`` int32[n], ``time`` int64[n]
+    (nanoseconds since the start), ``type`` uint8[n], ``func`` uint32[n]; ``value`` uint64[n] (0 if
+    none), ``args`` int32[n]: row of ``arguments``, uint64[m, 6], or -1; all three None if no event
+    has any. ``until`` as in Rows."""
 
     thread: NDArray[np.int32]
     time: NDArray[np.int64]
@@ -46,8 +46,8 @@ class Batch:
 
 
 class Batches:
-    """All events of all traces: ``files`` are their paths and descriptors. ``torn`` counts the
-    chunks that ended in what is no event. Raises InputError where a file cannot be read."""
+    """All events of all traces: ``files`` are their paths and descriptors. ``torn`` counts chunks
+    that end in an invalid event. Raises InputError if a file cannot be read."""
 
     def __init__(
         self, files: Sequence[tuple[Path, int]], chunks: Chunks, times: Sequence[Clock]
@@ -62,7 +62,7 @@ class Batches:
         return -(-len(self._chunks) // self._step)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Each batch is read while the one before is worked on: numpy works without the lock."""
+        """Read the next batch while the current one is processed: numpy releases the GIL."""
         batches = self._all()
         with ThreadPoolExecutor(1) as pool:
             pending = pool.submit(next, batches, None)
@@ -71,8 +71,7 @@ class Batches:
                 yield batch
 
     def fill(self, row: NDArray[np.uint64], chunk: int, skip: int = 0) -> None:
-        """Fill a row of words, uint64[n], which are zero, with those of a chunk, from its word
-        ``skip`` on."""
+        """Fill a zeroed row of words, uint64[n], from a chunk, starting at its word ``skip``."""
         words = min(int(self._chunks.words[chunk]) - skip, len(row))
         path, fd = self._files[int(self._chunks.file[chunk])]
         room = row.view(np.uint8).data[: words * 8]
@@ -80,7 +79,7 @@ class Batches:
         try:
             while done < len(room):
                 got = os.preadv(fd, [room[done:]], at + done)
-                if not got:  # the file became shorter: the rest is as if it were never written
+                if not got:  # the file has shrunk: treat the rest as never written
                     break
                 done += got
         except OSError as error:
@@ -102,7 +101,7 @@ class Batches:
             yield self._batch(words, index, found, self._chunks.open[index], later)
 
     def _in_pieces(self, chunk: int, later: list[int]) -> Iterator[Batch]:
-        """A chunk that is too large to be decoded at once."""
+        """Split a chunk that is too large to decode at once."""
         index = np.array([chunk])
         base, opened = self._chunks.base[index], self._chunks.open[index]
         at, end = 0, int(self._chunks.words[chunk])
@@ -177,7 +176,7 @@ Values = tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.uint64]] | tupl
 
 
 def _values(flat: NDArray[np.uint64], found: Decoded) -> Values:
-    """What stands behind the first words of events."""
+    """Gather the words that follow the events' first ones."""
     if not among(found.type, (*WITH_VALUE, Event.ENTRY_ARGS)).any():
         return None, None, None
     value = np.zeros(len(found.at), np.uint64)

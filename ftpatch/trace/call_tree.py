@@ -1,4 +1,4 @@
-"""The calls of a trace as a tree: one node for each way by which a function was reached."""
+"""The calls of a trace as a tree, with one node per call path."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ftpatch.trace.window import Window
 __all__ = ["MAX_DEPTH", "Tree", "grow"]
 
 MAX_DEPTH = 1024
-"""Levels of the tree. Calls further in count as part of their ancestor there."""
+"""Maximum levels of the tree. Deeper calls count towards their ancestor at that level."""
 MAX_NODES = 1 << 20
-"""Nodes of the tree. A call that would need another counts as part of its caller."""
+"""Maximum nodes of the tree. A call that would need another counts towards its caller."""
 FEW = 32
-"""Rows of a level below which looking for equal ones does not pay."""
+"""Minimum rows of a level for which grouping equal ones pays off."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """n nodes, each behind its parent. ``parent`` int64[n], -1 for outermost calls; ``function``
-    int64[n]; ``hits`` int64[n]; ``own`` int64[n]: nanoseconds without those of inner nodes.
-    ``merged``: how often a node more was needed than a tree may have."""
+    """n nodes, parents first. ``parent`` int64[n], -1 for outermost calls; ``function`` int64[n];
+    ``hits`` int64[n]; ``own`` int64[n]: nanoseconds excluding children. ``merged``: how many calls
+    exceeded the node limit."""
 
     parent: NDArray[np.int64]
     function: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Tree:
     merged: int = 0
 
     def totals(self) -> NDArray[np.int64]:
-        """Nanoseconds of each node with all within it, int64[n]."""
+        """Nanoseconds of each node including its descendants, int64[n]."""
         sums = self.own.tolist()
         for node in range(len(sums) - 1, -1, -1):
             if self.parent[node] >= 0:
@@ -45,7 +45,7 @@ class Tree:
 
 
 def grow(batches: Iterable[Rows], window: Window) -> Tree:
-    """The tree of all calls in the part of the time that is meant."""
+    """Build the tree of all calls in the time window."""
     nodes = _Nodes()
     hits, own = np.zeros(0), np.zeros(0)
     for rows in batches:
@@ -72,7 +72,7 @@ def grow(batches: Iterable[Rows], window: Window) -> Tree:
 
 
 class _Nodes:
-    """Numbers nodes, and keeps those of the frames that are open in each thread."""
+    """Numbers nodes, and keeps those of each thread's open frames."""
 
     def __init__(self) -> None:
         self.parent: list[int] = []
@@ -82,11 +82,11 @@ class _Nodes:
         self._open: dict[int, NDArray[np.int64]] = {}
 
     def of(self, rows: Rows, around: NDArray[np.intp]) -> NDArray[np.int64]:
-        """The node of each row that enters a frame, int64[n], else UNKNOWN."""
+        """Return the node of each row that enters a frame, int64[n], UNKNOWN for others."""
         node = np.full(len(rows), UNKNOWN, np.int64)
         before = np.flatnonzero(rows.kind == Kind.OPEN)
         for part in _by_thread(rows, before):
-            # Of very many, the outermost are forgotten (match.MAX_OPEN).
+            # With very many frames, the outermost are forgotten (match.MAX_OPEN).
             node[part] = self._open[int(rows.thread[part[0]])][-len(part) :]
         enter = np.flatnonzero(rows.kind == Kind.ENTER)
         level = rows.level[enter]
@@ -131,7 +131,7 @@ class _Nodes:
 
 
 def _by_thread(rows: Rows, index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Rows split where another thread's begin."""
+    """Split rows at thread boundaries."""
     if not len(index):
         return []
     return list(np.split(index, segments(rows.thread[index])[1:]))

@@ -1,4 +1,4 @@
-"""The choice of a report format: by its name, by the kind of data, by the name of a file."""
+"""Choosing a report format: by its name, the kind of data, or a file's name."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["report_for", "report_named", "reports_ending", "reports_of", "requir
 
 
 def report_for(source: EventSource, name: str | None) -> Report:
-    """The format of that name, or the source's own. Raises UsageError for one that needs what the
-    source does not have."""
+    """Return the format of that name, or the source's default. Raises UsageError if the source
+    lacks what it needs."""
     path = source.recording.headers[0].path
     return report_named(source.kind, name, path, returns=source.has_returns)
 
@@ -24,9 +24,9 @@ def report_for(source: EventSource, name: str | None) -> Report:
 def report_named(
     kind: SourceKind, name: str | None, path: Path | None = None, *, returns: bool | None = None
 ) -> Report:
-    """The format of that name, or the kind's own. Raises UsageError, about the trace ``path``, for
-    one that there is not, or that needs what this kind does not have; ``returns``: whether a trace
-    has returns, whatever its kind says."""
+    """Return the format of that name, or the kind's default. Raises UsageError, naming the trace
+    ``path``, for an unknown format, or one that needs what this kind does not have. ``returns``:
+    whether a trace has returns, whatever its kind says."""
     name = name or kind.default
     require_known(name)
     found = reports_of(kind).get(name)
@@ -41,18 +41,18 @@ def report_named(
 
 
 def reports_of(kind: SourceKind) -> dict[str, Report]:
-    """The formats that can show a kind of data, its own first."""
+    """Return the formats that can show a kind of data, the default first."""
     shown = [one for one in reports().values() if one.shows & kind.data]
     return {one.name: one for one in sorted(shown, key=lambda one: one.name != kind.default)}
 
 
 def reports_ending(kind: SourceKind, ending: str) -> list[str]:
-    """The formats of a kind whose files have names that end in ``ending``, its own first."""
+    """Return a kind's formats whose file names end in ``ending``, the default first."""
     return [name for name, one in reports_of(kind).items() if ending in one.ends]
 
 
 def require_known(name: str) -> None:
-    """Raise UsageError for a format that there is not."""
+    """Raise UsageError for an unknown format."""
     known = [*reports()]
     if name not in known:
         hint = meant(near(name, known), f"use {', '.join(known)}")

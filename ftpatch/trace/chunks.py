@@ -1,4 +1,4 @@
-"""Chunks of a trace, and the thread that wrote each."""
+"""The chunks of a trace, and the thread that wrote each."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ MAGIC = constants["CHUNK_MAGIC"]
 HEADER = structure("trace_chunk")
 EMPTY = np.void(bytes(HEADER.itemsize))
 STEP = 4 << 20
-"""Bytes read at a time where chunks are small."""
+"""Bytes read at a time if chunks are small."""
 SMALL = 16 << 10
-"""Bytes of a chunk up to which reading all costs less than reading headers one by one."""
+"""Maximum chunk size for which reading everything beats reading headers one by one (bytes)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chunks:
-    """n chunks in the order in which they began, those of one thread in the thread's.
+    """n chunks by start time, each thread's in the thread's own order.
 
-    ``file`` int32[n]: which trace. ``offset`` int64[n]: of the first event in the file (bytes).
-    ``words`` int64[n]: 64-bit words that the file has from there, to the chunk's end. ``thread``
-    int32[n]: index of the thread. ``base`` uint64[n]: ticks. ``start`` int64[n]: nanoseconds, no
-    later than any event of this chunk or of those that follow it in its thread. ``open`` int64[n]:
-    frames that were open, -1 where the chunk before is this one's predecessor and knows it.
-    ``tid`` and ``owner`` (int32[t]: which trace) of each thread. ``damaged``: how many chunks were
-    none.
+    ``file`` int32[n]: which trace. ``offset`` int64[n]: file offset of the first event. ``words``
+    int64[n]: 64-bit words present in the file from there to the chunk's end. ``thread`` int32[n]:
+    index of the thread. ``base`` uint64[n]: ticks. ``start`` int64[n]: nanoseconds, a lower bound
+    for all events of this chunk and of later ones of its thread. ``open`` int64[n]: open frames at
+    the start, -1 if the preceding chunk is this one's predecessor and so determines them. ``tid``
+    and ``owner`` (int32[t]: which trace) of each thread. ``damaged``: the number of invalid chunks.
     """
 
     file: NDArray[np.int32]
@@ -53,14 +52,14 @@ class Chunks:
         return len(self.file)
 
     def only(self, rows: NDArray[np.bool_]) -> Chunks:
-        """Those of a mask."""
+        """Select the chunks of a mask."""
         names = ("file", "offset", "words", "thread", "base", "start", "open")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 def find_chunks(fd: int, header: Header, clock: Clock) -> Chunks:
-    """The chunks of one trace. Neither the header's counts nor a chunk's are trusted: a chunk is
-    where its magic is. Raises OSError."""
+    """Find the chunks of one trace. Neither the header's counts nor a chunk's are trusted: a chunk
+    is where its magic is. Raises OSError."""
     at, raw = [], []
     damaged = 0
     for offsets, found in _headers(fd, header):
@@ -95,7 +94,7 @@ def find_chunks(fd: int, header: Header, clock: Clock) -> Chunks:
 
 
 def join_chunks(parts: list[Chunks]) -> Chunks:
-    """The chunks of several traces, in the order in which they began."""
+    """Merge the chunks of several traces by start time."""
     firsts = np.cumsum([0, *(len(part.tid) for part in parts)])
     file = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
     owner = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part.tid) for part in parts])
@@ -117,7 +116,7 @@ def join_chunks(parts: list[Chunks]) -> Chunks:
 
 
 def _headers(fd: int, header: Header) -> Iterator[tuple[NDArray[np.int64], NDArray[np.void]]]:
-    """Places and headers of all chunks, but those that lie in a hole of the file."""
+    """Read the offsets and headers of all chunks, skipping holes in the file."""
     size, length = header.chunk_size, header.length
     step = STEP // size if size <= SMALL else 1
     number, last = 0, (length - header.header_size - HEADER.itemsize) // size
@@ -126,7 +125,7 @@ def _headers(fd: int, header: Header) -> Iterator[tuple[NDArray[np.int64], NDArr
         try:
             data = os.lseek(fd, at, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:  # a hole up to the end of the file
                 return
             data = at
         skipped = (data - at) // size
@@ -135,7 +134,7 @@ def _headers(fd: int, header: Header) -> Iterator[tuple[NDArray[np.int64], NDArr
             continue
         count = min(step, last - number + 1)
         raw = os.pread(fd, (count - 1) * size + HEADER.itemsize, at)
-        if len(raw) < HEADER.itemsize:  # the file became shorter
+        if len(raw) < HEADER.itemsize:  # the file has shrunk
             return
         count = (len(raw) - HEADER.itemsize) // size + 1
         places = np.arange(count, dtype=np.int64) * size
@@ -147,10 +146,11 @@ def _headers(fd: int, header: Header) -> Iterator[tuple[NDArray[np.int64], NDArr
 def _threads(
     tid: NDArray[np.int64], number: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Order by thread and number; which chunk begins a thread; which one follows its predecessor.
+    """Sort by thread and number; mark chunks that start a thread, and those that follow their
+    predecessor.
 
-    A tid may be given again to a later thread: then numbers repeat, and their order is the file's,
-    with a new thread wherever they begin again.
+    A tid can be reused by a later thread. Numbers then repeat; their order is the file's, and a new
+    thread starts wherever they restart.
     """
     place = np.arange(len(tid))
     order = np.lexsort((place, number, tid))
@@ -165,7 +165,7 @@ def _threads(
 
 
 def _no_later(thread: NDArray[np.intp], start: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The highest start so far in each thread: chunks of one thread keep their order."""
+    """The running maximum of start times per thread, so that each thread's chunks stay in order."""
     ranked = np.unique(start)
     rank = np.searchsorted(ranked, start) + thread * len(ranked)
     return np.asarray(ranked[np.maximum.accumulate(rank) - thread * len(ranked)])

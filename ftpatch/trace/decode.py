@@ -1,8 +1,8 @@
-"""Words of chunks to events.
+"""Decoding chunks' words into events.
 
-Events have different lengths, so where one begins depends on all before it. Blocks of words are
-walked side by side instead: once for each number of words that an event may reach into a block;
-then the blocks are strung together, and walked again from where each really begins.
+Events vary in length, so where one begins depends on all that precede it. Instead, blocks of words
+are walked in parallel, once for each number of words by which an event may reach into a block; then
+the blocks are chained, and walked again from where each really begins.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ftpatch.layout import constants
 __all__ = ["BLOCK", "FUNC", "FUNC_SHIFT", "TYPE", "Decoded", "Event", "decode"]
 
 BLOCK = 64
-"""Words that are walked one by one, and what rows are padded to."""
+"""Words per block, walked one by one; rows are padded to a multiple."""
 
 
 class Event(IntEnum):
-    """Types of events, as in enum trace_event, and one of ours."""
+    """Types of events, as in enum trace_event, plus one of our own."""
 
     END = 0
     ENTRY = constants["EVENT_ENTRY"]
@@ -33,7 +33,7 @@ class Event(IntEnum):
     UNWOUND = constants["EVENT_UNWOUND"]
     TIME = constants["EVENT_TIME"]
     SYNC = 8
-    """A chunk is missing before this; ``func`` is how many frames were open then."""
+    """Chunks are missing before this; ``func`` is the number of frames open then."""
 
 
 FUNC_SHIFT = constants["TYPE_BITS"]
@@ -41,18 +41,18 @@ TICKS_SHIFT = constants["TICKS_SHIFT"]
 TYPE = (1 << FUNC_SHIFT) - 1
 FUNC = (1 << constants["FUNC_BITS"]) - 1
 BEHIND = np.zeros(TYPE + 1, np.uint8)
-"""Words behind the first of each type's event."""
+"""Words after the first, by type of event."""
 BEHIND[[Event.ENTRY_FROM, Event.EXIT_VALUE, Event.TIME]] = 1
 BEHIND[Event.ENTRY_ARGS] = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decoded:
-    """n events of k chunks, chunk by chunk, without those of type TIME. ``row`` intp[n]: which
-    chunk. ``type`` uint8[n], ``func`` uint32[n], ``ticks`` uint64[n] (absolute). ``at`` intp[n]:
-    index of the event's word in the flattened words. ``base`` uint64[k], ``used`` intp[k]: the base
-    at each chunk's end, and the words that its events took. ``ended`` bool[k]: whether they stopped
-    before the last word. ``torn``: how many chunks ended in what is no event."""
+    """n events of k chunks, chunk by chunk, without TIME events. ``row`` intp[n]: which chunk.
+    ``type`` uint8[n], ``func`` uint32[n], ``ticks`` uint64[n] (absolute). ``at`` intp[n]: index of
+    the event's word in the flattened words. ``base`` uint64[k], ``used`` intp[k]: the base at each
+    chunk's end, and the words its events took. ``ended`` bool[k]: whether they stopped before the
+    last word. ``torn``: the number of chunks that end in an invalid event."""
 
     row: NDArray[np.intp]
     type: NDArray[np.uint8]
@@ -71,9 +71,9 @@ def decode(
     base: NDArray[np.uint64],
     behind: NDArray[np.uint8] | None = None,
 ) -> Decoded:
-    """Decode chunks: ``words`` uint64[k, n], n a multiple of BLOCK, of which each has ``length``
-    int64[k], and zeros behind; ``base`` uint64[k], each chunk's ticks. ``behind`` uint8[k, n]:
-    words behind each if an event begins there, where its type does not say."""
+    """Decode chunks. ``words`` uint64[k, n], n a multiple of BLOCK, hold ``length`` int64[k] words
+    each, then zeros; ``base`` uint64[k]: each chunk's ticks. ``behind`` uint8[k, n]: the words that
+    follow each if an event begins there, for types of variable length."""
     chunks, width = words.shape
     types = words.view(np.uint8).reshape(chunks, width, 8)[:, :, 0] & np.uint8(TYPE)
     behind = BEHIND[types] if behind is None else behind
@@ -86,7 +86,7 @@ def decode(
         begins[after:] = False
     at = np.flatnonzero(starts)
     counts = np.count_nonzero(starts, axis=1)
-    # The last event of a chunk may reach beyond what there is.
+    # A chunk's last event may extend past the available words.
     last = np.cumsum(counts) - 1
     some = np.flatnonzero(counts)
     flat, kinds = words.ravel(), types.ravel()
@@ -100,7 +100,7 @@ def decode(
     word, kind = flat[at], kinds[at]
     times, base = _bases(flat, at, row, kind, base)
     ticks = times + (word >> np.uint64(TICKS_SHIFT))
-    # The lower half has type and function, and one bit more.
+    # The lower half holds type and function, and one bit of the ticks.
     func = (word.astype(np.uint32) >> np.uint32(FUNC_SHIFT)) & np.uint32(FUNC)
     kept = kind != Event.TIME
     if not kept.all():
@@ -125,7 +125,7 @@ def _bases(
     kind: NDArray[np.uint8],
     base: NDArray[np.uint64],
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """What each event's ticks count from, uint64[n], and each chunk's last such base."""
+    """The base of each event's ticks, uint64[n], and each chunk's last base."""
     of_event = base[row]
     settings = np.flatnonzero(kind == Event.TIME)
     if not len(settings):
@@ -140,7 +140,7 @@ def _bases(
 
 
 def _starts(behind: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Where events begin, bool[k, n], if a word there had ``behind`` words behind it."""
+    """Mark the words where events begin, bool[k, n], given how many words would follow each."""
     chunks, width = behind.shape
     blocks = width // BLOCK
     lanes = np.ascontiguousarray(behind.reshape(-1, BLOCK).T)

@@ -1,4 +1,4 @@
-"""Sources of trace files: calls and profiles, and what the sources of slices have in common."""
+"""Sources that read trace files: calls and profiles, and the base of the slices' sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["SOURCES", "TraceEvents", "open_source", "read_rows"]
 
 
 class TraceEvents:
-    """A source that reads trace files, without any data: those of a kind add theirs."""
+    """A source that reads trace files, without any data; subclasses add theirs."""
 
     def __init__(self, kind: SourceKind, trace: Trace) -> None:
         self.kind, self.trace = kind, trace
@@ -37,7 +37,7 @@ class TraceEvents:
 
     @property
     def has_returns(self) -> bool:
-        """True if any of the traces tells when functions return."""
+        """True if any of the traces records returns."""
         return any(header.tracer != Tracer.FUNCTION for header in self.trace.headers)
 
     @property
@@ -46,7 +46,7 @@ class TraceEvents:
         return 0
 
     def rows(self) -> Iterator[Rows]:
-        """Calls, a batch at a time."""
+        """Calls, in batches."""
         return iter(())
 
     def hits(self) -> Hits | None:
@@ -54,7 +54,7 @@ class TraceEvents:
         return None
 
     def sums(self) -> Totals | None:
-        """Sums that were recorded in place of events."""
+        """Sums recorded in place of events."""
         return None
 
     def accesses(self) -> Accesses | None:
@@ -62,7 +62,7 @@ class TraceEvents:
         return None
 
     def notes(self) -> list[str]:
-        """Irregularities found so far, a clause each."""
+        """Irregularities found so far, one clause each."""
         return self.trace.notes()
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class TraceEvents:
 
 
 class _Calls(TraceEvents):
-    """What tracers of functions recorded."""
+    """Calls recorded by function tracers."""
 
     @property
     def steps(self) -> int:
@@ -84,7 +84,7 @@ class _Calls(TraceEvents):
 
 
 class _Profile(TraceEvents):
-    """What function_profile recorded."""
+    """Sums recorded by function_profile."""
 
     def sums(self) -> Totals:
         return read_profiles(self.trace)
@@ -93,8 +93,8 @@ class _Profile(TraceEvents):
 def read_rows(
     batches: Iterable[Batch], recording: Recording, points: NDArray[np.bool_]
 ) -> Iterator[Rows]:
-    """All rows, a batch at a time; in the end those of frames that are still open. ``points``
-    bool[t]: the threads of which nobody tells when functions return."""
+    """Yield all rows in batches, finally those of frames still open. ``points`` bool[t]: threads
+    whose returns are not recorded."""
     owner, functions = recording.owner, recording.functions
     program = np.array(recording.program, np.int32)[owner] if len(owner) else owner
     matcher = Matcher(points)
@@ -113,8 +113,8 @@ def read_rows(
 
 
 def open_source(paths: Sequence[Path], window: Window, kinds: Sequence[SourceKind]) -> EventSource:
-    """Open trace files that are reported together. Raises InputError, and UsageError for files of
-    different kinds of data, and for a thread that none of them has."""
+    """Open trace files to report together. Raises InputError, and UsageError for files with
+    different kinds of data, or for a thread that none of them has."""
     trace = Trace(paths, window)
     try:
         found = [_kind(header.tracer, kinds) for header in trace.headers]

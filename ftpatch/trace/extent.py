@@ -1,4 +1,4 @@
-"""Written length of a trace file, and its truncation when the program has ended."""
+"""A trace file's written length, and its truncation when the program has ended."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["is_of", "read_extent", "settle"]
 
 
 def read_extent(path: Path) -> tuple[int, int]:
-    """The process that writes a trace, and how many bytes from the start it has used; 0 and 0 for
-    what is no trace."""
+    """Return the process that writes a trace, and how many bytes it has used from the start; 0 and
+    0 for what is not a trace."""
     try:
         fd, header = open_trace(path)
     except InputError:
@@ -24,8 +24,8 @@ def read_extent(path: Path) -> tuple[int, int]:
 
 
 def is_of(path: Path, owner: bytes | None) -> bool:
-    """Return whether a trace is of the program that ``owner`` (laid_in_id()) tells, if that is
-    known."""
+    """Return whether a trace is of the program whose laid_in_id() is ``owner``; None accepts
+    any."""
     try:
         fd, header = open_trace(path)
     except InputError:
@@ -35,8 +35,9 @@ def is_of(path: Path, owner: bytes | None) -> bool:
 
 
 def settle(path: Path, used: int | None, image: Path | None) -> None:
-    """Let a trace name ``image``, whose traced copy is gone, and give back what is behind the first
-    ``used`` bytes. None: it is of another program; it is still written to. Raises OSError."""
+    """Record ``image`` in a trace whose traced copy is gone, and truncate the file to its first
+    ``used`` bytes. None: the trace is of another program; it is still being written. Raises
+    OSError."""
     with path.open("r+b") as file:
         if used is not None:
             file.truncate(used)

@@ -1,4 +1,4 @@
-"""The header of a trace file, as stubs/runtime/trace.h draws it."""
+"""The header of a trace file, as laid out in stubs/runtime/trace.h."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["Flag", "Header", "Tracer", "open_trace"]
 MAGIC = texts["TRACE_MAGIC"]
 VERSION = constants["TRACE_VERSION"]
 SIZE = structure("trace_header").itemsize
-"""Bytes of its fixed part."""
+"""Size of its fixed part (bytes)."""
 MAX_READ = constants["TRACE_HEADER"]
-"""Bytes of a header that are looked at: probes and watches are told of behind them."""
+"""Bytes of a header to read: probes and watches are described after them."""
 SMALLEST_CHUNK = structure("trace_chunk").itemsize + 8
-"""Bytes of a chunk's header and one event."""
+"""Size of a chunk's header and one event (bytes)."""
 
 
 class Tracer(IntEnum):
-    """Number of the tracer that wrote it."""
+    """Number of the tracer that wrote the trace."""
 
     NOP = constants["TRACER_NOP"]
     FUNCTION = constants["TRACER_FUNCTION"]
     FUNCTION_GRAPH = constants["TRACER_GRAPH"]
     FUNCTION_PROFILE = constants["TRACER_PROFILE"]
     USER = constants["TRACER_USER"]
-    """A stub that came with --tracer PATH."""
+    """A stub given by --tracer PATH."""
     PROBES = constants["TRACER_PROBES"]
     WATCH = constants["TRACER_WATCH"]
 
@@ -42,15 +42,15 @@ class Flag(IntFlag):
     """Flags of the header."""
 
     ARGS = constants["TRACE_ARGS"]
-    """Entries have arguments, and exits values."""
+    """Entries have arguments, and exits return values."""
     ENDED = constants["TRACE_ENDED"]
-    """The program came to its end."""
+    """The program exited normally."""
     STOPPED = constants["TRACE_STOPPED"]
-    """A return address could not be right: the tracer stopped, and put it back."""
+    """A return address was invalid: the tracer stopped and restored it."""
     NO_ROOM = constants["TRACE_NO_ROOM"]
     """The disk was full before the file was."""
     SILENT = constants["TRACE_SILENT"]
-    """The program's libc does not tell when it ends."""
+    """The program's libc does not report its exit."""
 
 
 LOST = {
@@ -65,9 +65,9 @@ LOST = {
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """Header of a trace. ``path`` is the trace's, ``image`` that of the program it was
-    recorded of; sizes and ``length`` (what the file has now) in bytes, ``ticks`` of a clock that
-    has ``hz`` in a second, ``realtime`` in nanoseconds since 1970."""
+    """A trace's header. ``path`` is the trace's, ``image`` that of the recorded program; sizes and
+    ``length`` (the file's current one) in bytes, ``ticks`` of a clock with ``hz`` per second,
+    ``realtime`` in nanoseconds since 1970."""
 
     path: Path
     length: int
@@ -93,24 +93,24 @@ class Header:
     machine: int = 0
     """e_machine of the image."""
     probes: int = 0
-    """Number of probes, or watches, behind the header."""
+    """Number of probes or watches described after the header."""
     children: int = 0
-    """Children of fork that recorded here, ``refusal`` being the errno of a file of their own; 0:
+    """Forked children that recorded here. ``refusal`` is the errno of creating their own file; 0:
     that was too small."""
     refusal: int = 0
     cut: int = 0
-    """Bytes that the process had in an earlier file, which somebody cut off."""
+    """Bytes of this process's events lost when an earlier file was truncated."""
     objects: tuple[Mapped, ...] = ()
-    """Libraries that were loaded with what has these."""
+    """Libraries loaded along with a probed or watched program."""
 
     @property
     def used(self) -> int:
-        """Bytes from the start of the file that its writer has handed out."""
+        """Bytes from the start of the file that its writer has allocated."""
         return min(self.size, self.header_size + self.taken)
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what is missing in this trace, a clause each."""
+        """Notes on what is missing in this trace, one clause each."""
         notes = []
         if any(self.lost):
             full = {constants["LOST_FULL"]: "disk full"}
@@ -146,8 +146,8 @@ class Header:
 
 
 def open_trace(path: Path) -> tuple[int, Header]:
-    """A descriptor of a trace file, and its header. Raises InputError if it is not one, for one of
-    another version, and for a corrupt header."""
+    """Open a trace file; return its descriptor and header. Raises InputError for other files, for
+    other versions, and for a corrupt header."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:

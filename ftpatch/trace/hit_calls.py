@@ -1,5 +1,5 @@
-"""Hits that are calls, as rows: graphs and stacks of them are what they are of tracers. A hit only
-tells of a call when it returns: its begin is put where it was."""
+"""Hits that are calls, as rows, so that graphs and stacks work as with tracers. Such a hit is
+recorded when its call returns: an entry is inserted where the call began."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ftpatch.trace.source import Recording
 __all__ = ["calls", "limit_depth", "name_functions"]
 
 STEP = 1 << 18
-"""Rows of a batch."""
+"""Rows per batch."""
 
 
 def calls(hits: Hits, threads: int, functions: NDArray[np.int32]) -> Iterator[Rows]:
-    """Rows of all calls, of so many ``threads``; other hits are rows of kind POINT. ``function`` of
-    each is that of its point, in ``functions`` int32[p]; ``value`` is the hit that it is of, but of
-    rows of kind OPEN, UNWOUND and END."""
-    # Of several points that saw one call, the last one told is the call, and others are points.
+    """Convert hits to rows of calls, with ``threads`` threads; hits that are not calls become rows
+    of kind POINT. ``function`` is taken from the hit's point, in ``functions`` int32[p]; ``value``
+    is the index of the hit, except in rows of kind OPEN, UNWOUND and END."""
+    # If several points saw one call, the last one recorded is the call; the others are points.
     returned = _returns(hits) & ~_again(hits) if len(hits) else np.empty(0, bool)
     leave = np.flatnonzero(returned)
-    # A call begins behind all that was there until then, and before itself.
+    # A call begins after everything that was there by then, and before its own hits.
     place = np.minimum(np.searchsorted(hits.time, hits.begin[leave], side="right"), leave)
     order = np.lexsort((-leave, hits.begin[leave], place))
     hit = np.insert(np.arange(len(hits)), place[order], leave[order])
     enters = np.insert(np.zeros(len(hits), bool), place[order], True)
     time = np.where(enters, hits.begin[hit], hits.time[hit])
-    # Events of type TIME are points to Matcher.
+    # Matcher treats events of type TIME as points.
     type = np.where(enters, Event.ENTRY, np.where(returned[hit], Event.EXIT, Event.TIME))
     last = int(np.iinfo(np.int64).max)
     matcher = Matcher(np.zeros(threads, bool))
@@ -60,7 +60,7 @@ def calls(hits: Hits, threads: int, functions: NDArray[np.int32]) -> Iterator[Ro
 
 
 def limit_depth(hits: Hits, recording: Recording) -> None:
-    """Leave out what is deeper in calls than the window's depth."""
+    """Leave out calls beyond the window's depth."""
     depth = recording.window.depth
     if depth is None:
         return
@@ -72,7 +72,7 @@ def limit_depth(hits: Hits, recording: Recording) -> None:
 
 
 def _again(hits: Hits) -> NDArray[np.bool_]:
-    """Returns that the next event of their thread tells again, for another point: bool[n]."""
+    """Find returns that the thread's next event records again, for another point: bool[n]."""
     order = np.argsort(hits.thread, kind="stable")
     here, after = order[:-1], order[1:]
     ip = np.array([point.ip for point in hits.points], np.uint64)[hits.point]
@@ -85,12 +85,12 @@ def _again(hits: Hits) -> NDArray[np.bool_]:
 
 
 def _returns(hits: Hits) -> NDArray[np.bool_]:
-    """Whether each hit is a call that returned, bool[n]."""
+    """Find the hits that are calls that returned, bool[n]."""
     return np.array([point.returns for point in hits.points], bool)[hits.point]
 
 
 def name_functions(hits: Hits, recording: Recording) -> NDArray[np.int32]:
-    """The number of each point's function, int32[p]; they become those of the recording."""
+    """Number the functions of all points, int32[p], and make them the recording's."""
     places, functions = Places(recording, str), recording.functions
     known: dict[tuple[int, str, int], int] = {}
     out = []

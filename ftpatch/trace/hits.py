@@ -1,4 +1,4 @@
-"""Hits: instants with columns of values, and calls of which the end is recorded with the begin."""
+"""Hits: instants with columns of values, and calls recorded when they return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Column", "Field", "Group", "Hits", "Point", "Show"]
 
 
 class Show(Enum):
-    """The forms of values."""
+    """The formats of values."""
 
     UNSIGNED = "uint_value"
     SIGNED = "int_value"
@@ -24,7 +24,7 @@ class Show(Enum):
 
 @dataclass(frozen=True)
 class Field:
-    """A value that every hit of a point has; of a string at most ``room`` bytes are recorded."""
+    """A value that every hit of a point has; at most ``room`` bytes of a string are recorded."""
 
     name: str
     show: Show
@@ -36,7 +36,7 @@ class Point(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of its events."""
+        """The events' name."""
 
     @property
     def ip(self) -> int:
@@ -44,11 +44,11 @@ class Point(Protocol):
 
     @property
     def symbol(self) -> str | None:
-        """The symbol that it was put at, if it was one."""
+        """The symbol it was placed at, if any."""
 
     @property
     def offset(self) -> int:
-        """Bytes from that symbol."""
+        """Offset from that symbol in bytes."""
 
     @property
     def returns(self) -> bool:
@@ -60,19 +60,19 @@ class Point(Protocol):
 
     @property
     def way(self) -> str:
-        """The method by which it is there: pad, jump or trap."""
+        """The method that placed it: pad, jump or trap."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Its values, in their order."""
+        """Its values, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One value of n hits. ``number``: of its type's width, uint64[n], or int64[n] where that is
-    signed; of a string 0. ``text``: uint8[n, room + 1], zeros behind a string's end; of a number
-    uint8[n, 0]. ``lost`` bool[n]: what could not be read. ``cut`` bool[n]: strings that go on, or,
-    in old traces, that may."""
+    """One value of n hits. ``number``: uint64[n], or int64[n] if signed, of the type's width; 0 for
+    a string. ``text``: uint8[n, room + 1], zero-padded strings; uint8[n, 0] for a number. ``lost``
+    bool[n]: could not be read. ``cut`` bool[n]: strings that were truncated or, in old traces, may
+    have been."""
 
     field: Field
     number: NDArray[np.uint64] | NDArray[np.int64]
@@ -81,15 +81,15 @@ class Column:
     cut: NDArray[np.bool_]
 
     def strings(self) -> list[bytes]:
-        """The bytes of strings."""
+        """The strings' bytes."""
         return list(np.ascontiguousarray(self.text).view(f"S{self.text.shape[1]}").ravel().tolist())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """n hits of one point. ``header``: one that has the point. ``owner`` int32[n]: header of each
-    hit's process. ``time`` int64[n], nanoseconds since the start; ``duration`` int64[n] of calls,
-    else 0. ``caller`` uint64[n]: where calls returned to (address in memory), else empty."""
+    hit's process. ``time`` int64[n], nanoseconds since the start; ``duration`` int64[n], 0 if not a
+    call. ``caller`` uint64[n]: the return address in memory, empty if not calls."""
 
     point: Point
     header: int
@@ -105,13 +105,13 @@ class Group:
 
 
 class Hits(Protocol):
-    """n hits by time. ``thread`` and ``point`` (index of ``points``) int32[n]; ``time`` int64[n],
-    nanoseconds since the start; ``begin`` int64[n]: when the call began that returned there, else
-    the same.
+    """n hits by time. ``thread`` and ``point`` (index into ``points``) int32[n]; ``time`` int64[n],
+    nanoseconds since the start; ``begin`` int64[n]: start of the call that returned there, else the
+    same.
 
-    ``points`` are those that are meant; one that several files have is there once, with what all
-    of them missed. ``header`` of each: one that has it. ``told``: all points of each header, and
-    ``numbers`` int32[]: index of each of them, -1 for what is not meant.
+    ``points`` are those selected; one that several files have is listed once, with the sum of what
+    they missed. ``header`` of each: one that has it. ``told``: all points of each header, and
+    ``numbers`` int32[]: the index of each of them, -1 if not selected.
     """
 
     points: list[Point]
@@ -126,7 +126,7 @@ class Hits(Protocol):
     def __len__(self) -> int: ...
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Leave out the others, bool[n]."""
+        """Keep only the hits of a mask, bool[n]."""
 
     def group(self, number: int, rows: NDArray[np.intp]) -> Group:
-        """Hits ``rows`` with their values, all of the point ``number``."""
+        """Read the hits ``rows``, all of the point ``number``, with their values."""

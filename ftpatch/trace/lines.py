@@ -15,13 +15,13 @@ from ftpatch.errors import InputError
 __all__ = ["Lines"]
 
 EXPANDED = 1 << 30
-"""Bytes that a compressed section may unpack to."""
+"""Maximum size of an unpacked section (bytes)."""
 
 
 class Lines:
-    """The line tables of one image. Of each unit that is asked for, the table is read once.
+    """The line tables of one image, each unit's read once, on demand.
 
-    Raises InputError for an image without line information, or whose cannot be read.
+    Raises InputError for an image whose line information is missing or unreadable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,12 +41,12 @@ class Lines:
             self._units = sorted(self._ranges())
         except (OSError, InputError):
             raise
-        except Exception as error:  # pyelftools has no common one for files that make no sense
+        except Exception as error:  # pyelftools has no common exception for malformed files
             raise self._unreadable(error) from None
         self._begins = [begin for begin, _, _ in self._units]
 
     def places(self, addresses: NDArray[np.uint64]) -> list[str]:
-        """``file.c:12`` for each link address, empty where there is no line for it."""
+        """``file.c:12`` for each link address, empty if it has no line."""
         return [self._place(address) for address in addresses.tolist()]
 
     def _place(self, address: int) -> str:
@@ -58,7 +58,7 @@ class Lines:
         return names[row] if row >= 0 else ""
 
     def _ranges(self) -> list[tuple[int, int, int]]:
-        """Begin, end and unit of each range of addresses."""
+        """Start, end and unit of each address range."""
         table = self._dwarf.get_aranges()
         if table is not None and table.entries:
             return [(e.begin_addr, e.begin_addr + e.length, e.info_offset) for e in table.entries]
@@ -84,7 +84,7 @@ class Lines:
         return found
 
     def _table(self, unit: int) -> tuple[NDArray[np.uint64], list[str]]:
-        """Addresses of a unit's lines, uint64[n], ascending, and the place of each."""
+        """Addresses of a unit's lines, uint64[n], ascending, and the file and line of each."""
         if unit not in self._tables:
             try:
                 self._tables[unit] = self._read(unit)
@@ -104,7 +104,7 @@ class Lines:
                 continue
             name = "" if state.end_sequence else files.get(state.file, "")
             rows.append((state.address, f"{name}:{state.line}" if name else ""))
-        # Of one address the last row holds; where one sequence ends another may begin.
+        # The last row for an address counts: one sequence may start where another ends.
         rows.sort(key=lambda row: (row[0], bool(row[1])))
         return np.array([at for at, _ in rows], np.uint64), [place for _, place in rows]
 
@@ -114,8 +114,7 @@ class Lines:
 
 
 def _files(header: Any) -> dict[int, str]:  # noqa: ANN401 - pyelftools' own kind of struct
-    """Paths by the numbers that lines have: from 1 on before DWARF 5, where folder 0 is the one
-    that it was compiled in."""
+    """Paths by file number: from 1 before DWARF 5. Folder 0 is the compilation directory."""
     late = header["version"] >= 5
     folders = [folder.decode("utf-8", "backslashreplace") for folder in header["include_directory"]]
     out = {}

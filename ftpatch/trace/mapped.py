@@ -14,18 +14,18 @@ from ftpatch.layout import constants, offset_of, structure, unpack
 __all__ = ["AT", "Mapped", "read_mapped", "read_objects"]
 
 AT = offset_of("trace_header", "libraries")
-"""Offset of them in the header."""
+"""Their offset in the header."""
 FIXED = structure("trace_library").itemsize
-"""Bytes of an entry, without its path."""
+"""Size of an entry without its path (bytes)."""
 END = 1 << constants["FUNC_BITS"]
-"""Of the addresses that an event can tell."""
+"""Range of addresses an event can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """Functions of the library at ``path`` (``image_id``: SHA-256 of that file) have ``func`` from
-    ``start`` on, ``size`` bytes; that is the link address ``base`` and those behind it, and in
-    memory ``bias`` further."""
+    """A library at ``path`` (``image_id``: SHA-256 of that file). Its functions' ``func`` count
+    from ``start``, for ``size`` bytes; that is the link address ``base`` onwards, and ``bias``
+    higher in memory."""
 
     start: int
     size: int
@@ -36,8 +36,8 @@ class Mapped:
 
 
 def read_objects(raw: bytes) -> tuple[Mapped, ...]:
-    """Read what else was loaded with a program that was probed or watched, from its header: of
-    that no event tells a range, and corrupt entries are left out."""
+    """Read the other objects loaded with a probed or watched program from its header. No event
+    refers to their ranges; corrupt entries are left out."""
     found: list[Mapped] = []
     at = AT
     while at + FIXED <= len(raw):
@@ -51,12 +51,13 @@ def read_objects(raw: bytes) -> tuple[Mapped, ...]:
 
 
 def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
-    """The libraries in a header, and how many entries are corrupt: what is longer than there is
-    room ends the table; a range that no event can tell of, or of another library, is left out."""
+    """Read the libraries in a header, and count corrupt entries. An entry longer than the header
+    ends the table; a range that no event can refer to, or that overlaps another library's, is left
+    out."""
     found: list[Mapped] = []
     wrong, at = 0, AT
     size = len(raw)
-    raw += bytes(FIXED)  # the last entry may say that it is longer than there is room
+    raw += bytes(FIXED)  # so that a last entry with a bad length stays readable
     while at < size:
         one, length = _mapped(raw, at)
         if not length:
@@ -78,7 +79,7 @@ def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
 
 
 def _mapped(raw: bytes, at: int) -> tuple[Mapped, int]:
-    """An entry, and how long it says that it is."""
+    """An entry, and the length it claims."""
     held = unpack("trace_library", raw, at)
     length = held["length"]
     path = os.fsdecode(raw[at + FIXED : at + length].partition(b"\0")[0])

@@ -1,9 +1,9 @@
-"""Matching of exits and entries: a stack per thread, for many events at once.
+"""Matching exits to entries: a stack per thread, for many events at once.
 
-The number of open frames is a running sum. Of the rows that go from n frames to n + 1 or back, in
-one thread, every second one is an entry, and the row behind it its exit: a stable sort by that
-number brings them together. Where functions then do not agree, repair.py goes through the thread's
-events one by one.
+The number of open frames is a running sum. Of one thread's rows that go from n frames to n + 1 or
+back, every second one is an entry, and the next row its exit: a stable sort by that number makes
+them adjacent. Where the functions then disagree, repair.py goes through the thread's events one by
+one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ftpatch.trace.rows import UNKNOWN, Kind, Rows, join_rows
 __all__ = ["Matcher"]
 
 MAX_OPEN = 1 << 18
-"""Open frames to keep per thread; the outermost beyond it are forgotten."""
+"""Maximum open frames kept per thread; the outermost beyond that are forgotten."""
 MANY = 256
-"""Threads that are told of together in the end."""
+"""Threads per batch at the end of the trace."""
 KIND = np.array(
     [
         Kind.POINT,
@@ -39,14 +39,14 @@ KIND = np.array(
     ],
     np.uint8,
 )
-"""By type of event; SYNC is repaired away."""
+"""By type of event; repair removes SYNC."""
 VALUED = np.zeros(len(KIND), np.uint8)
 VALUED[[Event.ENTRY_FROM, Event.EXIT_VALUE]] = Rows.VALUE
 
 
 class Matcher:
-    """Keeps what is open and what was left in each thread. In those of ``points``, bool[t], nobody
-    tells of returns, and calls are points."""
+    """Keeps each thread's open and unwound frames. Threads in ``points``, bool[t], do not record
+    returns: their calls are points."""
 
     def __init__(self, points: NDArray[np.bool_]) -> None:
         self._points = points
@@ -55,7 +55,7 @@ class Matcher:
         self._last = np.full(len(points), np.iinfo(np.int64).min, np.int64)
 
     def feed(self, batch: Batch) -> Rows:
-        """The rows of a batch, each thread's open frames before its own."""
+        """Turn a batch into rows, with each thread's open frames before its own."""
         first = segments(batch.thread)
         threads = batch.thread[first]
         last = np.maximum.reduceat(batch.time, first) if len(first) else batch.time
@@ -71,7 +71,7 @@ class Matcher:
         return paired
 
     def finish(self) -> Iterator[Rows]:
-        """The frames that are open in the end, with an END at each thread's last event."""
+        """Yield the frames still open at the end, with an END at each thread's last event."""
         held, self._open = sorted(self._open.items()), {}
         parts: list[Rows] = []
         for number, (thread, (func, time)) in enumerate(held, 1):
@@ -85,7 +85,8 @@ class Matcher:
                 parts = []
 
     def _with_open(self, batch: Batch) -> tuple[Rows, NDArray[np.uint8]]:
-        """Rows of the events, behind each thread's open frames; and each row's type of event."""
+        """Make rows of the events, after each thread's open frames; also return each row's event
+        type."""
         kind = KIND[batch.type]
         if self._points.any():
             kind[(kind == Kind.ENTER) & self._points[batch.thread]] = Kind.POINT
@@ -115,7 +116,7 @@ class Matcher:
     def _repaired(
         self, rows: Rows, events: NDArray[np.uint8], plain: Rows, wrong: NDArray[np.int32]
     ) -> Rows:
-        """All rows, with those of some threads gone through one by one."""
+        """Return all rows, with those of the given threads repaired one by one."""
         parts = [plain.take(~np.isin(plain.thread, wrong))]
         for thread in wrong.tolist():
             start, stop = np.searchsorted(rows.thread, [thread, thread + 1]).tolist()
@@ -125,7 +126,8 @@ class Matcher:
         return joined.take(np.argsort(joined.thread, kind="stable"))
 
     def _note_left(self, rows: Rows, repaired: NDArray[np.int32]) -> None:
-        """Frames that were left may yet return; of repaired threads they are noted already."""
+        """Note unwound frames, which may yet return; those of repaired threads are noted
+        already."""
         lefts = np.flatnonzero((rows.kind == Kind.UNWOUND) & (rows.pair >= 0))
         if len(repaired):
             lefts = lefts[~np.isin(rows.thread[lefts], repaired)]
@@ -145,8 +147,8 @@ class Matcher:
 
 
 def _expanded(rows: Rows, events: NDArray[np.uint8]) -> tuple[Rows, NDArray[np.int32]]:
-    """Each EVENT_UNWOUND as often as it says, and the threads in which so many cannot be open, or
-    in which chunks are missing."""
+    """Repeat each EVENT_UNWOUND as often as it says; also return the threads in which that many
+    frames cannot be open, or in which chunks are missing."""
     lefts = rows.kind == Kind.UNWOUND
     if not lefts.any():
         return rows, rows.thread[:0]
@@ -166,7 +168,7 @@ def _plain(
     func: NDArray[np.uint32],
 ) -> Rows:
     n = len(kind)
-    # What is the same in several columns is one array: whoever changes a column makes another.
+    # Identical columns share one array: to change a column, make another.
     narrow, wide = np.full(n, UNKNOWN, np.int32), np.full(n, UNKNOWN, np.int64)
     return Rows(
         kind=kind,

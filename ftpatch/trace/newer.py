@@ -1,4 +1,4 @@
-"""Trace files that were begun after others of the same name: of a later run, and of children."""
+"""Newer trace files of the same name: of a later run, and of children."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["newer"]
 
 
 def newer(files: Sequence[Path]) -> list[Path]:
-    """The traces NAME.PID, NAME.PID.PID and so on beside the ``files`` that were begun later than
-    the first of them, the latest first. The runtime gives such names where NAME is there, and to
-    children of fork."""
+    """Find the traces NAME.PID, NAME.PID.PID and so on beside ``files`` that were begun after the
+    first of them, the latest first. The runtime uses such names if NAME exists, and for forked
+    children."""
     begun = [_begun(path) for path in files]
     if not begun or not all(begun):
         return []
@@ -40,7 +40,7 @@ def _beside(path: Path) -> list[Path]:
 
 
 def _begun(path: Path) -> int:
-    """When a trace was begun, nanoseconds since 1970; 0 where nothing says it."""
+    """Return when a trace was begun, in nanoseconds since 1970; 0 if unknown."""
     try:
         fd, header = open_trace(path)
     except InputError:

@@ -1,4 +1,4 @@
-"""Rows of all threads in the order of time, without ever holding all of them."""
+"""Rows of all threads ordered by time, without ever holding all of them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ftpatch.trace.rows import Kind, Rows, join_rows
 __all__ = ["by_time"]
 
 STEP = 1 << 16
-"""Rows that are given out at once."""
+"""Rows yielded at a time."""
 MAX_HELD = 1 << 20
-"""Rows that are held back for others that may come before them. Only times that cannot be right
-make it more than a chunk of each thread."""
+"""Maximum rows held back for others that may precede them. Only invalid times make it more than a
+chunk per thread."""
 
 
 def by_time(batches: Iterable[Rows], *, leaves: bool = False) -> Iterator[Rows]:
-    """The rows by time, those of one thread always in their order, without those that only tell
-    again what is open. With ``leaves`` a call and a return with nothing in between are one LEAF, if
-    one batch has both.
+    """Order rows by time, keeping each thread's own order and dropping repeated open frames. With
+    ``leaves``, a call and its return with nothing in between become one LEAF if they are in the
+    same batch.
 
-    The pairs of what comes out mean nothing.
+    The resulting rows' pairs are meaningless.
     """
     held: Rows | None = None
     for rows in batches:
@@ -50,14 +50,14 @@ def by_time(batches: Iterable[Rows], *, leaves: bool = False) -> Iterator[Rows]:
 
 
 def _parts(rows: Rows, index: NDArray[np.intp], time: NDArray[np.int64]) -> Iterator[Rows]:
-    """Rows by time, some at once: as text they take much more room."""
+    """Yield rows by time, some at a time, since they take much more space as text."""
     index = index[np.argsort(time[index], kind="stable")]
     for first in range(0, len(index), STEP):
         yield rows.take(index[first : first + STEP])
 
 
 def _leaves(rows: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """The rows with leaves, and which of them are told with the entry before."""
+    """Mark leaves, and return the rows that are merged into the entry before."""
     enters = rows.kind[:-1] == Kind.ENTER
     enter = np.flatnonzero(enters & (rows.kind[1:] == Kind.LEAVE) & (rows.pair[:-1] >= 0))
     enter = enter[rows.pair[enter] == enter + 1]
@@ -72,7 +72,7 @@ def _leaves(rows: Rows) -> tuple[Rows, NDArray[np.bool_]]:
 
 
 def _rising(rows: Rows) -> NDArray[np.int64]:
-    """Times that never fall within a thread, int64[n]: clocks of damaged traces may."""
+    """Make times monotonic per thread, int64[n]: clocks of damaged traces may go back."""
     time = rows.time
     first = segments(rows.thread)
     falls = np.flatnonzero(np.diff(time, prepend=time[:1]) < 0)

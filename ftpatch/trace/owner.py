@@ -1,4 +1,4 @@
-"""Ownership of a trace by an image."""
+"""The image a trace belongs to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["is_library", "require_owner"]
 
 
 def require_owner(header: Origin, image: Image) -> bool:
-    """Return whether the trace is the image's own, or that of a traced copy of it; not where the
-    trace does not say. Raises InputError for a trace of another image."""
+    """Return whether the trace is of the image, or of a traced copy of it; false if the trace does
+    not say. Raises InputError for a trace of another image."""
     if not any(header.image_id):
         return False
     if (laid_in_id(image) or image_id(image)) != header.image_id:
@@ -26,6 +26,5 @@ def require_owner(header: Origin, image: Image) -> bool:
 
 
 def is_library(mapped: Mapped, image: Image) -> bool:
-    """Return whether a library is the one that was traced; where the trace does not say, it may
-    be."""
+    """Return whether a library is the one traced; true if the trace does not say."""
     return not any(mapped.image_id) or image_id(image) == mapped.image_id

@@ -1,4 +1,4 @@
-"""Levels and pairs of rows whose exits are thought to belong to the innermost open frame."""
+"""Levels and pairs of rows, assuming that each exit belongs to the innermost open frame."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["levels", "pair", "segments"]
 STEP = np.array([1, 1, -1, -1, 0, 0, -1, 0], np.int8)
 """Frames that a row of each kind opens."""
 NARROW = 1 << 16
-"""numpy sorts keys of 16 bits by radix, several times as fast as longer ones."""
+"""numpy radix-sorts 16-bit keys, several times faster than longer ones."""
 
 
 def segments(thread: NDArray[np.int32]) -> NDArray[np.intp]:
-    """Return where each thread's rows begin, intp[t], if they stand together."""
+    """Return where each thread's rows begin, intp[t], if they are contiguous."""
     if len(thread) and thread[0] == thread[-1]:
         return np.zeros(1, np.intp)
     return np.flatnonzero(np.diff(thread, prepend=-1))
 
 
 def levels(rows: Rows) -> NDArray[np.int32]:
-    """Frames that are open below each row's own, int32[n]; of rows without one, that are open."""
+    """Open frames below each row's own, int32[n]; for rows without a frame, all open ones."""
     step = STEP[rows.kind]
     after = np.cumsum(step, dtype=np.int32)
     first = segments(rows.thread)
@@ -34,8 +34,8 @@ def levels(rows: Rows) -> NDArray[np.int32]:
 
 
 def pair(rows: Rows) -> tuple[Rows, NDArray[np.int32]]:
-    """The rows with level, pair and duration (UNWOUND and END also get their function), and the
-    threads, int32[w], in which some exit is not of the innermost open frame."""
+    """Fill in level, pair and duration, and the function of UNWOUND and END; also return the
+    threads, int32[w], with an exit that is not of the innermost open frame."""
     if not len(rows):
         return rows, rows.thread
     level = levels(rows)

@@ -1,4 +1,4 @@
-"""Recordings of function_profile: sums, in place of events."""
+"""Recordings of function_profile: sums instead of events."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["read_profiles"]
 
 ENTRY = structure("trace_profile")
 STEP = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes read at a time."""
 MAX_FUNC = (1 << constants["FUNC_BITS"]) - 1
 
 
 def read_profiles(trace: Trace) -> Totals:
-    """Sums of all threads and files. Raises InputError where a file cannot be read."""
+    """Sum over all threads and files. Raises InputError if a file cannot be read."""
     recording = trace.recording
     functions = recording.functions
     sums = np.zeros((3, 0))
@@ -44,7 +44,7 @@ def read_profiles(trace: Trace) -> Totals:
 
 
 def _entries(trace: Trace, number: int) -> Iterator[NDArray[np.void]]:
-    """Those of one chunk; between them are empty ones."""
+    """Yield the entries of one chunk, including empty ones."""
     chunks = trace.chunks
     path, fd = trace.files[int(chunks.file[number])]
     at, left = int(chunks.offset[number]), int(chunks.words[number]) * 8
@@ -54,7 +54,7 @@ def _entries(trace: Trace, number: int) -> Iterator[NDArray[np.void]]:
         except OSError as error:
             raise InputError(path, f"cannot read: {error.strerror}") from None
         entries = np.frombuffer(raw, ENTRY, len(raw) // ENTRY.itemsize)
-        if not len(entries):  # the file became shorter
+        if not len(entries):  # the file has shrunk
             return
         yield entries[(entries["func"] > 0) & (entries["func"] <= MAX_FUNC)]
         at, left = at + len(entries) * ENTRY.itemsize, left - len(entries) * ENTRY.itemsize

@@ -1,4 +1,4 @@
-"""Trace files, opened together: what every source that reads them begins with."""
+"""Trace files opened together: the basis of every source that reads them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Trace:
     """Traces that are reported together: those of a program and of its children."""
 
     def __init__(self, paths: Sequence[Path], window: Window) -> None:
-        """Open them and find their chunks. Raises InputError, and UsageError for a thread that
-        none of them has."""
+        """Open them and find their chunks. Raises InputError, and UsageError for a thread that none
+        of them has."""
         self.sources: list[OpenFile] = []
         try:
             for path in paths:
@@ -66,8 +66,8 @@ class Trace:
             raise InputError(source.header.path, f"cannot read: {error.strerror}") from None
 
     def notes(self) -> list[str]:
-        """Irregularities found so far, a clause each, and ``remarks`` of formats;
-        complete when everything is read."""
+        """Irregularities found so far, one clause each, and the formats' ``remarks``; complete once
+        everything has been read."""
         notes = list(self.recording.remarks)
         if self.chunks.damaged:
             notes.append(

@@ -1,4 +1,4 @@
-"""The slow way through a thread's events, where an exit is not of the innermost open frame."""
+"""The slow path for threads with exits that are not of the innermost open frame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ftpatch.trace.rows import Kind, Rows
 __all__ = ["Suspended", "repair"]
 
 MAX_SUSPENDED = 1 << 16
-"""Frames that were left and are remembered, in one thread."""
+"""Maximum unwound frames remembered per thread."""
 
 
 class Suspended:
@@ -24,9 +24,9 @@ class Suspended:
         self._count = 0
 
     def put(self, func: int, entered: int, left: int) -> None:
-        """One more, by when it was entered and left. Of very many all but the newest of each
-        function are forgotten: a program that throws a million exceptions will not come back to
-        them."""
+        """Add one, with the times at which it was entered and left. If there are very many, all but
+        each function's newest are forgotten: a program that throws a million exceptions will not
+        return to them."""
         if self._count >= MAX_SUSPENDED:
             self._times = {func: times[-1:] for func, times in self._times.items()}
             self._count = len(self._times)
@@ -34,7 +34,8 @@ class Suspended:
         self._count += 1
 
     def take(self, func: int) -> tuple[int, int] | None:
-        """Return when the last one of this function was entered and left, if there is one."""
+        """Remove this function's newest one; return when it was entered and left, None if there is
+        none."""
         times = self._times.get(func)
         if not times:
             return None
@@ -46,11 +47,11 @@ class Suspended:
 
 
 def repair(rows: Rows, events: NDArray[np.uint8], start: int, stop: int, left: Suspended) -> Rows:
-    """One thread's rows, from ``start`` to ``stop``, as they have to be for every exit to be of the
-    innermost frame. ``events`` uint8[n] are the types of the events that they stand for.
+    """Repair one thread's rows, from ``start`` to ``stop``, so that every exit is of the innermost
+    frame. ``events`` uint8[n] are the types of the underlying events.
 
-    An exit of a frame further out leaves those within it; one of a function that is not open is the
-    RETURN of the last frame of that function that was left, if anyone saw it.
+    An exit of an outer frame leaves those inside it; one of a function that is not open is the
+    RETURN of that function's last unwound frame, if known.
     """
     index: list[int] = []
     kinds: list[int] = []

@@ -1,4 +1,4 @@
-"""Contract of a report format: one file of formats/ that says REPORT."""
+"""The contract of a report format: one file in formats/ that defines REPORT."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ __all__ = ["Report"]
 
 
 class Report(Protocol):
-    """A format. It derives from this, and gives what differs from the values that stand here."""
+    """A format. Derive from this, and override what differs from these defaults."""
 
     name: ClassVar[str]
     """Its name for --format."""
     shows: ClassVar[Data]
-    """The data that it can show."""
+    """The data it can show."""
     text: ClassVar[bool] = False
-    """True if it is for people, and tells what is missing itself."""
+    """True if it is for people, and notes itself what is missing."""
     binary: ClassVar[bool] = False
-    """True if its parts are bytes."""
+    """True if it yields bytes."""
     page: ClassVar[bool] = False
     """True if it is for a browser."""
     returns: ClassVar[bool] = False
-    """True if it needs to know when functions return."""
+    """True if it needs returns."""
     sums: ClassVar[bool] = False
-    """True if nothing comes before everything is read."""
+    """True if it yields nothing before everything has been read."""
     ends: ClassVar[tuple[str, ...]] = (".txt",)
-    """Endings of the names of such files."""
+    """Suffixes of such files' names."""
 
     def render(self, source: EventSource, style: Style) -> Iterable[str | bytes]:
-        """Give the report in parts, as they are read."""
+        """Yield the report in parts, as data is read."""
         ...
 
     @property
     def for_terminal(self) -> bool:
-        """True if a terminal has any use for it."""
+        """True if it makes sense on a terminal."""
         return not (self.binary or self.page)

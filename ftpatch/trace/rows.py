@@ -1,4 +1,4 @@
-"""Events as columns, after it is known which call each belongs to."""
+"""Events as columns, each matched to its call."""
 
 from __future__ import annotations
 
@@ -13,39 +13,38 @@ from numpy.typing import NDArray
 __all__ = ["UNKNOWN", "Kind", "Rows", "join_rows"]
 
 UNKNOWN = -1
-"""In place of a duration, a pair, an index."""
+"""Stands for a missing duration, pair or index."""
 
 
 class Kind(IntEnum):
-    """Kind of a row."""
+    """The kinds of rows."""
 
     OPEN = 0
-    """A frame that was open before this batch, told again."""
+    """A frame that was open before this batch, repeated."""
     ENTER = 1
     LEAVE = 2
     UNWOUND = 3
     """A frame that was left without a return."""
     RETURN = 4
-    """A return from a frame that is not open: one that was left, or that was never seen."""
+    """A return from a frame that is not open: it was unwound, or never seen."""
     POINT = 5
-    """A call of which nobody will tell the return."""
+    """A call whose return is not recorded."""
     END = 6
     """A frame that was open when the trace ended."""
     LEAF = 7
-    """A call and its return in one, where nothing came between."""
+    """A call and its return in one, with nothing in between."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     """n rows. ``kind`` uint8[n]. ``thread`` int32[n]. ``time`` int64[n], nanoseconds since the
     start. ``func`` uint32[n], as in the file; ``function`` int32[n], index of the function.
-    ``level`` int32[n]: frames that are open below. ``pair`` intp[n]: the row where the same call
-    ends or begins, UNKNOWN for none. ``duration`` int64[n]: nanoseconds of a call that returned,
-    on its last row, else UNKNOWN. ``late`` int64[n]: of a RETURN the nanoseconds since that frame
-    was left, else UNKNOWN. ``flags`` uint8[n]: VALUE where ``value`` uint64[n] means something
-    (what was returned; of an entry the return address). ``args`` int32[n]: row of ``arguments``,
-    uint64[m, 6], else UNKNOWN. ``until``: all later batches are at this time or after it
-    (nanoseconds)."""
+    ``level`` int32[n]: open frames below. ``pair`` intp[n]: the row where the same call ends or
+    begins, UNKNOWN for none. ``duration`` int64[n]: nanoseconds of a call that returned, on its
+    last row, else UNKNOWN. ``late`` int64[n]: for a RETURN the nanoseconds since its frame was
+    left, else UNKNOWN. ``flags`` uint8[n]: VALUE where ``value`` uint64[n] is valid (a return
+    value; for an entry, the return address). ``args`` int32[n]: row of ``arguments``, uint64[m, 6],
+    else UNKNOWN. ``until``: a lower bound for the times of all later batches (nanoseconds)."""
 
     kind: NDArray[np.uint8]
     thread: NDArray[np.int32]
@@ -68,10 +67,10 @@ class Rows:
         return len(self.kind)
 
     def take(self, index: NDArray[Any]) -> Rows:
-        """The rows of an index or mask. Pairs of which one is not among them are lost."""
+        """Select rows by index or mask. A pair is lost unless both its rows are selected."""
         columns = {name: getattr(self, name)[index] for name in COLUMNS if name not in LATER}
         taken: dict[int, NDArray[Any]] = {}
-        for name in LATER:  # in fresh rows several of these are one array
+        for name in LATER:  # fresh rows share one array among several of these
             column = getattr(self, name)
             columns[name] = taken.setdefault(id(column), column[index])
         has = columns["args"] >= 0
@@ -81,14 +80,14 @@ class Rows:
             columns["args"] = columns["args"].copy()
             columns["args"][has] = np.arange(len(arguments))
         if self.pair is not self.late:
-            place = np.full(len(self) + 1, UNKNOWN, np.intp)  # the last for those without a pair
+            place = np.full(len(self) + 1, UNKNOWN, np.intp)  # the last one for rows without a pair
             chosen = np.flatnonzero(index) if index.dtype == bool else index
             place[chosen] = np.arange(len(chosen))
             columns["pair"] = place[columns["pair"]]
         return Rows(**columns, arguments=arguments, until=self.until)
 
     def but(self, **columns: Any) -> Rows:  # noqa: ANN401 - columns of any type
-        """The same with other columns."""
+        """Return the same rows with some columns replaced."""
         return replace(self, **columns)
 
 
@@ -97,7 +96,7 @@ COLUMNS = [f.name for f in fields(Rows) if f.name not in ("arguments", "until")]
 
 
 def join_rows(parts: Sequence[Rows]) -> Rows:
-    """All rows, one part after the other; ``until`` is the last one's."""
+    """Concatenate rows; ``until`` is the last part's."""
     if len(parts) == 1:
         return parts[0]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}

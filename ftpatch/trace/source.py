@@ -1,4 +1,4 @@
-"""Sources: recorded data of one kind, and what is known of it, for report formats.
+"""Sources for report formats: recorded data of one kind, with its metadata.
 
 A slice registers its SourceKind in ``SOURCES`` of its ``events.py``; nothing here knows a slice.
 """
@@ -30,18 +30,18 @@ class Data(Flag):
     """Kinds of recorded data."""
 
     CALLS = auto()
-    """Calls of functions, as rows in batches."""
+    """Calls of functions, as batches of rows."""
     SUMS = auto()
-    """Hits and times of functions, in place of events."""
+    """Hits and times of functions, instead of events."""
     HITS = auto()
-    """Instants, or calls known when they return, with columns of values."""
+    """Instants, or calls recorded when they return, with columns of values."""
     ACCESSES = auto()
     """Accesses to variables."""
 
 
 class Origin(Protocol):
-    """Facts of one file or stream: the process that was recorded, its program and clock. Trace
-    files have them in their headers."""
+    """Metadata of one file or stream: the recorded process, its program and clock. Trace files have
+    it in their headers."""
 
     @property
     def path(self) -> Path:
@@ -49,50 +49,50 @@ class Origin(Protocol):
 
     @property
     def image(self) -> str:
-        """Path of the program; empty where it is not known."""
+        """Path of the program; empty if unknown."""
 
     @property
     def image_id(self) -> bytes:
-        """SHA-256 of the program; zeros or nothing where it is not known."""
+        """SHA-256 of the program; zeros or empty if unknown."""
 
     @property
     def pid(self) -> int:
-        """Process."""
+        """Process id."""
 
     @property
     def comm(self) -> str:
-        """Name of the process."""
+        """Name of the process (comm)."""
 
     @property
     def base(self) -> int:
-        """Link address from which functions are counted."""
+        """Link address that functions count from."""
 
     @property
     def bias(self) -> int:
-        """Distance from link addresses to those in memory."""
+        """Distance from link addresses to memory addresses."""
 
     @property
     def hz(self) -> int:
-        """Ticks per second; 0 where that is not known."""
+        """Ticks per second; 0 if unknown."""
 
     @property
     def libraries(self) -> tuple[Mapped, ...]:
-        """Libraries that were traced with the program."""
+        """Libraries traced with the program."""
 
     @property
     def objects(self) -> tuple[Mapped, ...]:
-        """Libraries that were loaded with it."""
+        """Libraries loaded with it."""
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what is missing, a clause each."""
+        """Notes on what is missing, one clause each."""
 
 
 @dataclass(kw_only=True)
 class Recording:
-    """Parts of all sources: the ``headers`` of their files, the ``tids`` of threads and
-    ``owner``, int32[t]: which header's process each thread is of; ``program`` of each header among
-    those of ``functions``; ``remarks``: what formats have to say of their own limits."""
+    """Metadata common to all sources: the ``headers`` of their files, the ``tids`` of threads and
+    ``owner``, int32[t]: the header of each thread's process; ``program``: each header's index among
+    the programs of ``functions``; ``remarks``: formats' notes on their own limits."""
 
     headers: Sequence[Origin]
     tids: list[int]
@@ -104,7 +104,7 @@ class Recording:
 
     @property
     def has_clock(self) -> bool:
-        """True if times are nanoseconds; else they are ticks."""
+        """True if times are nanoseconds, false if ticks."""
         return all(header.hz for header in self.headers)
 
     @property
@@ -118,7 +118,7 @@ class Recording:
         return [self.headers[owner].comm for owner in self.owner.tolist()]
 
     def name_by(self, find: Callable[[Origin], Program]) -> None:
-        """Say which program each header is of."""
+        """Find each header's program."""
         programs: list[Program] = []
         for header in self.headers:
             program = find(header)
@@ -133,12 +133,12 @@ class Recording:
 
 
 class EventSource(Protocol):
-    """Recorded data of one kind. ``rows``, ``hits``, ``sums`` and ``accesses`` give it, each where
-    the kind's ``data`` says that there is such; ``rows`` is what hits with calls have, too."""
+    """Recorded data of one kind. ``rows``, ``hits``, ``sums`` and ``accesses`` provide what the
+    kind's ``data`` lists; hits that are calls have ``rows`` too."""
 
     @property
     def kind(self) -> SourceKind:
-        """The kind that it is registered as."""
+        """The kind it is registered as."""
 
     @property
     def recording(self) -> Recording:
@@ -146,26 +146,26 @@ class EventSource(Protocol):
 
     @property
     def has_returns(self) -> bool:
-        """True if it tells when functions return."""
+        """True if it records returns."""
 
     @property
     def steps(self) -> int:
-        """Number of batches of rows, about; 0 for what is not read in batches."""
+        """Approximate number of batches of rows; 0 if not read in batches."""
 
     def rows(self) -> Iterator[Rows]:
-        """Calls, a batch at a time."""
+        """Calls, in batches."""
 
     def hits(self) -> Hits | None:
-        """Hits, None where there are none by kind."""
+        """Hits, None if the kind has none."""
 
     def sums(self) -> Totals | None:
-        """Sums that were recorded in place of events, None where there are none by kind."""
+        """Sums recorded instead of events, None if the kind has none."""
 
     def accesses(self) -> Accesses | None:
-        """Accesses to variables, None where there are none by kind."""
+        """Accesses to variables, None if the kind has none."""
 
     def notes(self) -> list[str]:
-        """Irregularities found so far, a clause each; complete at the end."""
+        """Irregularities found so far, one clause each; complete at the end."""
 
     def close(self) -> None:
         """Close the files."""
@@ -173,9 +173,9 @@ class EventSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceKind:
-    """A kind of source: what ``tracers`` record, or a stream's without any. ``what``: noun phrase
-    for messages; ``default``: name of its own report; ``no_returns`` and ``hint``: why some have no
-    returns, and what helps. ``open`` takes a Trace of reader.py."""
+    """A kind of source, recorded by ``tracers``; a stream's has none. ``what``: noun phrase for
+    messages; ``default``: name of its default report; ``no_returns`` and ``hint``: why some sources
+    have no returns, and a remedy. ``open`` takes a Trace of reader.py."""
 
     what: str
     data: Data

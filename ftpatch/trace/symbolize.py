@@ -1,4 +1,4 @@
-"""Addresses in traces to names: the functions of programs and their libraries."""
+"""Naming addresses in traces: the functions of programs and their libraries."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from ftpatch.trace.mapped import Mapped
 __all__ = ["Functions", "Program"]
 
 DENSE = 1 << 22
-"""Codes up to which a table is faster than a search: sites in the first megabytes of a program."""
+"""Maximum code for which a table beats a search: sites in the first megabytes of a program."""
 MAX_SYMBOL = 1 << 32
-"""Bytes; a symbol of this size or more has none that is known."""
+"""A symbol of this size or more has an unknown size."""
 NO_CODE = (1 << 64) - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A traced program: its image, None where that is not known; ``base``: the link address from
-    which traces count; whether names are to be ``plain``, as the symbol table has them; ``lines``:
-    where sources are to be told, what knows them; ``libraries``: those that were traced with it,
-    and what is known of each, whose ``base`` is where ``func`` 0 would be."""
+    """A traced program. ``image`` is None if unknown; ``base``: link address that the trace counts
+    from; ``plain``: use names as they are in the symbol table; ``lines``: line information, if
+    sources are wanted; ``libraries``: those traced with it, each as a Program whose ``base`` is
+    where ``func`` 0 would be."""
 
     image: Image | None
     base: int
@@ -42,14 +42,15 @@ class Program:
     name: str = ""
     """A library's file."""
     symbols: dict[str, str] = field(default_factory=dict)
-    """Of what reports call otherwise, the symbol."""
+    """Symbols by the names reports use, where they differ."""
 
     def sites(self, func: NDArray[np.uint32]) -> NDArray[np.uint64]:
-        """Link addresses within the sites of functions, uint64[n]: the recorded one is behind."""
+        """Link addresses within the functions' sites, uint64[n]: the recorded address is just after
+        the site."""
         return func.astype(np.uint64) + np.uint64((self.base - 1) % (1 << 64))
 
     def parts(self, func: NDArray[np.uint32]) -> Iterator[tuple[Program, NDArray[np.intp]]]:
-        """The program and its libraries, and which of the functions are in each, intp[n]."""
+        """Yield the program and its libraries, each with the indices of its functions, intp[n]."""
         place = func.astype(np.int64) - 1
         own = np.ones(len(func), bool)
         for mapped, library in self.libraries:
@@ -63,8 +64,8 @@ class Program:
     def lookup(
         self, address: NDArray[np.uint64]
     ) -> tuple[list[str], NDArray[np.uint64], NDArray[np.bool_]]:
-        """The name of the function around each link address, where it begins, uint64[n], and
-        whether there is one, bool[n]; else the address itself is both."""
+        """Look up the function around each link address: its name, its start, uint64[n], and
+        whether there is one, bool[n]; without one, name and start are the address itself."""
         starts = address.copy()
         known = np.zeros(len(address), bool)
         found = np.array([hex(at) for at in address.tolist()], object)
@@ -81,7 +82,7 @@ class Program:
         return list(found.tolist()), starts, known
 
     def size(self, start: int) -> int:
-        """Bytes of what begins at a link address; 0 where no symbol says it."""
+        """Size in bytes of the function at a link address; 0 if no symbol says."""
         for kallsyms in self._tables:
             group = kallsyms.groups_of(np.array([start], np.uint64))[0]
             if group >= 0 and int(kallsyms.start[group]) == start:
@@ -91,14 +92,14 @@ class Program:
 
     @cached_property
     def _tables(self) -> tuple[Kallsyms, ...]:
-        """The entries of the PLT, and all symbols; of these, what there is."""
+        """The PLT's entries and all symbols, whichever exist."""
         if self.image is None:
             return ()
         tables = read_kallsyms(plt_symbols(_unprobed(self.image))), self.image.kallsyms
         return tuple(table for table in tables if len(table.start))
 
     def called(self, name: str) -> str:
-        """A symbol as reports call it."""
+        """Return the name reports use for a symbol."""
         shown = name if self.plain else demangled(name)
         if shown != name:
             self.symbols[shown] = name
@@ -107,9 +108,8 @@ class Program:
     def callers(
         self, address: NDArray[np.uint64], bias: int, mapped: Sequence[Mapped] = ()
     ) -> list[str]:
-        """Names of the functions into which calls return, by the addresses in memory to which they
-        do, of a program that was loaded ``bias`` from where it was linked to be, and its libraries
-        as ``mapped`` says."""
+        """Name the functions that calls return to, by return address in memory. ``bias`` is the
+        program's load address minus its link address, ``mapped`` describes its libraries."""
         names = np.array([hex(at) for at in address.tolist()], object)
         own = np.ones(len(address), bool)
         for one, (_, library) in zip(mapped, self.libraries, strict=False):
@@ -123,7 +123,7 @@ class Program:
     def _name(
         self, names: NDArray[np.object_], rows: NDArray[np.intp], at: NDArray[np.uint64], bias: int
     ) -> None:
-        """Put the names of callers there where they are known."""
+        """Fill in the names of callers where known."""
         found, _, known = self.lookup(at[rows] - np.uint64((bias + 1) % (1 << 64)))
         for row, name, ok in zip(rows.tolist(), found, known.tolist(), strict=True):
             if ok:
@@ -131,7 +131,7 @@ class Program:
 
 
 def _unprobed(image: Image) -> Image:
-    """The image as it was before probes, whose jumps stand where its PLT's were."""
+    """The image before it was probed: probes replace the PLT's jumps by their own."""
     if laid_in_by(image) is None:
         return image
     blocks = read_blocks(image.path, image.data[: image.end])
@@ -140,9 +140,9 @@ def _unprobed(image: Image) -> Image:
 
 @dataclass
 class Functions:
-    """The functions of several programs, numbered as they come. ``name`` of each; ``symbol``: that
-    in the symbol table; ``address``: the link address where it begins; ``source``: its file and
-    line, empty where unknown; ``library``: the file that it is in, empty for the program."""
+    """The functions of several programs, numbered in order of appearance. ``name`` of each;
+    ``symbol``: its name in the symbol table; ``address``: link address of its start; ``source``:
+    file and line, empty if unknown; ``library``: the file it is in, empty for the program."""
 
     programs: Sequence[Program]
     name: list[str] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Functions:
     address: list[int] = field(default_factory=list)
     source: list[str] = field(default_factory=list)
     library: list[str] = field(default_factory=list)
-    # Never empty, so that there is something to compare with; the last one is no code.
+    # Never empty, so that searches work; the last entry is no code.
     _codes: NDArray[np.uint64] = field(default_factory=lambda: np.array([NO_CODE], np.uint64))
     _ids: NDArray[np.int32] = field(default_factory=lambda: np.array([-1], np.int32))
     _table: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
@@ -162,7 +162,7 @@ class Functions:
         return len(self.name)
 
     def ids(self, program: NDArray[np.int32] | int, func: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """The number of each function, int32[n], by program and ``func`` as traces have it."""
+        """Return the number of each function, int32[n], by program and ``func`` as in the trace."""
         code = func.astype(np.uint64)
         if not isinstance(program, int) or program:
             code |= np.uint64(1 << 32) * np.asarray(program, np.uint64)
@@ -176,7 +176,7 @@ class Functions:
         return np.asarray(self._ids[at])
 
     def _find(self, code: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Where each code is among the known ones, or something else where it is not."""
+        """Find each code among the known ones; for an unknown one the index is arbitrary."""
         if int(code.max()) < len(self._table):
             return self._table[code]
         return np.minimum(np.searchsorted(self._codes, code), len(self._codes) - 1)
@@ -197,7 +197,7 @@ class Functions:
         self._table[small] = np.arange(len(small))
 
     def _functions(self, program: Program, site: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """The functions around sites of one program, int32[n]; new ones get their numbers."""
+        """Return the functions around sites of one program, int32[n], numbering new ones."""
         names, starts, _ = program.lookup(site)
         begins, first, index = np.unique(starts, return_index=True, return_inverse=True)
         none = np.empty(0, np.uint64), np.empty(0, np.int32)

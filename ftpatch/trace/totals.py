@@ -1,4 +1,4 @@
-"""Hits and times of functions: what function_profile counts, from any trace."""
+"""Hits and times of functions: what function_profile counts, computed from any trace."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Spent", "Totals", "parents", "spent", "total"]
 
 COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
 ENDING = np.isin(list(Kind), [Kind.LEAVE, Kind.UNWOUND, Kind.END])
-"""By kind of row: whether a call begins there that counts, and whether time ends."""
+"""By kind of row: whether a counted call begins there, and whether time ends."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """f functions, by falling time. ``function`` intp[f], ``hits`` int64[f], ``time`` and ``own``
-    (without the traced functions that it called) int64[f]: nanoseconds."""
+    """f functions, by decreasing time. ``function`` intp[f], ``hits`` int64[f], ``time`` and
+    ``own`` (excluding traced callees) int64[f]: nanoseconds."""
 
     function: NDArray[np.intp]
     hits: NDArray[np.int64]
@@ -33,7 +33,7 @@ class Totals:
     def of(
         cls, hits: NDArray[np.float64], time: NDArray[np.float64], own: NDArray[np.float64]
     ) -> Totals:
-        """From sums for every function, float64[f]; those without hits and time are left out."""
+        """Build from sums for every function, float64[f], dropping those without hits and time."""
         rows = np.flatnonzero((hits > 0) | (time > 0))
         rows = rows[np.lexsort((rows, -hits[rows], -time[rows]))]
         bound = float(1 << 62)
@@ -41,7 +41,7 @@ class Totals:
         return cls(rows, *(column.astype(np.int64) for column in sums))
 
     def rows(self) -> Iterator[tuple[int, int, int, int]]:
-        """Function, hits, time and own time of each."""
+        """Yield each one's function, hits, time and own time."""
         columns = (self.function, self.hits, self.time, self.own)
         return zip(*(column.tolist() for column in columns), strict=True)
 
@@ -49,8 +49,8 @@ class Totals:
 @dataclass(frozen=True)
 class Spent:
     """Calls and times of a batch. ``entered``: rows of calls that began here. ``ended``: rows where
-    time ends that counts, with ``time`` int64[m] (nanoseconds of the whole call), and ``begun``,
-    the rows where those calls begin, UNKNOWN for a frame that came back after it was left."""
+    counted time ends, with ``time`` int64[m] (nanoseconds of the whole call), and ``begun``, the
+    rows where those calls begin, UNKNOWN for a frame that returned after it was unwound."""
 
     entered: NDArray[np.intp]
     ended: NDArray[np.intp]
@@ -59,10 +59,10 @@ class Spent:
 
 
 def spent(rows: Rows, window: Window) -> Spent:
-    """Restrict rows to the chosen time range: of calls that reach beyond it that part.
+    """Restrict calls to the time window, counting only the part inside it.
 
-    A frame that was left counts until then, and what it lasted after that when it does return; one
-    that is still open counts to its thread's last event.
+    A frame that was unwound counts until then, and for the rest once it does return; one that is
+    still open counts to its thread's last event.
     """
     entered = np.flatnonzero(COUNTED[rows.kind])
     ended = np.flatnonzero(ENDING[rows.kind] & (rows.pair >= 0))
@@ -85,11 +85,11 @@ def spent(rows: Rows, window: Window) -> Spent:
 
 
 def parents(rows: Rows) -> NDArray[np.intp]:
-    """The row where the frame around each frame was entered, intp[n], for rows that enter one;
-    UNKNOWN for outermost ones and for other rows.
+    """The row where each frame's parent was entered, intp[n], for rows that enter a frame; UNKNOWN
+    for outermost frames and for other rows.
 
-    A first call of a frame stands right behind the row where that was entered; others of the same
-    frame are the next ones of their level, before the next first call there.
+    A frame's first call directly follows the row that entered the frame; its other calls are the
+    next ones at their level, up to the next first call there.
     """
     out = np.full(len(rows), UNKNOWN, np.intp)
     moving = rows.kind != Kind.POINT
@@ -111,7 +111,7 @@ def parents(rows: Rows) -> NDArray[np.intp]:
 
 
 def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
-    """Totals of all functions; ``functions`` is what numbers them, and grows meanwhile."""
+    """Sum over all functions; ``functions`` numbers them, and grows meanwhile."""
     hits, time, own = (np.zeros(0) for _ in range(3))
     for rows in batches:
         size = max(len(functions), len(hits))
@@ -125,8 +125,8 @@ def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
 
 
 def _elsewhere(rows: Rows, part: Spent, size: int) -> NDArray[np.float64]:
-    """What of each function's time is not its own, float64[size]: what it called, and what passed
-    while a frame was left."""
+    """Time of each function that is not its own, float64[size]: spent in its callees, or while a
+    frame was unwound."""
     back = part.begun == UNKNOWN
     around = parents(rows)[part.begun]
     around[back] = UNKNOWN

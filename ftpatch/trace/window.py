@@ -1,4 +1,4 @@
-"""Window of a report: a part of the time, some threads, some functions."""
+"""The window of a report: a time range, threads and functions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from ftpatch.trace.symbolize import Functions
 __all__ = ["ALWAYS", "Window", "parse_span"]
 
 ALWAYS = (-(1 << 62), 1 << 62)
-"""Nanoseconds: before and after every time."""
+"""Nanoseconds before and after any time."""
 
 
 @dataclass(kw_only=True)
 class Window:
-    """``span``: nanoseconds since the start, from and to. ``tids``: threads, all if there are none.
-    ``depth``: levels of calls to report. ``globs``: functions, as in set_ftrace_filter: in
-    their order, a leading ``!`` removes. Functions and levels are left out as if they had not
-    been traced."""
+    """``span``: nanoseconds since the start, from and to. ``tids``: threads, empty for all.
+    ``depth``: maximum call depth. ``globs``: functions, as in set_ftrace_filter: applied in order,
+    a leading ``!`` removes. Functions and levels are left out as if they had not been traced."""
 
     span: tuple[int, int] = ALWAYS
     tids: frozenset[int] = frozenset()
@@ -34,7 +33,7 @@ class Window:
     _kept: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
     _missing: set[str] = field(default_factory=set)
     _others: list[str] = field(default_factory=list)
-    """Names of what is no function: those of probes."""
+    """Names of non-functions: those of probes."""
 
     def __post_init__(self) -> None:
         self._missing = set(self.globs)
@@ -42,11 +41,11 @@ class Window:
 
     @property
     def is_whole(self) -> bool:
-        """True if all of the time is meant."""
+        """True if it covers all times."""
         return self.span == ALWAYS
 
     def narrow(self, rows: Rows, functions: Functions) -> Rows:
-        """The rows of the functions and levels that are meant."""
+        """Select the rows of the chosen functions and levels."""
         if self.globs:
             kept = self.keeps(functions)[rows.function]
             if not kept.all():
@@ -57,18 +56,18 @@ class Window:
         return rows
 
     def keeps(self, functions: Functions) -> NDArray[np.bool_]:
-        """Return whether each function is meant, bool[f]."""
+        """Return whether each function is selected, bool[f]."""
         self._learn(functions)
         return self._kept
 
     def within(self, rows: Rows) -> Rows:
-        """The rows of the part of the time that is meant."""
+        """Select the rows within the time range."""
         if self.is_whole:
             return rows
         return rows.take((rows.time >= self.span[0]) & (rows.time <= self.span[1]))
 
     def names_match(self, *names: str) -> bool:
-        """Return whether something that has these names is meant."""
+        """Return whether something with these names is selected."""
         kept = bool(self.globs) and self.globs[0].startswith("!")
         for text, wanted in self._wanted:
             if wanted.matches(*names):
@@ -78,7 +77,7 @@ class Window:
         return kept
 
     def require_match(self, functions: Functions) -> None:
-        """Raise UsageError for a glob that matched no function that occurs."""
+        """Raise UsageError for a glob that matched no function in the trace."""
         self._learn(functions)
         if self._missing:
             text = min(self._missing)
@@ -101,7 +100,7 @@ class Window:
 
 
 def parse_span(text: str) -> tuple[int, int]:
-    """``1.5-2``, ``1.5-`` and ``-2`` in seconds, as nanoseconds. Raises UsageError."""
+    """Parse ``1.5-2``, ``1.5-`` and ``-2`` in seconds to nanoseconds. Raises UsageError."""
     begin, dash, end = text.partition("-")
     try:
         bounds = [float(part) if part.strip() else None for part in (begin, end)]

@@ -1,4 +1,4 @@
-"""The functions to trace, of a program and its libraries."""
+"""Choosing the functions to trace, of a program and its libraries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Choice:
 
 
 def require_tracer(name: str) -> None:
-    """Raise UsageError for a tracer that has no part for libraries."""
+    """Raise UsageError for a tracer that does not support libraries."""
     if name not in RECORDING:
         use = f"use {', '.join(RECORDING)}"
         raise UsageError(None, f"--lib does not work with the {name} tracer", use)

@@ -1,10 +1,11 @@
-"""Shared libraries that are traced with a program: patched copies, which the program finds first.
+"""Shared libraries traced with a program: patched copies, placed where the program finds them
+first.
 
-    FOLDER/libz.so.1        by the name that the program asks for
-    FOLDER/0/libz.so        of one that is asked for by a path
+    FOLDER/libz.so.1        for a library needed by name
+    FOLDER/0/libz.so        for one needed by path
 
-The copies are found by LD_LIBRARY_PATH. What comes before that, the program's DT_RPATH, begins with
-FOLDER in its copy; $ORIGIN in a library's is still where the library was.
+The copies are found through LD_LIBRARY_PATH. What takes precedence over that, the program's
+DT_RPATH, starts with FOLDER in its copy; a library's $ORIGIN still means its original folder.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from ftpatch.update.update import cleared_name, lay_in, prepare_sites, update
 __all__ = ["Cleared", "Libraries", "tell_cleared"]
 
 Cleared = Callable[[Path, str], None]
-"""Told before the run: a file, and the property that its copy loses."""
+"""Called before the run with a file, and the property that its copy loses."""
 
 VARIABLE = "LD_LIBRARY_PATH"
 PRELOAD = "LD_PRELOAD"
 APART = ":;$"
-"""Characters that no folder in the first of these has in its name; in the other, no blank."""
+"""Characters that no folder in the former can have in its name; in the latter, blanks as well."""
 
 
 class Libraries:
@@ -80,14 +81,14 @@ class Libraries:
         before = os.environ.get(VARIABLE)
         path = f"{self._folder}:{before}" if before else str(self._folder)
         out = {**os.environ, VARIABLE: path}
-        if PRELOAD in out and " " not in path:  # there a library may stand with its path
+        if PRELOAD in out and " " not in path:  # a library's path may be given there
             copies = {one.name: str(copy) for one, copy in self._copies.items() if "/" in one.name}
             words = re.split("([ :])", out[PRELOAD])
             out[PRELOAD] = "".join(copies.get(word, word) for word in words)
         return out
 
     def patch(self, copy: Copy, patched: Path, selection: Selection, tracing: Tracing) -> None:
-        """Lay stubs into copies of the libraries, and the tracer into ``copy`` of the program,
+        """Inject stubs into copies of the libraries, and the tracer into ``copy``, the program's,
         which is to appear at ``patched``."""
         choice = Choice(selection)
         told = self._patch(choice, tracing)
@@ -112,7 +113,7 @@ class Libraries:
         update(copy, prepared)
 
     def _patch(self, choice: Choice, tracing: Tracing) -> Tracing:
-        """Write the copies; the options of the program's tracer with their table."""
+        """Write the copies; return the options of the program's tracer, with their table."""
         opened = self._opened()
         masks = {one: choice.of(sites) for one, (_, sites) in opened.items()}
         wanted = [one for one in opened if masks[one].any()]
@@ -140,7 +141,8 @@ class Libraries:
         return replace(tracing, libraries=tuple(laid))
 
     def untraced(self, patched: Path, traces: Iterable[Path]) -> list[tuple[Path, str]]:
-        """The libraries that no trace knows of, and why. ``patched``: the program's copy."""
+        """List the libraries that no trace has recorded, and why. ``patched``: the program's
+        copy."""
         there = {library.path for trace in traces for library in _told(trace)}
         for path, one in self._traced.items():
             if os.fsdecode(path) not in there:
@@ -148,7 +150,8 @@ class Libraries:
         return [(one.path, reason) for one, reason in self._left.items()]
 
     def _opened(self) -> dict[Needed, tuple[Image, Sites]]:
-        """The chosen libraries that have sites. Raises InputError for a glob without any."""
+        """Return the selected libraries that have sites. Raises InputError for a glob without
+        any."""
         opened, without = dict[Needed, tuple[Image, Sites]](), dict[Needed, NoTable]()
         for one in self._chosen:
             image = open_image(one.path)
@@ -167,7 +170,8 @@ class Libraries:
         return opened
 
     def _link(self, one: Needed) -> None:
-        """Link the copy by the library's other names: one without a soname may be needed by any."""
+        """Link the copy under the library's other names: one without a soname may be needed by
+        any."""
         copy, real = self._copies[one], os.path.realpath(one.path)
         with contextlib.suppress(OSError), os.scandir(one.path.absolute().parent) as entries:
             for other in entries:
@@ -203,8 +207,8 @@ class Libraries:
         return made[0]
 
     def _strings(self, image: Image, origin: Path | None) -> dict[int, bytes]:
-        """New strings for a copy's dynamic table. ``origin``: what $ORIGIN has to mean, None where
-        it means that anyway."""
+        """New strings for a copy's dynamic table. ``origin``: what $ORIGIN has to mean, None if it
+        means that anyway."""
         paths = {os.fsencode(one.name): place for one, place in self._copies.items()}
         out = {}
         for tag, value, entry in dynamic_values(image.elf):
@@ -225,7 +229,7 @@ class Libraries:
         return out
 
     def _why(self, patched: Path, one: Needed) -> str:
-        """The reason that the copy of a library was not found."""
+        """Explain why the copy of a library was not found."""
         try:
             now = self._needs.of(patched, self.environment)
         except InputError:
@@ -255,5 +259,5 @@ def _told(trace: Path) -> tuple[Mapped, ...]:
 
 
 def _path_of(one: Needed) -> bytes:
-    """The name of a library in traces."""
+    """The library's name in traces."""
     return bytes(one.path.absolute())

@@ -1,4 +1,4 @@
-"""A plan for a shared library that is traced with a program: its sites call that one's tracer."""
+"""Planning a shared library traced with a program: its sites call the program's tracer."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ HOOK = "ftpatch_library"
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A library among the traced: (start, size, base) of its ``range``, its ``path`` in traces, and
-    new ``strings`` of its dynamic table, by the place of the entry in it."""
+    """One of the traced libraries: (start, size, base) of its ``range``, its ``path`` in traces,
+    and new ``strings`` of its dynamic table, by the entry's offset."""
 
     range: tuple[int, int, int]
     path: bytes
@@ -42,12 +42,12 @@ class Place:
 def plan_library(
     sites: Sites, mask: NDArray[np.bool_], place: Place, *, arguments: bool, hooks: bool
 ) -> tuple[Plan, Library]:
-    """Plan calls, at the sites in ``mask``, bool[n], of the tracer of the program that loads the
-    library; the plan, and the library's entry in the program's table. ``hooks``: the tracer
+    """Plan calls, at the sites in ``mask``, bool[n], to the tracer of the program that loads the
+    library; return the plan, and the library's entry in the program's table. ``hooks``: the tracer
     replaces return addresses.
 
-    Raises UsageError for what has a tracer already; InputError or SiteRefused where there is no
-    place for it.
+    Raises UsageError for a library that has a tracer already; InputError or SiteRefused if there is
+    no room.
     """
     image, arch = sites.image, sites.arch
     mask = traceable(sites, mask, libraries=True)

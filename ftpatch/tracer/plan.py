@@ -1,4 +1,4 @@
-"""A plan with a tracer: the stub goes into the program, and the sites call it."""
+"""Planning a tracer: the stub is injected into the program, and the sites call it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ftpatch.inject.stub import Stub, read_stub
 __all__ = ["Tracing", "plan_runtime", "plan_traced", "traceable"]
 
 LATE = ("mcount", "_mcount")
-"""Called when the function has a frame already (gcc -pg without -mfentry)."""
+"""Called when the function already has a frame (gcc -pg without -mfentry)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tracing:
-    """The options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether
-    arguments and values are recorded; the shared libraries that are traced too, and strings of the
-    program's dynamic table, by the place of the entry in it."""
+    """Options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether to
+    record arguments and return values; the shared libraries to trace as well, and strings of the
+    program's dynamic table, by the entry's offset."""
 
     tracer: str
     depth: int
@@ -46,10 +46,10 @@ class Tracing:
 
 
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
-    """Plan calls of a tracer, injected into the program, at the sites in ``mask``, bool[n].
+    """Plan calls to a tracer, injected into the program, at the sites in ``mask``, bool[n].
 
-    Raises UsageError for anything but a program without a tracer; InputError or SiteRefused
-    where there is no place for it.
+    Raises UsageError for anything but a program without a tracer; InputError or SiteRefused if
+    there is no room.
     """
     image = sites.image
     if not image.is_program:
@@ -68,7 +68,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
 
 def plan_runtime(image: Image, tracing: Tracing) -> Plan:
     """Plan a tracer for a program without any site, for the sake of its libraries. Raises
-    InputError where there is no place for it."""
+    InputError if there is no room."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if arch is None or not image.is_program:
         raise UsageError(
@@ -90,7 +90,7 @@ def plan_runtime(image: Image, tracing: Tracing) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class _Injected:
-    """A tracer in its place: the changes, the bytes behind the file's end, and the callee."""
+    """An injected tracer: the changes, the bytes to append to the file, and the callee."""
 
     changes: Changes
     tail: bytes
@@ -99,9 +99,9 @@ class _Injected:
 
 @dataclass(frozen=True, kw_only=True)
 class _Parts:
-    """A tracer's ``stub`` and the ``whole`` that goes in: with a user's stub, which is ``apart``
-    bytes from where it was linked, the table of libraries (linked address, 0: none), and the
-    strings (linked address) for ``places`` of the dynamic table."""
+    """A tracer's ``stub`` and the ``whole`` to inject: with a user's stub, which is ``apart`` bytes
+    from its link address, the table of libraries (linked address, 0: none), and the strings (linked
+    address) for ``places`` of the dynamic table."""
 
     tracer: Tracer
     stub: Stub
@@ -114,7 +114,7 @@ class _Parts:
 
 
 def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected:
-    """Inject the tracer for a program with so many ``sites``."""
+    """Inject the tracer for a program with ``sites`` sites."""
     parts = _parts(arch, tracing)
     tracer, stub = parts.tracer, parts.stub
     entry = header_field(image.elf, "e_entry")
@@ -175,8 +175,8 @@ def _parts(arch: Arch, tracing: Tracing) -> _Parts:
 
 
 def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDArray[np.bool_]:
-    """Select the sites in ``mask``, bool[n], whose calls a tracer can follow. Raises UsageError
-    for an image that has a tracer already, or whose functions call too late; or that has no site,
+    """Select the sites in ``mask``, bool[n], whose calls a tracer can follow. Raises UsageError for
+    an image that has a tracer already, or whose functions call too late; or that has no sites,
     unless there are ``libraries``."""
     image = sites.image
     if any(block.start > block.length - len(block.cut) for block in sites.blocks):
@@ -198,7 +198,7 @@ def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDAr
 
 def _chained(sites: Sites) -> NDArray[np.bool_]:
     """Sites of nested functions that call __fentry__ with more than the return address on the
-    stack, bool[n]: what a tracer would take for that is something else. They are left out."""
+    stack, bool[n]: a tracer would mistake that for the caller's address. They are left out."""
     chain = np.frombuffer(sites.arch.chain, np.uint8)
     if sites.abi.pad or not len(chain):
         return np.zeros(len(sites), bool)

@@ -106,7 +106,7 @@ class TraceFiles:
         try:
             for name in itertools.chain([self._trace] if first else [], [numbered], more):
                 with contextlib.suppress(FileExistsError):
-                    # With a folder's descriptor it is linkat(), which can follow a link.
+                    # With a directory's descriptor this is linkat(), which can follow a link.
                     os.link(source, name, src_dir_fd=folder, follow_symlinks=True)
                     return name
         except OSError as error:
@@ -155,7 +155,7 @@ def _is_written(fd: int, pids: list[int]) -> bool:
     """Test whether any process has a file open for writing, or mapped. ``pids``: the candidates
     where the kernel cannot tell."""
     try:
-        # F_RDLCK is given where nobody has the file open for writing (fcntl(2), "Leases").
+        # F_RDLCK is granted only if nobody has the file open for writing (fcntl(2), "Leases").
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
         return error.errno == errno.EAGAIN or any(map(_runs, pids))

@@ -1,4 +1,4 @@
-"""One run of a program under a tracer: patch a copy, run it, gather its recordings."""
+"""One run of a program under a tracer: patch a copy, run it, collect its recordings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A command line to run, the tracer for it, the functions to trace, in the program and in the
+    """A command line to run, its tracer, and the functions to trace, in the program and in the
     shared libraries that match ``libraries``; the file to keep the recording in, None for none."""
 
     words: Sequence[str]
@@ -51,8 +51,8 @@ class Request:
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A program that has ended: its exit ``status`` and its trace ``files``; ``foreign``: images of
-    programs that another tracer recorded, whose files are gone; ``untraced``: libraries without a
-    call in any of the files, and why; ``lost``: the error that took a recording away, if any."""
+    programs recorded by another tracer, whose files are gone; ``untraced``: libraries without a
+    call in any file, and why; ``lost``: the error by which a recording was lost, if any."""
 
     status: int
     files: Sequence[Path] = ()
@@ -62,8 +62,8 @@ class Run:
 
 
 def find_program(word: str) -> Path:
-    """Find the program that a shell would run. Raises UsageError where there is none, or one that
-    is setuid or setgid."""
+    """Find the program that a shell would run. Raises UsageError if there is none, or if it is
+    setuid or setgid."""
     found = word if "/" in word else shutil.which(word)
     if found is None:
         raise UsageError(None, f"no such program {word!r}", "use its path")
@@ -161,7 +161,7 @@ def _recorded(
 
 def _of_tracer(files: Sequence[Path], request: Request) -> tuple[list[Path], list[str]]:
     """The files that can be reported together, and the images of the others, which are removed:
-    patched programs that the program starts may have another tracer, and probes."""
+    patched programs started by the program may have another tracer, or probes."""
     number = tracer_named(request.tracing.tracer).number
     alike, foreign = [], []
     for file in files:

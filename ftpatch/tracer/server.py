@@ -34,7 +34,7 @@ MAX_DESCRIPTORS = 1 << 14
 @dataclass(frozen=True)
 class Held:
     """A file that was handed out: its owner, and a read-only descriptor. We keep none for writing,
-    so that the kernel can tell whether anybody else has one."""
+    so that the kernel can tell whether anyone else has one."""
 
     pid: int
     fd: int

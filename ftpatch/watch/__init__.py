@@ -1,4 +1,5 @@
-"""Watched variables: what the ksym tracer's filter says (kernel/trace/trace_ksym.c, 2009 to 2010).
+"""Watched variables, requested as in the ksym tracer's filter (kernel/trace/trace_ksym.c, 2009 to
+2010).
 
 Text and numbers in, the same out: nothing here opens an image or sets a breakpoint.
 """

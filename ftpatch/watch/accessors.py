@@ -1,7 +1,7 @@
 """Accessors of a watched variable: the function, and whether its instruction reads or writes.
 
-Data breakpoints of x86 trap behind the instruction (SDM vol. 3, section 18.3.1.2). So it is the one
-that ends at the recorded address, in its function as that is disassembled from its start.
+x86 data breakpoints trap after the instruction (SDM vol. 3, section 18.3.1.2). So the accessor is
+the instruction that ends at the recorded address, with its function disassembled from the start.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ftpatch.watch.read_accesses import Recorded
 __all__ = ["Accessor", "Accessors"]
 
 MAX_FUNCTION = 1 << 20
-"""Bytes of a function to disassemble."""
+"""Bytes of a function to disassemble at most."""
 KINDS = {READ: "r", WRITE: "w", READ | WRITE: "rw"}
 
 
 @dataclass(frozen=True)
 class Accessor:
-    """``function``: its name, or ``PROGRAM+OFFSET`` if that is unknown; ``place``: with offset
-    and size; ``kind``: ``r``, ``w``, ``rw``, or empty where the code does not tell."""
+    """``function``: its name, or ``PROGRAM+OFFSET`` if unknown; ``place``: with offset and size;
+    ``kind``: ``r``, ``w``, ``rw``, or empty if the code does not tell."""
 
     function: str
     place: str
@@ -43,15 +43,15 @@ class Accessors:
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
 
     def of(self, access: Recorded) -> Accessor:
-        """Return the accessor."""
+        """Look up the accessor."""
         key = access.file, access.ip
         if key not in self._known:
             self._known[key] = self._find(*key)
         return self._known[key]
 
     def kind(self, access: Recorded) -> str:
-        """``r``, ``w``, ``rw``; empty where neither the watch, nor the code, nor a value that
-        became another tells."""
+        """``r``, ``w``, ``rw``; empty if neither the watch, nor the code, nor a changed value
+        tells."""
         if access.watch.type == "-w-":
             return "w"
         told = "" if access.late else self.of(access).kind
@@ -61,8 +61,8 @@ class Accessors:
         recording = self._recording
         program = recording.program_of(file)
         at = (ip - recording.headers[file].bias) % (1 << 64)
-        # Where a function begins, it was called through the variable, or repeats its first
-        # instruction; the one before it does not go on there.
+        # The recorded address is a function's start: it was called through the variable, or repeats
+        # its first instruction; the instruction before it does not continue there.
         for address in (at, (at - 1) % (1 << 64)):
             (name,), starts, known = program.lookup(np.array([address], np.uint64))
             start = int(starts[0])
@@ -81,7 +81,7 @@ class Accessors:
         return KINDS.get(kinds[0], "") if len(kinds) == 1 else ""
 
     def _kinds(self, program: Program, start: int, size: int) -> dict[int, set[int]]:
-        """By the address that is recorded: what the instructions do that may be meant."""
+        """Map each address that can be recorded to what the instructions ending there do."""
         image = program.image
         assert image is not None
         skeleton = image.elf.skeleton

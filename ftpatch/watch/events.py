@@ -20,7 +20,7 @@ __all__ = ["SOURCES"]
 
 
 class _Accesses:
-    """Accesses with the names of who came."""
+    """Accesses, with the names of their accessors."""
 
     def __init__(self, trace: Trace) -> None:
         self._found = read_accesses(trace)
@@ -89,7 +89,7 @@ def _variable(recording: Recording, header: int, told: Told) -> Variable:
 
 
 def _place(recording: Recording, header: int, watch: Watch) -> str:
-    """As ``%pS`` prints it, with the symbol's size where the image tells it."""
+    """As ``%pS`` prints it, with the symbol's size if the image has it."""
     image = recording.program_of(header).image
     text = f"{watch.symbol}+{watch.offset:#x}"
     if image is None:

@@ -1,11 +1,11 @@
 """Requests to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and ``w@SYMBOL[+OFFSET][:LEN]``.
 
-Of the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym.c lists the
-requests that it calls malformed; the tracer answers EINVAL to all, here each has its message. OPS
-are three characters, each at its place: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not.
-The second form is today's: that of the wprobe events that are proposed for the kernel (patches
-to Documentation/trace/wprobetrace.rst). In both, SYMBOL may be a name of C++ as its source has it,
-in which ``::`` stands, or a link address, as wprobe events take it.
+For the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym.c lists malformed
+requests; the tracer answers EINVAL to all, here each has its own message. OPS are three characters
+in fixed positions: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not. The second form is that
+of the wprobe events proposed for the kernel (patches to Documentation/trace/wprobetrace.rst). In
+both, SYMBOL may be a C++ name as in the source, which contains ``::``, or a link address, as for
+wprobe events.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from ftpatch.errors import UsageError
 __all__ = ["ADDRESS", "CLEAR", "EVERY", "LENGTHS", "Request", "parse_watch"]
 
 CLEAR = "---"
-"""The type of a request to watch something no longer."""
+"""The type of a request to stop watching."""
 EVERY = "*"
-"""The symbol of a request that clears all: ``*:---``."""
+"""The symbol of a request to clear all watches: ``*:---``."""
 LENGTHS = (1, 2, 4, 8)
-"""Bytes that a breakpoint may watch: the LENn fields of DR7 (SDM vol. 3, section 18.2.4)."""
+"""Lengths that a breakpoint may watch: the LENn fields of DR7 (SDM vol. 3, section 18.2.4)."""
 PLACES = "rwx"
 _FORM = "use SYMBOL:rw-, SYMBOL:-w- or w@SYMBOL"
 _TODAY = re.compile(r"([rwx-]*|[^@:]{1,3}(?=@[^:]*(:[0-9]*)?\Z))@")
-"""How today's form begins. Names of the symbol table have an ``@`` too, as ``environ@GLIBC_2.2.5``:
-but they are not of these letters alone, and what follows the colon is no number."""
+"""The second form's prefix. Symbol names may contain ``@`` too, as in ``environ@GLIBC_2.2.5``, but
+they do not consist of these letters alone, and no number follows the colon."""
 _COLON = re.compile(r"(?<!:)(?<!\[abi):(?!:)")
-"""What divides a request: in ``shop::names[abi:cxx11]`` no colon does."""
+"""The separator; in ``shop::names[abi:cxx11]`` no colon is one."""
 ADDRESS = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 """A link address in place of a symbol."""
 _CPP = re.compile(r"(?=.*[:<\[(])(?:[^\W\d]|\()[^+%=]*")
-"""A name of C++, as ``(anonymous namespace)::cart<int>::total``, or ``sell(int)::calls``."""
+"""A C++ name, such as ``(anonymous namespace)::cart<int>::total`` or ``sell(int)::calls``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request: ``offset`` and ``length`` in bytes, None for a length that is not told; ``type``
-    is ``rw-``, ``-w-`` or ``r--``, or ``---``, which clears."""
+    """One request: ``offset`` and ``length`` in bytes, None for a length not given; ``type`` is
+    ``rw-``, ``-w-`` or ``r--``, or ``---``, which clears."""
 
     symbol: str
     offset: int
@@ -96,7 +96,7 @@ def _length(token: Token | None) -> int | None:
 
 
 def _operators(token: Token) -> str:
-    """OPS as they are, if they may be."""
+    """Validate OPS."""
     text = token.text
     _check_letters(token, PLACES + "-")
     if len(text) < len(PLACES):
@@ -113,7 +113,7 @@ def _operators(token: Token) -> str:
 
 
 def _prefix(token: Token) -> str:
-    """The type that today's form begins with."""
+    """The type in the second form's prefix."""
     if not token.text:
         raise token.refuse("no type before the `@`", "use r@, w@ or rw@")
     _check_letters(token, PLACES)
@@ -124,7 +124,7 @@ def _prefix(token: Token) -> str:
 
 
 def _check_letters(token: Token, known: str) -> None:
-    """Raise UsageError for a letter that is unknown, or stands there twice."""
+    """Raise UsageError for an unknown or repeated letter."""
     for i, letter in enumerate(token.text):
         if letter not in known:
             raise token.cut(i, i + 1).refuse("unknown operator", f"one of {' '.join(known)}")

@@ -1,7 +1,7 @@
-"""A plan with watches: a runtime goes into the program, with a table of what it is to watch.
+"""Planning watches: the runtime is injected, with a table of what to watch.
 
-The table has room for all that a processor can watch. So later requests change bytes in it and
-nothing else, and `undo` takes back one command after the other.
+The table has an entry for every watchpoint of the processor. So later requests only change bytes in
+it, and `undo` reverts one command after the other.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from ftpatch.watch.variables import Variables
 __all__ = ["Watched", "part_notes", "plan_watched", "read_watches", "watched_lines"]
 
 SIZE = 64 << 20
-"""Bytes of a trace file, where nobody says."""
+"""Default size of a trace file."""
 GO = (".gopclntab", ".note.go.buildid")
 DEPTH = 8
-"""Entries of a ret_stack: nothing returns here."""
+"""Entries of a ret_stack: no returns are hooked."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """The outcome of requests: the plan, the watches of the program then, and notes on them."""
+    """The outcome of requests: the plan, the resulting watches, and notes on them."""
 
     plan: Plan
     watches: tuple[Watch, ...]
@@ -49,8 +49,8 @@ class Watched:
 
 
 def read_watches(image: Image) -> tuple[Watch, ...]:
-    """Read the watches of a program. Raises UsageError where it has none, InputError for a table
-    that cannot be right."""
+    """Read a program's watches. Raises UsageError if it has none, InputError for a corrupt
+    table."""
     laid = _laid_in(image)
     if laid is None:
         hint = "specify a watch, such as counter:rw-"
@@ -65,10 +65,10 @@ def watched_lines(image: Image) -> list[str]:
 
 
 def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None) -> Watched:
-    """Plan all requests, or none. ``size``: bytes of a trace file, None: as it is, or the usual.
+    """Plan all requests, or none. ``size``: bytes of a trace file, None: unchanged, or the default.
 
     Raises UsageError for what cannot be watched, or a program that has a tracer or probes already;
-    InputError where there is no place for it, or for an architecture without watches.
+    InputError if there is no room, or for an architecture without watches.
     """
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     _check(image, arch)
@@ -104,7 +104,7 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
 
 
 def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
-    """Say of each watch of only a part of a symbol, or of more, how much it is, a clause each."""
+    """Note each watch that covers only part of a symbol, or more than it, one clause each."""
     variables = Variables(image)
     for watch in watches:
         size = variables.size(watch)
@@ -127,8 +127,8 @@ def _check(image: Image, arch: Arch | None) -> None:
 
 
 def _together(watches: Sequence[Watch]) -> Iterator[str]:
-    """Name the watches that one instruction may hit together: the kernel keeps one SIGTRAP of a
-    thread, not two (``legacy_queue`` in kernel/signal.c)."""
+    """Name the watches that one instruction may hit at once: the kernel keeps only one pending
+    SIGTRAP per thread (``legacy_queue`` in kernel/signal.c)."""
     for one, other in combinations(sorted(watches, key=lambda watch: watch.address), 2):
         if one.symbol == other.symbol or one.address + one.length > other.address:
             clause = "an instruction that accesses both is reported once"
@@ -152,7 +152,7 @@ def _watches(image: Image, laid: InjectedWatches) -> tuple[Watch, ...]:
 
 
 def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
-    """The plan, where nothing is watched yet."""
+    """Plan the first watches of a program."""
     linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
     tracer, stub = watch_stub(image, arch.name)
     whole, table_at = stub.with_data(pack_watches(watches), arch.page)
@@ -183,7 +183,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
 
 
 def _later(image: Image, laid: InjectedWatches, watches: Sequence[Watch], size: int | None) -> Plan:
-    """Only what differs, one Change for each place of the table."""
+    """Change only what differs, with one Change per table entry."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     before = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
     entry = TABLE_SIZE // SLOTS

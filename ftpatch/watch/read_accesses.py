@@ -1,4 +1,4 @@
-"""Accesses to watched variables, of all traces together and by time."""
+"""Accesses to watched variables of all traces, merged by time."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ __all__ = ["Accesses", "Recorded", "read_accesses"]
 
 ACCESS = constants["EVENT_ACCESS"]
 WORDS = 4
-"""Of an event, behind its first: ip, what was there, what is there, CPU."""
+"""Words of an event after the first: ip, the value before, the value now, CPU."""
 NO_CPU = 0xFFFF_FFFF
 LATE = constants["TRACE_LATE"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One access. ``time`` in nanoseconds since the start; ``ip``: the address in memory behind the
-    instruction; ``before`` and ``after``: what was there when it was last looked at, and what is
-    there now. ``cpu`` is None where it is not known; ``late``: SIGTRAP was blocked, and ``ip`` is
-    where it no longer was."""
+    """One access. ``time`` in nanoseconds since the start; ``ip``: the address in memory after the
+    instruction; ``before`` and ``after``: the value at the previous look, and now. ``cpu`` is None
+    if unknown; ``late``: SIGTRAP was blocked, and ``ip`` is where it was unblocked."""
 
     file: int
     thread: int
@@ -44,8 +43,7 @@ class Recorded:
 
 class Accesses:
     """n accesses by time. ``place`` int64[n, 4]: file, thread, number of the file's watch, time
-    (nanoseconds); ``words`` uint64[n, 4] as events have them. ``told``: the watches of each file.
-    """
+    (nanoseconds); ``words`` uint64[n, 4] as in events. ``told``: each file's watches."""
 
     def __init__(self, trace: Trace, told: list[list[Told | None]]) -> None:
         self._trace, self.told = trace, told
@@ -104,7 +102,7 @@ class Accesses:
 
 
 def read_accesses(trace: Trace) -> Accesses:
-    """The accesses of all traces. Raises InputError for a corrupt header."""
+    """Read the accesses of all traces. Raises InputError for a corrupt header."""
     recording = trace.recording
     programs = [recording.program_of(number) for number in range(len(trace.headers))]
     return Accesses(

@@ -1,4 +1,4 @@
-"""The places of a program's watches, found again by its stub's configuration."""
+"""The locations of a program's watches, found through its stub's configuration."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class InjectedWatches:
 
 
 def injected_watches(image: Image) -> InjectedWatches | None:
-    """Find the watches of a program; None where it has none. Raises InputError for a stub
-    that names a place outside of the file."""
+    """Find a program's watches; None if it has none. Raises InputError for a stub that refers to a
+    place outside the file."""
     found = injected_table(image, WATCH)
     if found is None:
         return None

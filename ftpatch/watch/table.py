@@ -1,6 +1,6 @@
-"""Watches as bytes: struct trace_watch of stubs/runtime/trace.h, four of them.
+"""Watches as bytes: four struct trace_watch of stubs/runtime/trace.h.
 
-They are inserted into a program like this, and a trace begins with a copy of them.
+They are injected in this form, and a trace begins with a copy of them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _ENTRY = structure("trace_watch")
 TABLE_SIZE = SLOTS * _ENTRY.itemsize
 """Bytes."""
 _MAX_TEXT = _ENTRY["text"].itemsize
-"""Bytes of a text."""
+"""Size of the text (bytes)."""
 _TYPES = {"r--": 1, "-w-": 2, "rw-": 3}
 """HW_BREAKPOINT_R, _W and _RW of include/uapi/linux/hw_breakpoint.h."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A watch as a trace tells of it: how many accesses it recorded, how many it ``missed``, and
-    why the kernel did not set it (``refusal``, an errno; 0: it did)."""
+    """A watch in a trace: how many accesses it recorded, how many it ``missed``, and why the kernel
+    refused it (``refusal``, an errno; 0: it did not)."""
 
     watch: Watch
     hits: int
@@ -38,8 +38,8 @@ class Told:
 
 
 def pack_watches(watches: Sequence[Watch]) -> bytes:
-    """The table of at most SLOTS watches; what is free is zero. Raises UsageError for a symbol
-    whose name is too long for it."""
+    """Pack at most SLOTS watches; unused entries are zero. Raises UsageError for a symbol whose
+    name is too long."""
     out = b""
     for watch in watches:
         text = watch_line(watch).encode()
@@ -58,8 +58,8 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
 
 
 def unpack_watches(raw: bytes) -> list[Told | None]:
-    """Parse a table by event numbers; None where nothing is watched. Raises UsageError
-    for what no table holds, in a clause without a place."""
+    """Parse a table by event numbers; None for unused entries. Raises UsageError for invalid
+    contents, with a clause that names no place."""
     if len(raw) < TABLE_SIZE:
         raise UsageError(None, "truncated")
     entries = (unpack("trace_watch", raw, number * _ENTRY.itemsize) for number in range(SLOTS))

@@ -1,4 +1,4 @@
-"""The watches of a trace, as its header has them (struct trace_watch of stubs/runtime/trace.h)."""
+"""The watches in a trace's header (struct trace_watch of stubs/runtime/trace.h)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ftpatch.watch.table import SLOTS, TABLE_SIZE, Told, unpack_watches
 __all__ = ["read_watched", "refusal_note"]
 
 AT = constants["TRACE_HEADER"]
-"""Bytes of the header in front of them."""
+"""Size of the header before them (bytes)."""
 _REASONS = {
     1: "denied by the kernel: kernel.perf_event_paranoid, or a sandbox",
     7: "the kernel is older than 5.13",
@@ -30,9 +30,8 @@ _REASONS = {
 
 
 def read_watched(fd: int, header: Header, *, plain: bool = True) -> list[Told | None]:
-    """The watches of a trace, by their numbers; None for those that there are not. Names are as
-    sources have them, or ``plain``, as symbol tables do. Raises InputError for what cannot be
-    right."""
+    """Read the watches of a trace, by number; None for unused ones. Names are as in sources or,
+    with ``plain``, as in symbol tables. Raises InputError for invalid contents."""
     if header.probes != SLOTS or header.header_size < AT + TABLE_SIZE:
         raise InputError(header.path, "its header has no room for its watches")
     try:

@@ -1,4 +1,4 @@
-"""Variables of a program by their names: where what is to be watched lies."""
+"""A program's variables by name: where to watch."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ GLOBAL = 1
 
 
 class Variables:
-    """Finds variables in the symbol table, else in the dynamic one, where there is no other."""
+    """Finds variables in the symbol table, or in the dynamic one if it is the only one."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
 
     def spelled(self, text: str) -> str:
-        """A name as the symbol table has it, an address without zeros in front. Raises UsageError
-        for a name that is not there, or that several have there."""
+        """A name as in the symbol table, an address without leading zeros. Raises UsageError for a
+        name that does not exist, or is ambiguous."""
         if ADDRESS.fullmatch(text):
             return hex(int(text, 16))
         if text == EVERY or len(self._rows(text)):
@@ -44,10 +44,11 @@ class Variables:
         return found[0]
 
     def resolve(self, name: str) -> tuple[int, int]:
-        """Link address and size (bytes, 0: unknown) of a variable. Of several that have one name,
-        as `static` ones may, the global one is meant.
+        """Link address and size (bytes, 0: unknown) of a variable. If several have the name, as
+        `static` ones may, the global one is taken.
 
-        Raises UsageError for what does not exist, or is no variable of this program."""
+        Raises UsageError for what does not exist, or is not a variable of this program.
+        """
         if ADDRESS.fullmatch(name):
             return self._at(name, int(name, 16)), 0
         symbols, rows = self._image.symbols, self._rows(name)
@@ -70,7 +71,7 @@ class Variables:
         return address, size
 
     def size(self, watch: Watch) -> int:
-        """Bytes of a watch's symbol, 0: unknown."""
+        """Size of a watch's symbol in bytes, 0: unknown."""
         symbols, rows = self._image.symbols, self._rows(watch.symbol)
         rows = rows[symbols.value[rows] == watch.address - watch.offset]
         return int(symbols.size[rows].max(initial=0))
@@ -82,7 +83,7 @@ class Variables:
         return bool(around) and not any(s.flags & Segment.PF_W for s in around)
 
     def has(self, address: int, length: int) -> bool:
-        """Return whether all of these bytes are the program's."""
+        """Return whether all of these bytes belong to the program."""
         ends = np.array([address, address + length - 1], np.uint64)
         return bool(self._image.elf.in_memory(ends).all())
 

@@ -1,9 +1,9 @@
 """Watches, and requests that change them: ``ksym_trace_filter_write`` of trace_ksym.c.
 
-The length, where none is told, is the symbol's if that is 1, 2, 4 or 8 bytes. Else, and with an
-offset, it is 4 bytes, or the largest below that is aligned and ends with the symbol: no byte of a
-neighbour is watched, unless a length is told that reaches it. Addresses must be multiples of the
-length, as x86 wants it (SDM vol. 3, section 18.2.5, "Breakpoint Field Recognition").
+The default length is the symbol's if that is 1, 2, 4 or 8 bytes. Otherwise, and with an offset, it
+is 4 bytes, or the largest smaller one that is aligned and ends within the symbol: no byte of a
+neighbour is watched unless an explicit length reaches it. Addresses must be multiples of the
+length, as x86 requires (SDM vol. 3, section 18.2.5, "Breakpoint Field Recognition").
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _PREFIXES = {"rw-": "rw", "-w-": "w", "r--": "r"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """``length`` bytes at ``address`` (virtual), which is ``symbol`` + ``offset`` (bytes), watched
-    for what ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the one that is
-    taken when none is told."""
+    as ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the default."""
 
     symbol: str
     offset: int
@@ -49,15 +48,16 @@ def apply_requests(
     read_only: bool,
     longest: int = 8,
 ) -> tuple[tuple[Watch, ...], list[str]]:
-    """Apply the requests of one command, in their order; the watches then, and notes on them.
+    """Apply the requests of one command in order; return the resulting watches, and notes on them.
 
-    ``slots``: how many breakpoints the CPU has. ``resolve`` gives a symbol's address and size
-    (bytes, 0: unknown), and raises UsageError for one that does not exist. ``read_only``: whether
-    the CPU can watch reads alone, as arm64's does; else those are watched together with writes, and
-    a note says so. ``longest``: bytes that it can watch at most, 4 on 32-bit x86.
+    ``slots``: the CPU's number of breakpoints. ``resolve`` returns a symbol's address and size
+    (bytes, 0: unknown), and raises UsageError for one that does not exist. ``read_only``: the CPU
+    can watch reads alone, as arm64's can; otherwise they are watched together with writes, and a
+    note says so. ``longest``: the CPU's maximum length in bytes, 4 on 32-bit x86.
 
-    Addresses tell watches apart, as in the kernel: another type or length for one that is watched
-    takes its place. All requests stand, or none: raises UsageError for the first that cannot.
+    Watches are identified by address, as in the kernel: another type or length for a watched
+    address replaces the old one. Either all requests take effect or none: raises UsageError for the
+    first that cannot.
     """
     now = {watch.address: watch for watch in watched}
     notes: list[str] = []
@@ -86,7 +86,7 @@ def apply_requests(
 
 
 def readable(one: Named) -> Named:
-    """The same with a C++ name as its source has it, if a request can name it so."""
+    """Replace a mangled C++ name by the source's, if a request can use it."""
     name = demangled(one.symbol)
     try:
         known = name == one.symbol or parse_watch(f"{name}:rw-").symbol == name
@@ -96,8 +96,8 @@ def readable(one: Named) -> Named:
 
 
 def watch_line(watch: Watch) -> str:
-    """A watch as it is read back, in the form that tells all: ``table+16:-w-``, or with a length
-    that is not the usual ``w@table+16:2``. ``parse_watch`` gives the request for it again."""
+    """Format a watch unambiguously: ``table+16:-w-``, or ``w@table+16:2`` if the length is not the
+    default. ``parse_watch`` turns it back into the request."""
     return _line(
         Request(watch.symbol, watch.offset, None if watch.usual else watch.length, watch.type)
     )
@@ -105,7 +105,7 @@ def watch_line(watch: Watch) -> str:
 
 def _line(request: Request) -> str:
     place = f"{request.symbol}+{request.offset}" if request.offset else request.symbol
-    # A symbol such as w@VERSION would be read as today's form.
+    # A symbol such as w@VERSION would be read as the second form.
     today = request.symbol.partition("@")[0].strip("rwx") == "" and "@" in request.symbol
     if request.type == CLEAR or (request.length is None and not today):
         return f"{place}:{request.type}"
@@ -116,7 +116,7 @@ def _line(request: Request) -> str:
 def _address(
     request: Request, line: str, resolve: Callable[[str], tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """Address, and how many bytes of the symbol are left there (0: unknown); None for all."""
+    """Address, and how many bytes of the symbol are left from there (0: unknown); None for all."""
     if request.symbol == EVERY:
         return None
     start, size = resolve(request.symbol)
@@ -153,14 +153,14 @@ def _watch(request: Request, line: str, address: int, left: int, longest: int) -
 
 
 def _usual_length(address: int, left: int, longest: int, *, whole: bool) -> int:
-    """The length that is taken when none is told (bytes); ``left`` are those of the symbol."""
+    """The default length (bytes); ``left`` is what is left of the symbol."""
     limit = left if whole and left in LENGTHS else min(left or USUAL, USUAL)
     limit = min(limit, longest)
     return max(n for n in LENGTHS if n <= limit and not address % n)
 
 
 def _set(now: dict[int, Watch], watch: Watch, line: str, slots: int) -> None:
-    """Put a watch to the others; raises UsageError for one that is there, or one too many."""
+    """Add a watch; raises UsageError for a duplicate, or one too many."""
     old = now.get(watch.address)
     if old is None and len(now) >= slots:
         raise UsageError(

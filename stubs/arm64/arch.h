@@ -23,7 +23,7 @@ static inline u64 ticks_hz(void)
 	return hz;
 }
 
-/* 0 before there is one: the kernel begins a program with that. */
+/* 0 before there is one, as the kernel starts programs. */
 static inline ulong thread_pointer(void)
 {
 	ulong tp;
@@ -38,8 +38,8 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 	(void)dynamic;
 }
 
-/* struct pthread lies below the thread pointer. Nothing is known to be mapped below the struct, so it
- * is searched from its end. */
+/* struct pthread is below the thread pointer. Nothing is known to be mapped below it, so it is
+ * searched from its end. */
 #define TID_FIRST -4
 #define TID_LAST -2560
 #define TID_STEP -4
@@ -160,7 +160,7 @@ static inline void file_limit(u64 limit[2])
 #define LEAD_REACH 0x7f00000ul
 #define LEAD_RESULT(call) ((call)->args[0])
 
-/* What a detour saves (entry.S), and finds again. */
+/* Saved by a detour (entry.S), and restored. */
 struct registers {
 	ulong x[31], sp;
 	ulong flags;       /* nzcv */
@@ -173,7 +173,7 @@ static inline ulong stack_pointer(const struct registers *regs)
 	return regs->sp;
 }
 
-/* Where the return address stands when a function is entered. */
+/* The location of the return address on function entry. */
 static inline ulong *return_place(struct registers *regs)
 {
 	return &regs->x[30];
@@ -185,14 +185,14 @@ static inline u64 register_(const struct registers *regs, u32 number)
 	return number < 31 ? regs->x[number] : number == 31 ? regs->sp : regs->flags;
 }
 
-/* The vdso does it. */
+/* The vdso provides it. */
 static inline void restored_by(ulong *flags, void **restorer)
 {
 	(void)flags;
 	(void)restorer;
 }
 
-/* What a signal handler gets, as far as registers lie in it (arch/arm64/include/uapi/asm). */
+/* A signal handler's context, up to the registers (arch/arm64/include/uapi/asm). */
 struct context {
 	ulong before[23]; /* struct ucontext up to uc_mcontext, and of that the fault's address */
 	ulong x[31], sp, ip, state;
@@ -203,14 +203,14 @@ struct context {
 #define LANDING __attribute__((target("branch-protection=bti")))
 #define BTYPE (3ul << 10)
 
-/* Go on at another place, to which nobody jumped: a trap may stand where a branch lands. */
+/* Continue elsewhere, without having branched there: a trap may be at a branch target. */
 static inline void goes_on(struct context *context, ulong ip)
 {
 	context->ip = ip;
 	context->state &= ~BTYPE;
 }
 
-/* What was blocked when the signal came. */
+/* The signals blocked when this one arrived. */
 static inline u64 *signal_mask(struct context *context)
 {
 	return (u64 *)((char *)context + 40);

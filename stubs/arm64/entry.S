@@ -1,4 +1,4 @@
-/* What arm64 code meets of a tracer. The site is
+/* A tracer's entry points in arm64 code. The site is
  *
  *     mov x9, x30
  *     bl  ftrace_caller
@@ -31,10 +31,10 @@
 	.p2align 6
 ftrace_caller:
 #ifdef ARGS
-ftrace_regs_caller:			/* arguments are always where they can be read */
+ftrace_regs_caller:			/* arguments are always readable */
 #endif
 	.cfi_startproc
-	.cfi_return_column x16		/* for the function finds its parent in x30 */
+	.cfi_return_column x16		/* the function expects its parent in x30 */
 	.cfi_register x16, x30
 	.cfi_register x30, x9
 #ifdef NOP
@@ -46,9 +46,9 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #else
 	save
 	mov	x0, x30			/* ip */
-	add	x1, sp, #168		/* where the return address stands */
+	add	x1, sp, #168		/* location of the return address */
 	add	x2, sp, #176		/* the slot */
-	add	x3, sp, #16		/* arguments, if anyone asks */
+	add	x3, sp, #16		/* arguments, if wanted */
 	bl	trace_entry
 	restore
 	ret	x9
@@ -60,14 +60,13 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #endif
 #endif
 
-/* An unwinder that meets return_to_handler asks an expression where the function was really called
- * from; the CFA, which is the slot, lies on its stack: unwind.h. But where a signal handler returns to
- * (mov x8, #139, which is rt_sigreturn; svc #0) is known by these instructions alone
+/* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
+ * the CFA, which is the slot, is on its stack: unwind.h. But a signal handler's return address
+ * (mov x8, #139, which is rt_sigreturn; svc #0) is recognised by these instructions alone
  * (aarch64_fallback_frame_state() of libgcc), and so has to be exact.
  *
- * x30 & 0xffffffffffc0 is return_to_handler, wherever the file is loaded, for x30 is what the function
- * stored, perhaps after it signed it (PAC, from bit 48 on); the distance to `process.threads` stands
- * behind it.
+ * x30 & 0xffffffffffc0 is return_to_handler, wherever the file is loaded: x30 is what the function
+ * stored, perhaps signed (PAC, from bit 48 on); the distance to `process.threads` follows it.
  */
 #define BITS 0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00
 #define ORIGIN 0x8e, 0x00, 0x0e, BITS, 0x1a	/* DW_OP_breg30 0, const8u BITS, and */
@@ -91,8 +90,8 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 /*     | x29, place | x0 ... x8 | ...
  *       ^ sp                     ^ sp + 96, where it was
  *
- * trace_return() writes to the place before it takes the frame off the ret_stack. So within this
- * function, that is where to look first.
+ * trace_return() writes to the place before it takes the frame off the ret_stack. So unwinding
+ * from within this function looks there first.
  */
 	.type	return_to_handler, @function
 	.globl	return_to_handler
@@ -105,7 +104,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	unfollowed
 	.cfi_escape SLOT
 	search
-	nop					/* unwinders look for the address before */
+	nop					/* unwinders look up the address before */
 return_to_handler:
 	stp	x29, x30, [sp, #-96]!
 	.cfi_adjust_cfa_offset 96
@@ -129,7 +128,7 @@ return_to_handler:
 	stp	x6, x7, [sp, #64]
 	str	x8, [sp, #80]
 	mov	x29, sp
-	mov	x2, x0				/* the value, if anyone asks */
+	mov	x2, x0				/* the value, if wanted */
 	add	x0, sp, #8			/* the place */
 	add	x1, sp, #96			/* the slot */
 	bl	trace_return			/* x30 & BITS: less than 64 bytes from the start */
@@ -149,7 +148,7 @@ return_to_handler:
 	.org	return_to_handler + 128
 	.quad	process + PROCESS_THREADS - (return_to_handler + 128)	/* &process.threads */
 
-/* The process begins here: sp points to argc, x0 is what the dynamic linker wants called at exit, 0
+/* The process begins here: sp points to argc, x0 is what the dynamic linker registers for exit, 0
  * where there is none (the kernel leaves that). It comes by `br`, from whatever register. */
 	.globl	ftrace_start
 	.type	ftrace_start, @function
@@ -169,7 +168,7 @@ ftrace_start:
 	ldr	x3, [x1, #STUB_CONFIG_ENTRY]
 	sub	x2, x1, x2		/* bias */
 	add	x16, x2, x3
-	br	x16			/* to a bti c, if there is one */
+	br	x16			/* lands on a bti c, if there is one */
 	.cfi_endproc
 	.size	ftrace_start, . - ftrace_start
 

@@ -1,10 +1,10 @@
-/* System calls in arm64 code: `svc #0`, with the number in x8. All but those whose number is known to be
- * another's are led. */
+/* System calls in arm64 code: `svc #0`, with the number in x8. All are redirected, except those known
+ * to be a different call. */
 #include "lead.h"
 
 #define SVC 0xd4000001u
 #define NOP 0xd503201fu
-#define FURTHEST 32 /* instructions before it that are looked at for the number */
+#define FURTHEST 32 /* instructions before it to search for the number */
 
 static u32 word_at(const u8 *at)
 {
@@ -16,7 +16,7 @@ static void put(u8 *to, u32 word)
 	*(volatile u32 __attribute__((may_alias)) *)to = word;
 }
 
-/* Whether an instruction does the same elsewhere (Arm ARM, "Loads and stores", "Branches"). */
+/* Whether an instruction is position-independent (Arm ARM, "Loads and stores", "Branches"). */
 static int is_movable(u32 word)
 {
 	return (word & 0x7c000000) != 0x14000000 && /* b, bl */
@@ -29,7 +29,7 @@ static int is_movable(u32 word)
 	       (word & 0x3f000000) != 0x08000000;   /* exclusive */
 }
 
-/* The number of a system call, ~0 where it is not known. */
+/* The number of a system call, ~0 if unknown. */
 static ulong number_of(const u8 *call, const u8 *start)
 {
 	const u8 *at;
@@ -57,7 +57,7 @@ int lead_found(const u8 *start, const u8 *end, const u8 **at, struct lead *lead)
 		number = number_of(call, start);
 		if (number != ~0ul && !is_asked(number))
 			continue;
-		/* What waits is to do so at its own place, where unwinders know it. */
+		/* A call that blocks must do so in place, where unwinders know it. */
 		lead->whole = number == SYS_rt_sigaction || number == SYS_rt_sigprocmask || call == start ||
 			      !is_movable(word_at(call - 4));
 		lead->from = lead->whole ? call : call - 4;
@@ -100,7 +100,7 @@ void lead_stub(u8 *to, ulong address, const struct lead *lead)
 	address_put(to + 48, behind);
 }
 
-/* _dl_debug_state() is `ret`, perhaps behind `bti c`. */
+/* _dl_debug_state() is `ret`, perhaps after `bti c`. */
 u32 lead_linker(u8 *to, const u8 *at)
 {
 	if (word_at(at) != 0xd65f03c0 && (word_at(at) != 0xd503245f || word_at(at + 4) != 0xd65f03c0))

@@ -1,8 +1,8 @@
-/* What is laid into a shared library: its sites call the tracer of the program that loads it. As in
- * entry.S, nothing is changed but x9 and the flags. Nobody is called until the program's runtime says
- * whom (libraries.h): in other programs never, in this one from its entry point on.
+/* Injected into a shared library: its sites call the tracer of the program that loads it. As in
+ * entry.S, nothing is changed but x9 and the flags. It calls nothing until the program's runtime
+ * sets the address (libraries.h): in other programs never, in this one from its entry point on.
  *
- * return_to_handler is the program's. Its trace_entry() is gone to by `ret`, as there.
+ * return_to_handler is the program's. It branches to trace_entry() by `ret`, as there.
  */
 
 	.file	"library.S"
@@ -19,22 +19,22 @@
 	.p2align 6
 ftrace_caller:
 #ifdef ARGS
-ftrace_regs_caller:			/* arguments are always where they can be read */
+ftrace_regs_caller:			/* arguments are always readable */
 #endif
 	.cfi_startproc
-	.cfi_return_column x16		/* for the function finds its parent in x30 */
+	.cfi_return_column x16		/* the function expects its parent in x30 */
 	.cfi_register x16, x30
 	.cfi_register x30, x9
 	save
 	adrp	x17, ftpatch_library + LIBRARY_HOOK_ENTRY
 	add	x17, x17, #:lo12:ftpatch_library + LIBRARY_HOOK_ENTRY
-	ldar	x16, [x17]		/* delta was written before it */
+	ldar	x16, [x17]		/* delta was written first */
 	cbz	x16, 1f
 	ldr	x17, [x17, #LIBRARY_HOOK_DELTA - LIBRARY_HOOK_ENTRY]
-	add	x0, x30, x17		/* ip, as the program counts */
-	add	x1, sp, #168		/* where the return address stands */
+	add	x0, x30, x17		/* ip relative to the program */
+	add	x1, sp, #168		/* location of the return address */
 	add	x2, sp, #176		/* the slot */
-	add	x3, sp, #16		/* arguments, if anyone asks */
+	add	x3, sp, #16		/* arguments, if wanted */
 	adr	x30, 1f
 	ret	x16
 1:

@@ -1,5 +1,5 @@
-/* What detours call, and what runs where a probed function returns: all registers are kept, as struct
- * registers has them. */
+/* Called from detours, and on a probed function's return: all registers are saved in a struct
+ * registers. */
 	.file	"probes.S"
 #include "offsets.h"
 #include "save.h"
@@ -17,7 +17,7 @@
 	.type	ftrace_regs_caller, @function
 	.p2align 6
 ftrace_caller:
-ftrace_regs_caller:			/* in the midst of a function: flags stay anyhow */
+ftrace_regs_caller:			/* mid-function: flags are kept anyway */
 	.cfi_startproc
 	sub	sp, sp, #SIZEOF_REGISTERS
 	.cfi_adjust_cfa_offset SIZEOF_REGISTERS

@@ -1,6 +1,6 @@
 #include "runtime.h"
 
-/* By hand, bit after bit. */
+/* Long division, bit by bit. */
 u64 divide(u64 number, u64 by)
 {
 	u64 result = 0, rest = 0;
@@ -16,7 +16,7 @@ u64 divide(u64 number, u64 by)
 	return result;
 }
 
-/* What gcc calls for __atomic_fetch_add() of 64 bits, as libatomic has it. */
+/* gcc calls this for 64-bit __atomic_fetch_add(), as in libatomic. */
 u64 fetch_add_8(u64 *at, u64 number, int order) __asm__("__atomic_fetch_add_8");
 
 __attribute__((visibility("hidden"), used)) u64 fetch_add_8(u64 *at, u64 number, int order)

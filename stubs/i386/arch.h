@@ -22,7 +22,7 @@ static inline u64 ticks(void)
 
 static inline u64 ticks_hz(void)
 {
-	return 0; /* not known without measuring */
+	return 0; /* unknown without measuring */
 }
 
 /* 0 before there is one: the kernel begins a program with no segment in gs. Then gs:0 holds it ("ELF
@@ -44,15 +44,15 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 	(void)dynamic;
 }
 
-/* Where glibc has struct pthread's tid: behind the thread pointer. */
+/* Offset of tid in glibc's struct pthread, from the thread pointer. */
 #define TID_FIRST 0
 #define TID_LAST 1024
 #define TID_STEP 4
 
-/* A function that returns with `ret $n` took its arguments with it, so the stack pointer then does
- * not tell where its return address lay. */
+/* `ret $n` pops the arguments too, so the stack pointer afterwards does not tell where the return
+ * address was. */
 #define RETURNS_HIGHER
-enum { POPPED = 256 }; /* bytes of arguments; more are believed to be there if nothing else fits */
+enum { POPPED = 256 }; /* bytes of arguments; more are assumed only if nothing else fits */
 
 #define ARGS_ON_STACK
 
@@ -78,12 +78,12 @@ enum { POPPED = 256 }; /* bytes of arguments; more are believed to be there if n
 #define SYS_getrlimit 191 /* ugetrlimit */
 #define O_NOFOLLOW_ 0400000
 
-/* As the kernel writes it, but for the sign: good until 2106. */
+/* As in the kernel, but unsigned: good until 2106. */
 struct timespec_ {
 	u32 seconds, nanoseconds;
 };
 
-/* In entry.S: it needs all registers. */
+/* In entry.S, as it needs all registers. */
 long syscall6(long number, long a, long b, long c, long d, long e, long f)
 	__attribute__((visibility("hidden")));
 

@@ -1,5 +1,5 @@
-/* What i386 code meets of a tracer. Nothing but the flags is changed when a function is entered, and
- * ecx when it returns: its caller counts on neither (psABI, "Registers").
+/* A tracer's entry points in i386 code. They change nothing but the flags on function entry, and ecx
+ * on return: the caller relies on neither (psABI, "Registers").
  *
  *     ftrace_caller       from a site:   | address after the site's call | parent ...
  *                                          ^ esp                            ^ the frame's slot
@@ -23,7 +23,7 @@
 	.p2align 6
 ftrace_caller:
 #ifdef ARGS
-ftrace_regs_caller:			/* arguments are always where they can be read */
+ftrace_regs_caller:			/* arguments are always readable */
 #endif
 	.cfi_startproc
 #ifdef NOP
@@ -31,7 +31,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 #else
 	save	eax, edx, ecx
 	movl	12(%esp), %eax		/* ip */
-	leal	16(%esp), %edx		/* where the return address stands */
+	leal	16(%esp), %edx		/* location of the return address */
 	cmpb	$0x59, (%eax)		/* popl %ecx: gcc keeps a nested function's ... */
 	jne	1f
 	addl	$4, %edx		/* ... static chain there, around a call of __fentry__ */
@@ -57,12 +57,12 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
 
-/* An unwinder that meets return_to_handler asks an expression where the function was really called
- * from; the CFA lies on its stack, the slot is CFA - 4: unwind.h. To an unwinder the CFA is that of
+/* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
+ * the CFA is on its stack, the slot is CFA - 4: unwind.h. To an unwinder the CFA is that of
  * `ret`: arguments are still there.
  *
  * eip (register 8) & -64 is return_to_handler, wherever the file is loaded; the distance to
- * `process.threads` stands behind it.
+ * `process.threads` follows it.
  */
 #define ORIGIN 0x78, 0x00, 0x09, 0xc0, 0x1a	/* DW_OP_breg8 0, const1s -64, and */
 #define VAL_EXPRESSION 0x16, 8			/* of eip; bytes */
@@ -87,8 +87,8 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 /*     | edx | eax | place | POPPED bytes, as they were left | ...
  *       ^ esp                                                 ^ where it was
  *
- * trace_return() writes to the place before it takes the frame off the ret_stack. So within this
- * function, that is where to look first.
+ * trace_return() writes to the place before it takes the frame off the ret_stack. So unwinding
+ * from within this function looks there first.
  */
 	.type	return_to_handler, @function
 	.globl	return_to_handler
@@ -101,7 +101,7 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	unfollowed
 	.cfi_escape SLOT
 	search
-	nop					/* unwinders look for the address before */
+	nop					/* unwinders look up the address before */
 return_to_handler:
 	leal	-POPPED(%esp), %esp
 	.cfi_adjust_cfa_offset POPPED
@@ -142,7 +142,7 @@ return_to_handler:
 	.p2align 6
 	.long	process + PROCESS_THREADS - (return_to_handler + 64)	/* &process.threads */
 
-/* The process begins here: esp points to argc, edx is what the dynamic linker wants called at exit,
+/* The process begins here: esp points to argc, edx is what the dynamic linker registers for exit,
  * 0 where there is none (psABI, "Process Initialization"). */
 	.globl	ftrace_start
 	.type	ftrace_start, @function
@@ -230,8 +230,8 @@ syscall6:
 	.cfi_endproc
 	.size	syscall6, . - syscall6
 
-/* Where the handler of clock.c returns to; debuggers know a signal frame by these instructions.
- * Unwinders look for the address before, too, and then at the instructions: it is nobody's. */
+/* The handler of clock.c returns here. Debuggers recognise a signal frame by these instructions;
+ * unwinders look up the address before, then the instructions: so it must belong to no function. */
 	nop
 	.globl	clock_restorer
 	.type	clock_restorer, @function

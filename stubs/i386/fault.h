@@ -1,4 +1,4 @@
-/* What a signal handler gets, and where the registers lie in it (arch/x86/include/uapi/asm). Strict
+/* A signal handler's context, and the registers' place in it (arch/x86/include/uapi/asm). Strict
  * mode lets sigreturn() through, and not rt_sigreturn(): so no SA_SIGINFO. */
 #define FAULT_FLAGS (0x04000000 | 0x10000000) /* SA_RESTORER | SA_RESTART */
 
@@ -7,7 +7,7 @@ struct context {
 	ulong dx, cx, ax, trap, error, ip;
 };
 
-/* The registers lie on the stack, as an argument, and are taken back from there. */
+/* The registers are passed on the stack, and restored from there. */
 static void clock_fault(int signal, struct context context)
 {
 	volatile struct context *kept = &context;

@@ -1,6 +1,6 @@
-/* What is laid into a shared library: its sites call the tracer of the program that loads it. As in
- * entry.S, nothing but the flags is changed. Nobody is called until the program's runtime says whom
- * (libraries.h): in other programs never, in this one from its entry point on.
+/* Injected into a shared library: its sites call the tracer of the program that loads it. As in
+ * entry.S, nothing but the flags is changed. It calls nothing until the program's runtime sets the
+ * address (libraries.h): in other programs never, in this one from its entry point on.
  *
  * return_to_handler is the program's.
  */
@@ -19,7 +19,7 @@
 	.p2align 6
 ftrace_caller:
 #ifdef ARGS
-ftrace_regs_caller:			/* arguments are always where they can be read */
+ftrace_regs_caller:			/* arguments are always readable */
 #endif
 	.cfi_startproc
 	save	eax, edx, ecx
@@ -31,12 +31,12 @@ ftrace_regs_caller:			/* arguments are always where they can be read */
 	cmpl	$0, LIBRARY_HOOK_ENTRY(%ecx)
 	je	3f
 	movl	12(%esp), %eax		/* ip */
-	leal	16(%esp), %edx		/* where the return address stands */
+	leal	16(%esp), %edx		/* location of the return address */
 	cmpb	$0x59, (%eax)		/* popl %ecx, as in entry.S */
 	jne	2f
 	addl	$4, %edx
 2:
-	addl	LIBRARY_HOOK_DELTA(%ecx), %eax	/* ip, as the program counts */
+	addl	LIBRARY_HOOK_DELTA(%ecx), %eax	/* ip relative to the program */
 	pushl	LIBRARY_HOOK_ENTRY(%ecx)
 	.cfi_adjust_cfa_offset 4
 #ifdef ARGS

@@ -1,4 +1,4 @@
-/* Registers to the stack and back, with what unwinders have to know of it. */
+/* Saving and restoring registers, with unwind information. */
 	.macro	save registers:vararg
 	.irp	register, \registers
 	pushl	%\register

@@ -1,7 +1,7 @@
-/* The trace file is cut off while it is mapped, by somebody whom its permissions do not stop: the next
- * store behind its end is a SIGBUS. Files of `ftpatch trace` have no name to do that by. For others there
- * is a handler, as long as the program has none of its own: what was recorded is lost, and counted, and
- * the process goes on in another file. Any other SIGBUS does what it did. */
+/* Someone truncates the trace file while it is mapped, undeterred by its permissions: the next
+ * store past the end raises SIGBUS. The files of `ftpatch trace` have no name to do that by. For
+ * others there is a handler, unless the program has its own: what was recorded is lost and counted,
+ * and the process goes on in another file. Any other SIGBUS keeps its effect. */
 #include "file.h"
 #ifdef PROBES
 #include "probes.h"
@@ -10,7 +10,7 @@
 #define FLAGS (0x4 | 0x10000000) /* SA_SIGINFO | SA_RESTART */
 #define SA_RESTORER 0x04000000
 #define MAP_ANONYMOUS_FIXED (2 | 0x10 | 0x20 | 0x4000) /* MAP_PRIVATE | _FIXED | _ANONYMOUS | _NORESERVE */
-#define MAPPINGS 4 /* own files, and of those that this process was forked from the latest */
+#define MAPPINGS 4 /* own files, and the latest of the processes this one was forked from */
 
 #ifndef LANDING
 #define LANDING
@@ -31,7 +31,7 @@ struct info {
 static struct {
 	ulong at, size;
 } mappings[MAPPINGS];
-static u32 next, busy; /* process id of who is at it: a child of fork is not */
+static u32 next, busy; /* process id of whoever is at it: a forked child is not */
 
 /* A file of this process. */
 void mapping_kept(ulong at, ulong size)
@@ -46,7 +46,7 @@ static long act(struct action *new, struct action *old)
 	return syscall6(SYS_rt_sigaction, SIGBUS, (long)new, (long)old, sizeof(new->mask), 0, 0);
 }
 
-/* What threads had written there: how much they had, at most. */
+/* Upper bound of what threads wrote there (bytes). */
 static u64 left_behind(void)
 {
 	struct thread *t;
@@ -59,14 +59,14 @@ static u64 left_behind(void)
 #ifdef PROBES
 		struct frame *frame;
 
-		for (frame = t->low; frame < t->top; frame++) /* they are told there */
+		for (frame = t->low; frame < t->top; frame++) /* they are counted there */
 			__atomic_fetch_and(&frame->func, ~(u64)INSTANCE, __ATOMIC_RELAXED);
 #endif
 	}
 	return bytes;
 }
 
-/* 0 where the address is in none of our files. Of several threads one does it, and the others come again. */
+/* 0 if the address is in none of our files. One thread does the work; the others fault again. */
 static int was_cut(ulong address)
 {
 	struct trace_header *header;
@@ -81,12 +81,12 @@ static int was_cut(ulong address)
 	if (other == pid ||
 	    !__atomic_compare_exchange_n(&busy, &other, pid, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return 1;
-	/* Whoever is in the midst of a store goes on, to where nobody reads it. */
+	/* Stores in progress go on, to memory that nobody reads. */
 	header = (struct trace_header *)mappings[i].at;
 	if (failed(mmap_(mappings[i].at, mappings[i].size, PROT_RW, MAP_ANONYMOUS_FIXED, -1)))
 		return 0;
 	header->chunk_size = CHUNK;
-	header->header_size = CHUNK; /* with `size` 0: there is no room */
+	header->header_size = CHUNK; /* with a `size` of 0: no room */
 	mappings[i].size = 0;
 	if (process.overflow == header)
 		process.overflow = 0;
@@ -108,13 +108,14 @@ LANDING static void bus_error(int signal, const struct info *info, void *context
 	(void)context;
 	if (info->code > 0 && was_cut(info->address))
 		return;
-	/* Blocked while it is handled, and waits: then it does what it does without a handler. */
+	/* Blocked while it is being handled, and pending: afterwards it acts as it would without a
+	 * handler. */
 	act(&none, 0);
 	syscall6(SYS_tgkill, syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
 		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGBUS, 0, 0, 0);
 }
 
-/* If there is no handler of this signal. */
+/* Install ours if this signal has no handler. */
 void bus_kept(void)
 {
 	struct action old = {0, 0, 0, 0}, new = {bus_error, FLAGS, 0, ~0ull};

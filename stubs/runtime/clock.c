@@ -1,7 +1,7 @@
-/* A process that gives up all system calls but four (seccomp's strict mode) loses the time-stamp
- * counter as well: seccomp_set_mode_strict() calls disable_TSC(), and rdtsc brings a SIGSEGV. Where a
- * program may do so, a handler is there: it lets the instruction yield the latest time that the
- * thread knows. Any other SIGSEGV does what it did. */
+/* A process that gives up all but four system calls (seccomp's strict mode) loses the time-stamp
+ * counter as well: seccomp_set_mode_strict() calls disable_TSC(), and rdtsc raises SIGSEGV. If a
+ * program may do so, there is a handler: it makes the instruction return the latest time that the
+ * thread has seen. Any other SIGSEGV keeps its effect. */
 #include "threads.h"
 
 #ifdef CLOCK_INSTRUCTION
@@ -36,7 +36,7 @@ static long act(struct action *new, struct action *old)
 	return syscall6(SYS_rt_sigaction, SIGSEGV, (long)new, (long)old, sizeof(new->mask), 0, 0);
 }
 
-/* Whether the fault was of the runtime's own clock; if so, the registers are as if it had worked. */
+/* Whether the runtime's own clock faulted; if so, set the registers as if it had worked. */
 static int was_clock(ulong *ip, ulong *low, ulong *high)
 {
 	u64 now;
@@ -51,7 +51,8 @@ static int was_clock(ulong *ip, ulong *low, ulong *high)
 	return 1;
 }
 
-/* Blocked while it is handled, and waits: then it does what it does without a handler. */
+/* Blocked while it is being handled, and pending: afterwards it acts as it would without a handler.
+ * */
 static void as_before(void)
 {
 	struct action none = {0, 0, 0, 0};
@@ -63,7 +64,7 @@ static void as_before(void)
 
 #include "fault.h"
 
-/* If the program begins with no handler of this signal. */
+/* Install ours if the program starts with no handler of this signal. */
 void clock_kept(void)
 {
 	struct action old = {0, 0, 0, 0}, new = {clock_fault, FAULT_FLAGS, clock_restorer, 0};

@@ -1,4 +1,4 @@
-/* Apart from all that reads it, so that no compiler takes it for what stands here. */
+/* In a file of its own, so that no compiler takes these values for constants. */
 #include "runtime.h"
 
 const struct stub_config ftpatch_config __attribute__((section(".ftpatch"), used)) = {

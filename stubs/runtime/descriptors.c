@@ -1,11 +1,12 @@
-/* The descriptors of events, and a program that closes all that it finds: as servers do when they begin.
- * Without them nothing is watched any longer, and nobody would know why. For the program they are not
- * there: what it asks libc to close goes around them, and where it wants their numbers, they move. */
+/* The events' file descriptors, in a program that closes every descriptor it finds, as servers do
+ * when they start. Without them nothing would be watched any longer, and nobody would know why. The
+ * program does not see them: closing through libc skips them, and if it wants their numbers, they
+ * move. */
 #include "file.h"
 #include "watch.h"
 
 #define MOST (~0u)
-#define SYS_close_range 436 /* Linux 5.9; what watches need is later */
+#define SYS_close_range 436 /* Linux 5.9; watches need a later one */
 
 typedef int (*close_)(int);
 typedef void (*closefrom_)(int);
@@ -13,7 +14,7 @@ typedef int (*close_range_)(u32, u32, int);
 typedef int (*dup2_)(int, int);
 typedef int (*dup3_)(int, int, int);
 
-/* The first of ours from `low` on; MOST: none. */
+/* Our first descriptor from `low` on; MOST: none. */
 static u32 next(u32 low)
 {
 	u32 i, found = MOST;
@@ -29,7 +30,7 @@ static int is_ours(int fd)
 	return fd > 0 && next((u32)fd) == (u32)fd;
 }
 
-/* Another descriptor for the event, which the program is about to close. */
+/* Duplicate an event's descriptor, which the program is about to close. */
 static void moved(int fd)
 {
 	u32 i;
@@ -56,7 +57,7 @@ void hooked_closefrom(int from)
 
 	for (; (ours = next(low)) != MOST; low = ours + 1)
 		if (ours > low && syscall6(SYS_close_range, low, ours - 1, 0, 0, 0, 0))
-			break; /* somebody forbids it: libc knows other ways */
+			break; /* not permitted: libc has other ways */
 	((closefrom_)hooked_real(HOOK_CLOSEFROM))((int)low);
 	hooked_kept(HOOK_CLOSEFROM, (ulong)hooked_closefrom);
 }

@@ -1,6 +1,6 @@
-/* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. Whether there is
- * memory at an address only the kernel can say: it copies a signal mask from there before it finds that
- * `how` is none (sigprocmask(2), EFAULT and EINVAL). */
+/* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. Only the kernel
+ * can say whether an address is readable: it copies a signal mask from there before it finds `how`
+ * invalid (sigprocmask(2), EFAULT and EINVAL). */
 #include "probes.h"
 
 #define LEAST_PAGE 4096ul
@@ -8,11 +8,11 @@
 
 static int is_mapped(ulong at)
 {
-	return at > 7 && /* no mask at all would be right */
+	return at > 7 && /* a NULL mask would succeed */
 	       syscall6(SYS_rt_sigprocmask, -1, (long)(at & ~7ul), 0, 8, 0, 0) != -EFAULT;
 }
 
-/* How many of `size` bytes from `at` could be read, in their order. */
+/* Number of leading bytes, of `size` at `at`, that could be read. */
 static ulong copied(void *to, ulong at, ulong size)
 {
 	const volatile u8 *from = (const volatile u8 *)at;
@@ -36,8 +36,8 @@ static int readable(u64 *to, ulong at, ulong size)
 	return 1;
 }
 
-/* Of a text, what there is of it: the last byte is 0 where it ends there or before, and anything else
- * where it goes on, or may (PROBE_CUT). -1 in the first word says that there is none. */
+/* A string, as far as it goes: the last byte is 0 if it ends there or before, and nonzero if it
+ * goes on, or may (PROBE_CUT). -1 in the first word: it could not be read. */
 static int text(u64 *to, ulong at)
 {
 	char *bytes = (char *)to;
@@ -48,7 +48,7 @@ static int text(u64 *to, ulong at)
 	n = copied(bytes, at, size);
 	for (i = 0; i < n && bytes[i]; i++)
 		;
-	if (i == n && n < size - 1) { /* it goes on where nothing is mapped */
+	if (i == n && n < size - 1) { /* it continues on an unmapped page */
 		to[0] = ~0ull;
 		return 0;
 	}
@@ -64,7 +64,7 @@ static inline u64 cut(u64 value, u32 size)
 	return size < 8 ? value & ((1ull << size * 8) - 1) : value;
 }
 
-/* All that a probe asks for, into `values`; how many words they are. */
+/* Fetch all values of a probe into `values`; return their number of words. */
 u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs)
 {
 	const struct fetch *step = linked(struct fetch, probe_table()->fetches) + probe->fetch;
@@ -81,7 +81,7 @@ u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs
 		case FETCH_STACK: {
 			ulong at = stack_pointer(regs) + (ulong)step->value * sizeof(ulong);
 
-			/* The page that the stack pointer is on is there. */
+			/* The stack pointer's own page is mapped. */
 			if (at / LEAST_PAGE == stack_pointer(regs) / LEAST_PAGE)
 				value = *(volatile ulong *)at;
 			else if (!readable(&value, at, sizeof(ulong)))

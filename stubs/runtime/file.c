@@ -1,4 +1,4 @@
-/* The trace file: its room on the disk, its header. */
+/* The trace file: allocating it on disk, its header. */
 #include "file.h"
 #include "libraries.h"
 #ifdef PROBES
@@ -12,10 +12,10 @@
 #define PR_GET_NAME 16
 #define MADV_RANDOM 1
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#define STEP_LEAST (64ul << 10) /* bytes that the file grows by: as much as it has, but ... */
-#define STEP_MOST (1ul << 20)   /* ... no less and no more than this */
+#define STEP_LEAST (64ul << 10) /* bytes that the file grows by: its current size, but ... */
+#define STEP_MOST (1ul << 20)   /* ... within these bounds */
 
-/* What fallocate() does, where the file system does not know how: zeros. */
+/* Fall back to writing zeros if the file system lacks fallocate(). */
 static long filled(long fd, u64 size)
 {
 	static char zeros[1024];
@@ -29,8 +29,8 @@ static long filled(long fd, u64 size)
 	return 0;
 }
 
-/* Pages of the file in memory that are ours to write, and with them their place on the disk. A store to
- * one that has none would bring SIGBUS where the disk is full; this says so. */
+/* Make pages of the file writable in memory, and so allocate them on disk. A store to one without a
+ * block would raise SIGBUS on a full disk; this reports it. */
 static REGISTERS long populate(char *at, ulong size)
 {
 	long ret;
@@ -46,7 +46,7 @@ static inline u64 pages(u64 size)
 	return (size + PAGE - 1) & ~(u64)(PAGE - 1);
 }
 
-/* More of the file, at least up to `end`; 0 where the disk has no room. */
+/* Grow the file, at least up to `end`; 0 if the disk is full. */
 REGISTERS int file_grown(struct trace_header *header, u64 end)
 {
 	u32 units;
@@ -68,14 +68,15 @@ REGISTERS int file_grown(struct trace_header *header, u64 end)
 				return 0;
 			}
 		}
-		/* Of this header: a handler that forked has another. */
+		/* Of this header: a handler that forked has another one. */
 		__atomic_compare_exchange_n(&header->grown, &units, (u32)(to / TRACE_UNIT), 0,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	}
 	return 1;
 }
 
-/* Map a file of `size` bytes, which are all allocated, or `first` of them and the rest as it is needed. */
+/* Map a file of `size` bytes, allocating all of them, or only the first `first` if the rest can
+ * follow on demand. */
 static long mapped(long fd, u64 size, u64 first)
 {
 	long ret, at;
@@ -90,8 +91,8 @@ static long mapped(long fd, u64 size, u64 first)
 	at = mmap_(0, (ulong)size, PROT_RW, MAP_SHARED, fd);
 	if (failed(at) || !first)
 		return at;
-	/* Most children of fork need no more than this, and the kernel is not to read ahead for them: of a
-	 * file that is a hole it makes megabytes of zeros. */
+	/* Most forked children need no more, and the kernel must not read ahead: of a sparse file
+	 * it makes megabytes of zeros. */
 	syscall6(SYS_madvise, at, (long)first, MADV_RANDOM, 0, 0, 0);
 	ret = populate((char *)at, (ulong)first);
 	if (!failed(ret))
@@ -100,8 +101,8 @@ static long mapped(long fd, u64 size, u64 first)
 	return ret == -EFAULT ? -ENOSPC : ret;
 }
 
-/* As large as wanted; where the disk, the address space or a limit of the process has not enough, half
- * of that. `made` is the size that it came to, `grown` how much of it is on the disk. */
+/* Map as much as wanted; if the disk, the address space or a limit of the process does not allow
+ * it, half of that, and so on. `made` is the resulting size, `grown` how much of it is on disk. */
 static long sized(long fd, u64 size, u64 least, u64 *made, u64 *grown)
 {
 	u64 limit[2] = {~0ull, ~0ull};
@@ -144,7 +145,7 @@ static void probes_told(struct trace_header *header)
 }
 #endif
 
-/* 0, or an errno below zero: then nothing has changed. */
+/* 0, or a negative errno: then nothing has changed. */
 long make_file(int again)
 {
 	char path[PATH];
@@ -195,7 +196,7 @@ long make_file(int again)
 	for (i = 0; i < sizeof(header->image_id); i++)
 		header->image_id[i] = ftpatch_config.image_id[i];
 	syscall6(SYS_prctl, PR_GET_NAME, (long)header->comm, 0, 0, 0, 0);
-	/* Where it really is: the program may have been named from another folder. */
+	/* The real path: the program may have been started by a relative one. */
 	if (readlink_("/proc/self/exe", header->path, sizeof(header->path) - 1) <= 0)
 		append(header->path, sizeof(header->path), program_name());
 	libraries_told(header);

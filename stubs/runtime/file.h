@@ -1,14 +1,14 @@
-/* Between start.c, file.c, place.c and threads.c. */
+/* Shared by start.c, file.c, place.c and threads.c. */
 #ifndef FTPATCH_FILE_H
 #define FTPATCH_FILE_H
 
 #include "text.h"
 #include "threads.h"
 
-#define LEAST (64u << 10) /* bytes of the smallest trace file */
-#define PATH 1024 /* bytes of a name, NUL included */
+#define LEAST (64u << 10) /* minimum size of a trace file (bytes) */
+#define PATH 1024 /* maximum length of a path, NUL included */
 
-/* place.c: what the process was told when it began, before the program could write over it. */
+/* place.c: what the process was given at startup, before the program can overwrite it. */
 int place_kept(char **envp, const char *name);
 const char *program_name(void);
 long place_made(char path[PATH], int again);
@@ -17,7 +17,7 @@ long place_made(char path[PATH], int again);
 void server_kept(const char *name);
 long file_handed(int again);
 
-/* file.c: 0, or an errno below zero */
+/* file.c: 0, or a negative errno */
 long make_file(int again);
 
 /* bus.c */

@@ -1,4 +1,4 @@
-/* Frames that are not the innermost of their thread any more: left, kept, found elsewhere. */
+/* Frames that are no longer their thread's innermost: unwound, kept, found in another thread. */
 #include "threads.h"
 
 #ifdef PROFILE
@@ -10,8 +10,8 @@
 #define instance_freed(frame) ((void)(frame))
 #endif
 
-/* A frame whose return is awaited in any thread, for contexts move from one to another: the latest,
- * for others of that slot may have been left for good. NULL for none. */
+/* The pending frame of this slot in any thread, since contexts migrate: the latest, as older ones
+ * of that slot may be dead. NULL if there is none. */
 REGISTERS struct frame *frame_elsewhere(ulong slot)
 {
 	struct thread *t;
@@ -35,7 +35,7 @@ static inline void copy(struct frame *to, const struct frame *from)
 	to->slot = from->slot;
 }
 
-/* Keep a frame that was left, for it may come back. 0 if there is no room. */
+/* Keep an unwound frame, as it may come back. 0 if there is no room. */
 static REGISTERS int keep(struct thread *t, const struct frame *gone)
 {
 	struct frame *frame, *free = 0;
@@ -43,8 +43,8 @@ static REGISTERS int keep(struct thread *t, const struct frame *gone)
 	for (frame = t->low; frame < t->bottom; frame++) {
 		if (frame->slot == gone->slot) {
 			if (gone->ret == (ulong)return_to_handler)
-				return 1; /* a tail call, and its caller is kept already */
-			break; /* which was overwritten, and is not coming back */
+				return 1; /* a tail call whose caller is kept already */
+			break; /* overwritten, and not coming back */
 		}
 		if (!frame->slot)
 			free = frame;
@@ -57,7 +57,7 @@ static REGISTERS int keep(struct thread *t, const struct frame *gone)
 	return 1;
 }
 
-/* A thread is gone. Its frames need not be: a coroutine goes on in another. */
+/* A thread has ended. Its frames may live on: a coroutine can continue in another thread. */
 REGISTERS void frames_kept(struct thread *t)
 {
 	struct frame *frame;
@@ -69,7 +69,7 @@ REGISTERS void frames_kept(struct thread *t)
 	t->top = t->bottom;
 }
 
-/* The ret_stack ends at `frame` now, and the trace says so. */
+/* Truncate the ret_stack to `frame`, and record it in the trace. */
 static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
 {
 #if !defined(PROFILE) && !defined(USER) && !defined(PROBES)
@@ -87,7 +87,7 @@ static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
 	t->top = frame;
 }
 
-/* The time of a frame that is left ends, for now. */
+/* Stop the clock of a frame that is unwound, for now. */
 static inline void time_ends(struct thread *t, struct frame *frame, u64 now)
 {
 #ifdef PROFILE
@@ -99,10 +99,11 @@ static inline void time_ends(struct thread *t, struct frame *frame, u64 now)
 #endif
 }
 
-/* A call, or a return, at `slot` although deeper frames seem to be open: they were left by longjmp
- * or an exception, or wait on another stack. Which, cannot be told; so those that may come back are
- * put aside. Only one thing is certain: what had the same slot is dead, if something else stands in
- * it now. The number of frames goes into the trace. 0 if there is no room to put them. */
+/* A call or a return at `slot`, although deeper frames seem to be open: they were left by longjmp
+ * or an exception, or wait on another stack. It is impossible to tell which, so those that may come
+ * back are put aside. Only this much is certain: a frame with the same slot is dead if something
+ * else is stored there now. The number of frames is recorded in the trace. 0 if there is no room
+ * for them. */
 REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent)
 {
 	struct frame *frame = t->top;
@@ -122,8 +123,8 @@ REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent)
 	return 1;
 }
 
-/* Make the frame of `slot`, which is not the innermost, the innermost: those above it were left. 0
- * where this thread's ret_stack has none. */
+/* Make the frame of `slot`, which is not the innermost, the innermost, unwinding those above. 0 if
+ * it is not on this thread's ret_stack. */
 REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now)
 {
 	struct frame *found = t->top, *frame, moved;
@@ -138,7 +139,7 @@ REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now)
 			break;
 	}
 	left(t, frame, now);
-	/* Where there is no room to keep the others, they change places with it. */
+	/* Without room to keep the others, swap them with it. */
 	for (; found < t->top; found++) {
 		copy(&moved, found);
 		copy(found, found - 1);
@@ -148,7 +149,7 @@ REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now)
 }
 
 #ifdef RETURNS_HIGHER
-/* The slot of whatever thread's frame that returned. Where none can be right, `slot` itself. */
+/* The slot of the frame that returned, of any thread. If none fits, `slot` itself. */
 REGISTERS ulong slot_below(ulong slot)
 {
 	struct thread *t;

@@ -1,4 +1,4 @@
-/* The function tracer: entries, with where they were called from. */
+/* The function tracer: entries, with their callers. */
 #include "threads.h"
 
 REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot)
@@ -22,7 +22,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot)
 	end(t, slot);
 }
 
-/* Never called: this tracer hooks no return. */
+/* Never called: this tracer hooks no returns. */
 REGISTERS void trace_return(ulong *place, ulong slot)
 {
 	(void)place;

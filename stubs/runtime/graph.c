@@ -1,6 +1,6 @@
 /* The function graph tracer: entries and exits. Compare ftrace_push_return_trace() and
- * ftrace_pop_return_trace() of kernel/trace/fgraph.c; here a thread may have several stacks, and may
- * leave frames without a return. */
+ * ftrace_pop_return_trace() of kernel/trace/fgraph.c; here a thread may have several stacks, and
+ * may leave frames without returning. */
 #include "threads.h"
 
 #ifdef PROFILE
@@ -10,7 +10,7 @@
 #include "probes.h"
 #endif
 
-/* A user's own functions get what else would go into the trace. */
+/* A user's own functions are called in place of writing to the trace. */
 #ifdef USER
 #define RECORDING 1
 typedef void (*user_function)(ulong ip, ulong parent);
@@ -38,8 +38,8 @@ typedef u64 result;
 #endif
 
 #ifdef ARGS
-/* How many of the words of arguments can be read. Where they stand on the stack, that may end in the
- * midst of them; but not if a caller's frame lies behind, or the page goes on. */
+/* How many of the argument words can be read. Those on the stack may extend past its end; but not
+ * if a caller's frame follows, or the page continues. */
 static inline u32 args_there(const struct thread *t, ulong slot)
 {
 #ifdef ARGS_ON_STACK
@@ -57,8 +57,8 @@ static inline u32 args_there(const struct thread *t, ulong slot)
 #endif
 
 #ifndef PROBES
-/* A site's function was entered. `ip`: the address after the site's call; *place: where the address
- * that it will return to stands; `slot`: what tells its frame apart; `args`: six of them. */
+/* A site's function was entered. `ip`: the address after the site's call; *place: holds its return
+ * address; `slot`: identifies its frame; `args`: six of them. */
 REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *args))
 {
 	struct thread *t = begun(slot);
@@ -102,7 +102,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 #ifdef PROFILE
 	frame->func = func;
 #else
-	frame->func = func | 1; /* not 0 */
+	frame->func = func | 1; /* nonzero */
 #endif
 #if !defined(PROFILE) && !defined(USER)
 	if (place_holds(t, at)) {
@@ -129,7 +129,7 @@ out:
 }
 #endif
 
-/* The frame is done with: its exit goes into the trace. */
+/* The frame is finished: record its exit. */
 static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(result value))
 {
 	u64 func = frame->func;
@@ -148,7 +148,7 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(res
 #else
 	u64 *at = event_at(t, now, EXIT_WORDS);
 
-	/* Once more: trace_forked() takes it away. */
+	/* Again: trace_forked() clears it. */
 	if (unlikely(!at) || !place_holds(t, at) || !(func = frame->func))
 		return;
 #ifdef ARGS
@@ -160,8 +160,8 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(res
 #endif
 }
 
-/* The return address of a frame that this thread's ret_stack has not: it was left and comes back, or
- * was entered by another thread. */
+/* Find the return address of a frame that is not on this thread's ret_stack: it was unwound and
+ * comes back, or was entered by another thread. */
 static REGISTERS __attribute__((noinline)) ulong
 return_elsewhere(struct thread *t, ulong slot, u64 now WITH(result value))
 {
@@ -169,7 +169,7 @@ return_elsewhere(struct thread *t, ulong slot, u64 now WITH(result value))
 	ulong ret;
 
 	if (!frame) {
-		/* Nothing is right any more. The innermost frame's is the best guess there is. */
+		/* Nothing is consistent any more. The innermost frame's is the best guess. */
 		process.stopped = 1;
 		if (process.header)
 			process.header->flags |= TRACE_STOPPED;
@@ -182,7 +182,7 @@ return_elsewhere(struct thread *t, ulong slot, u64 now WITH(result value))
 	return ret;
 }
 
-/* A function returned, with `value`: write where it was really called from to *place. */
+/* A function returned `value`: write its original return address to *place. */
 REGISTERS void trace_return(ulong *place, ulong slot WITH(result value))
 {
 	u64 now = ticks();
@@ -190,7 +190,7 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(result value))
 	struct frame *frame;
 	ulong ret, own = slot;
 
-	if (t) /* what is hooked is not called from a handler that is nested: that one was left */
+	if (t) /* hooked functions are not called from a nested handler: that one was left */
 		begin(t, own);
 	slot = slot_of_return(t, slot);
 	if (unlikely(t && t->from)) {
@@ -198,7 +198,8 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(result value))
 		t = thread_of_return(t, slot);
 		begin(t, own);
 	}
-	do { /* of a tail call, the caller's frame as well, which may have been left and be elsewhere */
+	do { /* for a tail call, the caller's frame too, which may have been unwound and be
+	        elsewhere */
 		if (unlikely(!t || t->top == t->bottom || t->top[-1].slot != slot) &&
 		    !(t && frame_surfaced(t, slot, now))) {
 			*place = return_elsewhere(t, slot, now WITH(value));

@@ -1,5 +1,5 @@
-/* A file that `ftpatch trace` makes: it has no name yet, so nobody can cut it off, and it needs no
- * permission of ours. We connect, get its descriptor, and are done. */
+/* A trace file that `ftpatch trace` creates: it has no name yet, so nobody can truncate it, and we
+ * need no permission to create it. We connect, receive its descriptor, and are done. */
 #include "file.h"
 
 #define AF_UNIX 1
@@ -11,7 +11,7 @@
 #define SO_SNDTIMEO 21
 #define SCM_RIGHTS 1
 #define MSG_CMSG_CLOEXEC 0x40000000
-#define PATIENCE 10 /* seconds for it to answer, on a busy machine */
+#define PATIENCE 10 /* seconds to wait for an answer, on a busy machine */
 #define PR_GET_SECCOMP 21
 
 struct address {
@@ -36,9 +36,9 @@ struct control {
 };
 
 static struct address server;
-static u32 server_size; /* bytes of its address, 0: there is none */
-static u32 owner;       /* who runs it: who ran the program */
-static int was_filtered; /* system calls, when the program began: a container's are */
+static u32 server_size; /* length of its address, 0: there is none */
+static u32 owner;       /* uid it runs as: that of the program */
+static int was_filtered; /* system calls were filtered at startup, as in a container */
 
 static int is_filtered(void)
 {
@@ -58,13 +58,14 @@ void server_kept(const char *name)
 	was_filtered = is_filtered();
 }
 
-/* Whether the program gave up system calls, or may have: a socket is what most who do so end for. */
+/* Whether the program gave up system calls, or may have: a call to open a socket is fatal to most
+ * that do. */
 static int may_forbid(void)
 {
 	return (!was_filtered || ftpatch_config.clock & GIVES_UP_CALLS) && is_filtered();
 }
 
-/* Whether it is ours that listens: names are free when their owner is gone. */
+/* Whether the listener is ours: names are free once their owner is gone. */
 static int is_ours(long socket)
 {
 	u32 peer[3] = {0, ~0u, ~0u}, size = sizeof(peer); /* pid, uid, gid */
@@ -90,7 +91,7 @@ static long received(long socket)
 	return control.fd;
 }
 
-/* A descriptor, or an errno below zero. `again`: the program has begun. */
+/* A descriptor, or a negative errno. `again`: the program is already running. */
 long file_handed(int again)
 {
 	long patience[2] = {PATIENCE, 0}, fd, ret;

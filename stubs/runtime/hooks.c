@@ -1,6 +1,6 @@
-/* The program's own use of a signal, beside ours. The kernel has one handler for it, and kills a process
- * that a breakpoint stops while the signal is blocked. So what is asked of the kernel for it (lead.c)
- * is kept here, and never reaches it: the action, and that the signal is blocked. */
+/* The program's own use of the signal that we use. The kernel has one handler for it, and kills a
+ * process that hits a breakpoint while the signal is blocked. So the program's requests about it
+ * (lead.c) are handled here, and never reach the kernel: its action, and blocking it. */
 #include "hooks.h"
 #include "lead.h"
 #include "text.h"
@@ -15,26 +15,26 @@
 #define SIGNALS 65
 #define MADV_WIPEONFORK 18
 #define ASKERS 512
-#define NEAR (1ul << 20) /* bytes: what is so close above is on the stack */
+#define NEAR (1ul << 20) /* bytes; an address this close above is on the stack */
 
 static struct action own;  /* the program's action for it */
-static u8 masks[SIGNALS];  /* which of its actions block it */
-static ulong kept;         /* of its flags: what this kernel knows */
-static volatile ulong *here; /* not 0 in the process that `own_pid` is */
+static u8 masks[SIGNALS];  /* which of the program's actions block it */
+static ulong kept;         /* action flags that this kernel knows */
+static volatile ulong *here; /* nonzero in the process `own_pid` */
 static u32 own_pid;
-static u32 begun_blocked;  /* the first thread had it so before us */
+static u32 begun_blocked;  /* blocked in the first thread before we started */
 
-/* By thread pointer, odd: 0 is nobody's. */
+/* By thread pointer, made odd: 0 is free. */
 static struct asker {
 	ulong tp;
 	u32 blocked; /* IS_BLOCKED, IS_PENDING */
-	u32 waits;   /* IS_BLOCKED in a call that waits with a mask of its own, ... */
-	ulong behind; /* ... behind which is this instruction, 0: none */
-	u32 lent;    /* number of the next of ... */
+	u32 waits;   /* IS_BLOCKED while a call waits with a temporary mask ... */
+	ulong behind; /* ... this instruction follows the call, 0: none */
+	u32 lent;    /* index of the next of ... */
 	struct lent_mask {
 		ulong mask, size;
 		u64 bits;
-	} masks[4];  /* ... those that the kernel was given instead */
+	} masks[4];  /* ... the masks passed to the kernel instead */
 } askers[ASKERS];
 
 static void copy(struct action *to, const struct action *from)
@@ -46,20 +46,20 @@ static void copy(struct action *to, const struct action *from)
 	to->mask = from->mask;
 }
 
-/* Whether there are eight bytes: the kernel reads a mask before it sees that there is nothing to do. */
+/* Whether eight bytes are readable: the kernel reads a mask before it finds nothing to do. */
 static int readable(const void *at)
 {
 	return syscall6(SYS_rt_sigprocmask, -1, (long)at, 0, 8, 0, 0) != -EFAULT;
 }
 
-/* What is not on the stack may be anything. */
+/* Anything that is not on the stack may be invalid. */
 static int is_there(const void *at)
 {
 	return (ulong)at - (ulong)__builtin_frame_address(0) < NEAR || readable(at);
 }
 
-/* What the calling thread did to the signal. This has nothing to do with whether it is recorded, and a
- * thread that gets another's place begins with its own mask: libc sets that. */
+/* The calling thread's state of the signal. It is independent of recording; a thread that takes
+ * over another's entry starts with its own mask, which libc sets. */
 static struct asker *asker(void)
 {
 	ulong tp = thread_pointer() | 1, none;
@@ -76,7 +76,7 @@ static struct asker *asker(void)
 			break;
 	}
 	if (i == ASKERS)
-		found = &askers[at % ASKERS]; /* more threads than there are places */
+		found = &askers[at % ASKERS]; /* more threads than entries */
 	if (begun_blocked) {
 		begun_blocked = 0;
 		found->blocked |= IS_BLOCKED;
@@ -84,14 +84,14 @@ static struct asker *asker(void)
 	return found;
 }
 
-/* A child that has our memory, but not our signals (vfork, posix_spawn), is about to become something
- * else: what it does is not the program's. */
+/* A child that shares our memory, but not our signals (vfork, posix_spawn), is about to exec: what
+ * it does is not the program's doing. */
 static int is_apart(void)
 {
 	return here && (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0) != own_pid;
 }
 
-/* A child of fork has memory of its own, and finds `here` empty in it. */
+/* A forked child has its own memory, and finds `here` zeroed in it. */
 static void process_known(void)
 {
 	if (here && !*here) {
@@ -100,7 +100,7 @@ static void process_known(void)
 	}
 }
 
-/* Linux has WIPEONFORK since 4.14; qemu-user before 8 takes any advice, and does nothing. */
+/* Linux has had WIPEONFORK since 4.14; qemu-user before 8 accepts any advice, and does nothing. */
 static void process_told_apart(void)
 {
 	ulong page = mmap_(0, process.page, 3, 0x22 /* private, anonymous */, -1);
@@ -123,7 +123,7 @@ static long acted(int signal, const struct action *new, struct action *old)
 		return -EFAULT;
 	if (signal == OUR_SIGNAL) {
 		copy(&changed, &own);
-		if (old) { /* the kernel sees whether that is there */
+		if (old) { /* the kernel checks the address */
 			ret = syscall6(SYS_rt_sigaction, signal, 0, (long)old, 8, 0, 0);
 			if (ret)
 				return ret;
@@ -182,8 +182,8 @@ static long masked(int how, const u64 *new, u64 *old)
 	return 0;
 }
 
-/* A mask for as long as a call waits, in args[which]: what the kernel gets lacks our signal. `inside`:
- * there it is with its size. */
+/* A temporary mask for a call that waits, in args[which]: the kernel gets it without our signal.
+ * `inside`: args[which] points to the mask and its size. */
 static void waits(struct asked *call, u32 which, int inside)
 {
 	const ulong *pair = (const ulong *)call->args[which];
@@ -217,7 +217,7 @@ static void waits(struct asked *call, u32 which, int inside)
 	call->args[which] = inside ? (long)lent : (long)&lent->bits;
 }
 
-/* It waits for a signal that came already. */
+/* It waits for a signal that is already pending. */
 static void taken(struct asked *call)
 {
 	const u64 *set = (const u64 *)call->args[0];
@@ -234,7 +234,7 @@ static void taken(struct asked *call)
 	call->done = 1;
 }
 
-/* What came and waits, ours among it. */
+/* The pending signals, including ours. */
 static long pending(u64 *set, ulong size)
 {
 	long ret = syscall6(SYS_rt_sigpending, (long)set, (long)size, 0, 0, 0, 0);
@@ -254,7 +254,7 @@ int is_asked(ulong number)
 	       number == SYS_io_uring_enter;
 }
 
-/* What is asked of the kernel, before it is. */
+/* Handle requests before they reach the kernel. */
 REGISTERS void signal_asked(struct asked *call)
 {
 	long *a = call->args, ret;
@@ -298,8 +298,8 @@ REGISTERS void signal_asked(struct asked *call)
 	call->done = 1;
 }
 
-/* One that no breakpoint of ours brought: what the program wants done. 0: it dies of it.
- * `sent`: by a process, so that it can wait or be ignored. */
+/* Deliver one that none of our breakpoints raised as the program asked. 0: it is fatal. `sent`: by
+ * a process, so it can be blocked or ignored. */
 int signal_passed_on(int signal, void *info, struct context *context, int sent)
 {
 	void *handler = own.handler;
@@ -326,7 +326,7 @@ int signal_passed_on(int signal, void *info, struct context *context, int sent)
 	return 1;
 }
 
-/* Constructors of libraries have had their say. */
+/* Called after the libraries' constructors. */
 void signal_taken_over(const struct action *inherited, ulong flags_kept)
 {
 	u64 mask = OUR_BIT, before = 0;

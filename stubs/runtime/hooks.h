@@ -1,4 +1,5 @@
-/* The program's own use of our signal; and what of libc is called in another way, by slots of the GOT. */
+/* The program's own use of our signal, and the libc functions redirected through slots of the GOT.
+ * */
 #ifndef FTPATCH_HOOKS_H
 #define FTPATCH_HOOKS_H
 
@@ -7,9 +8,9 @@
 #define SIGILL 4
 #define SIGTRAP 5
 #ifdef WATCH
-#define OUR_SIGNAL SIGTRAP /* of the kernel's events */
+#define OUR_SIGNAL SIGTRAP /* raised by the kernel's events */
 #else
-#define OUR_SIGNAL SIGILL /* of instructions that there are not: debuggers have SIGTRAP */
+#define OUR_SIGNAL SIGILL /* raised by undefined instructions: debuggers have SIGTRAP */
 #endif
 
 /* What comes with a signal (include/uapi/asm-generic/siginfo.h, 64 bits); code: above 0 where the
@@ -26,7 +27,7 @@ struct trap_info {
 #define IS_PENDING 2u
 #define IS_OPEN 2u
 
-/* As the kernel has it. */
+/* As in the kernel. */
 struct action {
 	void *handler;
 	ulong flags;
@@ -53,20 +54,20 @@ struct hook {
 	u32 which, unused;
 };
 
-/* ftpatch_config.hooks points to it. Link addresses. */
+/* ftpatch_config.hooks points to it. All link addresses. */
 struct hook_table {
-	u64 sealed, sealed_end; /* what can only be read when the program begins (PT_GNU_RELRO) */
+	u64 sealed, sealed_end; /* read-only by the time the program begins (PT_GNU_RELRO) */
 	u32 count, unused;
 	struct hook hook[];
 };
 
 /* slots.c */
 void slots_set(void);
-/* What the program would have called; and behind each call: it is still led to the wrapper. */
+/* The function the program would have called; and, after each call, redirect the slot again. */
 ulong hooked_real(enum hook_which which);
 void hooked_kept(enum hook_which which, ulong wrapper);
 
-/* descriptors.c. Hidden: others' addresses would be those before they were laid in. */
+/* descriptors.c. Hidden: otherwise their addresses would be those before injection. */
 #pragma GCC visibility push(hidden)
 int hooked_close(int fd);
 void hooked_closefrom(int low);

@@ -1,10 +1,10 @@
-/* Finds the system calls of all that is loaded, and leads them elsewhere. No page is written to that
- * can be executed: a copy is changed, and takes the page's place at once.
+/* Finds the system calls in everything loaded, and redirects them. No executable page is ever
+ * writable: a copy is changed, and replaces the page at once.
  *
  *     libc      mov eax, 13; syscall     ->  jmp stub; syscall
- *     stub      mov eax, 13; call ftrace_asked; jmp syscall, or behind it
+ *     stub      mov eax, 13; call ftrace_asked; jmp syscall, or past it
  *
- * A library that is opened later is met where the linker tells debuggers of it. */
+ * A library opened later is caught where the linker notifies debuggers of it. */
 #include "lead.h"
 #include "libraries.h"
 #include "link_map.h"
@@ -20,9 +20,9 @@
 #define MREMAP_TO 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */
 #define MFD_CLOEXEC 1
 #define RT_CONSISTENT 0
-#define CALLS 512       /* of one segment */
+#define CALLS 512       /* per segment */
 #define OBJECTS 1024
-#define STEP 0x100000ul /* bytes: where room is looked for */
+#define STEP 0x100000ul /* bytes: granularity of the search for free space */
 #define STEPS 16
 
 /* As <elf.h> has them. */
@@ -40,17 +40,17 @@ struct elf_segment {
 	u64 offset, address, physical, file_size, size, align;
 };
 
-#define LIBRARY_PATH 256 /* bytes of a library's, at most */
+#define LIBRARY_PATH 256 /* maximum length of a library's path */
 
 static struct lead leads[CALLS];
 static ulong objects[OBJECTS]; /* biases of those that are done */
 static u32 object_count;
-static ulong met;      /* bias of the one that is looked at */
+static ulong met;      /* bias of the one being examined */
 static struct room {
 	ulong bias, at, size;
-} rooms[OBJECTS];      /* of stubs, and for which object */
+} rooms[OBJECTS];      /* of stubs, and the object they belong to */
 static u32 room_count;
-static int leading;    /* calls are led, and not only objects told */
+static int leading;    /* calls are redirected, not just objects recorded */
 static char told[TRACE_HEADER - sizeof(struct trace_header)]; /* structs trace_library, for the header */
 static u32 told_size;
 
@@ -58,11 +58,11 @@ static void copy(u8 *to, const u8 *from, ulong size)
 {
 	for (; size; size--) {
 		*to++ = *from++;
-		barrier(); /* or gcc calls memcpy */
+		barrier(); /* else gcc calls memcpy */
 	}
 }
 
-/* Pages beside a segment that its jumps reach. */
+/* Free pages that a segment's jumps can reach. */
 static ulong room_beside(ulong low, ulong high, ulong size)
 {
 	ulong at, found, first, last;
@@ -84,7 +84,7 @@ static ulong room_beside(ulong low, ulong high, ulong size)
 	return 0;
 }
 
-/* Gives pages of `scratch`, which the file `fd` has as well, their place. */
+/* Move pages of `scratch`, which the file `fd` has as well, into place. */
 static int placed(u8 *scratch, ulong offset, ulong size, ulong at, long fd)
 {
 	long ret = -1;
@@ -111,7 +111,7 @@ static int written(long fd, const u8 *from, ulong size)
 	return 1;
 }
 
-/* `count` leads, by address; `linker`: what stands first is the linker's breakpoint. */
+/* `count` leads, by address; `linker`: the first is the linker's breakpoint. */
 static void led(u32 count, ulong low, ulong high, u32 linker)
 {
 	ulong page = process.page, stubs = (count * LEAD_STUB + page - 1) & -page, beside, size, at;
@@ -120,7 +120,7 @@ static void led(u32 count, ulong low, ulong high, u32 linker)
 	u8 *scratch, *to;
 	long fd;
 
-	/* Pages that change: the last one of a lead may be the first of the next. */
+	/* Pages to change: the last one of a lead may be the first of the next. */
 	for (i = 0, at = 0; i < count; i++) {
 		ulong first = (ulong)leads[i].from & -page;
 		ulong last = ((ulong)leads[i].from + LEAD_JUMP - 1) & -page;
@@ -154,7 +154,7 @@ static void led(u32 count, ulong low, ulong high, u32 linker)
 			to[from + n - piece] = jump[n];
 		}
 	}
-	/* A file that may not be so large would be a signal. */
+	/* Exceeding the file size limit would raise a signal. */
 	file_limit(limit);
 	fd = limit[0] < size ? -1 :
 			       syscall6(SYS_memfd_create, (long)"ftpatch", MFD_CLOEXEC, 0, 0, 0, 0);
@@ -211,7 +211,7 @@ static void segments_led(const struct elf_segment *segment, ulong count, ulong b
 	}
 }
 
-/* Into the table of names: where its code is. What finds no room has none. */
+/* Add it to the table of names, with its code's location. If there is no room, it goes unnamed. */
 static void object_noted(const struct link_map *map, const struct elf_segment *segment, ulong count)
 {
 	struct trace_library *library = (struct trace_library *)(told + told_size);
@@ -263,7 +263,8 @@ static void object_met(const struct link_map *map)
 		segments_led(segments, header->phnum, map->bias);
 }
 
-/* It is no longer in memory, nor is what leads to its stubs: a program may open and close it for ever. */
+/* An object was unmapped, and with it everything that leads to its stubs: a program may open and
+ * close it forever. */
 static void object_gone(ulong bias)
 {
 	u32 i;
@@ -295,7 +296,7 @@ static int is_listed(ulong bias)
 	return 0;
 }
 
-/* All that is in the linker's list, but what was there before. The program itself is the first. */
+/* Examine everything in the linker's list that is new. The program itself comes first. */
 static void objects_met(void)
 {
 	struct r_debug *debug;

@@ -1,14 +1,14 @@
-/* Before the program, when the dynamic linker has mapped all that it needs: its libraries are found in
- * the linker's own list, and told whom to call. */
+/* Before the program runs, when the dynamic linker has mapped everything it needs: find its
+ * libraries in the linker's own list, and connect them to the tracer. */
 #include "libraries.h"
 #include "link_map.h"
 
-#define MOST 64  /* libraries */
-#define LONGEST 65536 /* entries of the linker's list that are looked at */
+#define MOST 64  /* maximum libraries */
+#define LONGEST 65536 /* maximum entries of the linker's list to examine */
 
-void trace_entry(void) __attribute__((visibility("hidden"))); /* of whichever tracer */
+void trace_entry(void) __attribute__((visibility("hidden"))); /* of the tracer built in */
 
-static struct library_hook *hooks[MOST]; /* by the number in the program's table, 0: not there */
+static struct library_hook *hooks[MOST]; /* by number in the program's table, 0: not found */
 static ulong biases[MOST];
 
 static const struct library *next(const struct library *library)
@@ -30,7 +30,7 @@ static int same(const void *a, const void *b, ulong size)
 	return !size;
 }
 
-/* The hook of a library that the linker has mapped, NULL where that is another library after all. */
+/* The hook of a library that the linker has mapped, NULL if it turns out to be another library. */
 static struct library_hook *hook_of(const struct library *library, ulong bias)
 {
 	struct library_hook *hook = (struct library_hook *)(ulong)(library->place + bias);
@@ -52,7 +52,7 @@ void libraries_found(void)
 
 	if (!ftpatch_config.libraries)
 		return;
-	/* The value of DT_DEBUG in the program's dynamic table is the linker's to fill in. */
+	/* The linker fills in DT_DEBUG's value in the program's dynamic table. */
 	debug = *(struct r_debug **)(ulong)(ftpatch_config.debug + process.bias);
 	for (map = debug ? debug->map : 0; map && steps < LONGEST; map = map->next, steps++)
 		for (i = 0, library = first(); library->told.length && i < MOST;
@@ -63,7 +63,7 @@ void libraries_found(void)
 			}
 }
 
-/* Those that were found go into the header of a trace. */
+/* Record those that were found in the trace's header. */
 void libraries_told(struct trace_header *header)
 {
 	char *to = header->libraries, *end = (char *)header + TRACE_HEADER;
@@ -82,7 +82,8 @@ void libraries_told(struct trace_header *header)
 	}
 }
 
-/* From here on their functions are traced. A thread that one of them has begun may call any moment. */
+/* From here on their functions are traced. A thread that one of them has started may call at any
+ * moment. */
 void libraries_connected(void)
 {
 	const struct library *library;

@@ -1,5 +1,5 @@
 /* Shared libraries that are traced with the program. There is one runtime, the program's: a library
- * has only a stub (ARCH/library.S), which calls it from the moment that it is told whom to call. */
+ * has only a stub (ARCH/library.S), which calls it once it has been told the address. */
 #ifndef FTPATCH_LIBRARIES_H
 #define FTPATCH_LIBRARIES_H
 
@@ -7,8 +7,9 @@
 
 #define LIBRARY_MAGIC "FTPATCHLIB\0v1\0\0" /* with the last NUL 16 bytes */
 
-/* In the library's own memory. `entry` is trace_entry(), 0: nobody; `delta`: what to add to an address
- * in the library, so that the distance from the program's base becomes `func` of an event. */
+/* In the library's own memory. `entry` is trace_entry(), 0: none; `delta`: to be added to an
+ * address in the library, so that its distance from the program's base becomes `func` of an event.
+ * */
 struct library_hook {
 	char magic[16];
 	u8 image_id[32];
@@ -16,14 +17,16 @@ struct library_hook {
 	ulong delta __attribute__((aligned(8)));
 };
 
-/* What the program is told when it is patched: one for each library, the last one's `told.length` is 0. */
+/* What the program knows about each library from being patched; the last one's `told.length` is 0.
+ * */
 struct library {
-	u64 dynamic; /* link address of the library's dynamic table, by which it is found */
+	u64 dynamic; /* link address of the library's dynamic table, which identifies it */
 	u64 place;   /* ... of its struct library_hook */
-	struct trace_library told; /* goes into the trace file, with its bias filled in */
+	struct trace_library told; /* copied to the trace file, with its bias filled in */
 };
 
-#if defined(PROBES) || defined(WATCH) /* they are of the program alone; of libraries names are told */
+#if defined(PROBES) || defined(WATCH) /* for the program only; libraries just get their names
+                                         recorded */
 #define libraries_found() objects_found()
 #define libraries_told(header) objects_told(header)
 #define libraries_connected()

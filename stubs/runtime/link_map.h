@@ -1,4 +1,4 @@
-/* The dynamic linker's list of what it has loaded, as debuggers read it (<link.h>). */
+/* The dynamic linker's list of loaded objects, as debuggers read it (<link.h>). */
 #ifndef FTPATCH_LINK_MAP_H
 #define FTPATCH_LINK_MAP_H
 
@@ -14,14 +14,14 @@ struct link_map {
 struct r_debug {
 	int version;
 	struct link_map *map;
-	ulong brk; /* is called before and after the list changes */
+	ulong brk; /* called before and after the list changes */
 	int state;
 	ulong base;
-	struct r_debug *next; /* from version 2 on: of another namespace */
+	struct r_debug *next; /* of another namespace, since version 2 */
 };
 
-/* Whether there is memory to be read, 16 bytes: the kernel looks at a mask before it looks at what is
- * to be done with it, which is nothing that can be done. */
+/* Whether 16 bytes are readable: the kernel reads a signal mask before it rejects an invalid `how`.
+ * */
 static inline int readable(ulong at)
 {
 	return syscall6(SYS_rt_sigprocmask, -1, (long)at, 0, 8, 0, 0) != -EFAULT &&

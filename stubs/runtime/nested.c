@@ -1,17 +1,17 @@
 /* A handler that interrupts the tracer's own work. It is not traced, as ftrace does not trace in an
- * NMI: the frames that the work is about stay as they are until it goes on, or is known never to.
+ * NMI: the frames being worked on stay as they are until the work continues, or is known never to.
  *
  * That it was left, by siglongjmp, cannot be told from where the next call comes: a handler's stack may
- * be above the one that it interrupted, as near as it likes. So whoever makes many calls meanwhile gets
- * another struct thread, and leaves that one alone:
+ * be above the one it interrupted, and arbitrarily close. So a handler that makes many calls meanwhile
+ * gets another struct thread, and leaves the interrupted one alone:
  *
  *     it was a handler, which returns:  the work's end takes the thread back (end())
  *     the work was left:                the return of a frame from before it does (thread_of_return())
  */
 #include "threads.h"
 
-#define MANY 256	/* calls in a row that are a handler's */
-#define GIVEN_UP (1u << 16)	/* ... so many that where there is no other, it was left */
+#define MANY 256	/* consecutive calls: then it is a handler's work */
+#define GIVEN_UP (1u << 16)	/* ... so many that, lacking a stand-in, it must have been left */
 
 static void current(struct thread *t)
 {
@@ -21,12 +21,12 @@ static void current(struct thread *t)
 		known->thread = t;
 }
 
-/* Where the thread that `t` works for records a call, at `slot`. NULL: nowhere. */
+/* The thread that records a call at `slot` in place of `t`. NULL: none. */
 REGISTERS struct thread *interrupted(struct thread *t, ulong slot)
 {
 	struct thread *other;
 
-	if (slot == t->busy) /* two calls that go on are never at the same place */
+	if (slot == t->busy) /* two calls in progress never share a place */
 		return t;
 	if (++t->nested < MANY)
 		return 0;
@@ -50,7 +50,8 @@ REGISTERS struct thread *interrupted(struct thread *t, ulong slot)
 	return other;
 }
 
-/* The thread goes on where it was interrupted; the frames of the other that are still there were left. */
+/* The thread continues where it was interrupted; frames that its stand-in still has open were left.
+ * */
 REGISTERS void taken_back(struct thread *t)
 {
 	struct thread *other = t->spare;
@@ -82,7 +83,8 @@ static int has_frame(const struct thread *t, ulong slot)
 	return frame > t->bottom;
 }
 
-/* Whose frame returned: what had interrupted the tracer above it has ended, too. */
+/* The owner of the frame that returned: whatever had interrupted the tracer above it has ended,
+ * too. */
 REGISTERS struct thread *thread_of_return(struct thread *t, ulong slot)
 {
 	struct thread *from;

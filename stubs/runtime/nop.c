@@ -1,4 +1,4 @@
-/* The tracer that does nothing: what the call itself costs. Its ftrace_caller is a return. */
+/* The tracer that does nothing, to measure the call itself. Its ftrace_caller is a return. */
 #include "threads.h"
 
 REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot)

@@ -1,21 +1,22 @@
-/* Where trace files go. The program may write over its arguments and environment (setproctitle() does),
- * change its folder, or both: what is needed of them is copied when it begins. */
+/* The location of trace files. The program may overwrite its arguments and environment
+ * (setproctitle() does), change its directory, or both: whatever is needed of them is copied at
+ * startup. */
 #include "file.h"
 
 #define O_FLAGS (02 | 0100 | 0200 | 02000000) /* O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC */
-#define MODE 0400 /* nobody is to write to it, or cut it off: the program would get SIGBUS */
-#define TRIES 99 /* programs of one process id, one after the other */
+#define MODE 0400 /* nobody may write to it or truncate it: the program would get SIGBUS */
+#define TRIES 99 /* programs of one process id, one after another */
 #define AT_CWD -100 /* AT_FDCWD */
 #define STATX_TYPE 1
 #define MODE_AT 28 /* of stx_mode in struct statx, bytes; that has 256 */
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 
-static char place[PATH]; /* of the file; where `is_folder`, what its name is appended to */
+static char place[PATH]; /* of the file; if `is_folder`, the name is appended to it */
 static char execfn[PATH];
 static int is_folder;
 
-/* Whether something is there that is no file, and a link leads to none. */
+/* Whether there is something that is not a regular file, nor a link to one. */
 static int is_special(const char *path)
 {
 	u64 held[32];
@@ -35,8 +36,8 @@ static int same(const char *a, const char *b)
 	return *a == *b;
 }
 
-/* FTPATCH_TRACE from the folder that the process began in, and the program's name. 0: nothing is to be
- * recorded. */
+/* Resolve FTPATCH_TRACE against the directory the process started in; note the program's name. 0:
+ * do not record. */
 int place_kept(char **envp, const char *name)
 {
 	const char *wanted = environment(envp, "FTPATCH_TRACE"), *server;
@@ -45,7 +46,8 @@ int place_kept(char **envp, const char *name)
 		append(execfn, sizeof(execfn), name);
 	if (wanted && (!*wanted || same(wanted, "/dev/null")))
 		return 0;
-	if (!wanted || *wanted != '/') { /* "(unreachable)" is no folder: what is relative stays so */
+	if (!wanted || *wanted != '/') { /* "(unreachable)" is not a directory: leave the path
+	                                    relative */
 		long n = syscall6(SYS_getcwd, (long)place, PATH - 1, 0, 0, 0, 0);
 
 		if (failed(n) || *place != '/')
@@ -78,7 +80,7 @@ static long create(const char *path)
 	return open_(path, O_FLAGS | O_NOFOLLOW_, MODE);
 }
 
-/* A new file, and its name. `again`: a process of this run has the name already. */
+/* Create a file, and its name. `again`: a process of this run has that name already. */
 long place_made(char path[PATH], int again)
 {
 	ulong end;
@@ -101,7 +103,7 @@ long place_made(char path[PATH], int again)
 		fd = create(path);
 	}
 	end = length(path);
-	for (i = 2; fd == -EEXIST && i <= TRIES; i++) { /* this process, before it became another */
+	for (i = 2; fd == -EEXIST && i <= TRIES; i++) { /* this process, before it called exec */
 		path[end] = 0;
 		if (!append(path, PATH, ".") || !append_number(path, PATH, i))
 			return -EINVAL;

@@ -1,5 +1,6 @@
-/* Probes: what a detour calls. Compare pre_handler_kretprobe() and __kretprobe_trampoline_handler() of
- * kernel/kprobes.c; an instance is a frame of the ret_stack, and so knows longjmp, fork and coroutines. */
+/* Probes: called from detours. Compare pre_handler_kretprobe() and __kretprobe_trampoline_handler()
+ * of kernel/kprobes.c; an instance is a frame of the ret_stack, and so copes with longjmp, fork and
+ * coroutines. */
 #include "probes.h"
 
 #define ESRCH 3
@@ -18,7 +19,8 @@ static inline void missed(u32 number)
 		__atomic_fetch_add(&trace_probe(process.header, number)->missed, 1, __ATOMIC_RELAXED);
 }
 
-/* Its values, as an event of `before` words and them. The handler comes first, and may change them. */
+/* Record its values as an event, after `before` other words. The handler runs first, and may change
+ * them. */
 static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event type,
 		   struct probe_instance *instance, struct registers *regs)
 {
@@ -53,8 +55,8 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 		  event(t, now, (u64)number << TYPE_BITS, (enum trace_event)type));
 }
 
-/* Instances that threads took with them when they ended, as kprobe_flush_task() frees them. That a
- * thread has ended is asked for only where no instance is free, and not more than once in a while. */
+/* Free the instances of threads that have ended, as kprobe_flush_task() does. Checked only when no
+ * instance is free, and only every so often. */
 static int dead_flushed(const struct thread *own, u64 now)
 {
 	struct thread *t;
@@ -75,7 +77,7 @@ static int dead_flushed(const struct thread *own, u64 now)
 	return any;
 }
 
-/* Where a child of fork records in its parent's file, the instances that are told there are not its own. */
+/* If a forked child records in its parent's file, the instances counted there are not its own. */
 static inline int is_counted(u32 number)
 {
 	return probe_at(number)->maxactive != ANY && process.header->pid == process.pid;
@@ -96,7 +98,7 @@ static int instance_taken(struct thread *t, u32 number, u64 now)
 	return 0;
 }
 
-/* An r probe's function is entered. */
+/* An r probe's function was entered. */
 static void entered(struct thread *t, u32 number, u64 now, struct registers *regs)
 {
 	ulong *place = return_place(regs), slot = stack_pointer(regs), parent = *place;
@@ -127,14 +129,14 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 	const struct frame *below;
 	u32 number = (u32)(frame->func >> TYPE_BITS);
 
-	/* Of several probes on one function, and of a tail call, only one has the real address. */
+	/* Of several probes on one function, and for a tail call, only one has the real address. */
 	for (below = frame; instance.ret == (ulong)return_to_handler && below > t->bottom; below--)
 		instance.ret = below[-1].ret;
 	instance_freed(frame);
 	record(t, number, now, EVENT_RETURNED, &instance, regs);
 }
 
-/* Control came to a place that is probed. */
+/* A probed place was reached. */
 void probe_hit(struct registers *regs)
 {
 	ulong slot = stack_pointer(regs);
@@ -143,7 +145,7 @@ void probe_hit(struct registers *regs)
 	u32 number, end_;
 	u64 now;
 
-	if (unlikely(!process.ready)) /* not even where the table is, is known */
+	if (unlikely(!process.ready)) /* the table's location is not even known yet */
 		return;
 	place = linked(struct probe_place, probe_table()->places) + regs->place;
 	end_ = place->first + place->count;

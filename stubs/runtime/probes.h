@@ -1,45 +1,45 @@
-/* Probes: what ftpatch/probe lays into a program for probes.c. All addresses are link addresses. */
+/* Probes: the tables that ftpatch/probe injects for probes.c. All addresses are link addresses. */
 #ifndef FTPATCH_PROBES_H
 #define FTPATCH_PROBES_H
 
 #include "threads.h"
 
-/* Where the program was changed, by address. Its probes follow one another. */
+/* The places changed in the program, by address. Probes of one place are consecutive. */
 struct probe_place {
-	u64 address; /* of the instruction that is displaced */
-	u64 detour;  /* where that runs, after the probes */
+	u64 address; /* of the displaced instruction */
+	u64 detour;  /* where it runs, after the probes */
 	u32 first, count;
 };
 
 struct probe {
 	u64 handler; /* a user's own, 0: none */
 	u32 flags; /* enum probe_flags */
-	u32 maxactive; /* instances, ANY: they are not counted */
+	u32 maxactive; /* instances; ANY: unlimited */
 	u32 fetch, fetches; /* steps */
-	u32 words;          /* of values, in an event */
+	u32 words;          /* of values, per event */
 	u32 unused;
 };
 
-/* One step in fetching values: `value` stands for what the steps before came to. */
+/* One step of fetching a value: it modifies the result of the steps before. */
 enum probe_fetch {
 	FETCH_REGISTER, /* = register `what` */
 	FETCH_STACK,    /* = word `value` of the stack */
 	FETCH_NUMBER,   /* = `value` */
-	FETCH_ADDRESS,  /* = link address `value`, where it is now */
+	FETCH_ADDRESS,  /* = link address `value`, in memory */
 	FETCH_READ,     /* = the `what` bytes at it + `value` */
-	FETCH_OWN,      /* the same, of memory that the program's file brings */
-	FETCH_STRING,   /* STRING_WORDS words: the text at it + `value` */
-	FETCH_STORE,    /* it is the next value */
+	FETCH_OWN,      /* the same, of memory from the program's file */
+	FETCH_STRING,   /* STRING_WORDS words: the string at it + `value` */
+	FETCH_STORE,    /* store it as the next value */
 };
 
-/* Of a frame's `func`: it holds an instance; it is never 0. */
+/* In a frame's `func`: it holds an instance; never 0. */
 #define INSTANCE 1u
 #define KEPT 2u
 
 enum probe_limits {
 	ANY = ~0u,
 	STRING_WORDS = 8,
-	VALUES = 64, /* words in an event, at most */
+	VALUES = 64, /* maximum words per event */
 };
 
 struct fetch {
@@ -51,18 +51,18 @@ struct fetch {
 /* ftpatch_config.probes points to it. */
 struct probe_table {
 	u64 places, probes, fetches;
-	u64 told; /* what the trace file says of them: struct trace_probe, then text */
+	u64 told; /* the trace file's entries for them: struct trace_probe, then text */
 	u32 place_count, probe_count;
 	u32 told_size; /* bytes, a multiple of PAGE */
-	u32 traps;     /* places that have a breakpoint */
+	u32 traps;     /* number of places with a breakpoint */
 };
 
-/* What a handler of a user gets, as kretprobe_instance: of a p probe `ret` is 0. */
+/* Argument of a user's handler, like kretprobe_instance: `ret` is 0 for a p probe. */
 struct probe_instance {
 	u64 probe; /* its number */
-	u64 ip;    /* of the probed function, where it is */
-	ulong ret;   /* where the function returns to */
-	ulong stack; /* where that stood, or the stack pointer on entry */
+	u64 ip;    /* of the probed function, in memory */
+	ulong ret;   /* return address of the function */
+	ulong stack; /* where that was stored, or the stack pointer on entry */
 	u64 ticks;   /* since it was entered */
 };
 
@@ -83,7 +83,7 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 /* fetch.c */
 u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs);
 
-/* An instance is free for another call: its own returned, or was left. */
+/* Make an instance available again: its call returned, or was unwound. */
 static inline void instance_freed(struct frame *frame)
 {
 	struct trace_probe *told;

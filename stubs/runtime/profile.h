@@ -26,7 +26,7 @@ static inline struct trace_profile *profile_of(struct thread *t, u64 func, u64 n
 		struct trace_profile *entry = &table[at & (places - 1)];
 
 		if (unlikely(entry == table))
-			continue; /* the header's place */
+			continue; /* that is the header */
 		if (likely(entry->func == func))
 			return entry;
 		if (!entry->func) {
@@ -37,8 +37,8 @@ static inline struct trace_profile *profile_of(struct thread *t, u64 func, u64 n
 	return 0;
 }
 
-/* A call counts when it is made: many never return. Its frame remembers the entry, in place of the
- * function; 0 where there was no room. */
+/* A call counts when it is made, as many never return. Its frame holds the entry instead of the
+ * function; 0 if there was no room. */
 static inline u64 profile_entered(struct thread *t, u64 func, u64 now)
 {
 	struct trace_profile *entry = profile_of(t, func, now);
@@ -51,7 +51,7 @@ static inline u64 profile_entered(struct thread *t, u64 func, u64 now)
 	return (u64)(ulong)entry;
 }
 
-/* Time until now is the call's. It may go on after this, when it was only left. */
+/* The time until now is the call's. It may continue later, if it was only unwound. */
 static inline void profile_left(struct thread *t, struct frame *frame, u64 now)
 {
 	struct trace_profile *entry = (struct trace_profile *)(ulong)frame->func;

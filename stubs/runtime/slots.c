@@ -1,4 +1,4 @@
-/* Functions of libc that the program calls by slots of its GOT. */
+/* libc functions that the program calls through slots of its GOT. */
 #include "hooks.h"
 
 #define PROT_RW 3
@@ -11,7 +11,7 @@ static inline const struct hook_table *hook_table(void)
 	return linked(struct hook_table, ftpatch_config.hooks);
 }
 
-/* The dynamic linker seals whole pages. */
+/* The dynamic linker protects whole pages. */
 static int is_sealed(const struct hook *hook)
 {
 	ulong page = (ulong)(hook->place + process.bias) & -process.page;
@@ -21,7 +21,7 @@ static int is_sealed(const struct hook *hook)
 	       page < (((ulong)(table->sealed_end + process.bias)) & -process.page);
 }
 
-/* A slot of the GOT that is bound when it is first used holds something else from then on. */
+/* A lazily bound GOT slot is overwritten on first use. */
 void hooked_kept(enum hook_which which, ulong wrapper)
 {
 	u32 i;

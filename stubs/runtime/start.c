@@ -1,5 +1,6 @@
-/* Before the program: find out about the process, have the trace file made, and the memory for threads.
- * These are all the system calls of the runtime, but those of a child of fork, which does it anew. */
+/* Before the program runs: examine the process, create the trace file, and map memory for threads.
+ * The runtime makes all its system calls here, except in a forked child, which does it all again.
+ * */
 #include "file.h"
 
 #ifdef PROFILE
@@ -23,11 +24,11 @@ struct process process __attribute__((section(".data")));
 #define MADV_WIPEONFORK 18
 #define SIG_SETMASK 2
 #define RLIMIT_AS 9
-#define SHARE 16  /* of the address space */
-#define DIGITS 12 /* of a size: it has no more */
-#define SPIN 500000 /* nanoseconds, to measure the clock in */
+#define SHARE 16  /* fraction of the address space */
+#define DIGITS 12 /* maximum digits of a size */
+#define SPIN 500000 /* nanoseconds to calibrate the clock for */
 
-/* "64M" as bytes; 0 for what is no size. */
+/* Parse "64M" to bytes; 0 if it is not a size. */
 static u64 size_of(const char *text)
 {
 	u64 size = 0;
@@ -47,7 +48,7 @@ static u64 size_of(const char *text)
 	return *text ? 0 : size;
 }
 
-/* Of the trace file, bytes. */
+/* Size of the trace file (bytes). */
 static u64 wanted_size(char **envp)
 {
 	const char *text = environment(envp, "FTPATCH_TRACE_SIZE");
@@ -59,7 +60,8 @@ static u64 wanted_size(char **envp)
 	return ftpatch_config.size;
 }
 
-/* Bytes of address space that we may take for one thing: where it is limited the program needs most. */
+/* Address space we may take for one mapping (bytes): if it is limited, the program needs most of
+ * it. */
 static u64 space(void)
 {
 	ulong limit[2] = {~0ul, ~0ul};
@@ -68,7 +70,7 @@ static u64 space(void)
 	return limit[0] == ~0ul ? ~0ull : limit[0] / SHARE;
 }
 
-/* Ticks of the clock in a second. */
+/* Ticks of the clock per second. */
 static u64 measured_hz(void)
 {
 	u64 begun = nanoseconds(1), first = ticks(), now = begun, last;
@@ -84,8 +86,8 @@ static long advise(void *known, int advice)
 	return syscall6(SYS_madvise, (long)known, sizeof(struct known_threads), advice, 0, 0, 0);
 }
 
-/* Into the header with the calls that came until now. A child's are those that its parent has not
- * told: were the count put to 0 for it, those of its other threads could be forgotten. */
+/* Add the calls up to now to the header. A child's are those not in its parent's header: resetting
+ * the count for it could lose those of its other threads. */
 static void early_told(void)
 {
 	if (process.header)
@@ -94,7 +96,7 @@ static void early_told(void)
 	process.told = process.early;
 }
 
-/* Told where somebody asked for a trace, or where it is memory that is missing. */
+/* Reported if a trace was asked for, or memory is short. */
 static void unmade(long ret, const char *wanted)
 {
 	char text[64];
@@ -108,7 +110,7 @@ static void unmade(long ret, const char *wanted)
 	say(wanted ? "FTPATCH_TRACE" : 0, wanted, text);
 }
 
-/* The first instructions of the process came here: sp points to argc. */
+/* Called from the process's first instructions: sp points to argc. */
 void trace_start(ulong *sp)
 {
 	char **argv = (char **)(sp + 1), **envp = argv + *sp + 1;
@@ -141,7 +143,7 @@ void trace_start(ulong *sp)
 #ifdef PROBES
 	traps_caught();
 #endif
-	if (secure) /* not our user's to record, nor to say where to */
+	if (secure) /* not for our user to record, or to choose where */
 		return;
 #ifdef WATCH
 	if (!watches_any())
@@ -173,7 +175,7 @@ void trace_start(ulong *sp)
 		say(0, 0, "no memory for the tracer; nothing is recorded");
 		return;
 	}
-	/* Linux has it since 4.14; qemu-user before 8 takes any advice, and does nothing. */
+	/* Linux has had it since 4.14; qemu-user before 8 accepts any advice, and does nothing. */
 	process.wiped = !failed(advise(known, MADV_WIPEONFORK)) && failed(advise(known, -1));
 	process.grows = process.wiped && !(ftpatch_config.clock & GIVES_UP_CALLS);
 	process.region = region;
@@ -197,9 +199,9 @@ void trace_start(ulong *sp)
 #endif
 }
 
-/* A child's file. Where it can have none, because it gave up privileges or there is no disk, it goes on
- * in its parent's. Where files do not grow its own is a small one, and what has no room in that goes
- * into the first process's, which has its whole size on the disk. */
+/* A child's file. If it cannot have one, because it dropped privileges or there is no disk space,
+ * it goes on in its parent's. If files do not grow, its own is small, and what does not fit goes to
+ * the first process's, whose full size is on disk. */
 static void file_forked(struct trace_header *parents)
 {
 	long ret;
@@ -230,7 +232,7 @@ static void forked(u32 pid)
 	for (t = process.threads; t; t = t->next) {
 		t->pos = t->end = 0;
 		t->number = t->full = t->elsewhere = 0;
-		/* A handler that forked returns to the work that it came into, and its frame. */
+		/* A handler that forked returns to the work it interrupted, and its frame. */
 		if (t->tp != tp)
 			t->busy = t->nested = 0;
 		else if (t->top < t->limit)
@@ -241,7 +243,8 @@ static void forked(u32 pid)
 			else
 				frame->slot = 0;
 		if (t->tp == tp) {
-			t->tid = process.tid_offset ? id_at(tp) : process.pid; /* of a raw clone, too */
+			t->tid = process.tid_offset ? id_at(tp) : process.pid; /* after a raw clone
+			                                                          as well */
 			own = t;
 		} else {
 			t->tp = 0;
@@ -250,7 +253,7 @@ static void forked(u32 pid)
 	}
 	if (ftpatch_config.tracer != TRACER_USER)
 		file_forked(parents);
-	if (own) { /* the first that was made, or what stands in for it */
+	if (own) { /* the first that was made, or its stand-in */
 		struct known *known = known_at(tp);
 
 		while (own->busy == HANDED_ON)
@@ -269,17 +272,18 @@ static void set_signals(const u64 *mask, u64 *old)
 	syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)mask, (long)old, sizeof(*mask), 0, 0);
 }
 
-/* A child of fork: it has a file of its own, and the frames of the thread that called fork, whose
- * entries are in the parent's file and whose exits nobody waits for. A handler that came in the midst
- * of this would find half of it, and would keep fallocate() from ending. */
+/* A forked child gets a file of its own, and the frames of the thread that called fork, whose
+ * entries are in the parent's file and whose exits are not recorded. A handler that interrupted
+ * this would find half of it, and would keep fallocate() from finishing. */
 REGISTERS void trace_forked(void)
 {
-	u64 all = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)), old; /* but those of clock.c and bus.c */
+	u64 all = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)), old; /* except those of clock.c
+	                                                                   and bus.c */
 	u32 pid, other;
 
 	set_signals(&all, &old);
 	pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
-	other = process.starting; /* pid: another thread of the child is at it */
+	other = process.starting; /* pid: another thread of the child is doing it */
 	if (!(process.known->here && process.pid == pid) && other != pid &&
 	    __atomic_compare_exchange_n(&process.starting, &other, pid, 0, __ATOMIC_ACQUIRE,
 					__ATOMIC_RELAXED))
@@ -287,7 +291,7 @@ REGISTERS void trace_forked(void)
 	set_signals(&old, 0);
 }
 
-/* At exit: a whole trace says so. No system call: the program may have given them up. */
+/* At exit: mark the trace complete. No system calls: the program may have given them up. */
 void trace_ended(void)
 {
 	u64 now = ticks();
@@ -301,7 +305,7 @@ void trace_ended(void)
 	for (frame = t ? t->top : 0; t && frame > t->bottom; frame--)
 		profile_left(t, frame - 1, now);
 #endif
-	if (process.header->pid != process.pid) /* the parent's */
+	if (process.header->pid != process.pid) /* it is the parent's */
 		return;
 	process.header->ended_ticks = now;
 	process.header->flags |= TRACE_ENDED;

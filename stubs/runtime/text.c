@@ -1,4 +1,4 @@
-/* Text, without libc: names of files, the environment, a word to the user. */
+/* Text without libc: file names, the environment, messages to the user. */
 #include "text.h"
 
 #define SIGPIPE 13 /* on every architecture */
@@ -13,7 +13,7 @@ ulong length(const char *text)
 	return n;
 }
 
-/* Append text to at most `size` bytes, NUL included; 0 if it does not fit. */
+/* Append text, to at most `size` bytes including the NUL; 0 if it does not fit. */
 int append(char *to, ulong size, const char *text)
 {
 	ulong at = length(to), n = length(text), i;
@@ -52,7 +52,8 @@ const char *environment(char **envp, const char *name)
 	return 0;
 }
 
-/* "ftpatch: VARIABLE=VALUE: WHAT" to standard error, in one write and before the program's own first. */
+/* Print "ftpatch: VARIABLE=VALUE: WHAT" to standard error, in a single write, before the program's
+ * own output. */
 void say(const char *variable, const char *value, const char *what)
 {
 	struct {
@@ -72,7 +73,7 @@ void say(const char *variable, const char *value, const char *what)
 	}
 	append(line, sizeof(line), what);
 	append(line, sizeof(line), "\n");
-	/* Nobody may read it, or it is a file at its limit: that is not to end the program. */
+	/* A closed pipe, or a file at its size limit, must not kill the program. */
 	syscall6(SYS_rt_sigaction, SIGPIPE, (long)&ignored, (long)&pipe, sizeof(pipe.mask), 0, 0);
 	syscall6(SYS_rt_sigaction, SIGXFSZ, (long)&ignored, (long)&large, sizeof(large.mask), 0, 0);
 	syscall6(SYS_write, 2, (long)line, (long)length(line), 0, 0, 0);

@@ -1,4 +1,4 @@
-/* What a system call gives back, and texts without libc. */
+/* Results of system calls, and text without libc. */
 #ifndef FTPATCH_TEXT_H
 #define FTPATCH_TEXT_H
 

@@ -1,4 +1,4 @@
-/* Finding the calling thread, and room in the file for it. */
+/* Finding the calling thread, and room for it in the file. */
 #include "threads.h"
 
 static inline u32 own_id(void)
@@ -6,8 +6,8 @@ static inline u32 own_id(void)
 	return (u32)syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
-/* The thread's id stands in what libc keeps around the thread pointer, if libc keeps it: where the
- * kernel clears it when the thread ends. Whose stack is the process's own has the process's id. */
+/* libc keeps the thread's id near the thread pointer, where the kernel clears it when the thread
+ * ends, if it keeps one at all. A thread on the process's own stack has the process's id. */
 static int tid_offset(ulong tp)
 {
 	ulong here = (ulong)__builtin_frame_address(0);
@@ -20,8 +20,8 @@ static int tid_offset(ulong tp)
 	return 0;
 }
 
-/* Where a thread pointer stands in the table, or may: whoever finds the place empty fills it in. NULL
- * where all are taken. */
+/* A thread pointer's entry in the table, or the one to take: whoever finds it empty fills it in.
+ * NULL if all are taken. */
 REGISTERS struct known *known_of(ulong tp)
 {
 	struct known *first = process.known->slot, *known;
@@ -39,7 +39,7 @@ REGISTERS struct known *known_of(ulong tp)
 	return 0;
 }
 
-/* One struct thread more, NULL where there is none. */
+/* One more struct thread, NULL if there is none. */
 REGISTERS struct thread *thread_made(ulong tp)
 {
 	struct thread *t;
@@ -64,9 +64,9 @@ REGISTERS struct thread *thread_made(ulong tp)
 	return t;
 }
 
-/* A thread that is seen for the first time, or lies elsewhere in the table than it should. A handler
- * may come anywhere in this, and may not return: it does all of it, and who comes last takes what there
- * is then. */
+/* A thread seen for the first time, or that is not where it should be in the table. A signal
+ * handler may interrupt this anywhere, and may not return: it does all of it again, and whoever
+ * comes last uses the result. */
 REGISTERS struct thread *thread_found(ulong tp)
 {
 	struct known_threads *all = process.known;
@@ -125,7 +125,7 @@ static struct trace_chunk *chunk_elsewhere(void)
 	return chunk;
 }
 
-/* A time that an event can say, or a new chunk. 0 if there is none. */
+/* A time that an event can hold, or a new chunk. 0 if there is none. */
 REGISTERS int chunk_taken(struct thread *t, u64 now)
 {
 	struct trace_header *header = process.header;
@@ -147,8 +147,8 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	}
 	pid = process.pid;
 	tid = t->tid;
-	/* Chunks are numbered as they lie in the file. A handler may take some between the two: ours stays
-	 * empty then, as it does where the handler does not come back. */
+	/* Chunks are numbered in file order. A handler may take some in between: then ours stays
+	 * empty, as it does if the handler does not return. */
 	do {
 		number = t->number;
 		open = t->under + (u32)(t->top - t->bottom);
@@ -165,7 +165,7 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	} while (!__atomic_compare_exchange_n(&t->number, &next, number + 1, 0, __ATOMIC_RELAXED,
 					      __ATOMIC_RELAXED));
 	elsewhere = (u64)((char *)chunk - (char *)header) >= header->size;
-	if (elsewhere && !t->elsewhere) { /* chunks of another file are numbered anew */
+	if (elsewhere && !t->elsewhere) { /* another file's chunks have numbers of their own */
 		number = 0;
 		t->number = 1;
 	}
@@ -176,8 +176,8 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	chunk->number = number;
 	chunk->open = open;
 	barrier();
-	/* Signals like to come here, after the fault that brings the page. If a handler forked, this is
-	 * the parent's chunk, and the child needs one of its own. */
+	/* Signals tend to arrive here, after the page fault. If a handler forked, this is the
+	 * parent's chunk, and the child needs one of its own. */
 	if (process.header != header || process.pid != pid)
 		return 0;
 	chunk->magic = CHUNK_MAGIC;
@@ -187,19 +187,19 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	return 1;
 }
 
-/* Another thread has the thread pointer of this one, which is gone. */
+/* Another thread has this one's thread pointer, so this one is gone. */
 REGISTERS void thread_renewed(struct thread *t, u32 tid)
 {
 	if (!process.wiped && (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0) != process.pid) {
 		trace_forked();
 		return;
 	}
-	/* A handler that comes in the midst of this is not traced, and does none of it. */
+	/* A handler that interrupts this is not traced, and does none of it. */
 	if (t->busy == RENEWED)
 		return;
 	t->busy = RENEWED;
 	barrier();
-	if (t->tid != tid) { /* or one that came just before has done it all */
+	if (t->tid != tid) { /* unless a handler just did it all */
 		frames_kept(t);
 		t->pos = t->end = 0;
 		t->nested = t->number = t->full = t->under = t->elsewhere = 0;

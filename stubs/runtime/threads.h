@@ -14,10 +14,10 @@ REGISTERS int chunk_taken(struct thread *t, u64 now);
 /* file.c */
 REGISTERS int file_grown(struct trace_header *header, u64 end);
 /* nested.c */
-/* What `busy` is, besides slots: */
+/* Values of `busy` besides slots: */
 #define HANDED_ON 1 /* another stands in for the thread */
-#define CLOSING 2   /* what the one that stood in left open is told */
-#define RENEWED 3   /* the thread pointer is another thread's now */
+#define CLOSING 2   /* unwinding the frames that a stand-in left open */
+#define RENEWED 3   /* another thread has the thread pointer now */
 REGISTERS struct thread *interrupted(struct thread *t, ulong slot);
 REGISTERS void taken_back(struct thread *t);
 REGISTERS struct thread *thread_of_return(struct thread *t, ulong slot);
@@ -39,7 +39,7 @@ static inline int is_tid(ulong at)
 
 static inline struct known *known_at(ulong tp)
 {
-	/* Stacks are pages apart, and a thread pointer lies at the end of one. */
+	/* Stacks are pages apart, and a thread pointer is at the end of one. */
 	return &process.known->slot[(tp >> 12 ^ tp >> 6) & (THREADS - 1)];
 }
 
@@ -58,7 +58,7 @@ static inline u32 id_at(ulong tp)
 	return *(volatile u32 *)(tp + (long)process.tid_offset);
 }
 
-/* The calling thread, NULL where it has no room or is not ready. */
+/* The calling thread, NULL if there is no room for it or it is not ready. */
 static inline struct thread *current_thread(void)
 {
 	struct thread *t;
@@ -74,7 +74,7 @@ static inline struct thread *current_thread(void)
 		t = thread_found(tp);
 	if (unlikely(!t))
 		return 0;
-	/* Another thread has got the stack, and with it the thread pointer, of one that ended. */
+	/* Another thread got the stack, and with it the thread pointer, of one that ended. */
 	if (process.tid_offset && unlikely(t->tid != id_at(tp)))
 		thread_renewed(t, id_at(tp));
 	return t;
@@ -87,13 +87,13 @@ static inline int returned_from(const struct frame *frame, ulong slot)
 	       *(volatile ulong *)frame->slot == (ulong)return_to_handler;
 }
 
-/* The slot of the frame that returned, where the stack pointer is right behind `slot` now.
+/* The slot of the frame that returned, given that the stack pointer is now right after `slot`.
  *
  *     | return_to_handler | n bytes, taken by `ret $n` | ...
  *       ^ its slot                         slot + 4 -> ^
  *
- * A frame that was left may have had a slot in those bytes, or lower than the one that returned: that
- * is the highest which still holds return_to_handler. */
+ * An unwound frame may have had a slot in those bytes, or below the one that returned: that is the
+ * highest one that still holds return_to_handler. */
 static inline ulong slot_of_return(struct thread *t, ulong slot)
 {
 	struct frame *top = t ? t->top : 0;
@@ -112,7 +112,7 @@ static inline ulong slot_of_return(struct thread *t, ulong slot)
 }
 #endif
 
-/* The tracer works on the call of this slot, and is not to be traced itself. */
+/* The tracer handles the call of this slot, and must not be traced itself. */
 static inline void begin(struct thread *t, ulong slot)
 {
 	t->busy = slot;
@@ -129,8 +129,8 @@ static inline void end(struct thread *t, ulong slot)
 		taken_back(t);
 }
 
-/* The thread that a call of a traced function comes from, with the tracer begun. NULL where the call
- * is not recorded. */
+/* The thread a traced call belongs to, with the tracer marked busy. NULL if the call is not
+ * recorded. */
 static inline struct thread *begun(ulong slot)
 {
 	struct thread *t = current_thread();
@@ -151,18 +151,19 @@ static inline struct thread *begun(ulong slot)
 	return t;
 }
 
-/* Whether `words` words from `at` are of the thread's chunk. */
+/* Whether the `words` words at `at` are in the thread's chunk. */
 static inline int has_room(const struct thread *t, const u64 *at, u32 words)
 {
 	return (ulong)t->end - (ulong)(at + words) < CHUNK;
 }
 
-/* Room for `words` words of an event at time `now`, NULL if there is none. */
+/* Room for an event of `words` words at time `now`, NULL if there is none. */
 static inline u64 *event_at(struct thread *t, u64 now, u32 words)
 {
 	u64 *at = t->pos;
 
-	/* A handler that left or forked in the midst of this may have left any position here. */
+	/* A handler that jumped out or forked in the middle of this may have left any position
+	 * here. */
 	if (unlikely(!has_room(t, at, words + 2) || (now - t->base) >> TICKS_BITS)) {
 		if (!chunk_taken(t, now))
 			return 0;
@@ -171,7 +172,8 @@ static inline u64 *event_at(struct thread *t, u64 now, u32 words)
 	return at;
 }
 
-/* Whether the place is still there: not if a signal came, and others wrote to it or into a new file. */
+/* Whether the place is still valid: not if a signal handler intervened, and wrote there or to a new
+ * file. */
 static inline int place_holds(const struct thread *t, const u64 *at)
 {
 	barrier();
@@ -183,9 +185,9 @@ static inline u64 event(struct thread *t, u64 now, u64 func, enum trace_event ty
 	return (now - t->base) << TICKS_SHIFT | func | type;
 }
 
-/* An event of `words` words, of which `first` comes last, since readers go by it. The zero behind it
- * ends the chunk until the next: a handler that jumped out of the midst of a longer one left the rest
- * of that there.
+/* Store an event of `words` words, `first` last, since readers rely on it. The zero after it ends the
+ * chunk until the next one: a handler that jumped out while a longer one was being stored may have
+ * left the rest of that there.
  *
  *     | first | ... | 0 | what a longer one left
  *       ^ at          ^ pos

@@ -10,7 +10,7 @@
  *
  * A child of fork that cannot make a file of its own takes chunks of its parent's.
  *
- * An event begins with one 64-bit word; some types have further words behind it.
+ * An event begins with one 64-bit word; some types have further words after it.
  *
  *      63            31 30             3 2    0
  *     |     ticks      |      func      | type |
@@ -40,27 +40,29 @@ enum trace_format {
 enum trace_event {
 	EVENT_ENTRY = 1,      /* a function was called */
 	EVENT_EXIT = 2,       /* it returned */
-	EVENT_ENTRY_FROM = 3, /* called; next word: the address it will return to, bias included */
+	EVENT_ENTRY_FROM = 3, /* called; next word: its return address in memory */
 	EVENT_ENTRY_ARGS = 4, /* called; next six words: its arguments as integers */
 	EVENT_EXIT_VALUE = 5, /* returned; next word: its value as an integer */
-	EVENT_UNWOUND = 6,    /* the innermost `func` frames were left without a return: by longjmp, by
-	                         an exception, by a switch to another stack. The last may yet come back
-	                         and return: then their EVENT_EXIT comes while they are not open */
-	EVENT_TIME = 7,       /* next word: ticks, absolute; the new base of what follows */
+	EVENT_UNWOUND = 6,    /* the innermost `func` frames were left without a return: by longjmp,
+	                         an exception, or a switch to another stack. In the last case they
+	                         may yet come back and return: their EVENT_EXIT then comes while
+	                         they are not open */
+	EVENT_TIME = 7,       /* next word: absolute ticks, the base of what follows */
 };
 
-/* The two of TRACER_PROBES. `func` is the probe's number; values of trace_probe.words words follow. */
+/* TRACER_PROBES has these two. `func` is the probe's number; trace_probe.words words of values
+ * follow. */
 enum trace_probe_event {
 	EVENT_HIT = 1,
-	EVENT_RETURNED = 2, /* first the address that it returned to, and the ticks since it was called */
+	EVENT_RETURNED = 2, /* first the return address, and the ticks since the call */
 };
 
-/* The one of TRACER_WATCH. `func` is the watch's number; four words follow: the address behind the
- * instruction that came to it, bias included; what was there before, and now; the CPU, all ones where
- * it is not known, and TRACE_LATE. */
+/* TRACER_WATCH has this one. `func` is the watch's number; four words follow: the address after the
+ * accessing instruction, in memory; the value before, and now; the CPU (all ones: unknown), and
+ * TRACE_LATE. */
 enum trace_watch_event { EVENT_ACCESS = 1 };
 enum trace_access {
-	TRACE_LATE = 1ull << 32, /* SIGTRAP was blocked: the address is where it no longer was */
+	TRACE_LATE = 1ull << 32, /* SIGTRAP was blocked: the address is where it was unblocked */
 };
 
 enum trace_word {
@@ -75,10 +77,10 @@ enum trace_tracer { TRACER_NOP = 0, TRACER_FUNCTION = 1, TRACER_GRAPH = 2, TRACE
 
 enum trace_flags {
 	TRACE_ARGS = 1,    /* EVENT_ENTRY_ARGS and EVENT_EXIT_VALUE in place of ENTRY and EXIT */
-	TRACE_ENDED = 2,   /* the program came to its end; ended_* are set */
-	TRACE_STOPPED = 4, /* a return address could not be right: the tracer stopped and put it back */
-	TRACE_NO_ROOM = 8, /* the disk was full before the file was: that is why LOST_FULL */
-	TRACE_SILENT = 16, /* no glibc, which alone calls what is to be called at exit: no TRACE_ENDED */
+	TRACE_ENDED = 2,   /* the program exited normally; ended_* are set */
+	TRACE_STOPPED = 4, /* a return address was invalid: the tracer stopped and restored it */
+	TRACE_NO_ROOM = 8, /* the disk was full before the file was: the reason for LOST_FULL */
+	TRACE_SILENT = 16, /* no glibc, the only libc that calls us at exit: no TRACE_ENDED */
 };
 
 /* Calls that were not recorded, by reason. */
@@ -100,36 +102,36 @@ struct trace_header {
 	u32 tracer;         /*  24: enum trace_tracer */
 	u32 flags;          /*  28: enum trace_flags */
 	u64 size;           /*  32: bytes of the file when it was made */
-	u64 taken;          /*  40: bytes of chunks handed out; may be more than there are */
-	u64 bias;           /*  48: where the image is, minus where it was linked to be */
-	u64 base;           /*  56: link address that `func` counts from */
-	u64 hz;             /*  64: ticks in a second */
+	u64 taken;          /*  40: bytes of chunks handed out; may exceed the file */
+	u64 bias;           /*  48: load address of the image, minus its link address */
+	u64 base;           /*  56: link address that `func` is relative to */
+	u64 hz;             /*  64: ticks per second */
 	u64 ticks;          /*  72: when the trace began */
-	u64 realtime;       /*  80: ... in nanoseconds since 1970 */
-	u64 ended_ticks;    /*  88: when the program ended, 0 if it did not come to its end */
+	u64 realtime;       /*  80: the same in nanoseconds since 1970 */
+	u64 ended_ticks;    /*  88: when the program ended, 0 if it did not exit normally */
 	u64 ended_realtime; /*  96 */
 	u32 pid;            /* 104 */
 	u32 ppid;           /* 108 */
 	u32 depth;          /* 112: entries of a ret_stack */
 	u32 threads;        /* 116: threads seen */
 	u64 lost[LOST_KINDS]; /* 120: enum trace_lost */
-	u8 image_id[32];    /* 184: of the file that was patched, as its laid-in segment says it */
+	u8 image_id[32];    /* 184: of the patched file, as recorded in its injected segment */
 	char comm[16];      /* 216: the task's name when it began, ended by NUL */
-	u32 probes;         /* 232: structs trace_probe, or trace_watch, right behind these
+	u32 probes;         /* 232: structs trace_probe, or trace_watch, right after these
 	                       TRACE_HEADER bytes */
-	u32 children;       /* 236: of fork that record here, for they could not make a file of their
-	                       own ... */
+	u32 children;       /* 236: forked children that record here, unable to create their own
+	                       file ... */
 	u32 refusal;        /* 240: ... and the errno of the last of them, 0: its own was too small */
-	u32 grown;          /* 244: TRACE_UNITs from the file's begin that are on the disk */
-	u64 cut;            /* 248: bytes of chunks, at most, that the process had in an earlier file, which
-	                       somebody cut off while it was written */
+	u32 grown;          /* 244: TRACE_UNITs from the file's start that are on disk */
+	u64 cut;            /* 248: upper bound of the bytes lost when an earlier file of this process was
+	                       truncated */
 	char path[1024];    /* 256: of the image, as it was run, ended by NUL */
-	char libraries[];   /* 1280: struct trace_library, one behind the other, up to one whose
-	                       length is 0 or to the header's end */
+	char libraries[];   /* 1280: consecutive struct trace_library, up to one whose length is 0 or
+	                       the header's end */
 };
 
 /* A shared library that is traced with the program. `func` of its functions is in a range of its own,
- * behind the program's: of the address after the site's call it is
+ * after the program's: for the address after the site's call it is
  *
  *     address - bias - base + start
  */
@@ -144,39 +146,39 @@ struct trace_library {
 	char path[];     /* 72: of the file that was patched, ended by NUL */
 };
 
-/* Of a probe. The text, as in tracefs' kprobe_events, is part of the header too. */
+/* A probe. Its text, as in tracefs' kprobe_events, is part of the header too. */
 struct trace_probe {
 	u64 unused;
 	u64 missed; /*  8: nmissed: no instance was free, no room in the file, or the tracer itself was
 	               interrupted */
-	u64 active; /* 16: instances that are taken, where their number is limited */
+	u64 active; /* 16: instances in use, if their number is limited */
 	u64 ip;     /* 24: link address */
 	u32 words;  /* 32: of values in its events */
 	u32 flags;  /* 36: enum probe_flags; from bit PROBE_METHOD on: enum probe_method */
-	u32 text;   /* 40: of its definition, from the file's begin ... */
+	u32 text;   /* 40: of its definition, from the file's start ... */
 	u32 length; /* 44: ... bytes */
 };
 
 enum probe_flags {
-	PROBE_RETURN = 1, /* an r probe: for PROBE_RETURN, what is fetched is of the return */
-	PROBE_FAULTS = 2, /* the first word of its values says which of them could not be read */
-	PROBE_CUT = 4,    /* the last byte of a string says whether it goes on; without, it is 0 */
+	PROBE_RETURN = 1, /* an r probe: for PROBE_RETURN, values are fetched at the return */
+	PROBE_FAULTS = 2, /* the first word of its values tells which could not be read */
+	PROBE_CUT = 4,    /* the last byte of a string tells whether it goes on; without this it is 0 */
 	PROBE_METHOD = 8, /* a bit's number, not a flag */
 };
 
 /* How the instruction was displaced. */
 enum probe_method { METHOD_PAD = 1, METHOD_JUMP = 2, METHOD_TRAP = 3 };
 
-/* Of a watched variable. */
+/* A watched variable. */
 struct trace_watch {
 	u64 hits;      /*  0: events */
 	u64 missed;    /*  8: accesses without one */
 	u64 address;   /* 16: link address */
 	u32 length;    /* 24: bytes: 1, 2, 4 or 8 */
-	u32 type;      /* 28: 2: writes, 3: reads and writes; 0: this place is free */
+	u32 type;      /* 28: 2: writes, 3: reads and writes; 0: unused entry */
 	u32 refusal;   /* 32: errno of perf_event_open(2), 0: it was set */
 	u32 size;      /* 36: bytes of text */
-	char text[984]; /* 40: what was asked for, as in ksym_trace_filter */
+	char text[984]; /* 40: the request, as in ksym_trace_filter */
 };
 
 struct trace_chunk {

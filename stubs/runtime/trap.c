@@ -1,5 +1,5 @@
-/* Breakpoints: the instruction is found by its address, and its detour goes on in its place. So there
- * is no single step, and nothing to be done afterwards. */
+/* Breakpoints: the instruction is found by its address, and execution continues in its detour. So
+ * there is no single-stepping, and nothing to do afterwards. */
 #include "hooks.h"
 #ifdef WATCH
 #include "watch.h"
@@ -12,10 +12,10 @@
 #define SA_ONSTACK 0x08000000ul
 #define SA_RESTART 0x10000000ul
 #define SA_NODEFER 0x40000000ul
-/* Blocked meanwhile: all but what comes of an instruction. */
+/* Blocked meanwhile: all but synchronous signals. */
 #define WAITING (~(1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGILL - 1) | \
 		   1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1)))
-#define SA_INTERRUPT 0x20000000ul /* unknown to the kernel, which may keep it or not */
+#define SA_INTERRUPT 0x20000000ul /* ignored by the kernel, which may or may not keep it */
 #define KNOWN_FLAGS 0xdc000807ul  /* UAPI_SA_FLAGS, and SA_RESTORER */
 #define SIGBUS 7
 #define SIGFPE 8
@@ -32,7 +32,7 @@ void signal_raised(void)
 }
 
 #ifndef WATCH
-/* Link address of the detour of a breakpoint, 0 for none of ours. */
+/* Link address of a breakpoint's detour, 0 if it is not ours. */
 static u64 detour_of(u64 address)
 {
 	const struct probe_table *table = probe_table();
@@ -71,7 +71,7 @@ static LANDING void trapped(int signal, struct trap_info *info, struct context *
 	if (!signal_passed_on(signal, info, context, info->code <= 0)) {
 		act(&none, 0);
 		if (info->code <= 0 || OUR_SIGNAL == SIGTRAP)
-			signal_raised(); /* else the instruction is tried again */
+			signal_raised(); /* otherwise the instruction is retried */
 	}
 }
 
@@ -82,13 +82,13 @@ void traps_caught(void)
 	void *handler = trapped;
 
 #ifdef WATCH
-	/* What others do waits; not so our own look. */
+	/* Other signals wait, but not the ones that our own look at the value raises. */
 	own.mask = ~(1ull << (OUR_SIGNAL - 1) | 1ull << (SIGSEGV - 1));
 #else
 	if (!ftpatch_config.probes || !probe_table()->traps)
 		return;
 #endif
-	__asm__("" : "+r"(handler)); /* no struct of constants: nobody relocates it */
+	__asm__("" : "+r"(handler)); /* no constant struct: nothing would relocate it */
 	own.handler = handler;
 	restored_by(&own.flags, &own.restorer);
 	own.flags |= SA_INTERRUPT;

@@ -1,5 +1,5 @@
-/* Watched variables: breakpoints of the processor, which the kernel turns into a SIGTRAP of the thread
- * that came to them (perf_event_open(2), `sigtrap`). They trap behind the instruction. */
+/* Watched variables: hardware breakpoints, which the kernel turns into a SIGTRAP for the thread
+ * that hit them (perf_event_open(2), `sigtrap`). They trap after the instruction. */
 #include "text.h"
 #include "watch.h"
 
@@ -34,11 +34,11 @@ struct attributes {
 
 extern const char runtime_end[] __attribute__((visibility("hidden")));
 
-static u64 seen[WATCHES];     /* what each had when it was last looked at */
+static u64 seen[WATCHES];     /* each one's value at the last look */
 static u32 refusal[WATCHES]; /* errno */
-u32 descriptors[WATCHES];    /* of their events, 0 for none */
+u32 descriptors[WATCHES];    /* of their events, 0: none */
 
-/* The bytes of a variable as a number. */
+/* A variable's bytes as a number. */
 static u64 value_at(const struct trace_watch *watch)
 {
 	const volatile void *at = (const volatile void *)(ulong)(watch->address + process.bias);
@@ -64,7 +64,7 @@ int watches_any(void)
 	return any != 0;
 }
 
-/* Into the header of a new file: of a child of fork, what its parent found out. */
+/* Fill in the header of a new file: a forked child's with what its parent found. */
 void watches_told(struct trace_header *header)
 {
 	struct trace_watch *told = (struct trace_watch *)((char *)header + TRACE_HEADER);
@@ -79,9 +79,9 @@ void watches_told(struct trace_header *header)
 	header->probes = WATCHES;
 }
 
-/* The descriptor has to stay, and out of the way of the program's own, which count from 0. So it
- * goes to the end of a table of the usual size: a larger one would cost every fork. A program that
- * has a small one may need all of it. */
+/* The descriptor must stay open, out of the way of the program's own, which count from 0. So it
+ * goes to the end of a table of the usual size: a larger table would slow down every fork. A
+ * program with a small one may need all of it. */
 long descriptor_kept(long fd)
 {
 	long at, kept = -1;
@@ -100,7 +100,7 @@ static u32 set(u32 number)
 	struct attributes wanted = {.type = TYPE_BREAKPOINT, .size = sizeof(wanted), .period = 1};
 	long fd;
 
-	/* Processes that are forked have them too: nobody could set them there. */
+	/* Forked children inherit them: nobody could set them there. */
 	wanted.flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV | REMOVE_ON_EXEC | SIGTRAP_;
 	wanted.bp_type = watch->type;
 	wanted.bp_addr = watch->address + process.bias;
@@ -113,8 +113,8 @@ static u32 set(u32 number)
 	return failed(fd) ? (u32)-fd : 0;
 }
 
-/* A sandbox that is there already, as a service manager's, may end a process for asking. So a child
- * asks, and nobody hears of its end: it has no exit signal, and leaves no core. */
+/* An existing sandbox, such as a service manager's, may kill a process for the call. So a child
+ * tries it, and its death goes unnoticed: it has no exit signal, and leaves no core. */
 static int forbidden(void)
 {
 	int status = 0;
@@ -125,7 +125,7 @@ static int forbidden(void)
 	pid = syscall6(SYS_clone, CLONE_VFORK, 0, 0, 0, 0, 0);
 	if (!pid) {
 		syscall6(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
-		syscall6(SYS_perf_event_open, 0, 0, -1, -1, 0, 0); /* EFAULT, if it gets there */
+		syscall6(SYS_perf_event_open, 0, 0, -1, -1, 0, 0); /* EFAULT if it gets that far */
 		for (;;)
 			syscall6(SYS_exit_group, 0, 0, 0, 0, 0, 0);
 	}
@@ -137,7 +137,7 @@ static int forbidden(void)
 	return ret != pid || status;
 }
 
-/* Before the program begins. What cannot be set has its reason in the trace. */
+/* Before the program begins. The reason for each that cannot be set is recorded in the trace. */
 void watches_set(void)
 {
 	u32 i, any = 0, no = forbidden() ? EPERM : 0;
@@ -157,7 +157,7 @@ void watches_set(void)
 		traps_caught();
 }
 
-/* An access. Where it is lost, the next one still tells what it had left there. */
+/* Record an access. If it is lost, the next one still shows the value it left. */
 static void accessed(u32 number, const struct trap_info *info, const struct context *context)
 {
 	ulong slot = context->sp;
@@ -166,7 +166,7 @@ static void accessed(u32 number, const struct trap_info *info, const struct cont
 	u64 now, after, before, *at = 0;
 
 	now = ticks();
-	after = value_at(laid_watch(number)); /* for `rw-` this traps once more */
+	after = value_at(laid_watch(number)); /* for `rw-` this traps again */
 	before = __atomic_exchange_n(&seen[number], after, __ATOMIC_RELAXED);
 	if (!process.header)
 		goto out;
@@ -189,19 +189,19 @@ out:
 		end(t, slot);
 }
 
-/* 0 for a SIGTRAP that is none of ours. */
+/* 0 for a SIGTRAP that is not ours. */
 int watch_trapped(const struct trap_info *info, const struct context *context)
 {
 	if (info->code != TRAP_PERF || (info->data & ~0xffull) != OURS ||
 	    (info->data & 0xff) >= WATCHES)
 		return 0;
-	/* accessed() itself, when it looks at the value. */
+	/* accessed() itself, reading the value. */
 	if (context->ip - (ulong)&ftpatch_config >= (ulong)runtime_end - (ulong)&ftpatch_config)
 		accessed((u32)(info->data & 0xff), info, context);
 	return 1;
 }
 
-/* No site calls it: for entry.S, whose return_to_handler nobody gets to. */
+/* No site calls it: entry.S needs it, whose return_to_handler is never reached. */
 REGISTERS void trace_return(ulong *place, ulong slot)
 {
 	(void)place;

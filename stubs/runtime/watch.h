@@ -1,12 +1,12 @@
-/* Watched variables: what ftpatch/watch lays into a program for watch.c. */
+/* Watched variables: what ftpatch/watch injects for watch.c. */
 #ifndef FTPATCH_WATCH_H
 #define FTPATCH_WATCH_H
 
 #include "hooks.h"
 
-enum { WATCHES = 4 }; /* places that are laid in: breakpoints of the processor */
+enum { WATCHES = 4 }; /* entries injected: the processor's breakpoints */
 
-/* What is laid in is what the trace file begins with, before anything happened. */
+/* The injected table is the start of the trace file, before anything happened. */
 static inline const struct trace_watch *laid_watch(u32 number)
 {
 	return (const struct trace_watch *)(ulong)(ftpatch_config.probes + process.bias) + number;

@@ -19,7 +19,7 @@ static inline u64 ticks(void)
 
 static inline u64 ticks_hz(void)
 {
-	return 0; /* not known without measuring */
+	return 0; /* unknown without measuring */
 }
 
 extern u32 arch_tls __attribute__((visibility("hidden")));
@@ -49,7 +49,7 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 	arch_tls = dynamic ? TLS_THERE : hwcap2 & 2 ? TLS_MAYBE : TLS_UNKNOWN;
 }
 
-/* Where glibc has struct pthread's tid: behind the thread pointer. */
+/* Offset of tid in glibc's struct pthread, from the thread pointer. */
 #define TID_FIRST 0
 #define TID_LAST 1024
 #define TID_STEP 4
@@ -160,7 +160,7 @@ static inline void file_limit(u64 limit[2])
 
 #define SYS_mprotect 10
 
-/* What a detour saves (entry.S), and finds again. */
+/* Saved by a detour (entry.S), and restored. */
 struct registers {
 	ulong general[16]; /* ax cx dx bx sp bp si di r8 ... r15, as instructions number them */
 	ulong flags;
@@ -172,7 +172,7 @@ static inline ulong stack_pointer(const struct registers *regs)
 	return regs->general[4];
 }
 
-/* Where the return address stands when a function is entered. */
+/* The location of the return address on function entry. */
 static inline ulong *return_place(struct registers *regs)
 {
 	return (ulong *)regs->general[4];
@@ -192,7 +192,7 @@ static inline void restored_by(ulong *flags, void **restorer)
 	*restorer = trap_restorer;
 }
 
-/* What a signal handler gets, as far as registers lie in it (arch/x86/include/uapi/asm). */
+/* A signal handler's context, up to the registers (arch/x86/include/uapi/asm). */
 struct context {
 	ulong before[17]; /* struct ucontext up to uc_mcontext, and of that r8 to rbx */
 	ulong dx, ax, cx, sp, ip;
@@ -206,7 +206,7 @@ static inline void goes_on(struct context *context, ulong ip)
 	context->ip = ip;
 }
 
-/* What was blocked when the signal came. */
+/* The signals blocked when this one arrived. */
 static inline u64 *signal_mask(struct context *context)
 {
 	return (u64 *)((char *)context + 296);

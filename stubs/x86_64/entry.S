@@ -1,5 +1,5 @@
-/* What x86-64 code meets of a tracer. Nothing but the flags is changed: a function's caller may count
- * on no flag across a call (psABI, "Registers"), but code may count on anything else.
+/* A tracer's entry points in x86-64 code. Nothing but the flags is changed: no flag survives a call
+ * (psABI, "Registers"), but code may rely on everything else.
  *
  *     ftrace_caller       from a site:   | address after the site's call | parent ...
  *                                          ^ rsp                            ^ the frame's slot
@@ -23,7 +23,7 @@ ftrace_caller:
 #else
 	save	rdi, rsi, rdx
 	movq	24(%rsp), %rdi		/* ip */
-	leaq	32(%rsp), %rsi		/* where the return address stands */
+	leaq	32(%rsp), %rsi		/* location of the return address */
 	movq	%rsi, %rdx		/* which is the slot */
 	call	trace_entry
 	restore	rdx, rsi, rdi
@@ -52,12 +52,12 @@ ftrace_regs_caller:
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
 
-/* An unwinder that meets return_to_handler asks an expression where the function was really called
- * from; the CFA lies on its stack, the slot is CFA - 8. What the slot holds, if that is not
- * return_to_handler any more; else as in unwind.h.
+/* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
+ * the CFA is on its stack, the slot is CFA - 8. The result is what the slot holds, unless that is
+ * still return_to_handler; else as in unwind.h.
  *
  * rip (register 16) & -64 is return_to_handler, wherever the file is loaded; the distance to
- * `process.threads` stands behind it.
+ * `process.threads` follows it.
  */
 #define ORIGIN 0x80, 0x00, 0x09, 0xc0, 0x1a	/* DW_OP_breg16 0, const1s -64, and */
 #define ORIGIN_SIZE 5
@@ -86,7 +86,7 @@ ftrace_regs_caller:
 	.cfi_escape 0x28, TO_RESULT + 1, 0	/* 12: bra -> result */
 	.cfi_escape 0x13			/* 15: drop                   slot slot */
 	search
-	nop					/* unwinders look for the address before */
+	nop					/* unwinders look up the address before */
 return_to_handler:
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
@@ -96,7 +96,7 @@ return_to_handler:
 	save	rdi, rsi, rdx
 	leaq	24(%rsp), %rdi
 	movq	%rdi, %rsi
-	movq	%rax, %rdx		/* the value, if anyone asks */
+	movq	%rax, %rdx		/* the value, if wanted */
 	call	trace_return
 	restore	rdx, rsi, rdi
 #endif
@@ -108,7 +108,7 @@ return_to_handler:
 	.p2align 6
 	.quad	process + PROCESS_THREADS - (return_to_handler + 64)	/* &process.threads */
 
-/* The process begins here: rsp points to argc, rdx is what the dynamic linker wants called at exit,
+/* The process begins here: rsp points to argc, rdx is what the dynamic linker registers for exit,
  * 0 where there is none (psABI, "Process Initialization"). */
 	.globl	ftrace_start
 	.type	ftrace_start, @function
@@ -149,8 +149,9 @@ ftrace_ended:
 	.cfi_endproc
 	.size	ftrace_ended, . - ftrace_ended
 
-/* Where the handlers of clock.c and trap.c return to; debuggers know a signal frame by these instructions.
- * Unwinders look for the address before, too, and then at the instructions: it is nobody's. */
+/* The handlers of clock.c and trap.c return here. Debuggers recognise a signal frame by these
+ * instructions; unwinders look up the address before, then the instructions: so it must belong to
+ * no function. */
 	nop
 	.globl	clock_restorer, trap_restorer
 	.type	clock_restorer, @function

@@ -1,4 +1,4 @@
-/* What a signal handler gets, and where the registers lie in it (arch/x86/include/uapi/asm). */
+/* A signal handler's context, and the registers' place in it (arch/x86/include/uapi/asm). */
 #define FAULT_FLAGS (0x4 | 0x04000000 | 0x10000000) /* SA_SIGINFO | SA_RESTORER | SA_RESTART */
 
 static void clock_fault(int signal, const void *info, struct context *context)

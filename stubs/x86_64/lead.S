@@ -1,5 +1,5 @@
-/* From the stub of a system call, which keeps off the red zone: `struct asked`, with the way back into
- * the stub behind it. rcx and r11 are what the instruction itself changes. */
+/* From the stub of a system call, which keeps off the red zone: `struct asked`, followed by the return
+ * address in the stub. rcx and r11 are what the instruction itself changes. */
 	.file	"lead.S"
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame

@@ -1,22 +1,22 @@
-/* System calls in x86-64 code. What stands before `syscall` has to be read forwards, from what gives
- * the number:
+/* System calls in x86-64 code. The code before `syscall` has to be decoded forwards, from the
+ * instruction that loads the number:
  *
- *     mov eax, 13       b8 0d 00 00 00     five bytes, in whose midst nobody jumps
+ *     mov eax, 13       b8 0d 00 00 00     five bytes, with no branch into them
  *     mov rax, 13       48 c7 c0 0d 00 00 00
- *     mov rax, rdi      48 89 f8           of syscall() itself, which puts all arguments in place
- *     mov rax, r9       4c 89 c8           where `mov r9d, 13` stands before
+ *     mov rax, rdi      48 89 f8           of syscall() itself, which moves all arguments
+ *     mov rax, r9       4c 89 c8           after a `mov r9d, 13`
  *     mov rax, [rbp-8]  48 8b 45 f8        of functions like syscall()
  */
 #include "lead.h"
 
-#define FURTHEST 112 /* bytes before `syscall` that are looked at */
-#define MOST 24      /* instructions there */
+#define FURTHEST 112 /* bytes before `syscall` to examine */
+#define MOST 24      /* maximum instructions there */
 #define SHUFFLED 4   /* ... and no fewer, where the number is an argument */
-#define GIVEN 512    /* bytes before it where a register may have got the number */
-#define AROUND 0x10000 /* bytes: where branches that go there are looked for */
+#define GIVEN 512    /* bytes before it in which the number may be loaded */
+#define AROUND 0x10000 /* bytes: where to look for branches to it */
 
-/* How long an instruction is that can run elsewhere, 0 for any other: nothing here branches. `apart`:
- * where its distance from the instruction behind it stands (rip), 0 for none.
+/* The length of an instruction that can be moved, 0 for any other: none of these branch. `apart`: the
+ * offset of its displacement from the next instruction (rip), 0 for none.
  * Intel SDM volume 2, "Instruction Format" and appendix A. */
 static u32 length(const u8 *at, u32 *apart)
 {
@@ -88,8 +88,8 @@ static u32 word_at(const u8 *at)
 	return at[0] | (u32)at[1] << 8 | (u32)at[2] << 16 | (u32)at[3] << 24;
 }
 
-/* How many instructions there are from one place to another, and behind how many bytes there is room
- * for a jump; 0 if they do not come out there. */
+/* The number of instructions from one place to another, and the size of the first ones that make room
+ * for a jump; 0 if they do not end there. */
 static u32 instructions(const u8 *from, const u8 *to, u32 *size)
 {
 	u32 count = 0, n, unused;
@@ -104,7 +104,7 @@ static u32 instructions(const u8 *from, const u8 *to, u32 *size)
 	return from == to ? count : 0;
 }
 
-/* The register that `mov rax, reg` copies, -1 for another instruction (Intel SDM volume 2, "MOV"). */
+/* The source register of `mov rax, reg`, -1 for any other instruction (Intel SDM volume 2, "MOV"). */
 static int copied(const u8 *at)
 {
 	u32 rex = (at[0] & 0xf0) == 0x40 ? *at++ : 0;
@@ -116,7 +116,7 @@ static int copied(const u8 *at)
 	return -1;
 }
 
-/* Whether the last number that a register got before is one that is asked for: mov r9d, 13. */
+/* Whether the last number loaded into a register is one we look for: mov r9d, 13. */
 static int was_asked(u32 which, const u8 *at, const u8 *start)
 {
 	const u8 *from;
@@ -128,7 +128,7 @@ static int was_asked(u32 which, const u8 *at, const u8 *start)
 	return 0;
 }
 
-/* Whether a branch goes to an instruction in the midst of what a jump takes the place of. */
+/* Whether a branch goes into the middle of the instructions that a jump replaces. */
 static int is_entered(const u8 *from, const u8 *start, const u8 *end)
 {
 	const u8 *low = from - start > AROUND ? from - AROUND : start;
@@ -152,7 +152,7 @@ static int is_entered(const u8 *from, const u8 *start, const u8 *end)
 	return 0;
 }
 
-/* Whether a byte that looks like a prefix may be the last of the instruction before. */
+/* Whether an apparent prefix may be the last byte of the preceding instruction. */
 static int ends_there(const u8 *at, const u8 *start)
 {
 	const u8 *from;
@@ -288,7 +288,7 @@ void lead_stub(u8 *to, ulong address, const struct lead *lead)
 		*(volatile u8 *)at++ = (u8)target;
 }
 
-/* _dl_debug_state() has one instruction, `ret`, and NOPs behind it: jmp [rip]; .quad ftrace_linked */
+/* _dl_debug_state() has one instruction, `ret`, and NOPs after it: jmp [rip]; .quad ftrace_linked */
 u32 lead_linker(u8 *to, const u8 *at)
 {
 	static const u8 jump[] = {0xff, 0x25, 0, 0, 0, 0};
@@ -317,7 +317,7 @@ u32 lead_linker(u8 *to, const u8 *at)
 	return i;
 }
 
-/* The instruction behind a system call, by the way back into its stub. */
+/* The instruction after a system call, by the return address in its stub. */
 ulong lead_behind(ulong back)
 {
 	return back + 15 + (ulong)(long)(int)word_at((const u8 *)back + 11);

@@ -1,6 +1,6 @@
-/* What is laid into a shared library: its sites call the tracer of the program that loads it. As in
- * entry.S, nothing but the flags is changed. Nobody is called until the program's runtime says whom
- * (libraries.h): in other programs never, in this one from its entry point on.
+/* Injected into a shared library: its sites call the tracer of the program that loads it. As in
+ * entry.S, nothing but the flags is changed. It calls nothing until the program's runtime sets the
+ * address (libraries.h): in other programs never, in this one from its entry point on.
  *
  * return_to_handler is the program's.
  */
@@ -19,8 +19,8 @@ ftrace_caller:
 	je	1f
 	save	rdi, rsi, rdx
 	movq	24(%rsp), %rdi		/* ip */
-	addq	ftpatch_library + LIBRARY_HOOK_DELTA(%rip), %rdi	/* ... as the program counts */
-	leaq	32(%rsp), %rsi		/* where the return address stands */
+	addq	ftpatch_library + LIBRARY_HOOK_DELTA(%rip), %rdi	/* ... relative to the program */
+	leaq	32(%rsp), %rsi		/* location of the return address */
 	movq	%rsi, %rdx		/* which is the slot */
 	notrack call *ftpatch_library + LIBRARY_HOOK_ENTRY(%rip)
 	restore	rdx, rsi, rdi

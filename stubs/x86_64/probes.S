@@ -1,5 +1,5 @@
-/* What detours call, and what runs where a probed function returns: all registers are kept, as struct
- * registers has them. */
+/* Called from detours, and on a probed function's return: all registers are saved in a struct
+ * registers. */
 	.file	"probes.S"
 #include "offsets.h"
 #include "save.h"
@@ -29,7 +29,7 @@
 	.if	\flags
 	popfq
 	.else
-	leaq	8(%rsp), %rsp		/* popfq takes as long as all else */
+	leaq	8(%rsp), %rsp		/* popfq takes as long as all the rest */
 	.endif
 	.cfi_adjust_cfa_offset -8
 	ret
@@ -38,7 +38,7 @@
 	.endm
 
 	from_detour ftrace_caller
-	from_detour ftrace_regs_caller, flags=1	/* in the midst of a function */
+	from_detour ftrace_regs_caller, flags=1	/* mid-function */
 
 /* From return_to_handler:  | back into it | the slot | ...
  *                            ^ rsp                     ^ rsp of the program */

@@ -1,4 +1,4 @@
-/* Registers to the stack and back, with what unwinders have to know of it. */
+/* Saving and restoring registers, with unwind information. */
 	.macro	save registers:vararg
 	.irp	register, \registers
 	pushq	%\register
@@ -13,8 +13,8 @@
 	.endr
 	.endm
 
-/* All registers as struct registers has them, but for rsp, whose place is only left. Without the two
- * words behind the flags, which the caller brings. */
+/* All registers as in struct registers, except rsp, whose place is just reserved, and the two words
+ * after the flags, which the caller provides. */
 #define SP REGISTERS_GENERAL + 4 * 8
 
 	.macro	save_all

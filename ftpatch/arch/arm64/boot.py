@@ -42,7 +42,7 @@ class _BootArm64:
 
     @property
     def emulator(self) -> Emulator:
-        """The kernel turns KASLR on; QEMU's own signature of pointers is the fast one."""
+        """The kernel enables KASLR; QEMU's own pointer authentication algorithm is the fast one."""
         return Emulator(
             program="qemu-system-aarch64",
             package="qemu-system-arm",
@@ -66,8 +66,8 @@ class _BootArm64:
         return 1 + PLACE * (1 + back) + SP + TIME * time
 
     def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
-        """Events from their bytes, uint8[n, size]. One with a byte that cannot be has a stack
-        pointer that cannot."""
+        """Decode events, uint8[n, size]. One with an impossible byte gets an impossible stack
+        pointer."""
         place = _distance(rows[:, 1 : 1 + PLACE])
         at = 1 + PLACE * (1 + back)
         returns = _distance(rows[:, 1 + PLACE : at]) if back else None
@@ -78,7 +78,7 @@ class _BootArm64:
         return Events(place, sp, ticks, returns)
 
     def assemble(self, wanted: Wanted) -> TracerCode:
-        """The code."""
+        """Build the code."""
         out = Assembly(self.name)
         leave = RETURN
         body = partial(self._body, out, wanted)
@@ -103,8 +103,8 @@ class _BootArm64:
         out.add(f"ldp x0, x1, [sp, #{ROOM}]", f"add sp, sp, #{ROOM + SAVED}", *RETURN)
 
     def _count(self, out: Assembly, word: int, stopped: int, *, last: bool) -> None:
-        """A stopped tracer returns; flags are free at a function's entry. What stops it is a word
-        of its own: no other processor, counting at that moment, can write over it."""
+        """Return from a stopped tracer; flags are free on function entry. A word of its own stops
+        it, which no other processor that is counting at that moment can overwrite."""
         low, high = word & 0xFFFF, word >> 16 & 0xFFFF
         out.add(f"mov w11, #{low}", f"movk w11, #{high}, lsl #{HALF}", "add x11, x10, w11, sxtw")
         out.add("ldp w12, w13, [x11]", f"cbnz w13, ${stopped}", "cmp w12, #0", f"b.le ${stopped}")
@@ -121,7 +121,7 @@ def _adr(register: int, distance: int) -> bytes:
 
 
 def _bytes(out: Assembly, at: int, count: int, register: str) -> int:
-    """Store ``count`` bytes of seven bits each of a register from ``at`` on; where they end."""
+    """Store ``count`` bytes of seven bits each of a register from ``at`` on; return the end."""
     for number in range(count):
         out.add(f"orr w13, w{register[1:]}, #0x80", f"strb w13, [sp, #{at + number}]")
         if number < count - 1:
@@ -130,12 +130,12 @@ def _bytes(out: Assembly, at: int, count: int, register: str) -> int:
 
 
 def _distance(columns: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Signed numbers of 32 bits in bytes of seven, int64[n]."""
+    """Decode signed 32-bit numbers from seven bits per byte, int64[n]."""
     return _number(columns).astype(np.uint32).view(np.int32).astype(np.int64)
 
 
 def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Numbers of seven bits a byte, lowest first, uint64[n]."""
+    """Decode numbers from seven bits per byte, lowest first, uint64[n]."""
     value = np.zeros(len(columns), np.uint64)
     for number in range(columns.shape[1]):
         low = (columns[:, number] & 0x7F).astype(np.uint64)

@@ -81,17 +81,17 @@ class _Arm64:
         return 4 if abi.pad else 0
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
-        """Bytes of NOPs that each row begins with."""
+        """Count the bytes of NOPs at the start of each row."""
         run = np.minimum.accumulate(words(code) == A64.NOP, axis=1).sum(axis=1)
         return np.asarray(run * 4, np.int64)
 
     def landing(self, code: U8) -> NDArray[np.bool_]:
-        """Any BTI."""
+        """Test for any BTI."""
         return np.isin(words(code)[:, 0], A64.BTI)
 
     def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
-        """Behind a BTI, the second instruction of the pair; the -pg form's record is its ip. With
-        CALL_OPS, 0 where the literal would not be aligned ("Misaligned patch-site")."""
+        """After a BTI, the second instruction of the pair; the -pg form's record is its ip. With
+        CALL_OPS, 0 if the literal would not be aligned ("Misaligned patch-site")."""
         if not abi.pad:
             return entry
         skip = self.landing(code).astype(np.uint64) * np.uint64(4) + np.uint64(4)
@@ -113,7 +113,7 @@ class _Arm64:
         return state, addr, width, np.zeros(len(ip), bool)
 
     def make_nop(self, width: U8, nop: bytes, abi: Abi) -> U8:
-        """NOPs over the whole site: what the compiler left, so ftrace_init meets what it knows."""
+        """NOPs over the whole site: as the compiler left it, so ftrace_init accepts it."""
         code = template(self.name, "nop", ("nop",))
         return np.tile(np.frombuffer(code * 2, np.uint8), (len(width), 1))
 
@@ -128,14 +128,14 @@ class _Arm64:
         return insn.view(np.uint8).reshape(-1, 8)
 
     def unlinked(self, code: U8, abi: Abi) -> U8:
-        """``bl`` with nothing in its imm26."""
+        """``bl`` with an imm26 of zero."""
         insn = words(code).copy()
         last = insn[:, 1 if abi.pad else 0]
         last[(last & np.uint32(A64.BL_MASK)) == A64.BL] = A64.BL
         return insn.view(np.uint8)
 
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
-        """Two NOPs, or what a running kernel makes of them; ``bl _mcount``."""
+        """Two NOPs, or what a running kernel turns them into; ``bl _mcount``."""
         if abi.pad:
             insn = words(code)
             pair = words(self.make_nop(width, b"", abi)).copy()
@@ -186,7 +186,8 @@ class _Arm64:
         return loaded and loaded + template(self.name, "br x16", ("br",))
 
     def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
-        """adrp x11, ops; add x11, x11, :lo12:ops; b behind the two that load it in the caller."""
+        """adrp x11, ops; add x11, x11, :lo12:ops; b past the two instructions that load it in the
+        caller."""
         insn = [int.from_bytes(caller[i : i + 4], "little") for i in range(0, 12, 4)]
         skip = 1 if insn[0] in A64.BTI else 0
         on = addr + 4 * (skip + len(A64.LOAD_OPS))
@@ -206,7 +207,7 @@ class _Arm64:
         )
 
     def veneer_target(self, code: bytes, at: int) -> int:
-        """A veneer, or a PLT entry (adrp x16; ldr x17, [x16, #]; add; br x17), behind a BTI."""
+        """A veneer, or a PLT entry (adrp x16; ldr x17, [x16, #]; add; br x17), after a BTI."""
         insn = [int.from_bytes(code[i : i + 4], "little") for i in range(0, 20, 4)]
         if self.is_ops_stub(code):
             last = np.array([insn[2]], "<u4")
@@ -225,19 +226,20 @@ class _Arm64:
         return 0
 
     def skipped(self, abi: Abi) -> tuple[int, ...]:
-        """Null where it is tested before call_adjust, -4 where that adds 4."""
+        """Null if it is tested before call_adjust, -4 if that adds 4."""
         first = (0,) if abi.null_seen or not abi.pad else ()
         return first if abi.nop_ops or not abi.pad else (*first, -4 & A64.WRAP)
 
     def drop(self, abi: Abi) -> int | None:
-        """Null where it is tested before call_adjust; else what call_adjust makes null. With
-        CALL_OPS it reads the code at the record, so no value but a tested null is safe."""
+        """Null if it is tested before call_adjust; else what call_adjust makes null. With CALL_OPS
+        that reads the code at the record, so no value but a tested null is safe."""
         if abi.null_seen or not abi.pad:
             return 0
         return None if abi.nop_ops else -4 & A64.WRAP
 
     def literal(self, ip: U64) -> U64:
-        """8-aligned, 12 or 16 before the branch: ftrace_caller takes it off the link register."""
+        """8-aligned, 12 or 16 before the branch: ftrace_caller finds it through the link
+        register."""
         return ((ip + np.uint64(4)) & ~np.uint64(7)) - np.uint64(16)
 
     def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
@@ -259,12 +261,12 @@ class _Arm64:
         return int(branch_target(insn, addresses(ip))[0])
 
     def named_site_rest(self, name: str) -> str:
-        """ftrace_graph_call is a NOP when disabled, ftrace_call goes to ftrace_stub."""
+        """ftrace_graph_call is a NOP when disabled, ftrace_call branches to ftrace_stub."""
         return "" if "graph" in name else "ftrace_stub"
 
     @staticmethod
     def _call_ops(abi: Abi) -> bool:
-        """Return whether literals stand before functions. A module does not name ftrace_nop_ops."""
+        """Return whether literals precede functions. A module does not name ftrace_nop_ops."""
         return bool(abi.nop_ops) or (abi.kernel and abi.pad and abi.prefix == 8)
 
 

@@ -47,7 +47,7 @@ FORMS: Final[dict[str, tuple[int, int]]] = {
     "blra": (0xFEFF_F000, 0xD63F_0000),  # blraa, blrab, blraaz, blrabz
     "register": (0xFE00_0000, 0xD600_0000),  # br, ret, their signed forms, eret
     "brk": (0xFFE0_001F, 0xD420_0000),
-    "casp": (0xBFA0_0000, 0x0820_0000),  # in the midst of the next; it is whole
+    "casp": (0xBFA0_0000, 0x0820_0000),  # a subset of the next; it is complete by itself
     "exclusive": (0x3F80_0000, 0x0800_0000),  # ldxr, stxr, ldxp, stxp, and with a and l
     "clrex": (0xFFFF_F0FF, 0xD503_305F),
     "pacm": (0xFFFF_FFFF, 0xD503_24FF),  # makes the next paciasp sign with its own address
@@ -86,7 +86,7 @@ class _Arm64:
         return 4 if int.from_bytes(code[:4], "little") in PACISP else 0
 
     def joined(self, before: bytes) -> bool:
-        """Behind an exclusive load without its store, behind movprfx, behind pacm."""
+        """True after an exclusive load without its store, after movprfx, after pacm."""
         insns = _words(before)
         last = _form(insns[-1]) if insns else ""
         if last in JOINED - {"exclusive", "clrex"}:
@@ -107,7 +107,7 @@ class _Arm64:
         return _branch(at, to, f"{at:#x}: b {to:#x}")
 
     def move(self, code: bytes, at: int, to: int, need: int) -> Moved:
-        """The first instructions of ``code``, and ``b`` back."""
+        """Move the first instructions of ``code``, and add ``b`` back."""
         insns = _words(code[: -(-need // 4) * 4])
         end = at + 4 * len(insns)
         if end - at < need:
@@ -129,12 +129,12 @@ def _words(code: bytes) -> list[int]:
 
 
 def _form(insn: int) -> str:
-    """Name in FORMS of the first that fits; empty for an instruction that is the same anywhere."""
+    """Name in FORMS of the first match; empty for a position-independent instruction."""
     return next((name for name, (mask, value) in FORMS.items() if insn & mask == value), "")
 
 
 def _text(insn: int, address: int) -> str:
-    """As disassembled; refuses what is no instruction."""
+    """Disassemble it; refuse an invalid instruction."""
     read = disassemble("arm64", insn.to_bytes(4, "little"), address)
     if not read:
         raise Immovable(Why.UNKNOWN, f"{address:#x}: {insn:08x}")
@@ -142,7 +142,7 @@ def _text(insn: int, address: int) -> str:
 
 
 def _refuse(insn: int, form: str, address: int, displaced: tuple[int, int], text: str) -> None:
-    """Raise Immovable for what no place is good for."""
+    """Raise Immovable for what cannot be moved anywhere."""
     if form == "brk":
         raise Immovable(Why.TRAP, text)
     if form in JOINED:
@@ -163,7 +163,7 @@ def _always(insn: int, form: str) -> bool:
 
 
 def _target(insn: int, form: str, address: int) -> int:
-    """Target of an instruction with an immediate distance."""
+    """Target of an instruction with a pc-relative immediate."""
     low, bits, scale = {"b": (0, 26, 4), "bl": (0, 26, 4), "tbz": (5, 14, 4)}.get(form, (5, 19, 4))
     distance = insn >> low & (1 << bits) - 1
     if form in ("adr", "adrp"):  # immhi:immlo
@@ -192,7 +192,7 @@ def _address(at: int, register: int, value: int, text: str) -> bytes:
 
 
 def _moved(insn: int, form: str, address: int, to: int, text: str) -> bytes:
-    """One instruction as it reads at address ``to``."""
+    """One instruction as encoded for address ``to``."""
     rd = insn & 31
     if form in ("", "casp", "register"):
         return insn.to_bytes(4, "little")
@@ -205,20 +205,20 @@ def _moved(insn: int, form: str, address: int, to: int, text: str) -> bytes:
     if form == "bl":
         return _address(to, LR, address + 4, text) + _branch(to + 8, target, text)
     if form in ("b.cond", "cbz", "tbz"):
-        # The opposite condition (bit 0, bit 24) with a distance of two instructions.
+        # The inverted condition (bit 0, bit 24), skipping two instructions.
         field = 0x0007_FFE0 if form == "tbz" else 0x00FF_FFE0
         opposite = (insn ^ (1 if form == "b.cond" else 1 << 24)) & ~field | 2 << 5
         return opposite.to_bytes(4, "little") + _branch(to + 4, target, text)
     if form == "literal":
         return _literal(insn, to, target, text)
-    # The address of nothing: add would write sp where adr writes xzr.
+    # Discarded results: add would write sp where adr writes xzr.
     if rd == ZERO:
         return template("arm64", "nop", ("nop",))
     return _address(to, rd, target, text)[: 4 if form == "adrp" else 8]
 
 
 def _literal(insn: int, to: int, target: int, text: str) -> bytes:
-    """A load through a register that has the address."""
+    """A load through a register that holds the address."""
     opc, vector, rt = insn >> 30, insn >> 26 & 1, insn & 31
     if (opc, vector) not in LOADS or (not vector and rt == ZERO):
         return template("arm64", "nop", ("nop",))  # prfm; ldr xzr

@@ -21,7 +21,7 @@ AUTIA1716 = 0xD503219F
 
 def entries(code: U8, address: int, size: int) -> Entries:
     """Starts and slots."""
-    del size  # some of an entry's instructions tell its start
+    del size  # the instructions themselves mark the start
     word = np.frombuffer(code[: len(code) // 4 * 4].tobytes(), "<u4").astype(np.int64)
     word = np.append(word, [0] * 4)
     page, load, last, behind = word[:-4], word[1:-3], word[3:-1], word[4:]

@@ -17,13 +17,13 @@ __all__ = ["system_calls"]
 
 NUMBERS = frozenset((134, 135, 137, 133, 72, 73, 22, 292, 426, 441))
 """rt_sigaction, rt_sigprocmask, rt_sigtimedwait, rt_sigsuspend, pselect6, ppoll, epoll_pwait,
-io_pgetevents, io_uring_enter, epoll_pwait2: with one of these unmet a program may lose hits, or end
-(rt_sigpending only tells)."""
+io_pgetevents, io_uring_enter, epoll_pwait2: if one of these were missed, a program might lose hits
+or die (rt_sigpending only reports)."""
 SVC = 0xD400_0001
 
 
 def system_calls(code: bytes, address: int) -> Iterator[SystemCall]:
-    """Those in ``code`` at ``address``."""
+    """Find those in ``code`` at ``address``."""
     words = np.frombuffer(code[: len(code) // 4 * 4], "<u4")
     for at in np.flatnonzero(words == SVC).tolist():
         before = words[max(at - MAX_DISTANCE // 4 - 4, 0) : at][::-1].tolist()

@@ -1,4 +1,4 @@
-"""Functions of arm64 that return more than once for a call."""
+"""Functions of arm64 that can return more than once per call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _known(insns: Sequence[Instruction]) -> bool:
         if name in ("ret", "b", "br", "bl", "blr") or name.startswith("ret"):
             break
         if operands.startswith(("sp,", "wsp,", "x30,")) and name not in ("stp", "str", "cmp"):
-            return False  # another stack, or it goes on in itself
+            return False  # another stack, or it continues within itself
         if operands.endswith("]!"):
             return False
         if name in ("mov", "movz") and ", #" in operands:

@@ -1,7 +1,7 @@
-"""Instructions of RISC-V as numbers, over columns: a pair of them goes anywhere within 2 GB.
+"""Instructions of RISC-V as numbers, over columns: a pair of them reaches anywhere within 2 GB.
 
     auipc rd, high          rd = pc + (high << 12)
-    jalr  rd, low(rd)       pc = rd + low, rd = behind this
+    jalr  rd, low(rd)       pc = rd + low, rd = the next instruction
 
 ``low`` is signed, so ``high`` is rounded: (distance + 0x800) >> 12.
 
@@ -48,7 +48,7 @@ def opcodes(link: int) -> tuple[int, int]:
 
 
 def pair(link: int, at: U64, addr: U64) -> NDArray[np.uint32]:
-    """The pair at each address ``at`` that goes to ``addr``, uint32[n, 2]."""
+    """The pair at each address ``at`` that jumps to ``addr``, uint32[n, 2]."""
     auipc, jalr = opcodes(link)
     distance = (addr - at).astype("<u4")
     high = (distance + np.uint32(RV.ROUND)) & ~np.uint32(RV.AUIPC_MASK)

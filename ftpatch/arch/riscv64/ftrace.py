@@ -90,7 +90,7 @@ class _Riscv64:
         return 4 if abi.nop_ops else 0
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
-        """Bytes of NOPs, of two or four bytes each, that each row begins with."""
+        """Count the bytes of NOPs, of two or four bytes each, at the start of each row."""
         half = np.ascontiguousarray(code).view("<u2")
         following = np.pad(half[:, 1:], ((0, 0), (0, 1)), constant_values=1)
         long = (half == RV.NOP) & (following == 0)
@@ -103,7 +103,7 @@ class _Riscv64:
         return np.asarray(words(code)[:, 0] & np.uint32(RV.AUIPC_MASK) == RV.AUIPC)
 
     def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
-        """The address itself, in programs behind an lpad; with CALL_OPS, MCOUNT_AUIPC_SIZE on."""
+        """The address itself, in programs after an lpad; with CALL_OPS, plus MCOUNT_AUIPC_SIZE."""
         skip = self.landing(code).astype(np.uint64) * np.uint64(0 if abi.kernel else 4)
         return entry + skip + np.uint64(self.lead(abi))
 
@@ -120,7 +120,7 @@ class _Riscv64:
         return state, np.where(call, target, np.uint64(0)), width, np.zeros(len(ip), bool)
 
     def make_nop(self, width: U8, nop: bytes, abi: Abi) -> U8:
-        """Two NOPs of four bytes, as the kernel: they need no C extension."""
+        """Two four-byte NOPs, as in the kernel: they need no C extension."""
         return np.tile(RV.PADS[1].view(np.uint8), (len(width), 1))
 
     def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
@@ -129,14 +129,14 @@ class _Riscv64:
         return code.view(np.uint8).reshape(-1, self.width)
 
     def unlinked(self, code: U8, abi: Abi) -> U8:
-        """The pair with nothing in its immediates."""
+        """The pair with immediates of zero."""
         insn = words(code).copy()
         link = RV.T0 if abi.pad else RV.RA
         insn[is_pair(insn, link)] = opcodes(link)
         return insn.view(np.uint8)
 
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
-        """One of the pads, or what a running kernel makes of them; ``call _mcount``."""
+        """One of the pads, or what a running kernel turns them into; ``call _mcount``."""
         if not abi.pad:
             return self.make_call(ip, np.full(len(ip), abi.mcount, np.uint64), width, abi)
         insn = words(code)
@@ -163,7 +163,7 @@ class _Riscv64:
         return (Deadly(~there, reason),)
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
-        """Nothing that would be compared."""
+        """Nothing is compared."""
         return np.empty((len(ip), 0), np.uint8)
 
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
@@ -173,7 +173,7 @@ class _Riscv64:
         return np.asarray(near & (distance % 2 == 0))
 
     def veneer(self, at: int, addr: int) -> bytes:
-        """There is none: what a pair does not reach is refused."""
+        """There are none: targets out of a pair's reach are refused."""
         return b""
 
     def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
@@ -185,7 +185,7 @@ class _Riscv64:
         return False
 
     def veneer_target(self, code: bytes, at: int) -> int:
-        """A PLT entry (auipc t3; ld t3, (t3); jalr t1, t3), behind an lpad or not."""
+        """A PLT entry (auipc t3; ld t3, (t3); jalr t1, t3), with or without an lpad before it."""
         insn = np.frombuffer(code[:16], "<u4")
         if insn[0] & RV.AUIPC_MASK == RV.AUIPC:  # lpad
             insn, at = insn[1:], at + 4
@@ -203,7 +203,7 @@ class _Riscv64:
         return 0
 
     def literal(self, ip: U64) -> U64:
-        """8-aligned, 12 before the jalr: ftrace_caller takes it off t0."""
+        """8-aligned, 12 before the jalr: ftrace_caller finds it through t0."""
         return (ip - np.uint64(12)) & ~np.uint64(7)
 
     def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
@@ -211,7 +211,7 @@ class _Riscv64:
         return (pair(RV.RA, addresses(ip), addresses(addr)) if addr else RV.PADS[1]).tobytes()
 
     def named_site_target(self, name: str, code: bytes, ip: int) -> int | None:
-        """Target of the pair; 0 for the NOPs that a disabled ftrace_graph_call is."""
+        """Target of the pair; 0 for the NOPs of a disabled ftrace_graph_call."""
         insn = np.frombuffer(code[:8], "<u4").reshape(1, 2)
         if "graph" in name and (insn == RV.PADS[1]).all():
             return 0

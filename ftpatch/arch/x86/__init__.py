@@ -1,1 +1,1 @@
-"""Common parts of x86_64 and i386; no architecture of its own."""
+"""Common parts of x86_64 and i386; not an architecture itself."""

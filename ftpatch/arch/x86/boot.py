@@ -1,10 +1,10 @@
 """The boot tracers of x86: both send an event byte by byte through a port.
 
-A site is ``call`` from a function's entry: flags are free there, registers are not. Interrupts are
-off while an event goes out, and a lock keeps other processors from cutting it: only an NMI can, or
-who has waited for too long. An event is 0xf7, four bytes of the place, four of where the function
-returns, six (i386: four) of the stack pointer, and with times six of the time-stamp counter, all
-little endian.
+A site is a ``call`` at function entry: flags are free there, registers are not. Interrupts are off
+while an event is sent, and a lock keeps other processors from interleaving: only an NMI can cut it,
+or a processor that has waited too long. An event is 0xf7, four bytes of the place, four of where
+the function returns, six (i386: four) of the stack pointer and, if timed, six of the time-stamp
+counter, all little endian.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MARKER = 0xF7
 DEBUGCON, SERIAL = 0xE9, 0x3F8  # QEMU's isa-debugcon; the first 16550
 LINE_STATUS, EMPTY = 0x3FD, 0x20  # LSR, and THRE in it
 STOP = 0xC000_0000
-"""In the word that counts: stopped. Far enough from 0 that no late decrement wraps."""
+"""Value of the counter word: stopped. Far enough from 0 that no late decrement wraps."""
 LOCK = 4
-"""Bytes from the word that counts to the lock: 0, or 1 while an event goes out."""
+"""Bytes from the counter word to the lock: 0, or 1 while an event is sent."""
 PATIENCE = 1 << 21
-"""Maximum number of attempts to take the lock: then whoever held it was stopped, or is below this
-NMI."""
+"""Maximum number of attempts to take the lock: after that its holder must have been stopped, or is
+interrupted by this NMI."""
 POLLS = 1 << 16
 """Maximum number of polls of a 16550 for room for a byte: a byte at 9600 baud takes a
 millisecond, and a port that never has room must not end the boot."""
@@ -57,13 +57,13 @@ class BootX86:
 
     @property
     def emulator(self) -> Emulator:
-        """One program for both, which takes a vmlinux for its PVH note."""
+        """One program for both, since it accepts a vmlinux for its PVH note."""
         return Emulator(
             program="qemu-system-x86_64",
             package="qemu-system-x86",
             words=(
                 *("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G"),
-                *("-d", "cpu_reset", "-D", "{log}"),  # a triple fault is told there, if anywhere
+                *("-d", "cpu_reset", "-D", "{log}"),  # triple faults are reported there
             ),
             append="panic=-1 no_timer_check",
             flat=False,
@@ -79,22 +79,22 @@ class BootX86:
         )
 
     def size(self, *, time: bool, back: bool = True) -> int:
-        """Bytes of an event."""
+        """Size of an event."""
         return 5 + 4 * back + self.sp_bytes + 6 * time
 
     def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
-        """Events from their bytes, uint8[n, size]."""
+        """Decode events, uint8[n, size]."""
         place, at = _distance(rows[:, 1:5]), 5 + 4 * back
         returns = _distance(rows[:, 5:9]) if back else None
         sp = _number(rows[:, at : at + self.sp_bytes])
         at += self.sp_bytes
-        if self.sp_bytes == 6:  # canonical: bit 47 is all that are above it
+        if self.sp_bytes == 6:  # canonical: bit 47 is repeated in all higher ones
             sp |= np.where(sp >> np.uint64(47) > 0, np.uint64(0xFFFF_0000_0000_0000), np.uint64(0))
         ticks = _number(rows[:, at : at + 6]) if time else np.arange(len(rows), dtype=np.uint64)
         return Events(place, sp, ticks, returns)
 
     def assemble(self, wanted: Wanted) -> TracerCode:
-        """The code."""
+        """Build the code."""
         out = Assembly(self.name)
         leave = ["ret"]  # c3
         body = partial(self._body, out, wanted)
@@ -134,13 +134,13 @@ class BootX86:
         out.add(*(f"pop {name}" for name in reversed(saved)), f"popf{self.flags}", "ret")
 
     def _lock(self, out: Assembly, lock: str) -> None:
-        """Wait for the lock, but not for ever: eax is what is left of esi while it is held."""
+        """Wait for the lock, but not forever: eax is what remains of esi while it is held."""
         out.add(f"mov esi, {PATIENCE}")
         again = out.here
         out.add("dec esi", f"lock bts {lock}, 0", "sbb eax, eax", "and eax, esi", f"jne ${again}")
 
     def _gate(self, out: Assembly, word: int, stopped: int) -> None:
-        """A stopped tracer returns."""
+        """Return from a stopped tracer."""
         if self.word == 8:
             out.near(lambda end: f"cmp dword ptr [rip + {word - end}], 0")  # 83 3d
         else:
@@ -150,7 +150,7 @@ class BootX86:
         out.add(f"jle ${stopped}")
 
     def _mark(self, out: Assembly, register: str) -> None:
-        """The address of the mark, wherever it is at the moment."""
+        """Load the mark's address, wherever it is at the moment."""
         if self.word == 8:
             out.near(lambda end: f"lea {register}, [rip + {-end}]")  # 48 8d
         else:
@@ -159,12 +159,12 @@ class BootX86:
 
 
 def _debugcon(out: Assembly, size: int) -> None:
-    """All bytes at once: under KVM that is one exit."""
+    """Send all bytes at once: under KVM that is one exit."""
     out.add(f"mov ecx, {size}", f"mov edx, {DEBUGCON:#x}", "rep outsb")
 
 
 def _serial(out: Assembly, size: int) -> None:
-    """Each byte when the transmitter has room, or has had none for long; ah counts bytes."""
+    """Send each byte when the transmitter has room, or has had none for long; ah counts bytes."""
     out.add(f"mov ah, {size}")
     byte = out.here
     out.add(f"mov ecx, {POLLS}", f"mov edx, {LINE_STATUS:#x}")
@@ -174,12 +174,12 @@ def _serial(out: Assembly, size: int) -> None:
 
 
 def _distance(columns: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Little-endian signed numbers of four bytes, int64[n]."""
+    """Decode little-endian signed numbers of four bytes, int64[n]."""
     return np.ascontiguousarray(columns).view("<i4")[:, 0].astype(np.int64)
 
 
 def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Little-endian numbers of up to eight bytes, uint64[n]."""
+    """Decode little-endian numbers of up to eight bytes, uint64[n]."""
     wide = np.zeros((len(columns), 8), np.uint8)
     wide[:, : columns.shape[1]] = columns
     return wide.view("<u8")[:, 0]

@@ -29,14 +29,14 @@ from ftpatch.arch.x86.nops import MAX_NOP_SIZE, OFFERED, OFFERED6, TAIL, form_le
 __all__ = ["X86"]
 
 CALL = 0xE8  # call rel32
-ADDR32 = 0x67  # address-size prefix, of no effect on a call
+ADDR32 = 0x67  # address-size prefix, without effect on a call
 CALL_GOT = {64: (0xFF, 0x15), 32: (0xFF, 0x93)}  # call *disp32(%rip); call *disp32(%ebx)
 SIGN_EXTENDS = {"movsbw", "movsbl", "movsbq"}
 ENDBR = (b"\xf3\x0f\x1e\xfa", b"\xf3\x0f\x1e\xfb")  # endbr64; endbr32
 
 
 def rows(*codes: bytes) -> U8:
-    """Codes as a matrix, uint8[n, MAX_NOP_SIZE]; zeros follow the shorter."""
+    """Codes as a matrix, uint8[n, MAX_NOP_SIZE], zero-padded."""
     return np.array([list(code.ljust(MAX_NOP_SIZE, b"\0")) for code in codes], np.uint8)
 
 
@@ -48,10 +48,10 @@ class X86:
     wrap: ClassVar[int]
     """Largest address."""
     pads: ClassVar[tuple[bytes, ...]]
-    """Pads of compilers, most likely first."""
+    """Pads as compilers emit them, most likely first."""
     align: ClassVar[int] = 1
     calls: ClassVar[tuple[int, ...]]
-    # The other section, where there is one, lists padding before functions.
+    # The other section, if there is one, lists padding before functions.
     module_tables: ClassVar[tuple[str, ...]] = ("__mcount_loc",)
     module_nop: ClassVar[bytes] = b""
     call_field: ClassVar[int] = 1
@@ -83,8 +83,8 @@ class X86:
         return 0
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
-        """Bytes of NOPs that each row begins with: 0x90, or 5 for a pad of one instruction, which
-        no function can begin in the middle of."""
+        """Count the bytes of NOPs at the start of each row: 0x90, or 5 for a pad of one
+        instruction, inside which no function can begin."""
         run = np.minimum.accumulate(code == 0x90, axis=1).sum(axis=1)
         run[(run == 0) & self._any(code, self.pads[1:])] = 5
         return np.asarray(run, np.int64)
@@ -94,16 +94,16 @@ class X86:
         return self._any(code, ENDBR)
 
     def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
-        """The address itself; a pad comes behind an endbr that stands at the entry."""
+        """The address itself; a pad follows an endbr at the entry."""
         return entry + self.landing(code).astype(np.uint64) * np.uint64(self.landing_size)
 
     def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
-        """Five- and six-byte calls, and every NOP that compilers or ftpatch leave."""
+        """Five- and six-byte calls, and every NOP left by compilers or ftpatch."""
         own = (abi.nop,) if abi.nop else ()
         direct = code[:, 0] == CALL
         relaxed = (code[:, 0] == ADDR32) & (code[:, 1] == CALL)
         first, second = CALL_GOT[self.elf_class]
-        # A GOT call is only known where the image says which slot it goes through.
+        # A GOT call is recognised only if the image says which slot it goes through.
         known = self.elf_class == 64 or abi.got_base > 0
         got = (code[:, 0] == first) & (code[:, 1] == second) & known
         call = direct | relaxed | got
@@ -121,8 +121,8 @@ class X86:
         return state, np.where(call, addr, np.uint64(0)), width, got
 
     def make_nop(self, width: U8, nop: bytes, abi: Abi) -> U8:
-        """The chosen NOP, else the image's own, else P6, and a NOP of what is left; its longer
-        sister for six bytes."""
+        """The selected NOP, else the image's own, else P6, followed by a NOP for the rest; its
+        longer sibling for six bytes."""
         five = nop or abi.nop or self.nops["p6"]
         code = np.empty((len(width), MAX_NOP_SIZE), np.uint8)
         for size in np.unique(width).tolist():
@@ -131,8 +131,8 @@ class X86:
         return code
 
     def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
-        """``call addr``: with an address-size prefix to fill six bytes, with a NOP behind it to
-        fill more."""
+        """``call addr``: with an address-size prefix to fill six bytes, followed by a NOP to fill
+        more."""
         opcode = template(self.name, "call 0x101000", ("call",))[0]  # e8
         size = np.where(width == 6, 6, 5)
         rel = (addr - ip - size.astype(np.uint64)).astype("<u4")
@@ -155,7 +155,7 @@ class X86:
         return out
 
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
-        """A call of the compiled-in callee, or one of the compilers' pads."""
+        """A call to the compiled-in callee, or one of the compilers' pads."""
         if abi.pad:
             forms = rows(*self.pads)
             sizes = np.array([len(pad) for pad in self.pads])
@@ -185,7 +185,7 @@ class X86:
     def deadly(
         self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
     ) -> tuple[Deadly, ...]:
-        """None: all is read by copy_from_kernel_nofault() before it is written."""
+        """None: everything is read by copy_from_kernel_nofault() before it is written."""
         return ()
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
@@ -200,7 +200,7 @@ class X86:
         return (distance >= -(1 << 31)) & (distance < (1 << 31) - 1)
 
     def veneer(self, at: int, addr: int) -> bytes:
-        """There is none: what rel32 does not reach is refused."""
+        """There are none: targets out of rel32's reach are refused."""
         return b""
 
     def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
@@ -227,7 +227,7 @@ class X86:
         return (0,)
 
     def drop(self, abi: Abi) -> int | None:
-        """Null: call_adjust is the identity, so it is skipped whichever test comes first."""
+        """Null: call_adjust is the identity, so it is skipped whichever is first."""
         return 0
 
     def literal(self, ip: U64) -> U64:
@@ -247,7 +247,7 @@ class X86:
         return (ip + 5 + int.from_bytes(code[1:5], "little", signed=True)) & self.wrap
 
     def named_site_rest(self, name: str) -> str:
-        """All go to ftrace_stub when disabled."""
+        """All call ftrace_stub when disabled."""
         return "ftrace_stub"
 
     def _got_base(self, ip: U64, abi: Abi) -> U64:

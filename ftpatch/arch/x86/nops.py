@@ -39,11 +39,11 @@ CLANG_PADS: Final[tuple[bytes, ...]] = (
     b"\x66\x0f\x1f\x84\x00\x00\x02\x00\x00",  # nopw 0x200(%rax,%rax,1)
     b"\x2e\x66\x0f\x1f\x84\x00\x00\x02\x00\x00",  # cs nopw 0x200(%rax,%rax,1)
 )
-"""clang's pads of five to ten bytes; a longer one begins with the last. Its displacements are not
-zero, so that they differ from alignment."""
+"""clang's pads of five to ten bytes; a longer one begins with the last. Their displacements are not
+zero, to distinguish them from alignment."""
 
 MAX_NOP_SIZE: Final = 10
-"""Bytes of the longest pad."""
+"""Size of the longest pad."""
 
 OFFERED: Final[dict[str, bytes]] = {
     "p6": P6,

@@ -1,7 +1,7 @@
-"""Memory accesses of x86_64's instructions, by their names.
+"""Memory accesses of x86_64 instructions, by mnemonic.
 
-Capstone's own table of that has many errors (movups, cmpxchg and stos among them, in version 5),
-so this one goes by names, and does not answer for those that it does not know.
+Capstone's own table has many errors (movups, cmpxchg and stos among them, in version 5), so this
+one goes by mnemonics, and gives no answer for unknown ones.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ftpatch.arch.disassemble import engine
 __all__ = ["accesses"]
 
 _NEVER = re.compile(r"lea|nop|prefetch|clflush|clwb|cldemote")
-"""Instructions with a memory operand that they do not access, as far as breakpoints see."""
+"""Instructions with a memory operand that they do not access, as far as breakpoints can see."""
 _READ = re.compile(
     r"cmp[bwlq]?|test[bwlq]?|v?u?comis[sd]|bt[wlq]?|v?p?test\w*|call[q]?|jmp[q]?|push\w*|"
     r"i?mul[bwlq]?|i?div[bwlq]?|ldmxcsr|fldcw|f(i?ld|i?addl?|i?mull?|i?subr?|i?divr?|i?comp?)[slt]?|"
     r"fild\w*|fld\w*|scas\w?|lods\w?"
 )
-"""Of those whose last operand is memory, in AT&T's order: which only read it."""
+"""Those whose last operand, in AT&T order, is memory that they only read."""
 _WRITTEN = re.compile(
     r"v?mov(?!dir|s[bwlq]$)\w*|set\w+|stos\w?|pop\w*|f(n?st|ist|isttp)\w*|v?stmxcsr|"
     r"v?p?extr(act)?\w*|v?maskmov\w*|vcvtps2ph"
@@ -32,7 +32,7 @@ _BOTH = re.compile(
     r"(inc|dec|add|sub|adc|sbb|and|or|xor|not|neg|shl|shr|sal|sar|rol|ror|rcl|rcr|shld|shrd|bts|btr|"
     r"btc|xadd|xchg|cmpxchg)[bwlq]?|cmpxchg(8|16)b"
 )
-"""... and which do both. A cmpxchg that compares unequal writes back what was there."""
+"""... and do both. A cmpxchg that compares unequal writes back the old value."""
 _MOVS = re.compile(r"movs[bwlq]")
 MEMORY = 3
 """CS_OP_MEM."""
@@ -40,7 +40,7 @@ REPEAT = (0xF2, 0xF3)
 
 
 def accesses(code: bytes, address: int) -> Iterator[Access]:
-    """The instructions of ``code`` at ``address``, up to the first byte that is none."""
+    """Disassemble ``code`` at ``address``, up to the first invalid byte."""
     for insn in engine("x86_64").disasm(code, address):
         repeats = insn.prefix[0] in REPEAT and _is_string(insn)
         yield Access(insn.address, insn.address + insn.size, _kind(insn), repeats)

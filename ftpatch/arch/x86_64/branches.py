@@ -1,4 +1,5 @@
-"""Branches of x86_64. Without a list of all instructions, every byte is taken for the first of one:
+"""Branches of x86_64. Since instruction boundaries are unknown, every byte is taken for the start
+of one:
 
     e8, e9         rel32      call, jmp
     0f 80 - 0f 8f  rel32      jcc
@@ -7,10 +8,9 @@
     70 - 7f        rel8       jcc
     e0 - e3        rel8       loop, jrcxz
 
-What is found is more than what is there. Behind the start of the functions of libc and libstdc++,
-one window of four bytes in two thousand is hit by a rel32, but one in twenty by a rel8. A short
-branch stays near, so where one hits, true instructions, read from the start of each function
-around, can tell.
+This finds more than there is. After the start of libc's and libstdc++'s functions, a rel32 hits one
+window of four bytes in two thousand, but a rel8 one in twenty. Short branches stay near, so where
+one hits, the real instructions, decoded from the start of each surrounding function, decide.
 
 After insn_jump_into_range and insn_is_indirect_jump, arch/x86/kernel/kprobes/opt.c. Opcodes: Intel
 SDM volume 2, Jcc, JMP, CALL, LOOP, XBEGIN.
@@ -42,7 +42,7 @@ SHORT[[0xEB, *range(0x70, 0x80), *range(0xE0, 0xE4)]] = True
 
 
 TOP = "(%rsp)"
-"""The end of operands that write what ``ret`` takes."""
+"""Suffix of operands that write what ``ret`` pops."""
 IDLE = frozenset(["endbr64", "nop", "nopw", "nopl", "lfence", "pause"])
 
 
@@ -67,10 +67,9 @@ def short_targets(code: U8, address: int) -> I64:
 
 
 def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
-    """Return whether one of them jumps by a register or by memory, or returns to what was just put
-    on the stack (retpolines), so that a table may lead anywhere in the function. A jump through a
-    slot at a fixed place (PLT, tail call through the GOT) is none: what it jumps to is the start of
-    a function."""
+    """Return whether one of them jumps through a register or memory, or returns to an address just
+    pushed (retpolines), so that a table may lead anywhere in the function. A jump through a slot at
+    a fixed place (PLT, tail call through the GOT) does not count: it goes to a function's start."""
     put = False
     for insn in instructions:
         *_, name = insn.mnemonic.split()  # bnd, notrack
@@ -84,8 +83,8 @@ def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
 
 
 def is_thunk(instructions: Iterable[Instruction]) -> bool:
-    """Return whether they only jump to where a register of who jumps to them says, as
-    -mindirect-branch has it."""
+    """Return whether they only jump to where a caller's register points, as with
+    -mindirect-branch."""
     read = [insn for insn in instructions if insn.mnemonic not in IDLE]
     if read and read[0].mnemonic.endswith("jmp") and read[0].operands.startswith("*%"):
         return True
@@ -93,7 +92,7 @@ def is_thunk(instructions: Iterable[Instruction]) -> bool:
 
 
 def jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[int]:
-    """Targets of jumps, not calls, out of the addresses from low up to high."""
+    """Targets of jumps, not calls, outside the addresses from low to high."""
     return {
         insn.target
         for insn in instructions

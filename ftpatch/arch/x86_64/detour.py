@@ -17,7 +17,7 @@ from ftpatch.arch.detour import Detour, cfa_offset
 __all__ = ["DETOUR"]
 
 PLACE, CALLEE = 0x1234_5678, 0x20_0000
-"""Of the template: what is filled in."""
+"""Placeholders in the template."""
 
 
 def _make(at: int, place: int, caller: int) -> bytes:

@@ -74,7 +74,7 @@ class _X8664:
         return _relative(bytes([JMP]), at, to, f"{at:#x}: jmp {to:#x}")
 
     def move(self, code: bytes, at: int, to: int, need: int) -> Moved:
-        """The first instructions of ``code``, and ``jmp`` back."""
+        """Move the first instructions of ``code``, and add ``jmp`` back."""
         insns = list(_displaced(code, at, need))
         end = insns[-1].address + insns[-1].size
         for insn in insns:
@@ -95,10 +95,11 @@ class _X8664:
 
 
 def _displaced(code: bytes, at: int, need: int) -> Iterator[Any]:
-    """Capstone's instructions until ``need`` bytes are taken; refuses what no place is good for."""
+    """Capstone's instructions until ``need`` bytes are covered; refuses what cannot be moved
+    anywhere."""
     import capstone.x86 as x86
 
-    # The longest instruction has 15 bytes.
+    # Instructions are at most 15 bytes long.
     done, reader = 0, engine("x86_64").disasm(code[: need + 15], at)
     while done < need:
         insn = next(reader, None)
@@ -119,7 +120,7 @@ def _displaced(code: bytes, at: int, need: int) -> Iterator[Any]:
 
 
 def _unread(code: bytes, at: int, done: int) -> Immovable:
-    """Reason that there is no instruction ``done`` bytes behind ``at``."""
+    """Reason why there is no instruction ``done`` bytes after ``at``."""
     rest = code[done : done + 4].hex(" ")
     if not rest:
         return Immovable(Why.SHORT, f"{at + done:#x}: end of the function")
@@ -151,7 +152,7 @@ def _relative_branch(opcode: int) -> bool:
 
 
 def _ends(insn: Any) -> bool:  # noqa: ANN401
-    """Return whether control goes on elsewhere, behind a call too."""
+    """Return whether control continues elsewhere, even after a call."""
     opcode = _opcode(insn)[1]
     return opcode in (*ENDING, 0xE8, 0xE9, 0xEB) or _group5(insn) in (2, 4)
 
@@ -178,7 +179,7 @@ def _relative(head: bytes, at: int, target: int, text: str, tail: bytes = b"") -
 
 
 def _moved(insn: Any, to: int) -> bytes:  # noqa: ANN401
-    """One instruction as it reads at address ``to``."""
+    """One instruction as encoded for address ``to``."""
     (head, opcode), text, target = _opcode(insn), _text(insn), _refers(insn)
     code, end = bytes(insn.bytes), insn.address + insn.size
     if opcode == 0xE8:
@@ -205,7 +206,7 @@ def _moved(insn: Any, to: int) -> bytes:  # noqa: ANN401
 
 
 def _rip_relative(insn: Any, code: bytes, to: int, target: int) -> bytes:  # noqa: ANN401
-    """Other disp32; an immediate may follow it."""
+    """Replace disp32; an immediate may follow it."""
     i = insn.disp_offset
     if i == 0 or int.from_bytes(code[i : i + 4], "little", signed=True) != insn.disp:
         raise Immovable(Why.FORM, _text(insn))
@@ -238,7 +239,7 @@ def _jump_through(insn: Any, i: int, to: int) -> bytes:  # noqa: ANN401
     if operand.mem.base not in (x86.X86_REG_RSP, x86.X86_REG_ESP):
         return bytes(code)
     disp = int(operand.mem.disp) + 8
-    # The call would overwrite what it reads only after it has read; the push does so before.
+    # The call overwrites what it reads only after reading it; the push would do so before.
     if operand.mem.base == x86.X86_REG_ESP or -8 < disp < 8 or disp >= 1 << 31:
         raise Immovable(Why.STACK, _text(insn))
     modrm = 0x80 | (code[i + 1] & 0x3F)  # mod 10: disp32

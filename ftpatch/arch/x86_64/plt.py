@@ -16,7 +16,7 @@ __all__ = ["entries"]
 
 
 def entries(code: U8, address: int, size: int) -> Entries:
-    """Starts and slots; ``size``: sh_entsize, of which entries begin at multiples."""
+    """Starts and slots; ``size``: sh_entsize, the alignment of entries."""
     jump = np.flatnonzero((code[:-5] == 0xFF) & (code[1:-4] == 0x25))
     rel = np.zeros(len(jump), np.uint32)
     for i in range(4):

@@ -1,6 +1,6 @@
-"""The containers, one file each: they recognise themselves.
+"""The containers, one file each, which recognise themselves.
 
-A file here that says CONTAINER is a container; there is no list of them.
+A file here that defines CONTAINER is a container; there is no list of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["containers", "elf_kinds", "raw_kinds", "wrappers"]
 
 @cache
 def containers() -> tuple[Container, ...]:
-    """All containers, each before those that it has to be asked before."""
+    """All containers, in the order in which they are tried."""
     modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
     found: list[Container] = [module.CONTAINER for module in modules]
     return tuple(sorted(found, key=lambda one: (one.order, one.name)))
@@ -24,13 +24,13 @@ def containers() -> tuple[Container, ...]:
 
 @cache
 def wrappers() -> tuple[Wrapper, ...]:
-    """Those that another file lies in."""
+    """Those that wrap another file."""
     return tuple(one for one in containers() if isinstance(one, Wrapper))
 
 
 @cache
 def raw_kinds() -> tuple[RawKind, ...]:
-    """Images that are no ELF files."""
+    """Images that are not ELF files."""
     return tuple(one for one in containers() if isinstance(one, RawKind))
 
 

@@ -24,14 +24,14 @@ from ftpatch.image.container import Layer, Stream, Wrapper, unpack_stream
 __all__ = ["CONTAINER"]
 
 HEADER = 0x250
-"""Bytes up to the end of the last field that is read here."""
+"""Size up to the end of the last field read here."""
 SECTOR = 512
 NAMES_PAYLOAD = 0x208
 """The first version that has payload_offset and payload_length."""
 
 
 class BzImage(Wrapper):
-    """bzImage: a kernel, whatever is in it."""
+    """A bzImage: a kernel, whatever it contains."""
 
     name = "bzImage"
     order = 10

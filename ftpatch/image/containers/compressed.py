@@ -11,7 +11,7 @@ __all__ = ["CONTAINER"]
 
 
 class Compressed(Wrapper):
-    """A stream from the first byte to the last. Its magic is the shortest, so it is asked last."""
+    """A stream from the first byte to the last. Its magic is the shortest, so it is tried last."""
 
     name = "compressed"
     order = 100

@@ -1,4 +1,4 @@
-"""Objects, which a link editor makes something else of."""
+"""Objects, the input of a link editor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CONTAINER"]
 
 
 class RelocatableObject(ElfKind):
-    """Every ET_REL that is no module."""
+    """Every ET_REL that is not a module."""
 
     name = "object"
     order = 30

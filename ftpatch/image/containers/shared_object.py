@@ -15,7 +15,7 @@ __all__ = ["CONTAINER"]
 
 
 class SharedObject(ElfKind):
-    """Every ET_DYN that is no program."""
+    """Every ET_DYN that is not a program."""
 
     name = "shared-object"
     order = 50

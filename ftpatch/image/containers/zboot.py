@@ -33,7 +33,7 @@ TYPES = {
     "zstd": "zstd",
     "zstd22": "zstd",
 }
-"""Makefile.zboot's words for what kind_of() tells."""
+"""Makefile.zboot's names for kind_of()'s results."""
 
 
 class Zboot(Wrapper):
@@ -53,7 +53,7 @@ class Zboot(Wrapper):
 
 def _stream(path: Path | str, data: memoryview) -> Stream:
     """Find the compressed stream. Raises InputError for a file that is truncated, or whose payload
-    is not what its header says."""
+    contradicts its header."""
     header = data[:HEADER].tobytes()
     offset, size = struct.unpack_from("<II", header, 8)
     if offset < HEADER or offset + size > len(data):

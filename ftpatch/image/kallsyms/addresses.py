@@ -24,13 +24,14 @@ from ftpatch.image.kallsyms.tables import Tables
 __all__ = ["read_addresses"]
 
 INSIDE = 0.9
-"""Share of the addresses that must be the image's own. Others are per-CPU symbols, or absolute."""
+"""Minimum share of the addresses that must be within the image. Others are per-CPU or absolute
+symbols."""
 DISTINCT = 0.25
-"""Share of the addresses that must differ from the one before. Of zeros, none does."""
+"""Minimum share of the addresses that must differ from the one before. Zeros never do."""
 
 
 def read_addresses(elf: Elf, relocations: Relocations, tables: Tables) -> NDArray[np.uint64] | None:
-    """Addresses of the n symbols, as linked, uint64[n]; None where no form fits."""
+    """Addresses of the n symbols, as linked, uint64[n]; None if no form fits."""
     for address in _forms(elf, relocations, tables):
         if not (address[1:] >= address[:-1]).all():
             continue
@@ -68,7 +69,7 @@ def _up(offset: int, size: int) -> int:
 
 
 def _raw(elf: Elf, at: int, size: int) -> bytes | None:
-    """``size`` bytes at a file offset; None outside the file."""
+    """Read ``size`` bytes at a file offset; None outside the file."""
     return elf.data[at : at + size].tobytes() if 0 <= at <= len(elf.data) - size else None
 
 
@@ -78,8 +79,8 @@ def _offsets(elf: Elf, at: int, count: int) -> NDArray[np.int64] | None:
 
 
 def _values(elf: Elf, relocations: Relocations, at: int, count: int) -> NDArray[np.uint64] | None:
-    """Words as they are linked: where a RELA relocation without a symbol writes them, its addend;
-    what stands there is then often 0."""
+    """Words as linked: if a RELA relocation without a symbol writes one, its addend; the file
+    itself often has 0 there."""
     raw = _raw(elf, at, elf.word * count)
     if raw is None:
         return None

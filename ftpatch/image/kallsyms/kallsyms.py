@@ -35,10 +35,10 @@ IGNORED = (
     b"__kstrtabns_",
     b"__ksymtab_",
 )
-"""Prefixes that scripts/mksysmap leaves out."""
+"""Prefixes excluded by scripts/mksysmap."""
 
 LINKER = re.compile(r"__(start|stop|end)_.*|__.*_(start|end)", re.DOTALL)
-"""Names that a linker script provides; they stand behind others of the same address."""
+"""Names provided by a linker script; they come after others at the same address."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Kallsyms:
     @cached_property
     def ends(self) -> NDArray[np.uint64]:
         """End of what begins at each distinct address, uint64[g + 1] (the last one stands for
-        none): by the sizes of its symbols, or at the end of memory where none has a size."""
+        none): by the sizes of its symbols, or the end of memory if none has a size."""
         ends = np.append(self.start, np.uint64(0))
         end = self.symbols.value[self.row] + self.symbols.size[self.row]
         np.maximum.at(ends, self.group, end)
@@ -73,7 +73,7 @@ class Kallsyms:
     def lookup(self, address: NDArray[np.uint64]) -> list[tuple[str, int, int]]:
         """(name, offset into it, its size up to the next symbol, all bytes) of each address.
 
-        An address before the first symbol gives ``("", 0, 0)``.
+        An address before the first symbol yields ``("", 0, 0)``.
         """
         group = self.groups_of(address)
         if not len(self.start):
@@ -94,7 +94,8 @@ class Kallsyms:
 
 
 def read_kallsyms(symbols: Symbols, only: NDArray[np.uint64] | None = None) -> Kallsyms:
-    """Order the symbols of an image as its kallsyms would; with ``only`` just those addresses."""
+    """Order the symbols of an image like its kallsyms; ``only`` restricts them to those
+    addresses."""
     kept = (symbols.section != Symbols.SHN_UNDEF) & ~among(
         symbols.type, (Symbols.STT_SECTION, Symbols.STT_FILE, Symbols.STT_TLS)
     )

@@ -18,14 +18,15 @@ from ftpatch.image.kallsyms.tables import Tables
 __all__ = ["read_names"]
 
 LIMIT = 1 << 25
-"""Bytes that all names may have; those of 200,000 symbols have 5 MB."""
+"""Maximum total size of names; those of 200,000 symbols have 5 MB."""
 
 
 def read_names(
     data: NDArray[np.uint8], tables: Tables
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint8]] | None:
-    """The n symbols' types (ASCII, as nm prints them) uint8[n], where their names begin uint32[n],
-    and the names, each between NUL bytes, uint8[m]. None where they unpack to what is no name."""
+    """Unpack the n symbols' types (ASCII, as nm prints them) uint8[n], where their names begin
+    uint32[n], and the names, each between NUL bytes, uint8[m]. None if the result is not valid
+    names."""
     packed = data[tables.names : tables.end]
     string = tables.index.astype(np.int64)
     size = np.diff(string, append=string[-1:]) - 1  # of each token, without its NUL

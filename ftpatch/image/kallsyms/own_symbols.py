@@ -1,4 +1,4 @@
-"""The symbols that a kernel carries for itself: all that names its functions once it is stripped.
+"""A kernel's own symbols: all that names its functions once it is stripped.
 
 They are those of kallsyms (/proc/kallsyms with their types, see nm(1)), without sizes: a function
 ends where the next symbol begins. Without KALLSYMS_ALL they are those of the text alone.
@@ -42,7 +42,7 @@ class OwnSymbols:
         return len(self.address)
 
     def symbols(self, path: Path) -> Symbols:
-        """The same as a symbol table: functions (t, T, w, W) and objects, local (lower case), weak
+        """Convert to a symbol table: functions (t, T, w, W) and objects, local (lower case), weak
         (w, W, v, V) and global ones, all of size 0."""
         code = np.isin(self.kind, _letters("tTwW"))
         weak = np.isin(self.kind, _letters("wWvV"))
@@ -68,9 +68,9 @@ def _letters(text: str) -> NDArray[np.uint8]:
 
 
 def read_own_symbols(elf: Elf, relocations: Relocations) -> OwnSymbols | None:
-    """The kernel's own symbols, found by what they are; ``relocations`` are the image's. None where
-    there are none (CONFIG_KALLSYMS off, fewer than 257) or their tables are damaged."""
-    # What is behind the last segment, symbols and debug information, is no part of the kernel.
+    """Find the kernel's own symbols by content; ``relocations`` are the image's. None if there are
+    none (CONFIG_KALLSYMS off, fewer than 257) or their tables are damaged."""
+    # What follows the last segment, symbols and debug information, is not part of the kernel.
     end = max((s.offset + s.size for s in elf.skeleton.segments), default=0)
     tables = find_tables(elf.data[:end], elf.word)
     if tables is None:

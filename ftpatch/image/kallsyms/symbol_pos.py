@@ -1,5 +1,5 @@
-"""Names of addresses as the kernel itself reports them: get_symbol_pos() in kernel/kallsyms.c, by
-the symbols that it carries for itself."""
+"""Names of addresses as the kernel itself reports them: get_symbol_pos() in kernel/kallsyms.c, on
+the kernel's own symbols."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["is_kernel", "own_lookup"]
 
 ALL = 0.25
-"""Share of symbols outside of the text from which on a kernel has KALLSYMS_ALL."""
+"""Minimum share of symbols outside of the text that indicates KALLSYMS_ALL."""
 MAX_ADDRESS = 0xFFFF_FFFF_FFFF_FFFF
 TEXT = (("_stext", "_etext"), ("_sinittext", "_einittext"))
 
 
 def own_lookup(image: Image, address: int) -> tuple[str, int, int] | None:
-    """(name, offset into it, size up to the next symbol, bytes) as this kernel says it, with an
-    empty name where it has none. None where the image carries no symbols for itself."""
+    """(name, offset into it, size up to the next symbol, bytes) as this kernel reports it, with an
+    empty name if it has none. None if the image carries no symbols of its own."""
     own = read_own_symbols(image.elf, image.relocations) if image.is_kernel else None
     if own is None:
         return None
@@ -36,14 +36,14 @@ def own_lookup(image: Image, address: int) -> tuple[str, int, int] | None:
     start = every[last]
     end = int(np.searchsorted(every, start, side="right"))
     size = int(every[end] - start) if end < len(every) else 0
-    row = int((own.address == start).argmax())  # the first of those that share it
+    row = int((own.address == start).argmax())  # the first of those with this address
     name = own.strings[int(own.name[row]) :][:512].tobytes().split(b"\0")[0]
     return name.decode("utf-8", "backslashreplace"), address - int(start), size
 
 
 def _is_ksym(image: Image, every: NDArray[np.uint64], address: int) -> bool:
     """is_ksym_addr(): any address of the kernel with KALLSYMS_ALL, else one in its text; any, too,
-    where no symbol bounds that."""
+    if no symbol bounds that."""
     inside, here = np.zeros(len(every), bool), False
     for low, high in TEXT:
         start, end = image.symbols.find(low), image.symbols.find(high)
@@ -55,8 +55,8 @@ def _is_ksym(image: Image, every: NDArray[np.uint64], address: int) -> bool:
 
 
 def is_kernel(image: Image, address: int) -> bool:
-    """is_kernel(): whether an address is between _stext and _end; where no symbol says where that
-    is, in its text; anywhere, where that is not said either."""
+    """is_kernel(): test for an address between _stext and _end; if no symbols bound that, in its
+    text; without bounds for that either, anywhere."""
     bounds = TEXT if image.symbols.find("_end") is None else (("_stext", "_end"),)
     ranges = [(image.symbols.find(low), image.symbols.find(high)) for low, high in bounds]
     known = [(low, high) for low, high in ranges if low is not None and high is not None]

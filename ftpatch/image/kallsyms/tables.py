@@ -42,12 +42,12 @@ each."""
 MANY = 1 << 10
 """Maximum number of candidates for the symbol count; some 20 are, by chance."""
 REGION = 1 << 22
-"""Bytes before the tokens in which the markers are looked for: v6.2 has three for each symbol
-between both, and no kernel a million symbols."""
+"""Bytes before the tokens in which to search for the markers: v6.2 has three per symbol between the
+two, and no kernel has a million symbols."""
 PER_MARKER = 256
 """Symbols from one marker to the next (scripts/kallsyms.c)."""
 MAX_NAME = 512 + 2
-"""Bytes of a packed name: KSYM_NAME_LEN, and its length."""
+"""Maximum size of a packed name: KSYM_NAME_LEN, and its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class Tables:
 
 
 def find_tables(data: NDArray[np.uint8], word: int) -> Tables | None:
-    """The tables in ``data`` (uint8[size], a kernel for words of ``word`` bytes); None where there
-    are none, or damaged ones. Kernels with fewer than 257 symbols are not recognised."""
+    """Find the tables in ``data`` (uint8[size], a kernel with words of ``word`` bytes); None if
+    there are none, or damaged ones. Kernels with fewer than 257 symbols are not recognised."""
     for number, match in enumerate(DIGITS.finditer(data.data)):
         if number == TRIES:
             return None
@@ -90,7 +90,7 @@ def find_tables(data: NDArray[np.uint8], word: int) -> Tables | None:
 
 
 def _tokens(data: NDArray[np.uint8], digit: int) -> tuple[int, int, NDArray[np.uint16]] | None:
-    """Start of token_table, place and contents of token_index; by where the string "0" stands."""
+    """Start of token_table, position and contents of token_index; located by the string "0"."""
     ends = np.flatnonzero(data[digit : digit + (1 << 16)] == 0)[: 256 - ZERO]
     if len(ends) < 256 - ZERO:
         return None
@@ -112,8 +112,8 @@ def _tokens(data: NDArray[np.uint8], digit: int) -> tuple[int, int, NDArray[np.u
 def _markers(
     data: NDArray[np.uint8], stop: int, word: int
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Places before ``stop`` where what may be markers begins, with their values (int64[c], of
-    which the last may be something else); the longest first."""
+    """Positions before ``stop`` where possible markers begin, with their values (int64[c], of which
+    the last may be something else); the longest first."""
     found: list[tuple[int, int, int]] = []
     for size in sorted({4, word}):
         low = stop - min(REGION, stop) // size * size
@@ -168,7 +168,7 @@ def _names(
 def _step(
     data: NDArray[np.uint8], at: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Starts of packed names, behind their lengths, and how long they are (int64[k])."""
+    """Starts of packed names, after their lengths, and the lengths (int64[k])."""
     size = data[at].astype(np.int64)
     long = size >> 7
     size = np.where(long > 0, size & 0x7F | data[at + 1].astype(np.int64) << 7, size)
@@ -176,7 +176,7 @@ def _step(
 
 
 def _reaching(data: NDArray[np.uint8], begin: NDArray[np.int64], room: int) -> NDArray[np.intp]:
-    """From which places 256 names reach exactly ``room`` bytes far."""
+    """Positions from which 256 names take exactly ``room`` bytes."""
     row, at = np.arange(len(begin)), begin
     for _ in range(PER_MARKER):
         first, size = _step(data, at)
@@ -188,8 +188,8 @@ def _reaching(data: NDArray[np.uint8], begin: NDArray[np.int64], room: int) -> N
 def _chain(
     names: NDArray[np.uint8], marker: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
-    """Step over the names, from all markers at once: where each begins behind its length, its
-    length (both int64[count]), and where the last ends. None where that is not at each marker."""
+    """Step over the names, from all markers at once: where each begins after its length, its length
+    (both int64[count]), and where the last ends. None if that does not match every marker."""
     lanes = len(marker)
     at, stop = marker, np.append(marker[1:], len(names))
     first = np.empty((PER_MARKER, lanes), np.int64)

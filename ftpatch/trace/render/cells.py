@@ -1,7 +1,7 @@
-"""Lines made of columns: their parts are matrices of bytes, in which a zero is nothing at all.
+"""Lines built from columns: their parts are matrices of bytes, in which a zero is skipped.
 
-A line is the bytes of its parts that are not zero; so numbers and names of any length stand in
-matrices, and no line is made by itself.
+A line consists of the nonzero bytes of its parts; so numbers and names of any length fit into
+matrices, and no line is built individually.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 __all__ = ["Cells", "decimals", "hexadecimals", "lines", "texts"]
 
 ROOM = 1 << 22
-"""Bytes of a matrix of lines."""
+"""Maximum size of a matrix of lines (bytes)."""
 ZERO, SPACE, MINUS = 48, 32, 45
 DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A part of n lines: rows ``index`` (intp[n]) of ``table`` (uint8[k, w]), or all in their order
-    where there is no index."""
+    """A part of n lines: rows ``index`` (intp[n]) of ``table`` (uint8[k, w]), or all rows in order
+    if there is no index."""
 
     table: NDArray[np.uint8]
     index: NDArray[np.intp] | None = None
 
     def rows(self, part: slice) -> NDArray[np.uint8]:
-        """Some of them, uint8[m, w]."""
+        """Select some of them, uint8[m, w]."""
         return self.table[part] if self.index is None else self.table[self.index[part]]
 
     def where(self, mask: NDArray[np.bool_], text: bytes = b"") -> Cells:
-        """The same, with ``text`` in place of some, bool[n]."""
+        """Replace some of them, bool[n], by ``text``."""
         if not mask.any():
             return self
         table = self.rows(slice(None))
@@ -45,7 +45,7 @@ class Cells:
 
 
 def texts(strings: Sequence[str | bytes], index: NDArray[np.integer] | None = None) -> Cells:
-    """Cells of texts; with ``index`` each line's, else one after the other."""
+    """Make cells of texts; ``index`` selects each line's, otherwise they are in order."""
     raw = [
         one if isinstance(one, bytes) else one.encode("utf-8", "backslashreplace")
         for one in strings
@@ -56,8 +56,8 @@ def texts(strings: Sequence[str | bytes], index: NDArray[np.integer] | None = No
 
 
 def decimals(values: NDArray[np.integer], *, least: int = 1, width: int = 0) -> Cells:
-    """Numbers, with zeros in front up to ``least`` digits; or with blanks up to ``width``, if none
-    is negative."""
+    """Format numbers, zero-padded to ``least`` digits; or blank-padded to ``width``, if none is
+    negative."""
     negative = values < 0
     number = values.astype(np.uint64)
     number = np.where(negative, np.uint64(0) - number, number)
@@ -81,7 +81,7 @@ def decimals(values: NDArray[np.integer], *, least: int = 1, width: int = 0) -> 
 
 
 def hexadecimals(values: NDArray[np.integer]) -> Cells:
-    """Numbers as ``%#x`` prints them, 0 as 0x0."""
+    """Format numbers like ``%#x``, 0 as 0x0."""
     rest = values.astype(np.uint64)
     most = int(rest.max()) if len(rest) else 0
     digits = max((most.bit_length() + 3) // 4, 1)
@@ -97,7 +97,7 @@ def hexadecimals(values: NDArray[np.integer]) -> Cells:
 
 
 def lines(count: int, parts: Iterable[bytes | Cells]) -> list[bytes]:
-    """``count`` lines made of parts, bytes standing in each; none has an end of line."""
+    """Join parts to ``count`` lines; bytes are the same in each line, and no line end is added."""
     held = list(parts)
     width = sum(len(p) if isinstance(p, bytes) else p.table.shape[1] for p in held) + 1
     step = max(1, ROOM // width)

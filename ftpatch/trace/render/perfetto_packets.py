@@ -1,7 +1,7 @@
-"""Packets as perfetto_trace.proto describes them, written by Perfetto's library.
+"""Packets of perfetto_trace.proto, made by Perfetto's library.
 
-A packet of which only numbers differ is made once by the library, with numbers whose bytes can be
-found, and copied and filled for all events: a varint may have more bytes than it needs.
+Of packets that differ only in numbers, the library makes one, with numbers whose bytes can be
+located; it is copied and filled in for all events: a varint may have more bytes than it needs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ftpatch.trace.source import Recording
 __all__ = ["Form", "Packet", "framed", "new_packet", "tracks"]
 
 Packet = Any
-"""A TracePacket of the library's, which is loaded where it is used."""
+"""A TracePacket of the library, which is loaded on use."""
 SEQUENCE = 1
 
 
 class Form:
-    """A packet to be copied: its bytes, and where each number stands. ``make`` gives one with those
-    numbers, of which each is a varint of ``widths`` bytes (at most 10: 64 bits)."""
+    """A packet template: its bytes, and each number's position. ``make`` returns one with those
+    numbers, each a varint of ``widths`` bytes (at most 10: 64 bits)."""
 
     def __init__(
         self, make: Callable[[Mapping[str, int]], Packet], widths: Mapping[str, int]
@@ -49,21 +49,21 @@ class Form:
 
 
 def new_packet() -> Packet:
-    """An empty one."""
+    """An empty packet."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
 
     return TracePacket(trusted_packet_sequence_id=SEQUENCE)
 
 
 def framed(packet: Packet) -> bytes:
-    """A packet as it stands in a trace."""
+    """Encode a packet as in a trace file."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Packets
 
     return bytes(Packets(packet=[packet]).SerializeToString())
 
 
 def tracks(recording: Recording) -> Iterator[bytes]:
-    """A track for each process and thread, and the beginning of the names."""
+    """Describe a track for each process and thread, and the start of the names."""
     packet = new_packet()
     packet.sequence_flags = packet.SEQ_INCREMENTAL_STATE_CLEARED
     yield framed(packet)
@@ -86,5 +86,5 @@ def tracks(recording: Recording) -> Iterator[bytes]:
 
 
 def _signed(number: int) -> int:
-    """A 32-bit number as the schema's int32 takes it."""
+    """Convert a 32-bit number to the schema's int32."""
     return number - (1 << 32) if number >= 1 << 31 else number

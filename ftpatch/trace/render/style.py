@@ -1,4 +1,4 @@
-"""Names and times as text reports write them, and lines made in bulk."""
+"""Names and times in text reports, and lines made in bulk."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ERRORS = 4095
 
 @dataclass
 class Style:
-    """``clean`` makes text from a file fit for a terminal; ``notes`` are the clauses that a text
-    report begins with; ``progress`` shows how far batches are read, by their number."""
+    """``clean`` makes text from a file safe for a terminal; ``notes`` are the clauses at the top of
+    a text report; ``progress`` shows how many batches have been read."""
 
     clean: Callable[[str], str]
     notes: Sequence[str] = ()
@@ -34,11 +34,11 @@ class Style:
     _names: list[str] = field(default_factory=list)
 
     def rows(self, source: EventSource) -> Iterator[Rows]:
-        """The rows of a source, with progress where they are read as they come."""
+        """The rows of a source, with progress if they are read incrementally."""
         return self.progress(source.rows(), source.steps) if source.steps else source.rows()
 
     def tree(self, source: EventSource) -> Tree:
-        """The call tree of a source; a remark says if it was too large to keep whole."""
+        """The call tree of a source; a remark notes if it was too large to keep whole."""
         recording = source.recording
         tree = grow(self.rows(source), recording.window)
         if tree.merged:
@@ -49,19 +49,19 @@ class Style:
         return tree
 
     def header(self, *, tracer: str = "") -> Iterator[str]:
-        """The beginning of text reports: the tracer, and the notes."""
+        """The header of text reports: the tracer, and the notes."""
         yield f"# tracer: {tracer}\n#\n" if tracer else ""
         yield from (f"# {note}\n" for note in self.notes)
         yield "#\n" if self.notes else ""
 
     def names(self, functions: Functions) -> list[str]:
-        """Names of all functions, clean."""
+        """Names of all functions, cleaned."""
         self._names += map(self.clean, functions.name[len(self._names) :])
         return self._names
 
 
 class Callers:
-    """Names of the places to which calls return."""
+    """Names of the places that calls return to."""
 
     def __init__(self, recording: Recording, clean: Callable[[str], str]) -> None:
         self._recording, self._clean = recording, clean
@@ -83,7 +83,7 @@ class Callers:
 
 
 def strings(values: NDArray[np.int64], make: Callable[[int], str]) -> Strings:
-    """The text of each number, object[n]; made once for equal ones."""
+    """Format each number, object[n], once per distinct value."""
     distinct, index = np.unique(values, return_inverse=True)
     made = np.empty(len(distinct), object)
     made[:] = [make(value) for value in distinct.tolist()]
@@ -91,13 +91,13 @@ def strings(values: NDArray[np.int64], make: Callable[[int], str]) -> Strings:
 
 
 def called(name: str, args: str) -> str:
-    """A call as ftrace writes it; where a C++ name has its parameters, they are the parentheses."""
+    """Format a call like ftrace; if a C++ name has its parameters, they are the parentheses."""
     return name if not args and SIGNATURE.search(name) else f"{name}({args})"
 
 
 def returned(value: int) -> str:
-    """Format a return value as print_graph_retval() does: hexadecimal, but for what may be an
-    error, of 32 or of 64 bits."""
+    """Format a return value like print_graph_retval(): hexadecimal, unless it may be an error, 32
+    or 64 bits wide."""
     for bits in (32, 64):
         if 0 < (1 << bits) - value <= ERRORS:
             return str(value - (1 << bits))
@@ -105,8 +105,8 @@ def returned(value: int) -> str:
 
 
 def time_text(ns: int, known: bool = True) -> str:
-    """Microseconds in seven digits, as trace_print_graph_duration() has them; ticks, where the
-    clock's rate is not ``known``."""
+    """Format microseconds in seven digits, like trace_print_graph_duration(); ticks, if the clock's
+    rate is not ``known``."""
     if not known:
         return f"{ns} ticks".ljust(11) + " "
     whole = str(ns // 1000)

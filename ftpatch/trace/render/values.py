@@ -29,18 +29,18 @@ __all__ = [
 
 Part = bytes | Cells
 STEP = 1 << 18
-"""Hits that are rendered at once."""
+"""Hits rendered at a time."""
 MARK = b"..."
-"""Behind a string that is as long as an event holds, as strace has it; ftrace says nothing."""
+"""Suffix of a string as long as an event holds, as in strace; ftrace adds none."""
 FAULT = b"(fault)"
-"""In place of memory that could not be read: ``print_type_string`` of trace_probe.c."""
+"""Stands for memory that could not be read: ``print_type_string`` of trace_probe.c."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 PLAIN = np.array([c == 0 or (32 <= c < 127 and c not in b'"\\') for c in range(256)], bool)
-"""Bytes of strings that are told as they are, by text and JSON."""
+"""Bytes of strings that text and JSON print unescaped."""
 
 
 def lines_of_hits(hits: Hits, make: Callable[[Group], Iterator[Part]]) -> Iterator[bytes]:
-    """A line for each hit, in their order; ``make`` gives the parts of one point's."""
+    """Render a line for each hit, in order; ``make`` returns the parts for one point's."""
     for first in range(0, len(hits), STEP):
         number = hits.point[first : first + STEP]
         out = np.empty(len(number), object)
@@ -53,9 +53,9 @@ def lines_of_hits(hits: Hits, make: Callable[[Group], Iterator[Part]]) -> Iterat
 def value_cells(
     one: Column, event: Group, places: Places, *, for_json: bool, mark: bytes = b""
 ) -> list[Part]:
-    """A value: as ftrace prints it, or ``for_json``, where what could not be read is null, and
-    hexadecimal numbers and symbols are strings. ``mark`` is put behind cut strings: behind the
-    quote, in JSON before it."""
+    """Render a value: as ftrace prints it, or ``for_json``, where unreadable values are null, and
+    hexadecimal numbers and symbols are strings. ``mark`` follows cut strings: after the quote, in
+    JSON before it."""
     fault = b"null" if for_json else FAULT
     show = one.field.show
     if show is Show.STRING:
@@ -94,7 +94,7 @@ def by_file(
 
 
 def hit_parts(event: Group, places: Places) -> Iterator[Part]:
-    """Hits as ftrace prints events of probes, without task and time."""
+    """Render hits as ftrace prints probe events, without task and time."""
     point = event.point
     yield f"{places.shown(point.name)}: (".encode()
     if point.returns:
@@ -120,7 +120,7 @@ def json_values(event: Group, places: Places, *, mark: bytes = b"") -> Iterator[
 
 
 def whole(raw: bytes, room: int) -> bytes:
-    """A string; one that fills the ``room`` without the bytes of a character that is cut off."""
+    """Render a string; drop a partial character at the end of one that fills the ``room``."""
     if len(raw) < room:
         return raw
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
@@ -145,7 +145,7 @@ def _string(one: Column, for_json: bool) -> Cells:
 
 
 def escaped(string: bytes) -> str:
-    """A string up to its NUL, without what a terminal would obey, and what is no UTF-8."""
+    """Escape a string up to its NUL: terminal control sequences, and what is not UTF-8."""
     text = string.partition(b"\0")[0].decode("utf-8", "surrogateescape")
     return "".join(_ESCAPES.get(c) or (c if c.isprintable() else _bytes_of(c)) for c in text)
 
