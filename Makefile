@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Two commands do all the set-up: `make demo` and `make test`.
 PYTHON ?= python3
 VENV   ?= .venv

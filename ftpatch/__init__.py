@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ftrace for ELF files on disk."""
 
 __version__ = "0.1.0"

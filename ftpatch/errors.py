@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The few kinds of failure, and the one place that knows exit codes.
 
 ftrace tells its callers three things (``ftrace_bug`` in kernel/trace/ftrace.c): the site could

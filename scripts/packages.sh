@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # What the tests need from the distribution. As root on Debian the missing packages are installed;
 # elsewhere the line to install them is printed, and what is skipped without them.
 set -eu

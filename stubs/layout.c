@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Every structure and constant that ftpatch or an assembly file shares with the runtime, for its debug
  * information: layout.py reads that, and writes ftpatch/layout/ARCH.json and built/ARCH/offsets.h.
  * Nothing of this is linked.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Boot tracers of the architectures: code and form of events.
 
 The code stands in padding of the kernel's text behind a mark, runs before paging is final, on any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Branches in code: addresses that may be jumped to, whose bytes no jump may take.
 
 A jump over several instructions is wrong where another jump goes to one of them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Prologue of a detour: calls the probes with everything as it was, and goes on."""
 
 from __future__ import annotations

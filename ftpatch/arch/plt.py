@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Entries of a procedure linkage table, by what they jump through.
 
 Link editors differ in what else stands there, and in how long the table's head is.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel as it boots, an Image: what its small header has by architecture."""
 
 from __future__ import annotations

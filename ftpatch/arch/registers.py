@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Registers of a probed program: how %REG names them, and what a function's caller put there.
 
 Numbers are those of register_() in stubs/ARCH/arch.h.

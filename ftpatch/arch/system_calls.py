@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """System calls in code that set or block signals, and whether the runtime can lead them elsewhere.
 
 The rules are those of stubs/ARCH/lead.c.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Events to calls: which stack an event was on, and which functions have returned.
 
 When a function returned is not known: it ends here when the first event begins behind it on its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """QEMU with a patched kernel: started, looked at while it runs, and ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan with a boot tracer: a stub in padding of a kernel's text, which the sites call.
 
 Nothing is added to the file, and nothing is mapped: what stands inside the text is there before the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Returns of functions to their callers.
 
 An address behind a call lies in its caller, or, where the call does not come back, may be the first

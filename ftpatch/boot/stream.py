@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bytes of a stream to events.
 
 An event is believed where its marker stands, its place is one of the sites that call the tracer,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch boot``: trace a kernel's boot under QEMU from its first function on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A boot as it goes: the count and the last function while it lasts, and how it ended."""
 
 from __future__ import annotations

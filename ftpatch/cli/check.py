@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch check``: invariants of the table and its sites, and a forecast of ftrace_init."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch disable``: turn sites into NOPs."""
 
 from __future__ import annotations

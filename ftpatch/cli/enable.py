@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch enable``: turn sites into calls."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch list``: every site."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options that several verbs share, in ftrace's and trace-cmd's words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The options of a command that writes, and what it wants of an image's sites."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch probe``: ftrace's kprobe_events for a program on disk."""
 
 from __future__ import annotations

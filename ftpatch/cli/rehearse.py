@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A tree's update before the first byte of it is written: does it make sense at all."""
 
 from __future__ import annotations

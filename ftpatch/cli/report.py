@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch report``: a report of recorded events."""
 
 from __future__ import annotations

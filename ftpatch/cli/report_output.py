@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Destination of a report: standard output as it comes, or a file that appears once it is whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The programs and libraries that traces are of."""
 
 from __future__ import annotations

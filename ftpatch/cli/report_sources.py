@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kinds of sources that the packages of ftpatch register: SOURCES in the events.py of each."""
 
 from __future__ import annotations

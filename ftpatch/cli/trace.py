@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch trace``: run a program under a tracer and report its calls."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch undo``: revert the changes that the journal records."""
 
 from __future__ import annotations

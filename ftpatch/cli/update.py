@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Common path of enable and disable: verify all, write all, report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """enable and disable on a tree of modules: every module by itself, and a tree that mirrors it."""
 
 from __future__ import annotations

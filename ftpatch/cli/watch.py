@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch watch``: watchpoints on variables, as the ksym tracer set them in the kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The dynamic table (PT_DYNAMIC), which still says where things are without section headers."""
 
 from __future__ import annotations

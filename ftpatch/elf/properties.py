@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The program property that asks for a shadow stack of the processor's own.
 
     .note.gnu.property   namesz 4, descsz, type 5, "GNU\\0" | type, size 4, bits | ...

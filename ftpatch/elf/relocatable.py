@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Relocatable files (ET_REL), which have no addresses yet: a layout to speak about them with.
 
 Every allocated section gets its file offset as its address, so that an address of something in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Section headers of a file in the making, and what is laid behind its end.
 
 A section that must grow is laid anew behind the end of the file, and its header names that place;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Callees of sites: the name and the true address behind PLT entries, veneers and GOT slots."""
 
 from __future__ import annotations

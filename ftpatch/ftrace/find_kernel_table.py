@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of a kernel that has neither symbols for it nor sections: found by what it is.
 
 In a linked kernel the table is aligned, so only whole words count: those that are addresses of

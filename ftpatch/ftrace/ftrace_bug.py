@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ftrace_bug's words (kernel/trace/ftrace.c), for a site that was refused or will be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions that a compiler made ready to be traced, of which the table has no record.
 
 gcc before 13 puts the records of a file's functions into one section for all, which belongs to one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A relocatable file's calls, records and symbols: all that an update does besides code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Records become sites: where each is, what stands there, and what it calls."""
 
 from __future__ import annotations

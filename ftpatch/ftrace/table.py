@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table: where it lies, and its records with their relocations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images: the files that ftpatch understands. Only this package opens them."""
 
 from __future__ import annotations

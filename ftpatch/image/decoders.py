@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decoders of compressed streams, by the libraries that read them, and never much more than asked
 for."""
 

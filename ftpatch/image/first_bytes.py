@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The first bytes of what a compressed file holds, from its own first bytes: enough to tell what is
 in it, and no more is unpacked."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Identity of a program that a tracer was inserted into: what its stub records, and what the
 program itself hashes to.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The address that an image without headers is linked at: the one at which its pointers fit.
 
 A kernel is full of pointers to strings, in the words of its data or, where those are filled at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Payloads of bootable kernel images: layer by layer down to ELF or Image.
 
 bzImage       | setup | decompressor | vmlinux (ELF), compressed | size |

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs: executables and shared objects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The dynamic relocations of an image without headers: found by what they are.
 
     .rela.dyn  | place | R_*_RELATIVE | addend |     place and addend are addresses of the image

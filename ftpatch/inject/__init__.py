@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Laying code and the runtime into a target."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program's requests to the kernel about signals, which the runtime has to answer where there are
 traps (stubs/runtime/lead.c, hooks.c)."""
 

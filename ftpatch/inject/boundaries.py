@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instruction boundaries: where instructions begin, and whether anything may branch between them.
 
 A jump is right only where nothing can go to the midst of what it takes the place of. So the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Strings of the dynamic table, replaced: what libraries are needed, and where they are looked for.
 
 An entry counts from DT_STRTAB. The new string lies in the insertion, as far behind that as it may

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """GOT slots by which a program asks libc to close descriptors. The runtime of watches answers, as
 far as its own are concerned (stubs/runtime/slots.c). Static programs keep theirs.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Injecting a stub: behind everything that the program has, in the file and in memory.
 
     file     | program ...            | journals | zeros | Phdr... | text | data |

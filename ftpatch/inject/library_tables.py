@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared libraries that are traced with a program: what the program's runtime has to know of them.
 
     in the program    | dynamic, place | struct trace_library | dynamic, place | ... | zeros

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tables that were injected into a program, found again by its stub's configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tracers that come with ftpatch: which stub each is, and how it is configured.
 
 The configuration is `struct stub_config` of stubs/runtime/runtime.h.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Unwind information for detours, so that a thread may be cancelled, or looked at, in one."""
 
 from __future__ import annotations

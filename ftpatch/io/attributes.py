@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attributes of a file besides its bytes: owner, permission bits, ACL, labels, user attributes.
 
 A file that takes another's place must not let anybody do what the other did not. With an ACL the

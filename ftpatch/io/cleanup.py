@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """State of the output in the making, for signal handlers."""
 
 from __future__ import annotations

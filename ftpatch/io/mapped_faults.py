@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pages of a mapped file that cannot be read: the file became shorter, or its disk fails.
 
 Then the kernel sends SIGBUS to the instruction that reads, which ends the process without a word.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The mirror of a tree: what a command leaves as it is, put beside what it writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The copy that becomes the output: begun at once, in a thread, beside everything else.
 
 Only the standard library is imported here, so that the copy runs while numpy and LIEF load. The new

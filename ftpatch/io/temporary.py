@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files on their way to a name, beside the place where they are to appear.
 
     .ftpatch.0123456789abcdef

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trees of kernel modules: which files they have, and all of them at once."""
 
 from __future__ import annotations

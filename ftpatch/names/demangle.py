@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of C++, Rust and D, as their sources have them."""
 
 from __future__ import annotations

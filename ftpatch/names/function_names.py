@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions by their names: those of the symbol tables, of what is imported, and of C++ sources."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The symbols of an image by the names that people write."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fetched values as columns: the words behind events by their definitions' fetches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan with probes: detours and a runtime go into the program, and the probed places go there."""
 
 from __future__ import annotations

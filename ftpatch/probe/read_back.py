@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The probes of a program, read back from the tables that were laid in (``probe/tables.py``)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Events of probes, of all traces together and by time."""
 
 from __future__ import annotations

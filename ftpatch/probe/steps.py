@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fetches as steps of the runtime: struct fetch of stubs/runtime/probes.h."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tables of probes for the runtime, packed as stubs/runtime/probes.h and trace.h have it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The probes of a trace, as its header has them (struct trace_probe of stubs/runtime/trace.h)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Accesses to variables, as reports show them."""
 
 from __future__ import annotations

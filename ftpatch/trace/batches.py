@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads chunks, a few at a time, and gives their events thread by thread."""
 
 from __future__ import annotations

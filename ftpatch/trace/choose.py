@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The choice of a report format: by its name, by the kind of data, by the name of a file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Chunks of a trace, and the thread that wrote each."""
 
 from __future__ import annotations

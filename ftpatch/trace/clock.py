@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Times of several traces on one scale."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Words of chunks to events.
 
 Events have different lengths, so where one begins depends on all before it. Blocks of words are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sources of trace files: calls and profiles, and what the sources of slices have in common."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Written length of a trace file, and its truncation when the program has ended."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The header of a trace file, as stubs/runtime/trace.h draws it."""
 
 from __future__ import annotations

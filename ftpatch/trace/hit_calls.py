@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hits that are calls, as rows: graphs and stacks of them are what they are of tracers. A hit only
 tells of a call when it returns: its begin is put where it was."""
 

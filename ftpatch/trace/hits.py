@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hits: instants with columns of values, and calls of which the end is recorded with the begin."""
 
 from __future__ import annotations

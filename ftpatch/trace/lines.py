@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """File and line of functions, from an image's .debug_line (DWARF 4 and 5)."""
 
 from __future__ import annotations

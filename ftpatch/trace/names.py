@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of the functions that occur in traces."""
 
 from __future__ import annotations

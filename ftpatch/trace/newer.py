@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace files that were begun after others of the same name: of a later run, and of children."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ownership of a trace by an image."""
 
 from __future__ import annotations

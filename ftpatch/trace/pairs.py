@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Levels and pairs of rows whose exits are thought to belong to the innermost open frame."""
 
 from __future__ import annotations

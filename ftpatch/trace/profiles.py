@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recordings of function_profile: sums, in place of events."""
 
 from __future__ import annotations

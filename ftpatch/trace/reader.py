@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace files, opened together: what every source that reads them begins with."""
 
 from __future__ import annotations

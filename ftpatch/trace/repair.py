@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The slow way through a thread's events, where an exit is not of the innermost open frame."""
 
 from __future__ import annotations

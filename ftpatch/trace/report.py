@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A report format: one file of formats/ that says REPORT."""
 
 from __future__ import annotations

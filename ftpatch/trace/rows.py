@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Events as columns, after it is known which call each belongs to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sources: recorded data of one kind, and what is known of it, for report formats.
 
 A slice registers its SourceKind in ``SOURCES`` of its ``events.py``; nothing here knows a slice.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The calls of a trace as a tree: one node for each way by which a function was reached."""
 
 from __future__ import annotations

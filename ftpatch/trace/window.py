@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Window of a report: a part of the time, some threads, some functions."""
 
 from __future__ import annotations

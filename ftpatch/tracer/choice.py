@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The functions to trace, of a program and its libraries."""
 
 from __future__ import annotations

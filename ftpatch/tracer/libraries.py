@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared libraries that are traced with a program: patched copies, which the program finds first.
 
     FOLDER/libz.so.1        by the name that the program asks for

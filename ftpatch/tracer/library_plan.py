@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan for a shared library that is traced with a program: its sites call that one's tracer."""
 
 from __future__ import annotations

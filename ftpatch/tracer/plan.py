@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan with a tracer: the stub goes into the program, and the sites call it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The trace files of one run of ``ftpatch trace``: their owners, their end and their names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace files without a name: nobody can cut one off while a program has it mapped, which would end
 the program by SIGBUS, and a process that gave up its privileges needs none to get one.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Watched variables: what the ksym tracer's filter says (kernel/trace/trace_ksym.c, 2009 to 2010).
 
 Text and numbers in, the same out: nothing here opens an image or sets a breakpoint.

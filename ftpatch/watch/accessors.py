@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Accessors of a watched variable: the function, and whether its instruction reads or writes.
 
 Data breakpoints of x86 trap behind the instruction (SDM vol. 3, section 18.3.1.2). So it is the one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A plan with watches: a runtime goes into the program, with a table of what it is to watch.
 
 The table has room for all that a processor can watch. So later requests change bytes in it and

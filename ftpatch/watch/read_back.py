@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The places of a program's watches, found again by its stub's configuration."""
 
 from __future__ import annotations

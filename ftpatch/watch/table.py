@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Watches as bytes: struct trace_watch of stubs/runtime/trace.h, four of them.
 
 They are inserted into a program like this, and a trace begins with a copy of them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The watches of a trace, as its header has them (struct trace_watch of stubs/runtime/trace.h)."""
 
 from __future__ import annotations

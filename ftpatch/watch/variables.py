@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Variables of a program by their names: where what is to be watched lies."""
 
 from __future__ import annotations

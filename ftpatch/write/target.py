@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Targets: Changes of their space are verified against them and written to them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Undo: the journal's latest block, or all of them, taken back."""
 
 from __future__ import annotations

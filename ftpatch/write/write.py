@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The one writer: verified Changes into the copy, the journal behind it, then the rename."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What arm64 code meets of a tracer. The site is
  *
  *     mov x9, x30

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* System calls in arm64 code: `svc #0`, with the number in x8. All but those whose number is known to be
  * another's are led. */
 #include "lead.h"

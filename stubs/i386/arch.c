@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "runtime.h"
 
 /* By hand, bit after bit. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What i386 code meets of a tracer. Nothing but the flags is changed when a function is entered, and
  * ecx when it returns: its caller counts on neither (psABI, "Registers").
  *

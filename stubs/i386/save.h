@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Registers to the stack and back, with what unwinders have to know of it. */
 	.macro	save registers:vararg
 	.irp	register, \registers

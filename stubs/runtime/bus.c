@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The trace file is cut off while it is mapped, by somebody whom its permissions do not stop: the next
  * store behind its end is a SIGBUS. Files of `ftpatch trace` have no name to do that by. For others there
  * is a handler, as long as the program has none of its own: what was recorded is lost, and counted, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A process that gives up all system calls but four (seccomp's strict mode) loses the time-stamp
  * counter as well: seccomp_set_mode_strict() calls disable_TSC(), and rdtsc brings a SIGSEGV. Where a
  * program may do so, a handler is there: it lets the instruction yield the latest time that the

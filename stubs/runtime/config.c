@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Apart from all that reads it, so that no compiler takes it for what stands here. */
 #include "runtime.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The descriptors of events, and a program that closes all that it finds: as servers do when they begin.
  * Without them nothing is watched any longer, and nobody would know why. For the program they are not
  * there: what it asks libc to close goes around them, and where it wants their numbers, they move. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. Whether there is
  * memory at an address only the kernel can say: it copies a signal mask from there before it finds that
  * `how` is none (sigprocmask(2), EFAULT and EINVAL). */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The trace file: its room on the disk, its header. */
 #include "file.h"
 #include "libraries.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Between start.c, file.c, place.c and threads.c. */
 #ifndef FTPATCH_FILE_H
 #define FTPATCH_FILE_H

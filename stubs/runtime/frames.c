@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Frames that are not the innermost of their thread any more: left, kept, found elsewhere. */
 #include "threads.h"
 

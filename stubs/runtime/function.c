@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The function tracer: entries, with where they were called from. */
 #include "threads.h"
 

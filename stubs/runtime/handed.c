@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A file that `ftpatch trace` makes: it has no name yet, so nobody can cut it off, and it needs no
  * permission of ours. We connect, get its descriptor, and are done. */
 #include "file.h"

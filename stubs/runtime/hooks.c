@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The program's own use of a signal, beside ours. The kernel has one handler for it, and kills a process
  * that a breakpoint stops while the signal is blocked. So what is asked of the kernel for it (lead.c)
  * is kept here, and never reaches it: the action, and that the signal is blocked. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program's own use of our signal; and what of libc is called in another way, by slots of the GOT. */
 #ifndef FTPATCH_HOOKS_H
 #define FTPATCH_HOOKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Finds the system calls of all that is loaded, and leads them elsewhere. No page is written to that
  * can be executed: a copy is changed, and takes the page's place at once.
  *

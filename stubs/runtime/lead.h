@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the program and its libraries ask the kernel about signals, by whichever function: in memory,
  * the few system calls that can change what becomes of ours are led to the runtime. */
 #ifndef FTPATCH_LEAD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Before the program, when the dynamic linker has mapped all that it needs: its libraries are found in
  * the linker's own list, and told whom to call. */
 #include "libraries.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The tracer that does nothing: what the call itself costs. Its ftrace_caller is a return. */
 #include "threads.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Where trace files go. The program may write over its arguments and environment (setproctitle() does),
  * change its folder, or both: what is needed of them is copied when it begins. */
 #include "file.h"

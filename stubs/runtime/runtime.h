@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the parts of the runtime share: the configuration, the process, its threads.
  *
  * No part of it calls libc, uses its state, or has thread-local storage of its own: a thread is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Functions of libc that the program calls by slots of its GOT. */
 #include "hooks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Before the program: find out about the process, have the trace file made, and the memory for threads.
  * These are all the system calls of the runtime, but those of a child of fork, which does it anew. */
 #include "file.h"

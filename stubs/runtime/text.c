@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Text, without libc: names of files, the environment, a word to the user. */
 #include "text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a system call gives back, and texts without libc. */
 #ifndef FTPATCH_TEXT_H
 #define FTPATCH_TEXT_H

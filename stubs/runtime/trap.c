@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Breakpoints: the instruction is found by its address, and its detour goes on in its place. So there
  * is no single step, and nothing to be done afterwards. */
 #include "hooks.h"

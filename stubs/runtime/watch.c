@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Watched variables: breakpoints of the processor, which the kernel turns into a SIGTRAP of the thread
  * that came to them (perf_event_open(2), `sigtrap`). They trap behind the instruction. */
 #include "text.h"

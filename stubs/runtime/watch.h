@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Watched variables: what ftpatch/watch lays into a program for watch.c. */
 #ifndef FTPATCH_WATCH_H
 #define FTPATCH_WATCH_H

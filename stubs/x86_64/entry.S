@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What x86-64 code meets of a tracer. Nothing but the flags is changed: a function's caller may count
  * on no flag across a call (psABI, "Registers"), but code may count on anything else.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* System calls in x86-64 code. What stands before `syscall` has to be read forwards, from what gives
  * the number:
  *

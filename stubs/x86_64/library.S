@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What is laid into a shared library: its sites call the tracer of the program that loads it. As in
  * entry.S, nothing but the flags is changed. Nobody is called until the program's runtime says whom
  * (libraries.h): in other programs never, in this one from its entry point on.

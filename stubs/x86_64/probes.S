@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What detours call, and what runs where a probed function returns: all registers are kept, as struct
  * registers has them. */
 	.file	"probes.S"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reports of boot tracers' streams: every format, two tasks, damage, and streams of others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``check`` for machines: annotations, JUnit documents and JSON, whatever names a file has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the documents show is what happens: their examples run, page by page."""
 
 from __future__ import annotations

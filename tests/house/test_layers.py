@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of the source itself: who may import whom, who prints, who knows an architecture."""
 
 from __future__ import annotations

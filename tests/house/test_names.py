@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of files: each says where a thing is, so no two files have the same."""
 
 from __future__ import annotations

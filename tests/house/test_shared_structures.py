@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structures that Python shares with C are written in C alone: nobody packs them by a format."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs with broken headers and tables: one line and exit code 2, or an output, never more."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reports of probes: values against format_value(), and what people and programs read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace files that are cut off, foreign, or lie: one line and exit 2, or the part that is whole."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch report``: names of libraries, and what headers may claim of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The verb: several files, filters, where the output goes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Memory accesses of x86_64's instructions, by their names.
 
 Capstone's own table of that has many errors (movups, cmpxchg and stos among them, in version 5),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Branches of x86_64. Without a list of all instructions, every byte is taken for the first of one:
 
     e8, e9         rel32      call, jmp

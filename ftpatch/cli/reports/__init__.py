@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reports of ``check``, one file per format.
 
 A report takes the results of all images in their order, each a path with a Check or, for what could

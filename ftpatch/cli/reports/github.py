@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings as annotations of GitHub Actions: workflow commands, which the runner picks out of a
 job's output.
 

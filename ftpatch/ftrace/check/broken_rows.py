@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rows that break an invariant, as columns."""
 
 from __future__ import annotations

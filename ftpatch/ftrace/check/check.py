@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Soundness of an image's table and its sites: invariants, each with a name, and for a
 kernel the ftrace bug that its ftrace_init would report.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings of a check."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules on a site's position in its function.
 
     x86    | function: [endbr] | site ...             ip

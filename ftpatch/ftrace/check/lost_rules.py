@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The rule on functions without a record that should have one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules on functions without a record."""
 
 from __future__ import annotations

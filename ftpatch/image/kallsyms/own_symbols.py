@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The symbols that a kernel carries for itself: all that names its functions once it is stripped.
 
 They are those of kallsyms (/proc/kallsyms with their types, see nm(1)), without sizes: a function

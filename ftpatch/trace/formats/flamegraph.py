@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A flame graph in one HTML file that can be searched and zoomed, and needs no network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Folded stacks: one line for each way to a function, as flamegraph.pl and speedscope read them."""
 
 from __future__ import annotations

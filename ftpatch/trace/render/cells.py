@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lines made of columns: their parts are matrices of bytes, in which a zero is nothing at all.
 
 A line is the bytes of its parts that are not zero; so numbers and names of any length stand in

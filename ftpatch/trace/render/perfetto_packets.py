@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Packets as perfetto_trace.proto describes them, written by Perfetto's library.
 
 A packet of which only numbers differ is made once by the library, with numbers whose bytes can be

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tree of a source's calls, for formats that show stacks."""
 
 from __future__ import annotations
