@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ftpatch.errors import InputError, UsageError
+from ftpatch.api.writing import Writing
+from ftpatch.errors import UsageError
 
 __all__ = [
     "AllowSetuid",
@@ -34,10 +36,10 @@ __all__ = [
     "Site",
     "StripSignature",
     "Until",
+    "Update",
     "Verbose",
     "WithTime",
     "bytes_of",
-    "output_path",
     "wants_json",
 ]
 
@@ -145,6 +147,15 @@ MaxEvents = Annotated[
 WithTime = Annotated[bool, typer.Option("--time", help="Record timestamps in the boot trace.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Update(Writing):
+    """The options of a command that writes."""
+
+    as_json: bool
+    quiet: bool
+    verbose: bool
+
+
 def wants_json(json: bool, format_: str | None) -> bool:
     """Return True for JSON output. Raises UsageError for an unknown format."""
     if format_ not in (None, "text", "json"):
@@ -165,16 +176,3 @@ def bytes_of(text: str) -> int:
     if size < LEAST:
         raise UsageError(None, f"trace file size {text} is too small", "the minimum is 64K")
     return size
-
-
-def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
-    """Choose the output's path. Raises UsageError for two places, or for a link to be replaced."""
-    if in_place and output is not None:
-        raise UsageError(None, "--in-place and -o are mutually exclusive", "choose one")
-    if not image.name:
-        raise InputError(image, "not a regular file", "use a single image")
-    if in_place and image.is_symlink():
-        raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
-    if in_place:
-        return image
-    return output or image.with_name(image.name + ".ftpatch")

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ftpatch.api.planner import Planner
 from ftpatch.cli.console import count, watched
-from ftpatch.cli.planner import Planner
 from ftpatch.errors import FtpatchError, NoTable, UsageError
 from ftpatch.ftrace.filter import MODULE, near
 from ftpatch.ftrace.sites import read_sites

@@ -18,9 +18,8 @@ from ftpatch.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftpatch.trace import EventSource, Recording
+    from ftpatch.trace import Recording
     from ftpatch.trace.rows import Rows
-    from ftpatch.trace.window import Window
 
 __all__ = ["command", "require_format"]
 
@@ -111,18 +110,21 @@ def command(
     require_format(format_, json)
     if output is not None and any(_same(output, file) for file in files):
         raise UsageError(output, "the output is one of the input traces", "name another file")
-    from ftpatch.cli.report_programs import Programs
+    from ftpatch.api.report_programs import Programs
+    from ftpatch.api.report_sources import open_events
     from ftpatch.trace import Style
     from ftpatch.trace.choose import report_for
     from ftpatch.trace.window import ALWAYS, Window, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span, frozenset(tid), depth, tuple(filter_))
-    events = _open(files, image, window, force)
+    _allow_descriptors(len(files))
+    events = open_events(files, window, image=image, force=force)
+    programs = Programs(image, force=force, plain=no_demangle, source=source, tell=error_line)
     try:
         form = report_for(events, "json" if json else format_)
         with Output(output, force=force, form=form) as out:
-            events.recording.name_by(Programs(image, force, no_demangle, source).of)
+            events.recording.name_by(programs.of)
             missing = _notes(events.recording)
             style = Style(clean, missing)
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
@@ -148,22 +150,6 @@ def require_format(format_: str | None, json: bool) -> None:
         require_known(format_)
     if json and format_ not in (None, "json"):
         raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
-
-
-def _open(files: list[Path], image: Path | None, window: Window, force: bool) -> EventSource:
-    """Traces of programs, or the stream of a boot tracer, which does not say whose it is."""
-    from ftpatch.cli.report_sources import source_kinds
-    from ftpatch.trace.events import open_source
-
-    _allow_descriptors(len(files))
-    if image is None or len(files) != 1 or not files[0].is_file():
-        return open_source(files, window, source_kinds())
-    from ftpatch.boot import BootTrace, is_stream
-    from ftpatch.image import open_image
-
-    if not is_stream(files[0]):
-        return open_source(files, window, source_kinds())
-    return BootTrace(files[0], open_image(image), window, force=force)
 
 
 def _allow_descriptors(files: int) -> None:

@@ -173,7 +173,7 @@ class Reports:
     def __init__(self, tracer: str, asked: Asked, program: Path) -> None:
         """Raises UsageError for a format that there is not, or that needs what the tracer does not
         record, and for files that cannot be; OutputError where one cannot be written."""
-        from ftpatch.cli.report_sources import default_report
+        from ftpatch.api.report_sources import default_report
         from ftpatch.inject.runtime import tracer_named
         from ftpatch.trace.header import Tracer
 
@@ -220,7 +220,7 @@ class Reports:
 
 def _parsed(text: str, tracer: Tracer) -> _Report:
     """``FORMAT`` or ``FORMAT=FILE``."""
-    from ftpatch.cli.report_sources import report_named
+    from ftpatch.api.report_sources import report_named
 
     name, equals, file = text.partition("=")
     if not name or (equals and not file):
@@ -230,7 +230,7 @@ def _parsed(text: str, tracer: Tracer) -> _Report:
 
 def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
     """Require that a new file can be there, and is not meant to be a report."""
-    from ftpatch.cli.report_sources import reports_ending
+    from ftpatch.api.report_sources import reports_ending
 
     if os.path.lexists(path):
         raise UsageError(path, "the output exists", "name another file")

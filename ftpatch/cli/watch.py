@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.api.writing import output_path
 from ftpatch.cli.console import json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
@@ -19,7 +20,6 @@ from ftpatch.cli.options import (
     Output,
     Quiet,
     bytes_of,
-    output_path,
     wants_json,
 )
 from ftpatch.errors import UsageError

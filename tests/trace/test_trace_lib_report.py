@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftpatch.cli.report_sources import kind_of
+from ftpatch.api.report_sources import kind_of
 from ftpatch.inject.library_tables import Library, fitting, libraries_table
 from ftpatch.trace.choose import reports_of
 from ftpatch.trace.header import Tracer
