@@ -27,7 +27,7 @@ __all__ = ["command"]
 
 CheckFormat = Annotated[
     str | None,
-    typer.Option("--format", metavar="text|json|github|junit", help="Output format."),
+    typer.Option("--format", metavar="text|json|github|junit|sarif", help="Output format."),
 ]
 BaselineFile = Annotated[
     Path | None,

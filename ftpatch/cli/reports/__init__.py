@@ -2,7 +2,7 @@
 """Reports of ``check``, one file per format.
 
 A report takes the results of all images in their order, each a path with a Check or, for what could
-not be read, the reason in one line, and prints each as it comes (the JUnit document when all have).
+not be read, the reason in one line, and prints each as it comes (documents, when all have).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ftpatch.cli.reports.finding import Notes, Results
 from ftpatch.cli.reports.github import github
 from ftpatch.cli.reports.json_lines import json_lines
 from ftpatch.cli.reports.junit import junit
+from ftpatch.cli.reports.sarif import sarif
 from ftpatch.cli.reports.text import text
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
@@ -20,13 +21,19 @@ from ftpatch.names.suggest import meant, near
 __all__ = ["FORMATS", "Notes", "Report", "Results", "report_for"]
 
 Report = Callable[[Results, Notes], None]
-FORMATS: dict[str, Report] = {"text": text, "json": json_lines, "github": github, "junit": junit}
+FORMATS: dict[str, Report] = {
+    "text": text,
+    "json": json_lines,
+    "github": github,
+    "junit": junit,
+    "sarif": sarif,
+}
 
 
 def report_for(json: bool, format_: str | None) -> Report:
     """The report of a format. Raises UsageError for one that is not there."""
     if format_ not in (None, *FORMATS):
-        hint = meant(near(format_ or "", FORMATS), "use text, json, github or junit")
+        hint = meant(near(format_ or "", FORMATS), "use text, json, github, junit or sarif")
         raise UsageError(None, f"unknown format {format_!r}", hint)
     if json and format_ not in (None, "json"):
         raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
