@@ -38,7 +38,7 @@ class Image:
     def __init__(self, path: AnyPath) -> None:
         self.path = Path(path)
         self._image = open_image(self.path)
-        self.container: str = self._image.container
+        self.container: str = self._image.container.name
         skeleton = self._image.elf.skeleton
         arch = arch_of(skeleton.machine, skeleton.elf_class)
         self.arch: str = arch.name if arch else ""

@@ -117,7 +117,7 @@ def command(
     from ftpatch.trace.window import ALWAYS, Window, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
-    window = Window(span, frozenset(tid), depth, tuple(filter_))
+    window = Window(span=span, tids=frozenset(tid), depth=depth, globs=tuple(filter_))
     _allow_descriptors(len(files))
     events = open_events(files, window, image=image, force=force)
     programs = Programs(image, force=force, plain=no_demangle, source=source, tell=error_line)

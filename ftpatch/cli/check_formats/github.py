@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ftpatch.cli.check_formats.finding import Notes, Results, message, noted
+from ftpatch.cli.check_formats.source_places import source_places
 from ftpatch.cli.console import clean, lines
-from ftpatch.cli.reports.finding import Notes, Results, message, noted
-from ftpatch.cli.reports.source_places import source_places
 
 __all__ = ["annotation", "github"]
 

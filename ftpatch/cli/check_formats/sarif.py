@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ftpatch import __version__
+from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
+from ftpatch.cli.check_formats.source_places import Place, source_places
 from ftpatch.cli.console import clean
-from ftpatch.cli.reports.finding import Notes, Results, message, noted, remarks
-from ftpatch.cli.reports.source_places import Place, source_places
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Finding
