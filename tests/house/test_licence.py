@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 IDENTIFIER = "SPDX-License-Identifier: MIT"
 COMMENTS = {
+    "*.y*ml": f"# {IDENTIFIER}",
     "*.py": f"# {IDENTIFIER}",
     "*.sh": f"# {IDENTIFIER}",
     "*.mk": f"# {IDENTIFIER}",
