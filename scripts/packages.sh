@@ -29,6 +29,8 @@ valgrind                  what valgrind says of traced programs
 musl-tools                traced and probed programs of another libc
 qemu-user-static          arm64 and riscv64 programs
 acl                       setfacl and getfacl as oracles of who may do what
+man-db                    what man makes of the manual pages
+mandoc                    what mandoc finds wrong with them
 attr                      getfattr as an oracle of attributes
 xz-utils                  xz as an oracle, and the bench
 zstd                      zstd as an oracle

@@ -43,6 +43,8 @@ def test_a_wheel_has_what_belongs_to_it(wheel: Path) -> None:
     assert stubs and stubs <= names
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "ftpatch").rglob("*.py")}
     assert sources <= names
+    pages = {path.name for path in (ROOT / "man").iterdir()}
+    assert pages <= {Path(name).name for name in names if "/share/man/man1/" in name}
     assert not [name for name in names if name.startswith(("tests/", "samples/"))]
 
 
