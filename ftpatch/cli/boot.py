@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.cli.completion import report_formats
 from ftpatch.cli.console import clean, count, error_line, lines
 from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
 from ftpatch.cli.report_output import Output
@@ -80,7 +81,10 @@ def command(
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="Report format; see `ftpatch report --help`."
+            "--format",
+            metavar="FORMAT",
+            autocompletion=report_formats,
+            help="Report format; see `ftpatch report --help`.",
         ),
     ] = None,
     json: Json = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftpatch.api.planner import Enable
+from ftpatch.cli.completion import tracers
 from ftpatch.cli.options import (
     BOOT,
     AllowSetuid,
@@ -64,6 +65,7 @@ def command(
         typer.Option(
             "--tracer",
             metavar="NAME|STUB",
+            autocompletion=tracers,
             help="Tracer to insert and call: function, function_graph, function_profile, nop or "
             "the path of your own stub; boot for a kernel.",
         ),

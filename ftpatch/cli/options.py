@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ftpatch.api.writing import Writing
+from ftpatch.cli.completion import images, some_of
 from ftpatch.errors import UsageError
 
 __all__ = [
@@ -48,6 +49,7 @@ Image = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
+        autocompletion=images,
         help="Kernel, module, program or library.",
     ),
 ]
@@ -56,6 +58,7 @@ ImageOrTree = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
+        autocompletion=images,
         help="Kernel, module, program or library, or a directory of them.",
     ),
 ]
@@ -64,6 +67,7 @@ Images = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
+        autocompletion=images,
         help="Kernels, modules, programs, libraries or directories of them.",
     ),
 ]
@@ -111,7 +115,15 @@ Site = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more details.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-Format = Annotated[str | None, typer.Option("--format", metavar="text|json", help="Output format.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="text|json",
+        autocompletion=some_of("text", "json"),
+        help="Output format.",
+    ),
+]
 
 
 Args = Annotated[bool, typer.Option("--args", help="Record arguments and return values.")]

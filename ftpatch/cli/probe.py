@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ftpatch.api.writing import output_path
+from ftpatch.cli.completion import images
 from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to probe.")]
+Program = Annotated[
+    Path,
+    typer.Argument(metavar="PROG", readable=False, autocompletion=images, help="Program to probe."),
+]
 Probes = Annotated[
     list[str],
     typer.Argument(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
 from ftpatch.cli.report_output import Output
@@ -31,7 +32,10 @@ SHOWN = 3
 Files = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE", readable=False, help="Trace files of a program and its children."
+        metavar="FILE",
+        readable=False,
+        autocompletion=traces,
+        help="Trace files of a program and its children.",
     ),
 ]
 ReportFormat = Annotated[
@@ -39,6 +43,7 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
+        autocompletion=report_formats,
         help="Report format: function_graph, function, profile, probes, ksym, folded, "
         "flamegraph, chrome, perfetto or json [default: the tracer's own].",
     ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
@@ -47,7 +48,10 @@ def command(
     tracer: Annotated[
         str,
         typer.Option(
-            "--tracer", metavar="NAME", help="Tracer: function, function_graph or function_profile."
+            "--tracer",
+            metavar="NAME",
+            autocompletion=tracers,
+            help="Tracer: function, function_graph or function_profile.",
         ),
     ] = "function_graph",
     args: Args = False,
@@ -58,6 +62,7 @@ def command(
         typer.Option(
             "--format",
             metavar="FORMAT",
+            autocompletion=report_formats,
             help="Format of the printed report; see `ftpatch report --help`.",
         ),
     ] = None,
@@ -66,6 +71,7 @@ def command(
         typer.Option(
             "--report",
             metavar="FORMAT[=FILE]",
+            autocompletion=report_formats,
             help="Report to write to a file; prints none unless --format is given. Repeatable.",
         ),
     ] = [],  # noqa: B006
