@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,8 @@ from ftpatch.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftpatch.trace import EventSource, Recording
+    from ftpatch.cli.report_programs import Programs
+    from ftpatch.trace import EventSource, Recording, Style
     from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
 
@@ -77,6 +79,21 @@ WithSource = Annotated[
     bool,
     typer.Option("--source", help="Print file and line of each function, from debug information."),
 ]
+Diff = Annotated[
+    list[Path],
+    typer.Option(
+        "--diff",
+        metavar="BEFORE",
+        help="Compare with this earlier run: which functions became slower. Repeatable, for the "
+        "traces of its children.",
+    ),
+]
+DiffImage = Annotated[
+    Path | None,
+    typer.Option(
+        "--diff-image", metavar="IMAGE", help="Path of the earlier run's program, if it has moved."
+    ),
+]
 To = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Output file [default: standard output]."),
@@ -100,6 +117,8 @@ def command(
     filter_: Functions = [],  # noqa: B006
     no_demangle: NoDemangle = False,
     source: WithSource = False,
+    diff: Diff = [],  # noqa: B006
+    diff_image: DiffImage = None,
     output: To = None,
     force: Anyway = False,
 ) -> None:
@@ -108,7 +127,7 @@ def command(
     Example: ftpatch report shop.trace --format profile
     """
     require_format(format_, json)
-    if output is not None and any(_same(output, file) for file in files):
+    if output is not None and any(_same(output, file) for file in [*files, *diff]):
         raise UsageError(output, "the output is one of the input traces", "name another file")
     from ftpatch.cli.report_programs import Programs
     from ftpatch.trace import Style
@@ -117,6 +136,17 @@ def command(
 
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span=span, tids=frozenset(tid), depth=depth, globs=tuple(filter_))
+    if diff:
+        clashes = {f"--format {format_}": format_ not in (None, "json"), "--tid": tid}
+        _require_none(clashes | {"--source": source}, "--diff")
+        runs = []
+        for paths, program in ((diff, diff_image), (files, image)):
+            own = Window(span=span, depth=depth, globs=tuple(filter_))
+            runs.append(_Run(paths, program, own, Programs(program, force, no_demangle, False)))
+        _compare(runs, output, force, json=json or format_ == "json")
+        return
+    if diff_image is not None:
+        raise UsageError(diff_image, "--diff-image is of no use without --diff")
     events = _open(files, image, window, force)
     try:
         form = report_for(events, "json" if json else format_)
@@ -137,6 +167,47 @@ def command(
     finally:
         events.close()
         _tell_newer(files)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One of two runs to compare."""
+
+    files: list[Path]
+    image: Path | None
+    window: Window
+    programs: Programs
+
+
+def _compare(runs: list[_Run], output: Path | None, force: bool, *, json: bool) -> None:
+    from ftpatch.cli.report_diff import require_comparable, write_comparison
+    from ftpatch.trace import Style
+    from ftpatch.trace.formats import reports
+
+    def styled(events: EventSource) -> Style:
+        return Style(clean, _notes(events.recording), _progress)
+
+    form = reports()["json" if json else "profile"]
+    with contextlib.ExitStack() as opened:
+        sources = []
+        for run in runs:
+            sources.append(_open(run.files, run.image, run.window, force))
+            opened.callback(sources[-1].close)
+        before, after = sources
+        require_comparable(before, after)
+        with Output(output, force=force, form=form) as out:
+            for run, events in zip(runs, sources, strict=True):
+                events.recording.name_by(run.programs.of)
+            write_comparison(out, (before, after), styled, json)
+            out.appear()
+        lines((f"ftpatch: before: {note}" for note in before.notes()), error=True)
+        lines((f"ftpatch: after: {note}" for note in after.notes()), error=True)
+
+
+def _require_none(options: dict[str, object], other: str) -> None:
+    for option, given in options.items():
+        if given:
+            raise UsageError(None, f"{option} and {other} conflict")
 
 
 def require_format(format_: str | None, json: bool) -> None:
