@@ -41,7 +41,7 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="Report format: function_graph, function, profile, probes, ksym, folded, "
+        help="Report format: function_graph, function, profile, histogram, probes, ksym, folded, "
         "flamegraph, chrome, perfetto or json [default: the tracer's own].",
     ),
 ]
