@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ftpatch.cli.report_programs import Programs
-    from ftpatch.trace import EventSource, Recording, Style
+    from ftpatch.trace import EventSource, Recording, Report, Style
     from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
 
@@ -79,6 +79,14 @@ WithSource = Annotated[
     bool,
     typer.Option("--source", help="Print file and line of each function, from debug information."),
 ]
+Graph = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        metavar="FUNCTION",
+        help="Show the callers and callees of this function, with calls and total time.",
+    ),
+]
 Diff = Annotated[
     list[Path],
     typer.Option(
@@ -117,6 +125,7 @@ def command(
     filter_: Functions = [],  # noqa: B006
     no_demangle: NoDemangle = False,
     source: WithSource = False,
+    graph: Graph = None,
     diff: Diff = [],  # noqa: B006
     diff_image: DiffImage = None,
     output: To = None,
@@ -137,7 +146,11 @@ def command(
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span=span, tids=frozenset(tid), depth=depth, globs=tuple(filter_))
     if diff:
-        clashes = {f"--format {format_}": format_ not in (None, "json"), "--tid": tid}
+        clashes = {
+            f"--format {format_}": format_ not in (None, "json"),
+            "--tid": tid,
+            "--graph": graph,
+        }
         _require_none(clashes | {"--source": source}, "--diff")
         runs = []
         for paths, program in ((diff, diff_image), (files, image)):
@@ -145,11 +158,16 @@ def command(
             runs.append(_Run(paths, program, own, Programs(program, force, no_demangle, False)))
         _compare(runs, output, force, json=json or format_ == "json")
         return
+    if graph is not None:
+        _require_none({"--json": json, f"--format {format_}": format_}, "--graph")
     if diff_image is not None:
         raise UsageError(diff_image, "--diff-image is of no use without --diff")
     events = _open(files, image, window, force)
     try:
-        form = report_for(events, "json" if json else format_)
+        if graph is not None:
+            form = _graph_of(graph, events)
+        else:
+            form = report_for(events, "json" if json else format_)
         with Output(output, force=force, form=form) as out:
             events.recording.name_by(Programs(image, force, no_demangle, source).of)
             missing = _notes(events.recording)
@@ -202,6 +220,17 @@ def _compare(runs: list[_Run], output: Path | None, force: bool, *, json: bool) 
             out.appear()
         lines((f"ftpatch: before: {note}" for note in before.notes()), error=True)
         lines((f"ftpatch: after: {note}" for note in after.notes()), error=True)
+
+
+def _graph_of(function: str, events: EventSource) -> Report:
+    """The report of one function. Raises UsageError for events without calls that end."""
+    from ftpatch.trace.choose import require_fit
+    from ftpatch.trace.render.function_around import FunctionAround
+
+    form = FunctionAround(function)
+    path = events.recording.headers[0].path
+    require_fit(form, events.kind, path, returns=events.has_returns)
+    return form
 
 
 def _require_none(options: dict[str, object], other: str) -> None:
