@@ -88,7 +88,8 @@ class _Children:
         first = np.searchsorted(self._parent, nodes)
         count = np.searchsorted(self._parent, nodes, side="right") - first
         before = np.cumsum(count) - count
-        return self._order[np.repeat(first - before, count) + np.arange(count.sum())]
+        index = np.repeat(first - before, count) + np.arange(count.sum())
+        return np.asarray(self._order[index], np.intp)
 
 
 class _Sums:
