@@ -11,7 +11,7 @@ import typer
 
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
-from ftpatch.cli.report_output import Output
+from ftpatch.cli.report_output import open_output
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ ReportFormat = Annotated[
         "--format",
         metavar="FORMAT",
         help="Report format: function_graph, function, profile, probes, ksym, folded, "
-        "flamegraph, chrome, perfetto or json [default: the tracer's own].",
+        "flamegraph, chrome, perfetto, pprof, uftrace or json [default: the tracer's own].",
     ),
 ]
 Of = Annotated[
@@ -79,7 +79,12 @@ WithSource = Annotated[
 ]
 To = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Output file [default: standard output]."),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Output file, or folder of a uftrace report [default: standard output].",
+    ),
 ]
 Anyway = Annotated[
     bool,
@@ -120,7 +125,7 @@ def command(
     events = _open(files, image, window, force)
     try:
         form = report_for(events, "json" if json else format_)
-        with Output(output, force=force, form=form) as out:
+        with open_output(output, force=force, form=form) as out:
             events.recording.name_by(Programs(image, force, no_demangle, source).of)
             missing = _notes(events.recording)
             style = Style(clean, missing)

@@ -163,7 +163,7 @@ def test_options() -> None:
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
         "ftpatch: shop.trace: probe events cannot be reported as function; use probes, "
-        "function_graph, profile, chrome, flamegraph, folded, json or perfetto\n"
+        "function_graph, profile, chrome, flamegraph, folded, json, perfetto, pprof or uftrace\n"
     )
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
     for form in ("function_graph", "folded", "flamegraph"):
