@@ -40,7 +40,8 @@ ReportFormat = Annotated[
         "--format",
         metavar="FORMAT",
         help="Report format: function_graph, function, profile, probes, ksym, folded, "
-        "flamegraph, chrome, perfetto, pprof, uftrace or json [default: the tracer's own].",
+        "flamegraph, chrome, perfetto, pprof, uftrace, trace-dat or json "
+        "[default: the tracer's own].",
     ),
 ]
 Of = Annotated[
