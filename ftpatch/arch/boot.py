@@ -27,7 +27,7 @@ __all__ = [
     "BootTracer",
     "Emulator",
     "Events",
-    "Laid",
+    "TracerCode",
     "Mark",
     "Wanted",
     "boot_tracer_of",
@@ -53,19 +53,19 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Laid:
-    """``code`` with its mark; where sites call, and where the last one does, which stops the
-    tracer (0 where nothing does), in bytes from the mark."""
+class TracerCode:
+    """A tracer's ``code`` with its mark; the ``entry`` that sites call, and ``last``, the one that
+    stops the tracer (0 if nothing does), in bytes from the mark."""
 
     code: bytes
     entry: int
     last: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mark:
     """Header before a tracer's code: the number of its sink, whether there are times, what
-    sites call, as in Laid, and whether events tell where functions return (``back``)."""
+    sites call, as in TracerCode, and whether events tell where functions return (``back``)."""
 
     sink: int
     time: bool
@@ -96,7 +96,7 @@ class Events:
         return Events(self.place[rows], self.sp[rows], self.time[rows], back)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Emulator:
     """QEMU for one architecture: ``program``, the ``package`` of Debian that has it, its ``words``,
     the kernel's command line, whether the kernel must be ``flat``; for each sink words of QEMU
@@ -163,8 +163,8 @@ class BootTracer(Protocol):
     def always_word(self) -> bool:
         """True if it needs its word even where nothing stops it."""
 
-    def lay(self, wanted: Wanted) -> Laid:
-        """The code."""
+    def assemble(self, wanted: Wanted) -> TracerCode:
+        """The tracer's code."""
 
     def size(self, *, time: bool, back: bool = True) -> int:
         """Bytes of an event, with and without a time and where the function returns."""
@@ -184,7 +184,7 @@ def read_mark(raw: bytes) -> Mark | None:
     if len(raw) < MARK.size or not raw.startswith((MAGIC, OLD)):
         return None
     magic, sink, time, entry, last = MARK.unpack_from(raw)
-    return Mark(sink, bool(time), entry, last, magic == MAGIC)
+    return Mark(sink=sink, time=bool(time), entry=entry, last=last, back=magic == MAGIC)
 
 
 class Assembly:
@@ -194,9 +194,9 @@ class Assembly:
         self._arch = arch
         self.code = bytearray(MARK.size)
 
-    def lay(
+    def assemble(
         self, wanted: Wanted, sink: int, leave: Sequence[str], body: Callable[[int, bool], None]
-    ) -> Laid:
+    ) -> TracerCode:
         """All of a tracer: ``leave``, a return for a stopped one, the entry, and, where there is a
         word, the entry of the function that stops it. ``body`` adds one of these: it gets where the
         return is, and whether it is the last one. ``sink`` is the number of the wanted one."""
@@ -207,8 +207,8 @@ class Assembly:
         if wanted.word is not None:
             last = self.here
             body(stopped, True)
-        mark = Mark(sink, wanted.time, entry, last)
-        return Laid(mark.pack() + bytes(self.code[MARK.size :]), entry, last)
+        mark = Mark(sink=sink, time=wanted.time, entry=entry, last=last)
+        return TracerCode(mark.pack() + bytes(self.code[MARK.size :]), entry, last)
 
     @property
     def here(self) -> int:

@@ -20,7 +20,7 @@ __all__ = ["I64", "Branches", "branched_into", "branches_of", "targets_in"]
 I64 = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Branches:
     """``long_targets`` and ``short_targets``: where every far and every near branch in code at an
     address would go, whatever byte instructions begin with; int64, sorted. Of instructions in a

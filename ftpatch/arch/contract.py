@@ -28,7 +28,7 @@ class State(IntEnum):
     UNEXPECTED = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Abi:
     """ABI of an image's sites; read off the image, not off its version.
 
@@ -142,7 +142,7 @@ class Arch(Protocol):
     """Names of the compiled-in callee, most likely first."""
     mcount_is_pad: ClassVar[bool]
     """In the pad form MCOUNT_ADDR stands for what the compiler left: a call of it is no change."""
-    gates: ClassVar[dict[str, tuple[str, ...]]]
+    named_sites: ClassVar[dict[str, tuple[str, ...]]]
     """Named sites -> the sites that are updated together."""
 
     def lead(self, abi: Abi) -> int:
@@ -242,14 +242,14 @@ class Arch(Protocol):
         """Address of each site's literal (CALL_OPS), uint64[n]."""
         ...
 
-    def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
+    def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """The code of the named site that goes to ``addr``; addr 0 where it is to be a NOP."""
         ...
 
-    def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
+    def named_site_target(self, name: str, code: bytes, ip: int) -> int | None:
         """Target of a named site's code, 0 for a NOP; None for anything else."""
         ...
 
-    def gate_rest(self, name: str) -> str:
+    def named_site_rest(self, name: str) -> str:
         """Symbol to which a disabled named site goes; empty where it is a NOP."""
         ...

@@ -15,7 +15,7 @@ RESTORE = 0xC0
 """DW_CFA_*; the last two with a register in the lower bits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Detour:
     """``size`` bytes; ``make(at, place, caller)``: those at address ``at``, which tell the number
     of the place to what is at address ``caller``. ``frames(offset, held)``: what unwinders are told

@@ -13,7 +13,7 @@ from ftpatch.arch import feature
 __all__ = ["Registers", "registers_of"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Registers:
     """``numbers`` by name; ``pc``: names of the address itself; ``stack`` and ``result``: numbers
     of the stack pointer and of what returns a value; ``arguments``: numbers, in their order;

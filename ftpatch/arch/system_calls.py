@@ -1,6 +1,7 @@
 """System calls in code that set or block signals, and whether the runtime can lead them elsewhere.
 
-The rules are those of stubs/ARCH/lead.c.
+The rules are those of stubs/ARCH/lead.c; what the runtime answers for each call is in is_asked()
+of stubs/runtime/hooks.c.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 
 from ftpatch.arch import feature
 
-__all__ = ["FURTHEST", "SystemCall", "system_calls"]
+__all__ = ["MAX_DISTANCE", "SystemCall", "system_calls"]
 
-FURTHEST = 112
+MAX_DISTANCE = 112
 """Bytes before a system call to examine."""
 
 

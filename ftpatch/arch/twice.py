@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from ftpatch.arch import feature
 from ftpatch.arch.disassemble import Instruction, disassemble
 
-__all__ = ["LEAST", "SPAN", "Twice", "returns_twice"]
+__all__ = ["MIN_SAVED", "SPAN", "Twice", "returns_twice"]
 
 SPAN = 512
 """Bytes of a function to examine."""
-LEAST = 4
-"""Callee-saved registers that are put away as they are, at least: some C libraries hide one."""
+MIN_SAVED = 4
+"""Callee-saved registers that must be stored unchanged: some C libraries mangle one."""
 DEPTH = 3
 """Jumps that lead on, at most."""
 SHORT = 5

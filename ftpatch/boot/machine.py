@@ -1,4 +1,4 @@
-"""QEMU with a patched kernel: started, looked at while it runs, and ended."""
+"""QEMU running a patched kernel: start it, watch its stream of events, end it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 
-__all__ = ["Machine", "Progress", "fault_in", "flat", "require_emulator"]
+__all__ = ["Machine", "Progress", "fault_in", "flat", "qemu_command", "require_emulator"]
 
 STEP = 0.2
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 PART = 1 << 20
 """Bytes of the stream to examine at a time."""
 KEPT = 20
@@ -29,9 +29,11 @@ ROOM = 1 << 30
 """Bytes that the disk must have left."""
 SPOKEN = 1 << 16
 """Bytes of QEMU's log to examine."""
+TIMED_OUT = 124
+"""Exit code of a run that was ended, as timeout(1) has it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """``events`` so far, the addresses of the ``last`` sites, why it ``ended`` (empty while it
     runs), whether the tracer has been ``stopped``, QEMU's ``status`` where it ended by itself."""
@@ -41,6 +43,14 @@ class Progress:
     ended: str = ""
     stopped: bool = False
     status: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the run: 0 where the tracer stopped, else QEMU's."""
+        if self.stopped:
+            return 0
+        code = TIMED_OUT if self.status is None else self.status
+        return code if code >= 0 else 128 - code
 
 
 def require_emulator(emulator: Emulator) -> str:
@@ -75,6 +85,23 @@ def flat(image: Image) -> bytes:
     return bytes(out)
 
 
+def qemu_command(
+    kernel: Image, source: Source, folder: Path, append: str, words: Sequence[str]
+) -> list[str]:
+    """The command that boots a kernel in ``folder``, where its stream, console and log will be.
+    Raises UsageError where QEMU is not installed."""
+    emulator = source.tracer.emulator
+    program = require_emulator(emulator)
+    sink = source.tracer.sinks[source.mark.sink]
+    files = {name: str(folder / name) for name in ("stream", "console", "log")}
+    file = kernel.path
+    if emulator.flat:
+        file = folder / "Image"
+        file.write_bytes(flat(kernel))
+    command = [program, *emulator.command(sink, files), "-kernel", str(file)]
+    return [*command, "-append", emulator.said(sink, append), *words]
+
+
 class Machine:
     """A QEMU that runs in a process group of its own, so that a terminal's signals are ours. A
     context: in the end it runs no more. Raises InputError where it cannot be started."""
@@ -100,11 +127,11 @@ class Machine:
         self._process.kill()
 
     def ask(self, reason: str) -> None:
-        """Have it ended at the next look, for a reason."""
+        """End it at the next poll, and give this as the reason."""
         self._asked = reason
 
     def watch(self, source: Source, most: int, limit: float, idle: float) -> Iterator[Progress]:
-        """Look at it until it ends, or for ``limit`` seconds, or until nothing has happened for
+        """Watch it until it ends, or for ``limit`` seconds, or until nothing has happened for
         ``idle`` seconds, or until the tracer has stopped: at its last function, or after ``most``
         events (0: that does not stop it)."""
         begun = moved = monotonic()
@@ -132,7 +159,13 @@ class Machine:
                     reason = f"ended: no events and no console output for {idle:g} seconds"
                 elif shutil.disk_usage(self._stream.parent).free < ROOM:
                     reason = f"ended: less than {ROOM >> 20} MiB left on the disk"
-                yield Progress(decoder.events, tuple(last), reason, stopped, status)
+                yield Progress(
+                    events=decoder.events,
+                    last=tuple(last),
+                    ended=reason,
+                    stopped=stopped,
+                    status=status,
+                )
                 if reason:
                     return
                 if len(raw) < PART:

@@ -22,10 +22,10 @@ from ftpatch.ftrace.filter import Selection, select_sites, unmatched
 from ftpatch.ftrace.plan import Plan, plan_enable
 from ftpatch.ftrace.sites import Sites
 
-__all__ = ["MOST", "BootTracing", "plan_boot"]
+__all__ = ["MAX_EVENTS", "BootTracing", "plan_boot"]
 
-MOST = (1 << 31) - 1
-"""Events that a word can count: where there is one, no more are sent, whatever is said."""
+MAX_EVENTS = (1 << 31) - 1
+"""Events that the word counts: a tracer that has one sends no more, whatever --max is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,21 +55,21 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     if sink not in tracer.sinks:
         known = " or ".join(tracer.sinks)
         raise UsageError(path, f"unsupported sink {sink} for {sites.arch.name}", f"use {known}")
-    if tracing.most is not None and not 0 < tracing.most <= MOST:
-        raise UsageError(None, f"--max {tracing.most} is out of range (1 to {MOST})")
+    if tracing.most is not None and not 0 < tracing.most <= MAX_EVENTS:
+        raise UsageError(None, f"--max {tracing.most} is out of range (1 to {MAX_EVENTS})")
     if sites.blocks:
         raise SiteRefused(path, "already patched", "run `ftpatch undo` first")
     last = _until(sites, tracing.until)
     mask = mask | last
     counts = tracer.always_word or tracing.most is not None or bool(tracing.until)
     word = find_word(sites) if counts else 0
-    most = MOST if tracing.most is None else tracing.most
+    most = MAX_EVENTS if tracing.most is None else tracing.most
     # The size is known once it is made, and does not depend on the place.
     distance = 1 << 24 if counts else None
-    size = len(tracer.lay(Wanted(sink, tracing.time, distance)).code)
+    size = len(tracer.assemble(Wanted(sink, tracing.time, distance)).code)
     at = find_room(sites, tracer.pads, size)
     distance = word - at if counts else None
-    laid = tracer.lay(Wanted(sink, tracing.time, distance))
+    laid = tracer.assemble(Wanted(sink, tracing.time, distance))
     # What runs at the sites needs no ftrace_ops: literals may stay as they are.
     plain = replace(sites, abi=replace(sites.abi, nop_ops=0))
     plan = plan_enable(plain, mask, Callee(at + laid.entry, "the boot tracer"))

@@ -31,7 +31,7 @@ TEXT, TEXT_FROM, TEXT_TO = b"\t\n\r\x1b", 0x20, 0x7F
 """Bytes of a console that shares the tracer's port."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """Sender of a stream: the tracer, its mark, the address of that, and the sites that call it:
     ``places`` int64[n], ascending, as in events, ``ip`` uint64[n], their addresses, and ``last``
@@ -64,7 +64,9 @@ def find_source(image: Image) -> Source:
     places = (ip + np.uint64(tracer.behind) - np.uint64(at)).astype(np.int64)
     last = addr == np.uint64(at + mark.last) if mark.last else np.zeros(len(ip), bool)
     order = np.argsort(places, kind="stable")
-    return Source(tracer, mark, at, places[order], ip[order], last[order])
+    return Source(
+        tracer=tracer, mark=mark, at=at, places=places[order], ip=ip[order], last=last[order]
+    )
 
 
 def _mark(sites: Sites) -> tuple[int, Mark] | None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ftpatch.cli.console import error_line
+from ftpatch.cli.console import clean, count, error_line, lines
 from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, SiteRefused, UsageError
-from ftpatch.io.cleanup import CLEANUP
+from ftpatch.io.cleanup import CLEANUP, ENDING
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
+    from ftpatch.boot import Source
+    from ftpatch.boot.machine import Machine, Progress
     from ftpatch.boot.plan import BootTracing
     from ftpatch.ftrace.filter import Selection
     from ftpatch.ftrace.plan import Plan
@@ -29,7 +35,7 @@ __all__ = ["command"]
 
 
 def command(
-    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="x86 or arm64 kernel.")],
+    image: Annotated[Path, typer.Argument(metavar="VMLINUX", help="{kernels} kernel.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="-- QEMU ARG", help="Additional arguments for QEMU."),
@@ -116,28 +122,24 @@ def command(
         with _folder(keep) as name:
             folder = Path(name)
             kernel = _patch(image, folder / "vmlinux.boot", selection, tracing)
-            from ftpatch.cli.boot_run import run_boot
+            from ftpatch.boot import find_source
+            from ftpatch.boot.machine import qemu_command
 
-            code, events = run_boot(
-                kernel,
-                folder,
-                most or 0,
-                append=" ".join(append),
-                words=words or [],
-                limits=(limit, idle),
-            )
-            if events:
+            source = find_source(kernel)
+            qemu = qemu_command(kernel, source, folder, " ".join(append), words or [])
+            ended = _run(qemu, kernel, source, folder, most or 0, limits=(limit, idle))
+            if ended.events:
                 report.command(
                     [folder / "stream"], format_, json, kernel.path, output=output, force=force
                 )
     except FtpatchError as error:
         error_line(str(error))
         raise typer.Exit(int(Exit.OWN)) from None
-    raise typer.Exit(code)
+    raise typer.Exit(ended.exit_code)
 
 
 def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
-    """The folder of the run; if it is not kept, a signal takes it away as well."""
+    """The folder of the run; unless it is kept, a signal removes it as well."""
     if keep is None:
         sweep(Path(tempfile.gettempdir()), FOLDERS)
         place = tempfile.TemporaryDirectory(prefix="ftpatch.")
@@ -153,7 +155,7 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
 
 
 def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing) -> Image:
-    """Lay the tracer into a copy; that, opened."""
+    """Insert the tracer into a copy, and open that."""
     from ftpatch.arch import supports
     from ftpatch.arch.boot import boot_tracer_of
     from ftpatch.boot.machine import require_emulator
@@ -177,3 +179,65 @@ def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing
         update(copy, prepared)
     CLEANUP.appeared = False  # the copy is not what was asked for
     return open_image(patched)
+
+
+def _run(
+    qemu: Sequence[str],
+    kernel: Image,
+    source: Source,
+    folder: Path,
+    most: int,
+    *,
+    limits: tuple[float, float],
+) -> Progress:
+    """Boot, and print how it goes and how it ended. ``most`` events stop the tracer (0: none do);
+    ``limits``: seconds that it may run, and that it may do nothing."""
+    from ftpatch.boot.ending import explain_end
+    from ftpatch.boot.machine import Machine, Progress
+
+    ended = Progress()
+    with Machine(qemu, folder / "stream", folder / "console") as machine:
+        handlers = _handle(machine)
+        for ended in machine.watch(source, most, *limits):
+            _show(kernel, ended)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    lines([f"ftpatch: {count(ended.events, 'event')}; {ended.ended}"], error=True)
+    if not ended.stopped:
+        said = explain_end(kernel, source, ended, folder)
+        lines((f"ftpatch: {text}" for text in said), error=True)
+    return ended
+
+
+def _handle(machine: Machine) -> dict[int, Any]:
+    """On Ctrl-C or SIGTERM end the machine and report what it did; on any other signal that ends
+    us, end it too. Returns the handlers from before."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        machine.kill()
+        interrupted(number, frame)
+
+    handlers: dict[int, Any] = {
+        number: signal.getsignal(number)
+        for number in ENDING
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    for number in handlers:
+        signal.signal(number, end)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if number in handlers:
+            signal.signal(number, lambda *_: machine.ask("interrupted"))
+    return handlers
+
+
+def _show(kernel: Image, progress: Progress) -> None:
+    """Show the count and the last function, on a terminal."""
+    if sys.stderr.isatty() and progress.last:
+        from ftpatch.boot.ending import names_at
+
+        (name,) = names_at(kernel, [progress.last[-1]])
+        text = clean(f"{progress.events} events, {name}")
+        sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
+        sys.stderr.flush()

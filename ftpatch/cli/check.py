@@ -1,4 +1,4 @@
-"""``ftpatch check``: invariants of the table and its sites, and a forecast of ftrace_init."""
+"""``ftpatch check``: invariants of the table and its sites, and a prediction of ftrace_init."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.check_formats import Notes, Results, report_for
 from ftpatch.cli.console import count, lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
-from ftpatch.cli.reports import Notes, Results, report_for
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.tree import each
 

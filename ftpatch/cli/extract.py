@@ -41,8 +41,8 @@ def command(
     """
     as_json = wants_json(json, format_)
     from ftpatch.elf.elf_file import map_file
+    from ftpatch.elf.known_files import what_is
     from ftpatch.image.prefetch import payload_of
-    from ftpatch.io.known_files import what_is
 
     data, _ = map_file(image)
     payload = payload_of(image, data.data)
@@ -52,7 +52,7 @@ def command(
         if known is not None and not whole:
             raise InputError(image, f"cannot extract {known.name}", known.advice)
         raise UsageError(image, "nothing to extract", "use the file itself")
-    target = output or _name(image, "Image" if payload.container == "Image" else "elf")
+    target = output or _name(image, payload.raw.name if payload.raw else "elf")
     from ftpatch.io.output import Copy
 
     with Copy(image, target, force=force, allow_setuid=True) as copy:
@@ -60,7 +60,7 @@ def command(
 
         write_new(copy, payload.data.tobytes())
     tell_links(copy)
-    layers = [layer.container or layer.compression for layer in payload.layers]
+    layers = [layer.name for layer in payload.layers]
     if as_json:
         json_line({"output": str(target), "layers": layers, "length": len(payload.data)})
     elif not quiet:

@@ -129,8 +129,7 @@ Sink = Annotated[
     typer.Option(
         "--sink",
         metavar="SINK",
-        help="Device that the boot tracer writes to: debugcon (default) or serial on x86, "
-        "semihosting on arm64.",
+        help="Device that the boot tracer writes to: {sinks}.",
     ),
 ]
 Until = Annotated[
@@ -151,7 +150,7 @@ def wants_json(json: bool, format_: str | None) -> bool:
     return json or format_ == "json"
 
 
-LEAST = 64 << 10
+MIN_TRACE_SIZE = 64 << 10
 """Smallest trace file in bytes, as in stubs/runtime/file.h."""
 
 
@@ -161,7 +160,7 @@ def bytes_of(text: str) -> int:
     if found is None:
         raise UsageError(None, f"invalid size {text!r}", "use a size such as 64M or 1G")
     size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]
-    if size < LEAST:
+    if size < MIN_TRACE_SIZE:
         raise UsageError(None, f"trace file size {text} is too small", "the minimum is 64K")
     return size
 

@@ -167,7 +167,7 @@ def _all_told(refused: Refused) -> Iterator[None]:
 def _tell(program: Path, as_json: bool) -> None:
     """The probes that a program has."""
     from ftpatch.image import open_image
-    from ftpatch.inject.methods import METHODS
+    from ftpatch.inject.probe_methods import METHODS
     from ftpatch.probe.read_back import injected_probes
 
     held = injected_probes(open_image(program))

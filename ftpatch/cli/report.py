@@ -122,7 +122,7 @@ def command(
     from ftpatch.trace.window import ALWAYS, Window, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
-    window = Window(span, frozenset(tid), depth, tuple(filter_))
+    window = Window(span=span, tids=frozenset(tid), depth=depth, globs=tuple(filter_))
     events = _open(files, image, window, force)
     try:
         form = report_for(events, "json" if json else format_)

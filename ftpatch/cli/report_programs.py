@@ -9,9 +9,9 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image, open_image
 from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
-from ftpatch.trace.names import Program
 from ftpatch.trace.owner import is_library, require_owner
 from ftpatch.trace.source import Origin
+from ftpatch.trace.symbolize import Program
 
 __all__ = ["Programs"]
 

@@ -75,7 +75,11 @@ def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
         if not held:
             raise
         arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-        head = {"path": str(path), "container": image.container, "arch": arch.name if arch else ""}
+        head = {
+            "path": str(path),
+            "container": image.container.name,
+            "arch": arch.name if arch else "",
+        }
         return head | held, None
     return status_row(path, sites) | held, sites
 
@@ -84,7 +88,7 @@ def _held(image: Image) -> dict[str, list[str]]:
     """What else was inserted into a program."""
     from ftpatch.image.injected import laid_in_by
 
-    by = laid_in_by(image) if image.container == "executable" else None
+    by = laid_in_by(image) if image.is_program else None
     if by == "watch":
         from ftpatch.watch.plan import watched_lines
 

@@ -27,7 +27,7 @@ def status_row(path: Path, sites: Sites) -> dict[str, Any]:
         targets[name] = targets.get(name, 0) + calls
     return {
         "path": str(path),
-        "container": sites.image.container,
+        "container": sites.image.container.name,
         "arch": sites.arch.name,
         "table": sites.table_name,
         "records": len(sites.table_before.value),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 import typer
 from typer.core import TyperCommand
 
+from ftpatch.cli.help_text import Verb
+
 __all__ = ["RUNS_PROGRAMS", "VERBS", "Verbs", "import_verb"]
 
 VERBS = (
@@ -67,7 +69,7 @@ def _make(name: str) -> TyperCommand:
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     # What follows a program's name is the program's.
     settings = {"allow_interspersed_args": False} if name == "trace" else {}
-    alone.command(name, context_settings=settings)(import_verb(name))
+    alone.command(name, cls=Verb, context_settings=settings)(import_verb(name))
     made = typer.main.get_command(alone)
     assert isinstance(made, TyperCommand)
     return made

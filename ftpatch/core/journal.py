@@ -42,7 +42,7 @@ TRAILER = struct.Struct("<8sIIQQQQ")
 SEAL = struct.Struct("<II")
 FIXED = 8 + 8 + 2 + 1
 """Unpacked bytes of a Change, besides its old and new bytes."""
-LIMIT = 1 << 30
+MAX_BLOCK = 1 << 30
 """Largest unpacked block (bytes); 50,000 sites take 3 MB."""
 SLACK = 1 << 20
 """Bytes by which a compressed file may be larger than what it holds."""
@@ -104,7 +104,7 @@ def read_blocks(path: Path, data: NDArray[np.uint8]) -> list[Block]:
     blocks = list(_blocks(path, data))
     # Columns of all blocks are joined, as wide as the widest Change of all.
     widest = max((block.changes.old.shape[1] for block in blocks), default=0)
-    if widest * sum(len(block.changes) for block in blocks) > LIMIT // 4:
+    if widest * sum(len(block.changes) for block in blocks) > MAX_BLOCK // 4:
         raise InputError(path, "journal: invalid widths")
     return blocks
 
@@ -156,7 +156,7 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
 
 
 def _unpack(path: Path, payload: bytes, unpacked: int, most: int) -> bytes:
-    if unpacked > min(most, LIMIT):
+    if unpacked > min(most, MAX_BLOCK):
         raise InputError(path, f"journal: unpacks to {unpacked} bytes, more than the file allows")
     inflate = zlib.decompressobj()
     try:

@@ -30,7 +30,7 @@ class Difference:
     new: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Diff:
     """The comparison of two images: ``pairs`` of sites in columns, and the ``others``."""
 
@@ -65,4 +65,4 @@ def compare(before: Sites, after: Sites) -> Diff:
     if alike:
         others += [Difference(*row) for row in table_order(before, after)]
         others += [Difference(*row) for row in byte_differences(before, after)]
-    return Diff(before, after, pairs, tuple(others), alike)
+    return Diff(before=before, after=after, pairs=pairs, others=tuple(others), same_layout=alike)

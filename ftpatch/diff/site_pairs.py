@@ -19,7 +19,7 @@ Row = tuple[str, int | None, int, str, str, str]
 """kind, address, file offset, symbol, old, new."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pairs:
     """Rows of the sites that stand for each other, intp[p] each, where something differs: ``code``,
     ``record`` and ``literal`` bool[p] say what. ``removed`` and ``added`` are rows without a

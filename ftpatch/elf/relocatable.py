@@ -28,7 +28,6 @@ __all__ = [
     "lay_out",
     "lay_out_symbols",
     "module_name",
-    "relocatable_container",
 ]
 
 UNFILED = 1 << 40
@@ -37,15 +36,6 @@ STEP = 16
 """Bytes from one undefined symbol to the next."""
 NOWHERE = 1 << 62
 """Added to an address that is not in this layout: of an absolute symbol, of what is not loaded."""
-MARKS = {".modinfo", ".gnu.linkonce.this_module"}
-"""Sections that make an object a kernel module (scripts/mod/modpost.c writes the second)."""
-
-
-def relocatable_container(elf: Elf) -> str | None:
-    """``module`` or ``object``; None for what is not relocatable."""
-    if elf.skeleton.type != Skeleton.ET_REL:
-        return None
-    return "module" if {s.name for s in elf.sections} >= MARKS else "object"
 
 
 def module_name(elf: Elf) -> str:

@@ -24,7 +24,7 @@ from ftpatch.errors import InputError
 
 __all__ = ["Form", "Relocations", "read_relocations"]
 
-LIMIT = 1 << 26
+MAX_RELR = 1 << 26
 """Bytes that RELR may relocate; a vmlinux has 4 MB of them."""
 
 
@@ -218,7 +218,7 @@ def _relr(
     start = word[np.maximum(last, 0)] + np.uint64(size)
     base = start + ((index - last - 1) * per * size).astype(np.uint64)
     bits = np.unpackbits(word.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-    if int(bits.sum(dtype=np.int64)) * size > LIMIT:
+    if int(bits.sum(dtype=np.int64)) * size > MAX_RELR:
         raise InputError(elf.path, "its RELR tables relocate too many words")
     row, bit = np.nonzero(bits[:, 1 : per + 1] & (is_bitmap & ~orphan)[:, None])
     heads = np.flatnonzero(~is_bitmap)

@@ -1,7 +1,7 @@
-"""Section headers of a file in the making, and what is laid behind its end.
+"""Section headers of a file in the making, and what is appended to it.
 
-A section that must grow is laid anew behind the end of the file, and its header names that place;
-the old bytes stay where they are. A section more means a whole new table of headers:
+A section that must grow is appended to the file as a whole, and its header points there; the old
+bytes stay where they are. One more section takes a whole new table of headers:
 
     | Ehdr | sections ... | Shdr... | (journals) |  .rela.text, longer | .symtab | Shdr... |
       e_shoff, e_shnum                              ^ sh_offset, sh_size
@@ -37,14 +37,14 @@ MAX_SECTIONS = 0xFEFF
 
 
 class Tail:
-    """Bytes to be laid behind the end of a file; ``start`` is where they begin (file offset)."""
+    """Bytes to append to a file; ``start`` is the file offset of the first."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.data = bytearray()
 
-    def lay(self, data: bytes, align: int = 8) -> int:
-        """Add ``data`` and give its file offset."""
+    def append(self, data: bytes, align: int = 8) -> int:
+        """Append ``data``, aligned, and return its file offset."""
         self.data += bytes(-(self.start + len(self.data)) % align)
         at = self.start + len(self.data)
         self.data += data
@@ -73,7 +73,7 @@ class Headers:
 
     def move(self, index: int, data: bytes) -> None:
         """Let a section hold ``data`` instead."""
-        self.rows["offset"][index] = self.tail.lay(data)
+        self.rows["offset"][index] = self.tail.append(data)
         self.rows["size"][index] = len(data)
 
     def add(self, like: Section, data: bytes, info: int) -> None:
@@ -81,7 +81,7 @@ class Headers:
         if len(self.rows) > MAX_SECTIONS:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = self.before[like.index].copy()
-        row["offset"], row["size"], row["info"] = self.tail.lay(data), len(data), info
+        row["offset"], row["size"], row["info"] = self.tail.append(data), len(data), info
         self.rows = np.append(self.rows, row)
 
     def append(self, name: int, kind: int, data: bytes) -> None:
@@ -90,7 +90,7 @@ class Headers:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = np.zeros((), self.rows.dtype)
         row["name"], row["type"], row["align"] = name, kind, 8
-        row["offset"], row["size"] = self.tail.lay(data), len(data)
+        row["offset"], row["size"] = self.tail.append(data), len(data)
         self.rows = np.append(self.rows, row)
 
     def changes(self) -> Changes:
@@ -101,7 +101,7 @@ class Headers:
         if len(self.rows) == count:
             place = self.at + np.arange(count, dtype=np.int64) * old.shape[1]
             return Changes.of(Kind.HEADER, place, old, new, NO_OWNER).effective()
-        at = self.tail.lay(self.rows.tobytes())
+        at = self.tail.append(self.rows.tobytes())
         return Changes.concat(
             [
                 self._number(E_SHOFF[word], word, self.at, at),

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.elf.headers import Section, Segment, Skeleton
+from ftpatch.elf.known_files import elf_words, what_is
 from ftpatch.errors import InputError
-from ftpatch.io.known_files import elf_words, what_is
 
 __all__ = ["read_skeleton"]
 
@@ -38,7 +38,7 @@ LIMIT_NAMES = 1 << 24
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
     """Sizes (bytes) and places of fields in the headers of one ELF class."""
 
@@ -120,8 +120,8 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         if offset + length > size:
             raise InputError(
                 path,
-                f"truncated: the {what} at {offset:#x} needs {length} bytes, "
-                f"but the file has only {size:#x}",
+                f"truncated: no room for the {what} at {offset:#x} ({length} bytes): "
+                f"the file has only {size:#x}",
             )
         return data[offset : offset + length].tobytes()
 

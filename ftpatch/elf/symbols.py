@@ -17,7 +17,7 @@ from ftpatch.errors import InputError
 
 __all__ = ["Symbols", "dynamic_symbols", "no_symbols", "read_symbols"]
 
-LIMIT = 1 << 24
+MAX_NAMES = 1 << 24
 """Bytes of names that a small string table may add up to. Entries may share one long string."""
 _ENTRY = {
     8: np.dtype(
@@ -35,7 +35,7 @@ _ENTRY = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Symbols:
     """n symbols: ``value`` and ``size`` uint64[n] (virtual address, bytes), ``type`` (STT_*) and
     ``bind`` (STB_*) uint8[n], ``section`` uint16[n], ``name`` uint32[n] (offset in ``strings``,
@@ -85,7 +85,7 @@ class Symbols:
         length = self.lengths(rows) + 1
         stop = np.cumsum(length)
         total = int(stop[-1]) if len(stop) else 0
-        if total > max(LIMIT, 4 * len(self.strings)):
+        if total > max(MAX_NAMES, 4 * len(self.strings)):
             raise InputError(self.path, f"its symbol names total {total} bytes")
         at = np.arange(total) + np.repeat(
             self.name[rows].astype(np.int64) - (stop - length), length

@@ -47,8 +47,7 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
             raise UsageError(
                 image.path,
                 "this image has no ftrace_caller",
-                "use --to SYMBOL"
-                + (" or --tracer NAME" if image.container == "executable" else ""),
+                "use --to SYMBOL" + (" or --tracer NAME" if image.is_program else ""),
             )
         text = "ftrace_caller"
     elif re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text):

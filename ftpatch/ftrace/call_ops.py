@@ -27,10 +27,10 @@ __all__ = ["lay_ops_stub", "load_ops"]
 def lay_ops_stub(
     sites: Sites, mask: NDArray[np.bool_], addr: int, *, keep_records: bool
 ) -> tuple[NDArray[np.uint64], Changes] | None:
-    """Targets of the sites in ``mask``, bool[n], uint64[n], and the Changes that lay the
-    stub; None where they have room for literals, or ``addr`` does not begin as ftrace_caller does.
+    """Branch targets of the sites in ``mask``, uint64[n], and the Changes that write the stub; None
+    if there is room for literals, or if ``addr`` does not begin like ftrace_caller.
 
-    Raises SiteRefused where there is no place for it.
+    Raises SiteRefused if there is no room for it.
     """
     arch, abi = sites.arch, sites.abi
     dropping = np.zeros(len(sites), bool) if keep_records else mask
@@ -47,7 +47,7 @@ def lay_ops_stub(
 
 
 def load_ops(sites: Sites, addr: NDArray[np.uint64], laid: Changes) -> NDArray[np.bool_]:
-    """Test which callees, uint64[n], are such stubs, or were just ``laid``; bool[n]."""
+    """Test which callees, uint64[n], are such stubs or are among those just ``laid``, bool[n]."""
     distinct, inverse = np.unique(addr, return_inverse=True)
     offset = sites.image.elf.offset_of(distinct, executable=True)
     code, _ = sites.image.elf.gather(offset, sites.arch.veneer_size)

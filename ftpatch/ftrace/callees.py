@@ -1,4 +1,4 @@
-"""Callees of sites: the name and the true address behind PLT entries, veneers and GOT slots."""
+"""Callees of sites, resolved through PLT entries, veneers and GOT slots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CALLERS", "Targets", "read_targets"]
 CALLERS = ("ftrace_caller", "ftrace_regs_caller")
 """Entries of an image that a site may call, besides the compiled-in callee."""
 NEAR = 16
-"""Bytes at the start of ftrace_caller that a stub with the ops pointer leaves out, and more."""
+"""Upper bound of the bytes of ftrace_caller that a stub with the ops pointer skips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _stub(
     if target < 0:
         return _slot(image, arch, -target, named)
     if target > 0:
-        # A stub that has the ops pointer goes on a few instructions into ftrace_caller.
+        # A stub with the ops pointer continues a few instructions into ftrace_caller.
         near = addresses(target)[0] - np.arange(0, NEAR, 4, dtype=np.uint64)
         names = _names(image, near)
         entry = next((at for at, name in names.items() if name in CALLERS), target)
@@ -101,7 +101,7 @@ def _slot(image: Image, arch: Arch, slot: int, named: dict[int, int]) -> tuple[s
 
 
 def _named_slots(image: Image, arch: Arch) -> dict[int, int]:
-    """GOT slots that a relocation gives a symbol -> its row in the dynamic symbols."""
+    """GOT slots with a symbol's relocation -> the symbol's row in the dynamic symbols."""
     relocations = image.relocations
     rows = np.flatnonzero(among(relocations.type, arch.got))
     rows = rows[relocations.symbol[rows] < len(image.dynamic_symbols)]

@@ -35,8 +35,8 @@ class Unrecorded(StrEnum):
 
 
 def of_call(sites: Sites, addr: int, name: str = "") -> Unrecorded:
-    """Classify a call of ``addr``. With CALL_OPS the literal that ftpatch wrote decides, which is
-    ftrace_nop_ops'; ``name`` stands for an entry that a module leaves to its kernel."""
+    """Classify a call of ``addr``. With CALL_OPS the literal decides, and ftpatch wrote
+    ftrace_nop_ops there. ``name``: an entry that a module imports from its kernel."""
     symbols = sites.image.symbols
     entries = {int(at) for n in CALLERS for at in symbols.value[symbols.rows_named(n)]}
     entry = name in CALLERS or addr in entries

@@ -1,4 +1,4 @@
-"""The table of a kernel that has neither symbols for it nor sections: found by what it is.
+"""The table of a kernel without symbols or sections that name it, found by its contents.
 
 In a linked kernel the table is aligned, so only whole words count: those that are addresses of
 text, in the file or, where the loader fills them, in the addends of relocations. Between them may
@@ -31,13 +31,13 @@ MIN_SHARE = 0.8
 MAX_RUNS = 16
 """Maximum number of runs to try, those with most pointers first."""
 NULLS = 1024
-"""Words of nulls that a run may have in one piece."""
+"""Consecutive null words that a run may contain."""
 
 
 @dataclass(frozen=True)
 class _Pointers:
     """n words that are addresses of text, by place: ``slot`` and ``value`` uint64[n]; ``run``
-    intp[n]: a number for those with nothing but nulls between."""
+    intp[n]: equal for neighbours with only nulls between them."""
 
     slot: NDArray[np.uint64]
     value: NDArray[np.uint64]
@@ -45,8 +45,8 @@ class _Pointers:
 
 
 def find_kernel_table(image: Image, arch: Arch) -> Span | None:
-    """The span of the table, without nulls at its ends that no relocation fills; None where there
-    is none."""
+    """The span of the table, without nulls at its ends that have no relocation; None if there is no
+    table."""
     if not len(image.elf.loads) or not len(image.elf.text):
         return None
     pointers = _pointers(image, arch)
@@ -86,13 +86,13 @@ def _pointers(image: Image, arch: Arch) -> _Pointers:
         start = np.uint64(segment.address + skip)
         moved = relocations.place[rela] - start
         inside = (moved < np.uint64(count * word)) & (moved % np.uint64(word) == 0)
-        if inside.any():  # what the loader writes there
+        if inside.any():  # what the loader will write
             value = value.copy()
             index = (moved[inside] // np.uint64(word)).astype(np.intp)
             value[index] = relocations.addend[rela[inside]].view(np.uint64)
         code = value - value.dtype.type(low) < value.dtype.type(high - low)
         at = np.flatnonzero(code)
-        # A run ends at a word that is something else, or behind many nulls.
+        # A run ends at any other word, or after many nulls.
         others = np.cumsum((value != 0) & ~code, dtype=np.int32)[at]
         breaks = (np.diff(others, prepend=0) != 0) | (np.diff(at, prepend=-1) > NULLS)
         runs.append(last + np.cumsum(breaks))
@@ -107,8 +107,8 @@ def _pointers(image: Image, arch: Arch) -> _Pointers:
 def _trim(
     slot: NDArray[np.uint64], good: NDArray[np.bool_], ip: NDArray[np.uint64], apart: int
 ) -> tuple[int, int, int] | None:
-    """(distinct sites, first slot, last slot) of a run, without pointers at its edges to functions
-    that the table already has."""
+    """(distinct sites, first slot, last slot) of a run, trimmed of pointers at either end to
+    functions that it already contains."""
     rows = np.flatnonzero(good)
     if not len(rows):
         return None

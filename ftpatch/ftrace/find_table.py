@@ -1,4 +1,4 @@
-"""The table of a program without section headers: found by what it is.
+"""The table of a program without section headers, found by its contents.
 
 A table lists every instrumented function, so it is the longest run of words (or of relative
 relocations) of which each is the address of a site. Pointers to functions stand elsewhere too, in
@@ -25,14 +25,14 @@ __all__ = ["find_table", "not_again", "numbered_functions", "sites_among"]
 
 MIN_SHARE = 0.8
 """Share of a run that must be sites."""
-LEAST = 3
-"""Sites of a run: one word that is the address of a call proves nothing."""
+MIN_SITES = 3
+"""Minimum number of sites in a run: a single word that is the address of a call proves nothing."""
 CANDIDATES = 16
 """Maximum number of runs to try."""
 
 
 def find_table(image: Image, arch: Arch) -> Span | None:
-    """The span of the table; None where no word is the address of a site.
+    """The span of the table; None if no word is the address of a site.
 
     Raises InputError where two runs are equally good.
     """
@@ -76,7 +76,7 @@ def _candidates(
         count = max(segment.size - skip, 0) // word
         raw = elf.contents(segment.offset + skip, count * word, "segment")
         held = np.frombuffer(raw.tobytes(), f"<u{word}")
-        # Nearly no word is an address of code: the others go before anything is done with them.
+        # Hardly any word is an address of code: filter first.
         near = np.flatnonzero(held - held.dtype.type(low) < size)
         start = addresses(segment.address + skip)[0]
         slots.append(start + near.astype(np.uint64) * np.uint64(word))
@@ -133,7 +133,7 @@ def _runs(
         high = len(rows) - int(not_again(which[low:][::-1]).argmax())
         length = int(rows[high - 1] - rows[low]) + 1
         distinct = len(np.unique(which[low:high]))
-        if MIN_SHARE * length <= high - low and distinct >= LEAST:
+        if MIN_SHARE * length <= high - low and distinct >= MIN_SITES:
             runs.append((int(slot[first + rows[low]]), length, distinct))
     return runs
 

@@ -1,4 +1,4 @@
-"""ftrace_bug's words (kernel/trace/ftrace.c), for a site that was refused or will be."""
+"""ftrace_bug's message (kernel/trace/ftrace.c) for a refused site."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAILED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FtraceBug:
     """One refused site. ``symbol``, ``offset`` and ``size`` (bytes) are kallsyms'; ``actual`` and
     ``expected`` are empty where nothing could be read or nothing is shown; ``word`` is the size of
@@ -46,7 +46,7 @@ class FtraceBug:
 
     @property
     def place(self) -> str:
-        """``vfs_read+0x0/0x310``; the bare address where no symbol is known."""
+        """``vfs_read+0x0/0x310``, or the bare address if no symbol is known."""
         if not self.symbol:
             return f"{self.ip:#x}"
         module = f" [{self.module}]" if self.module else ""
@@ -70,7 +70,7 @@ def bug_text(bug: FtraceBug) -> str:
 
 
 def _shown(bug: FtraceBug, code: bytes, filled: tuple[int, int]) -> str:
-    """Bytes as the kernel prints them; ``??`` for what only a loader knows."""
+    """Format bytes as the kernel does; ``??`` for bytes that only a loader knows."""
     hidden, sign = range(*filled), "ffffff" if bug.signed else ""
     told = (f"{sign * (byte > 0x7F)}{byte:02x}" for byte in code)
     return ":".join("??" if i in hidden else text for i, text in enumerate(told))

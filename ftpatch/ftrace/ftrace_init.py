@@ -1,4 +1,4 @@
-"""Prediction of what this kernel's ftrace_init does with this table (kernel/trace/ftrace.c).
+"""Prediction of this kernel's ftrace_init for this table (kernel/trace/ftrace.c).
 
 ftrace_process_locs walks the table, skips what is no record, adjusts the others and sorts them;
 ftrace_update_code calls ftrace_init_nop for one after the other, and the first that is refused ends
@@ -38,15 +38,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """The record that a kernel dies of, its place as kallsyms has it (empty where no symbol tells),
-    and how."""
+    """A record that kills the kernel, its place by kallsyms (empty without a symbol), and why."""
 
     record: int
     place: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FtraceInit:
     """``entries``: the N of "ftrace: allocating N entries", or, of a ``module``, the records that
     the loader gives to ftrace, which it says nothing of; ``bug``: the ftrace bug, if any;
@@ -61,7 +60,7 @@ class FtraceInit:
 
     @property
     def verdict(self) -> Verdict:
-        """Of the three, the one that holds."""
+        """The prediction as one of three verdicts."""
         if self.death is not None:
             return Verdict.DIES
         return Verdict.BOOTS if self.bug is None else Verdict.OFF
@@ -85,7 +84,7 @@ def predict(sites: Sites) -> FtraceInit:
     start, expected = arch.init_expects(ip, abi)
     at = ip + np.uint64(start & 0xFFFF_FFFF_FFFF_FFFF)
     actual, there = _read(sites, ip, at, expected.shape[1])
-    # The second record of a site meets what ftrace_init made of the first.
+    # The second record of a site finds the code that ftrace_init wrote for the first.
     again = np.zeros(len(ip), bool)
     again[1:] = ip[1:] == ip[:-1]
     actual[again] = arch.after_init(ip, abi)[again]
@@ -93,7 +92,13 @@ def predict(sites: Sites) -> FtraceInit:
     entries = len(record) if abi.null_seen else len(value)
     death = _death(sites, record, ip, there, refused)
     if not len(refused) or death is not None:
-        return FtraceInit(entries, None, image.is_relocatable, _compares(sites), death)
+        return FtraceInit(
+            entries=entries,
+            bug=None,
+            module=image.is_relocatable,
+            compares=_compares(sites),
+            death=death,
+        )
     first = refused[:1]
     code = errno.EINVAL if there[first][0] else errno.EFAULT
     symbol, offset, size = _symbol(sites, int(ip[first][0]))
@@ -116,7 +121,9 @@ def predict(sites: Sites) -> FtraceInit:
         signed=signed_bytes(image, arch) if arch.says_expected else False,
     )
     bug = _of_module(sites, bug) if image.is_relocatable else bug
-    return FtraceInit(entries, bug, image.is_relocatable, _compares(sites))
+    return FtraceInit(
+        entries=entries, bug=bug, module=image.is_relocatable, compares=_compares(sites)
+    )
 
 
 def _death(
@@ -157,8 +164,8 @@ def _compares(sites: Sites) -> str:
 
 
 def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:
-    """Replace what is unknown of a module's address and calls before it is loaded. (The kernel
-    prints a bare address, since it does not know the module's symbols yet.)"""
+    """Mask the parts of a module's address and calls that are unknown before it is loaded. (The
+    kernel prints a bare address, since it does not know the module's symbols yet.)"""
     inside = (s for s in sites.image.elf.sections if 0 <= bug.ip - s.address < s.size)
     section = next((s for s in inside if s.address), None)
     where = f"{section.name}+{bug.ip - section.address:#x}" if section else hex(bug.ip)
@@ -192,7 +199,7 @@ def _read(
 
 
 def _in_text(sites: Sites, value: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """is_kernel_text() or is_kernel_inittext(); all are where a bound is missing."""
+    """Test is_kernel_text() or is_kernel_inittext(); true for all if a bound is missing."""
     inside = np.zeros(len(value), bool)
     for start, end in (("_stext", "_etext"), ("_sinittext", "_einittext")):
         low, high = sites.image.symbols.find(start), sites.image.symbols.find(end)

@@ -1,4 +1,4 @@
-"""Functions that a compiler made ready to be traced, of which the table has no record.
+"""Functions that were compiled to be traced but have no record in the table.
 
 gcc before 13 puts the records of a file's functions into one section for all, which belongs to one
 function's COMDAT group or other; where GNU ld drops that group, as another file has the same inline
@@ -35,12 +35,12 @@ from ftpatch.image import Image
 __all__ = ["Lost", "find_lost"]
 
 RARE = 20
-"""A pad that fewer than one in so many sites have is no form of the compiler, but a function that
-happens to begin with NOPs of its own."""
+"""A pad form of fewer than one in so many sites is not the compiler's, but a function that happens
+to begin with NOPs."""
 STEP = 8 << 20
-"""Bytes that are looked through at a time."""
+"""Bytes to search at a time."""
 ENTRY = 8
-"""Bytes of an entry of alternatives behind its first word to examine."""
+"""Bytes to examine of an entry of alternatives after its first word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class Lost:
         return len(self.ip)
 
     def names(self, sites: Sites) -> list[str]:
-        """The functions, each as kallsyms names it; its address where no symbol tells."""
+        """Names of the functions by kallsyms, or their addresses where there is no symbol."""
         found = sites.image.kallsyms.lookup(self.ip)
         return [name or hex(at) for (name, _, _), at in zip(found, self.ip.tolist(), strict=True)]
 
 
 def find_lost(sites: Sites) -> Lost:
-    """Find the functions of an image that lost their record. (Calls of mcount stand behind the
-    prologue, where no symbol leads: they are not looked for.)"""
+    """Find the functions of an image that lost their record. Calls of mcount come after the
+    prologue, where no symbol points, and are not looked for."""
     image, arch, abi = sites.original, sites.arch, sites.abi
     what = "a pad" if abi.pad else "a call of the compiled-in callee"
     begin = sites.ip - np.uint64(sites.lead)
@@ -124,7 +124,7 @@ def _entries(sites: Sites, begin: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _frames(image: Image) -> NDArray[np.uint64]:
-    """Starts of functions for unwinders, uint64[n], sorted."""
+    """Starts of functions by the unwind table, uint64[n], sorted."""
     header = image.elf.segment(Segment.PT_GNU_EH_FRAME)
     try:
         if header is None:
@@ -137,7 +137,7 @@ def _frames(image: Image) -> NDArray[np.uint64]:
 
 
 def _calls(sites: Sites, at: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Test which places hold a call of the compiled-in callee, bool[n]."""
+    """Test which addresses have a call of the compiled-in callee, bool[n]."""
     image, arch, abi = sites.original, sites.arch, sites.abi
     out = np.zeros(len(at), bool)
     if image.is_relocatable:
@@ -152,7 +152,7 @@ def _calls(sites: Sites, at: NDArray[np.uint64]) -> NDArray[np.bool_]:
     state, addr, _, got = arch.decode(code, at, abi)
     known = [callee for callee in (abi.mcount, abi.mcount_got) if callee]
     call = among(addr, known)
-    if not image.has_table:  # a program may call it by way of the PLT
+    if not image.has_table:  # a program may call it through the PLT
         call |= np.isin(addr, read_targets(image, arch, addr, got).are(arch.mcount_names))
     out[rows] = call & there & (state == State.CALL)
     return out
@@ -187,7 +187,7 @@ def _replaced(image: Image, ip: NDArray[np.uint64], size: int) -> NDArray[np.boo
 
 
 def _led_to(image: Image, low: int, high: int) -> NDArray[np.uint64]:
-    """Targets of the words of four bytes between two addresses, taken as distances from each."""
+    """Targets of the four-byte words between two addresses, read as offsets from themselves."""
     offset = int(image.elf.offset_of(np.array([low], np.uint64))[0])
     size = (high - low) // 4 * 4
     if offset < 0 or size <= 0 or offset + size > len(image.data):

@@ -27,24 +27,24 @@ def plan_named_site(sites: Sites, name: str, addr: int | None, *, enable: bool) 
     Raises UsageError for a site that the image does not have, SiteRefused where it cannot reach.
     """
     image, arch = sites.image, sites.arch
-    if name not in arch.gates:
+    if name not in arch.named_sites:
         raise UsageError(
             image.path,
             f"{arch.name} has no named site {name!r}",
-            meant(near(name, arch.gates), f"use {', '.join(sorted(arch.gates))}"),
+            meant(near(name, arch.named_sites), f"use {', '.join(sorted(arch.named_sites))}"),
         )
     if image.is_relocatable or image.symbols.find(name) is None:
         raise UsageError(image.path, f"this image has no {name}")
     if enable and addr is None:
         addr = _graph_caller(sites, name)
     if not enable:
-        rest = arch.gate_rest(name)
+        rest = arch.named_site_rest(name)
         addr = image.symbols.find(rest) if rest else 0
         if addr is None:
             raise UsageError(image.path, f"this image has no {rest}")
     parts = [
         _change(sites, site, at, addr or 0)
-        for site in arch.gates[name]
+        for site in arch.named_sites[name]
         if (at := image.symbols.find(site)) is not None
     ]
     changes = Changes.concat(parts)
@@ -73,15 +73,15 @@ def _change(sites: Sites, site: str, at: int, addr: int) -> Changes:
     ip, to = addresses(at), addresses(addr)
     if addr and not arch.reachable(ip, to)[0]:
         raise SiteRefused(image.path, f"{site} at {at:#x} cannot reach {addr:#x}")
-    new = arch.gate(site, at, addr, sites.abi)
+    new = arch.named_site_code(site, at, addr, sites.abi)
     offset = image.elf.offset_of(ip, executable=True)
     found, _ = image.elf.gather(offset, len(new))
-    target = arch.gate_target(site, found[0].tobytes(), at)
-    rest = arch.gate_rest(site)
+    target = arch.named_site_target(site, found[0].tobytes(), at)
+    rest = arch.named_site_rest(site)
     known = target is not None and (target == 0 or len(_functions(sites, target)) > 0)
     if not known:  # then it must be at rest
         target = image.symbols.find(rest) if rest else 0
-    old = arch.gate(site, at, target or 0, sites.abi)
+    old = arch.named_site_code(site, at, target or 0, sites.abi)
     if np.isin(ip, journalled(sites.blocks, Kind.CODE).owner)[0]:
         old = sites.left.elf.gather(offset, len(new))[0].tobytes()
     was, becomes = (np.frombuffer(part, np.uint8).reshape(1, -1) for part in (old, new))

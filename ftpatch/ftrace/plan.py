@@ -16,13 +16,16 @@ from ftpatch.arch import State
 from ftpatch.arch.contract import U8
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.core.journal import journalled
+from ftpatch.elf.sections import Headers, Tail
 from ftpatch.errors import SiteRefused
+from ftpatch.ftrace.added_symbols import name_callee
 from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.call_ops import lay_ops_stub, load_ops
 from ftpatch.ftrace.callees import CALLERS
 from ftpatch.ftrace.dropped_records import Unrecorded, of_call, of_nop
 from ftpatch.ftrace.records import follow, restore
-from ftpatch.ftrace.relocatable import link
+from ftpatch.ftrace.relocatable_calls import link_calls
+from ftpatch.ftrace.rewrite_table import rewrite_table
 from ftpatch.ftrace.site_code import call_rows, read_code
 from ftpatch.ftrace.sites import Sites
 from ftpatch.ftrace.veneers import lay_veneers
@@ -30,14 +33,13 @@ from ftpatch.ftrace.veneers import lay_veneers
 __all__ = ["Plan", "plan_disable", "plan_enable"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Changes, and what they come to: ``code`` uint8[n, k] of all sites, linked; how many of the
-    ``selected`` sites change their code, how many records are dropped or restored, and what a
-    site without one is then (``unrecorded``). ``action`` is
-    how ftrace_bug ends; ``new`` names the bytes that NOPs are made of, empty for calls. ``tail`` is
-    laid behind the end of the file; ``undefined`` names a callee that the file leaves to be defined
-    elsewhere."""
+    """Changes, and their effect: ``code`` uint8[n, k] of all sites, linked; how many of the
+    ``selected`` sites are changed, how many records are dropped or restored, and the state of a
+    site without one (``unrecorded``). ``action`` is the last line of ftrace_bug; ``new``: the bytes
+    of a NOP, empty for calls. ``tail`` is appended to the file; ``undefined`` names a callee that
+    another file must define."""
 
     changes: Changes
     code: U8
@@ -60,7 +62,7 @@ class Plan:
 def plan_enable(
     sites: Sites, mask: NDArray[np.bool_], callee: Callee, *, keep_records: bool = False
 ) -> Plan:
-    """make_call and modify_call: the sites in ``mask``, bool[n], are to call ``callee``.
+    """Plan make_call and modify_call: the sites in ``mask``, bool[n], will call ``callee``.
 
     Raises SiteRefused where a branch cannot reach, or a record cannot be dropped.
     """
@@ -75,7 +77,7 @@ def plan_enable(
     if inside.any():
         raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site to be changed")
     via, laid = np.full(len(sites), addr, np.uint64), Changes.concat([])
-    if not sites.image.is_relocatable:  # there it is for the loader to reach it
+    if not sites.image.is_relocatable:  # else reaching it is up to the loader
         stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
         via, laid = stub or lay_veneers(sites, wanted, addr)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
@@ -101,11 +103,11 @@ def plan_enable(
 def plan_disable(
     sites: Sites, mask: NDArray[np.bool_], nop: bytes = b"", *, keep_records: bool = False
 ) -> Plan:
-    """make_nop: the sites in ``mask``, bool[n], are to do nothing. ``nop`` is a five-byte form, or
+    """Plan make_nop: the sites in ``mask``, bool[n], will do nothing. ``nop`` is a five-byte form,
     empty for the image's own. Raises SiteRefused where a record cannot be dropped."""
     new = sites.arch.make_nop(sites.width, nop, sites.abi)
     idle = sites.state == State.NOP
-    if nop:  # another form is written only where it is known what stands there
+    if nop:  # another form replaces only code that is known
         known = _journalled(sites) | sites.abi.pad
         idle &= ~known | _same(new, sites.code, sites.width)
     plan = _plan(
@@ -148,9 +150,9 @@ def _plan(
     away &= not keep_records
     if sites.image.is_relocatable:
         dropped = (sites.dropped | away) & ~back
-        linked, tail = link(sites, wanted, old, new, callee, dropped)
+        linked, tail = _link(sites, wanted, old, new, callee, dropped)
         parts.append(linked)
-        # A call whose relocation is missing is not what was expected.
+        # A call without its relocation is not the expected code.
         lost = call_rows(sites.image, sites.arch, sites.ip) < 0
         lost &= sites.state == State.CALL
         written = sites.arch.unlinked(new, sites.abi)
@@ -166,8 +168,8 @@ def _plan(
         sites.width[wanted],
     )
     return Plan(
-        Changes.concat([code, *parts]),
-        np.where(wanted[:, None], new, sites.code),
+        changes=Changes.concat([code, *parts]),
+        code=np.where(wanted[:, None], new, sites.code),
         selected=int(mask.sum()),
         changed=int(wanted.sum()),
         dropped=int((away & ~sites.dropped).sum()),
@@ -177,12 +179,31 @@ def _plan(
     )
 
 
+def _link(
+    sites: Sites,
+    wanted: NDArray[np.bool_],
+    old: U8,
+    new: U8,
+    callee: Callee | None,
+    dropped: NDArray[np.bool_],
+) -> tuple[Changes, bytes]:
+    """Changes to everything but the code of a relocatable file, and what is appended to it, when
+    the linked code of the sites in ``wanted``, bool[n], goes from ``old`` to ``new``, uint8[n, k],
+    and the records in ``dropped``, bool[n], are to be missing. Raises SiteRefused or InputError
+    where the file has no room for it."""
+    headers = Headers(sites.image.elf, Tail(sites.image.end))
+    symbol, named = name_callee(sites, wanted, callee if wanted.any() else None, headers)
+    calls = link_calls(sites, wanted, old, new, symbol, headers)
+    records = rewrite_table(sites, dropped, headers)
+    return Changes.concat([named, calls, records, headers.changes()]), bytes(headers.tail.data)
+
+
 def _records(
     sites: Sites, mask: NDArray[np.bool_], wanted: NDArray[np.bool_], new: U8, laid: Changes
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Sort the sites in ``mask``, bool[n], into those that ftrace_init would refuse, which it would
-    accept, and which of the first call what needs a literal. None where no kernel will read the
-    table."""
+    """Sort the sites in ``mask``, bool[n], into those that ftrace_init would refuse, those that it
+    would accept, and those of the first that call something in need of a literal. All are empty if
+    no kernel reads the table."""
     if not sites.abi.kernel:
         none = np.zeros(len(sites), bool)
         return none, none, none
@@ -191,7 +212,7 @@ def _records(
     first = start + sites.lead
     fits = (final[:, first : first + expected.shape[1]] == expected).all(axis=1)
     state, addr, _, _ = sites.arch.decode(final, sites.ip, sites.abi)
-    if not expected.shape[1]:  # it compares nothing, and makes a NOP of whatever stands there
+    if not expected.shape[1]:  # it compares nothing, and turns any code into a NOP
         fits = state == State.NOP
     calls = mask & (state == State.CALL) & ~fits
     if sites.abi.nop_ops:
@@ -208,8 +229,8 @@ def _old(sites: Sites) -> U8:
     calls = (sites.state == State.CALL) & ~sites.got
     known = np.isin(sites.addr, own)
     if arch.veneer_size:
-        # As make_nop of a far addr: what cannot be reached is called through a veneer, of which
-        # no more is known than that a branch and link goes there.
+        # As in make_nop of a far addr: what is out of reach is called through a veneer, of which we
+        # only know that a branch and link goes there.
         far = [addr for addr in own.tolist() if addr]
         for addr in far:
             known |= ~arch.reachable(sites.ip, np.full(len(sites), addr, np.uint64))
@@ -224,7 +245,7 @@ def _old(sites: Sites) -> U8:
 
 
 def _final(sites: Sites) -> NDArray[np.uint64]:
-    """Final targets of the sites' calls, behind veneers and PLT entries; 0 for no call."""
+    """Final targets of the sites' calls, through veneers and PLT entries; 0 for no call."""
     if not len(sites.targets.addr):
         return np.zeros(len(sites), np.uint64)
     final = sites.targets.final[sites.targets.index(sites.addr)]

@@ -34,8 +34,7 @@ U8 = NDArray[np.uint8]
 
 
 def restore(sites: Sites, mask: NDArray[np.bool_]) -> Changes:
-    """Changes that put back the records, relocations and literals of the sites in ``mask``: what
-    the journal says was done for them, taken back."""
+    """Restore the records, relocations and literals of the sites in ``mask`` from the journal."""
     if not sites.blocks:
         return Changes.concat([])
     owners = sites.ip[mask]
@@ -44,7 +43,7 @@ def restore(sites: Sites, mask: NDArray[np.bool_]) -> Changes:
     kinds = (Kind.RECORD, Kind.RELOCATION, Kind.LITERAL)
     touched = Changes.concat(journalled(sites.blocks, kind) for kind in kinds)
     touched = touched.take(np.isin(touched.owner, owners) & ~np.isin(touched.offset, bitmaps))
-    # Several commands may have touched a place: it goes from what the last left to what was first.
+    # Several commands may have changed a place: it goes from the last state to the first.
     _, first = np.unique(touched.offset, return_index=True)
     touched = touched.take(first)
     left, original = (touched.held(of.data) for of in (sites.left, sites.original))
@@ -57,8 +56,8 @@ def restore(sites: Sites, mask: NDArray[np.bool_]) -> Changes:
 
 
 def follow(sites: Sites, mask: NDArray[np.bool_], calls: NDArray[np.bool_]) -> Changes:
-    """Changes that drop the records of the sites in ``mask``, bool[n], where they are not dropped
-    yet, and give those in ``calls``, bool[n], their literal.
+    """Drop the records of the sites in ``mask``, bool[n], unless they are dropped already, and set
+    the literals of those in ``calls``, bool[n].
 
     Raises SiteRefused where this kernel skips no value, or where no relocation entry is free.
     """
@@ -89,7 +88,7 @@ def _drop(sites: Sites, fresh: NDArray[np.bool_], taken: NDArray[np.bool_]) -> l
     at = table.relocation[rows]
     form = relocations.form[at] if len(relocations.form) else np.zeros(len(at), np.uint8)
     form = np.where(at >= 0, form, Form.NONE)
-    # REL and RELA: r_info is the second word. The literal takes over the whole of a RELA entry.
+    # REL and RELA: r_info is the second word. A literal reuses a whole RELA entry.
     literal = taken[fresh] & bool(sites.abi.nop_ops)
     info = np.isin(form, [Form.REL, Form.RELA]) & ~(literal & (form == Form.RELA))
     if info.any():
@@ -114,7 +113,7 @@ def _drop(sites: Sites, fresh: NDArray[np.bool_], taken: NDArray[np.bool_]) -> l
 def _bits(
     sites: Sites, relocations: Relocations, row: NDArray[np.int64], *, set_them: bool
 ) -> Changes:
-    """Bits of RELR bitmaps: one Change for each, which many records may share."""
+    """Changes to RELR bitmaps: one for each word, which many records may share."""
     word = sites.image.elf.word
     entry, inverse = np.unique(relocations.entry[row], return_inverse=True)
     bits = np.zeros(len(entry), np.uint64)
@@ -125,7 +124,7 @@ def _bits(
 
 
 def _literals(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> list[Changes]:
-    """The ops pointer of each site, eight bytes aligned, 12 or 16 before the branch."""
+    """The ops pointer of each site: eight bytes, aligned, 12 or 16 before the branch."""
     relocations, abi = sites.image.relocations, sites.abi
     owner = sites.ip[calls]
     literal = sites.arch.literal(owner)
@@ -153,8 +152,8 @@ def _literals(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_
 def _entries(
     sites: Sites, row: NDArray[np.intp], dropping: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], U8]:
-    """A RELA entry for each literal, and what it holds: that of the record which is dropped with
-    it, else one of type NONE."""
+    """A RELA entry for each literal, and its contents: the entry of the record that is dropped
+    along with it, else one of type NONE."""
     relocations, table = sites.image.relocations, sites.table
     at = table.relocation[row]
     own = _own_entry(sites, row, dropping)
@@ -183,7 +182,7 @@ def _entries(
 def _own_entry(
     sites: Sites, row: NDArray[np.intp], dropping: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Test which sites' records give up a RELA entry."""
+    """Test which sites' records free a RELA entry."""
     at = sites.table.relocation[row]
     own = dropping & (at >= 0)
     own[own] = sites.image.relocations.form[at[own]] == Form.RELA
@@ -201,8 +200,8 @@ def _free_entries(sites: Sites) -> NDArray[np.intp]:
 
 def literals_fit(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> bool:
     """Return whether there are relocation entries for the literals of the sites in ``calls``,
-    bool[n], of which those in ``dropping`` give up that of their record. A kernel that is not
-    relocated needs none."""
+    bool[n], of which those in ``dropping`` free the entry of their record. A kernel without
+    relocations needs none."""
     if not len(sites.image.relocations.place):
         return True
     held = sites.image.relocations.at(sites.arch.literal(sites.ip[calls]), (sites.arch.relative,))

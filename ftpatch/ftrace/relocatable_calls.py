@@ -26,15 +26,15 @@ from ftpatch.ftrace.sites import Sites
 __all__ = ["link_calls"]
 
 NO_SYMBOL = 0xFFFFFF
-"""A row that no symbol table has room for (of ELF32's 24 bits)."""
+"""A row beyond every symbol table (ELF32 has 24 bits for it)."""
 
 
 def link_calls(
     sites: Sites, wanted: NDArray[np.bool_], old: U8, new: U8, symbol: int, headers: Headers
 ) -> Changes:
     """Changes to the relocations of the sites in ``wanted``, bool[n], whose linked code goes from
-    ``old`` to ``new``, uint8[n, k]. New calls are of row ``symbol`` of the symbol table. Entries
-    that have to be added go into ``headers``."""
+    ``old`` to ``new``, uint8[n, k]. New calls go to row ``symbol`` of the symbol table. Added
+    entries go to ``headers``."""
     arch, relocations = sites.arch, sites.image.relocations
     ip = sites.ip[wanted]
     place = ip + np.uint64(arch.call_field)
@@ -59,14 +59,13 @@ def _changed(
     *,
     symbol: int,
 ) -> Changes:
-    """Changes to the entries in rows ``at`` of the relocations, which belong to the sites ``site``:
-    they should be in state ``was`` and call ``addr``, and those in ``call`` are to call
-    ``symbol``."""
+    """Changes to the relocations in rows ``at``, one for each site in ``site``: they must be in
+    state ``was`` and call ``addr``, and those in ``call`` will call ``symbol``."""
     arch, relocations = sites.arch, sites.image.relocations
     if not len(at):
         return Changes.concat([])
-    # The callee may be named in several ways (as a section and an addend, say): the one that
-    # stands there is chosen if it comes to what is expected.
+    # A callee can be named in several ways, such as a section and an addend: expect the present
+    # one if it resolves to the expected callee.
     expected = np.where(was == State.CALL, addr, np.uint64(0))
     same = (sites.state[site] == was) & (sites.addr[site] == expected)
     before = _words(
@@ -96,11 +95,11 @@ def _changed(
 def _add_entries(
     sites: Sites, place: NDArray[np.uint64], symbol: int, headers: Headers, changes: Changes
 ) -> None:
-    """Relocations of calls of ``symbol`` at new places, behind those that each section has, which
-    are laid anew with the ``changes`` to them."""
+    """Add relocations of calls of ``symbol`` at new places after those of each section. The whole
+    table is appended anew, with the ``changes`` to it."""
     arch, elf = sites.arch, sites.image.elf
     kinds, late = (Section.SHT_REL, Section.SHT_RELA), Section.SHF_RELA_LIVEPATCH
-    # What is applied only when the patched object is loaded is no place for a call.
+    # Livepatch relocations are applied only when the object to be patched is loaded.
     tables = [s for s in elf.sections if s.type in kinds and not s.flags & late]
     for target in elf.sections:
         wanted = Section.SHF_ALLOC | Section.SHF_EXECINSTR
@@ -131,7 +130,7 @@ def _add_entries(
 
 
 def _with(held: bytes, start: int, changes: Changes) -> bytes:
-    """Read a section at file offset ``start``, with the Changes to it."""
+    """Contents of the section at file offset ``start`` after the Changes to it."""
     end = start + len(held)
     inside = (changes.offset >= start) & (changes.offset + changes.width <= end)
     data = np.frombuffer(held, np.uint8).copy()
@@ -145,7 +144,7 @@ def _words(
     symbol: NDArray[np.integer],
     addend: NDArray[np.int64],
 ) -> U8:
-    """r_info, and r_addend where the file's relocations have one, as bytes, uint8[n, k]."""
+    """r_info, and r_addend if the file uses RELA, as bytes, uint8[n, k]."""
     word = sites.image.elf.word
     shift = np.uint64(32 if word == 8 else 8)
     info = symbol.astype(np.uint64) << shift | kind.astype(np.uint64)
@@ -157,7 +156,7 @@ def _words(
 
 
 def _form(sites: Sites) -> int:
-    """REL or RELA: a file has the one that its machine's ABI chose."""
+    """REL or RELA, whichever the ABI of the machine uses."""
     form = sites.image.relocations.form
     return int(form[0]) if len(form) else Form.RELA
 

@@ -1,4 +1,4 @@
-"""The table of a relocatable file without the records that are dropped.
+"""The table of a relocatable file, rewritten without dropped records.
 
 A loader takes the number of records from the size of the section, and no value is null to every
 kernel. So a dropped record leaves no trace: the last ones move into the holes, and table and
@@ -26,8 +26,8 @@ __all__ = ["rewrite_table"]
 
 
 def rewrite_table(sites: Sites, dropped: NDArray[np.bool_], headers: Headers) -> Changes:
-    """Changes after which the records of the sites in ``dropped``, bool[n], and no others are
-    missing from the table; the sizes of the sections go into ``headers``.
+    """Changes that remove exactly the records of the sites in ``dropped``, bool[n], from the
+    original table; the sizes of the sections go into ``headers``.
 
     Raises SiteRefused for a table whose relocations are not one for each record.
     """
@@ -57,15 +57,15 @@ def rewrite_table(sites: Sites, dropped: NDArray[np.bool_], headers: Headers) ->
 
 
 def _missing(sites: Sites, dropped: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The slots of the original table that have no record any more, bool[m]."""
+    """Slots of the original table whose record is removed, bool[m]."""
     missing = np.zeros(len(sites.table_before.slot), bool)
     missing[sites.row[dropped]] = True
     return missing
 
 
 def _entries_section(sites: Sites, table: Section | None) -> Section | None:
-    """The section with the relocations of the table; None where it has others as well, or not one
-    for each of the original slots, in their order."""
+    """The section with the relocations of the table; None unless it has exactly one for each
+    original slot, in order."""
     original = sites.original.relocations
     row = sites.table_before.relocation
     own = [s for s in sites.image.elf.sections if table is not None and s.info == table.index]
@@ -81,8 +81,8 @@ def _entries_section(sites: Sites, table: Section | None) -> Section | None:
 
 
 def _table(sites: Sites, missing: NDArray[np.bool_]) -> tuple[U8, U8]:
-    """Slots, uint8[m, word], and relocations, uint8[m, entry], with the last records in the holes
-    of the missing ones. Behind their end both are as they were."""
+    """Slots, uint8[m, word], and relocations, uint8[m, entry], with the last records moved into
+    the holes. Beyond the new end both stay as they were."""
     original, word = sites.original.relocations, sites.image.elf.word
     row = sites.table_before.relocation
     count = int((~missing).sum())

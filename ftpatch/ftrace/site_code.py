@@ -56,8 +56,8 @@ def call_rows(image: Image, arch: Arch, ip: NDArray[np.uint64]) -> NDArray[np.in
 
 
 def written(image: Image, arch: Arch) -> NDArray[np.int64]:
-    """Bytes that each of the image's relocations writes, int64[n], at most; 0 for those that write
-    nothing. In a linked file all are words."""
+    """Maximum number of bytes that each of the image's relocations writes, int64[n]; 0 for those
+    that write nothing. In a linked file all write words."""
     relocations, word = image.relocations, image.elf.word
     idle = (relocations.type == arch.neutral) & (relocations.symbol == 0)
     idle = (relocations.type == 0) | (idle & image.is_relocatable)

@@ -1,4 +1,4 @@
-"""Records become sites: where each is, what stands there, and what it calls."""
+"""Sites, read from records: the place, code and callee of each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ftpatch.arch import Abi, Arch, State, arch_of
 from ftpatch.arch.contract import U8, U64
 from ftpatch.core.columns import among
 from ftpatch.core.journal import Block, read_blocks
+from ftpatch.elf.known_files import elf_words, supported
 from ftpatch.errors import InputError, NoTable
 from ftpatch.ftrace.abi import certain_abi, read_abi
 from ftpatch.ftrace.call_adjust import adjust
@@ -24,7 +25,6 @@ from ftpatch.ftrace.table import Span, Table, read_table, table_span
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_by
 from ftpatch.image.language import how_to_compile
-from ftpatch.io.known_files import OTHER, elf_words
 
 __all__ = ["Sites", "read_sites"]
 
@@ -93,7 +93,7 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
         raise _no_table(image, arch)
     before = read_table(original, arch, span)
     now = before
-    if blocks:  # a module's headers may tell of fewer records now
+    if blocks:  # a module's table may be shorter now
         own = table_span(image, arch) if image.is_relocatable else None
         now = read_table(image, arch, own or span)
     live = np.flatnonzero(~among(before.value, arch.skips))
@@ -142,12 +142,13 @@ def _arch_of(image: Image) -> Arch:
     skeleton = image.elf.skeleton
     arch = arch_of(skeleton.machine, skeleton.elf_class)
     if arch is None:
-        raise InputError(image.path, f"{elf_words(image.data.data)}, which is not supported", OTHER)
+        reason = f"{elf_words(image.data.data)}, which is not supported"
+        raise InputError(image.path, reason, supported())
     return arch
 
 
 def _versions(image: Image, blocks: Sequence[Block]) -> tuple[Image, Image, Image]:
-    """The image, what it was before all of its journal, and as the journal left it."""
+    """The image now, before all of its journal, and as the journal left it."""
     if not blocks:
         return image, image, image
     changes = [block.changes for block in blocks]
@@ -158,8 +159,8 @@ def _versions(image: Image, blocks: Sequence[Block]) -> tuple[Image, Image, Imag
 
 
 def _find_span(image: Image, original: Image, arch: Arch, *, named: bool) -> Span | None:
-    """Where the table is, None where there is none. What is not linked has sections. A program that
-    has some, and no table among them, has none."""
+    """The place of the table, or None. Where nothing names it, it is found by contents, but only
+    in a kernel or in a program without sections."""
     span = table_span(original, arch)
     if span is not None:
         return span
@@ -171,8 +172,8 @@ def _find_span(image: Image, original: Image, arch: Arch, *, named: bool) -> Spa
 
 
 def _no_table(image: Image, arch: Arch) -> NoTable:
-    """Why an image has no table, and what to do."""
-    if image.container == "module":
+    """Explain why an image has no table, and what to do."""
+    if image.is_module:
         return NoTable(image.path, NO_TABLE, "the functions of this module are not traced")
     by = laid_in_by(image)
     if by is not None:
@@ -184,8 +185,8 @@ def _no_table(image: Image, arch: Arch) -> NoTable:
 def _prefixed(
     original: Image, arch: Arch, span: Span, table: Table, live: NDArray[np.intp]
 ) -> tuple[Abi, NDArray[np.int64], NDArray[np.bool_]]:
-    """The ABI, and of each ``live`` record the bytes from it to its function, int64[n], and whether
-    they are certain, bool[n]."""
+    """The ABI, and for each ``live`` record its distance to its function in bytes, int64[n], and
+    whether that is certain, bool[n]."""
     record = table.value[live]
     none, all_ = np.zeros(len(live), np.int64), np.ones(len(live), bool)
     null_seen = bool((table.value[:1] == 0).any())
@@ -197,12 +198,12 @@ def _prefixed(
     abi = read_abi(original, arch, record, found, null_seen=null_seen, pads=pads)
     if not abi.kernel and abi.pad:
         return abi, found, certain
-    # The kernel's call_adjust knows one prefix for all, and which one that is, only names can tell.
+    # The kernel's call_adjust has one prefix for all records, and only symbols tell which.
     placed = certain if abi.pad and not len(function_starts(original)) else all_
     return abi, np.full(len(live), abi.prefix, np.int64), placed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Decoded:
     """Code of n sites and what it is, as in Sites."""
 
@@ -213,7 +214,7 @@ class _Decoded:
     got: NDArray[np.bool_]
 
     def where(self, whole: NDArray[np.bool_]) -> _Decoded:
-        """The same with those that are not ``whole``, bool[n], unexpected."""
+        """Mark the sites that are not ``whole``, bool[n], as unexpected."""
         state = np.where(whole, self.state, np.uint8(State.UNEXPECTED))
         return replace(self, state=state, addr=np.where(whole, self.addr, np.uint64(0)))
 
@@ -222,13 +223,20 @@ def _decode(image: Image, arch: Arch, abi: Abi, ip: U64, offset: NDArray[np.int6
     code, there = read_code(image, arch, abi, ip, offset)
     state, addr, width, got = arch.decode(code, ip, abi)
     state[~there] = State.UNEXPECTED
-    return _Decoded(code, state, np.where(state == State.CALL, addr, np.uint64(0)), width, got)
+    return _Decoded(
+        code=code,
+        state=state,
+        addr=np.where(state == State.CALL, addr, np.uint64(0)),
+        width=width,
+        got=got,
+    )
 
 
 def _in_one_piece(
     image: Image, arch: Arch, abi: Abi, ip: U64, offset: NDArray[np.int64], *, width: U8
 ) -> NDArray[np.bool_]:
-    """Whether the last byte of each site is where the first says it is, bool[n]."""
+    """Test whether the last byte of each site is in the file at its place after the first,
+    bool[n]."""
     last = ip - np.uint64(arch.lead(abi)) + width - np.uint64(1)
     return np.asarray(image.elf.offset_of(last, executable=True) == offset + width - 1)
 
@@ -236,15 +244,15 @@ def _in_one_piece(
 def _dropped(
     image: Image, arch: Arch, before: Table, now: Table, blocks: Sequence[Block]
 ) -> NDArray[np.bool_]:
-    """Which of the records ``before`` were dropped, bool[m]."""
+    """Test which of the records ``before`` were dropped, bool[m]."""
     if image.is_relocatable and blocks:
         return ~np.isin(before.value, now.value)
     return among(now.value, arch.skips)
 
 
 def _mostly(entered: NDArray[np.bool_], prefix: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """``entered``, or whether it holds for most records of the same prefix: one damaged site among
-    many is no function without a pad."""
+    """``entered``, or what holds for most records with the same prefix: one damaged site among many
+    does not make a function without a pad."""
     _, which = np.unique(prefix, return_inverse=True)
     share = np.bincount(which, entered) / np.maximum(np.bincount(which), 1)
     return np.asarray(entered | (share[which] > 0.5))

@@ -1,4 +1,4 @@
-"""The table: where it lies, and its records with their relocations."""
+"""The table: its place, and its records with their relocations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Span:
     parts: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """n records in the order of the table.
 
@@ -48,17 +48,17 @@ class Table:
 
 def table_span(image: Image, arch: Arch) -> Span | None:
     """Find the table where the image itself names it: by section, or, in a linked kernel, by
-    ``__start_mcount_loc`` and ``__stop_mcount_loc``. Raises InputError for a place that cannot be.
+    ``__start_mcount_loc`` and ``__stop_mcount_loc``. Raises InputError for an impossible place.
     """
     spans = []
-    for name in arch.module_tables if image.container == "module" else NAMES:
+    for name in arch.module_tables if image.is_module else NAMES:
         found = [s for s in image.elf.sections if s.name == name]
         if found:
             image.elf.bounded(f"tables {name}", (s.size for s in found))
             if any(s.type == Section.SHT_NOBITS for s in found):
                 raise InputError(image.path, f"table {name} has no bytes in this file")
-            if image.container == "module":
-                found = found[:1]  # find_sec() in kernel/module/main.c gives no other
+            if image.is_module:
+                found = found[:1]  # find_sec() in kernel/module/main.c returns the first
             spans.append(Span(name, tuple((s.address, s.offset, s.size) for s in found)))
             if image.has_table:
                 break
@@ -69,8 +69,8 @@ def table_span(image: Image, arch: Arch) -> Span | None:
                 return _between(image, start, stop)
     if len(spans) < 2:
         return spans[0] if spans else None
-    # A program may be linked of objects compiled in both ways. Where the second lists what the
-    # first has, it is not the table of others but of more.
+    # A program may be linked from objects compiled in both ways. If the second table lists a
+    # record of the first, it does not cover other functions but a superset.
     first, second = (read_table(image, arch, span).value for span in spans)
     if np.isin(second, first[first != 0]).any():
         return spans[0]
@@ -112,7 +112,13 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     relocations = image.relocations
     if image.is_relocatable:
         row, value = _relocatable(image, arch, slot, raw)
-        return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
+        return Table(
+            slot=slot,
+            offset=np.concatenate([np.zeros(0, np.int64), *offsets]),
+            raw=raw,
+            value=value,
+            relocation=row,
+        )
     row = relocations.at(slot, (arch.relative,))
     addend = (
         (row >= 0) & (relocations.form[row] == Form.RELA)
@@ -121,21 +127,27 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     )
     value = raw.copy()
     value[addend] = relocations.addend[row[addend]].view(np.uint64)
-    return Table(slot, np.concatenate([np.zeros(0, np.int64), *offsets]), raw, value, row)
+    return Table(
+        slot=slot,
+        offset=np.concatenate([np.zeros(0, np.int64), *offsets]),
+        raw=raw,
+        value=value,
+        relocation=row,
+    )
 
 
 def _relocatable(
     image: Image, arch: Arch, slot: NDArray[np.uint64], raw: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Rows of the relocations of a relocatable file's slots, and what they make of them. A word
-    that none fills is an address of nothing in the file, or null."""
+    """Rows of the relocations of a relocatable file's slots, and the resulting values. A word
+    without a relocation is null, or an address outside the file."""
     relocations, symbols = image.relocations, image.symbols
     row = relocations.at(slot, (arch.absolute,))
     value = np.where(raw == 0, raw, raw | np.uint64(NOWHERE))
     there = row >= 0
     at = row[there]
     if len(at):
-        # Symbol 0 is 0; what is no symbol leads nowhere.
+        # Symbol 0 is 0; an invalid one leads nowhere.
         known = np.append(symbols.value, np.uint64(NOWHERE))
         known[0] = 0 if len(symbols) else NOWHERE
         place = known[np.minimum(relocations.symbol[at], len(symbols))]

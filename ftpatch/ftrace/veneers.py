@@ -22,14 +22,14 @@ from ftpatch.ftrace.sites import Sites
 __all__ = ["lay_code", "lay_veneers"]
 
 SCAN = 64
-"""Number of bytes to search from the end of a symbol on."""
+"""Bytes to search after the end of a symbol."""
 
 
 def lay_veneers(
     sites: Sites, mask: NDArray[np.bool_], addr: int
 ) -> tuple[NDArray[np.uint64], Changes]:
-    """Targets for the sites in ``mask``, uint64[n], from which they reach ``addr``, and the
-    Changes that lay the veneers. Sites that reach ``addr`` branch to it.
+    """Branch targets through which the sites in ``mask`` reach ``addr``, uint64[n], and the Changes
+    that write the veneers. Sites within reach of ``addr`` branch to it directly.
 
     Raises SiteRefused where a site neither reaches ``addr`` nor a place for a veneer to it.
     """
@@ -47,9 +47,9 @@ def lay_veneers(
 def lay_code(
     sites: Sites, mask: NDArray[np.bool_], addr: int, code: Callable[[int], bytes], need: str
 ) -> tuple[NDArray[np.uint64], Changes]:
-    """Lay ``code(at)``, which goes on to ``addr`` and is empty where it cannot, within reach of
-    every site in ``mask``, bool[n]. Where an earlier command laid it, it is used again. ``need``
-    says what it is for.
+    """Place ``code(at)``, which continues at ``addr`` and is empty if it cannot, within reach of
+    every site in ``mask``, bool[n]. Code placed by earlier commands is reused. ``need`` says in
+    errors what it is for.
 
     Gives where these sites branch to, uint64[n] (others: ``addr``), and the Changes. Raises
     SiteRefused where no place is within reach.
@@ -86,7 +86,7 @@ def lay_code(
 
 
 def _laid_before(sites: Sites) -> list[int]:
-    """Addresses of what earlier commands laid into padding."""
+    """Addresses of code that earlier commands placed in padding."""
     laid = journalled(sites.blocks, Kind.PADDING).offset
     return [int(at) for at in sites.image.elf.address_of(laid) if at]
 
@@ -115,15 +115,15 @@ def _places(sites: Sites) -> NDArray[np.uint64]:
     before = np.searchsorted(start, end, side="right") - 1
     free = (before >= 0) & (reach[np.maximum(before, 0)] <= end)
     end = end[free]
-    # Before a function come its literal and other pads, which the record points at.
+    # A function's literal and other pads come before it, where the record points.
     records = sites.table_before.value
     bounds = np.sort(np.concatenate([named, records, sites.ip - np.uint64(sites.lead)]))
     bounds = np.append(bounds, np.uint64(0xFFFF_FFFF_FFFF_FFFF))
     room = bounds[np.searchsorted(bounds, end)] - end
     code, there = elf.gather(elf.offset_of(end, executable=True), SCAN)
     last = elf.offset_of(end + np.uint64(size - 1), executable=True)
-    # The body of an overridden weak function has no symbol either: a gap that is padding only at
-    # its start is none.
+    # The body of an overridden weak function has no symbol either: a gap must be padding to its
+    # end.
     length = np.minimum(room, SCAN).astype(np.int64)
     zeros = np.minimum.accumulate(code == 0, axis=1).sum(axis=1)
     padding = np.maximum(sites.arch.prefix(code), zeros) >= length

@@ -1,186 +1,21 @@
-"""Images: the files that ftpatch understands. Only this package opens them."""
+"""Images: the files that ftpatch understands. Only this package opens them.
+
+Unpacking begins while the libraries load (prefetch.py), so this loads none of them by itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ftpatch.core.changes import Changes, Kind
-from ftpatch.elf.elf_file import Elf, map_file
-from ftpatch.elf.headers import Skeleton
-from ftpatch.elf.relocatable import lay_out, lay_out_symbols, module_name, relocatable_container
-from ftpatch.elf.relocations import Relocations, read_relocations
-from ftpatch.elf.symbols import Symbols, dynamic_symbols, no_symbols, read_symbols
-from ftpatch.errors import InputError, UsageError
-from ftpatch.image.compression import FOR_MODULES
-from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
-from ftpatch.image.kallsyms.own_symbols import read_own_symbols
-from ftpatch.image.prefetch import payload_of
-from ftpatch.image.program import program_container
-from ftpatch.image.raw_image import read_raw_image
-from ftpatch.image.signature import signature_size
-from ftpatch.image.vmlinux import is_vmlinux
-from ftpatch.io.known_files import elf_words
+if TYPE_CHECKING:
+    from ftpatch.image.image import Image, open_image
 
 __all__ = ["Image", "open_image"]
 
 
-@dataclass(frozen=True)
-class Image:
-    """An opened image: the ELF file, what container it is, and how the file that it was read from
-    is compressed (empty: not at all). What is ``read_only`` lies in another container, and has to
-    be extracted first."""
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever it is
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ftpatch.image import image
 
-    elf: Elf
-    container: str
-    symbols: Symbols = field(repr=False)
-    compression: str = ""
-    read_only: bool = False
-
-    @property
-    def path(self) -> Path:
-        """Path that was opened."""
-        return self.elf.path
-
-    @property
-    def data(self) -> NDArray[np.uint8]:
-        """Its bytes, uint8[size]."""
-        return self.elf.data
-
-    @property
-    def kind(self) -> str:
-        """Its container with an article."""
-        return f"{'an' if self.container[0] in 'Iaeiou' else 'a'} {self.container}"
-
-    @property
-    def is_kernel(self) -> bool:
-        """True if ``ftrace_init`` will read this image's table."""
-        return self.container in ("vmlinux", "bzImage", "Image")
-
-    def require_writable(self) -> None:
-        """Raise UsageError for an image inside of another container."""
-        if self.read_only:
-            raise UsageError(
-                self.path,
-                f"{self.kind} in another file cannot be changed",
-                f"extract it first: `ftpatch extract {self.path} -o FILE`",
-            )
-
-    @cached_property
-    def end(self) -> int:
-        """End of the file (offset), without a module's signature. Raises InputError for one
-        that claims what belongs to the module."""
-        if not self.is_relocatable:
-            return len(self.data)
-        end = len(self.data) - signature_size(self.path, self.data)
-        if end < self.elf.end:
-            raise InputError(self.path, "its module signature overlaps the module")
-        return end
-
-    @cached_property
-    def module_name(self) -> str:
-        """A kernel module's name, as lsmod prints it; empty for anything else."""
-        return module_name(self.elf) if self.container == "module" else ""
-
-    @property
-    def is_relocatable(self) -> bool:
-        """True if it is relocatable: its calls and records are relocations."""
-        return self.elf.skeleton.type == Skeleton.ET_REL
-
-    @property
-    def has_table(self) -> bool:
-        """True if a kernel's ftrace will go over this image's table: at boot, or on insmod."""
-        return self.is_kernel or self.container == "module"
-
-    @cached_property
-    def kallsyms(self) -> Kallsyms:
-        """Its symbols in kallsyms' order."""
-        return read_kallsyms(self.symbols)
-
-    @cached_property
-    def relocations(self) -> Relocations:
-        """Its dynamic relocations."""
-        return read_relocations(self.elf)
-
-    @cached_property
-    def dynamic_symbols(self) -> Symbols:
-        """The symbols that its dynamic relocations count by."""
-        return dynamic_symbols(self.elf)
-
-    def laid_out_as(self, original: Image) -> Image:
-        """This image with the layout of what it was: of an Image that is found by content, and
-        commands change what it is found by."""
-        if self.container != "Image":
-            return self
-        elf = replace(self.elf, skeleton=original.elf.skeleton)
-        return replace(self, elf=elf, symbols=original.symbols)
-
-    def altered(
-        self, changes: Iterable[Changes], *, old: bool = False, length: int | None = None
-    ) -> Image:
-        """This image in memory with Changes applied, or with ``old`` taken back, in that order;
-        ``length`` is how long it was then (bytes), if that tells where it ends."""
-        blocks = list(changes)
-        elf = self.elf.altered(blocks, old=old)
-        if self.container == "Image" and old:  # its layout was found by what stood there
-            raw = _raw(elf.path, elf.data[:length])
-            return replace(raw, elf=replace(raw.elf, data=elf.data))
-        if not any((block.kind == Kind.HEADER).any() for block in blocks):
-            return replace(self, elf=elf)
-        return self.holding(elf.data, mapped=elf.mapped)  # the headers say something else
-
-    def holding(self, data: NDArray[np.uint8], *, mapped: bool = False) -> Image:
-        """Open a file as if its bytes were ``data``, uint8[size]."""
-        image = _image(Elf.read(self.path, data, mapped=mapped))
-        return replace(image, compression=self.compression)
-
-
-def open_image(path: Path) -> Image:
-    """Open an image and say what it is. Raises InputError with the reason in one line."""
-    data, mapped = map_file(path)
-    payload = payload_of(path, data.data)
-    inside = np.frombuffer(payload.data, np.uint8)
-    if payload.container == "Image":
-        return replace(_raw(path, inside), read_only=bool(payload.layers))
-    if not payload.layers:
-        return _image(Elf.read(path, data, mapped=mapped))
-    image = _image(Elf.read(path, inside))
-    kind = payload.layers[0].compression
-    if len(payload.layers) == 1 and image.is_relocatable and kind in FOR_MODULES:
-        return replace(image, compression=kind)
-    container = payload.container or image.container
-    return _named(replace(image, container=container, read_only=True))
-
-
-def _raw(path: Path, data: NDArray[np.uint8]) -> Image:
-    raw = read_raw_image(path, data)
-    return Image(raw.elf, "Image", raw.own.symbols(path) if raw.own else no_symbols(path))
-
-
-def _image(read: Elf) -> Image:
-    elf = lay_out(read)
-    symbols = read_symbols(elf)
-    relocatable = relocatable_container(elf)
-    if relocatable is not None:
-        return Image(elf, relocatable, lay_out_symbols(elf, symbols))
-    container = "vmlinux" if is_vmlinux(elf, symbols) else program_container(elf)
-    if container is None:
-        raise InputError(
-            elf.path,
-            f"{elf_words(elf.data.data)} (ELF type {elf.skeleton.type}) is not supported",
-            "use a vmlinux, a module, an executable or a shared library",
-        )
-    return _named(Image(elf, container, symbols))
-
-
-def _named(image: Image) -> Image:
-    """A kernel without a symbol table has the names that it carries for itself."""
-    if not image.is_kernel or len(image.symbols):
-        return image
-    own = read_own_symbols(image.elf, image.relocations)
-    return image if own is None else replace(image, symbols=own.symbols(image.path))
+    return getattr(image, name)

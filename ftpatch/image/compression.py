@@ -18,9 +18,9 @@ from pathlib import Path
 from ftpatch.errors import InputError
 from ftpatch.image.decoders import DECODERS, Damaged, TooMuch
 
-__all__ = ["FOR_MODULES", "LIMIT", "kind_of", "pack", "unpack"]
+__all__ = ["FOR_MODULES", "MAX_UNPACKED", "kind_of", "pack", "unpack"]
 
-LIMIT = 1 << 29
+MAX_UNPACKED = 1 << 29
 """Bytes that a stream may unpack to. The largest kernels have 80 MB, modules with their debug
 information 200 MB."""
 DICTIONARY = 1 << 20
@@ -64,7 +64,7 @@ def _is_lzma(head: bytes) -> bool:
 
 
 def unpack(
-    path: Path | str, data: memoryview, limit: int = LIMIT, size: int | None = None
+    path: Path | str, data: memoryview, limit: int = MAX_UNPACKED, size: int | None = None
 ) -> bytes | bytearray:
     """Unpack a compressed stream. ``data``  must be the stream and nothing else; it
     may be several streams in a row, as the packers' own tools take them, and xz's may end in zeros.

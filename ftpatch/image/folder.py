@@ -20,15 +20,13 @@ from ftpatch.errors import FtpatchError, InputError
 from ftpatch.image.compression import kind_of
 from ftpatch.image.decoders import LZ4_LEGACY
 from ftpatch.image.first_bytes import beginning
-from ftpatch.image.payload import begins_as_image
+from ftpatch.image.payload import begins_as_image, bytes_that_tell
 from ftpatch.io.tree import entries, is_module
 
 __all__ = ["image_paths", "is_image", "no_images"]
 
 HEAD = 1 << 18
 """Bytes of a compressed file of which the first that it unpacks to are looked at."""
-BEGINNING = 0x250
-"""Bytes that tell what an image is: up to the end of a bzImage's header."""
 ELF = b"\x7fELF"
 LINKED = (2, 3)
 """ET_EXEC, ET_DYN."""
@@ -49,7 +47,11 @@ def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
 
 def no_images(root: Path) -> InputError:
     """A folder without any."""
-    return InputError(root, "no images in this directory", "kernels, modules, programs, libraries")
+    return InputError(
+        root,
+        "no images in this directory",
+        "ftpatch looks for kernels, modules, programs and libraries",
+    )
 
 
 def is_image(path: Path, *, relocatable: bool = False) -> bool:
@@ -59,13 +61,14 @@ def is_image(path: Path, *, relocatable: bool = False) -> bool:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return True
+    enough = bytes_that_tell()
     with os.fdopen(fd, "rb") as file:
-        head = file.read(BEGINNING)
+        head = file.read(enough)
         kind = kind_of(memoryview(head))
         if head.startswith(LZ4_LEGACY):
             return True  # what only kernels use; its blocks have 8 MiB
         if kind is not None:
-            head = beginning(kind, head + file.read(HEAD), BEGINNING)
+            head = beginning(kind, head + file.read(HEAD), enough)
     return _known(head, relocatable)
 
 

@@ -67,15 +67,15 @@ class RawImage:
     own: OwnSymbols | None
 
 
-def is_raw_image(data: NDArray[np.uint8]) -> bool:
-    """Return whether the bytes (uint8[size]) are an Image of a known machine."""
+def is_raw_image(data: memoryview) -> bool:
+    """Return whether the bytes are an Image of a known machine."""
     return len(data) >= HEADER and data[MAGIC_AT : MAGIC_AT + 4].tobytes() in raw_images()
 
 
 def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
     """Read an Image (uint8[size]). Raises InputError for one that is big-endian, says that it takes
     more memory than a kernel can, or whose place in memory cannot be found."""
-    if not is_raw_image(data):
+    if not is_raw_image(data.data):
         raise InputError(path, "not an Image of a supported machine")
     arch, header = raw_images()[data[MAGIC_AT : MAGIC_AT + 4].tobytes()]
     text_offset, memory, flags = (int(n) for n in data[8:32].view("<u8"))

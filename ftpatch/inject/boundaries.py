@@ -23,11 +23,11 @@ from ftpatch.names.functions import Functions
 __all__ = ["MAX_INSTRUCTION", "Boundaries"]
 
 NEAR = 144
-"""Bytes: how far a short branch reaches, and an instruction more."""
+"""Reach of a short branch plus one instruction (bytes)."""
 MAX_INSTRUCTION = 16
 """Bytes."""
 MAX_THUNK = 32
-"""Bytes of what jumps by a register for others."""
+"""Size of a thunk that jumps through a register (bytes)."""
 MAX_PARTS = 16
 """Parts of one function to examine."""
 UNKNOWN = "its function has an indirect jump with unknown targets"
@@ -49,8 +49,8 @@ class Boundaries:
         return self._image.data[offset : offset + end - start].tobytes()
 
     def is_boundary(self, start: int, end: int, address: int) -> bool:
-        """Tell whether an instruction of the function [start, end) begins at an address, with
-        nothing that may come between it and the one before."""
+        """Test whether an instruction of the function [start, end) begins at an address, and may be
+        separated from the one before."""
         code = self.code(start, min(end, address + MAX_INSTRUCTION))
         found = disassemble(self._arch.name, code, start)
         return any(insn.address == address for insn in found) and not self._mover.joined(
@@ -59,16 +59,16 @@ class Boundaries:
 
     @cached_property
     def has_landings(self) -> bool:
-        """Tell whether exceptions may land anywhere in a function."""
+        """Test whether the image's functions may have exception landing pads."""
         elf = self._image.elf
         return not elf.sections or elf.section(".gcc_except_table") is not None
 
     def against_jump(self, place: int, end: int, around: tuple[int, int]) -> str:
-        """Name what may branch into [place, end), behind its first byte, in the function
-        ``around``: a clause, empty for nothing."""
+        """Explain in a clause what may branch into [place, end), past its first byte, in the
+        function ``around``; empty if nothing does."""
         if not supports(self._arch.name, "branches"):
             return f"it is not known how {self._arch.name} branches"
-        # One FDE may have all of the PLT: each of its entries has the same answer.
+        # One FDE may cover the whole PLT, whose entries all have the same answer.
         whole = self._functions.whole(around[0]) or around
         if whole not in self._known:
             self._known[whole] = self._jumps(whole)
@@ -79,7 +79,7 @@ class Boundaries:
         if any(targets_in(far, low, high)[0] for far, _ in self._targets):
             return "a branch may target the displaced bytes"
         if any(targets_in(near, low, high)[0] for _, near in self._targets):
-            # What is only a byte that looks like a branch is no reason.
+            # A byte that merely looks like a branch does not count.
             at = place - NEAR
             while at < end + NEAR:
                 found = self._functions.around(at)
@@ -92,8 +92,8 @@ class Boundaries:
         return ""
 
     def _jumps(self, whole: tuple[int, int]) -> str:
-        """Explain that a function, or what jumps lead on to within others, has a jump
-        whose target is not known."""
+        """Explain that a function, or a part of it elsewhere that it jumps to, has a jump with an
+        unknown target."""
         left, seen = [whole], set[tuple[int, int]]()
         while left:
             part = left.pop()
@@ -115,7 +115,7 @@ class Boundaries:
         return ""
 
     def _behind(self, address: int) -> list[Instruction]:
-        """Some instructions from an address on, but not those of another function."""
+        """The next few instructions at an address, up to the end of its function."""
         found = self._functions.around(address)
         end = min(address + MAX_THUNK, found[1] if found else address + MAX_THUNK)
         return disassemble(self._arch.name, self.code(address, end), address)
@@ -147,6 +147,6 @@ class Boundaries:
         return int(self._image.elf.offset_of(held, executable=True)[0])
 
     def _instructions(self, start: int, end: int) -> list[Instruction] | None:
-        """All of a function's; None where they cannot be read to its end."""
+        """All instructions of a function; None if it cannot be decoded to its end."""
         found = disassemble(self._arch.name, self.code(start, end), start)
         return found if found and found[-1].address + found[-1].size >= end else None

@@ -1,7 +1,7 @@
-"""GOT slots by which a program asks libc to close descriptors. The runtime of watches answers, as
-far as its own are concerned (stubs/runtime/slots.c). Static programs keep theirs.
+"""The GOT slots through which a program calls close(), dup2() and the like, redirected so that the
+runtime can protect its perf events (stubs/runtime/slots.c). Static programs have none.
 
-What is asked about signals needs no slots: stubs/runtime/lead.c meets it in memory.
+Signals need no hooks: stubs/runtime/lead.c patches the system calls in memory.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ftpatch.elf.headers import Segment
 from ftpatch.image import Image
 from ftpatch.layout import constants, pack
 
-__all__ = ["Hooked", "Hooks", "Slot", "find_hooks"]
+__all__ = ["Hook", "HookTable", "HookWhich", "find_hooks"]
 
 PT_GNU_RELRO = 0x6474_E552
 
 
-class Hooked(IntEnum):
+class HookWhich(IntEnum):
     """enum hook_which."""
 
     CLOSE = constants["HOOK_CLOSE"]
@@ -32,45 +32,46 @@ class Hooked(IntEnum):
     DUP3 = constants["HOOK_DUP3"]
 
 
-IMPORTED = {which.name.lower(): which for which in Hooked}
+IMPORTED = {which.name.lower(): which for which in HookWhich}
 
 
 @dataclass(frozen=True)
-class Slot:
-    """Link address of a GOT slot, and whose it is."""
+class Hook:
+    """struct hook: the link address of a GOT slot, and ``which`` function it is for."""
 
     place: int
-    which: Hooked
+    which: HookWhich
 
 
 @dataclass(frozen=True)
-class Hooks:
-    """``slots`` of the GOT; ``sealed``: link addresses of what can only be read."""
+class HookTable:
+    """struct hook_table: ``hooks``, and ``sealed``, the range of link addresses that RELRO makes
+    read-only."""
 
-    slots: Sequence[Slot] = ()
+    hooks: Sequence[Hook] = ()
     sealed: tuple[int, int] = (0, 0)
 
     def pack(self) -> bytes:
-        """The table as the runtime reads it."""
+        """Pack the table for the runtime."""
         start, end = self.sealed
-        head = pack("hook_table", sealed=start, sealed_end=end, count=len(self.slots))
-        rows = (pack("hook", place=slot.place, which=slot.which) for slot in self.slots)
+        head = pack("hook_table", sealed=start, sealed_end=end, count=len(self.hooks))
+        rows = (pack("hook", place=hook.place, which=hook.which) for hook in self.hooks)
         return head + b"".join(rows)
 
 
-def find_hooks(image: Image, arch: Arch) -> Hooks:
-    """Find the slots to redirect, so that the kernel's events stay open."""
+def find_hooks(image: Image, arch: Arch) -> HookTable:
+    """Find the slots to redirect."""
     if image.elf.segment(Segment.PT_INTERP) is None:
-        return Hooks()
+        return HookTable()
     symbols, relocations = image.dynamic_symbols, image.relocations
     rows = np.flatnonzero(np.isin(relocations.type, (*arch.got, arch.absolute)))
     index = relocations.symbol[rows].astype(np.intp)
     rows, index = rows[index < len(symbols)], index[index < len(symbols)]
-    slots = [
-        Slot(int(relocations.place[row]), IMPORTED[name])
+    hooks = [
+        Hook(int(relocations.place[row]), IMPORTED[name])
         for row, name in zip(rows.tolist(), symbols.names(index), strict=True)
         if name in IMPORTED
     ]
     relro = image.elf.segment(PT_GNU_RELRO)
     end = min(relro.address + relro.memory_size, (1 << 64) - 1) if relro else 0
-    return Hooks(slots, (relro.address, end) if relro else (0, 0))
+    return HookTable(hooks, (relro.address, end) if relro else (0, 0))

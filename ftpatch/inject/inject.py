@@ -28,15 +28,15 @@ from ftpatch.inject.stub import Stub
 __all__ = ["Injected", "inject"]
 
 HOLE = 64 << 20
-"""Bytes of zeros that a file may get between its end and the stub."""
+"""Bytes of zero padding allowed between the end of the file and the stub."""
 FAR = 1 << 56
-"""An address above all that processors have for programs."""
+"""An address above every user address space."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Injected:
-    """A stub in its place: ``changes`` to the file's headers, ``tail`` to be laid behind its end,
-    ``shift``: how far the stub's addresses are from where it was linked."""
+    """A stub in its place: ``changes`` to the file's headers, ``tail`` to append to it, ``shift``:
+    the distance of the stub from its link address."""
 
     changes: Changes
     tail: bytes
@@ -51,8 +51,8 @@ def inject(
     entry: int | None,
     fill: Callable[[int], dict[int, bytes]],
 ) -> Injected:
-    """Inject a stub into a program. ``page``: the largest page that it may meet (bytes); ``entry``:
-    the stub's address where the program is to begin, None for its own.
+    """Inject a stub into a program. ``page``: the largest page size it may run with (bytes);
+    ``entry``: the address in the stub at which the program starts, None to keep its own.
 
     ``fill`` gets the shift and gives what is to stand at some of the stub's linked addresses.
 
@@ -70,7 +70,7 @@ def inject(
     start = offset + delta
     if delta % page or offset - size > HOLE:
         offset, start = _aligned(size, page), _aligned(top, page)
-    # All of the headers' and the table's room lies before the stub, whose parts stay as they are.
+    # Headers and table go in front of the stub, whose parts keep their distances.
     text = stub.parts[0]
     if stub.unwind:
         _point_at(headers, 0, 0, 0)
@@ -118,7 +118,7 @@ def inject(
 
 
 def _point_at(headers: ProgramHeaders, offset: int, address: int, size: int) -> None:
-    """PT_GNU_EH_FRAME names the new table."""
+    """Point PT_GNU_EH_FRAME at the new table."""
     own = headers.rows["type"] == Segment.PT_GNU_EH_FRAME
     if not own.any():
         headers.add(Segment.PT_GNU_EH_FRAME, flags=Segment.PF_R, align=4)

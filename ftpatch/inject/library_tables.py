@@ -1,4 +1,4 @@
-"""Shared libraries that are traced with a program: what the program's runtime has to know of them.
+"""Shared libraries traced along with a program: the table that the program's runtime reads.
 
     in the program    | dynamic, place | struct trace_library | dynamic, place | ... | zeros
     in the library    struct library_hook, to which `place` points
@@ -25,7 +25,7 @@ FOUND = offset_of("library", "told")
 TOLD = structure("trace_library").itemsize
 """Bytes of that; the path follows."""
 ROOM = constants["TRACE_HEADER"] - offset_of("trace_header", "libraries")
-"""Bytes of a trace's header that all of them have."""
+"""Bytes of a trace's header that they share."""
 PAGE = 4096
 FUNC_BITS = constants["FUNC_BITS"]
 """Of an event."""
@@ -71,7 +71,7 @@ def told_length(path: bytes) -> int:
 
 
 def fitting(paths: Iterable[bytes]) -> list[bool]:
-    """Select the libraries that a trace's header has room for, in their order."""
+    """Select the libraries that fit into a trace's header, in order."""
     left, out = ROOM, []
     for path in paths:
         fits = told_length(path) <= left
@@ -88,7 +88,7 @@ def libraries_table(libraries: Sequence[Library]) -> bytes:
 
 def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, int]]:
     """(start, size, base) of each library's range; they lie behind the program's own code. Raises
-    UsageError where events cannot tell of so much code, InputError where not even of one image's.
+    UsageError if events cannot address so much code, InputError if one image alone is too large.
     """
     base, end = code_span(program)
     start = _pages(end - base)
@@ -107,8 +107,8 @@ def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, i
 
 
 def linker_place(image: Image) -> int:
-    """Link address of the place in a program's dynamic table where the dynamic linker says what it
-    has mapped. Raises InputError for a program without."""
+    """Link address of the entry in a program's dynamic table through which the dynamic linker lists
+    the objects it has mapped (DT_DEBUG). Raises InputError for a program without."""
     segment = image.elf.segment(Segment.PT_DYNAMIC)
     places = [at for tag, _, at in dynamic_values(image.elf) if tag == Tag.DEBUG]
     if segment is None or not places:

@@ -1,4 +1,4 @@
-"""The tracers that come with ftpatch: which stub each is, and how it is configured.
+"""The tracers that come with ftpatch: their stubs and the configuration of each.
 
 The configuration is `struct stub_config` of stubs/runtime/runtime.h.
 """
@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 FUNC_BITS = constants["FUNC_BITS"]
-"""Of an event: addresses of functions may be this far apart (bytes)."""
+"""Range of the function addresses that an event can hold (bytes)."""
 SANDBOXING = ("prctl", "syscall")
-"""Functions by which a program gives up system calls."""
+"""Functions through which a program installs a seccomp filter."""
 LIBSECCOMP = "seccomp_load"
-"""... or has a library do it."""
+"""The same through libseccomp."""
 LOSES_CLOCK, LOSES_CALLS = constants["GIVES_UP_CLOCK"], constants["GIVES_UP_CALLS"]
 LEAST_PROFILE = 1 << 12
-"""Bytes of a profile's table, at least."""
+"""Minimum size of a profile's table (bytes)."""
 PROFILE_ENTRY = structure("trace_profile").itemsize
 
 
 @dataclass(frozen=True)
 class Tracer:
-    """``number`` is how trace files name it; ``hooks``: it replaces return addresses;
+    """``number`` identifies it in trace files; ``hooks``: it replaces return addresses;
     ``records``: it writes a trace file."""
 
     name: str
@@ -69,15 +69,15 @@ TRACERS = {
 }
 
 RECORDING = tuple(tracer.name for tracer in TRACERS.values() if tracer.records)
-"""Names of those that leave a file."""
+"""Names of those that write a trace file."""
 USER = Tracer("user", constants["TRACER_USER"], True, True, False)
 PROBES = Tracer("probes", constants["TRACER_PROBES"], True, True, False)
 WATCH = Tracer("watch", constants["TRACER_WATCH"], False, True, False)
 
 
 def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
-    """A tracer by its name, and its stub for an architecture. Raises UsageError for a name that
-    there is not, InputError for an architecture that has no stubs."""
+    """Look up a tracer by name, and its stub for an architecture. Raises UsageError for an unknown
+    name, InputError for an architecture without stubs."""
     tracer = tracer_named(name)
     if arguments and not tracer.arguments:
         raise UsageError(None, f"the {name} tracer does not record arguments", "remove --args")
@@ -85,8 +85,8 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
 
 
 def tracer_named(name: str) -> Tracer:
-    """A tracer by its name, USER for the path of a stub. Raises UsageError for a name that there is
-    not."""
+    """Look up a tracer by name; the path of a stub is USER. Raises UsageError for an unknown
+    name."""
     if name in TRACERS:
         return TRACERS[name]
     if "/" in name or name.endswith(".elf"):
@@ -128,7 +128,7 @@ def _built(name: str, arch: str, arguments: bool) -> Stub:
 
 def code_span(image: Image) -> tuple[int, int]:
     """Return the bounds of an image's code, from the start of a page on (link addresses).
-    Raises InputError for what is more than an event can tell."""
+    Raises InputError if it is larger than an event can address."""
     loads = (s for s in image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
     code = [s for s in loads if s.flags & Segment.PF_X]
     base = min((s.address for s in code), default=0) & ~0xFFF
@@ -139,9 +139,9 @@ def code_span(image: Image) -> tuple[int, int]:
 
 
 def _may_lose(image: Image) -> int:
-    """What a program may give up by seccomp: system calls, and in its strict mode the clock too,
-    if it calls prctl(), or system calls by their numbers. A static program without symbols does
-    not tell: its clock is left alone, for that takes a signal handler."""
+    """Tell what a program may lose to seccomp: system calls and, in strict mode, the clock as well,
+    if it calls prctl() or syscall(). A stripped static program gives no clue, and its clock is left
+    alone, since guarding it takes a signal handler."""
     needed = dynamic_symbols(image.elf)
     calls = {
         name
@@ -154,7 +154,7 @@ def _may_lose(image: Image) -> int:
 
 
 def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
-    """A user's ftrace_caller and ftrace_return (0: none), ``shift`` bytes further up."""
+    """Addresses of a user's ftrace_caller and ftrace_return (0: none), moved by ``shift``."""
     found = (stub.address(name) for name in ("ftrace_caller", "ftrace_return"))
     caller, returned = (0 if place is None else place + shift for place in found)
     return caller, returned

@@ -20,13 +20,13 @@ __all__ = ["Part", "Stub", "read_stub"]
 
 HOW = "compile with -fPIC -fvisibility=hidden, link with -shared -nostdlib -Wl,-Bsymbolic"
 LINKED = (1, 2, 8, 18, 35)
-"""DT_NEEDED, DT_PLTRELSZ, DT_RELASZ, DT_RELSZ, DT_RELRSZ: what only a dynamic linker sees to."""
+"""DT_NEEDED, DT_PLTRELSZ, DT_RELASZ, DT_RELSZ, DT_RELRSZ: work for a dynamic linker."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One segment: ``address`` where it was linked to be, ``data`` uint8[n], what the file has of
-    it, ``size`` bytes in memory, ``flags`` PF_*."""
+    """One segment: ``address`` as linked, ``data`` uint8[n] in the file, ``size`` bytes in memory,
+    ``flags`` PF_*."""
 
     address: int
     data: NDArray[np.uint8]
@@ -36,9 +36,9 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Stub:
-    """``parts`` by address, as far apart from each other as they have to stay; ``unwind`` is the
-    address of its .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame; ``further`` are rows
-    of what was laid beside it."""
+    """``parts`` by address, whose distances must not change; ``unwind`` is the address of its
+    .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame; ``further`` are unwinding rows of
+    code added to it."""
 
     path: Path
     machine: int
@@ -68,7 +68,7 @@ class Stub:
         return self.symbols.find(name)
 
     def beside(self, other: Stub, page: int) -> tuple[Stub, int]:
-        """Both as one, and how far the other's addresses are from where it was linked. Raises
+        """Join two stubs; also return the distance of the other from its link address. Raises
         InputError for a stub of another architecture."""
         if other.made_for != self.made_for:
             raise InputError(other.path, "the stub is for another architecture")
@@ -79,21 +79,21 @@ class Stub:
         return replace(self, parts=(*self.parts, *moved)), shift
 
     def with_data(self, data: bytes, page: int) -> tuple[Stub, int]:
-        """The same with data on pages of its own, to be read only, and its linked address."""
+        """Add read-only data on pages of its own; return the stub and the data's link address."""
         return self._with(data, page, Segment.PF_R)
 
     def with_code(self, code: bytes, page: int) -> tuple[Stub, int]:
-        """The same with further code on pages of its own, and its linked address."""
+        """Add code on pages of its own; return the stub and the code's link address."""
         return self._with(code, page, Segment.PF_R | Segment.PF_X)
 
     def holding(self, address: int, data: bytes) -> Stub:
-        """The same with these bytes in the part that begins at a linked address."""
+        """Replace the data of the part at a link address."""
         held = np.frombuffer(data, np.uint8)
         parts = (replace(p, data=held) if p.address == address else p for p in self.parts)
         return replace(self, parts=tuple(parts))
 
     def knowing(self, rows: Sequence[tuple[int, int]]) -> Stub:
-        """The same with further rows for unwinders: linked addresses of a start and its FDE."""
+        """Add rows for unwinders: the link addresses of a function and its FDE."""
         return replace(self, further=(*self.further, *rows))
 
     def _with(self, data: bytes, page: int, flags: int) -> tuple[Stub, int]:
@@ -104,9 +104,9 @@ class Stub:
 
 
 def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> Stub:
-    """Read a stub. Raises InputError if it is not one: it must define what it ``needs``, and need
-    no loader: neither relocations nor libraries. A user's (not ``own``) must be a shared object: of
-    others nobody could tell whether they can be moved."""
+    """Read a stub. Raises InputError unless it defines the symbols in ``needs`` and works without a
+    loader, that is, without relocations and libraries. A user's stub (not ``own``) must be a shared
+    object: nothing else is known to be position-independent."""
     data, mapped = map_file(path)
     elf = Elf.read(path, data, mapped=mapped)
     skeleton = elf.skeleton

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ftpatch.arch.detour import Detour
 from ftpatch.elf.eh_frame import NO_CFA, Cfi, Entry, frame_of, packed
 from ftpatch.errors import UsageError
-from ftpatch.inject.methods import Chosen, Methods
+from ftpatch.inject.probe_methods import Chosen, Methods
 from ftpatch.inject.stub import Stub
 from ftpatch.names.functions import Functions
 

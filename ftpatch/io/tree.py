@@ -70,7 +70,11 @@ def module_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
 
 def no_modules(root: Path) -> InputError:
     """A tree without any."""
-    return InputError(root, "no modules in this directory", "*.ko, *.ko.gz, *.ko.xz, *.ko.zst")
+    return InputError(
+        root,
+        "no modules in this directory",
+        "ftpatch looks for *.ko, *.ko.gz, *.ko.xz and *.ko.zst",
+    )
 
 
 def each(

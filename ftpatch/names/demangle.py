@@ -6,12 +6,13 @@ __all__ = ["MANGLED", "demangled"]
 
 MANGLED = ("_Z", "_R", "_D")
 """Prefixes of names of C++, of both of Rust's schemes and of D; C has some of these as well."""
-MOST = 1 << 16
-"""Characters of a source's name at most."""
+MAX_NAME = 1 << 16
+"""Characters that a demangled name may have."""
 EXPANSION = 40
-"""... for each of the mangled one's, besides LEAST: substitutions double a name with each step, and
-a file can have many such. Of 140,000 names of real libraries none goes beyond 29."""
-LEAST = 1 << 10
+"""Characters that it may have for each of the mangled name, besides BASE_NAME: substitutions double
+a name with each step, and a file can have many such. Of 140,000 names of real libraries none goes
+beyond 29."""
+BASE_NAME = 1 << 10
 SCHEMES = ("itanium", "rust", "d")
 
 
@@ -23,7 +24,7 @@ def demangled(name: str) -> str:
     from demangle import Limits, demangle
 
     bare, at, behind = name.partition("@")
-    limits = Limits(max_output=min(MOST, LEAST + EXPANSION * len(bare)))
+    limits = Limits(max_output=min(MAX_NAME, BASE_NAME + EXPANSION * len(bare)))
     # It says what c++filt says, and gives up in time.
     source = demangle(bare, language=SCHEMES, style="gnu", limits=limits)
     return f"{source}{at}{behind}"

@@ -36,7 +36,7 @@ ADVANCES = (1, 2, 3, 4)
 PART = ".cold"
 WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
 """Of DW_EH_PE formats, bytes."""
-LONGEST = 1 << 12
+MAX_FDE_SIZE = 1 << 12
 """Bytes of an FDE to examine."""
 
 
@@ -117,7 +117,7 @@ class Functions:
             return True
         offset = int(self.image.elf.offset_of(self.frame[row : row + 1].view(np.uint64))[0])
         length = int.from_bytes(self.image.data[offset : offset + 4].tobytes(), "little")
-        held = self.image.data[offset + 16 : offset + 4 + min(length, LONGEST)].tobytes()
+        held = self.image.data[offset + 16 : offset + 4 + min(length, MAX_FDE_SIZE)].tobytes()
         at, augmented, shift = 0, 0, 0
         while at < len(held):
             augmented |= (held[at] & 0x7F) << shift

@@ -18,8 +18,8 @@ PLT = "@plt"
 """Behind the name of what an entry leads to."""
 SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
 """Names that link editors give the parts of the table."""
-LONGEST = 24
-"""Bytes of an entry at most: the one of arm64 with ``bti c`` and ``autia``."""
+MAX_ENTRY_SIZE = 24
+"""Bytes of the longest entry: the one of arm64 with ``bti c`` and ``autia``."""
 
 
 def plt_symbols(image: Image) -> Symbols:
@@ -33,14 +33,14 @@ def plt_symbols(image: Image) -> Symbols:
     start, slot, end = (np.empty(0, np.int64) for _ in range(3))
     for section in sections:
         code = elf.contents(section.offset, section.size, section.name)
-        if len(code) <= LONGEST // 4 or not _is_mapped(elf, section):
+        if len(code) <= MAX_ENTRY_SIZE // 4 or not _is_mapped(elf, section):
             continue
         found = plt_entries(arch.name, code, section.address, section.entsize)
         order = np.argsort(found[0], kind="stable")
         until = np.append(found[0][order], section.address + section.size)[1:]
         start = np.append(start, found[0][order])
         slot = np.append(slot, found[1][order])
-        end = np.append(end, np.minimum(until, found[0][order] + LONGEST))
+        end = np.append(end, np.minimum(until, found[0][order] + MAX_ENTRY_SIZE))
     rows = image.relocations
     filled = np.flatnonzero(among(rows.type, arch.got) & (rows.symbol < len(imported)))
     filled = filled[np.argsort(rows.place[filled], kind="stable")]

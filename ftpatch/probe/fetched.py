@@ -29,7 +29,7 @@ def fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) ->
     none, no = np.zeros(n, np.uint64), np.zeros(n, bool)
     for fetch, field in zip(probe.definition.fetches, probe.fields, strict=True):
         if fetch.source is Source.COMM:  # no event has it
-            yield Column(field, none, comm, no, no)
+            yield Column(field=field, number=none, text=comm, lost=no, cut=no)
             continue
         if field.show is Show.STRING:
             raw = np.ascontiguousarray(words[:, at : at + STRING_WORDS])
@@ -38,7 +38,7 @@ def fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) ->
             there = np.logical_and.accumulate(text != 0, axis=1) & ~lost[:, None]
             cut = there[:, STRING_ROOM if probe.tells_cut else STRING_ROOM - 1].copy()
             there[:, STRING_ROOM] = False
-            yield Column(field, none, text * there, lost, cut)
+            yield Column(field=field, number=none, text=text * there, lost=lost, cut=cut)
             at += STRING_WORDS
         else:
             lost = (faults >> bit & np.uint64(1)) > 0
@@ -46,6 +46,8 @@ def fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) ->
             moved = words[:, at] << shift
             signed = field.show is Show.SIGNED
             number = moved.view(np.int64) >> shift.view(np.int64) if signed else moved >> shift
-            yield Column(field, number, np.empty((n, 0), np.uint8), lost, no)
+            yield Column(
+                field=field, number=number, text=np.empty((n, 0), np.uint8), lost=lost, cut=no
+            )
             at += 1
         bit += np.uint64(1)

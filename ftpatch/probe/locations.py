@@ -12,7 +12,7 @@ from ftpatch.arch.twice import returns_twice
 from ftpatch.errors import FtpatchError, Refused, UsageError
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image
-from ftpatch.inject.methods import Chosen, Methods
+from ftpatch.inject.probe_methods import Chosen, Methods
 from ftpatch.names.functions import Functions
 from ftpatch.probe import Definition
 from ftpatch.probe.definition import Source

@@ -24,7 +24,7 @@ from ftpatch.inject.asked_signals import Asked, find_asked
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.methods import PAD, Methods, ProbeMethod, displaced
+from ftpatch.inject.probe_methods import PAD, Methods, ProbeMethod, displaced
 from ftpatch.inject.runtime import configuration, probes_stub
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.inject.unwinding import with_frames
@@ -107,7 +107,7 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     """Plan probes at all places but those that are ``refused``. Raises UsageError where none is
     left, or the program cannot have any; InputError where there is no room for them."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    if image.container != "executable" or arch is None:
+    if not image.is_program or arch is None:
         raise UsageError(image.path, f"{image.kind} cannot be probed", "use an executable")
     if not supports(arch.name, *NEEDED):
         raise InputError(image.path, f"probes are not supported on {arch.name}")

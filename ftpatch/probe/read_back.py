@@ -13,8 +13,8 @@ from ftpatch.probe.tables import HEADER, WAY_SHIFT
 
 __all__ = ["InjectedProbe", "injected_probes"]
 
-LONGEST = 1 << 26
-"""Bytes of all that is told of probes, at most."""
+MAX_TABLE_SIZE = 1 << 26
+"""Bytes that the tables of all probes may take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ def injected_probes(image: Image) -> list[InjectedProbe] | None:
     _, table = found
     tables = unpack("probe_table", _at(image, table, structure("probe_table").itemsize))
     count, size, entry = tables["probe_count"], tables["told_size"], structure("trace_probe")
-    if not count * entry.itemsize <= size <= LONGEST:
+    if not count * entry.itemsize <= size <= MAX_TABLE_SIZE:
         raise InputError(image.path, f"its table of probes is corrupt: {count} entries")
     raw = _at(image, tables["told"], size)
     out = []

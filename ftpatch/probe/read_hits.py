@@ -21,8 +21,8 @@ from ftpatch.trace.reader import Trace
 __all__ = ["Hits", "read_hits"]
 
 HIT, RETURNED = constants["EVENT_HIT"], constants["EVENT_RETURNED"]
-LIMIT = 1 << 18
-"""Words that are decoded at once."""
+BATCH_WORDS = 1 << 18
+"""Words to decode at once."""
 GAP = 1 << 16
 """Bytes between two events from which on they are read apart."""
 
@@ -125,7 +125,7 @@ class Hits:
         mine = np.flatnonzero(chunks.file == file)
         longest = int(chunks.words[mine].max()) if len(mine) else 0
         width = -(-max(longest, 1) // BLOCK) * BLOCK
-        step = max(1, LIMIT // width)
+        step = max(1, BATCH_WORDS // width)
         for first in range(0, len(mine), step):
             yield self._decoded(file, mine[first : first + step], width)
 

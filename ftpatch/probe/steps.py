@@ -14,8 +14,8 @@ from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
 __all__ = ["Fetching", "Own", "Step", "fetching"]
 
 STRING_WORDS = constants["STRING_WORDS"]
-MOST = constants["VALUES"] - 3
-"""Words of values in an event: VALUES, and the three that an r probe's begins with."""
+MAX_WORDS = constants["VALUES"] - 3
+"""Words of values that an event holds: VALUES without the three that an r probe's begins with."""
 
 
 class Step(IntEnum):
@@ -64,10 +64,11 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
         words += STRING_WORDS if fetch.type == "string" else 1
     faults = any(step in (Step.READ, Step.STACK) for step, _, _ in steps)
     words += faults
-    if words > MOST:
+    if words > MAX_WORDS:
         raise UsageError(
             None,
-            f"probe {definition.name}: its values take {words} words, but an event holds {MOST}",
+            f"probe {definition.name}: its values take {words} words, "
+            f"but an event holds {MAX_WORDS}",
             f"fetch less (a string takes {STRING_WORDS})",
         )
     return Fetching(tuple(steps), words, faults)

@@ -31,7 +31,7 @@ class Place:
     trap: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Probe:
     """``ip``: link address of the function + offset; ``text``: its definition; ``handler``: link
     address, 0 for none; ``way``: 1 for a pad, 2 for a jump, 3 for a trap."""

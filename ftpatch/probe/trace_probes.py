@@ -11,7 +11,7 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.layout import constants, structure, unpack
 from ftpatch.probe import Definition, parse_probe
 from ftpatch.probe.definition import Source
-from ftpatch.probe.steps import MOST, STRING_WORDS
+from ftpatch.probe.steps import MAX_WORDS, STRING_WORDS
 from ftpatch.trace.header import Header
 from ftpatch.trace.hits import Field, Show
 
@@ -119,7 +119,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             way=WAYS.get(flags >> WAY_SHIFT, ""),
             tells_cut=bool(flags & CUT),
         )
-        if words != _words(probe) or words > MOST or probe.returns != bool(flags & RETURN):
+        if words != _words(probe) or words > MAX_WORDS or probe.returns != bool(flags & RETURN):
             raise InputError(header.path, f"probe {number} does not match its definition")
         out.append(probe)
     return out

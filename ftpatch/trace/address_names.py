@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.trace.hits import Point
-from ftpatch.trace.names import Program
 from ftpatch.trace.source import Recording
+from ftpatch.trace.symbolize import Program
 
 __all__ = ["Places"]
 
-FURTHEST = 1 << 32
-"""Link addresses that a program of which there is no image may have."""
+MAX_ADDRESS = 1 << 32
+"""End of the link addresses that a program without an image may have."""
 WHOLE = (1 << 64) - 1
 
 
@@ -81,7 +81,7 @@ class Places:
         if known[0]:
             start = int(starts[0])
             return name if what == "calling" else f"{name}+{at - start:#x}{_size(program, start)}"
-        inside = at < FURTHEST
+        inside = at < MAX_ADDRESS
         if program.image is not None:
             inside = bool(program.image.elf.in_memory(np.array([looked], np.uint64))[0])
         if inside and what == "symbol":

@@ -20,8 +20,8 @@ from ftpatch.trace.decode import BLOCK, Decoded, Event, decode
 
 __all__ = ["Batch", "Batches"]
 
-LIMIT = 1 << 18
-"""Words that are decoded at once."""
+BATCH_WORDS = 1 << 18
+"""Words to decode at once."""
 WITH_VALUE = (Event.ENTRY_FROM, Event.EXIT_VALUE)
 
 
@@ -56,7 +56,7 @@ class Batches:
         self.torn = 0
         longest = int(chunks.words.max()) if len(chunks) else 0
         self._width = -(-max(longest, 1) // BLOCK) * BLOCK
-        self._step = max(1, LIMIT // self._width)
+        self._step = max(1, BATCH_WORDS // self._width)
 
     def __len__(self) -> int:
         return -(-len(self._chunks) // self._step)
@@ -92,7 +92,7 @@ class Batches:
             later = self._chunks.start[after : after + 1].tolist()
             index = np.arange(first, min(after, len(self._chunks)))
             index = index[np.argsort(self._chunks.thread[index], kind="stable")]
-            if self._width > LIMIT:
+            if self._width > BATCH_WORDS:
                 yield from self._in_pieces(int(index[0]), later)
                 continue
             words = np.zeros((len(index), self._width), np.uint64)
@@ -107,9 +107,9 @@ class Batches:
         base, opened = self._chunks.base[index], self._chunks.open[index]
         at, end = 0, int(self._chunks.words[chunk])
         while at < end:
-            words = np.zeros((1, LIMIT), np.uint64)
+            words = np.zeros((1, BATCH_WORDS), np.uint64)
             self.fill(words[0], chunk, at)
-            found = decode(words, np.array([min(LIMIT, end - at)]), base)
+            found = decode(words, np.array([min(BATCH_WORDS, end - at)]), base)
             batch = self._batch(words, index, found, opened, later)
             last = [int(batch.time.max())] if len(batch) else []
             at += int(found.used[0])

@@ -12,8 +12,8 @@ from ftpatch.trace.header import Header
 
 __all__ = ["Clock", "clocks"]
 
-FURTHEST = 1 << 61
-"""Nanoseconds: beyond that no difference of two times would fit."""
+MAX_TIME = 1 << 61
+"""Nanoseconds; beyond it the difference of two times would overflow."""
 NEAR = 1_000_000_000
 """Nanoseconds by which clocks of one machine's traces may seem to differ."""
 
@@ -31,7 +31,7 @@ class Clock:
         """Nanoseconds since the start, int64[n], of absolute ticks, uint64[n]."""
         since = (ticks - np.uint64(self.origin)).view(np.int64)  # wraps, as the counter would
         exact = np.rint(since * self.rate) + self.shift
-        return np.asarray(np.clip(exact, -FURTHEST, FURTHEST).astype(np.int64))
+        return np.asarray(np.clip(exact, -MAX_TIME, MAX_TIME).astype(np.int64))
 
 
 def clocks(headers: Sequence[Header]) -> list[Clock]:
@@ -49,7 +49,7 @@ def clocks(headers: Sequence[Header]) -> list[Clock]:
         origin = min(header.ticks for header in headers)
         return [Clock(origin, 1e9 / first.hz)] * len(headers)
     return [
-        Clock(header.ticks, rate, min(header.realtime - first.realtime, FURTHEST))
+        Clock(header.ticks, rate, min(header.realtime - first.realtime, MAX_TIME))
         for header, rate in zip(headers, rates, strict=True)
     ]
 

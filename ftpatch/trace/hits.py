@@ -67,7 +67,7 @@ class Point(Protocol):
         """Its values, in their order."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Column:
     """One value of n hits. ``number``: of its type's width, uint64[n], or int64[n] where that is
     signed; of a string 0. ``text``: uint8[n, room + 1], zeros behind a string's end; of a number

@@ -21,7 +21,7 @@ END = 1 << constants["FUNC_BITS"]
 """Of the addresses that an event can tell."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mapped:
     """Functions of the library at ``path`` (``image_id``: SHA-256 of that file) have ``func`` from
     ``start`` on, ``size`` bytes; that is the link address ``base`` and those behind it, and in

@@ -21,8 +21,8 @@ from ftpatch.trace.rows import UNKNOWN, Kind, Rows, join_rows
 
 __all__ = ["Matcher"]
 
-DEEPEST = 1 << 18
-"""Frames that a thread may have open; of more, the outermost are forgotten."""
+MAX_OPEN = 1 << 18
+"""Open frames to keep per thread; the outermost beyond it are forgotten."""
 MANY = 256
 """Threads that are told of together in the end."""
 KIND = np.array(
@@ -140,7 +140,7 @@ class Matcher:
         for number in thread[segments(thread)].tolist():
             self._open.pop(number, None)
         for part in np.split(still, segments(thread[still])[1:]) if len(still) else ():
-            kept = part[-DEEPEST:]
+            kept = part[-MAX_OPEN:]
             self._open[int(thread[kept[0]])] = (rows.func[kept], rows.time[kept])
 
 

@@ -1,9 +1,9 @@
-"""A report format: one file of formats/ that says REPORT."""
+"""Contract of a report format: one file of formats/ that says REPORT."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import ClassVar, Protocol
 
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.source import Data, EventSource
@@ -16,29 +16,33 @@ Part = str | bytes | File
 """The next part of a report."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """A format: its ``name``, the data that it ``shows``, and ``render``, which gives it in parts
-    as they are read.
+class Report(Protocol):
+    """A format. It derives from this, and gives what differs from the values that stand here."""
 
-    ``text``: whether it is for people, and tells what is missing itself; ``binary``: whether its
-    parts are bytes; ``folder``: whether they are of several files; ``returns``: whether it needs to
-    know when functions return; ``sums``: whether nothing comes before everything is read; ``page``:
-    whether it is for a browser; ``ends``: how names of such files end.
-    """
+    name: ClassVar[str]
+    """Its name for --format."""
+    shows: ClassVar[Data]
+    """The data that it can show."""
+    text: ClassVar[bool] = False
+    """True if it is for people, and tells what is missing itself."""
+    binary: ClassVar[bool] = False
+    """True if its parts are bytes."""
+    folder: ClassVar[bool] = False
+    """True if it is several files."""
+    page: ClassVar[bool] = False
+    """True if it is for a browser."""
+    returns: ClassVar[bool] = False
+    """True if it needs to know when functions return."""
+    sums: ClassVar[bool] = False
+    """True if nothing comes before everything is read."""
+    ends: ClassVar[tuple[str, ...]] = (".txt",)
+    """Endings of the names of such files."""
 
-    name: str
-    shows: Data
-    render: Callable[[EventSource, Style], Iterable[Part]]
-    text: bool = False
-    binary: bool = False
-    folder: bool = False
-    returns: bool = False
-    sums: bool = False
-    page: bool = False
-    ends: tuple[str, ...] = (".txt",)
+    def render(self, source: EventSource, style: Style) -> Iterable[Part]:
+        """Give the report in parts, as they are read."""
+        ...
 
     @property
     def for_terminal(self) -> bool:
         """True if a terminal has any use for it."""
-        return not (self.binary or self.page)
+        return not (self.binary or self.page or self.folder)

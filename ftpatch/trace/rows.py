@@ -35,7 +35,7 @@ class Kind(IntEnum):
     """A call and its return in one, where nothing came between."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rows:
     """n rows. ``kind`` uint8[n]. ``thread`` int32[n]. ``time`` int64[n], nanoseconds since the
     start. ``func`` uint32[n], as in the file; ``function`` int32[n], index of the function.

@@ -18,8 +18,8 @@ from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.hits import Hits
 from ftpatch.trace.mapped import Mapped
-from ftpatch.trace.names import Functions, Program
 from ftpatch.trace.rows import Rows
+from ftpatch.trace.symbolize import Functions, Program
 from ftpatch.trace.totals import Totals
 from ftpatch.trace.window import Window
 

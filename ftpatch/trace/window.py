@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ftpatch.errors import UsageError
 from ftpatch.names.spelling import Wanted, like
 from ftpatch.names.suggest import meant
-from ftpatch.trace.names import Functions
 from ftpatch.trace.pairs import levels
 from ftpatch.trace.rows import Rows
+from ftpatch.trace.symbolize import Functions
 
 __all__ = ["ALWAYS", "Window", "parse_span"]
 
@@ -20,7 +20,7 @@ ALWAYS = (-(1 << 62), 1 << 62)
 """Nanoseconds: before and after every time."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Window:
     """``span``: nanoseconds since the start, from and to. ``tids``: threads, all if there are none.
     ``depth``: levels of calls to report. ``globs``: functions, as in set_ftrace_filter: in

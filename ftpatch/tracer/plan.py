@@ -52,7 +52,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
     where there is no place for it.
     """
     image = sites.image
-    if image.container != "executable":
+    if not image.is_program:
         if image.is_kernel:
             hint = "use --tracer boot, or --to"
             raise UsageError(
@@ -70,7 +70,7 @@ def plan_runtime(image: Image, tracing: Tracing) -> Plan:
     """Plan a tracer for a program without any site, for the sake of its libraries. Raises
     InputError where there is no place for it."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    if arch is None or image.container != "executable":
+    if arch is None or not image.is_program:
         raise UsageError(
             image.path, "not a program of a supported architecture", "use an executable"
         )

@@ -1,4 +1,4 @@
-"""The trace files of one run of ``ftpatch trace``: their owners, their end and their names."""
+"""The trace files of one run of ``ftpatch trace``: owners, sizes and names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["TraceFiles"]
 
 class TraceFiles:
     """Files called ``trace``, and for other processes ``trace``.PID, of ``program``, a copy of
-    ``image``. What there is already with such names is left alone."""
+    ``image``. Existing files with such names are left alone."""
 
     def __init__(self, trace: Path, program: Path, image: Path) -> None:
         self._trace, self._program, self._image = trace, program, image
@@ -32,34 +32,34 @@ class TraceFiles:
         self._done: list[Path] = []
         self._first: int | None = None
         self.unkept = ""
-        """Why a recording could not get its name, and is lost; empty: none is."""
+        """The error by which a recording was lost; empty if none was."""
         self._server: Server | None = None
         with contextlib.suppress(OSError):
             self._server = Server(trace.parent, program, self._sweep)
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for the program."""
+        """Environment variables for the program."""
         asking = self._server.environment if self._server else {}
         return {"FTPATCH_TRACE": str(self._trace), **asking}
 
     def __enter__(self) -> Self:
-        """Make files for those who ask, from now on."""
-        # Opening a file for writing while _is_written() has its lease breaks that, and the kernel
-        # says so by this signal. A handler, unlike SIG_IGN, is not the program's after exec.
+        """Start serving files."""
+        # Opening a file for writing breaks the lease that _is_written() holds, and the kernel sends
+        # this signal. Unlike SIG_IGN, a handler does not survive exec into the program.
         if signal.getsignal(signal.SIGIO) is signal.SIG_DFL:
             signal.signal(signal.SIGIO, lambda *_: None)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Make no more."""
+        """Stop serving."""
         if self._server:
             for one in self._server.stop():
                 os.close(one.fd)
 
     def finish(self) -> list[Path]:
-        """Give all of them their names, those first that ended. A file that is still written to
-        keeps its size."""
+        """Name all files, those of ended processes first. A file still being written keeps its
+        size."""
         server, self._server = self._server, None
         held = self._sweep(server.stop()) if server else []
         for one in held:
@@ -85,7 +85,7 @@ class TraceFiles:
     def _appear(self, held: Held) -> None:
         source = Path(f"/proc/self/fd/{held.fd}")
         pid, _ = read_extent(source)
-        if pid or _is_written(held.fd, [held.pid]):  # its header may be on the way
+        if pid or _is_written(held.fd, [held.pid]):  # its header may not be written yet
             first = held.fd == self._first
             self._first = -1 if first else self._first
             self._settle(source, held.pid)
@@ -124,7 +124,7 @@ class TraceFiles:
             return None
 
     def _settle(self, file: Path, *pids: int) -> None:
-        """Set a trace's mode and size: one that is still written to keeps its size."""
+        """Set a trace's mode and size; one still being written keeps its size."""
         with contextlib.suppress(OSError):
             pid, used = read_extent(file)
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -146,14 +146,14 @@ class TraceFiles:
         try:
             with os.scandir(self._trace.parent) as entries:
                 found = [Path(e.path) for e in entries if name.fullmatch(e.name) and e.is_file()]
-        except OSError:  # the program may have taken the folder away
+        except OSError:  # the program may have removed the folder
             return []
         return sorted(found)
 
 
 def _is_written(fd: int, pids: list[int]) -> bool:
-    """Return whether a process may still write to a file: has it open for that, or mapped.
-    ``pids``: who may, where the kernel does not say."""
+    """Test whether any process has a file open for writing, or mapped. ``pids``: the candidates
+    where the kernel cannot tell."""
     try:
         # F_RDLCK is given where nobody has the file open for writing (fcntl(2), "Leases").
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -164,8 +164,8 @@ def _is_written(fd: int, pids: list[int]) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    """Return whether a process is there, and not only waited for. Its first thread may have ended
-    before the others: then that one's state is Z."""
+    """Test whether a process still runs. Its main thread may have exited before the others: that
+    alone is state Z."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:

@@ -31,9 +31,9 @@ from ftpatch.update.update import prepare, update
 __all__ = ["Request", "Run", "execute", "find_program", "run_traced"]
 
 IGNORED = (signal.SIGINT, signal.SIGQUIT)
-"""From a terminal they go to the program as well, and it decides."""
+"""Sent by a terminal to the program as well, which decides."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
-"""To the program, while it runs."""
+"""Forwarded to the program while it runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,14 +76,14 @@ def find_program(word: str) -> Path:
 
 @contextlib.contextmanager
 def run_traced(path: Path, request: Request, on_cleared: Cleared) -> Iterator[Run]:
-    """Run a copy of the program at ``path``. Files that are not to be kept go away at the end.
+    """Run a copy of the program at ``path``. Files not to be kept are removed at the end.
 
     Raises what planning raises, InputError for a program that cannot be run, OutputError where
     nothing can be written.
     """
     try:
         sweep(Path(tempfile.gettempdir()), FOLDERS)
-    except FileNotFoundError as error:  # it tried to write into each
+    except FileNotFoundError as error:  # no folder was writable
         raise OutputError(None, str(error.strerror)) from None
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
         claim(Path(folder))
@@ -105,8 +105,8 @@ def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) 
 
 @contextlib.contextmanager
 def _place(path: Path, folder: str) -> Iterator[Path]:
-    """A place for the copy, which goes away: beside the program, whose $ORIGIN that is; where
-    nothing can be written there, in a folder of its own."""
+    """A temporary path for the copy: beside the program, so that $ORIGIN stays the same, or in a
+    folder of its own if that one is not writable."""
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.ftpatch.{os.getpid()}")
     place = beside if os.access(real.parent, os.W_OK) else Path(folder, real.name)
@@ -124,7 +124,7 @@ def _patch(
     libraries: Libraries | None,
     on_cleared: Cleared,
 ) -> None:
-    """Lay the tracer into a copy."""
+    """Insert the tracer into a copy."""
     selection, tracing = request.selection, request.tracing
     with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
         if libraries is None:
@@ -146,7 +146,7 @@ def _patch(
 def _recorded(
     path: Path, patched: Path, request: Request, libraries: Libraries | None, folder: Path
 ) -> Run:
-    """Run the copy, and gather what it recorded."""
+    """Run the copy and collect its recordings."""
     trace = (request.recording or folder / "trace").absolute()
     environment = libraries.environment if libraries else os.environ
     with TraceFiles(trace, patched, path.absolute()) as made:
@@ -176,13 +176,13 @@ def _of_tracer(files: Sequence[Path], request: Request) -> tuple[list[Path], lis
 
 
 def execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the copy under the program's own name; 128 + N where signal N killed it."""
+    """Run the copy under the program's own name; return 128 + N if signal N killed it."""
     before = None
-    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # so there would be no exit status
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # or there would be no exit status
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         before = partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
     try:
-        child = subprocess.Popen(  # with all that a shell would have left to the program
+        child = subprocess.Popen(  # everything that a shell would pass on
             list(words), executable=patched, env=environment, close_fds=False, preexec_fn=before
         )
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Trace files without a name: nobody can cut one off while a program has it mapped, which would end
-the program by SIGBUS, and a process that gave up its privileges needs none to get one.
+"""Unnamed trace files: nobody can truncate one while a program has it mapped, which would kill the
+program with SIGBUS, and a process that dropped its privileges can still get one.
 
 A traced process asks for its file by a socket (stubs/runtime/handed.c), and gets a descriptor.
 """
@@ -24,31 +24,30 @@ __all__ = ["Held", "Server"]
 CREDENTIALS = struct.Struct("3i")
 """struct ucred: pid, uid, gid."""
 WAITING = 1024
-"""Processes that ask at once."""
+"""Backlog of the socket (processes)."""
 WAIT = 0.01
 """Seconds."""
-MOST = 1 << 14
-"""Descriptors that are kept, at most; half of what we may have."""
+MAX_DESCRIPTORS = 1 << 14
+"""Descriptors to keep open, unless half of RLIMIT_NOFILE is less."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A file that was handed out: to whom, and a descriptor to read it by. We have none to write
-    by, so the kernel can tell whether anybody else has."""
+    """A file that was handed out: its owner, and a read-only descriptor. We keep none for writing,
+    so that the kernel can tell whether anybody else has one."""
 
     pid: int
     fd: int
 
 
 class Server:
-    """Makes files in ``folder`` for processes that run ``program``. ``sweep`` is called when there
-    are many, in its thread, with those that are handed out, and gives back those it keeps."""
+    """Creates files in ``folder`` for processes that run ``program``. When many are open,
+    ``sweep`` is called in the server's thread with all of them, and returns those to keep open."""
 
     def __init__(
         self, folder: Path, program: Path, sweep: Callable[[list[Held]], list[Held]]
     ) -> None:
-        """Raises OSError where the file system has no files without names, or there is no
-        socket."""
+        """Raises OSError if the file system has no O_TMPFILE, or no socket can be made."""
         self._folder, self._program, self._sweep = folder, program, sweep
         self.held: list[Held] = []
         os.close(self._unnamed())
@@ -65,11 +64,11 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for the program."""
+        """Environment variables for the program."""
         return {"FTPATCH_TRACE_SOCKET": self._name}
 
     def stop(self) -> list[Held]:
-        """Stop, and return the files that were handed out. Whoever asked before has got one."""
+        """Stop, after serving pending requests, and return the files that were handed out."""
         self._socket.shutdown(socket.SHUT_RD)
         self._thread.join()
         self._socket.close()
@@ -77,7 +76,9 @@ class Server:
 
     def _serve(self) -> None:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        served, most = False, min(limits[1] // 2, MOST) if limits[1] > 0 else MOST
+        served, most = False, MAX_DESCRIPTORS
+        if limits[1] > 0:
+            most = min(limits[1] // 2, most)
         while True:
             try:
                 connection, _ = self._socket.accept()
@@ -86,14 +87,14 @@ class Server:
                     break
                 time.sleep(WAIT)  # no descriptor, or no memory, right now
                 continue
-            if not served:  # from here on the program, which has its limits from us, runs
+            if not served:  # the program runs now, having inherited our limits
                 _allow(limits[1], limits)
             with connection, contextlib.suppress(OSError):
                 self._serve_one(connection)
             served = True
             if len(self.held) >= most:
                 self.held = self._sweep(self.held)
-                most = max(most, len(self.held) + MOST // 16)
+                most = max(most, len(self.held) + MAX_DESCRIPTORS // 16)
         _allow(limits[0], limits)
 
     def _serve_one(self, connection: socket.socket) -> None:
@@ -109,8 +110,7 @@ class Server:
             os.close(fd)
 
     def _runs_it(self, pid: int) -> bool:
-        """Return whether a process of another user is one of the program's: no stranger fills the
-        disk."""
+        """Test whether another user's process runs the program: no stranger may fill the disk."""
         try:
             return Path(f"/proc/{pid}/exe").samefile(self._program)
         except OSError:

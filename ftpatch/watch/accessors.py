@@ -13,14 +13,14 @@ import numpy as np
 from ftpatch.arch import arch_of
 from ftpatch.arch.accesses import READ, WRITE, memory_accesses
 from ftpatch.trace.address_names import Places
-from ftpatch.trace.names import Program
 from ftpatch.trace.reader import Trace
+from ftpatch.trace.symbolize import Program
 from ftpatch.watch.read_accesses import Recorded
 
 __all__ = ["Accessor", "Accessors"]
 
-LARGEST = 1 << 20
-"""Bytes of a function that are disassembled."""
+MAX_FUNCTION = 1 << 20
+"""Bytes of a function to disassemble."""
 KINDS = {READ: "r", WRITE: "w", READ | WRITE: "rw"}
 
 
@@ -76,7 +76,7 @@ class Accessors:
     def _kind(self, program: Program, start: int, size: int, at: int) -> str:
         key = program, start
         if key not in self._code:
-            self._code[key] = self._kinds(program, start, min(size or at - start, LARGEST))
+            self._code[key] = self._kinds(program, start, min(size or at - start, MAX_FUNCTION))
         kinds = list(self._code[key].get(at, ()))
         return KINDS.get(kinds[0], "") if len(kinds) == 1 else ""
 

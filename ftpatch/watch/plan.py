@@ -60,7 +60,7 @@ def read_watches(image: Image) -> tuple[Watch, ...]:
 
 def watched_lines(image: Image) -> list[str]:
     """Read the watches as requests; none for a file without them. Raises InputError."""
-    laid = injected_watches(image) if image.container == "executable" else None
+    laid = injected_watches(image) if image.is_program else None
     return [watch_line(readable(one)) for one in (_watches(image, laid) if laid else ())]
 
 
@@ -118,8 +118,8 @@ def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
 
 def _check(image: Image, arch: Arch | None) -> None:
     """Raise for what cannot be watched, whatever the requests are."""
-    if image.container != "executable" or arch is None:
-        reason = f"not a program ({image.container})"
+    if not image.is_program or arch is None:
+        reason = f"not a program ({image.container.name})"
         raise UsageError(image.path, reason, "variables of executables can be watched")
     if any(one.name in GO for one in image.elf.sections):
         reason = "a Go program, whose runtime treats SIGTRAP as a crash"

@@ -20,7 +20,7 @@ SLOTS = constants["WATCHES"]
 _ENTRY = structure("trace_watch")
 TABLE_SIZE = SLOTS * _ENTRY.itemsize
 """Bytes."""
-_LONGEST = _ENTRY["text"].itemsize
+_MAX_TEXT = _ENTRY["text"].itemsize
 """Bytes of a text."""
 _TYPES = {"r--": 1, "-w-": 2, "rw-": 3}
 """HW_BREAKPOINT_R, _W and _RW of include/uapi/linux/hw_breakpoint.h."""
@@ -43,8 +43,8 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
     out = b""
     for watch in watches:
         text = watch_line(watch).encode()
-        if len(text) > _LONGEST:
-            hint = f"at most {_LONGEST} bytes"
+        if len(text) > _MAX_TEXT:
+            hint = f"at most {_MAX_TEXT} bytes"
             raise UsageError(None, f"{text[:40].decode(errors='replace')}...: too long", hint)
         out += pack(
             "trace_watch",
@@ -81,7 +81,7 @@ def _told(
     if not type:
         return None
     wrong = UsageError(None, f"watch {number} does not match its text")
-    if size > _LONGEST:
+    if size > _MAX_TEXT:
         raise wrong
     line = text[:size].ljust(size, b"\0").decode("utf-8", "backslashreplace")
     request = parse_watch(line)
@@ -89,6 +89,11 @@ def _told(
     if not fits or _TYPES.get(request.type) != type:
         raise wrong
     watch = Watch(
-        request.symbol, request.offset, address, length, request.type, request.length is None
+        symbol=request.symbol,
+        offset=request.offset,
+        address=address,
+        length=length,
+        type=request.type,
+        usual=request.length is None,
     )
     return Told(watch, hits, missed, refusal)

@@ -23,7 +23,7 @@ USUAL = 4
 _PREFIXES = {"rw-": "rw", "-w-": "w", "r--": "r"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """``length`` bytes at ``address`` (virtual), which is ``symbol`` + ``offset`` (bytes), watched
     for what ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the one that is
@@ -142,7 +142,14 @@ def _watch(request: Request, line: str, address: int, left: int, longest: int) -
             f"{line}: address {address:#x} is not aligned to {length} bytes",
             f"watch {possible} of them",
         )
-    return Watch(request.symbol, request.offset, address, length, request.type, length == usual)
+    return Watch(
+        symbol=request.symbol,
+        offset=request.offset,
+        address=address,
+        length=length,
+        type=request.type,
+        usual=length == usual,
+    )
 
 
 def _usual_length(address: int, left: int, longest: int, *, whole: bool) -> int:

@@ -1,4 +1,4 @@
-"""Targets: Changes of their space are verified against them and written to them."""
+"""Targets of Changes: a Change is verified against, and written to, a target of its space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ftpatch.errors import InputError
 __all__ = ["FileTarget", "Target", "require_space", "write_all"]
 
 STEP = 4 << 20
-"""Bytes that are read, changed and written back at a time."""
+"""Bytes to read, change and write back at a time."""
 
 
 class Target(Protocol):
@@ -23,7 +23,7 @@ class Target(Protocol):
 
     @property
     def space(self) -> Space:
-        """The space of the Changes that it takes."""
+        """The space of the Changes it accepts."""
         ...
 
     @property
@@ -32,8 +32,8 @@ class Target(Protocol):
         ...
 
     def held(self, changes: Changes) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """Read the place of every Change: uint8[n, k], zero behind a row's width, and whether all
-        of it can be read, bool[n]; a row that cannot is zero."""
+        """Read the bytes at every Change: uint8[n, k], zero beyond a row's width, and whether the
+        whole row is readable, bool[n]; an unreadable row is zero."""
         ...
 
     def apply(self, changes: Changes) -> None:
@@ -49,8 +49,8 @@ def require_space(target: Target, changes: Changes) -> None:
 
 
 class FileTarget:
-    """A file at ``path`` with the bytes ``data``, uint8[size]. Changes go into the file ``fd``, a
-    copy of it; without one, into ``data``."""
+    """A file at ``path`` with the bytes ``data``, uint8[size]. Changes are written to ``fd``, a
+    copy of it, or without one to ``data``."""
 
     space = Space.FILE
 
@@ -65,7 +65,7 @@ class FileTarget:
         return str(self.path)
 
     def held(self, changes: Changes) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """Read the place of every Change."""
+        """Read the bytes at every Change."""
         end = changes.offset + changes.width
         return changes.held(self.data), (changes.offset >= 0) & (end <= len(self.data))
 
@@ -79,8 +79,8 @@ class FileTarget:
             self._write(changes.ordered())
 
     def _write(self, changes: Changes) -> None:
-        """One pass over what is near together, instead of one write for each Change. The old bytes
-        are compared once more: they were verified in the input, and this is its copy."""
+        """Write neighbouring Changes in one pass instead of one by one. Compare the old bytes once
+        more: they were verified in the input, but this is the copy."""
         cuts = np.flatnonzero(np.diff(changes.offset // STEP)) + 1
         for rows in np.split(np.arange(len(changes)), cuts):
             if not len(rows):

@@ -1,4 +1,4 @@
-"""Undo: the journal's latest block, or all of them, taken back."""
+"""Undo: take back the journal's latest block, or all blocks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ftpatch.elf.skeleton import read_skeleton
 from ftpatch.errors import InputError, SiteRefused
 from ftpatch.image import Image
 from ftpatch.image.compression import kind_of, pack, unpack
-from ftpatch.image.raw_image import is_raw_image
+from ftpatch.image.container import RawKind
 from ftpatch.io.output import Copy
 from ftpatch.write.write import write
 
 __all__ = ["Undo", "plan_undo", "require_undoable", "take_back"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
-    """State of a file before ``blocks`` (the latest first): ``changes`` from what stands there to
-    what stood there, the ``length`` to cut to (bytes) and the ``tail`` that follows. ``packed`` is
+    """State of a file before ``blocks`` (the latest first): ``changes`` back to the old
+    bytes, the ``length`` to cut to (bytes) and the ``tail`` that follows. ``packed`` is
     the compressed file that held it, ``identical`` whether that is the very file."""
 
     blocks: tuple[Block, ...]
@@ -68,12 +68,19 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     _require_image(before, data)
     packed, identical = _packed(image, oldest, data) if image.compression else (b"", True)
     changes = replace(touched, old=now, new=then)
-    return Undo(tuple(blocks), changes, length, oldest.cut, packed, identical)
+    return Undo(
+        blocks=tuple(blocks),
+        changes=changes,
+        length=length,
+        tail=oldest.cut,
+        packed=packed,
+        identical=identical,
+    )
 
 
 def require_undoable(image: Image) -> None:
-    """Raise what undoing all of its journal would raise, for an image that is to be written onto:
-    what cannot be undone may not be written."""
+    """Raise what undoing the whole journal would raise, before an image is overwritten: what cannot
+    be undone must not be written."""
     if not read_blocks(image.path, image.data[: image.end]):
         return
     try:
@@ -84,7 +91,7 @@ def require_undoable(image: Image) -> None:
 
 
 def take_back(copy: Copy, image: Image, undo: Undo) -> None:
-    """Write what plan_undo() planned into ``copy`` and let it appear. Raises OutputError."""
+    """Write the result of plan_undo() to ``copy`` and publish it. Raises OutputError."""
     write(
         copy,
         image,
@@ -97,9 +104,9 @@ def take_back(copy: Copy, image: Image, undo: Undo) -> None:
 
 
 def _packed(image: Image, block: Block, data: NDArray[np.uint8]) -> tuple[bytes, bool]:
-    """The compressed file that held ``data``, and whether it is the one that was there. Older
-    journals do not tell, another version of a packer makes other files; and a file may have been
-    compressed by other means since then."""
+    """The compressed file that held ``data``, and whether it is identical to the original. That is
+    unknown if the journal is an old one, if another version of the compressor is installed, or if
+    the file was compressed anew by other means."""
     if block.packed and kind_of(memoryview(block.packed)) == image.compression:
         held = np.frombuffer(unpack(image.path, memoryview(block.packed), len(data)), np.uint8)
         told = hashlib.sha256(block.packed).digest() == block.digest
@@ -111,8 +118,8 @@ def _packed(image: Image, block: Block, data: NDArray[np.uint8]) -> tuple[bytes,
 
 
 def _require_image(before: Image, data: NDArray[np.uint8]) -> None:
-    """A forged block may give back anything; what no command can have written is refused."""
-    if before.container == "Image" and is_raw_image(data):
+    """Refuse what no command can have written: a forged block could restore anything."""
+    if isinstance(before.container, RawKind) and before.container.begins(data.data):
         return
     try:
         read_skeleton(str(before.path), data)

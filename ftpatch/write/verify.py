@@ -20,10 +20,10 @@ from ftpatch.write.target import FileTarget, Target, require_space
 __all__ = ["Verdict", "verify", "verify_image"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``errno`` uint8[n] of each of n Changes, 0 where it may be made; ``actual`` uint8[n, k]: what
-    stands there; ``overlaps`` bool[n]: refused because another Change claims the same bytes;
+    """``errno`` uint8[n] of each of n Changes, 0 if it can be made; ``actual`` uint8[n, k]: the
+    bytes found; ``overlaps`` bool[n]: refused because another Change claims the same bytes;
     ``relocated`` bool[n]: because a relocation would write over the new code."""
 
     changes: Changes
@@ -34,7 +34,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """True if all may be written."""
+        """True if all can be written."""
         return not self.errno.any()
 
     def refused(self) -> NDArray[np.intp]:
@@ -52,8 +52,8 @@ def verify(
     target: Target, changes: Changes, align: int, relocated: NDArray[np.bool_] | None = None
 ) -> Verdict:
     """Compare the old bytes of every Change with the target. ``align`` is that of an instruction
-    (bytes), ``relocated`` bool[n] which places a loader will write over. The verdict tells what was
-    found; ValueError is raised for Changes of another space."""
+    (bytes), ``relocated`` bool[n] the places that a loader will overwrite. Mismatches are in the
+    verdict; ValueError is raised only for Changes of another space."""
     require_space(target, changes)
     actual, inside = target.held(changes)
     outcome = np.zeros(len(changes), np.uint8)
@@ -65,14 +65,16 @@ def verify(
     relocated = np.zeros(len(changes), bool) if relocated is None else relocated & inside
     outcome[relocated] = errno.EINVAL
     outcome[~inside] = errno.EFAULT
-    return Verdict(changes, outcome, actual, overlaps, relocated)
+    return Verdict(
+        changes=changes, errno=outcome, actual=actual, overlaps=overlaps, relocated=relocated
+    )
 
 
 def verify_image(
     image: Image, changes: Changes, align: int, written: NDArray[np.int64] | None = None
 ) -> Verdict:
     """Compare the old bytes of every Change with an image's file, and its place with the image's
-    relocations. ``written`` int64[m]: how many bytes each of these writes (without it: a word)."""
+    relocations. ``written`` int64[m]: the bytes that each relocation writes (default: a word)."""
     relocated = _relocated(image, changes, written)
     return verify(FileTarget(image.path, image.data), changes, align, relocated)
 
@@ -80,12 +82,12 @@ def verify_image(
 def _relocated(
     image: Image, changes: Changes, written: NDArray[np.int64] | None
 ) -> NDArray[np.bool_]:
-    """Which Changes of code and padding a relocation will write over, bool[n]."""
+    """Test which Changes of code and padding a relocation will overwrite, bool[n]."""
     address = image.elf.address_of(changes.offset)
     relocations = image.relocations
     if written is None:
         written = np.full(len(relocations.place), image.elf.word)
-    # An entry that is changed with the code does not write there any more, or is meant to.
+    # An entry changed along with the code no longer writes there, or is meant to.
     changed = changes.offset[changes.kind == Kind.RELOCATION]
     stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_relocatable)
     touched = relocations.touch(

@@ -1,4 +1,4 @@
-"""The one writer: verified Changes into the copy, the journal behind it, then the rename."""
+"""The only writer: apply verified Changes to the copy, append the journal, rename."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ftpatch.core.changes import Changes
 from ftpatch.core.journal import outer, pack_block, read_blocks
 from ftpatch.errors import InputError, OutputError
 from ftpatch.image import Image
-from ftpatch.image.compression import LIMIT, pack
+from ftpatch.image.compression import MAX_UNPACKED, pack
 from ftpatch.io.output import Copy
 from ftpatch.write.target import FileTarget, write_all
 
@@ -28,8 +28,7 @@ def write(
     tail: bytes = b"",
     packed: bytes = b"",
 ) -> None:
-    """Apply Changes to ``image``, of which ``copy`` is one, and let the file appear. They must have
-    passed the verifier.
+    """Apply verified Changes to ``copy``, a copy of ``image``, and publish the file.
 
     With ``length`` the file ends there (bytes); ``tail`` follows. If anything changes and
     ``journal`` is wanted, its block comes last. What was compressed is so again, or is ``packed``.
@@ -39,7 +38,7 @@ def write(
         copy.finish()
         copy.check_unchanged()
         if not len(changes) and not tail and length in (None, len(image.data)):
-            pass  # a plain copy, whatever packed it
+            pass  # a plain copy, however it was compressed
         elif image.compression:
             if not packed:
                 outside = _outside(copy, image) if journal else b""
@@ -69,7 +68,7 @@ def updated(
 
 
 def _joined(image: Image, changes: Changes, end: int, behind: bytes) -> NDArray[np.uint8]:
-    size = max(len(image.data), end + len(behind))  # what is cut off may be changed as well
+    size = max(len(image.data), end + len(behind))  # bytes about to be cut off may be changed too
     data = np.empty(size, np.uint8)
     data[: len(image.data)] = image.data
     FileTarget(image.path, data).apply(changes)
@@ -85,7 +84,7 @@ def _behind(
     tail: bytes,
     outside: bytes = b"",
 ) -> tuple[int, bytes]:
-    """End of the image's own bytes, and what comes there."""
+    """End of the image's own bytes, and the bytes to append there."""
     size = len(image.data)
     cut = b"" if length is None else image.data[length:].tobytes()
     wanted = journal and (len(changes) or cut)
@@ -94,9 +93,9 @@ def _behind(
 
 
 def _outside(copy: Copy, image: Image) -> bytes:
-    """Return what the journal keeps of the compressed file, to give it back as it is. What other
-    packers made is kept as a whole; but a file that has a journal is likely to be our own, which
-    need not be kept, or each command would double it."""
+    """Return the part of the compressed file that the journal keeps, so that undo can restore it
+    exactly. The output of other compressors is kept whole. A file with a journal is most likely
+    our own output and is not kept; otherwise each command would double its size."""
     held = os.pread(copy.fd, copy.size, 0)
     while len(held) < copy.size and (more := os.pread(copy.fd, copy.size, len(held))):
         held += more
@@ -106,13 +105,13 @@ def _outside(copy: Copy, image: Image) -> bytes:
 
 
 def _packed(image: Image, data: NDArray[np.uint8]) -> bytes:
-    if len(data) > LIMIT:
-        raise InputError(image.path, f"with its journal it exceeds {LIMIT} bytes")
+    if len(data) > MAX_UNPACKED:
+        raise InputError(image.path, f"with its journal it exceeds {MAX_UNPACKED} bytes")
     return pack(image.compression, data.data)
 
 
 def write_new(copy: Copy, data: bytes) -> None:
-    """Let ``data`` appear in place of the file that was copied. Raises OutputError."""
+    """Publish ``data`` in place of the copied file. Raises OutputError."""
     try:
         copy.finish()
         _replace(copy, data)

@@ -135,26 +135,27 @@ def test_other_code_is_no_veneer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHES)
-@pytest.mark.parametrize("gate", ["ftrace_call", "ftrace_graph_call"])
-def test_gates_are_what_the_kernel_writes(name: str, gate: str) -> None:
+@pytest.mark.parametrize("site", ["ftrace_call", "ftrace_graph_call"])
+def test_named_sites_are_what_the_kernel_writes(name: str, site: str) -> None:
     """ftrace_call is a call; ftrace_graph_call a jump, which arm64 replaces by a NOP."""
     from ftpatch.arch import Abi
 
     arch = ARCHES[name]
     ip, addr = (0xC100_0000, 0xC0F0_0010) if name == "i386" else (BASE, BASE - 0xF_FFF0)
-    code = arch.gate(gate, ip, addr, Abi())
-    graph, arm64 = "graph" in gate, name == "arm64"
-    assert arch.gate_target(gate, code, ip) == addr
+    code = arch.named_site_code(site, ip, addr, Abi())
+    graph, arm64 = "graph" in site, name == "arm64"
+    assert arch.named_site_target(site, code, ip) == addr
     if name == "riscv64":  # both are calls
         assert [code] == link_at(name, [(ip, "call target", addr)])
-        assert arch.gate_rest(gate) == "ftrace_stub"
-        assert arch.gate_target(gate, arch.gate(gate, ip, 0, Abi()), ip) == (0 if graph else None)
+        assert arch.named_site_rest(site) == "ftrace_stub"
+        rest = arch.named_site_code(site, ip, 0, Abi())
+        assert arch.named_site_target(site, rest, ip) == (0 if graph else None)
         return
     (insn,) = disassembled(name, code, ip)
     assert insn.mnemonic == {(0, 0): "call", (0, 1): "bl", (1, 0): "jmp", (1, 1): "b"}[graph, arm64]
     assert target_of(insn) & ((1 << arch.elf_class) - 1) == addr
     other = "ftrace_graph_call" if not graph else "ftrace_call"
-    assert arch.gate_target(other, code, ip) is None
-    assert arch.gate_rest(gate) == ("" if graph and arm64 else "ftrace_stub")
+    assert arch.named_site_target(other, code, ip) is None
+    assert arch.named_site_rest(site) == ("" if graph and arm64 else "ftrace_stub")
     if graph and arm64:
-        assert arch.gate_target(gate, arch.gate(gate, ip, 0, Abi()), ip) == 0
+        assert arch.named_site_target(site, arch.named_site_code(site, ip, 0, Abi()), ip) == 0

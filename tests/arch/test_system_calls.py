@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from ftpatch.arch.disassemble import engine
 from ftpatch.arch.x86_64.system_calls import NUMBERS, system_calls
 from ftpatch.elf.elf_file import Elf, map_file
+from tests.support.command import ROOT
 
 STUBS = Path(__file__).parent.parent.parent / "stubs"
 FILES = [
@@ -107,3 +110,24 @@ def test_both_find_the_same(shim: ctypes.CDLL, path: str) -> None:
     assert [(one.start, one.end) for one in calls if one.led] == [tuple(row) for row in pairs]
     assert [one for one in calls if not one.led] == []
     assert count > 5
+
+
+@pytest.mark.parametrize("arch", ["arm64", "x86_64"])
+def test_the_runtime_knows_the_same_calls(arch: str) -> None:
+    """is_asked() in hooks.c has the numbers that are looked for, and rt_sigpending, which changes
+    nothing."""
+    text = (ROOT / "stubs/runtime/hooks.c").read_text()
+    asked = text.split("int is_asked(", 1)[1].split("}", 1)[0]
+    names = re.findall(r"SYS_\w+", asked)
+    done = subprocess.run(
+        ["gcc", "-E", "-P", "-include", "sys/types.h", "-imacros", f"stubs/{arch}/arch.h", "-"],
+        cwd=ROOT,
+        input="\n".join(names),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    numbers = dict(zip(names, done.stdout.split()[-len(names) :], strict=True))
+    numbers.pop("SYS_rt_sigpending")
+    looked_for = importlib.import_module(f"ftpatch.arch.{arch}.system_calls").NUMBERS
+    assert {int(number) for number in numbers.values()} == looked_for

@@ -34,7 +34,7 @@ class _Machine:
             getattr(self.u, f"UC_ARCH_{kind}"), getattr(self.u, f"UC_MODE_{mode}")
         )
         self.tracer = _tracer(arch)
-        self.laid = self.tracer.lay(wanted)
+        self.laid = self.tracer.assemble(wanted)
         for at in (CODE, WORD, STACK):
             self.uc.mem_map(at, 16 * PAGE)
         self.uc.mem_write(CODE, self.laid.code)
@@ -107,7 +107,14 @@ def _source(arch: str, *, time: bool, sites: list[int]) -> Source:
     tracer = _tracer(arch)
     places = np.array(sorted(sites), np.int64)
     ip = (places + (CODE - tracer.behind)).astype(np.uint64)
-    return Source(tracer, Mark(0, time), CODE, places, ip, np.zeros(len(ip), bool))
+    return Source(
+        tracer=tracer,
+        mark=Mark(sink=0, time=time),
+        at=CODE,
+        places=places,
+        ip=ip,
+        last=np.zeros(len(ip), bool),
+    )
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -144,10 +151,12 @@ def test_the_last_function_is_told_and_stops_it(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_the_code_has_no_address_of_its_own(arch: str) -> None:
     for sink in _tracer(arch).sinks:
-        laid = _tracer(arch).lay(Wanted(sink, True, None))
+        laid = _tracer(arch).assemble(Wanted(sink, True, None))
         assert laid.last == 0
         number = _tracer(arch).sinks.index(sink)
-        assert read_mark(laid.code) == Mark(number, True, laid.entry, laid.last)
+        assert read_mark(laid.code) == Mark(
+            sink=number, time=True, entry=laid.entry, last=laid.last
+        )
         assert len(laid.code) < 600
 
 
@@ -272,7 +281,7 @@ def test_callers_of_many_events_are_those_of_one_by_one() -> None:
 
 
 def test_streams_of_older_tracers_are_read() -> None:
-    mark = Mark(0, False, 17, 0, back=False)
+    mark = Mark(sink=0, time=False, entry=17, last=0, back=False)
     assert read_mark(mark.pack()) == mark and mark.pack().startswith(b"FTPBOOT1")
     raw = bytes([0xF7]) + (0x8000).to_bytes(4, "little") + (0x8FF8).to_bytes(6, "little")
     source = _source("x86_64", time=False, sites=[0x8000])

@@ -124,17 +124,20 @@ def test_nothing_found_is_a_baseline_too() -> None:
 
 FINDINGS = st.builds(
     Finding,
-    st.sampled_from(list(INVARIANTS)),
-    st.integers(0, 2**64 - 1),
-    st.text(st.characters(codec=None)) | st.sampled_from([f"{name}+0x4" for name in FUNCTIONS]),
-    st.just("message"),
+    invariant=st.sampled_from(list(INVARIANTS)),
+    ip=st.integers(0, 2**64 - 1),
+    symbol=st.text(st.characters(codec=None))
+    | st.sampled_from([f"{name}+0x4" for name in FUNCTIONS]),
+    message=st.just("message"),
 )
 CHECKS = st.dictionaries(st.text(st.characters(codec=None)), st.lists(FINDINGS, max_size=5))
 
 
 @given(CHECKS)
 def test_what_is_written_is_known(found: dict[str, list[Finding]]) -> None:
-    checks = {key: Check(tuple(findings), None) for key, findings in found.items()}
+    checks = {
+        key: Check(findings=tuple(findings), ftrace_init=None) for key, findings in found.items()
+    }
     path = Path("any")
     with mock.patch("os.fsync"):
         write_baseline(path, checks.items())

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from ftpatch.cli.check_formats.github import annotation
 from ftpatch.cli.console import clean
-from ftpatch.cli.reports.github import annotation
 from ftpatch.errors import FtpatchError
 from ftpatch.ftrace.check.check import INVARIANTS, Check, check_image
 from tests.support.broken import put_code

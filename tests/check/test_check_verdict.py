@@ -106,7 +106,7 @@ def test_riscv64_writes_without_a_look(copy_of: Callable[[str], Path]) -> None:
     assert "ftrace_init_nop writes there unchecked" in result.out
 
 
-def _gates(path: Path) -> list[str]:
+def _not_at_rest(path: Path) -> list[str]:
     rows = [
         r for r in ftpatch("check", "--json", path).json if r.get("invariant") == "gate-at-rest"
     ]
@@ -134,20 +134,22 @@ def _overwrite(path: Path, name: str, code: bytes) -> None:
         ("vmlinux-riscv64", "ftrace_call", bytes.fromhex("1300000013000000"), "is 13:00:00:00:13"),
     ],
 )
-def test_a_gate_that_is_not_at_rest(
+def test_a_named_site_that_is_not_at_rest(
     sample: str, gate: str, code: bytes, said: str, copy_of: Callable[[str], Path]
 ) -> None:
     path = copy_of(sample)
-    assert _gates(path) == []
+    assert _not_at_rest(path) == []
     _overwrite(path, gate, code)
-    (message,) = _gates(path)
+    (message,) = _not_at_rest(path)
     assert message.startswith(f"{gate} {said}") and "ftrace_stub" in message
     assert ftpatch("check", path).code == 1
 
 
-def test_a_gate_that_ftpatch_set_is_as_the_journal_says(copy_of: Callable[[str], Path]) -> None:
+def test_a_named_site_that_ftpatch_set_is_as_journalled(
+    copy_of: Callable[[str], Path],
+) -> None:
     path = copy_of("vmlinux-x86_64")
     done = ftpatch("enable", path, "--in-place", "--site", "ftrace_call", "--to", "vfs_read")
-    assert done.code == 0 and _gates(path) == []
+    assert done.code == 0 and _not_at_rest(path) == []
     _overwrite(path, "ftrace_call", P6)
-    assert len(_gates(path)) == 1
+    assert len(_not_at_rest(path)) == 1

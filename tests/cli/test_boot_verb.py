@@ -6,14 +6,13 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.boot_small import STACKS, enabled, stream
-from tests.support.command import ROOT, ftpatch
+from tests.support.command import ROOT, ftpatch, ftpatch_command
 
 QEMU = """#!/bin/sh
 for word; do
@@ -44,7 +43,7 @@ def machine(tmp_path: Path) -> dict[str, str]:
 
 
 def _words(folder: Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "ftpatch", "boot", str(folder / "vmlinux"), *words]
+    return ftpatch_command("boot", str(folder / "vmlinux"), *words)
 
 
 def _boot(

@@ -7,19 +7,18 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import ROOT, Result, ftpatch, ftpatch_process
+from tests.support.command import Result, child_env, ftpatch, ftpatch_command, ftpatch_process
 from tests.support.elf_writer import Symbol
 from tests.support.images import pad_program
 from tests.support.samples import sample
 
 Copied = Callable[[str], Path]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+ENVIRONMENT = child_env(COLUMNS="80")
 
 
 def _is_one_line(result: Result) -> None:
@@ -128,7 +127,7 @@ def test_a_pipe_that_closes_ends_it_quietly(tmp_path: Path) -> None:
     path = tmp_path / "image"
     path.write_bytes(pad_program(names=[f"function_{i:05}" for i in range(5000)]).build())
     with subprocess.Popen(
-        [sys.executable, "-m", "ftpatch", "list", str(path)],
+        ftpatch_command("list", str(path)),
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -150,7 +149,7 @@ def _on_a_terminal(*arguments: str | Path, **environment: str) -> str:
     """What a command writes where standard output is a terminal."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "ftpatch", *map(str, arguments)],
+        ftpatch_command(*arguments),
         env={**ENVIRONMENT, "TERM": "xterm-256color"} | environment,
         stdin=follower,
         stdout=follower,

@@ -6,12 +6,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch, ftpatch_process
+from tests.support.command import ftpatch, ftpatch_command, ftpatch_process
 
 PAD = "-fpatchable-function-entry=5"
 PROGRAM = r"""
@@ -91,7 +90,7 @@ def test_nothing_is_left(ending: str, tmp_path: Path) -> None:
     path = _compile(tmp_path, text)
     before = set(tmp_path.iterdir())
     with subprocess.Popen(
-        [sys.executable, "-m", "ftpatch", "trace", path],
+        ftpatch_command("trace", path),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(folder)},

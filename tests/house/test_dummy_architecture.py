@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +76,13 @@ diff {0} {0}.trap --limit 0
 watch {0}.watch
 """
 """Of a program that has got these."""
+NAMING = {
+    "status foreign": "supported: little-endian ELF files of {}",
+    "status s390x": "supported: little-endian ELF files of {}",
+    "boot --help": "{} kernel.",
+    "enable --help": "debugcon (default) or serial on {}",
+}
+"""Commands that name architectures, and where."""
 IMAGES = {"vmlinux": "vfs_write", "demo.ko": "printk", "pad": "work"}
 TEXTS = {image: UPDATES + FEATURES + READ_BACK * (image == "pad") for image in IMAGES}
 COMMANDS = [
@@ -134,11 +141,13 @@ def results(house: Path) -> Mapping[str, Mapping[str, Result]]:
     return {name: dict(_run(house, name)) for name in MACHINES}
 
 
-def _run(house: Path, name: str) -> Iterator[tuple[str, Result]]:
+def _run(
+    house: Path, name: str, commands: Sequence[str] = COMMANDS
+) -> Iterator[tuple[str, Result]]:
     done = subprocess.run(
         [sys.executable, "-c", DRIVER],
         env={"PYTHONPATH": f"{house}:{ROOT}", "PATH": str(house / "no-qemu")},
-        input=json.dumps([shlex.split(one) for one in COMMANDS]),
+        input=json.dumps([shlex.split(one) for one in commands]),
         capture_output=True,
         text=True,
         check=False,
@@ -148,7 +157,7 @@ def _run(house: Path, name: str) -> Iterator[tuple[str, Result]]:
     assert done.stderr.startswith(str(house / "ftpatch")), done.stderr
     said = re.sub(r"[\d.]+ seconds", "SECONDS", done.stdout.replace(name, "X"))
     said = said.replace(f"qemu-system-{MODEL}", "qemu-system-X")
-    for command, row in zip(COMMANDS, json.loads(said), strict=True):
+    for command, row in zip(commands, json.loads(said), strict=True):
         yield command, Result(*row)
 
 
@@ -198,3 +207,21 @@ def test_what_is_missing_is_said(results: Mapping[str, Mapping[str, Result]]) ->
         ("enable vmlinux --tracer boot -o vmlinux.boot", "no boot tracer for X"),
     ):
         assert reason in said[command], said[command]
+
+
+def test_they_are_named_where_architectures_are(house: Path) -> None:
+    folder = house / "naming"
+    folder.mkdir()
+    foreign = bytearray((BUILT / "pad").read_bytes())
+    foreign[E_MACHINE] = (0x5A66).to_bytes(2, "little")
+    (folder / "foreign").write_bytes(foreign)
+    (folder / "s390x").write_bytes(bytes(0x10008) + b"S390EP" + bytes(100))
+    said = {
+        command: " ".join((found.out + found.err).split())
+        for command, found in _run(house, "naming", list(NAMING))
+    }
+    every = "arm64, bare64, i386, riscv64, x86_64 and zed64"
+    assert NAMING["status foreign"].format(every) in said["status foreign"]
+    assert NAMING["status s390x"].format(every) in said["status s390x"]
+    assert NAMING["boot --help"].format("arm64, i386, x86_64 or zed64") in said["boot --help"]
+    assert NAMING["enable --help"].format("i386, x86_64 and zed64") in said["enable --help"]

@@ -28,14 +28,21 @@ from ftpatch.trace.source import Data, EventSource
 __all__ = ["REPORT"]
 
 
-def _words(source: EventSource, style: Style) -> Iterator[str]:
-    for rows in source.rows():
-        entered = rows.take(rows.kind == Kind.ENTER).function.tolist()
-        yield " ".join(style.names(source.recording.functions)[one] for one in entered)
-    yield "\\n"
+class DummyWords(Report):
+    """Names alone."""
+
+    name = "dummy_words"
+    shows = Data.CALLS
+    ends = (".words",)
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        for rows in source.rows():
+            entered = rows.take(rows.kind == Kind.ENTER).function.tolist()
+            yield " ".join(style.names(source.recording.functions)[one] for one in entered)
+        yield "\\n"
 
 
-REPORT = Report(name="dummy_words", shows=Data.CALLS, render=_words, ends=(".words",))
+REPORT: Report = DummyWords()
 '''
 
 

@@ -1,7 +1,8 @@
-"""Names of files: each says where a thing is, so no two files have the same."""
+"""Names: of files, each of which says where a thing is, and of limits."""
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,8 +12,6 @@ BY_PLAN = {"__init__", "plan", "grammar", "read_back", "table", "tables", "event
 PARTS = {"arch", "cli"}
 """Folders whose files are named after the feature that they have the architecture's part, or the
 verb, of."""
-LEFT = {"names", "relocatable", "tree"}
-"""Names that two files have still."""
 
 
 def _namesakes() -> dict[str, list[Path]]:
@@ -25,7 +24,7 @@ def _namesakes() -> dict[str, list[Path]]:
 
 
 def test_no_two_files_have_the_same_name() -> None:
-    assert {name: paths for name, paths in _namesakes().items() if name not in LEFT} == {}
+    assert _namesakes() == {}
 
 
 def test_no_shards_in_slices_and_verbs() -> None:
@@ -36,3 +35,20 @@ def test_no_shards_in_slices_and_verbs() -> None:
     for path in files:
         if path.stem not in BY_PLAN:
             assert len(path.read_text().splitlines()) >= 40, path.relative_to(PACKAGE)
+
+
+def test_limits_say_what_they_limit() -> None:
+    """MAX_SECTIONS and MIN_SHARE, in every module; not MOST or LONGEST, which are of anything."""
+    superlative = {"MOST", "LONGEST", "DEEPEST", "FURTHEST", "NARROWEST", "WIDEST"}
+    modules = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+    assigned = (
+        part
+        for tree in modules
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for part in ast.walk(node)
+    )
+    names = (part for part in assigned if isinstance(part, ast.Name))
+    found = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    assert found >= {"MAX_SECTIONS", "MAX_NOP_SIZE"}
+    assert not [name for name in found if superlative & set(name.split("_"))]

@@ -8,8 +8,6 @@ import gzip
 import lzma
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from tests.support.command import ROOT, ftpatch
+from tests.support.command import ftpatch, patched_process
 from tests.support.loose_forms import FORMS
 from tests.support.loose_images import module
 from tests.support.samples import sample
@@ -66,18 +64,9 @@ def _measured(*args: str | Path) -> tuple[int, str, int]:
         "    print(re.search('VmHWM:[^0-9]*([0-9]+)', status.read_text())[1], flush=True)\n"
         "    end(code)\n"
         "os._exit, status = told, pathlib.Path('/proc/self/status')\n"
-        "from ftpatch.cli import main\n"
-        f"sys.argv = ['ftpatch', *{[str(each) for each in args]!r}]\n"
-        "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stderr, int(done.stdout.split()[-1]) << 10
+    done = patched_process(script, *args)
+    return done.code, done.err, int(done.out.split()[-1]) << 10
 
 
 @pytest.mark.parametrize("kind", BOMBS)

@@ -7,7 +7,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -16,12 +15,12 @@ import zstandard
 
 from ftpatch.errors import InputError
 from ftpatch.image import open_image
-from ftpatch.image.compression import LIMIT
+from ftpatch.image.compression import MAX_UNPACKED
 from ftpatch.image.payload import read_payload
 from tests.support.boot_images import SETUP, bzimage, zboot
 from tests.support.boot_kernels import Stripped
 from tests.support.boxes import ELF_BOXES, FEW, IMAGE_BOXES, PACKERS, sized
-from tests.support.command import ROOT, Result, ftpatch
+from tests.support.command import ROOT, Result, ftpatch, ftpatch_command
 from tests.support.images import fentry_kernel
 from tests.support.raw_kernels import raw_kernel
 
@@ -125,8 +124,8 @@ def test_another_size_than_announced(kind: str, tmp_path: Path) -> None:
     for size in (0, 1, len(SMALL) - 1, len(SMALL) + 1, 1 << 20, 1 << 30, 0xFFFF_FFFF):
         path = _put(tmp_path, bzimage(stream[:-4] + struct.pack("<I", size)))
         reason = _is_one_line(ftpatch("status", path))
-        if size > LIMIT:
-            assert f"unpacks to more than {LIMIT} bytes" in reason
+        if size > MAX_UNPACKED:
+            assert f"unpacks to more than {MAX_UNPACKED} bytes" in reason
 
 
 @every_kind
@@ -148,13 +147,13 @@ def test_a_bomb(tmp_path: Path) -> None:
     stream = b"".join([*(packer.compress(zeros) for _ in range(65)), packer.flush()])
     path = _put(tmp_path, stream)
     with (tmp_path / "said").open("w+") as said:
-        command = [sys.executable, "-m", "ftpatch", "status", str(path)]
+        command = ftpatch_command("status", str(path))
         child = subprocess.Popen(command, cwd=ROOT, stderr=said)
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         text = said.read()
-    assert text == f"ftpatch: {path}: zstd: unpacks to more than {LIMIT} bytes\n"
+    assert text == f"ftpatch: {path}: zstd: unpacks to more than {MAX_UNPACKED} bytes\n"
     assert child.returncode == 2
     assert used.ru_maxrss < 1_600_000
 

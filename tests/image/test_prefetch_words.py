@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
@@ -15,7 +14,14 @@ from ftpatch.image import prefetch
 from tests.support.boot_images import bzimage
 from tests.support.boot_kernels import Stripped
 from tests.support.boxes import PACKERS, sized
-from tests.support.command import ROOT, ftpatch, ftpatch_as, ftpatch_process
+from tests.support.command import (
+    child_env,
+    ftpatch,
+    ftpatch_as,
+    ftpatch_command,
+    ftpatch_process,
+    patched_process,
+)
 
 KERNEL = Stripped().build()
 BOXED = bzimage(sized("zstd", KERNEL))
@@ -71,8 +77,8 @@ def test_a_pipe_is_left_to_who_reads_it(tmp_path: Path) -> None:
     image.write_bytes(KERNEL)
     assert ftpatch("check", "-q", image, "--write-baseline", baseline).code == 0
     done = subprocess.run(
-        [sys.executable, "-m", "ftpatch", "check", "--baseline", "/dev/fd/0", str(image)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ftpatch_command("check", "--baseline", "/dev/fd/0", str(image)),
+        env=child_env(),
         input=baseline.read_bytes(),
         capture_output=True,
         timeout=50,
@@ -114,16 +120,10 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 def test_the_end_waits_for_no_thread(words: list[str], tmp_path: Path) -> None:
     """Whatever ends the command before it needs the payload, or without."""
     script = (
-        "import sys, threading, ftpatch.image.prefetch\n"
+        "import threading, ftpatch.image.prefetch\n"
         "ftpatch.image.prefetch.read_payload = lambda *_: threading.Event().wait()\n"
-        "from ftpatch.cli import main\n"
-        "main()\n"
     )
     verb = "list" if words == ["other"] else "extract"
-    done = subprocess.run(
-        [sys.executable, "-c", script, verb, str(_put(tmp_path)), *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path,
-        capture_output=True, text=True, timeout=50, check=False,
-    )  # fmt: skip
-    assert done.returncode == (0 if words == ["--help"] else 2)
-    assert "Traceback" not in done.stderr and done.stderr.count("\n") <= 1
+    done = patched_process(script, verb, _put(tmp_path), *words, cwd=tmp_path, timeout=50)
+    assert done.code == (0 if words == ["--help"] else 2)
+    assert "Traceback" not in done.err and done.err.count("\n") <= 1

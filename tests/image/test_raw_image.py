@@ -61,7 +61,7 @@ def test_it_reads_as_an_elf_file(magic: bytes, form: int, layout: Layout) -> Non
     made = Made(magic, form, layout)
     read = made.read()
     elf, own = read.elf, read.own
-    assert is_raw_image(made.array)
+    assert is_raw_image(made.array.data)
     assert elf.skeleton.machine == {ARM64: 183, RISCV64: 243}[magic]
     assert (elf.word, elf.skeleton.type) == (8, Skeleton.ET_DYN if form else Skeleton.ET_EXEC)
     (load,) = elf.skeleton.segments

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import ROOT, Result, ftpatch
+from tests.support.command import Result, child_env, ftpatch, ftpatch_command, patched_process
 from tests.support.loose_trees import contents, forest
 from tests.support.samples import sample
 from tests.support.sampling import scaled
@@ -56,22 +55,8 @@ elf.map_file, map_file = lambda path: (map_file(path), os.truncate(FILE, 0))[0],
 
 
 def _run(path: Path, command: list[str], script: str) -> Result:
-    words = ["ftpatch", *(word.replace("FILE", str(path)) for word in command)]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"FILE = {str(path)!r}\n{script}"
-            f"from ftpatch.cli import main\nsys.argv = {words!r}\nmain()",
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=path.parent,
-    )
-    return Result(done.returncode, done.stdout, done.stderr)
+    words = [word.replace("FILE", str(path)) for word in command]
+    return patched_process(f"FILE = {str(path)!r}\n{script}", *words, cwd=path.parent)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -128,8 +113,8 @@ def test_at_any_moment(verb: str, tmp_path: Path) -> None:
             os.truncate(each, 80 << 20)
         command = [verb, str(path)] + ([str(other)] if verb == "diff" else [])
         process = subprocess.Popen(
-            [sys.executable, "-m", "ftpatch", *command],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            ftpatch_command(*command),
+            env=child_env(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -18,7 +18,14 @@ import pytest
 from ftpatch.cli import app
 from ftpatch.cli.signals import handle_signals
 from ftpatch.io.cleanup import CLEANUP, ENDING
-from tests.support.command import ROOT, Result, ftpatch
+from tests.support.command import (
+    Result,
+    child_env,
+    ftpatch,
+    ftpatch_command,
+    ftpatch_process,
+    patched_command,
+)
 from tests.support.loose_trees import contents, forest
 from tests.support.samples import sample
 from tests.support.sampling import FULL
@@ -190,15 +197,8 @@ def test_what_has_an_owner_stays(copy_of: Copied) -> None:
     lock(held)
     link = spare(path.parent)
     link.symlink_to(path)
-    script = f"import sys; sys.argv = ['ftpatch', 'disable', {str(path)!r}]\n"
-    script += "from ftpatch.cli import main; main()"
     for there in (True, False):
-        done = subprocess.run(
-            [sys.executable, "-c", script, "--force"],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            check=False,
-        )
-        assert done.returncode == 0
+        assert ftpatch_process("disable", path, "--force").code == 0
         assert ours.exists() == there and theirs.exists() and link.is_symlink() and path.exists()
         path.with_name("pad.ftpatch").unlink()
         if there:
@@ -210,8 +210,8 @@ def test_a_reader_that_goes_away_before_the_summary(copy_of: Copied) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     done = subprocess.run(
-        [sys.executable, "-m", "ftpatch", "enable", str(path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ftpatch_command("enable", str(path)),
+        env=child_env(),
         stdout=writes,
         stderr=subprocess.PIPE,
         text=True,
@@ -224,9 +224,9 @@ def test_a_reader_that_goes_away_before_the_summary(copy_of: Copied) -> None:
 
 NUMBER = 34
 TREES = {
-    "in-place": "['ftpatch', 'disable', TREE, '--in-place']",
-    "mirror": "['ftpatch', 'disable', TREE, '-o', TREE + '.out']",
-    "undo": "['ftpatch', 'undo', TREE]",
+    "in-place": ["disable", "TREE", "--in-place"],
+    "mirror": ["disable", "TREE", "-o", "TREE.out"],
+    "undo": ["undo", "TREE"],
 }
 
 
@@ -243,14 +243,10 @@ def _tree_command(tree: Path, way: str) -> subprocess.Popen[str]:
         "    time.sleep(0.02)\n"
         "Copy._rename = slow\n"
         "os.sched_getaffinity = lambda _: {0, 1}\n"
-        "from ftpatch.cli import main\n"
-        f"TREE = {str(tree)!r}\n"
-        f"sys.argv = {TREES[way]}\n"
-        "main()\n"
     )
     return subprocess.Popen(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        patched_command(script, *(word.replace("TREE", str(tree)) for word in TREES[way])),
+        env=child_env(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -361,15 +357,8 @@ def test_what_a_killed_trace_leaves(tmp_path: Path) -> None:
     folder.mkdir()
     pads = "-fpatchable-function-entry=5"
     subprocess.run(["gcc", "-O1", pads, str(source), "-o", str(program)], check=True)
-    script = (
-        "import sys\n"
-        "import ftpatch.io.temporary\n"
-        "ftpatch.io.temporary.SETTLED = 0\n"
-        "from ftpatch.cli import main\n"
-        "sys.argv = ['ftpatch', 'trace', *sys.argv[1:]]\n"
-        "main()\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    script = "import ftpatch.io.temporary\nftpatch.io.temporary.SETTLED = 0\n"
+    environment = child_env(TMPDIR=str(folder))
 
     def left() -> set[Path]:
         return {p for p in (*program.parent.iterdir(), *folder.iterdir()) if p != program}
@@ -377,7 +366,7 @@ def test_what_a_killed_trace_leaves(tmp_path: Path) -> None:
     running = []
     for _ in range(2):
         process = subprocess.Popen(
-            [sys.executable, "-c", script, str(program), "wait"],
+            patched_command(script, "trace", program, "wait"),
             env=environment,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -389,9 +378,8 @@ def test_what_a_killed_trace_leaves(tmp_path: Path) -> None:
     assert len(first) == len(second) == 2, "both are there"
     running[0][0].kill()
     running[0][0].wait()
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(program)], env=environment, check=False
-    )
+    command = patched_command(script, "trace", program)
+    done = subprocess.run(command, env=environment, check=False)
     assert done.returncode == 0
     assert left() == second
     for process, _ in running:

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support.command import ROOT, Result, ftpatch
+from tests.support.command import Result, child_env, ftpatch, patched_command
 from tests.support.loose_trees import contents, forest
 
 NUMBER = 40
@@ -60,10 +59,8 @@ def test_the_same_as_on_one(command: list[str], tree: Path, tmp_path: Path) -> N
 
 def _script(tree: Path, output: Path, work: str, *options: str) -> list[str]:
     """A command whose worker, at the module m020, does ``work`` first; on two processors."""
-    return [
-        sys.executable,
-        "-c",
-        "import os, signal, sys, time\n"
+    script = (
+        "import os, signal, time\n"
         "import ftpatch.cli.update_tree as update_tree\n"
         "prepare = update_tree.prepare\n"
         "def at_last(path, *rest, **more):\n"
@@ -72,16 +69,14 @@ def _script(tree: Path, output: Path, work: str, *options: str) -> list[str]:
         "    return prepare(path, *rest, **more)\n"
         "update_tree.prepare = at_last\n"
         "os.sched_getaffinity = lambda _: {0, 1}\n"
-        "from ftpatch.cli import main\n"
-        f"sys.argv = ['ftpatch', 'disable', {str(tree)!r}, '-o', {str(output)!r}, *{options!r}]\n"
-        "main()\n",
-    ]
+    )
+    return patched_command(script, "disable", tree, "-o", output, *options)
 
 
 def _run(command: list[str]) -> Result:
     done = subprocess.run(
         command,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=child_env(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -150,7 +145,7 @@ def waiting(tree: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     output = tree.parent / "output"
     with subprocess.Popen(
         _script(tree, output, "time.sleep(60)"),
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=child_env(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -8,13 +8,19 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import ROOT, Result, ftpatch, ftpatch_as
+from tests.support.command import (
+    Result,
+    child_env,
+    ftpatch,
+    ftpatch_as,
+    ftpatch_command,
+    patched_process,
+)
 from tests.support.samples import sample
 
 Copied = Callable[[str], Path]
@@ -132,8 +138,8 @@ def test_a_limit_of_file_sizes(copy_of: Copied) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
     done = subprocess.run(
-        [sys.executable, "-m", "ftpatch", "enable", str(path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        ftpatch_command("enable", str(path)),
+        env=child_env(PYTHONDONTWRITEBYTECODE="1"),
         capture_output=True,
         text=True,
         preexec_fn=limit,
@@ -148,20 +154,11 @@ def test_a_kill_leaves_nothing(copy_of: Copied) -> None:
     path = copy_of("vmlinux-x86_64")
     # Stopped between the copy and the rename, where a half of it could be seen.
     script = (
-        "import os, signal, sys\n"
+        "import os, signal\n"
         "from ftpatch.io.output import Copy\n"
         "Copy.appear = lambda self: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "from ftpatch.cli import main\n"
-        f"sys.argv = ['ftpatch', 'enable', {str(path)!r}]\n"
-        "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
+    assert patched_process(script, "enable", path).code == -signal.SIGKILL
     left = [p.name for p in path.parent.iterdir()]
     assert left == [path.name] or _without_tmpfile(path.parent)
 
@@ -178,20 +175,11 @@ def _without_tmpfile(folder: Path) -> bool:
 def test_an_interrupt_leaves_nothing(number: signal.Signals, copy_of: Copied) -> None:
     path = copy_of("vmlinux-x86_64")
     script = (
-        "import os, sys\n"
+        "import os\n"
         "from ftpatch.write.target import FileTarget\n"
         f"FileTarget.apply = lambda *_: os.kill(os.getpid(), {int(number)})\n"
-        "from ftpatch.cli import main\n"
-        f"sys.argv = ['ftpatch', 'enable', {str(path)!r}]\n"
-        "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 128 + number
-    assert done.stderr == "ftpatch: interrupted; nothing was written\n"
+    done = patched_process(script, "enable", path)
+    assert done.code == 128 + number
+    assert done.err == "ftpatch: interrupted; nothing was written\n"
     assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -16,7 +16,16 @@ from unittest import mock
 
 from ftpatch.cli import app
 
-__all__ = ["Result", "ftpatch", "ftpatch_as", "ftpatch_process"]
+__all__ = [
+    "Result",
+    "child_env",
+    "ftpatch",
+    "ftpatch_as",
+    "ftpatch_command",
+    "ftpatch_process",
+    "patched_process",
+    "patched_command",
+]
 
 ROOT = Path(__file__).parent.parent.parent
 WIDTH = "80"
@@ -61,6 +70,23 @@ def ftpatch(*args: str | Path, sync: bool = False) -> Result:
     return Result(code, out.getvalue(), err.getvalue())
 
 
+def child_env(**more: str) -> dict[str, str]:
+    """The environment of a child that is to import ftpatch from here."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def ftpatch_command(*args: str | Path) -> list[str]:
+    """Words that run a command in a process of its own, with `child_env`."""
+    return [sys.executable, "-m", "ftpatch", *map(str, args)]
+
+
+def patched_command(script: str, *args: str | Path) -> list[str]:
+    """Words that run a command after ``script``, which may have replaced parts of it."""
+    words = ["ftpatch", *map(str, args)]
+    main = f"import sys\nsys.argv = {words!r}\nfrom ftpatch.cli import main\nmain()\n"
+    return [sys.executable, "-c", f"{script}\n{main}"]
+
+
 def ftpatch_process(
     *args: str | Path,
     env: Mapping[str, str] | None = None,
@@ -68,9 +94,20 @@ def ftpatch_process(
     timeout: float = 60,
 ) -> Result:
     """Run a command in a process of its own."""
+    return _run(ftpatch_command(*args), {"COLUMNS": WIDTH, **(env or {})}, cwd, timeout)
+
+
+def patched_process(
+    script: str, *args: str | Path, cwd: Path | None = None, timeout: float = 60
+) -> Result:
+    """Run a command after ``script``, in a process of its own."""
+    return _run(patched_command(script, *args), {}, cwd, timeout)
+
+
+def _run(words: list[str], env: Mapping[str, str], cwd: Path | None, timeout: float) -> Result:
     done = subprocess.run(
-        [sys.executable, "-m", "ftpatch", *map(str, args)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": WIDTH, **(env or {})},
+        words,
+        env=child_env(**env),
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.support.command import ROOT
+from tests.support.command import ROOT, child_env
 from tests.support.sampling import SEED
 
 __all__ = ["run_fuzzer"]
@@ -20,7 +19,7 @@ def run_fuzzer(module: str, count: str, folder: Path, names: Iterable[str]) -> N
     done = subprocess.run(
         [sys.executable, "-m", f"tests.support.{module}", str(SEED), count, str(folder), *names],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+        env=child_env(PYTHONHASHSEED="0"),
         capture_output=True,
         text=True,
         timeout=60 * int(count) + 240,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.command import ROOT, Result, ftpatch
+from tests.support.command import ROOT, Result, ftpatch, ftpatch_command
 from tests.support.samples import sample
 from tests.support.sampling import scaled
 from tests.support.trace_writer import (
@@ -156,6 +156,6 @@ def test_a_deep_stack_and_a_huge_claim_stay_small(tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
     for form in ("profile", "folded"):
-        words = [sys.executable, "-m", "ftpatch", "report", "--format", form, str(path)]
+        words = ftpatch_command("report", "--format", form, str(path))
         peak = subprocess.check_output([sys.executable, "-c", code, *words], text=True, cwd=ROOT)
         assert int(peak) < 700_000

@@ -14,7 +14,7 @@ import pytest
 from ftpatch.image import open_image
 from ftpatch.names.demangle import demangled
 from ftpatch.trace.lines import Lines
-from ftpatch.trace.names import Program
+from ftpatch.trace.symbolize import Program
 from tests.support.command import ftpatch
 from tests.support.trace_writer import (
     BASE,

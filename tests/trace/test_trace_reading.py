@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.trace import batches as batching
-from ftpatch.trace import match, repair, tree
+from ftpatch.trace import call_tree, match, repair
 from tests.support.command import ftpatch
 from tests.support.sampling import scaled
 from tests.support.trace_naive import Row, Sums, read, sums
@@ -104,7 +104,7 @@ def test_rows_and_sums_are_those_of_a_naive_reading(
     tmp_path: Path, file: TraceFile, limit: int
 ) -> None:
     path = file.write(tmp_path / "trace")
-    with mock.patch.object(batching, "LIMIT", limit), mock.patch.object(tree, "FEW", 2):
+    with mock.patch.object(batching, "BATCH_WORDS", limit), mock.patch.object(call_tree, "FEW", 2):
         assert _rows(path) == {t.tid: read(t.events) for t in file.threads if read(t.events)}
         _check_sums(file, path)
 
@@ -150,11 +150,11 @@ def test_what_is_remembered_has_a_limit(tmp_path: Path, most: int) -> None:
     thread.add(LEFT, 9, 50).add(EXIT, FUNCS[0], 60).add(EXIT, FUNCS[0], 61)
     path = TraceFile([thread]).write(tmp_path / "trace")
     with (
-        mock.patch.object(match, "DEEPEST", most),
+        mock.patch.object(match, "MAX_OPEN", most),
         mock.patch.object(repair, "MAX_SUSPENDED", most),
-        mock.patch.object(tree, "DEEPEST", most),
-        mock.patch.object(tree, "MAX_NODES", most),
-        mock.patch.object(batching, "LIMIT", 64),
+        mock.patch.object(call_tree, "MAX_DEPTH", most),
+        mock.patch.object(call_tree, "MAX_NODES", most),
+        mock.patch.object(batching, "BATCH_WORDS", 64),
     ):
         for form in ("json", "folded", "profile", "function_graph", "flamegraph"):
             result = ftpatch("report", path, "--format", form)

@@ -7,12 +7,11 @@ import pty
 import re
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import ROOT, ftpatch, ftpatch_process
+from tests.support.command import child_env, ftpatch, ftpatch_command, ftpatch_process
 from tests.support.trace_writer import BASE, ENTRY, EXIT, Thread, TraceFile, program
 
 
@@ -147,9 +146,9 @@ def test_the_output_appears_when_it_is_whole(tmp_path: Path) -> None:
 
 def test_bytes_are_not_for_a_terminal(tmp_path: Path) -> None:
     parent, child = pty.openpty()
-    command = [sys.executable, "-m", "ftpatch", "report", "--format", "perfetto"]
+    command = ftpatch_command("report", "--format", "perfetto")
     command.append(str(_trace(tmp_path)))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = child_env()
     pipe = subprocess.PIPE
     done = subprocess.run(command, env=environment, stdout=child, stderr=pipe, check=False)
     os.close(child)
@@ -182,10 +181,10 @@ def test_a_disk_that_is_full_at_the_end(tmp_path: Path) -> None:
     """Nothing stays of a report that was written into a buffer, and its file is what is named."""
     trace, out = _trace(tmp_path), tmp_path / "out"
     before = {path.name for path in tmp_path.iterdir()}
-    command = [sys.executable, "-m", "ftpatch", "report", str(trace), "-o", str(out)]
+    command = ftpatch_command("report", str(trace), "-o", str(out))
     done = subprocess.run(
         ["sh", "-c", 'ulimit -f 0; "$@" 2>&1 | cat', "", *command],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=child_env(),
         capture_output=True,
         text=True,
         check=False,

@@ -7,12 +7,11 @@ import os
 import pty
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import ROOT, ftpatch, ftpatch_process
+from tests.support.command import child_env, ftpatch, ftpatch_command, ftpatch_process
 from tests.support.trace_writer import TraceFile, program
 
 needs_gcc = pytest.mark.skipif(
@@ -86,8 +85,8 @@ def test_what_is_not_for_a_terminal_is_said_before_it_runs(
     form: str, compiled: Path, tmp_path: Path
 ) -> None:
     parent, child = pty.openpty()
-    command = [sys.executable, "-m", "ftpatch", "trace", "--format", form, str(compiled)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = ftpatch_command("trace", "--format", form, str(compiled))
+    environment = child_env()
     pipe = subprocess.PIPE
     done = subprocess.run(
         command, env=environment, stdout=child, stderr=pipe, check=False, cwd=tmp_path

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ROOT, ftpatch_process
+from tests.support.command import child_env, ftpatch_command, ftpatch_process, patched_command
 from tests.support.trace_events import read_trace
 from tests.support.trace_file_programs import SIZE, build, entries, lost, native, run, with_tracer
 
 pytestmark = native
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-MAIN = "import sys; from ftpatch.cli import main; from ftpatch.tracer import server\n"
+SERVER = "from ftpatch.tracer import server\n"
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,8 @@ def test_it_is_cut_off_under_trace(keep: bool, program: Path, tmp_path: Path) ->
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-m", "ftpatch", *words, "slow", "2000", "10"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+        ftpatch_command(*words, "slow", "2000", "10"),
+        env=child_env(TMPDIR=str(temporary)),
         stdout=subprocess.PIPE,
         text=True,
     ) as running:
@@ -140,12 +140,12 @@ def test_a_daemon_whose_first_thread_ended(unnamed: bool, program: Path, tmp_pat
     said, kept = tmp_path / "said", tmp_path / "kept"
     words = ["trace", "--size", "8M", "-f", "work", "-o", str(kept)]
     words += [str(program), "daemon", str(said)]
-    code = MAIN + "sys.argv[1:] = {!r}\n"
+    code = SERVER
     if not unnamed:
         code += "server.Server.__init__ = lambda *_: (_ for _ in ()).throw(OSError())\n"
     done = subprocess.run(
-        [sys.executable, "-c", code.format(words) + "main()"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        patched_command(code, *words),
+        env=child_env(),
         check=False,
         timeout=60,
         stdout=subprocess.DEVNULL,
@@ -181,10 +181,9 @@ def _runs(pid: int) -> bool:
 def test_more_processes_than_descriptors(program: Path, tmp_path: Path) -> None:
     """Files of those that ended get their names while the others run."""
     words = ["trace", "-f", "work", "-o", str(tmp_path / "kept"), str(program), "fork", "50", "2"]
-    code = f"{MAIN}sys.argv[1:] = {words!r}\n"
     subprocess.run(
-        [sys.executable, "-c", f"{code}server.MOST = 8\nmain()"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        patched_command(f"{SERVER}server.MAX_DESCRIPTORS = 8", *words),
+        env=child_env(),
         check=True,
         timeout=60,
         stdout=subprocess.DEVNULL,
@@ -197,11 +196,10 @@ def test_more_files_than_descriptors(hard: int, program: Path, tmp_path: Path) -
     """The report takes what the limit may be raised to; what is too much costs no recording."""
     kept = tmp_path / "kept"
     words = ["trace", "-f", "work", "-o", str(kept), "--format", "profile", str(program)]
-    code = "import resource, sys; from ftpatch.cli import main\n"
-    code += f"resource.setrlimit(resource.RLIMIT_NOFILE, (40, {hard}))\n"
+    code = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (40, {hard}))"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}sys.argv[1:] = {[*words, 'fork', '60', '2']!r}\nmain()"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        patched_command(code, *words, "fork", "60", "2"),
+        env=child_env(),
         check=False,
         timeout=60,
         capture_output=True,
@@ -257,8 +255,8 @@ def _image(file: Path) -> str:
 def test_trace_is_killed(program: Path, tmp_path: Path) -> None:
     """The program is not."""
     with subprocess.Popen(
-        [sys.executable, "-m", "ftpatch", "trace", program, "fork", "60", "2000"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        ftpatch_command("trace", program, "fork", "60", "2000"),
+        env=child_env(TMPDIR=str(tmp_path)),
         stdout=subprocess.PIPE,
     ) as running:
         until = time.monotonic() + 30
@@ -306,6 +304,6 @@ with TraceFiles(trace, program, program):
 def test_a_lease_that_is_broken_ends_nobody(program: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copy(program, tmp_path / "copy"))
     words = [sys.executable, "-c", LEASED, str(tmp_path / "trace"), str(copy)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env = child_env()
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "broken\n"), done.stderr

@@ -117,12 +117,12 @@ SYMBOLS = st.one_of(
 )
 WATCHES = st.builds(
     Watch,
-    SYMBOLS,
-    st.integers(0, (1 << 64) - 1),
-    st.just(0),
-    st.sampled_from([1, 2, 4, 8]),
-    st.sampled_from(["rw-", "-w-", "r--"]),
-    st.booleans(),
+    symbol=SYMBOLS,
+    offset=st.integers(0, (1 << 64) - 1),
+    address=st.just(0),
+    length=st.sampled_from([1, 2, 4, 8]),
+    type=st.sampled_from(["rw-", "-w-", "r--"]),
+    usual=st.booleans(),
 )
 
 

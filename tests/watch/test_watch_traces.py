@@ -20,8 +20,8 @@ from tests.support.sampling import scaled
 from tests.support.trace_writer import BASE, Thread, TraceFile, program
 
 ACCESS = 1
-COUNTER = Watch("counter", 0, 0x404010, 4, "rw-")
-TABLE = Watch("table", 16, 0x404040, 2, "-w-", usual=False)
+COUNTER = Watch(symbol="counter", offset=0, address=0x404010, length=4, type="rw-")
+TABLE = Watch(symbol="table", offset=16, address=0x404040, length=2, type="-w-", usual=False)
 PROBES_AT, TABLE_AT = 232, 4096
 
 
@@ -160,12 +160,17 @@ def test_reasons(number: int, clause: str) -> None:
 
 
 def test_a_table_and_back() -> None:
-    watches = (COUNTER, TABLE, Watch("w@V1", 0, 0x10, 4, "rw-"), Watch("x", 0, 8, 8, "r--"))
+    watches = (
+        COUNTER,
+        TABLE,
+        Watch(symbol="w@V1", offset=0, address=0x10, length=4, type="rw-"),
+        Watch(symbol="x", offset=0, address=8, length=8, type="r--"),
+    )
     told = unpack_watches(pack_watches(watches))
     assert [one and one.watch for one in told] == list(watches)
     assert unpack_watches(pack_watches(())) == [None] * SLOTS
     with pytest.raises(UsageError, match="too long; at most 984 bytes"):
-        pack_watches([Watch("a" * 990, 0, 8, 4, "rw-")])
+        pack_watches([Watch(symbol="a" * 990, offset=0, address=8, length=4, type="rw-")])
     with pytest.raises(UsageError, match="truncated"):
         unpack_watches(bytes(TABLE_SIZE - 1))
 

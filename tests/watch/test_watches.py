@@ -91,7 +91,9 @@ def test_the_longest_of_the_cpu() -> None:
     with pytest.raises(UsageError) as error:
         apply("w@wide:8", longest=4)
     assert str(error.value) == "w@wide:8: this CPU cannot watch 8 bytes; watch 4 of them"
-    assert apply("wide:rw-", longest=4)[0] == (Watch("wide", 0, 0x4020, 4, "rw-"),)
+    assert apply("wide:rw-", longest=4)[0] == (
+        Watch(symbol="wide", offset=0, address=0x4020, length=4, type="rw-"),
+    )
 
 
 def test_reads_alone() -> None:

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Wanted
+from ftpatch.arch.boot import Assembly, Emulator, Events, TracerCode, Wanted
 
 __all__ = ["BOOT_ARM64"]
 
@@ -29,7 +29,7 @@ SAVED = 16  # bytes for x0 and x1
 RETURN = ("mov x10, x30", "mov x30, x9", "ret x10")  # with the lr that the function was called with
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _BootArm64:
     name: str = "arm64"
     sinks: tuple[str, ...] = ("semihosting",)
@@ -77,12 +77,12 @@ class _BootArm64:
         ticks = _number(rows[:, at + SP :]) if time else np.arange(len(rows), dtype=np.uint64)
         return Events(place, sp, ticks, returns)
 
-    def lay(self, wanted: Wanted) -> Laid:
+    def assemble(self, wanted: Wanted) -> TracerCode:
         """The code."""
         out = Assembly(self.name)
         leave = RETURN
         body = partial(self._body, out, wanted)
-        return out.lay(wanted, self.sinks.index(wanted.sink), leave, body)
+        return out.assemble(wanted, self.sinks.index(wanted.sink), leave, body)
 
     def _body(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it. x9 is the caller's lr."""

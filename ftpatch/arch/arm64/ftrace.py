@@ -71,7 +71,7 @@ class _Arm64:
     mcount_is_pad: ClassVar[bool] = True
     nop_texts: ClassVar[frozenset[str]] = frozenset({"nop"})
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
-    gates: ClassVar[dict[str, tuple[str, ...]]] = {
+    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
         "ftrace_call": ("ftrace_call",),
         "ftrace_graph_call": ("ftrace_graph_call",),
     }
@@ -240,7 +240,7 @@ class _Arm64:
         """8-aligned, 12 or 16 before the branch: ftrace_caller takes it off the link register."""
         return ((ip + np.uint64(4)) & ~np.uint64(7)) - np.uint64(16)
 
-    def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
+    def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``b addr`` or NOP at ftrace_graph_call (ftrace_modify_graph_caller), ``bl`` elsewhere."""
         if not addr:
             return template(self.name, "nop", ("nop",))
@@ -249,7 +249,7 @@ class _Arm64:
         at, to = addresses(ip), addresses(addr)
         return branch(opcode, at, to).tobytes()
 
-    def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
+    def named_site_target(self, name: str, code: bytes, ip: int) -> int | None:
         """Target of the branch; 0 for a NOP at ftrace_graph_call."""
         insn = np.frombuffer(code[:4], "<u4")
         if "graph" in name and insn[0] == A64.NOP:
@@ -258,7 +258,7 @@ class _Arm64:
             return None
         return int(branch_target(insn, addresses(ip))[0])
 
-    def gate_rest(self, name: str) -> str:
+    def named_site_rest(self, name: str) -> str:
         """ftrace_graph_call is a NOP when disabled, ftrace_call goes to ftrace_stub."""
         return "" if "graph" in name else "ftrace_stub"
 

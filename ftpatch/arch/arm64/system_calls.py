@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ftpatch.arch.system_calls import FURTHEST, SystemCall
+from ftpatch.arch.system_calls import MAX_DISTANCE, SystemCall
 
 __all__ = ["system_calls"]
 
@@ -26,7 +26,7 @@ def system_calls(code: bytes, address: int) -> Iterator[SystemCall]:
     """Those in ``code`` at ``address``."""
     words = np.frombuffer(code[: len(code) // 4 * 4], "<u4")
     for at in np.flatnonzero(words == SVC).tolist():
-        before = words[max(at - FURTHEST // 4 - 4, 0) : at][::-1].tolist()
+        before = words[max(at - MAX_DISTANCE // 4 - 4, 0) : at][::-1].tolist()
         gives = (i for i, w in enumerate(before) if (w & 0x7FE0001F) == 0x52800008 or w == SVC)
         first = next(gives, None)
         known = first is not None and before[first] != SVC

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ftpatch.arch.disassemble import Instruction
-from ftpatch.arch.twice import LEAST, Twice
+from ftpatch.arch.twice import MIN_SAVED, Twice
 
 __all__ = ["TWICE"]
 
@@ -37,7 +37,7 @@ def _known(insns: Sequence[Instruction]) -> bool:
             kept |= {saved[1], saved[2] or ""} & SAVED
         sources = operands if name in ("stp", "str") else operands.partition(", ")[2]
         reads |= "x30" in sources
-    return len(kept) >= LEAST and reads
+    return len(kept) >= MIN_SAVED and reads
 
 
 TWICE: Final = Twice(_known, SETS)

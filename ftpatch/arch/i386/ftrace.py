@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from ftpatch.arch.contract import Arch
 from ftpatch.arch.x86.common import X86
-from ftpatch.arch.x86.nops import CLANG_PADS
+from ftpatch.arch.x86.nops import CLANG_PADS, P6
 
 __all__ = ["I386"]
 
@@ -34,7 +34,7 @@ class _I386(X86):
         *CLANG_PADS,  # for -march=i686 and later
         b"\x66\x90\x66\x90\x90",  # clang: xchg %ax,%ax, twice; nop
         b"\x66\x90\x66\x90\x66",  # the same, longer: what is left begins with 90, a nop
-        b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%eax,%eax,1)
+        P6,  # -mnop-mcount
         b"\x3e\x8d\x74\x26\x00",  # GNU as without nopl: lea %ds:0x0(%esi,%eiz,1),%esi
     )
     module_nop: ClassVar[bytes] = b"\x3e\x8d\x74\x26\x00"  # the lea above: an i486 has no nopl

@@ -78,7 +78,7 @@ class _Riscv64:
     mcount_is_pad: ClassVar[bool] = True
     nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "c.nop"})
     mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
-    gates: ClassVar[dict[str, tuple[str, ...]]] = {
+    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
         # ftrace_update_ftrace_func updates both.
         "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
         "ftrace_regs_call": ("ftrace_regs_call",),
@@ -147,7 +147,7 @@ class _Riscv64:
         return out.view(np.uint8)
 
     def init_expects(self, ip: U64, abi: Abi) -> tuple[int, U8]:
-        """Nothing: ftrace_init_nop writes without a look."""
+        """Nothing: ftrace_init_nop writes without comparing."""
         return -self.lead(abi), np.empty((len(ip), 0), np.uint8)
 
     def extends_bytes(self, code: bytes, at: int) -> bool:
@@ -206,18 +206,18 @@ class _Riscv64:
         """8-aligned, 12 before the jalr: ftrace_caller takes it off t0."""
         return (ip - np.uint64(12)) & ~np.uint64(7)
 
-    def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
+    def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``auipc ra; jalr ra``; two NOPs for no ``addr``."""
         return (pair(RV.RA, addresses(ip), addresses(addr)) if addr else RV.PADS[1]).tobytes()
 
-    def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
+    def named_site_target(self, name: str, code: bytes, ip: int) -> int | None:
         """Target of the pair; 0 for the NOPs that a disabled ftrace_graph_call is."""
         insn = np.frombuffer(code[:8], "<u4").reshape(1, 2)
         if "graph" in name and (insn == RV.PADS[1]).all():
             return 0
         return int(pair_target(insn, addresses(ip))[0]) if is_pair(insn, RV.RA)[0] else None
 
-    def gate_rest(self, name: str) -> str:
+    def named_site_rest(self, name: str) -> str:
         """All are compiled to call ftrace_stub."""
         return "ftrace_stub"
 

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Assembly, Emulator, Events, Laid, Wanted
+from ftpatch.arch.boot import Assembly, Emulator, Events, TracerCode, Wanted
 
 __all__ = ["BootX86"]
 
@@ -93,12 +93,12 @@ class BootX86:
         ticks = _number(rows[:, at : at + 6]) if time else np.arange(len(rows), dtype=np.uint64)
         return Events(place, sp, ticks, returns)
 
-    def lay(self, wanted: Wanted) -> Laid:
+    def assemble(self, wanted: Wanted) -> TracerCode:
         """The code."""
         out = Assembly(self.name)
         leave = ["ret"]  # c3
         body = partial(self._body, out, wanted)
-        return out.lay(wanted, self.sinks.index(wanted.sink), leave, body)
+        return out.assemble(wanted, self.sinks.index(wanted.sink), leave, body)
 
     def _body(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it."""

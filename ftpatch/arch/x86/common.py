@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8, U64, Abi, Deadly, State
 from ftpatch.arch.disassemble import disassemble
-from ftpatch.arch.x86.nops import LONGEST, OFFERED, OFFERED6, TAIL, form_lengths
+from ftpatch.arch.x86.nops import MAX_NOP_SIZE, OFFERED, OFFERED6, TAIL, form_lengths
 
 __all__ = ["X86"]
 
@@ -36,8 +36,8 @@ ENDBR = (b"\xf3\x0f\x1e\xfa", b"\xf3\x0f\x1e\xfb")  # endbr64; endbr32
 
 
 def rows(*codes: bytes) -> U8:
-    """Codes as a matrix, uint8[n, LONGEST]; zeros follow the shorter."""
-    return np.array([list(code.ljust(LONGEST, b"\0")) for code in codes], np.uint8)
+    """Codes as a matrix, uint8[n, MAX_NOP_SIZE]; zeros follow the shorter."""
+    return np.array([list(code.ljust(MAX_NOP_SIZE, b"\0")) for code in codes], np.uint8)
 
 
 class X86:
@@ -57,7 +57,7 @@ class X86:
     call_field: ClassVar[int] = 1
     call_addend: ClassVar[int] = -4
     around: ClassVar[int] = 64
-    width: ClassVar[int] = LONGEST
+    width: ClassVar[int] = MAX_NOP_SIZE
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 5
     pad_nops: ClassVar[int] = 5
@@ -70,7 +70,7 @@ class X86:
     mcount_is_pad: ClassVar[bool] = False
     nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "nopl", "nopw", "xchgw %ax, %ax"})
     mcount_names: ClassVar[tuple[str, ...]] = ("__fentry__", "mcount", "_mcount")
-    gates: ClassVar[dict[str, tuple[str, ...]]] = {
+    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
         # ftrace_update_ftrace_func updates both.
         "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
         "ftrace_regs_call": ("ftrace_regs_call",),
@@ -124,7 +124,7 @@ class X86:
         """The chosen NOP, else the image's own, else P6, and a NOP of what is left; its longer
         sister for six bytes."""
         five = nop or abi.nop or self.nops["p6"]
-        code = np.empty((len(width), LONGEST), np.uint8)
+        code = np.empty((len(width), MAX_NOP_SIZE), np.uint8)
         for size in np.unique(width).tolist():
             form = OFFERED6.get(five, five + TAIL[1]) if size == 6 else five + TAIL[size - 5]
             code[width == size] = rows(form)
@@ -137,12 +137,12 @@ class X86:
         size = np.where(width == 6, 6, 5)
         rel = (addr - ip - size.astype(np.uint64)).astype("<u4")
         rel32 = rel.view(np.uint8).reshape(-1, 4)
-        code = np.zeros((len(ip), LONGEST), np.uint8)
+        code = np.zeros((len(ip), MAX_NOP_SIZE), np.uint8)
         code[:, 0], code[:, 1:5] = opcode, rel32
         wide = width == 6
         code[wide, 0], code[wide, 1], code[wide, 2:6] = ADDR32, opcode, rel32[wide]
         for longer in np.unique(width[width > 6]).tolist():
-            code[width == longer, 5:] = rows(TAIL[longer - 5])[:, : LONGEST - 5]
+            code[width == longer, 5:] = rows(TAIL[longer - 5])[:, : MAX_NOP_SIZE - 5]
         return code
 
     def unlinked(self, code: U8, abi: Abi) -> U8:
@@ -159,15 +159,15 @@ class X86:
         if abi.pad:
             forms = rows(*self.pads)
             sizes = np.array([len(pad) for pad in self.pads])
-            beyond = np.arange(LONGEST) >= sizes[:, None]
-            code = np.pad(code, ((0, 0), (0, LONGEST - code.shape[1])))
+            beyond = np.arange(MAX_NOP_SIZE) >= sizes[:, None]
+            code = np.pad(code, ((0, 0), (0, MAX_NOP_SIZE - code.shape[1])))
             same = ((code[:, None, :] == forms[None]) | beyond[None]).all(axis=2)
             return np.asarray(forms[np.where(same.any(axis=1), same.argmax(axis=1), 0)])
         mcount = np.full(len(ip), abi.mcount, np.uint64)
         call = self.make_call(ip, mcount, width, abi)
         if abi.mcount_got:
             disp = (np.uint64(abi.mcount_got) - self._got_base(ip, abi)).astype("<u4")
-            got = np.zeros((len(ip), LONGEST), np.uint8)
+            got = np.zeros((len(ip), MAX_NOP_SIZE), np.uint8)
             got[:, :2] = CALL_GOT[self.elf_class]
             got[:, 2:6] = disp.view(np.uint8).reshape(-1, 4)
             call = np.where((width == 6)[:, None], got, call)
@@ -234,20 +234,20 @@ class X86:
         """There is none: the address itself."""
         return ip
 
-    def gate(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
+    def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``jmp addr`` at ftrace_graph_call (ftrace_mod_jmp), ``call addr`` elsewhere."""
         text, name = ("jmp 0x101000", "jmp") if "graph" in name else ("call 0x101000", "call")
         opcode = template(self.name, text, (name,))[:1]  # e9; e8
         return opcode + ((addr - ip - 5) & 0xFFFF_FFFF).to_bytes(4, "little")
 
-    def gate_target(self, name: str, code: bytes, ip: int) -> int | None:
+    def named_site_target(self, name: str, code: bytes, ip: int) -> int | None:
         """Target of the jmp or call."""
         if code[:1] != (b"\xe9" if "graph" in name else b"\xe8"):
             return None
         return (ip + 5 + int.from_bytes(code[1:5], "little", signed=True)) & self.wrap
 
-    def gate_rest(self, name: str) -> str:
-        """Both kinds of gate go to ftrace_stub when disabled."""
+    def named_site_rest(self, name: str) -> str:
+        """All go to ftrace_stub when disabled."""
         return "ftrace_stub"
 
     def _got_base(self, ip: U64, abi: Abi) -> U64:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8
 
-__all__ = ["CLANG_PADS", "LONGEST", "OFFERED", "OFFERED6", "TAIL", "form_lengths"]
+__all__ = ["CLANG_PADS", "MAX_NOP_SIZE", "OFFERED", "OFFERED6", "P6", "TAIL", "form_lengths"]
 
 TAIL: Final[tuple[bytes, ...]] = (
     b"",
@@ -24,9 +24,12 @@ TAIL: Final[tuple[bytes, ...]] = (
     b"\x66\x90",  # xchg %ax,%ax
     b"\x0f\x1f\x00",  # nopl (%rax)
     b"\x0f\x1f\x40\x00",  # nopl 0x0(%rax)
-    b"\x0f\x1f\x44\x00\x00",  # nopl 0x0(%rax,%rax,1): P6 NOP5
+    b"\x0f\x1f\x44\x00\x00",  # nopl 0x0(%rax,%rax,1)
 )
 """One NOP of each length (bytes)."""
+
+P6: Final = TAIL[5]
+"""The kernel's NOP5 of the P6 family: what x86-64 compares at boot, and -mnop-mcount writes."""
 
 CLANG_PADS: Final[tuple[bytes, ...]] = (
     b"\x0f\x1f\x44\x00\x08",  # nopl 0x8(%rax,%rax,1)
@@ -39,11 +42,11 @@ CLANG_PADS: Final[tuple[bytes, ...]] = (
 """clang's pads of five to ten bytes; a longer one begins with the last. Its displacements are not
 zero, so that they differ from alignment."""
 
-LONGEST: Final = 10
-"""Bytes of the longest."""
+MAX_NOP_SIZE: Final = 10
+"""Bytes of the longest pad."""
 
 OFFERED: Final[dict[str, bytes]] = {
-    "p6": TAIL[5],
+    "p6": P6,
     "nop5": b"\x66\x66\x66\x66\x90",  # data16 data16 data16 xchg %ax,%ax
     "jmp": b"\xeb\x03\x90\x90\x90",  # jmp .+5; nop; nop; nop
 }

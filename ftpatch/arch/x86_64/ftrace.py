@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from ftpatch.arch.contract import Arch
 from ftpatch.arch.x86.common import X86
-from ftpatch.arch.x86.nops import CLANG_PADS
+from ftpatch.arch.x86.nops import CLANG_PADS, P6
 
 __all__ = ["X86_64"]
 
@@ -30,7 +30,7 @@ class _X8664(X86):
     pads: ClassVar[tuple[bytes, ...]] = (
         b"\x90\x90\x90\x90\x90",  # gcc: five nop
         *CLANG_PADS,
-        b"\x0f\x1f\x44\x00\x00",  # -mnop-mcount: nopl 0x0(%rax,%rax,1)
+        P6,  # -mnop-mcount
         b"\x67\x0f\x1f\x04\x00",  # nopl (%eax,%eax,1)
     )
     # arch_init_ideal_nops() of arch/x86/kernel/alternative.c, up to v5.12: P6_NOP5_ATOMIC and

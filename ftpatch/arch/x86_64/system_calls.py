@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from ftpatch.arch.disassemble import disassemble
-from ftpatch.arch.system_calls import FURTHEST, SystemCall
+from ftpatch.arch.system_calls import MAX_DISTANCE, SystemCall
 
 __all__ = ["system_calls"]
 
@@ -19,8 +19,9 @@ NUMBERS = frozenset((13, 14, 128, 130, 270, 271, 281, 333, 426, 441))
 """rt_sigaction, rt_sigprocmask, rt_sigtimedwait, rt_sigsuspend, pselect6, ppoll, epoll_pwait,
 io_pgetevents, io_uring_enter, epoll_pwait2: with one of these unmet a program may lose hits, or end
 (rt_sigpending only tells)."""
-MOST, SHUFFLED = 24, 4
-"""Instructions there, at most; and at least, where a register has the number."""
+MAX_INSNS, MIN_SHUFFLED = 24, 4
+"""Instructions before a system call to follow; and how many must be moves of arguments where a
+register holds the number."""
 JUMP = 5
 GIVEN = 512
 """Bytes before it where a register may have got the number."""
@@ -49,11 +50,11 @@ def system_calls(code: bytes, address: int) -> Iterator[SystemCall]:
 
 def _one(code: bytes, at: int, address: int) -> SystemCall | None:
     """Prefer the nearest: of a 32-bit copy, with a prefix before it, the longer one."""
-    for start in range(at - 2, max(at - FURTHEST, 0) - 1, -1):
+    for start in range(at - 2, max(at - MAX_DISTANCE, 0) - 1, -1):
         if not FIRST.match(code, start) or (code[start - 1] in PREFIXES[code[start] == 0xB8]):
             continue
         found = disassemble("x86_64", code[start:at], address + start)
-        if sum(one.size for one in found) != at - start or len(found) > MOST:
+        if sum(one.size for one in found) != at - start or len(found) > MAX_INSNS:
             continue
         if any(LEAVES.fullmatch(one.mnemonic) for one in found):
             continue
@@ -95,4 +96,4 @@ def _was_asked(code: bytes, start: int, register: str, count: int) -> bool:
         if int.from_bytes(code[at : at + 4], "little") in NUMBERS:
             return True
         break
-    return register in ARGUMENTS and count >= SHUFFLED
+    return register in ARGUMENTS and count >= MIN_SHUFFLED

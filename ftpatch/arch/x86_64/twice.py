@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ftpatch.arch.disassemble import Instruction
-from ftpatch.arch.twice import LEAST, Twice
+from ftpatch.arch.twice import MIN_SAVED, Twice
 
 __all__ = ["TWICE"]
 
@@ -38,7 +38,7 @@ def _known(insns: Sequence[Instruction]) -> bool:
             if saved := KEPT.fullmatch(operands):
                 kept.add(saved[1])
             reads |= operands.startswith("(%rsp), %r") and not depth
-    return len(kept) >= LEAST and reads and not depth
+    return len(kept) >= MIN_SAVED and reads and not depth
 
 
 TWICE: Final = Twice(_known, SETS)

@@ -33,7 +33,7 @@ HEADER = """\
 """
 MAGIC = HEADER[: HEADER.index(",")]
 """First bytes of such a file."""
-LIMIT = 1 << 28
+MAX_FILE_SIZE = 1 << 28
 """Largest file that is read (bytes); 50,000 findings take 5 MB."""
 
 
@@ -81,11 +81,11 @@ def read_baseline(path: Path) -> Baseline:
         raise InputError(path, "cannot read: not a regular file", "use a baseline")
     try:
         with path.open("rb") as file:
-            raw = file.read(LIMIT + 1)
+            raw = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
-    if len(raw) > LIMIT:
-        raise InputError(path, f"the baseline is larger than {LIMIT:#x} bytes")
+    if len(raw) > MAX_FILE_SIZE:
+        raise InputError(path, f"the baseline is larger than {MAX_FILE_SIZE:#x} bytes")
     lines = enumerate(raw.split(b"\n"), 1)
     return Baseline(
         _entry(path, number, line) for number, line in lines if line.strip() and line[:1] != b"#"

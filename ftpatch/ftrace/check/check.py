@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ftpatch.errors import NoTable
-from ftpatch.ftrace.check.broken_rows import Broken
 from ftpatch.ftrace.check.code_rules import (
     foreign,
     overlapping,
@@ -22,13 +21,11 @@ from ftpatch.ftrace.check.code_rules import (
     unlinked,
     unplaced,
 )
-from ftpatch.ftrace.check.findings import Check, Finding, Note
-from ftpatch.ftrace.check.function_rules import off_entry
-from ftpatch.ftrace.check.lost_rules import unrecorded
+from ftpatch.ftrace.check.findings import Broken, Check, Finding, Note
+from ftpatch.ftrace.check.function_rules import off_entry, recorded, unrecorded
 from ftpatch.ftrace.check.named_site_rules import astray
 from ftpatch.ftrace.check.notrace_rules import in_notrace
 from ftpatch.ftrace.check.record_rules import outside, repeated, unaligned, unfilled, unsorted
-from ftpatch.ftrace.check.recorded import recorded
 from ftpatch.ftrace.dropped_records import unrecorded_sites
 from ftpatch.ftrace.ftrace_bug import bug_text
 from ftpatch.ftrace.ftrace_init import predict
@@ -87,14 +84,24 @@ def check_image(path: Path, *, functions: bool = False, one_of_many: bool = Fals
     image = open_image(path)
     try:
         # All functions of a module may be notrace, and most programs of a folder have none.
-        bare = image.container == "module" or (one_of_many and not image.is_kernel)
+        bare = image.is_module or (one_of_many and not image.is_kernel)
         sites = read_sites(image, bare=bare)
         if not sites.table_name:
-            return Check((), None)
+            return Check(findings=(), ftrace_init=None)
         found = check_sites(sites)
         return replace(found, recorded=recorded(sites)) if functions else found
     except NoTable as error:
-        return Check((Finding("table-found", 0, "", f"{error.reason}; {error.hint}"),), None)
+        return Check(
+            findings=(
+                Finding(
+                    invariant="table-found",
+                    ip=0,
+                    symbol="",
+                    message=f"{error.reason}; {error.hint}",
+                ),
+            ),
+            ftrace_init=None,
+        )
 
 
 def check_sites(sites: Sites) -> Check:
@@ -104,22 +111,31 @@ def check_sites(sites: Sites) -> Check:
         ip, messages = rule(sites)
         places = sites.image.kallsyms.places(ip) if len(ip) else []
         rows = zip(ip.tolist(), places, messages, strict=True)
-        found += [Finding(name, at, place, message) for at, place, message in rows]
+        found += [
+            Finding(invariant=name, ip=at, symbol=place, message=message)
+            for at, place, message in rows
+        ]
     if not sites.abi.kernel:
-        return Check(tuple(found), None)
+        return Check(findings=tuple(found), ftrace_init=None)
     outlook = predict(sites)
     if outlook.bug is not None:
         bug = outlook.bug
         message = "ftrace_init will refuse this record, and ftrace is off from there on"
         message += SIGNED if bug.doubtful else ""
         place = bug.place if bug.symbol else ""
-        found.append(Finding("ftrace_init", bug.ip, place, message, bug_text(bug)))
+        found.append(
+            Finding(
+                invariant="ftrace_init", ip=bug.ip, symbol=place, message=message, bug=bug_text(bug)
+            )
+        )
     if outlook.death is not None:
         death = outlook.death
         end = "the module is loaded" if outlook.module else "it boots"
         message = f"the kernel will crash on this record when {end}: {death.reason}"
-        found.append(Finding("ftrace_init", death.record, death.place, message))
-    return Check(tuple(found), outlook, notes=tuple(_notes(sites)))
+        found.append(
+            Finding(invariant="ftrace_init", ip=death.record, symbol=death.place, message=message)
+        )
+    return Check(findings=tuple(found), ftrace_init=outlook, notes=tuple(_notes(sites)))
 
 
 def _notes(sites: Sites) -> Iterator[Note]:

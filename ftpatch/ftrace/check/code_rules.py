@@ -9,7 +9,7 @@ from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses
 from ftpatch.core.journal import journalled
 from ftpatch.ftrace.callees import CALLERS
-from ftpatch.ftrace.check.broken_rows import Broken, broken
+from ftpatch.ftrace.check.findings import Broken, broken
 from ftpatch.ftrace.short_pads import too_short
 from ftpatch.ftrace.site_code import call_rows, read_code, written
 from ftpatch.ftrace.sites import Sites

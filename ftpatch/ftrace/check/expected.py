@@ -33,7 +33,7 @@ HEADER = """\
 # `ftpatch check --write-expected FILE` wrote this; delete lines not needed.
 """
 MAGIC = HEADER[: HEADER.index(",")]
-LIMIT = 1 << 28
+MAX_FILE_SIZE = 1 << 28
 """Largest file that is read (bytes); a kernel and its 4,000 modules take 16 MB."""
 KEYS = ("image", "function")
 INVARIANT = "record-expected"
@@ -93,7 +93,7 @@ def _findings(image: Image, missing: list[str], held: set[str], source: str) -> 
             at, symbol, words = int(name, 16), "", f"{source} expects a record here"
         else:
             at, symbol, words = 0, name, f"{source} expects a record, but no such function exists"
-        yield Finding(INVARIANT, at, symbol, words)
+        yield Finding(invariant=INVARIANT, ip=at, symbol=symbol, message=words)
 
 
 def read_expected(path: Path) -> Expected:
@@ -113,11 +113,11 @@ def _held(path: Path) -> bytes:
                 raise InputError(
                     path, "not a regular file", "use a file that --write-expected wrote"
                 )
-            raw = file.read(LIMIT + 1)
+            raw = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
-    if len(raw) > LIMIT:
-        raise InputError(path, f"the list is larger than {LIMIT:#x} bytes")
+    if len(raw) > MAX_FILE_SIZE:
+        raise InputError(path, f"the list is larger than {MAX_FILE_SIZE:#x} bytes")
     return raw
 
 

@@ -1,15 +1,28 @@
-"""Findings of a check."""
+"""Findings of a check: as rules give them, in columns, and as reports show them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ftpatch.ftrace.ftrace_init import FtraceInit
+from ftpatch.ftrace.sites import Sites
 
-__all__ = ["Check", "Finding", "Note"]
+__all__ = ["Broken", "Check", "Finding", "Note", "broken"]
+
+Broken = tuple[NDArray[np.uint64], list[str]]
+"""Addresses at which an invariant is broken, uint64[m], and what is wrong at each."""
 
 
-@dataclass(frozen=True, slots=True)
+def broken(sites: Sites, mask: NDArray[np.bool_], message: str) -> Broken:
+    """The sites in ``mask``, bool[n], with one message for all."""
+    ip = sites.ip[mask]
+    return ip, [message] * len(ip)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One broken invariant; ``ip`` is the site's or record's address, ``symbol`` where that is
     (``vfs_read+0x4``; empty where no symbol tells), ``bug`` ftrace_bug's text."""
@@ -42,7 +55,7 @@ class Note:
         return tuple(symbol.rpartition("+")[0] or hex(ip) for ip, symbol in pairs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """All findings, those of them apart that a baseline knows; for a kernel, what its ftrace_init
     will do; notes on sites; ``recorded``, if asked for: the functions that have a record."""

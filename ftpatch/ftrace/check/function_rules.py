@@ -1,4 +1,4 @@
-"""Rules on a site's position in its function.
+"""Functions and their records: each that was compiled to be traced has one, at its entry.
 
     x86    | function: [endbr] | site ...             ip
     arm64  | function: [bti]   | site: lead, ip ...   ip - 4
@@ -18,14 +18,38 @@ from numpy.typing import NDArray
 
 from ftpatch.elf.symbols import Symbols
 from ftpatch.ftrace.callees import read_targets
-from ftpatch.ftrace.check.broken_rows import Broken
+from ftpatch.ftrace.check.findings import Broken
+from ftpatch.ftrace.lost_records import find_lost
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
 
-__all__ = ["off_entry"]
+__all__ = ["off_entry", "recorded", "unrecorded"]
 
 BEHIND = ("mcount", "_mcount")
 """Callees of -pg without -mfentry: called behind the prologue."""
+
+
+def unrecorded(sites: Sites) -> Broken:
+    """Functions without a record that begin as those with one do."""
+    lost = find_lost(sites)
+    message = f"the function begins with {lost.what}, but has no record in the table"
+    return lost.ip, [message] * len(lost)
+
+
+def recorded(sites: Sites) -> tuple[str, ...]:
+    """The functions that have a record, unless it was dropped, sorted: each as kallsyms names it,
+    or by its address where no symbol does. A record behind the end of a function, in the body of
+    an overridden weak one, does not count."""
+    ip = sites.ip[~sites.dropped]
+    kallsyms = sites.image.kallsyms
+    group = kallsyms.groups_of(ip)
+    names = kallsyms.lookup(ip)
+    deep = np.array([offset for _, offset, _ in names], np.int64) - sites.lead
+    own = (group < 0) | (deep == 0) | (deep == sites.arch.landing_size)
+    if not sites.image.has_table:  # it may call mcount, behind the prologue
+        own |= ip < kallsyms.ends[group]
+    rows = zip(names, ip.tolist(), own.tolist(), strict=True)
+    return tuple(sorted(name or hex(at) for (name, _, _), at, whole in rows if whole))
 
 
 def off_entry(sites: Sites) -> Broken:

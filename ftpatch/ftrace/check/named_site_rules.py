@@ -11,7 +11,7 @@ import numpy as np
 from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses
 from ftpatch.core.journal import journalled
-from ftpatch.ftrace.check.broken_rows import Broken
+from ftpatch.ftrace.check.findings import Broken
 from ftpatch.ftrace.sites import Sites
 
 __all__ = ["astray"]
@@ -22,13 +22,14 @@ def astray(sites: Sites) -> Broken:
     every function that calls ftrace_caller runs into what stands there."""
     image, arch = sites.image, sites.arch
     ip, words = list[int](), list[str]()
-    for name in arch.gates if image.is_kernel and not image.is_relocatable else ():
-        at, rest = image.symbols.find(name), arch.gate_rest(name)
+    for name in arch.named_sites if image.is_kernel and not image.is_relocatable else ():
+        at, rest = image.symbols.find(name), arch.named_site_rest(name)
         goal = image.symbols.find(rest) if rest else 0
         if at is None or goal is None:
             continue
         forms = {
-            arch.gate(name, at, to, sites.abi) for to in {goal, 0 if "graph" in name else goal}
+            arch.named_site_code(name, at, to, sites.abi)
+            for to in {goal, 0 if "graph" in name else goal}
         }
         place = addresses(at)
         offset = image.elf.offset_of(place, executable=True)
@@ -44,7 +45,7 @@ def astray(sites: Sites) -> Broken:
 
 
 def _does(sites: Sites, name: str, code: bytes, at: int) -> str:
-    target = sites.arch.gate_target(name, code, at)
+    target = sites.arch.named_site_target(name, code, at)
     if not target:
         return f"is {code.hex(':')}" if target is None else "is a NOP"
     symbol, offset, _ = sites.image.kallsyms.lookup(addresses(target))[0]

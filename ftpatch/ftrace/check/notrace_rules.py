@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ftpatch.core.columns import addresses
 from ftpatch.ftrace.callees import CALLERS
-from ftpatch.ftrace.check.broken_rows import Broken
+from ftpatch.ftrace.check.findings import Broken
 from ftpatch.ftrace.sites import Sites
 
 __all__ = ["in_notrace"]

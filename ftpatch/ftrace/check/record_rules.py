@@ -6,7 +6,7 @@ import numpy as np
 
 from ftpatch.core.columns import among
 from ftpatch.elf.relocations import Form
-from ftpatch.ftrace.check.broken_rows import Broken, broken
+from ftpatch.ftrace.check.findings import Broken, broken
 from ftpatch.ftrace.sites import Sites
 
 __all__ = ["outside", "repeated", "unaligned", "unfilled", "unsorted"]

@@ -153,6 +153,15 @@ def _microseconds(ns: NDArray[np.int64]) -> list[Part]:
     return [decimals(ns // 1000), b".", decimals(ns % 1000, least=3)]
 
 
-REPORT = Report(
-    name="chrome", shows=Data.CALLS | Data.HITS, render=_chrome, ends=(".json", ".jsonl")
-)
+class Chrome(Report):
+    """Events for chrome://tracing."""
+
+    name = "chrome"
+    shows = Data.CALLS | Data.HITS
+    ends = (".json", ".jsonl")
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str | bytes]:
+        return _chrome(source, style)
+
+
+REPORT: Report = Chrome()

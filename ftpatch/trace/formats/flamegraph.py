@@ -10,25 +10,24 @@ from pathlib import Path
 import numpy as np
 
 from ftpatch.trace.render.style import Style
-from ftpatch.trace.render.tree_of import tree_of
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource
 
 __all__ = ["REPORT"]
 
 PAGE = Path(__file__).with_name("flamegraph.html")
-NARROWEST = 1 / 20_000
-"""Part of the whole that a call must take to be drawn."""
+MIN_SHARE = 1 / 20_000
+"""Share of the whole time that a call must take to be drawn."""
 ESCAPED: dict[str, str | int | None] = {c: f"\\u{ord(c):04x}" for c in "<>&"}
 """Characters to escape in JSON in a page: it could end the script."""
 
 
 def _flamegraph(source: EventSource, style: Style) -> Iterator[str]:
-    tree, recording = tree_of(source, style), source.recording
+    tree, recording = style.tree(source), source.recording
     total = tree.totals()
     outermost = tree.parent < 0
     whole = int(total[outermost].sum())
-    drawn = np.flatnonzero(total > whole * NARROWEST)  # a node's parent takes no less than it
+    drawn = np.flatnonzero(total > whole * MIN_SHARE)  # a node's parent takes no less than it
     place = np.full(len(total) + 1, -1, np.int64)
     place[drawn] = np.arange(len(drawn))
     used, names = np.unique(tree.function[drawn], return_inverse=True)
@@ -55,12 +54,18 @@ def _flamegraph(source: EventSource, style: Style) -> Iterator[str]:
     yield rest
 
 
-REPORT = Report(
-    name="flamegraph",
-    shows=Data.CALLS | Data.HITS,
-    render=_flamegraph,
-    returns=True,
-    sums=True,
-    page=True,
-    ends=(".html", ".htm"),
-)
+class Flamegraph(Report):
+    """A flame graph."""
+
+    name = "flamegraph"
+    shows = Data.CALLS | Data.HITS
+    returns = True
+    sums = True
+    page = True
+    ends = (".html", ".htm")
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _flamegraph(source, style)
+
+
+REPORT: Report = Flamegraph()

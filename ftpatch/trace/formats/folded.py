@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftpatch.trace.render.style import Style
-from ftpatch.trace.render.tree_of import tree_of
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource
 
@@ -15,7 +14,7 @@ __all__ = ["REPORT"]
 def _folded(source: EventSource, style: Style) -> Iterator[str]:
     """``main;parse;read 1200``: functions from the outermost inwards, and the nanoseconds that the
     last of them spent itself: 0 of what was called last before a crash."""
-    tree = tree_of(source, style)
+    tree = style.tree(source)
     # A semicolon separates functions, and Rust has it in the names of arrays.
     names = [name.replace(";", ":") for name in style.names(source.recording.functions)]
     own, callers = tree.own.tolist(), set(tree.parent.tolist())
@@ -24,11 +23,17 @@ def _folded(source: EventSource, style: Style) -> Iterator[str]:
             yield f"{';'.join(map(names.__getitem__, stack))} {own[node]}\n"
 
 
-REPORT = Report(
-    name="folded",
-    shows=Data.CALLS | Data.HITS,
-    render=_folded,
-    returns=True,
-    sums=True,
-    ends=(".folded",),
-)
+class Folded(Report):
+    """Folded stacks."""
+
+    name = "folded"
+    shows = Data.CALLS | Data.HITS
+    returns = True
+    sums = True
+    ends = (".folded",)
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _folded(source, style)
+
+
+REPORT: Report = Folded()

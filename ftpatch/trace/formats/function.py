@@ -51,4 +51,15 @@ def _seconds(ns: int) -> str:
     return f"{ns // 10**9:5}.{ns // 1000 % 10**6:06}"
 
 
-REPORT = Report(name="function", shows=Data.CALLS, render=_function, text=True)
+class Function(Report):
+    """ftrace's function."""
+
+    name = "function"
+    shows = Data.CALLS
+    text = True
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _function(source, style)
+
+
+REPORT: Report = Function()

@@ -25,8 +25,8 @@ __all__ = ["REPORT"]
 MARKS = ((10**9, "$"), (10**8, "@"), (10**7, "*"), (10**6, "#"), (10**5, "!"), (10**4, "+"))
 """Marks before durations of more nanoseconds than this (trace_find_mark)."""
 BLANK = " " * 14 + "|  "
-DEEPEST = 256
-"""Levels that are indented."""
+MAX_INDENT = 256
+"""Levels to indent; deeper calls stand in the same column."""
 KINDS = len(Kind) + 1
 CAME_BACK = len(Kind)
 """A RETURN from a frame whose end is told already, where it was left."""
@@ -42,7 +42,7 @@ def _function_graph(source: EventSource, style: Style) -> Iterator[str]:
     width = max(map(len, names), default=1)
     yield from _header(style, "PID/TID" if pids else "TID", width)
     thread = np.array([f" {name:>{width}}) " for name in names], object)
-    indents = np.array(["  " * level for level in range(DEEPEST + 1)], object)
+    indents = np.array(["  " * level for level in range(MAX_INDENT + 1)], object)
     known = recording.has_clock
     for rows in by_time(style.rows(source), leaves=True):
         rows = recording.window.within(rows)
@@ -50,7 +50,7 @@ def _function_graph(source: EventSource, style: Style) -> Iterator[str]:
         columns = (
             thread[rows.thread],
             strings(duration, lambda ns: _spent(ns, known)),
-            indents[np.minimum(rows.level, DEEPEST)],
+            indents[np.minimum(rows.level, MAX_INDENT)],
             tell(rows),
         )
         table = zip(*(column.tolist() for column in columns), strict=True)
@@ -158,10 +158,16 @@ def _call(kind: int, name: str, values: str, source: str) -> str:
     return f"}} /* {name}{values} */"
 
 
-REPORT = Report(
-    name="function_graph",
-    shows=Data.CALLS | Data.HITS,
-    render=_function_graph,
-    text=True,
-    returns=True,
-)
+class Graph(Report):
+    """ftrace's function_graph."""
+
+    name = "function_graph"
+    shows = Data.CALLS | Data.HITS
+    text = True
+    returns = True
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _function_graph(source, style)
+
+
+REPORT: Report = Graph()

@@ -214,9 +214,15 @@ def _sums(source: EventSource, totals: Totals) -> Iterator[str]:
         yield json.dumps(row) + "\n"
 
 
-REPORT = Report(
-    name="json",
-    shows=Data.CALLS | Data.SUMS | Data.HITS | Data.ACCESSES,
-    render=_json_lines,
-    ends=(".json", ".jsonl"),
-)
+class JsonLines(Report):
+    """JSON lines."""
+
+    name = "json"
+    shows = Data.CALLS | Data.SUMS | Data.HITS | Data.ACCESSES
+    ends = (".json", ".jsonl")
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str | bytes]:
+        return _json_lines(source, style)
+
+
+REPORT: Report = JsonLines()

@@ -92,4 +92,15 @@ def _totals(
         yield f"# {watch:{wide}}  {0:>8}  {0:>8}  {0:>8}\n"
 
 
-REPORT = Report(name="ksym", shows=Data.ACCESSES, render=_ksym, text=True)
+class Ksym(Report):
+    """ftrace's ksym."""
+
+    name = "ksym"
+    shows = Data.ACCESSES
+    text = True
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _ksym(source, style)
+
+
+REPORT: Report = Ksym()

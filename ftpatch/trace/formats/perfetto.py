@@ -248,10 +248,16 @@ def _hit_maker(
     return make
 
 
-REPORT = Report(
-    name="perfetto",
-    shows=Data.CALLS | Data.HITS,
-    render=_perfetto,
-    binary=True,
-    ends=(".perfetto", ".perfetto-trace", ".pftrace"),
-)
+class Perfetto(Report):
+    """A trace for Perfetto."""
+
+    name = "perfetto"
+    shows = Data.CALLS | Data.HITS
+    binary = True
+    ends = (".perfetto", ".perfetto-trace", ".pftrace")
+
+    def render(self, source: EventSource, style: Style) -> Iterator[bytes]:
+        return _perfetto(source, style)
+
+
+REPORT: Report = Perfetto()

@@ -7,12 +7,11 @@ import zlib
 from collections.abc import Iterator
 from itertools import islice
 
+from ftpatch.trace.call_tree import Tree
 from ftpatch.trace.render.pprof_schema import Message, new_message
 from ftpatch.trace.render.style import Style
-from ftpatch.trace.render.tree_of import tree_of
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource, Recording
-from ftpatch.trace.tree import Tree
 
 __all__ = ["REPORT"]
 
@@ -23,7 +22,7 @@ GZIP = zlib.MAX_WBITS | 16
 
 
 def _pprof(source: EventSource, style: Style) -> Iterator[bytes]:
-    tree, recording = tree_of(source, style), source.recording
+    tree, recording = style.tree(source), source.recording
     strings = _Strings()
     packer = zlib.compressobj(wbits=GZIP)
     yield packer.compress(_types(recording, style, strings))
@@ -101,12 +100,18 @@ def _functions(recording: Recording, style: Style, strings: _Strings) -> bytes:
     return bytes(profile.SerializeToString())
 
 
-REPORT = Report(
-    name="pprof",
-    shows=Data.CALLS | Data.HITS,
-    render=_pprof,
-    binary=True,
-    returns=True,
-    sums=True,
-    ends=(".pprof", ".pb", ".gz"),
-)
+class Pprof(Report):
+    """Stacks for pprof."""
+
+    name = "pprof"
+    shows = Data.CALLS | Data.HITS
+    binary = True
+    returns = True
+    sums = True
+    ends = (".pprof", ".pb", ".gz")
+
+    def render(self, source: EventSource, style: Style) -> Iterator[bytes]:
+        return _pprof(source, style)
+
+
+REPORT: Report = Pprof()

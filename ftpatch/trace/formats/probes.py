@@ -84,4 +84,15 @@ def _sums(hits: Hits, style: Style) -> Iterator[str]:
         yield f"# {name:{width}}  {way:4}  {hit:>10}  {missed:>10}\n"
 
 
-REPORT = Report(name="probes", shows=Data.HITS, render=_probes, text=True)
+class Probes(Report):
+    """ftrace's probes."""
+
+    name = "probes"
+    shows = Data.HITS
+    text = True
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str | bytes]:
+        return _probes(source, style)
+
+
+REPORT: Report = Probes()

@@ -199,10 +199,16 @@ def _text(field_: Field, file: int, value: int | bytes | None, places: Places) -
     return hex(value) if field_.show is Show.HEX else str(value)
 
 
-REPORT = Report(
-    name="profile",
-    shows=Data.CALLS | Data.SUMS | Data.HITS,
-    render=_profile,
-    text=True,
-    sums=True,
-)
+class Profile(Report):
+    """ftrace's function_profile."""
+
+    name = "profile"
+    shows = Data.CALLS | Data.SUMS | Data.HITS
+    text = True
+    sums = True
+
+    def render(self, source: EventSource, style: Style) -> Iterator[str]:
+        return _profile(source, style)
+
+
+REPORT: Report = Profile()

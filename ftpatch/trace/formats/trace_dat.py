@@ -235,11 +235,17 @@ def _format(number: int) -> str:
     return "\n".join([*lines, "", f"print fmt: {printed}", ""])
 
 
-REPORT = Report(
-    name="trace-dat",
-    shows=Data.CALLS,
-    render=_trace_dat,
-    binary=True,
-    sums=True,
-    ends=(".dat",),
-)
+class TraceDat(Report):
+    """A trace.dat."""
+
+    name = "trace-dat"
+    shows = Data.CALLS
+    binary = True
+    sums = True
+    ends = (".dat",)
+
+    def render(self, source: EventSource, style: Style) -> Iterator[bytes]:
+        return _trace_dat(source, style)
+
+
+REPORT: Report = TraceDat()

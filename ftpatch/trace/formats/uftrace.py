@@ -35,7 +35,7 @@ RECORD = np.dtype([("time", "<u8"), ("word", "<u8")])
 """A record: nanoseconds; type (2 bits), whether arguments follow, 5 (3 bits), depth (10 bits) and
 address (48 bits)."""
 ENTRY, EXIT, MAGIC = 0, 1, 5 << 3
-DEEPEST = 1 << 10
+MAX_LEVELS = 1 << 10
 """Levels that a record can have."""
 HEADER = struct.Struct("<8sIHBBQQHHI")
 """Magic, version, size, byte order, ELF class, features, parts of the text behind it, levels."""
@@ -107,12 +107,12 @@ class _Threads:
         if self._apart:
             remarks.append(f"events left out because they are no calls: {self._apart}")
         if self._deep:
-            remarks.append(f"calls left out below level {DEEPEST}: {self._deep}")
+            remarks.append(f"calls left out below level {MAX_LEVELS}: {self._deep}")
 
     def _shown(self, rows: Rows) -> Rows:
         """Begins and ends of calls that begin in the part of the time that is meant."""
         calls = among(rows.kind, SHOWN)
-        deep = calls & (rows.level >= DEEPEST)
+        deep = calls & (rows.level >= MAX_LEVELS)
         self._apart += int(np.count_nonzero(~calls))
         self._deep += int(np.count_nonzero(deep & (rows.kind == Kind.ENTER)))
         calls &= ~deep
@@ -183,7 +183,7 @@ def _tasks(recording: Recording, style: Style, first: NDArray[np.int64]) -> Iter
 def _info(recording: Recording, style: Style, tids: list[int]) -> bytes:
     """The file that makes a folder one of uftrace's."""
     magic = b"Ftrace!\0"
-    fields = (VERSION, HEADER.size, LITTLE, CLASS64, FEATURES, PARTS, DEEPEST, 0, 0)
+    fields = (VERSION, HEADER.size, LITTLE, CLASS64, FEATURES, PARTS, MAX_LEVELS, 0, 0)
     first = recording.headers[0]
     text = f"exename:{style.clean(first.image or first.comm)}\n"
     text += f"taskinfo:lines=2\ntaskinfo:nr_tid={len(tids)}\n"
@@ -201,12 +201,18 @@ def _file_name(path: str, taken: set[str]) -> str:
     return name
 
 
-REPORT = Report(
-    name="uftrace",
-    shows=Data.CALLS | Data.HITS,
-    render=_uftrace,
-    folder=True,
-    returns=True,
-    sums=True,
-    ends=(".uftrace",),
-)
+class Uftrace(Report):
+    """A folder for uftrace."""
+
+    name = "uftrace"
+    shows = Data.CALLS | Data.HITS
+    folder = True
+    returns = True
+    sums = True
+    ends = (".uftrace",)
+
+    def render(self, source: EventSource, style: Style) -> Iterator[File]:
+        return _uftrace(source, style)
+
+
+REPORT: Report = Uftrace()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.names import Functions
+from ftpatch.trace.symbolize import Functions
 
 __all__ = ["SLOT", "AddressSpace", "slot_start"]
 

@@ -24,7 +24,7 @@ LENGTH_BITS = 5
 TIME_EXTEND = 30
 """In place of a length: an entry of 8 bytes, whose second word continues the nanoseconds."""
 EXTENDED = 8
-LONGEST = (1 << (DELTA_BITS + 32)) - 1
+MAX_DELTA = (1 << (DELTA_BITS + 32)) - 1
 """Nanoseconds that both hold: 18 years."""
 HEADER_PAGE = """\
 \tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;
@@ -90,7 +90,7 @@ def _bounds(size: NDArray[np.int64]) -> Iterator[int]:
 
 def _extends(delta: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Entries that tell longer times."""
-    delta = np.minimum(delta, LONGEST)
+    delta = np.minimum(delta, MAX_DELTA)
     low = (delta & ((1 << DELTA_BITS) - 1)) << LENGTH_BITS | TIME_EXTEND
     return _bytes((low | delta >> DELTA_BITS << 32).astype("<u8"))
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.names import Functions
+from ftpatch.trace.call_tree import Tree, grow
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import EventSource, Recording
+from ftpatch.trace.symbolize import Functions
 
 __all__ = ["Callers", "Strings", "Style", "called", "returned", "strings", "time_text"]
 
@@ -35,6 +36,17 @@ class Style:
     def rows(self, source: EventSource) -> Iterator[Rows]:
         """The rows of a source, with progress where they are read as they come."""
         return self.progress(source.rows(), source.steps) if source.steps else source.rows()
+
+    def tree(self, source: EventSource) -> Tree:
+        """The call tree of a source; a remark says if it was too large to keep whole."""
+        recording = source.recording
+        tree = grow(self.rows(source), recording.window)
+        if tree.merged:
+            recording.remarks.append(
+                f"more than {len(tree.parent)} different stacks: calls on further stacks count as "
+                "part of their callers"
+            )
+        return tree
 
     def header(self, *, tracer: str = "") -> Iterator[str]:
         """The beginning of text reports: the tracer, and the notes."""

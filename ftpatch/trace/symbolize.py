@@ -1,4 +1,4 @@
-"""Names of the functions that occur in traces."""
+"""Addresses in traces to names: the functions of programs and their libraries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["Functions", "Program"]
 
 DENSE = 1 << 22
 """Codes up to which a table is faster than a search: sites in the first megabytes of a program."""
-LARGEST = 1 << 32
-"""Bytes that a symbol may have."""
+MAX_SYMBOL = 1 << 32
+"""Bytes; a symbol of this size or more has none that is known."""
 NO_CODE = (1 << 64) - 1
 
 
@@ -86,7 +86,7 @@ class Program:
             group = kallsyms.groups_of(np.array([start], np.uint64))[0]
             if group >= 0 and int(kallsyms.start[group]) == start:
                 size = int(kallsyms.ends[group]) - start
-                return size if size < LARGEST else 0
+                return size if size < MAX_SYMBOL else 0
         return 0
 
     @cached_property

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from ftpatch.errors import InputError
 from ftpatch.image.compression import kind_of
+from ftpatch.image.container import Layer, Stream, Wrapper, unpack_stream
 
-__all__ = ["bzimage_stream", "is_bzimage"]
+__all__ = ["CONTAINER"]
 
 HEADER = 0x250
 """Bytes up to the end of the last field that is read here."""
@@ -29,20 +30,29 @@ NAMES_PAYLOAD = 0x208
 """The first version that has payload_offset and payload_length."""
 
 
-def is_bzimage(head: memoryview) -> bool:
-    """Return whether a file that begins like this is one."""
-    header = head[:HEADER].tobytes()
-    return (
-        len(header) == HEADER and header[0x1FE:0x206] == b"\x55\xaa" + header[0x200:0x202] + b"HdrS"
-    )
+class BzImage(Wrapper):
+    """bzImage: a kernel, whatever is in it."""
+
+    name = "bzImage"
+    order = 10
+    is_kernel = True
+    head = HEADER
+    names_image = True
+
+    def begins(self, head: memoryview) -> bool:
+        header = head[:HEADER].tobytes()
+        return (
+            len(header) == HEADER
+            and header[0x1FE:0x206] == b"\x55\xaa" + header[0x200:0x202] + b"HdrS"
+        )
+
+    def unwrap(self, path: Path | str, data: memoryview, limit: int) -> tuple[Layer, memoryview]:
+        return unpack_stream(self, path, data, _stream(path, data), limit)
 
 
-def bzimage_stream(path: Path | str, data: memoryview) -> tuple[int, int, int] | None:
-    """(file offset, size, unpacked size) of the compressed stream, in bytes; None where ``data``
-    is no bzImage. Raises InputError for one that is too old or truncated."""
+def _stream(path: Path | str, data: memoryview) -> Stream:
+    """Find the compressed stream. Raises InputError for a file that is too old or truncated."""
     header = data[:HEADER].tobytes()
-    if not is_bzimage(data):
-        return None
     (version,) = struct.unpack_from("<H", header, 0x206)
     if version < NAMES_PAYLOAD:
         old = f"{version >> 8}.{version & 0xFF:02}"
@@ -57,4 +67,7 @@ def bzimage_stream(path: Path | str, data: memoryview) -> tuple[int, int, int] |
         )
     stream = data[offset : offset + size]
     (unpacked,) = struct.unpack("<I", stream[-4:].tobytes())
-    return offset, size if kind_of(stream) == "gzip" else size - 4, unpacked
+    return Stream(offset, size if kind_of(stream) == "gzip" else size - 4, unpacked)
+
+
+CONTAINER: Wrapper = BzImage()

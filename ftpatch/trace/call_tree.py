@@ -13,17 +13,17 @@ from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.totals import parents, spent
 from ftpatch.trace.window import Window
 
-__all__ = ["DEEPEST", "Tree", "grow"]
+__all__ = ["MAX_DEPTH", "Tree", "grow"]
 
-DEEPEST = 1024
+MAX_DEPTH = 1024
 """Levels of the tree. Calls further in count as part of their ancestor there."""
 MAX_NODES = 1 << 20
-"""Nodes of the tree. What would need one more counts as part of its caller."""
+"""Nodes of the tree. A call that would need another counts as part of its caller."""
 FEW = 32
-"""Rows of a level from which on it is worth to look for equal ones."""
+"""Rows of a level below which looking for equal ones does not pay."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tree:
     """n nodes, each behind its parent. ``parent`` int64[n], -1 for outermost calls; ``function``
     int64[n]; ``hits`` int64[n]; ``own`` int64[n]: nanoseconds without those of inner nodes.
@@ -81,11 +81,11 @@ def grow(batches: Iterable[Rows], window: Window) -> Tree:
         own -= np.bincount(node[around[begun[inner]]], time[inner], minlength=size)
     bound = float(1 << 62)
     return Tree(
-        np.array(nodes.parent, np.int64),
-        np.array(nodes.function, np.int64),
-        hits.astype(np.int64),
-        np.clip(own, 0, bound).astype(np.int64),
-        nodes.too_many,
+        parent=np.array(nodes.parent, np.int64),
+        function=np.array(nodes.function, np.int64),
+        hits=hits.astype(np.int64),
+        own=np.clip(own, 0, bound).astype(np.int64),
+        merged=nodes.too_many,
     )
 
 
@@ -104,7 +104,7 @@ class _Nodes:
         node = np.full(len(rows), UNKNOWN, np.int64)
         before = np.flatnonzero(rows.kind == Kind.OPEN)
         for part in _by_thread(rows, before):
-            # Of very many, the outermost are forgotten (match.DEEPEST).
+            # Of very many, the outermost are forgotten (match.MAX_OPEN).
             node[part] = self._open[int(rows.thread[part[0]])][-len(part) :]
         enter = np.flatnonzero(rows.kind == Kind.ENTER)
         level = rows.level[enter]
@@ -113,7 +113,7 @@ class _Nodes:
         for part in np.split(enter, bounds) if len(enter) else ():
             outer = around[part]
             parent = np.where(outer >= 0, node[outer], UNKNOWN)
-            if rows.level[part[0]] >= DEEPEST:
+            if rows.level[part[0]] >= MAX_DEPTH:
                 node[part] = parent
             else:
                 node[part] = self._number(parent, rows.function[part])

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ftpatch.cli.check_formats.finding import Notes, Results, message, noted
 from ftpatch.cli.console import clean, lines
-from ftpatch.cli.reports.finding import Notes, Results, message, noted
 
 __all__ = ["annotation", "github"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ftpatch.cli.check_formats.finding import Notes, Results, remarks
 from ftpatch.cli.console import error_line, json_line
-from ftpatch.cli.reports.finding import Notes, Results, remarks
 
 __all__ = ["json_lines"]
 

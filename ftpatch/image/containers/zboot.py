@@ -18,8 +18,9 @@ from pathlib import Path
 
 from ftpatch.errors import InputError
 from ftpatch.image.compression import kind_of
+from ftpatch.image.container import Layer, Stream, Wrapper, unpack_stream
 
-__all__ = ["is_zboot", "zboot_stream"]
+__all__ = ["CONTAINER"]
 
 HEADER = 0x40
 TYPES = {
@@ -35,19 +36,25 @@ TYPES = {
 """Makefile.zboot's words for what kind_of() tells."""
 
 
-def is_zboot(head: memoryview) -> bool:
-    """Return whether a file that begins like this is one."""
-    header = head[:HEADER].tobytes()
-    return len(header) == HEADER and header[:2] == b"MZ" and header[4:8] == b"zimg"
+class Zboot(Wrapper):
+    """EFI zboot."""
+
+    name = "zboot"
+    order = 20
+    head = HEADER
+
+    def begins(self, head: memoryview) -> bool:
+        header = head[:HEADER].tobytes()
+        return len(header) == HEADER and header[:2] == b"MZ" and header[4:8] == b"zimg"
+
+    def unwrap(self, path: Path | str, data: memoryview, limit: int) -> tuple[Layer, memoryview]:
+        return unpack_stream(self, path, data, _stream(path, data), limit)
 
 
-def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
-    """(file offset, size) of the compressed stream, in bytes; None where ``data``  is no
-    zboot image. Raises InputError for one that is truncated, or whose payload is not what its
-    header says."""
+def _stream(path: Path | str, data: memoryview) -> Stream:
+    """Find the compressed stream. Raises InputError for a file that is truncated, or whose payload
+    is not what its header says."""
     header = data[:HEADER].tobytes()
-    if not is_zboot(data):
-        return None
     offset, size = struct.unpack_from("<II", header, 8)
     if offset < HEADER or offset + size > len(data):
         raise InputError(
@@ -62,4 +69,7 @@ def zboot_stream(path: Path | str, data: memoryview) -> tuple[int, int] | None:
             path,
             f"the zboot image's header says {said}, its payload is {kind or 'of unknown format'}",
         )
-    return offset, size
+    return Stream(offset, size)
+
+
+CONTAINER: Wrapper = Zboot()

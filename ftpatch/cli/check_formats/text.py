@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
 from ftpatch.cli.console import count, error_line, lines
-from ftpatch.cli.reports.finding import Notes, Results, message, noted, remarks
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check

@@ -2,18 +2,20 @@
 
     (what it is, what to do, where the magic stands, the magic)
 
-The first that fits counts, so what stands deeper in a file comes first. Sources: file formats' own
-specifications, and for kernels arch/arm/boot/compressed/head.S (0x016f2818), s390's asm/setup.h
-(EP_OFFSET, EP_STRING), include/linux/pe.h, and U-Boot's include/image.h.
+What is to do is empty where nothing helps but another architecture. The first that fits counts, so
+what stands deeper in a file comes first. Sources: file formats' own specifications, and for kernels
+arch/arm/boot/compressed/head.S (0x016f2818), s390's asm/setup.h (EP_OFFSET, EP_STRING),
+include/linux/pe.h, and U-Boot's include/image.h.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["OTHER", "Known", "elf_words", "what_is"]
+from ftpatch.arch import architectures
 
-OTHER = "supported: little-endian ELF files of x86-64, i386, AArch64 and 64-bit RISC-V"
+__all__ = ["Known", "elf_words", "supported", "what_is"]
+
 LINUX = "use a vmlinux, a program or a shared library"
 
 
@@ -25,11 +27,11 @@ class Known(NamedTuple):
 
 
 MAGICS: tuple[tuple[str, str, int, bytes], ...] = (
-    ("an s390x kernel (bzImage)", OTHER, 0x10008, b"S390EP"),
+    ("an s390x kernel (bzImage)", "", 0x10008, b"S390EP"),
     ("an ISO 9660 image", "use a file from it", 0x8001, b"CD001"),
     ("a tar archive", "unpack it: `tar -xf FILE`", 257, b"ustar"),
-    ("a zImage (32-bit ARM kernel)", OTHER, 0x24, b"\x18\x28\x6f\x01"),
-    ("a big-endian zImage (32-bit ARM kernel)", OTHER, 0x24, b"\x01\x6f\x28\x18"),
+    ("a zImage (32-bit ARM kernel)", "", 0x24, b"\x18\x28\x6f\x01"),
+    ("a big-endian zImage (32-bit ARM kernel)", "", 0x24, b"\x01\x6f\x28\x18"),
     (
         "a U-Boot image (uImage)",
         "extract the kernel: `dumpimage -p 0 -o KERNEL FILE`",
@@ -132,7 +134,7 @@ def what_is(data: memoryview) -> Known | None:
         return _script(data[:256].tobytes())
     for name, advice, at, magic in MAGICS:
         if data[at : at + len(magic)].tobytes() == magic:
-            return Known(name, advice)
+            return Known(name, advice or supported())
     if data[:4].tobytes() == CAFE:
         if int.from_bytes(data[4:8], "big") < JAVA:
             return Known("a universal macOS (Mach-O) file", LINUX)
@@ -140,8 +142,14 @@ def what_is(data: memoryview) -> Known | None:
     if data[:2].tobytes() == b"MZ":
         return _windows(data)
     if data[:4].tobytes() == ELF and len(data) >= 20:
-        return Known(elf_words(data), OTHER)
+        return Known(elf_words(data), supported())
     return None
+
+
+def supported() -> str:
+    """Advice for a file of an architecture that is not there."""
+    *first, last = sorted(arch.name for arch in architectures().values())
+    return f"supported: little-endian ELF files of {', '.join(first)} and {last}"
 
 
 def elf_words(data: memoryview) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ftpatch.cli.reports.finding import Notes, Results
-from ftpatch.cli.reports.github import github
-from ftpatch.cli.reports.json_lines import json_lines
-from ftpatch.cli.reports.junit import junit
-from ftpatch.cli.reports.text import text
+from ftpatch.cli.check_formats.finding import Notes, Results
+from ftpatch.cli.check_formats.github import github
+from ftpatch.cli.check_formats.json_lines import json_lines
+from ftpatch.cli.check_formats.junit import junit
+from ftpatch.cli.check_formats.text import text
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
 

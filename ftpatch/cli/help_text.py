@@ -1,0 +1,50 @@
+"""Help that names architectures: which those are is asked when help is, and no sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from typer.core import TyperCommand
+
+__all__ = ["Verb"]
+
+
+class Verb(TyperCommand):
+    """A command in whose help ``{kernels}`` and ``{sinks}`` stand for what the boot tracer has."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click
+        """Fill in the words and write the help."""
+        for parameter in self.params:
+            told = getattr(parameter, "help", None) or ""
+            for word, said in (("{kernels}", _kernels), ("{sinks}", _sinks)):
+                if word in told:
+                    setattr(parameter, "help", told.replace(word, said()))  # noqa: B010
+        super().format_help(ctx, formatter)
+
+
+def _kernels() -> str:
+    """``arm64, i386 or x86_64``."""
+    from ftpatch.arch import supporting
+
+    return _listed(supporting("boot"), "or")
+
+
+def _sinks() -> str:
+    """``semihosting on arm64; debugcon (default) or serial on i386 and x86_64``."""
+    from ftpatch.arch import supporting
+    from ftpatch.arch.boot import boot_tracer_of
+
+    having: dict[tuple[str, ...], list[str]] = {}
+    for arch in supporting("boot"):
+        having.setdefault(tuple(boot_tracer_of(arch).sinks), []).append(arch)
+    told = []
+    for (default, *others), names in having.items():
+        words = [f"{default} (default)", *others] if others else [default]
+        told.append(f"{_listed(words, 'or')} on {_listed(names, 'and')}")
+    return "; ".join(told)
+
+
+def _listed(words: Iterable[str], last: str) -> str:
+    *first, end = words
+    return f"{', '.join(first)} {last} {end}" if first else end

@@ -1,0 +1,54 @@
+"""What a command loads before it does anything: libraries are imported where they are used."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.boot_images import bzimage, zboot
+from tests.support.command import ROOT
+
+HEAVY = ("capstone", "elftools", "keystone", "lief", "numpy", "perfetto", "rich", "zstandard")
+
+
+def _loaded(script: str) -> set[str]:
+    """Heavy libraries that are loaded when a script ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{script}\nprint(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {*HEAVY} & {*done.stdout.splitlines()[-1].split()}
+
+
+def test_unpacking_begins_before_the_libraries_load() -> None:
+    """They take as long as a bzImage takes to unpack, and load beside it."""
+    assert _loaded("import ftpatch.image.prefetch") == set()
+
+
+@pytest.mark.parametrize("wrap", [bzimage, zboot])
+def test_unpacking_needs_no_library(tmp_path: Path, wrap: Callable[..., bytes]) -> None:
+    kernel = (ROOT / "samples/built/vmlinux-x86_64").read_bytes()
+    path = tmp_path / "boxed"
+    stream = gzip.compress(kernel, 1)  # which ends in its size, as both want it
+    path.write_bytes(zboot(stream, len(stream), "gzip") if wrap is zboot else bzimage(stream))
+    script = f"""
+from pathlib import Path
+from ftpatch.image.payload import read_payload
+path = Path({str(path)!r})
+payload = read_payload(path, memoryview(path.read_bytes()))
+assert payload.layers and len(payload.data) == {len(kernel)}
+"""
+    assert _loaded(script) == set()
+
+
+def test_a_help_needs_no_library() -> None:
+    script = "from ftpatch.cli.app import run\nsys.argv = ['ftpatch', '--help']\nassert run() == 0"
+    assert _loaded(script) <= {"rich"}
