@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ RAW = re.compile(
     r"(?: overrun=0 calltime=([0-9a-f]+) rettime=([0-9a-f]+))?$"
 )
 PRINTED = re.compile(r"^.*-(\d+) +\[\d+\] .*: funcgraph_\w+: (?:[ $@*#!+]*)(.*)$")
+KSHARK = """
+import ctypes, sys
+kshark = ctypes.CDLL("libkshark.so.2")
+kshark.kshark_dump_entry.restype = ctypes.c_char_p
+context, rows = ctypes.c_void_p(), ctypes.POINTER(ctypes.c_void_p)()
+assert kshark.kshark_instance(ctypes.byref(context))
+stream = kshark.kshark_open(context, sys.argv[1].encode())
+for at in range(kshark.kshark_load_entries(context, stream, ctypes.byref(rows))):
+    print(kshark.kshark_dump_entry(ctypes.c_void_p(rows[at])).decode())
+"""
+"""Prints the entries that KernelShark shows of a file."""
 
 
 def _trace_cmd(path: Path, *words: str) -> list[str]:
@@ -206,3 +218,27 @@ def test_what_is_no_event_of_ftrace(tmp_path: Path) -> None:
     done = ftpatch("report", "--format", "trace-dat", only)
     assert done.code == 2 and done.err.count("\n") == 1
     assert "probe events cannot be reported as trace-dat" in done.err
+
+
+def test_kernelshark(tmp_path: Path) -> None:
+    main = Thread(4711).add(1, "main", 100).add(1, "parse", 1_000).add(2, "parse", 3_500)
+    other = Thread(4712).add(1, "alloc", 2_500).add(2, "alloc", 4_500)
+    header: dict[str, int | bytes] = {"path": bytes(program(tmp_path / "prog"))}
+    out = _report(TraceFile([main, other], header=header).write(tmp_path / "trace"))
+    done = subprocess.run(
+        [sys.executable, "-c", KSHARK, out], capture_output=True, text=True, check=False
+    )
+    if "libkshark.so.2" in done.stderr:
+        pytest.skip("kernelshark is not installed")
+    assert done.returncode == 0, done.stderr
+    rows = [
+        [re.sub(r" +", " ", cell).strip() for cell in one.split(";")]
+        for one in done.stdout.splitlines()
+    ]
+    assert [(row[1], row[2], row[3], row[5], row[6]) for row in rows] == [
+        ("100", "prog-4711", "CPU 0", "ftrace/funcgraph_entry", "| main() {"),
+        ("1000", "prog-4711", "CPU 0", "ftrace/funcgraph_entry", "2.500 us | parse()"),
+        ("2500", "prog-4712", "CPU 1", "ftrace/funcgraph_entry", "2.000 us | alloc()"),
+        ("3500", "prog-4711", "CPU 0", "ftrace/funcgraph_exit", "2.500 us | }"),
+        ("4500", "prog-4712", "CPU 1", "ftrace/funcgraph_exit", "2.000 us | }"),
+    ]
