@@ -23,7 +23,10 @@ libc6-dev-i386-cross      i386 programs
 busybox-static            functions of a stripped static program
 gdb                       what debuggers see of traced programs
 gdb-multiarch             what debuggers see of arm64 programs under qemu-user
-uftrace                   the bench of tracers
+uftrace                   the bench of tracers, and reports for uftrace
+golang-go                 reports for pprof
+trace-cmd                 reports for trace-cmd
+kernelshark               reports for KernelShark
 valgrind                  what valgrind says of traced programs
 musl-tools                traced and probed programs of another libc
 qemu-user-static          arm64 and riscv64 programs

@@ -16,7 +16,7 @@ import typer
 
 from ftpatch.cli.console import clean, count, error_line, lines
 from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
-from ftpatch.cli.report_output import Output
+from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP, ENDING
@@ -109,7 +109,7 @@ def command(
 
         report.require_format(format_, json)
         form = report_named(STREAM, "json" if json else format_)
-        with Output(output, force=force, form=form):
+        with open_output(output, force=force, form=form):
             pass  # there will be one
         from ftpatch.boot.plan import BootTracing
         from ftpatch.ftrace.filter import Selection

@@ -12,7 +12,7 @@ import typer
 
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
-from ftpatch.cli.report_output import Output
+from ftpatch.cli.report_output import open_output
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ ReportFormat = Annotated[
         "--format",
         metavar="FORMAT",
         help="Report format: function_graph, function, profile, histogram, probes, ksym, folded, "
-        "flamegraph, chrome, perfetto or json [default: the tracer's own].",
+        "flamegraph, chrome, perfetto, pprof, uftrace, trace-dat or json "
+        "[default: the tracer's own].",
     ),
 ]
 Of = Annotated[
@@ -104,7 +105,12 @@ DiffImage = Annotated[
 ]
 To = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Output file [default: standard output]."),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Output file, or folder of a uftrace report [default: standard output].",
+    ),
 ]
 Anyway = Annotated[
     bool,
@@ -168,7 +174,7 @@ def command(
             form = _graph_of(graph, events)
         else:
             form = report_for(events, "json" if json else format_)
-        with Output(output, force=force, form=form) as out:
+        with open_output(output, force=force, form=form) as out:
             events.recording.name_by(Programs(image, force, no_demangle, source).of)
             missing = _notes(events.recording)
             style = Style(clean, missing)
@@ -213,7 +219,7 @@ def _compare(runs: list[_Run], output: Path | None, force: bool, *, json: bool) 
             opened.callback(sources[-1].close)
         before, after = sources
         require_comparable(before, after)
-        with Output(output, force=force, form=form) as out:
+        with open_output(output, force=force, form=form) as out:
             for run, events in zip(runs, sources, strict=True):
                 events.recording.name_by(run.programs.of)
             write_comparison(out, (before, after), styled, json)

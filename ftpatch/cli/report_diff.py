@@ -9,6 +9,7 @@ from ftpatch.cli.console import clean, lines
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
     from ftpatch.trace import EventSource, Style
     from ftpatch.trace.totals import Totals
@@ -33,7 +34,7 @@ def require_comparable(before: EventSource, after: EventSource) -> None:
 
 
 def write_comparison(
-    out: Output,
+    out: Output | FolderOutput,
     runs: tuple[EventSource, EventSource],
     styled: Callable[[EventSource], Style],
     json: bool,

@@ -18,6 +18,7 @@ from ftpatch.errors import Exit, FtpatchError, OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
+    from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
     from ftpatch.trace import Report
     from ftpatch.trace.header import Tracer
@@ -158,12 +159,12 @@ class _Report:
     form: Report
     file: Path | None
 
-    def open(self, force: bool) -> Output:
+    def open(self, force: bool) -> Output | FolderOutput:
         """Open its file, or standard output."""
-        from ftpatch.cli.report_output import Output
+        from ftpatch.cli.report_output import open_output
 
         otherwise = f"use --report {self.name}=FILE"
-        return Output(self.file, force=force, form=self.form, otherwise=otherwise)
+        return open_output(self.file, force=force, form=self.form, otherwise=otherwise)
 
 
 class Reports:

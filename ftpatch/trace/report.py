@@ -8,7 +8,12 @@ from typing import ClassVar, Protocol
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.source import Data, EventSource
 
-__all__ = ["Report"]
+__all__ = ["File", "Part", "Report"]
+
+File = tuple[str, bytes]
+"""The name of a file in a folder, and its next bytes."""
+Part = str | bytes | File
+"""The next part of a report."""
 
 
 class Report(Protocol):
@@ -22,6 +27,8 @@ class Report(Protocol):
     """True if it is for people, and tells what is missing itself."""
     binary: ClassVar[bool] = False
     """True if its parts are bytes."""
+    folder: ClassVar[bool] = False
+    """True if it is several files."""
     page: ClassVar[bool] = False
     """True if it is for a browser."""
     returns: ClassVar[bool] = False
@@ -31,11 +38,11 @@ class Report(Protocol):
     ends: ClassVar[tuple[str, ...]] = (".txt",)
     """Endings of the names of such files."""
 
-    def render(self, source: EventSource, style: Style) -> Iterable[str | bytes]:
+    def render(self, source: EventSource, style: Style) -> Iterable[Part]:
         """Give the report in parts, as they are read."""
         ...
 
     @property
     def for_terminal(self) -> bool:
         """True if a terminal has any use for it."""
-        return not (self.binary or self.page)
+        return not (self.binary or self.page or self.folder)

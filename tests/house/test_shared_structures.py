@@ -17,6 +17,8 @@ SHARING = ("inject", "probe", "watch", "tracer", "trace", "boot")
 OTHERS = {
     "inject/debug_frame.py": "DWARF's entries",
     "inject/debug_sections.py": "DWARF's entries",
+    "trace/formats/trace_dat.py": "trace-cmd's header and ftrace's events",
+    "trace/formats/uftrace.py": "uftrace's header and records",
     "tracer/server.py": "the kernel's struct ucred",
 }
 """Files that pack what is the structure of others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -91,7 +92,9 @@ def test_random_damage(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     path.write_bytes(raw)
     for form in FORMATS:
         _is_told(ftpatch("report", "--format", form, path))
-    _is_told(ftpatch("report", "--format", "perfetto", path, "-o", tmp_path / "o", "--force"))
+    for form in ("perfetto", "pprof", "trace-dat", "uftrace"):
+        shutil.rmtree(tmp_path / "uftrace", ignore_errors=True)
+        _is_told(ftpatch("report", "--format", form, path, "-o", tmp_path / form, "--force"))
     _is_told(ftpatch("report", "--time", "0.1-", "--depth", "1", path))
 
 
