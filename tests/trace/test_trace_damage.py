@@ -28,7 +28,16 @@ from tests.support.trace_writer import (
     TraceFile,
 )
 
-FORMATS = ("function_graph", "function", "profile", "folded", "flamegraph", "chrome", "json")
+FORMATS = (
+    "function_graph",
+    "function",
+    "profile",
+    "histogram",
+    "folded",
+    "flamegraph",
+    "chrome",
+    "json",
+)
 
 
 def _threads() -> list[Thread]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from tests.cli.test_golden import _same
 from tests.support.command import ftpatch
-from tests.support.probe_traces import HIT, ProbeFile, Told
+from tests.support.probe_traces import BIAS, HIT, RETURNED, ProbeFile, Told, ip_of
 from tests.support.sampling import scaled
 from tests.support.trace_naive import Sums, sums
 from tests.support.trace_writer import (
@@ -192,3 +192,17 @@ def test_uftrace_agrees() -> None:
             sums = {"total": round(float(total) * 1000), "self": round(float(own) * 1000)}
             told[name] = {"hits": int(hits)} | sums
         assert told == {name: row[side] for name, row in rows.items() if row[side]}
+
+
+def test_calls_that_r_probes_saw() -> None:
+    """Of a tracer's run the same calls: nothing differs."""
+    old, _ = _two()
+    header: dict[str, int | bytes] = {"path": bytes(Path("old"))}
+    thread = Thread(1)
+    for time in (1100, 2150):
+        thread.add(RETURNED, 0, time, BIAS, 1000)
+    probe = Told("r:walked walk", ip_of("walk"))
+    probes = ProbeFile([probe], [thread], header=header).write(Path("probes.trace"))
+    (row,) = ftpatch("report", "--diff", old, probes, "--json", "-f", "walk*").json
+    assert row["before"] == row["after"] == {"hits": 2, "total": 2000, "self": 2000}
+    assert row["difference"] == {"hits": 0, "total": 0, "self": 0}

@@ -17,7 +17,7 @@ from ftpatch.trace.source import Data, EventSource
 __all__ = ["REPORT"]
 
 BOUNDS = 1 << np.arange(63, dtype=np.int64)
-"""Where buckets begin, but for the first, which holds durations of 0."""
+"""First durations of the buckets, but for the one that holds durations of 0."""
 BUCKETS = len(BOUNDS) + 1
 WIDTH = 42
 """Columns of the longest bar; a line has 80."""
