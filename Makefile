@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Two commands do all the set-up: `make demo` and `make test`.
 PYTHON ?= python3
 VENV   ?= .venv
@@ -5,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-full test-kernels test-programs test-matrix lint bench packages samples clean
+.PHONY: help demo test test-full test-kernels test-programs test-matrix lint bench packages samples man clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -48,6 +49,9 @@ bench: packages $(READY) ## ratios, measured alternately in one run
 	$(BIN)/python bench/tracing.py
 	$(BIN)/python bench/probing.py
 	$(BIN)/python bench/boot.py
+
+man: $(READY)         ## write the manual pages again, from the helps
+	@$(BIN)/python scripts/man_pages.py man
 
 samples: $(READY)     ## build the samples again
 	$(MAKE) -C samples PYTHON=$(abspath $(BIN)/python)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ratios, not times: each pair is measured alternately in one run, warm, and the median is taken.
 
 usage: python bench/bench.py [VMLINUX]

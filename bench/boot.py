@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a boot tracer costs: boots of one kernel, untraced and traced, alternately under QEMU.
 
 usage: python bench/boot.py [NAME...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Calls and nothing else: fib(32) makes 7,049,155 of them. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A kernel with all its modules, as its package installs them."""
 
 from __future__ import annotations

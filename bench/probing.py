@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a probed call costs: by the pad, by a jump, by a trap; and by gdb and the kernel.
 
 usage: python bench/probing.py

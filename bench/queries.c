@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Work for SQLite: inserts, an index, a join, a sort, in memory. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A program that raises a signal by an instruction, and goes on behind it, as often as it is told. */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A program that calls one function as often as it is told. */
 #include <stdio.h>
 #include <stdlib.h>

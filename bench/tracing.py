@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a traced call costs: this, uftrace and XRay, alternately on the same programs.
 
 And what reading it costs, against uftrace's reader.

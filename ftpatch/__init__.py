@@ -1,4 +1,79 @@
-"""ftrace for ELF files on disk."""
+# SPDX-License-Identifier: MIT
+"""ftrace for ELF files on disk.
+
+    image = ftpatch.open("vmlinux")
+    image.sites.symbol[image.sites.state == "call"]
+    image.enable("vfs_*", output="vmlinux.vfs")
+    ftpatch.Trace("shop.trace").columns()
+
+docs/api.md has it all. What is named here is imported when it is used for the first time: an import
+of ftpatch costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ftpatch.api.opened import Image, open
+    from ftpatch.api.site_columns import Site, Sites
+    from ftpatch.api.trace_columns import Trace
+    from ftpatch.errors import (
+        FtpatchError,
+        InputError,
+        NoTable,
+        OutputError,
+        SiteRefused,
+        UsageError,
+    )
+    from ftpatch.ftrace.check.findings import Check, Finding, Note
+    from ftpatch.update.update import Outcome
 
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = [
+    "__version__",
+    "open",
+    "Image",
+    "Site",
+    "Sites",
+    "Outcome",
+    "Check",
+    "Finding",
+    "Note",
+    "Trace",
+    "FtpatchError",
+    "InputError",
+    "NoTable",
+    "OutputError",
+    "SiteRefused",
+    "UsageError",
+]
+_HOMES = {
+    "api.opened": ("open", "Image"),
+    "api.site_columns": ("Site", "Sites"),
+    "api.trace_columns": ("Trace",),
+    "update.update": ("Outcome",),
+    "ftrace.check.findings": ("Check", "Finding", "Note"),
+    "errors": (
+        "FtpatchError",
+        "InputError",
+        "NoTable",
+        "OutputError",
+        "SiteRefused",
+        "UsageError",
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name when it is used (PEP 562)."""
+    for home, names in _HOMES.items():
+        if name in names:
+            found: object = getattr(import_module(f"{__name__}.{home}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All names, imported or not."""
+    return sorted({*globals(), *__all__})

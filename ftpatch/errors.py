@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The few kinds of failure, and the one place that knows exit codes.
 
 ftrace tells its callers three things (``ftrace_bug`` in kernel/trace/ftrace.c): the site could
@@ -8,7 +9,7 @@ wrong with the input or with the command.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -95,3 +96,5 @@ class SiteRefused(FtpatchError):
     """At least one site was refused (EFAULT, EINVAL), so nothing was written."""
 
     exit = Exit.FOUND
+    refused: Sequence[tuple[object, str]] = ()
+    """Each site with the reason, where the caller is a program."""

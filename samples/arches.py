@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the reader and the prover know of each architecture; nothing of it comes from ftpatch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What each sample shows, and what one must know to read it."""
 
 from __future__ import annotations

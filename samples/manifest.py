@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """manifest.json: what each sample is, how it was built, and what ftpatch should say of it.
 
     manifest.py write FOLDER    describe the files of a folder

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs the programs, as they are and with every site calling ftrace_caller.
 
 This is a patcher of its own, a few lines for the forms that the samples have. What a program

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An independent reader of ftrace tables: pyelftools for the file, Capstone for the code.
 
 It shares nothing with ftpatch, so that the manifest's expected values are a second opinion.

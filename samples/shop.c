@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The program that README probes and watches: gcc -O2 samples/shop.c -o shop */
 #include <stdio.h>
 

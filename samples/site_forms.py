@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What stands at a site, read by Capstone, per architecture."""
 
 from __future__ import annotations

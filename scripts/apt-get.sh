@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # apt-get for a machine that has its own business with packages (a timer, another terminal): waits up
 # to WAIT seconds for locks. APT's DPkg::Lock::Timeout is for dpkg's locks alone; where the lists or
 # the archives are locked, it fails at once.

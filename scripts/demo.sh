@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # The main job on a sample kernel image. usage: demo.sh FTPATCH IMAGE
 set -eu
 ftpatch=$1 image=$2

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Makes the Python environment and installs ftpatch with what its tests need.
 # usage: environment.sh PYTHON VENV
 set -eu

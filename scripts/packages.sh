@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # What the tests need from the distribution. As root on Debian the missing packages are installed;
 # elsewhere the line to install them is printed, and what is skipped without them.
 set -eu
@@ -23,11 +24,17 @@ libc6-dev-i386-cross      i386 programs
 busybox-static            functions of a stripped static program
 gdb                       what debuggers see of traced programs
 gdb-multiarch             what debuggers see of arm64 programs under qemu-user
-uftrace                   the bench of tracers
+nodejs                    the script of flame graphs
+uftrace                   the bench of tracers, and reports for uftrace
+golang-go                 reports for pprof
+trace-cmd                 reports for trace-cmd
+kernelshark               reports for KernelShark
 valgrind                  what valgrind says of traced programs
 musl-tools                traced and probed programs of another libc
 qemu-user-static          arm64 and riscv64 programs
 acl                       setfacl and getfacl as oracles of who may do what
+man-db                    what man makes of the manual pages
+mandoc                    what mandoc finds wrong with them
 attr                      getfattr as an oracle of attributes
 xz-utils                  xz as an oracle, and the bench
 zstd                      zstd as an oracle

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Every structure and constant that ftpatch or assembly shares with the runtime, for the debug
  * information, from which layout.py writes ftpatch/layout/ARCH.json and built/ARCH/offsets.h.
  * Nothing of this is linked.

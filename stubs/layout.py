@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes what debug information says of the structures and constants of layout.c.
 
     layout.py OBJECT JSON HEADER

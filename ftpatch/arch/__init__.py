@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Architectures: a folder each, with the same file names in all of them.
 
     ftrace.py         Arch: the sites, and the engines that assemble and disassemble

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Memory accesses of instructions: read, write, or both."""
 
 from __future__ import annotations

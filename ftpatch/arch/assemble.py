@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Keystone makes the bytes, Capstone reads them back.
 
 One template is assembled per kind of instruction and read back; displacements are filled in by the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The architectures' boot tracers: code and event format.
 
 The code is placed in padding of the kernel's text after a mark. It runs before paging is final, on

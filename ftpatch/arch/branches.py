@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Branches in code: addresses that may be jumped to, whose bytes a jump must not overwrite.
 
 A jump over several instructions is unsafe if another branch targets one of them.

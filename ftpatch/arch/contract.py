@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Contract of an architecture's call sites: pure functions over columns.
 
 Shapes: n sites, addresses uint64[n], code uint8[n, k]. The code of a site is the row of bytes from

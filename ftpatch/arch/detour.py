@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Prologue of a detour: calls the probes with all state intact, and continues."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Capstone: bytes to the text that people read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions that run elsewhere: what displaces them, and what they become.
 
 A probe at a site writes a trap or a jump there, as kprobes do with ``int3`` or, optimised, with

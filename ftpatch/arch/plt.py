@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Entries of a procedure linkage table, by what they jump through.
 
 Link editors differ in the rest of an entry, and in the size of the table's head.

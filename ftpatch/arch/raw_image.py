@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel's boot Image: the architecture-specific part of its small header."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Registers of a probed program: their %REG names, and the calling convention.
 
 Numbers are those of register_() in stubs/ARCH/arch.h.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """System calls that set or block signals, and whether the runtime can redirect them.
 
 The rules are those of stubs/ARCH/lead.c; what the runtime answers for each call is in is_asked()

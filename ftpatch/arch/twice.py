@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions that return more than once for a call, by their code, where no name says it.
 
     setjmp, getcontext   put all callee-saved registers and the return address into what their first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Boot traces: from a stream of events to rows that every report can use."""
 
 from ftpatch.boot.calls import Calls

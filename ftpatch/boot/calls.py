@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From events to calls: which stack an event was on, and which functions have returned.
 
 The time of a return is unknown: a function ends here when the first event after it begins on its

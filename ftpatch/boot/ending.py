@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The end of a boot: the last functions that ran, and the last lines of the console."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Streams of boot tracers, for reports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """QEMU running a patched kernel: starting it, watching its stream of events, ending it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nesting of calls, from stack pointers and from where functions return.
 
 Events are those of all stacks, stack by stack. A function begins with a stack pointer that is below

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Room inside a kernel: padding of its text for code, padding of its data for a word.
 
 Text: between _stext and _etext, which is mapped and executable from the first instruction on and

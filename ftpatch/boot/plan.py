@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Planning a boot tracer: a stub in padding of a kernel's text, which the sites call.
 
 Nothing is added to the file or mapped: what is inside the text is there before the first C function

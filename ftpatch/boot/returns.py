@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Returns of functions to their callers.
 
 A return address lies in the caller or, if the call does not return, possibly just after its end: so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decoding a stream's bytes into events.
 
 An event is accepted if its marker is there, its place is one of the sites that call the tracer, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line: one file per verb. Only this package prints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The verbs together, and the way from every failure to a line and an exit code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch boot``: trace a kernel's boot under QEMU from its first function on."""
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.cli.completion import report_formats
 from ftpatch.cli.console import clean, count, error_line, lines
 from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
-from ftpatch.cli.report_output import Output
+from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP, ENDING
@@ -79,7 +81,10 @@ def command(
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="Report format; see `ftpatch report --help`."
+            "--format",
+            metavar="FORMAT",
+            autocompletion=report_formats,
+            help="Report format; see `ftpatch report --help`.",
         ),
     ] = None,
     json: Json = False,
@@ -109,7 +114,7 @@ def command(
 
         report.require_format(format_, json)
         form = report_named(STREAM, "json" if json else format_)
-        with Output(output, force=force, form=form):
+        with open_output(output, force=force, form=form):
             pass  # there will be one
         from ftpatch.boot.plan import BootTracing
         from ftpatch.ftrace.filter import Selection

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch check``: invariants of the table and its sites, and a prediction of ftrace_init."""
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftpatch.cli.check_formats import Notes, Results, report_for
+from ftpatch.cli.completion import check_formats
 from ftpatch.cli.console import count, lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.errors import Exit, FtpatchError, UsageError
@@ -26,7 +28,12 @@ __all__ = ["command"]
 
 CheckFormat = Annotated[
     str | None,
-    typer.Option("--format", metavar="text|json|github|junit", help="Output format."),
+    typer.Option(
+        "--format",
+        metavar="text|json|github|junit|sarif",
+        autocompletion=check_formats,
+        help="Output format.",
+    ),
 ]
 BaselineFile = Annotated[
     Path | None,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Output: rich on a terminal, plain lines when piped, JSON lines on demand."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch diff``: differences between two images, or an image and its original."""
 
 from __future__ import annotations

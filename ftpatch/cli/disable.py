@@ -1,12 +1,13 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch disable``: turn sites into NOPs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ftpatch.api.planner import Disable
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
@@ -23,16 +24,11 @@ from ftpatch.cli.options import (
     Regex,
     Site,
     StripSignature,
+    Update,
     Verbose,
     wants_json,
 )
-from ftpatch.cli.planner import Planner, Update
 from ftpatch.cli.update import run_update
-from ftpatch.errors import UsageError
-
-if TYPE_CHECKING:
-    from ftpatch.ftrace.plan import Plan
-    from ftpatch.ftrace.sites import Sites
 
 __all__ = ["command"]
 
@@ -80,10 +76,7 @@ def command(
         verbose=verbose,
         strip_signature=strip_signature,
     )
-    if site is not None and (filter_ or notrace or nop):
-        raise UsageError(None, "--site selects a single site", "remove -f, -n and --nop")
-
-    disable = _Disable(
+    disable = Disable(
         filters=filter_,
         notrace=notrace,
         regex=regex,
@@ -92,29 +85,3 @@ def command(
         nop=nop,
     )
     run_update(update, disable)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Disable(Planner):
-    """NOPs of the form ``nop``."""
-
-    nop: str | None
-
-    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        from ftpatch.ftrace.named_sites import plan_named_site
-        from ftpatch.ftrace.plan import plan_disable
-
-        if self.site is not None:
-            return plan_named_site(sites, self.site, None, enable=False)
-        mask = self.selected(sites, missing)
-        return plan_disable(sites, mask, _nop(sites, self.nop), keep_records=self.keep_records)
-
-
-def _nop(sites: Sites, name: str | None) -> bytes:
-    if name is None:
-        return b""
-    nops = sites.arch.nops
-    if name not in nops:
-        known = f"use {', '.join(nops)}" if nops else "remove --nop"
-        raise UsageError(sites.image.path, f"{sites.arch.name} has no NOP {name!r}", known)
-    return nops[name]

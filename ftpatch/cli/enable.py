@@ -1,12 +1,14 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch enable``: turn sites into calls."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.api.planner import Enable
+from ftpatch.cli.completion import tracers
 from ftpatch.cli.options import (
     BOOT,
     AllowSetuid,
@@ -29,19 +31,17 @@ from ftpatch.cli.options import (
     Site,
     StripSignature,
     Until,
+    Update,
     Verbose,
     WithTime,
     bytes_of,
     wants_json,
 )
-from ftpatch.cli.planner import Planner, Update
 from ftpatch.cli.update import run_update
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
     from ftpatch.boot.plan import BootTracing
-    from ftpatch.ftrace.plan import Plan
-    from ftpatch.ftrace.sites import Sites
     from ftpatch.tracer.plan import Tracing
 
 __all__ = ["command"]
@@ -65,6 +65,7 @@ def command(
         typer.Option(
             "--tracer",
             metavar="NAME|STUB",
+            autocompletion=tracers,
             help="Tracer to insert and call: function, function_graph, function_profile, nop or "
             "the path of your own stub; boot for a kernel.",
         ),
@@ -111,9 +112,6 @@ def command(
         verbose=verbose,
         strip_signature=strip_signature,
     )
-    if site is not None and (filter_ or notrace):
-        raise UsageError(None, "--site selects a single site", "remove -f and -n")
-
     tracing: Tracing | None = None
     booting: BootTracing | None = None
     if tracer != BOOT and (sink or until or most is not None or time):
@@ -122,17 +120,12 @@ def command(
     if tracer == BOOT:
         from ftpatch.boot.plan import BootTracing
 
-        if to is not None or site is not None or keep_records:
-            how = "remove --to, --site and --keep-records"
-            raise UsageError(None, "--tracer boot brings its own callee", how)
         booting = BootTracing(sink=sink, until=until, most=most, time=time)
     elif tracer is not None:
         from ftpatch.tracer.plan import Tracing
 
-        if to is not None or site is not None:
-            raise UsageError(None, "--tracer brings its own callee", "remove --to and --site")
         tracing = Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args)
-    enable = _Enable(
+    enable = Enable(
         filters=filter_,
         notrace=notrace,
         regex=regex,
@@ -143,32 +136,3 @@ def command(
         booting=booting,
     )
     run_update(update, enable)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Enable(Planner):
-    """Plan calls of ``to``."""
-
-    to: str | None
-    tracing: Tracing | None
-    booting: BootTracing | None
-
-    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
-        from ftpatch.ftrace.addr import resolve_target
-        from ftpatch.ftrace.named_sites import plan_named_site
-        from ftpatch.ftrace.plan import plan_enable
-
-        if self.site is not None:
-            addr = resolve_target(sites, self.to).addr if self.to else None
-            return plan_named_site(sites, self.site, addr, enable=True)
-        if self.booting is not None:
-            from ftpatch.boot.plan import plan_boot
-
-            return plan_boot(sites, self.selected(sites, missing), self.booting)
-        if self.tracing is not None:
-            from ftpatch.tracer.plan import plan_traced
-
-            return plan_traced(sites, self.selected(sites, missing), self.tracing)
-        callee = resolve_target(sites, self.to)
-        mask = self.selected(sites, missing)
-        return plan_enable(sites, mask, callee, keep_records=self.keep_records)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch extract``: unpack the kernel or module inside a container."""
 
 from __future__ import annotations

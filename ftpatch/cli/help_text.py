@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Help that names architectures: which those are is asked when help is, and no sooner."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch list``: every site."""
 
 from __future__ import annotations
@@ -21,53 +22,26 @@ def command(
     Example: ftpatch list vmlinux -f 'vfs_*'
     """
     as_json = wants_json(json, format_)
-    from ftpatch.arch import State
-    from ftpatch.ftrace.filter import Selection, select_sites
+    from ftpatch.api.site_columns import Sites
     from ftpatch.ftrace.sites import read_sites
     from ftpatch.image import open_image
     from ftpatch.names.demangle import demangled
 
-    sites = read_sites(open_image(image))
-    mask = select_sites(sites, Selection(filter_, notrace, regex))
-    ip = sites.ip[mask]
-    places = sites.image.kallsyms.lookup(ip)
-    names = ("", *sites.targets.name)
-    index = sites.targets.index(sites.addr[mask]) + 1
-    index[sites.state[mask] != State.CALL] = 0
-    states = [State(value).name.lower() for value in range(len(State))]
-    rows = zip(
-        ip.tolist(),
-        (sites.offset[mask] + sites.lead).tolist(),
-        places,
-        sites.state[mask].tolist(),
-        index.tolist(),
-        sites.dropped[mask].tolist(),
-        strict=True,
-    )
+    sites = Sites(read_sites(open_image(image))).select(filter_, notrace=notrace, regex=regex)
     if as_json:
-        for at, offset, (name, into, _), state, target, dropped in rows:
-            json_line(
-                {
-                    "ip": hex(at),
-                    "offset": offset,
-                    "symbol": name,
-                    "symbol_offset": into,
-                    "state": states[state],
-                    "target": names[target],
-                    "dropped": dropped,
-                }
-            )
+        for site in sites:
+            json_line(site._asdict() | {"ip": hex(site.ip)})
         return
     table(
         ("ip", "symbol", "state", "calls", "record"),
         (
             (
-                hex(at),
-                f"{demangled(name)}+{into:#x}" if name else "",
-                states[state],
-                demangled(names[target]),
-                "dropped" if dropped else "",
+                hex(site.ip),
+                f"{demangled(site.symbol)}+{site.symbol_offset:#x}" if site.symbol else "",
+                site.state,
+                demangled(site.target),
+                "dropped" if site.dropped else "",
             )
-            for at, _, (name, into, _), state, target, dropped in rows
+            for site in sites
         ),
     )

@@ -1,14 +1,18 @@
+# SPDX-License-Identifier: MIT
 """Options that several verbs share, in ftrace's and trace-cmd's words."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ftpatch.errors import InputError, UsageError
+from ftpatch.api.writing import Writing
+from ftpatch.cli.completion import images, some_of
+from ftpatch.errors import UsageError
 
 __all__ = [
     "AllowSetuid",
@@ -33,10 +37,10 @@ __all__ = [
     "Site",
     "StripSignature",
     "Until",
+    "Update",
     "Verbose",
     "WithTime",
     "bytes_of",
-    "output_path",
     "wants_json",
 ]
 
@@ -45,6 +49,7 @@ Image = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
+        autocompletion=images,
         help="Kernel, module, program or library.",
     ),
 ]
@@ -53,6 +58,7 @@ ImageOrTree = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
+        autocompletion=images,
         help="Kernel, module, program or library, or a directory of them.",
     ),
 ]
@@ -61,6 +67,7 @@ Images = Annotated[
     typer.Argument(
         metavar="IMAGE",
         readable=False,
+        autocompletion=images,
         help="Kernels, modules, programs, libraries or directories of them.",
     ),
 ]
@@ -108,7 +115,15 @@ Site = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more details.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-Format = Annotated[str | None, typer.Option("--format", metavar="text|json", help="Output format.")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="text|json",
+        autocompletion=some_of("text", "json"),
+        help="Output format.",
+    ),
+]
 
 
 Args = Annotated[bool, typer.Option("--args", help="Record arguments and return values.")]
@@ -143,6 +158,15 @@ MaxEvents = Annotated[
 WithTime = Annotated[bool, typer.Option("--time", help="Record timestamps in the boot trace.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Update(Writing):
+    """The options of a command that writes."""
+
+    as_json: bool
+    quiet: bool
+    verbose: bool
+
+
 def wants_json(json: bool, format_: str | None) -> bool:
     """Return True for JSON output. Raises UsageError for an unknown format."""
     if format_ not in (None, "text", "json"):
@@ -163,16 +187,3 @@ def bytes_of(text: str) -> int:
     if size < MIN_TRACE_SIZE:
         raise UsageError(None, f"trace file size {text} is too small", "the minimum is 64K")
     return size
-
-
-def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
-    """Choose the output's path. Raises UsageError for two places, or for a link to be replaced."""
-    if in_place and output is not None:
-        raise UsageError(None, "--in-place and -o are mutually exclusive", "choose one")
-    if not image.name:
-        raise InputError(image, "not a regular file", "use a single image")
-    if in_place and image.is_symlink():
-        raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
-    if in_place:
-        return image
-    return output or image.with_name(image.name + ".ftpatch")

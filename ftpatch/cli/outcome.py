@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Outcomes of updates: as JSON, and in words."""
 
 from __future__ import annotations

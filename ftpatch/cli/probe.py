@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch probe``: ftrace's kprobe_events for a program on disk."""
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.api.writing import output_path
+from ftpatch.cli.completion import images
 from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
@@ -21,7 +24,6 @@ from ftpatch.cli.options import (
     Output,
     Quiet,
     bytes_of,
-    output_path,
     wants_json,
 )
 from ftpatch.cli.outcome import cleared_line
@@ -37,7 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to probe.")]
+Program = Annotated[
+    Path,
+    typer.Argument(metavar="PROG", readable=False, autocompletion=images, help="Program to probe."),
+]
 Probes = Annotated[
     list[str],
     typer.Argument(

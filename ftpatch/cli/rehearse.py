@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A tree's update before the first byte of it is written: does it make sense at all."""
 
 from __future__ import annotations
@@ -5,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ftpatch.api.planner import Planner
 from ftpatch.cli.console import count, watched
-from ftpatch.cli.planner import Planner
 from ftpatch.errors import FtpatchError, NoTable, UsageError
 from ftpatch.ftrace.filter import MODULE, near
 from ftpatch.ftrace.sites import read_sites

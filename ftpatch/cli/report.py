@@ -1,25 +1,29 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch report``: a report of recorded events."""
 
 from __future__ import annotations
 
 import contextlib
 import resource
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
-from ftpatch.cli.report_output import Output
+from ftpatch.cli.report_output import open_output
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ftpatch.trace import EventSource, Recording
+    from ftpatch.api.report_programs import Programs
+    from ftpatch.trace import EventSource, Recording, Report, Style
     from ftpatch.trace.rows import Rows
-    from ftpatch.trace.window import Window
 
 __all__ = ["command", "require_format"]
 
@@ -31,7 +35,10 @@ SHOWN = 3
 Files = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE", readable=False, help="Trace files of a program and its children."
+        metavar="FILE",
+        readable=False,
+        autocompletion=traces,
+        help="Trace files of a program and its children.",
     ),
 ]
 ReportFormat = Annotated[
@@ -39,8 +46,10 @@ ReportFormat = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="Report format: function_graph, function, profile, probes, ksym, folded, "
-        "flamegraph, chrome, perfetto or json [default: the tracer's own].",
+        autocompletion=report_formats,
+        help="Report format: function_graph, function, profile, histogram, probes, ksym, folded, "
+        "flamegraph, chrome, perfetto, pprof, uftrace, trace-dat or json "
+        "[default: the tracer's own].",
     ),
 ]
 Of = Annotated[
@@ -77,9 +86,37 @@ WithSource = Annotated[
     bool,
     typer.Option("--source", help="Print file and line of each function, from debug information."),
 ]
+Graph = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        metavar="FUNCTION",
+        help="Show the callers and callees of this function, with calls and total time.",
+    ),
+]
+Diff = Annotated[
+    list[Path],
+    typer.Option(
+        "--diff",
+        metavar="BEFORE",
+        help="Compare with this earlier run: which functions became slower. Repeatable, for the "
+        "traces of its children.",
+    ),
+]
+DiffImage = Annotated[
+    Path | None,
+    typer.Option(
+        "--diff-image", metavar="IMAGE", help="Path of the earlier run's program, if it has moved."
+    ),
+]
 To = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Output file [default: standard output]."),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Output file, or folder of a uftrace report [default: standard output].",
+    ),
 ]
 Anyway = Annotated[
     bool,
@@ -100,6 +137,9 @@ def command(
     filter_: Functions = [],  # noqa: B006
     no_demangle: NoDemangle = False,
     source: WithSource = False,
+    graph: Graph = None,
+    diff: Diff = [],  # noqa: B006
+    diff_image: DiffImage = None,
     output: To = None,
     force: Anyway = False,
 ) -> None:
@@ -108,20 +148,43 @@ def command(
     Example: ftpatch report shop.trace --format profile
     """
     require_format(format_, json)
-    if output is not None and any(_same(output, file) for file in files):
+    if output is not None and any(_same(output, file) for file in [*files, *diff]):
         raise UsageError(output, "the output is one of the input traces", "name another file")
-    from ftpatch.cli.report_programs import Programs
+    from ftpatch.api.report_programs import Programs
+    from ftpatch.api.report_sources import open_events
     from ftpatch.trace import Style
     from ftpatch.trace.choose import report_for
     from ftpatch.trace.window import ALWAYS, Window, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span=span, tids=frozenset(tid), depth=depth, globs=tuple(filter_))
-    events = _open(files, image, window, force)
+    named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
+    if diff:
+        clashes = {
+            f"--format {format_}": format_ not in (None, "json"),
+            "--tid": tid,
+            "--graph": graph,
+        }
+        _require_none(clashes | {"--source": source}, "--diff")
+        runs = []
+        for paths, program in ((diff, diff_image), (files, image)):
+            own = Window(span=span, depth=depth, globs=tuple(filter_))
+            runs.append(_Run(paths, program, own, named(program, source=False)))
+        _compare(runs, output, force, json=json or format_ == "json")
+        return
+    if graph is not None:
+        _require_none({"--json": json, f"--format {format_}": format_}, "--graph")
+    if diff_image is not None:
+        raise UsageError(diff_image, "--diff-image is of no use without --diff")
+    _allow_descriptors(len(files))
+    events = open_events(files, window, image=image, force=force)
     try:
-        form = report_for(events, "json" if json else format_)
-        with Output(output, force=force, form=form) as out:
-            events.recording.name_by(Programs(image, force, no_demangle, source).of)
+        if graph is not None:
+            form = _graph_of(graph, events)
+        else:
+            form = report_for(events, "json" if json else format_)
+        with open_output(output, force=force, form=form) as out:
+            events.recording.name_by(named(image, source=source).of)
             missing = _notes(events.recording)
             style = Style(clean, missing)
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
@@ -139,6 +202,60 @@ def command(
         _tell_newer(files)
 
 
+@dataclass(frozen=True)
+class _Run:
+    """One of two runs to compare."""
+
+    files: list[Path]
+    image: Path | None
+    window: Window
+    programs: Programs
+
+
+def _compare(runs: list[_Run], output: Path | None, force: bool, *, json: bool) -> None:
+    from ftpatch.api.report_sources import open_events
+    from ftpatch.cli.report_diff import require_comparable, write_comparison
+    from ftpatch.trace import Style
+    from ftpatch.trace.formats import reports
+
+    def styled(events: EventSource) -> Style:
+        return Style(clean, _notes(events.recording), _progress)
+
+    form = reports()["json" if json else "profile"]
+    with contextlib.ExitStack() as opened:
+        sources = []
+        for run in runs:
+            _allow_descriptors(len(run.files))
+            sources.append(open_events(run.files, run.window, image=run.image, force=force))
+            opened.callback(sources[-1].close)
+        before, after = sources
+        require_comparable(before, after)
+        with open_output(output, force=force, form=form) as out:
+            for run, events in zip(runs, sources, strict=True):
+                events.recording.name_by(run.programs.of)
+            write_comparison(out, (before, after), styled, json)
+            out.appear()
+        lines((f"ftpatch: before: {note}" for note in before.notes()), error=True)
+        lines((f"ftpatch: after: {note}" for note in after.notes()), error=True)
+
+
+def _graph_of(function: str, events: EventSource) -> Report:
+    """The report of one function. Raises UsageError for events without calls that end."""
+    from ftpatch.trace.choose import require_fit
+    from ftpatch.trace.render.function_around import FunctionAround
+
+    form = FunctionAround(function)
+    path = events.recording.headers[0].path
+    require_fit(form, events.kind, path, returns=events.has_returns)
+    return form
+
+
+def _require_none(options: dict[str, object], other: str) -> None:
+    for option, given in options.items():
+        if given:
+            raise UsageError(None, f"{option} and {other} conflict")
+
+
 def require_format(format_: str | None, json: bool) -> None:
     """Raise UsageError for a format that there is not, and for two."""
     from ftpatch.trace.choose import require_known
@@ -147,22 +264,6 @@ def require_format(format_: str | None, json: bool) -> None:
         require_known(format_)
     if json and format_ not in (None, "json"):
         raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
-
-
-def _open(files: list[Path], image: Path | None, window: Window, force: bool) -> EventSource:
-    """Traces of programs, or the stream of a boot tracer, which does not say whose it is."""
-    from ftpatch.cli.report_sources import source_kinds
-    from ftpatch.trace.events import open_source
-
-    _allow_descriptors(len(files))
-    if image is None or len(files) != 1 or not files[0].is_file():
-        return open_source(files, window, source_kinds())
-    from ftpatch.boot import BootTrace, is_stream
-    from ftpatch.image import open_image
-
-    if not is_stream(files[0]):
-        return open_source(files, window, source_kinds())
-    return BootTrace(files[0], open_image(image), window, force=force)
 
 
 def _allow_descriptors(files: int) -> None:

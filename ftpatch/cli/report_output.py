@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Destination of a report: standard output as it comes, or a file that appears once it is whole."""
 
 from __future__ import annotations
@@ -14,9 +15,23 @@ from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import as_created, named, sweep
 
 if TYPE_CHECKING:
+    from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.trace import Report
+    from ftpatch.trace.report import Part
 
-__all__ = ["Output"]
+__all__ = ["Output", "open_output"]
+
+
+def open_output(
+    path: Path | None, *, force: bool, form: Report, otherwise: str = ""
+) -> Output | FolderOutput:
+    """The destination that a form needs: standard output, a file or a folder. Raises UsageError
+    (``otherwise``: what to do where a name is missing) and OutputError."""
+    if form.folder:
+        from ftpatch.cli.report_folder import FolderOutput
+
+        return FolderOutput(path, otherwise=otherwise or "use -o FOLDER")
+    return Output(path, force=force, form=form, otherwise=otherwise or "use -o FILE")
 
 
 class Output:
@@ -27,9 +42,7 @@ class Output:
     written.
     """
 
-    def __init__(
-        self, path: Path | None, *, force: bool, form: Report, otherwise: str = "use -o FILE"
-    ) -> None:
+    def __init__(self, path: Path | None, *, force: bool, form: Report, otherwise: str) -> None:
         self._path, self._force = path, force
         self._file: BinaryIO | None = None
         self._name: Path | None = None
@@ -71,8 +84,9 @@ class Output:
             self._name.unlink(missing_ok=True)
             CLEANUP.name = None
 
-    def write(self, part: str | bytes) -> None:
+    def write(self, part: Part) -> None:
         """A part of the report."""
+        assert not isinstance(part, tuple)
         raw = part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
         if self._file is not None:
             try:

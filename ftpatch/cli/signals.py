@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Signals that end a command: what it was making goes away first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch status``: states and callees of an image's sites."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The status of an image as JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """status on a tree: a line for each image that has sites, and all of them together."""
 
 from __future__ import annotations

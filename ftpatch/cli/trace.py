@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch trace``: run a program under a tracer and report its calls."""
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
@@ -18,6 +20,7 @@ from ftpatch.errors import Exit, FtpatchError, OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
+    from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
     from ftpatch.trace import Report
     from ftpatch.trace.header import Tracer
@@ -46,7 +49,10 @@ def command(
     tracer: Annotated[
         str,
         typer.Option(
-            "--tracer", metavar="NAME", help="Tracer: function, function_graph or function_profile."
+            "--tracer",
+            metavar="NAME",
+            autocompletion=tracers,
+            help="Tracer: function, function_graph or function_profile.",
         ),
     ] = "function_graph",
     args: Args = False,
@@ -57,6 +63,7 @@ def command(
         typer.Option(
             "--format",
             metavar="FORMAT",
+            autocompletion=report_formats,
             help="Format of the printed report; see `ftpatch report --help`.",
         ),
     ] = None,
@@ -65,6 +72,7 @@ def command(
         typer.Option(
             "--report",
             metavar="FORMAT[=FILE]",
+            autocompletion=report_formats,
             help="Report to write to a file; prints none unless --format is given. Repeatable.",
         ),
     ] = [],  # noqa: B006
@@ -158,12 +166,12 @@ class _Report:
     form: Report
     file: Path | None
 
-    def open(self, force: bool) -> Output:
+    def open(self, force: bool) -> Output | FolderOutput:
         """Open its file, or standard output."""
-        from ftpatch.cli.report_output import Output
+        from ftpatch.cli.report_output import open_output
 
         otherwise = f"use --report {self.name}=FILE"
-        return Output(self.file, force=force, form=self.form, otherwise=otherwise)
+        return open_output(self.file, force=force, form=self.form, otherwise=otherwise)
 
 
 class Reports:
@@ -172,7 +180,7 @@ class Reports:
     def __init__(self, tracer: str, asked: Asked, program: Path) -> None:
         """Raises UsageError for a format that there is not, or that needs what the tracer does not
         record, and for files that cannot be; OutputError where one cannot be written."""
-        from ftpatch.cli.report_sources import default_report
+        from ftpatch.api.report_sources import default_report
         from ftpatch.inject.runtime import tracer_named
         from ftpatch.trace.header import Tracer
 
@@ -219,7 +227,7 @@ class Reports:
 
 def _parsed(text: str, tracer: Tracer) -> _Report:
     """``FORMAT`` or ``FORMAT=FILE``."""
-    from ftpatch.cli.report_sources import report_named
+    from ftpatch.api.report_sources import report_named
 
     name, equals, file = text.partition("=")
     if not name or (equals and not file):
@@ -229,7 +237,7 @@ def _parsed(text: str, tracer: Tracer) -> _Report:
 
 def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
     """Require that a new file can be there, and is not meant to be a report."""
-    from ftpatch.cli.report_sources import reports_ending
+    from ftpatch.api.report_sources import reports_ending
 
     if os.path.lexists(path):
         raise UsageError(path, "the output exists", "name another file")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch undo``: revert the changes that the journal records."""
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ftpatch.api.writing import Writing, write_undo
 from ftpatch.cli.console import count, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
@@ -17,7 +19,6 @@ from ftpatch.cli.options import (
     InPlace,
     Json,
     Quiet,
-    output_path,
     wants_json,
 )
 from ftpatch.errors import UsageError
@@ -56,26 +57,17 @@ def command(
             raise UsageError(image, "a tree can only be undone in place", "remove -o")
         run_tree_undo(image, everything=everything, dry_run=dry_run, as_json=as_json, quiet=quiet)
         return
-    in_place = in_place or output is None
-    target = output_path(image, output, in_place)
-    from ftpatch.io.output import Copy
-
-    with Copy(
-        image,
-        None if dry_run else target,
+    writing = Writing(
+        image=image,
+        output=output,
+        in_place=in_place,
         force=force,
         allow_setuid=allow_setuid,
-        in_place=in_place,
-    ) as copy:
-        from ftpatch.image import open_image
-        from ftpatch.write.undo import plan_undo, take_back
-
-        opened = open_image(image)
-        undo = plan_undo(opened, everything=everything)
-        if not dry_run:
-            wait_for(copy)
-            take_back(copy, opened, undo)
-    tell_links(copy)
+        dry_run=dry_run,
+    )
+    undone = write_undo(writing, everything=everything, wait=wait_for)
+    tell_links(undone)
+    undo, target = undone.undo, undone.target
     for block in undo.blocks:
         if as_json:
             json_line(
@@ -93,5 +85,5 @@ def command(
         if not undo.identical:
             from ftpatch.cli.undo_tree import ANEW
 
-            lines([f"{opened.compression}: {ANEW}"])
+            lines([f"{undone.image.compression}: {ANEW}"])
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """undo on a tree of modules: every module that has a journal, in place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Common path of enable and disable: verify all, write all, report."""
 
 from __future__ import annotations
@@ -7,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ftpatch.api.planner import Planner
+from ftpatch.api.writing import write_update
 from ftpatch.cli.console import count, error_line, json_line, lines, tell_links, wait_for
-from ftpatch.cli.options import output_path
+from ftpatch.cli.options import Update
 from ftpatch.cli.outcome import (
     cleared_line,
     dropped_line,
@@ -16,17 +19,12 @@ from ftpatch.cli.outcome import (
     refused_lines,
     undefined_line,
 )
-from ftpatch.cli.planner import Planner, Update
-from ftpatch.errors import Exit, UsageError
+from ftpatch.errors import Exit
 
 if TYPE_CHECKING:
     from ftpatch.update.update import Outcome
 
 __all__ = ["run_update"]
-
-PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
-PACKED = set(PACKED_AS.values())
-"""Ends of names that say how a module is packed."""
 
 
 def run_update(update: Update, plan: Planner) -> None:
@@ -37,31 +35,10 @@ def run_update(update: Update, plan: Planner) -> None:
         run_tree_update(update, plan)
         return
     begun = time.monotonic()
-    target = output_path(update.image, update.output, update.in_place)
-    # The copy runs while everything heavy is imported and planned.
-    from ftpatch.io.output import Copy
-
-    with Copy(
-        update.image,
-        None if update.dry_run else target,
-        force=update.force,
-        allow_setuid=update.allow_setuid,
-        in_place=update.in_place,
-    ) as copy:
-        from ftpatch.update.update import prepare
-        from ftpatch.update.update import update as write
-
-        prepared = prepare(update.image, plan, strip_signature=update.strip_signature)
-        packed = prepared.image.compression
-        if update.output and target.suffix in PACKED and target.suffix != PACKED_AS.get(packed):
-            how = f"the output is compressed like the input ({packed or 'uncompressed'})"
-            raise UsageError(target, how, "use a name with a matching suffix")
-        if not prepared.refused and not update.dry_run:
-            wait_for(copy)
-            write(copy, prepared)
-    tell_links(copy)
+    updated = write_update(update, plan, wait_for)
+    tell_links(updated)
     seconds = time.monotonic() - begun
-    outcome = prepared.outcome(None if update.dry_run else target, verbose=update.verbose)
+    outcome = updated.prepared.outcome(updated.written, verbose=update.verbose)
     if update.as_json:
         json_line(outcome_row(outcome, seconds))
     else:

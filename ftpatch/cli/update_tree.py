@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """enable and disable on a tree of modules: every module by itself, and a tree that mirrors it."""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from ftpatch.api.planner import Planner
 from ftpatch.cli.console import (
     Errors,
     count,
@@ -20,8 +22,8 @@ from ftpatch.cli.console import (
     tell_linked,
     watched,
 )
+from ftpatch.cli.options import Update
 from ftpatch.cli.outcome import dropped_line, outcome_row, refused_lines, undefined_line
-from ftpatch.cli.planner import Planner, Update
 from ftpatch.cli.rehearse import rehearse
 from ftpatch.errors import Exit, FtpatchError, NoTable, UsageError
 from ftpatch.io.cleanup import CLEANUP

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The verbs: one file each, imported and made into a command when it is the one that is asked for.
 
 To make all of them costs more than most of them take.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch watch``: watchpoints on variables, as the ksym tracer set them in the kernel."""
 
 from __future__ import annotations
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.api.writing import output_path
+from ftpatch.cli.completion import images
 from ftpatch.cli.console import json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
@@ -18,7 +21,6 @@ from ftpatch.cli.options import (
     Output,
     Quiet,
     bytes_of,
-    output_path,
     wants_json,
 )
 from ftpatch.errors import UsageError
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-Program = Annotated[Path, typer.Argument(metavar="PROG", readable=False, help="Program to watch.")]
+Program = Annotated[
+    Path,
+    typer.Argument(metavar="PROG", readable=False, autocompletion=images, help="Program to watch."),
+]
 Requests = Annotated[
     list[str],
     typer.Argument(

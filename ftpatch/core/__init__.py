@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Vocabulary of every layer: columns, Changes, the journal."""

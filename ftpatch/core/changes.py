@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Changes to a file, or to memory, as columns.
 
 A Change replaces ``width`` old bytes at an offset by as many new ones. It has a kind, and an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Addresses as a column."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The undo record that ftpatch appends to a file it writes.
 
 Each command appends one block behind everything else, outside every segment:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tokens of a command, each with its column: messages point at it.
 
 ftrace keeps the command and a position for each error and draws a caret below

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Differences between two images."""

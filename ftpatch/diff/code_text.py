@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Code as people read it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Differences between two images: sites, records, and every other byte."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fields of the ELF header that differ (System V ABI, chapter 4, "ELF Header")."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bytes that differ outside of sites and records, between images of one layout."""
 
 from __future__ import annotations

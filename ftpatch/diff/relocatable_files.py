@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Differences between relocatable files besides sites: relocations of calls, section headers."""
 
 from __future__ import annotations

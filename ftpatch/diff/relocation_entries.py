@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Entries of relocation tables that differ, between images of one layout."""
 
 from __future__ import annotations

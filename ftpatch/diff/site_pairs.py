@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pairs of corresponding sites in two images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The dynamic table (PT_DYNAMIC), which locates things even without section headers."""
 
 from __future__ import annotations

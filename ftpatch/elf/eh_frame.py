@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Unwind information of a detour: that of the instructions that it displaces.
 
     CIE   length 4 | 0 | 1 | "zR" | code, data alignment | return address | 1 | 1b | instructions

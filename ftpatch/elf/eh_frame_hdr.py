@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The search table of unwinders, with the functions of a stub among those of the program.
 
     .eh_frame_hdr   version 1 | encodings 1b 03 3b | &.eh_frame - . | n | (function, FDE) ...

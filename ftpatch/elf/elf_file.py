@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An ELF image: its bytes, its sections and segments, virtual addresses and file offsets."""
 
 from __future__ import annotations

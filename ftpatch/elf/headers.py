@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Headers of an ELF file (System V ABI, chapters 4 and 5)."""
 
 from __future__ import annotations

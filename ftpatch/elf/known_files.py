@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of files that are no images, and advice for each: one table of magics.
 
     (what it is, what to do, where the magic stands, the magic)

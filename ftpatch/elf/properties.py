@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The program property that requests a hardware shadow stack.
 
     .note.gnu.property   namesz 4, descsz, type 5, "GNU\\0" | type, size 4, bits | ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Relocatable files (ET_REL), which have no addresses yet: a layout to refer to their contents by.
 
 Every allocated section gets its file offset as its address, so the address of anything in the file

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Relocations: which words the loader (or the kernel itself) writes before use.
 
     RELA  | r_offset | r_info | r_addend |      *(r_offset) = base + r_addend

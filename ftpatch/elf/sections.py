@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Section headers of a file being built, and what is appended to it.
 
 A section that must grow is appended to the file as a whole, and its header points there; the old

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The program header table, rewritten (System V ABI, chapter 5, "Program Header").
 
     | Ehdr | Phdr... | sections ... |  hole  | Phdr... + the new ones | stub's text | stub's data |

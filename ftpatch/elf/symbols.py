@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Symbol tables as columns (System V ABI, chapter 4, "Symbol Table")."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ABI of an image's sites: read off the image, not off its version, since
 distributions backport."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Symbols that a relocatable file refers to only because ftpatch wrote calls of them.
 
 A loader resolves every undefined symbol, called or not, so one that no site calls any more must

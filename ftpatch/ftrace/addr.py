@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Callees by name or address."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ftrace_call_adjust as this kernel makes it: one prefix for all records."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """CALL_OPS without literals, where .rela.dyn has too few entries for them.
 
 ftrace_caller takes its ops pointer from the literal before the function it was called from. A stub

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Callees of sites, resolved through PLT entries, veneers and GOT slots."""
 
 from __future__ import annotations

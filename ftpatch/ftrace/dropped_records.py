@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Consequences of a dropped record.
 
 Booted 6.1 and 6.12 (tests/kernels/test_dropped_records.py): its ftrace does not list the site, and

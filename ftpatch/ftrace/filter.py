@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Selection of sites: set_ftrace_filter's globs (Documentation/trace/ftrace.rst).
 
 Filters work in their order: a name or glob adds the functions it matches, with a leading ``!`` it

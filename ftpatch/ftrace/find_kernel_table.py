@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of a kernel without symbols or sections that name it, found by its contents.
 
 In a linked kernel the table is aligned, so only whole words count: those that are addresses of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of a program without section headers, found by its contents.
 
 A table lists every instrumented function, so it is the longest run of words (or of relative

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ftrace_bug's message (kernel/trace/ftrace.c) for a refused site."""
 
 from __future__ import annotations

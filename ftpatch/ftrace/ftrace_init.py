@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Prediction of this kernel's ftrace_init for this table (kernel/trace/ftrace.c).
 
 ftrace_process_locs walks the table, skips what is no record, adjusts the others and sorts them;

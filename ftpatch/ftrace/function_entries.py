@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From a record to the function it belongs to.
 
 With -fpatchable-function-entry=N,M a record points at the pad, of which M bytes come before the

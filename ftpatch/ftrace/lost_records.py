@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions that were compiled to be traced but have no record in the table.
 
 gcc before 13 puts the records of a file's functions into one section for all, which belongs to one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Named sites: what ftrace_caller itself calls.
 
 ftrace_call         call ftrace_stub     <->  call FUNC                 ftrace_update_ftrace_func

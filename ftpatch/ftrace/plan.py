@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plans: what each selected site must become, as Changes.
 
 Old code is generated, never copied from the site: it is what the compiler left, or a call of one

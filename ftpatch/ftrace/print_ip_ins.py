@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Code as a kernel prints it: print_ip_ins() in kernel/trace/ftrace.c.
 
     unsigned char, or %*phC   e8:3b:c1     movzx, or no loop

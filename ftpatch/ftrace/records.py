@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Changes that accompany a site's code: its record, and the literal of CALL_OPS.
 
 ftrace_init compares what stands at every record. A site that it would refuse must lose its record:

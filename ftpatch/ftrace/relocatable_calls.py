@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls of a relocatable file: what its loader fills in.
 
     call __fentry__     e8 00 00 00 00    | ip + 1 | R_X86_64_PLT32, __fentry__ | -4 |

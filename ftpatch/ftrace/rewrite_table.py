@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of a relocatable file, rewritten without dropped records.
 
 A loader takes the number of records from the size of the section, and no value is null to every

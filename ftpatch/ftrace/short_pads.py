@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pads in which a call has no room: -fpatchable-function-entry with too few NOPs."""
 
 from __future__ import annotations

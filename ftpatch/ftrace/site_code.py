@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The code of sites, as the loader will leave it.
 
 In a relocatable file a call has no distance yet; a relocation will fill it in:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sites, read from records: the place, code and callee of each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table: its place, and its records with their relocations."""
 
 from __future__ import annotations

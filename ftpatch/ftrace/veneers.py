@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Branches out of range: a veneer within its reach, in padding of the text.
 
 A place for one is a run of NOPs or zeros inside an executable section, behind the end of one symbol

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images: the files that ftpatch understands. Only this package opens them.
 
 Unpacking begins while the libraries load (prefetch.py), so this package imports none of them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compressed streams: those that kernels are built with, and those that modules are stored in.
 
     gzip   1f 8b 08                   zstd   28 b5 2f fd

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Contract of a container: what an image is, or what it lies in.
 
     Wrapper   bzImage, zboot, a compressed file    by its first bytes   another file is in it

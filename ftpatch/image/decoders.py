@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decoders of compressed streams, on top of libraries, that hardly exceed the size requested."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The first bytes of a compressed file's contents, from its own first bytes: enough to identify the
 contents, without unpacking more."""
 

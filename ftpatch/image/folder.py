@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images in a directory: modules by their names, all others by how they begin.
 
     .../samples   program       ELF: an executable, a shared object or a kernel of a known machine

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An opened image: its ELF file, its container, its symbols."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Identity of a program that a tracer was injected into: the one its stub records, and the
 program's own hash.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Source language of a program, where it decides about compiler options.
 
 Go        sections .go.buildinfo, .note.go.buildid, .gopclntab (debug/buildinfo, cmd/link)

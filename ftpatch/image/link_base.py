@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The link address of an image without headers: the one at which its pointers fit.
 
 A kernel is full of pointers to strings, in the words of its data or, where those are filled at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The shared libraries of a program, as its own dynamic linker finds them."""
 
 from __future__ import annotations

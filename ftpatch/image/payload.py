@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Payloads: layer by layer down to what is patched.
 
 bzImage       | setup | decompressor | vmlinux (ELF), compressed | size |

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The payload of a compressed image, unpacked while everything else loads, like output.py's copy.
 
 A bzImage takes half a second to unpack, and the libraries take nearly as long to load. So the first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel as arm64 and riscv64 boot it: an Image, which is its memory behind a small header.
 
     arm64   Documentation/arch/arm64/booting.rst     riscv64   .../arch/riscv/boot-image-header.rst

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The dynamic relocations of an image without headers, located by their content.
 
     .rela.dyn  | place | R_*_RELATIVE | addend |     place and addend are addresses of the image

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The signature at the end of a kernel module (include/linux/module_signature.h).
 
 | module | signer, key id, signature | struct module_signature (12) | marker (28) |

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Injecting code and the runtime into a target."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program's system calls about signals, which the runtime has to answer if there are traps
 (stubs/runtime/lead.c, hooks.c)."""
 

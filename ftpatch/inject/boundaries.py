@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instruction boundaries: where instructions begin, and whether anything may branch between them.
 
 A jump is safe only if nothing can branch into the middle of what it replaces. So the function must

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The stub's .debug_frame as a section of the program: debuggers do not look at its segments.
 
     .debug_frame   length | ffffffff (CIE) ...

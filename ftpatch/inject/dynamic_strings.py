@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Replacing strings of the dynamic table: the libraries needed, and where to look for them.
 
 An entry is an offset from DT_STRTAB. The new string is in the inserted segment, at whatever

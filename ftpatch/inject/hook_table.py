@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The GOT slots through which a program calls close(), dup2() and the like, redirected so that the
 runtime can protect its perf events (stubs/runtime/slots.c). Static programs have none.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Injecting a stub after everything the program has, in the file and in memory.
 
     file     | program ...            | journals | zeros | Phdr... | text | data |

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared libraries traced along with a program: the table that the program's runtime reads.
 
     in the program    | dynamic, place | struct trace_library | dynamic, place | ... | zeros

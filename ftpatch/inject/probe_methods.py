@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The methods of placing a probe, in the order in which they are tried.
 
 pad    the compiler left room for a jump at the function's entry

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Injected tables, located through the stub's configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tracers that come with ftpatch: their stubs and the configuration of each.
 
 The configuration is `struct stub_config` of stubs/runtime/runtime.h.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A stub: an ELF file with code that sites call, in two segments to insert into other files."""
 
 from __future__ import annotations

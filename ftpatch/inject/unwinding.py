@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Unwind information for detours, so that a thread can be cancelled, or backtraced, inside one."""
 
 from __future__ import annotations

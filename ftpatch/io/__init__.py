@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """The file system: outputs, temporaries, trees, and cleaning up on a signal."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Attributes of a file besides its contents: owner, mode, ACL, labels, user attributes.
 
 A file that replaces another must not grant anybody anything the other did not. With an ACL, the

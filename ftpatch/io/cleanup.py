@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """State of the output being written, for signal handlers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Identity and state of a file."""
 
 from __future__ import annotations

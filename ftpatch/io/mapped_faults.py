@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pages of a mapped file that cannot be read: the file was truncated, or its disk is failing.
 
 The kernel then sends SIGBUS to the reading instruction, which silently kills the process. A handler

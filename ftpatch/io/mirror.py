@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Mirroring a tree: files that a command leaves unchanged are copied beside those it writes."""
 
 from __future__ import annotations

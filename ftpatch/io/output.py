@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The copy that becomes the output: started at once, in a thread, while everything else loads.
 
 Only the standard library is imported here, so that the copy runs while numpy and LIEF load. The new

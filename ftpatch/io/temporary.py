@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Temporary files, beside the place where they are to appear.
 
     .ftpatch.0123456789abcdef

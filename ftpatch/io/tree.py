@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trees of kernel modules: finding the files, and processing them in parallel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structures and constants that Python shares with the runtime in C, as the compiler laid them out.
 
 The files beside this one are made of stubs/layout.c by `make -C stubs`: one for each architecture.

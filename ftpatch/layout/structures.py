@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads the layouts, and packs and unpacks what has one. All numbers are little-endian."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """C++, Rust and D names, demangled to the form in the source."""
 
 from __future__ import annotations

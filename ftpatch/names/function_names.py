@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions by name: those of the symbol tables, imported ones, and C++ names as in the source."""
 
 from __future__ import annotations

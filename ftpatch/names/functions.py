@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bounds of functions, by their symbols and their unwind information.
 
 A stripped program keeps its unwind information, whose search table has every function's start; the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An image's symbols, by the names people write."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Imported functions: the entries of an image's PLT, as symbols named ``open@plt``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Spellings of functions and variables on the command line: as in the symbol table or as in
 sources.
 

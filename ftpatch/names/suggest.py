@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Suggestions for an unknown word."""
 
 from __future__ import annotations

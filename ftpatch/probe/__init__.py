@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Probes: what ftrace's kprobe_events says, for programs (Documentation/trace/kprobetrace.rst).
 
 Text in, text out: nothing here opens an image or knows an instruction.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The definition of a probe: its place and its fetches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Events of probes, for reports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fetched values as columns, decoded from the words of events as their definitions say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The arguments of a probe: ``[NAME=]VALUE[:TYPE]`` (``parse_probe_arg`` of trace_probe.c)."""
 
 from __future__ import annotations

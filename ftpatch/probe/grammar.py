@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS]``, ``r[MAXACTIVE][:[GRP/]NAME] PLACE ...``.
 
 The rules and the wording of the messages follow ``trace_kprobe_create`` in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The locations of a command's probes, and the method for each."""
 
 from __future__ import annotations

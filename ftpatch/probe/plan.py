@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Planning probes: the detours, the runtime, and the jumps or breakpoints that lead there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The probes of a program, read back from its injected tables (``probe/tables.py``)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Probe events of all traces, merged by time."""
 
 from __future__ import annotations

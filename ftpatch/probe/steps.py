@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fetches as the runtime's steps: struct fetch of stubs/runtime/probes.h."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Probe tables for the runtime, packed as in stubs/runtime/probes.h and trace.h."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Values and probes as text, as ftrace prints them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The probes in a trace's header (struct trace_probe of stubs/runtime/trace.h)."""
 
 from __future__ import annotations

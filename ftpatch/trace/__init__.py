@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The files that traced programs write: reading, joining, and reporting them in several formats."""
 
 from __future__ import annotations

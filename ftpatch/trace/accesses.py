@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Accesses to variables, for reports."""
 
 from __future__ import annotations

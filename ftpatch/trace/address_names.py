@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of addresses in processes, as ``%pS`` prints them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reading chunks, a few at a time, and handing out their events thread by thread."""
 
 from __future__ import annotations

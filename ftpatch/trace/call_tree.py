@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: MIT
 """The calls of a trace as a tree, with one node per call path."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,24 @@ class Tree:
             if self.parent[node] >= 0:
                 sums[self.parent[node]] += sums[node]
         return np.array(sums, np.int64)
+
+    def stacks(self, key: Callable[[int], str] | None = None) -> Iterator[tuple[int, list[int]]]:
+        """Each node with the functions from the outermost to its own, depth first, those of one
+        caller by the ``key`` of their functions. The list is the same one each time."""
+        function, stack = self.function.tolist(), list[int]()
+        within: dict[int, list[int]] = {}
+        for node, parent in enumerate(self.parent.tolist()):
+            within.setdefault(parent, []).append(node)
+        pending = [(-1, 0)]
+        while pending:
+            node, level = pending.pop()
+            if node >= 0:
+                stack[level - 1 :] = [function[node]]
+                yield node, stack
+            inner = within.get(node, [])
+            if key is not None:
+                inner = sorted(inner, key=lambda child: key(function[child]))
+            pending += [(child, level + 1) for child in reversed(inner)]
 
 
 def grow(batches: Iterable[Rows], window: Window) -> Tree:

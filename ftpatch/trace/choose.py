@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Choosing a report format: by its name, the kind of data, or a file's name."""
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from ftpatch.trace.formats import reports
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import EventSource, SourceKind
 
-__all__ = ["report_for", "report_named", "reports_ending", "reports_of", "require_known"]
+__all__ = [
+    "report_for",
+    "report_named",
+    "reports_ending",
+    "reports_of",
+    "require_fit",
+    "require_known",
+]
 
 
 def report_for(source: EventSource, name: str | None) -> Report:
@@ -29,15 +37,23 @@ def report_named(
     whether a trace has returns, whatever its kind says."""
     name = name or kind.default
     require_known(name)
-    found = reports_of(kind).get(name)
-    if found is None:
-        reason = f"{kind.what} cannot be reported as {name}"
-        raise UsageError(path, reason, f"use {_names(reports_of(kind).values())}")
-    if found.returns and not (kind.returns if returns is None else returns):
-        others = (one for one in reports_of(kind).values() if not one.returns)
-        reason = f"{kind.no_returns}, and {name} needs them"
-        raise UsageError(path, reason, kind.hint or f"use {_names(others)}")
+    found = reports()[name]
+    require_fit(found, kind, path, returns=returns)
     return found
+
+
+def require_fit(
+    report: Report, kind: SourceKind, path: Path | None = None, *, returns: bool | None = None
+) -> None:
+    """Raise UsageError, about the trace ``path``, for a report that needs what this kind does not
+    have; ``returns``: whether a trace has returns, whatever its kind says."""
+    if not report.shows & kind.data:
+        reason = f"{kind.what} cannot be reported as {report.name}"
+        raise UsageError(path, reason, f"use {_names(reports_of(kind).values())}")
+    if report.returns and not (kind.returns if returns is None else returns):
+        others = (one for one in reports_of(kind).values() if not one.returns)
+        reason = f"{kind.no_returns}, and {report.name} needs them"
+        raise UsageError(path, reason, kind.hint or f"use {_names(others)}")
 
 
 def reports_of(kind: SourceKind) -> dict[str, Report]:

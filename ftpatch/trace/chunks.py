@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The chunks of a trace, and the thread that wrote each."""
 
 from __future__ import annotations

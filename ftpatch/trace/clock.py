@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Putting the times of several traces on one scale."""
 
 from __future__ import annotations

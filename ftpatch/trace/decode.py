@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decoding chunks' words into events.
 
 Events vary in length, so where one begins depends on all that precede it. Instead, blocks of words

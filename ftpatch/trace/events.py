@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sources that read trace files: calls and profiles, and the base of the slices' sources."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A trace file's written length, and its truncation when the program has ended."""
 
 from __future__ import annotations

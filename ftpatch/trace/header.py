@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The header of a trace file, as laid out in stubs/runtime/trace.h."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hits that are calls, as rows, so that graphs and stacks work as with tracers. Such a hit is
 recorded when its call returns: an entry is inserted where the call began."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hits: instants with columns of values, and calls recorded when they return."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """File and line of functions, from an image's .debug_line (DWARF 4 and 5)."""
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ class Lines:
     Raises InputError for an image whose line information is missing or unreadable.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, absolute: bool = False) -> None:
+        """With ``absolute`` a file's name begins with the folder that it was compiled in."""
         from elftools.elf.elffile import ELFFile
 
-        self._path = path
+        self._path, self._absolute = path, absolute
         self._tables: dict[int, tuple[NDArray[np.uint64], list[str]]] = {}
         try:
             self._file = path.open("rb")
@@ -93,10 +95,14 @@ class Lines:
         return self._tables[unit]
 
     def _read(self, unit: int) -> tuple[NDArray[np.uint64], list[str]]:
-        program = self._dwarf.line_program_for_CU(self._dwarf.get_CU_at(unit))
+        compiled = self._dwarf.get_CU_at(unit)
+        program = self._dwarf.line_program_for_CU(compiled)
         if program is None:
             return np.empty(0, np.uint64), []
         files = _files(program.header)
+        if self._absolute and (folder := compiled.get_top_DIE().attributes.get("DW_AT_comp_dir")):
+            root = folder.value.decode("utf-8", "backslashreplace")
+            files = {number: posixpath.join(root, name) for number, name in files.items() if name}
         rows = []
         for entry in program.get_entries():
             state = entry.state

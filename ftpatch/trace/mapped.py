@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The shared libraries of a trace, as its header lists them (struct trace_library of trace.h).
 
 | header's fields, path | length - start size base bias image_id path | ... | 0

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Matching exits to entries: a stack per thread, for many events at once.
 
 The number of open frames is a running sum. Of one thread's rows that go from n frames to n + 1 or

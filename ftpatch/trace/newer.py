@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Newer trace files of the same name: of a later run, and of children."""
 
 from __future__ import annotations

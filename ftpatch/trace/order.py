@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rows of all threads ordered by time, without ever holding all of them."""
 
 from __future__ import annotations

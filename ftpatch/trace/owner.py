@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The image a trace belongs to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Levels and pairs of rows, assuming that each exit belongs to the innermost open frame."""
 
 from __future__ import annotations

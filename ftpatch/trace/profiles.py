@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recordings of function_profile: sums instead of events."""
 
 from __future__ import annotations

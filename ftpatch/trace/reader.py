@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace files opened together: the basis of every source that reads them."""
 
 from __future__ import annotations

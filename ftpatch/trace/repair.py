@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The slow path for threads with exits that are not of the innermost open frame."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The contract of a report format: one file in formats/ that defines REPORT."""
 
 from __future__ import annotations
@@ -8,7 +9,12 @@ from typing import ClassVar, Protocol
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.source import Data, EventSource
 
-__all__ = ["Report"]
+__all__ = ["File", "Part", "Report"]
+
+File = tuple[str, bytes]
+"""The name of a file in a folder, and its next bytes."""
+Part = str | bytes | File
+"""The next part of a report."""
 
 
 class Report(Protocol):
@@ -22,6 +28,8 @@ class Report(Protocol):
     """True if it is for people, and notes itself what is missing."""
     binary: ClassVar[bool] = False
     """True if it yields bytes."""
+    folder: ClassVar[bool] = False
+    """True if it is several files."""
     page: ClassVar[bool] = False
     """True if it is for a browser."""
     returns: ClassVar[bool] = False
@@ -31,11 +39,11 @@ class Report(Protocol):
     ends: ClassVar[tuple[str, ...]] = (".txt",)
     """Suffixes of such files' names."""
 
-    def render(self, source: EventSource, style: Style) -> Iterable[str | bytes]:
+    def render(self, source: EventSource, style: Style) -> Iterable[Part]:
         """Yield the report in parts, as data is read."""
         ...
 
     @property
     def for_terminal(self) -> bool:
         """True if it makes sense on a terminal."""
-        return not (self.binary or self.page)
+        return not (self.binary or self.page or self.folder)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Events as columns, each matched to its call."""
 
 from __future__ import annotations

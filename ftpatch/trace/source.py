@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sources for report formats: recorded data of one kind, with its metadata.
 
 A slice registers its SourceKind in ``SOURCES`` of its ``events.py``; nothing here knows a slice.

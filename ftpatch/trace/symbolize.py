@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Naming addresses in traces: the functions of programs and their libraries."""
 
 from __future__ import annotations

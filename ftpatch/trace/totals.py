@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hits and times of functions: what function_profile counts, computed from any trace."""
 
 from __future__ import annotations

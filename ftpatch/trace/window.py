@@ -1,7 +1,9 @@
+# SPDX-License-Identifier: MIT
 """The window of a report: a time range, threads and functions."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,11 +78,16 @@ class Window:
         self._others += [name for name in names if name not in self._others]
         return kept
 
-    def require_match(self, functions: Functions) -> None:
-        """Raise UsageError for a glob that matched no function in the trace."""
+    def unmatched(self, functions: Functions) -> set[str]:
+        """Globs that matched no function that occurs."""
         self._learn(functions)
-        if self._missing:
-            text = min(self._missing)
+        return set(self._missing)
+
+    def require_match(self, functions: Functions, elsewhere: Collection[str] = ()) -> None:
+        """Raise UsageError for a glob that matched no function that occurs, nor ``elsewhere``."""
+        missing = self.unmatched(functions).difference(elsewhere)
+        if missing:
+            text = min(missing)
             hint = meant(like(text, [*self._others, *functions.name]), "")
             raise UsageError(None, f"filter {text!r} matches no function in the trace", hint)
 

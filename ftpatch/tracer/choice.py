@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Choosing the functions to trace, of a program and its libraries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared libraries traced with a program: patched copies, placed where the program finds them
 first.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Planning a shared library traced with a program: its sites call the program's tracer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Planning a tracer: the stub is injected into the program, and the sites call it."""
 
 from __future__ import annotations

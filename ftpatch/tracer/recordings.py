@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The trace files of one run of ``ftpatch trace``: owners, sizes and names."""
 
 from __future__ import annotations

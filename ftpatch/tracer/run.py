@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One run of a program under a tracer: patch a copy, run it, collect its recordings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Unnamed trace files: nobody can truncate one while a program has it mapped, which would kill the
 program with SIGBUS, and a process that dropped its privileges can still get one.
 

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """One image updated: read it, plan, verify all, write all."""

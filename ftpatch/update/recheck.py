@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A relocatable file read once more after its update, before that is written.
 
 In a linked file an update changes code and little else. In a relocatable one it changes tables that

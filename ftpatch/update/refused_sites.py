@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Refused Changes as ftrace_bug reports them."""
 
 from __future__ import annotations

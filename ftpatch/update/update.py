@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One image updated: read it, plan, verify all, write all. Nothing is printed here."""
 
 from __future__ import annotations

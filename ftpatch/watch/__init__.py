@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Watched variables, requested as in the ksym tracer's filter (kernel/trace/trace_ksym.c, 2009 to
 2010).
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Accessors of a watched variable: the function, and whether its instruction reads or writes.
 
 x86 data breakpoints trap after the instruction (SDM vol. 3, section 18.3.1.2). So the accessor is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Requests to watch: ``SYMBOL[+OFFSET]:OPS`` of ksym_trace_filter, and ``w@SYMBOL[+OFFSET][:LEN]``.
 
 For the first form, ``parse_ksym_trace_str`` in v2.6.33's kernel/trace/trace_ksym.c lists malformed

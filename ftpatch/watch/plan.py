@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Planning watches: the runtime is injected, with a table of what to watch.
 
 The table has an entry for every watchpoint of the processor. So later requests only change bytes in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The locations of a program's watches, found through its stub's configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Watches as bytes: four struct trace_watch of stubs/runtime/trace.h.
 
 They are injected in this form, and a trace begins with a copy of them.

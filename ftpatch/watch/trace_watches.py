@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The watches in a trace's header (struct trace_watch of stubs/runtime/trace.h)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program's variables by name: where to watch."""
 
 from __future__ import annotations

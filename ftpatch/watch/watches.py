@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Watches, and requests that change them: ``ksym_trace_filter_write`` of trace_ksym.c.
 
 The default length is the symbol's if that is 1, 2, 4 or 8 bytes. Otherwise, and with an offset, it

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Verify all, then write all; and take it back."""

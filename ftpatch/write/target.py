@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Targets of Changes: a Change is verified against, and written to, a target of its space."""
 
 from __future__ import annotations

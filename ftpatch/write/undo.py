@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Undo: take back the journal's latest block, or all blocks."""
 
 from __future__ import annotations

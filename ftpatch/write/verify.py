@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The comparison before every write, as ftrace_modify_code makes it. Only this layer compares.
 
 EFAULT: what should be there cannot be read, or is not code. EINVAL: something else stands there,

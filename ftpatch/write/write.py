@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The only writer: apply verified Changes to the copy, append the journal, rename."""
 
 from __future__ import annotations

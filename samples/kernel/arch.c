@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernel.h"
 
 static uint32_t idle_calls;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * A linked arm64 kernel's shape, after arch/arm64/kernel/vmlinux.lds.S.
  * FAR: the tracers' entries lie 256 MB away. .init.text then comes before .text, so that its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * arm64: head and the tracers' entries, after arch/arm64/kernel/{head,entry-ftrace}.S.
  * CALL_OPS: the ops come from the literal before the function, as from v6.3 on.

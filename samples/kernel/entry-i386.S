@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* i386: head, __fentry__ and the tracers' entries, after arch/x86/kernel/ftrace_32.S. */
 
 	.section .head.text, "ax"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * riscv64: head and the tracers' entries, after arch/riscv/kernel/{head,mcount-dyn}.S.
  * CALL_OPS: the ops come from the literal before the function, as from v6.16 on.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* x86-64: head, __fentry__ and the tracers' entries, after arch/x86/kernel/ftrace_64.S. */
 
 	.section .head.text, "ax"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the kernel-like images share. The names and attributes are Linux's. */
 #ifndef SAMPLES_KERNEL_H
 #define SAMPLES_KERNEL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernel.h"
 
 const char linux_banner[] __attribute__((section(".rodata.banner"), used)) =

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernel.h"
 
 static struct dentry dentries[NR_DENTRIES];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* x86: the NOPs this kernel writes, as in arch/x86/kernel/alternative.c and asm/nops.h. */
 #include "kernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernel.h"
 
 static struct file files[NR_FILES];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* What ftrace_caller follows when sites carry a pointer to their ops (CALL_OPS): arm64, riscv64. */
 #include "kernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "kernel.h"
 
 own_symbol long rw_verify_area(const struct file *file, uint32_t pos, size_t count)

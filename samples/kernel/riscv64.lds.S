@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A linked riscv64 kernel's shape, after arch/riscv/kernel/vmlinux.lds.S; not relocatable. */
 #define PAGE 0x1000
 #define KERNEL_LINK_ADDR 0xffffffff80000000

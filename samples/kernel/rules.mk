@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The kernel-like images. Each has its objects in $(OBJ)/<image>/, so that one source can be
 # built in several ways.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*
  * The weak defaults. arch.c overrides two of the three: the linker keeps the code and the
  * records of those, and no symbol names them any more.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * A linked x86 kernel's shape, after arch/x86/kernel/vmlinux.lds.S. Linux aligns segments to
  * 2 MB; one page keeps the files small.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Says that this file's code keeps to BTI; without it the linker drops the property. */
 	.macro	BTI_NOTE
 	.section .note.gnu.property, "a"

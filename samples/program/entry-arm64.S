@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * arm64: a site is `mov x9, x30; bl ftrace_caller`, so x9 is the function's own LR and x30 the
  * way back to it. ftrace_caller counts its calls and preserves every register but x9 and x10,

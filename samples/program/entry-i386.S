@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * i386: ftrace_caller counts its calls and preserves every register and the flags.
  * __fentry__ and mcount are what -pg calls, with and without -mfentry.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * riscv64: a site is `auipc t0; jalr t0`, so ra is the function's own return address and t0 the
  * way back to it. ftrace_caller counts its calls and preserves every other register.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /*
  * x86-64: ftrace_caller counts its calls and preserves every register and the flags.
  * __fentry__ is what -mfentry calls: nothing, so that libc's gmon is not needed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* libfentry.so: __fentry__ in a library, so that the program calls it through its PLT. */
 	.text
 	.globl	__fentry__

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Prints the checksum of the work, and with SHOW_CALLS set how often ftrace_caller was called. */
 #include "program.h"
 

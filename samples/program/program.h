@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the programs share. */
 #ifndef SAMPLES_PROGRAM_H
 #define SAMPLES_PROGRAM_H

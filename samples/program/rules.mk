@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The programs. Each has its objects in $(OBJ)/<program>/.
 
 HOSTED := -fno-stack-protector -Iprogram

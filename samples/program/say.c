@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Output without stdio, so that the freestanding programs can have the same. Never traced. */
 #include "program.h"
 

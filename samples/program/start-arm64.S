@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* arm64: _start and the two system calls of the programs without libc. */
 #include "bti-note.h"
 	.text

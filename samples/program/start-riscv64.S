@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* riscv64: _start and the two system calls of the programs without libc. */
 	.text
 	.globl	_start

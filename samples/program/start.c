@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*
  * The start of the programs that are linked without libc: it relocates the program if it was
  * loaded elsewhere (static-PIE), finds the environment, calls main, exits. Never traced.

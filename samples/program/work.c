@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*
  * Work whose results are known: recursion, callbacks, tail calls, variadic functions, structs by
  * value, arguments on the stack and in floating-point registers. A tracer that spoils a register,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A stub of one's own: every call of a traced function, and every return, as a line on stderr.
  *
  *     gcc -O2 -shared -fPIC -nostdlib -ffreestanding -mgeneral-regs-only -fno-stack-protector \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A handler of one's own for return probes: an error becomes zero, and how often is counted.
  *
  *     gcc -O2 -shared -fPIC -nostdlib -ffreestanding -mgeneral-regs-only -fno-stack-protector \

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What Linux's objtool adds to an object file, done on the compiler's assembly.
 
     objtool.py mcount FILE.s    a record per `call __fentry__` or `call _mcount` (where the compiler

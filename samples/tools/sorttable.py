@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What Linux's scripts/sorttable does to a linked kernel's table of ftrace sites.
 
     sorttable.py [--before BYTES] VMLINUX

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Takes the section headers off an ELF file: e_shoff, e_shnum, e_shstrndx = 0, and the table cut.
 
     strip_headers.py FILE

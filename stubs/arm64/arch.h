@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* arm64: clock, thread pointer, system calls. */
 #ifndef FTPATCH_ARCH_H
 #define FTPATCH_ARCH_H

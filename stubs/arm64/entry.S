@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A tracer's entry points in arm64 code. The site is
  *
  *     mov x9, x30

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From the stub of a system call: `struct asked`, and all else that C functions may change. The answer
  * to `done` is in x16, which the stub has saved, as x30. */
 	.file	"lead.S"

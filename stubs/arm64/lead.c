@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* System calls in arm64 code: `svc #0`, with the number in x8. All are redirected, except those known
  * to be a different call. */
 #include "lead.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What ftrace_caller keeps, of a program and of a library: all that a function's entry may use.
  *
  *     | x29, ip | x0 ... x8, x10 ... x17 | x29, parent | ...

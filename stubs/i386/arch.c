@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "runtime.h"
 
 /* Long division, bit by bit. */

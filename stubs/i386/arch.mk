@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: MIT
 COMPILER := i686-linux-gnu-gcc
 FLAGS := -fcf-protection=none -march=i686 -fomit-frame-pointer

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A tracer's entry points in i386 code. They change nothing but the flags on function entry, and ecx
  * on return: the caller relies on neither (psABI, "Registers").
  *

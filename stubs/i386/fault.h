@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A signal handler's context, and the registers' place in it (arch/x86/include/uapi/asm). Strict
  * mode lets sigreturn() through, and not rt_sigreturn(): so no SA_SIGINFO. */
 #define FAULT_FLAGS (0x04000000 | 0x10000000) /* SA_RESTORER | SA_RESTART */

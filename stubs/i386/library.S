@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Injected into a shared library: its sites call the tracer of the program that loads it. As in
  * entry.S, nothing but the flags is changed. It calls nothing until the program's runtime sets the
  * address (libraries.h): in other programs never, in this one from its entry point on.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Someone truncates the trace file while it is mapped, undeterred by its permissions: the next
  * store past the end raises SIGBUS. The files of `ftpatch trace` have no name to do that by. For
  * others there is a handler, unless the program has its own: what was recorded is lost and counted,

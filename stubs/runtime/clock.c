@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A process that gives up all but four system calls (seccomp's strict mode) loses the time-stamp
  * counter as well: seccomp_set_mode_strict() calls disable_TSC(), and rdtsc raises SIGSEGV. If a
  * program may do so, there is a handler: it makes the instruction return the latest time that the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* In a file of its own, so that no compiler takes these values for constants. */
 #include "runtime.h"
 

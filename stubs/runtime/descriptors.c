@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The events' file descriptors, in a program that closes every descriptor it finds, as servers do
  * when they start. Without them nothing would be watched any longer, and nobody would know why. The
  * program does not see them: closing through libc skips them, and if it wants their numbers, they

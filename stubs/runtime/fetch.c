@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. Only the kernel
  * can say whether an address is readable: it copies a signal mask from there before it finds `how`
  * invalid (sigprocmask(2), EFAULT and EINVAL). */

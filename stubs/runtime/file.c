@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The trace file: allocating it on disk, its header. */
 #include "file.h"
 #include "libraries.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by start.c, file.c, place.c and threads.c. */
 #ifndef FTPATCH_FILE_H
 #define FTPATCH_FILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Frames that are no longer their thread's innermost: unwound, kept, found in another thread. */
 #include "threads.h"
 

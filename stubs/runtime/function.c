@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The function tracer: entries, with their callers. */
 #include "threads.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The function graph tracer: entries and exits. Compare ftrace_push_return_trace() and
  * ftrace_pop_return_trace() of kernel/trace/fgraph.c; here a thread may have several stacks, and
  * may leave frames without returning. */

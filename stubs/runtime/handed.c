@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A trace file that `ftpatch trace` creates: it has no name yet, so nobody can truncate it, and we
  * need no permission to create it. We connect, receive its descriptor, and are done. */
 #include "file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The program's own use of the signal that we use. The kernel has one handler for it, and kills a
  * process that hits a breakpoint while the signal is blocked. So the program's requests about it
  * (lead.c) are handled here, and never reach the kernel: its action, and blocking it. */

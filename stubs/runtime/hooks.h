@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The program's own use of our signal, and the libc functions redirected through slots of the GOT.
  * */
 #ifndef FTPATCH_HOOKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Finds the system calls in everything loaded, and redirects them. No executable page is ever
  * writable: a copy is changed, and replaces the page at once.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the program and its libraries ask the kernel about signals, through whatever function: the
  * few system calls that can affect ours are redirected to the runtime, in memory. */
 #ifndef FTPATCH_LEAD_H

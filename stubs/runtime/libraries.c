@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Before the program runs, when the dynamic linker has mapped everything it needs: find its
  * libraries in the linker's own list, and connect them to the tracer. */
 #include "libraries.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared libraries that are traced with the program. There is one runtime, the program's: a library
  * has only a stub (ARCH/library.S), which calls it once it has been told the address. */
 #ifndef FTPATCH_LIBRARIES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* struct library_hook of libraries.h, for library.S. */
 	.data
 	.p2align 4

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The dynamic linker's list of loaded objects, as debuggers read it (<link.h>). */
 #ifndef FTPATCH_LINK_MAP_H
 #define FTPATCH_LINK_MAP_H

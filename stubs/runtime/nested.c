@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A handler that interrupts the tracer's own work. It is not traced, as ftrace does not trace in an
  * NMI: the frames being worked on stay as they are until the work continues, or is known never to.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The tracer that does nothing, to measure the call itself. Its ftrace_caller is a return. */
 #include "threads.h"
 

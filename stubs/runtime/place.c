@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* The location of trace files. The program may overwrite its arguments and environment
  * (setproctitle() does), change its directory, or both: whatever is needed of them is copied at
  * startup. */

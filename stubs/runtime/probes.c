@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Probes: called from detours. Compare pre_handler_kretprobe() and __kretprobe_trampoline_handler()
  * of kernel/kprobes.c; an instance is a frame of the ret_stack, and so copes with longjmp, fork and
  * coroutines. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Probes: the tables that ftpatch/probe injects for probes.c. All addresses are link addresses. */
 #ifndef FTPATCH_PROBES_H
 #define FTPATCH_PROBES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* function_profile: what a thread's calls come to. Its chunk is a table of functions:
  *
  *     | struct trace_chunk | struct trace_profile | ...      place 0 is the header

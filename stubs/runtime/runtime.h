@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared by all parts of the runtime: the configuration, the process, its threads.
  *
  * None of it calls libc, uses libc's state, or has thread-local storage of its own: a thread is

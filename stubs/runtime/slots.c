@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* libc functions that the program calls through slots of its GOT. */
 #include "hooks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Before the program runs: examine the process, create the trace file, and map memory for threads.
  * The runtime makes all its system calls here, except in a forked child, which does it all again.
  * */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Text without libc: file names, the environment, messages to the user. */
 #include "text.h"
 

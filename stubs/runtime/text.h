@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Results of system calls, and text without libc. */
 #ifndef FTPATCH_TEXT_H
 #define FTPATCH_TEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Finding the calling thread, and room for it in the file. */
 #include "threads.h"
 

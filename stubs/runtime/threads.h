@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finding the calling thread, and room in the file for it. */
 #ifndef FTPATCH_THREADS_H
 #define FTPATCH_THREADS_H

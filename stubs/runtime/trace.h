@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The trace file, as programs write it and ftpatch/trace reads it. All numbers are little-endian.
  *
  *     | header, 4096 bytes | chunk | chunk | ...          each of chunk_size bytes, of one thread

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What an unwinder that meets return_to_handler evaluates, in DWARF expressions (DWARF 5, 2.5): what
  * the frame with this slot says, in the ret_stack of whatever thread.
  *

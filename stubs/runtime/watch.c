@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Watched variables: hardware breakpoints, which the kernel turns into a SIGTRAP for the thread
  * that hit them (perf_event_open(2), `sigtrap`). They trap after the instruction. */
 #include "text.h"

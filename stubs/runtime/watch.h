@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Watched variables: what ftpatch/watch injects for watch.c. */
 #ifndef FTPATCH_WATCH_H
 #define FTPATCH_WATCH_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 #include "runtime.h"
 
 u32 arch_tls;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* x86-64: clock, thread pointer, system calls. */
 #ifndef FTPATCH_ARCH_H
 #define FTPATCH_ARCH_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 COMPILER := x86_64-linux-gnu-gcc
 FLAGS := -fcf-protection=none
 FURTHER := probes watch

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A tracer's entry points in x86-64 code. Nothing but the flags is changed: no flag survives a call
  * (psABI, "Registers"), but code may rely on everything else.
  *

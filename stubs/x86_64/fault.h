@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A signal handler's context, and the registers' place in it (arch/x86/include/uapi/asm). */
 #define FAULT_FLAGS (0x4 | 0x04000000 | 0x10000000) /* SA_SIGINFO | SA_RESTORER | SA_RESTART */
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* System calls in x86-64 code. The code before `syscall` has to be decoded forwards, from the
  * instruction that loads the number:
  *

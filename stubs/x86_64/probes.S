@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Called from detours, and on a probed function's return: all registers are saved in a struct
  * registers. */
 	.file	"probes.S"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Saving and restoring registers, with unwind information. */
 	.macro	save registers:vararg
 	.irp	register, \registers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """make_call: the vectorised encoder, Keystone, GNU as with ld, and Capstone must agree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where the site of a record is, what is dropped, and what ftrace_init compares, per pad form."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """make_nop: every form does nothing, for as many bytes as it should."""
 
 from __future__ import annotations

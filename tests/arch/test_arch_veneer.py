@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Veneers: as GNU ld links them, as Capstone reads them, at the edges of what they reach."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An absent file of an architecture's folder is a feature that is not there, and said so."""
 
 from __future__ import annotations

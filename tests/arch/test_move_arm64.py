@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """arm64: how moved instructions read, one by one and for all functions of two libraries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions of libc and libstdc++ do elsewhere what they do at their site."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """riscv64: pairs of auipc and jalr as GNU ld links them and Capstone reads them, NOPs, PLT entries;
 programs are in test_pads and test_run."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What leads system calls elsewhere, against Capstone, and against what ftpatch says of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The boot tracer in files: where it is laid, what is refused, what other commands see of it."""
 
 from __future__ import annotations

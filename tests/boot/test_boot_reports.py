@@ -1,9 +1,13 @@
+# SPDX-License-Identifier: MIT
 """Reports of boot tracers' streams: every format, two tasks, damage, and streams of others."""
 
 from __future__ import annotations
 
 import json
 import random
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -86,6 +90,38 @@ def test_perfetto(traced: tuple[Path, Path], tmp_path: Path) -> None:
     done = ftpatch("report", path, "--image", image, "--format", "perfetto", "-o", out)
     assert done.code == 0, done.err
     assert b"ksys_dup3" in out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("format_", "words"),
+    [
+        ("uftrace", ["uftrace", "replay", "--no-pager", "--color=no", "-d"]),
+        ("trace-dat", ["trace-cmd", "report", "-O", "fgraph:tailprint=1", "-i"]),
+    ],
+)
+def test_kernels_functions_in_the_tools_of_others(
+    traced: tuple[Path, Path], tmp_path: Path, format_: str, words: list[str]
+) -> None:
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed")
+    image, path = traced
+    out = tmp_path / "out"
+    done = ftpatch("report", path, "--image", image, "--format", format_, "-o", out)
+    assert done.code == 0, done.err
+    told = subprocess.run([*words, out], capture_output=True, text=True, check=True).stdout
+    ours = ftpatch("report", path, "--image", image).out
+    assert (
+        _called(told)
+        == _called(ours)
+        == [
+            *("ksys_dup3", "vfs_read", "schedule", "do_exit", "vfs_read", "an_alias", "schedule"),
+        ]
+    )
+
+
+def _called(graph: str) -> list[str]:
+    """The functions that a graph has, in its order."""
+    return re.findall(r"\|\s+(\w+)\(\)[ ;]", graph)
 
 
 def test_damage_is_told_with_its_place(traced: tuple[Path, Path]) -> None:

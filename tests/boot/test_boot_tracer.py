@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The boot tracer without a boot: its code under Unicorn, damaged streams, depth from pointers."""
 
 from __future__ import annotations

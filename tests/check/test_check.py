@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One image for each kind of breakage: each is found, by its name, and nothing else is."""
 
 from __future__ import annotations

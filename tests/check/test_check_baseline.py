@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Known findings: a gate fails for new ones only."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The file of known findings: what is read, what is refused, and how it is written."""
 
 from __future__ import annotations

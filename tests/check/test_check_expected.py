@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``check --expected``: records that a build lost are found, whatever the image is."""
 
 from __future__ import annotations

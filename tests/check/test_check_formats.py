@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``check`` for machines: annotations, JUnit documents and JSON, whatever names a file has."""
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ def test_an_empty_document_is_a_document() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--format", "xml"], "text, json, github or junit"),
+        (["--format", "xml"], "text, json, github, junit or sarif"),
         (["--json", "--format", "junit"], "conflict"),
         (["--format", "juint"], "unknown format 'juint'; did you mean junit?"),
         (["--baseline", "a", "--write-baseline", "b"], "mutually exclusive"),

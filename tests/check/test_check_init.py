@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What ``check`` says that a kernel's ftrace_init will report: ftrace_bug's own lines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions that lost their record: what link editors drop, what was nulled by hand, and what only
 looks like it."""
 

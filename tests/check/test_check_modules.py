@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``check`` of kernel modules: what is asked of them, and what is not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where a site may be: not in code that must not be traced, and at the entry of its function."""
 
 from __future__ import annotations

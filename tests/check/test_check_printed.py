@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Words of ftrace_bug that kernels print differently: signed bytes, the NOP of the processor, and
 addresses that no symbol has. 5.10 is no more in Debian's archive; gcc compiles its function."""
 

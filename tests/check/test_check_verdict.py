@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What becomes of a kernel: it boots and ftrace works, ftrace will be off, or it will not boot; and
 the named sites inside ftrace_caller."""
 

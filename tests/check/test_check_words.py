@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The invariants' names and words are the same wherever they stand."""
 
 from __future__ import annotations

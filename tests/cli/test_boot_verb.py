@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch boot`` with something else in QEMU's place: how a boot ends, and what is told of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line: exit codes, terminals, broken pipes, hostile names."""
 
 from __future__ import annotations

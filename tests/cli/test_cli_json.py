@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """JSON of every verb: keys, types, and addresses as strings; one object a line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What people read, at 80 columns: the files in golden/.
 
 FTPATCH_UPDATE_GOLDEN=1 writes them anew; then read the difference before it is committed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Helps: they fit 80 columns, and each has an example that the command line accepts."""
 
 from __future__ import annotations

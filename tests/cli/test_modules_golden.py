@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is said of modules and of trees, at 80 columns: files in golden/, as in test_golden.py."""
 
 from __future__ import annotations

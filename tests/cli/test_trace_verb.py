@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch trace``: the program as ever, and what it did."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Changes as columns: widths, joining, ordering, putting."""
 
 from __future__ import annotations

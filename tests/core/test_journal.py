@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The journal: what is packed comes back, and a hostile block is refused before it costs much."""
 
 from __future__ import annotations

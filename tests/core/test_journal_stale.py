@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What cannot be undone is not written onto: a file whose journal does not say any more what stands
 there, by every verb that writes."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``diff`` of what probes and watches wrote into programs without a table, and of a folder."""
 
 from __future__ import annotations

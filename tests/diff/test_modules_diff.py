@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """diff of kernel modules: sites and records, and what else a command did to the file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the documents show is what happens: their examples run, page by page."""
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ SEPARATOR = "\x1e"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the samples, and with ftpatch first on the path."""
+    """A folder with the samples, and with ftpatch and its Python first on the path."""
     shutil.copytree(ROOT / "samples", tmp_path / "samples")
     bin_ = tmp_path / ".bin"
     bin_.mkdir()
-    command = bin_ / "ftpatch"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m ftpatch "$@"\n')
-    command.chmod(0o755)
+    for name, words in (("ftpatch", "-m ftpatch"), ("python3", "")):
+        command = bin_ / name
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        command.chmod(0o755)
     return tmp_path
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the documents point at is there: pages, headings, files, make's targets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The walks in docs/walks.md go where the page says: through these functions, in this order."""
 
 from __future__ import annotations

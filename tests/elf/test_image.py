@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Headers and segments against pyelftools and readelf; what is broken is an InputError."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Symbols and relocations against pyelftools; the order of names against kallsyms' rules."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is said of sites whose record was dropped, by what stands there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Broken images of every kind: each verb ends with 0, 1 or 2, soon, and says why in its own words.
 
 One process for each part, so that a crash of native code is seen as what it is.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Broken kernels as they are installed: as test_fuzz.py, but with what may stand around one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """i386 programs whose sites call mcount through the GOT: ff 93 disp32, from ebx."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Updates of kernels: a patched one must still pass its own ftrace_init."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Any commands on any module: taken back they are the identity, repeated they change nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernel modules as they are read: records and sites of every form, tables in any order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What calls of a kernel module can go to: SYMBOL of --to, and what is said of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compressed modules: patched inside, packed again so that kernels and the packers' tools read."""
 
 from __future__ import annotations

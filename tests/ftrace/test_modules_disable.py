@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """disable on kernel modules: NOPs whose relocations do nothing, and a table without the records."""
 
 from __future__ import annotations

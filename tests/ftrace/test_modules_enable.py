@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """enable on kernel modules: calls are relocations, and a callee may be a symbol that is new."""
 
 from __future__ import annotations

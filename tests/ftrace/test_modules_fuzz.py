@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Broken modules of every form, patched, signed and packed: each verb ends with 0, 1 or 2, soon,
 and writes nothing that cannot be read or taken back."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Patched modules as a link editor understands them: it resolves the calls, and lays the table.
 
 Modules are compiled here and linked by ``ld -r``, as kernels build them; after ftpatch, ``ld``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Modules whose headers and tables lie, or are only odd: told in one line, or no matter."""
 
 from __future__ import annotations

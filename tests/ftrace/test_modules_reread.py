@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What an update of a module must not change, where the file is made so that it would."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Patched modules after other tools: what ftpatch laid behind the end is as good as the rest."""
 
 from __future__ import annotations

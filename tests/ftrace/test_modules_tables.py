@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tables of modules whose records are not what they should be, and sections that overlap."""
 
 from __future__ import annotations

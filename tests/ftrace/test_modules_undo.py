@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """undo on kernel modules: what was laid behind the end goes, what was laid anew is where it was."""
 
 from __future__ import annotations

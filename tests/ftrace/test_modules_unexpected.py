@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sites of modules that are not what a compiler leaves: refused one by one, and nothing written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs compiled here, with pads of every length, run before and after."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where calls go: targets by name and address, veneers in padding, named sites out of reach."""
 
 from __future__ import annotations

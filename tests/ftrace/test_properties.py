@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Any sequence of commands: undone it is the identity, repeated it changes nothing."""
 
 from __future__ import annotations

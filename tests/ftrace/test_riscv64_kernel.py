@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """riscv64 kernels: their ftrace_init compares nothing, makes NOPs of all sites that it finds in its
 table, and is not relocated."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Patched programs run, and count what the manifest says; their bytes by an independent reader."""
 
 from __future__ import annotations

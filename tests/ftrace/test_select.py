@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which sites a filter means, on an image made for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every sample against its manifest, and sites against an independent reader."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """No circles: modules of ftpatch do not import each other, headers do not include each other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Docstrings say what a name does or is: an imperative or a noun, not a question."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Two architectures dropped into a copy of the package, without another edit.
 
 ``zed64`` is x86_64's folders in arch/ and in stubs/built under another name and e_machine;

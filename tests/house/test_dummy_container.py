@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Containers dropped into a copy of the package, one file each, without another edit.
 
     crate      a Wrapper: a header, and an ELF file behind it, as it is or deflated

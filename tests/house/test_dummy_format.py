@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A report format is one file: dropped into a copy of the package it works as it is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names: of files, each of which says where a thing is, and of limits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Arguments by keyword: nobody counts to seven."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `make test` leaves out, `make test-full` runs; what it keeps can be repeated."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What sets the tests up, on a machine that installs something else at the time."""
 
 from __future__ import annotations

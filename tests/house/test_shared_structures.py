@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structures that Python shares with C are written in C alone: nobody packs them by a format."""
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ SHARING = ("inject", "probe", "watch", "tracer", "trace", "boot")
 OTHERS = {
     "inject/debug_frame.py": "DWARF's entries",
     "inject/debug_sections.py": "DWARF's entries",
+    "trace/formats/trace_dat.py": "trace-cmd's header and ftrace's events",
+    "trace/formats/uftrace.py": "uftrace's header and records",
     "tracer/server.py": "the kernel's struct ucred",
 }
 """Files that pack what is the structure of others."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a command loads before it does anything: libraries are imported where they are used."""
 
 from __future__ import annotations

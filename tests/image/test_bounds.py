@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What hostile and odd inputs cost: memory of bombs, disk of holes, and no wait for what is no
 file."""
 

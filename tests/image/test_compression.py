@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Streams of every kind: whole, cut short, damaged, lying, too large; and what modules become."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernels as they are installed, looked at: every container tells what the file inside tells."""
 
 from __future__ import annotations

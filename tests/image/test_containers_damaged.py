@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Containers that are cut short, lie, or hold more than they say: one line, exit 2, at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """extract: what lies inside is written, byte for byte, and can be changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images of arm64 and riscv64, which are changed as they are: what each command writes, read by
 its place, and taken back."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Folders that hold more than modules: which files are images, and what ``check`` says of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A kernel's own symbols, in each of the forms that they have had, and damaged ones."""
 
 from __future__ import annotations

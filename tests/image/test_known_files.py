@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is no image, or one of another kind, is called by its name, with what can be done."""
 
 from __future__ import annotations

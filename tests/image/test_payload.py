@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernels as they are booted, layer by layer: made by hand, and broken on purpose."""
 
 from __future__ import annotations

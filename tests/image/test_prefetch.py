@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is begun before everything else: used once where it is right, and never in the way."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Words of a command line of which nothing is begun ahead, and which nothing may hang on."""
 
 from __future__ import annotations

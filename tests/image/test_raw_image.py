@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images without headers of their own: made by hand, with and without relocations and names."""
 
 from __future__ import annotations

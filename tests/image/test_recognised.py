@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Containers recognise themselves: from their first bytes, and one of them."""
 
 from __future__ import annotations

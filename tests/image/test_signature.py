@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The signature of a module: it goes when the module changes, if that is asked for, and comes back
 with undo."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program that asks for a shadow stack loses that property where return addresses are replaced,
 and the command says so. readelf says what the properties are."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The stubs that are kept: built from the sources beside them, and what a stub has to be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ACLs, labels and user attributes: what is written lets nobody do more than what it was.
 
 getfacl and getfattr say what a file has, and the kernel itself who may open it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A mapped input that becomes shorter while it is read: one line and exit 2, not "Bus error"."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every signal that ends a process, at every call by which a file is made: what is said is so, the
 file is the old one or the new one, and nothing else is left."""
 

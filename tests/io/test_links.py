@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hard links: a new file takes the place of one name, and that is said."""
 
 from __future__ import annotations

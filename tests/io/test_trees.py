@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trees of modules as they are read: which files count, and what of those that are bad."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trees of other users, and who may do what with the output."""
 
 from __future__ import annotations

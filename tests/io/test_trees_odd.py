@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trees that cannot be written where they should, or not all of them."""
 
 from __future__ import annotations

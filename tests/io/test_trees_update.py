@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """enable, disable and undo on trees: each module as if alone, and a tree that mirrors the first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trees on several processors: the same as on one, and what becomes of a worker that dies."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writing where it cannot be done: one line, exit 2, and nothing left behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """apt for any architecture and suite, beside the machine's own state: no root, no system lists.
 
 The sources are the machine's own; of another suite of the distribution, the same with its name:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who called a function, by gdb: it unwinds an untouched kernel's stack by its .debug_frame."""
 
 from __future__ import annotations

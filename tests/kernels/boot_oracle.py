@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which functions a boot runs, by QEMU's own log: no code of ftpatch and no site that it changed.
 
 QEMU logs where each block of translated code begins, before it runs it. A block ends at a branch,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch boot`` on a kernel, and what it said; functions of a kernel replaced by a few words."""
 
 from __future__ import annotations

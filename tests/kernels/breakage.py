@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernels broken by hand: each lays bytes into a file that ftrace_init will stumble over, or not.
 
 The tests write these bytes themselves; what becomes of them is for the kernel to say.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The changes that are made to every kernel, and which sites each must reach."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ftpatch as a user runs it: a program with a command line, an exit status and JSON lines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where two files differ, byte by byte."""
 
 from __future__ import annotations

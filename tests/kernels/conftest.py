@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which kernels, which cases, and one patched file per case that lives as long as its tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /*
  * fentry FUNCTION: load a BPF program for the entry of a function of the kernel, attach it, write,
  * read and sync a file, and say how often it ran. Without libbpf: the function's number is looked

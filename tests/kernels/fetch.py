@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Debian's kernels with their symbols, through the machine's own apt configuration and no other.
 
 Run as ``python -m tests.kernels.fetch`` it fetches what FTPATCH_KERNEL_SET names and prints

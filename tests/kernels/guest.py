@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Run commands in a kernel of its own: an initramfs of busybox, a console, and steps.
 
 What a step prints and what the kernel logs meanwhile are kept apart: the log is taken by dmesg. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a vmlinux holds, found without any of ftpatch's code: pyelftools, numpy and Capstone.
 
 The rules are the kernel's: ftrace_process_locs, arch/*/kernel/ftrace.c, and on arm64 the

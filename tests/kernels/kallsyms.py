@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel's own symbol table, out of its file: the names that ftrace's filters see.
 
 The format is that of scripts/kallsyms.c: names are strings of tokens, addresses are offsets.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Modules broken by hand: edits to dummy.ko that ftrace or the loader will mind, or not."""
 
 from __future__ import annotations

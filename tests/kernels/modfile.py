@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a module's file holds, found without any of ftpatch's code (pyelftools), and edits to it."""
 
 from __future__ import annotations

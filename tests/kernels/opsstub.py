@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The stub that carries the ops pointer where .rela.dyn has no room for a literal's relocation.
 
 adrp x11, ftrace_nop_ops

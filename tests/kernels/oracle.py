@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of what `check` predicted of broken kernels and modules, and what the kernel said."""
 
 from __future__ import annotations

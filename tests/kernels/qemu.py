@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Boot a vmlinux under QEMU, without KVM, up to the panic for want of a root file system.
 
 The kernel is the judge of what was done to its file: it says how many ftrace records it took, and

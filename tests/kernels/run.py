@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How a run is spread over processes, and the table that it ends with."""
 
 from __future__ import annotations

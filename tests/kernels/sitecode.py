@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Code at sites, read by Capstone, and what the kernel's own code does with the table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A kernel that traced its own boot goes on to user space, where ftrace has what was left to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a boot tracer says of who called whom is what gdb says of the untouched kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a boot tracer tells of a boot is what QEMU's own log tells of the untouched kernel's."""
 
 from __future__ import annotations

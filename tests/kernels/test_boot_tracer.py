@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernels that trace themselves from their first function on boot as they did before."""
 
 from __future__ import annotations

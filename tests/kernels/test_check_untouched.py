@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A kernel as its distribution ships it breaks no invariant; one moved record does.
 
 What the rules of ``check`` rest on is asserted here without them, by the independent reader.

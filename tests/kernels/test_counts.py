@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `status`, `list` and `check` say of untouched kernels, against an independent reading."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a booted kernel can and cannot do with a site whose record was dropped: the table of the
 documentation, and what `enable`, `disable` and `check` say of it."""
 

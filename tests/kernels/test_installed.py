@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernels as they are installed: read as the vmlinux with symbols is, patched, and booted.
 
 x86's kernel is packed again into a bzImage, and extracted from there; the others' are Images, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """In place, and several times over: each journal takes back its own change."""
 
 from __future__ import annotations

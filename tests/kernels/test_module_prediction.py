@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `check` predicts of a broken module, and what becomes of it when it is loaded.
 
 A module has no addresses before it is loaded: they, and what the loader fills in, are `??` in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Debian's modules, patched and loaded by Debian's kernels: do they load, run and trace.
 
 The callee is a tracer in a module of its own (tracer.S) that counts its calls: a site that has been

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every changed site, record and literal of a patched kernel, and every byte that must stay.
 
 The last test of a case undoes it, and takes its file away.

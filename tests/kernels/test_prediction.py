@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `check` predicts of a broken kernel is, word for word, what that kernel prints.
 
 Where the kernel stumbles later, or over something else than ftrace_init, `check` need only have

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernels without symbols, as they are booted: are they read as the vmlinux with symbols is.
 
 What a kernel says of itself is compared with kallsyms.py, which finds the same tables by symbols,

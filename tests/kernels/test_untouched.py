@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Untouched kernels boot as predicted: the ground on which the other boots are judged."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // A tracer for modules: count_calls, exported, counts its calls in a module parameter, and leaves
 // every register that a function's entry may still need. Linked into a module of Debian's.
 

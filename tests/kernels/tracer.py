@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A tracer in a module of its own: Debian's ifb with tracer.S linked in, which exports count_calls.
 
 What a kernel asks of a module (its struct module, its vermagic, the versions of what it imports) is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A kernel as it is installed: its boot image, a few modules, a busybox of its architecture."""
 
 from __future__ import annotations

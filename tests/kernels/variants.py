@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Modules that ftpatch made of Debian's, and the commands by which a guest loads and uses them."""
 
 from __future__ import annotations

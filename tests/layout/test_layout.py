@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The layouts that are kept: made of the headers beside them, right by gcc, the same everywhere."""
 
 from __future__ import annotations

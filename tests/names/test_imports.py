@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Entries of procedure linkage tables, as objdump names them."""
 
 from __future__ import annotations

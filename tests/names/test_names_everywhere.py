@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One way of naming: what each verb takes for the functions of a program of C++."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions by the names that people give them: imported ones, and those of C++."""
 
 from __future__ import annotations

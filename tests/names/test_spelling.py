@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names as people write them, against c++filt's reading of the same names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of variables: those of the symbol table, of versions, of C++ sources, and addresses."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls that r probes saw, against those that a tracer would have recorded."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs with broken headers and tables: one line and exit code 2, or an output, never more."""
 
 from __future__ import annotations
@@ -96,7 +97,16 @@ def test_segments_that_wrap(kind: int, field: int, value: int, tmp_path: Path) -
     assert done.code in (0, 2) and "internal" not in done.err, done.err
 
 
-FORMATS = ("probes", "profile", "function_graph", "folded", "flamegraph", "chrome", "json")
+FORMATS = (
+    "probes",
+    "profile",
+    "histogram",
+    "function_graph",
+    "folded",
+    "flamegraph",
+    "chrome",
+    "json",
+)
 
 
 def _flipped(raw: bytes, regions: list[tuple[int, int]], rng: random.Random) -> bytes:
@@ -136,6 +146,6 @@ def test_broken_traces(tmp_path: Path) -> None:
             json.loads(done.out)
         elif done.code == 0 and form == "json":
             assert all("probe" in row for row in done.json)
-        elif done.code == 0 and form in ("probes", "profile", "function_graph"):
+        elif done.code == 0 and form in ("probes", "profile", "histogram", "function_graph"):
             assert done.out.replace("\n", "").isprintable(), f"{number}: {done.out}"
     assert good > TRACES / 3, "what is read is what is tried"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Probes: what each line means, what is said of one that means nothing, and what is told."""
 
 from __future__ import annotations

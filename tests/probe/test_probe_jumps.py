@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions whose first instructions are jumped to from elsewhere, in ways that are not seen."""
 
 from __future__ import annotations

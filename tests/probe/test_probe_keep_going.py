@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All bad probes of a command are named at once; --keep-going lays the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program with a return probe on each of its functions does what it did, by every way."""
 
 from __future__ import annotations

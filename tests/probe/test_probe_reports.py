@@ -1,8 +1,12 @@
+# SPDX-License-Identifier: MIT
 """Reports of probes: values against format_value(), and what people and programs read."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -163,7 +167,8 @@ def test_options() -> None:
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
         "ftpatch: shop.trace: probe events cannot be reported as function; use probes, "
-        "function_graph, profile, chrome, flamegraph, folded, json or perfetto\n"
+        "function_graph, histogram, profile, chrome, flamegraph, folded, json, perfetto, pprof or "
+        "uftrace\n"
     )
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
     for form in ("function_graph", "folded", "flamegraph"):
@@ -182,6 +187,33 @@ def test_options() -> None:
     assert source.code == 0 and "no debug information" in source.err
     rows = ftpatch("report", trace, "-f", "walk", "--json").json
     assert {row["probe"] for row in rows} == {"walked"}
+
+
+@pytest.mark.skipif(shutil.which("uftrace") is None, reason="uftrace is not installed")
+def test_uftrace() -> None:
+    """Calls that r probes saw are calls to uftrace."""
+    trace = _shop()
+    done = ftpatch("report", "--format", "uftrace", trace, "-o", "folder")
+    assert done.code == 0 and "because they are no calls: 7" in done.err
+    words = ["uftrace", "replay", "--no-pager", "--color=no", "--demangle=full", "-d", "folder"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    lines = [line.partition("]")[2] for line in told.stdout.splitlines()[1:]]
+    sell = [" | shop::sell(int) {", " |   walk();", " | } /* shop::sell(int) */"]
+    assert lines == [*sell, " | walk();", *sell, *sell] and not told.stderr
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="golang-go is not installed")
+def test_pprof() -> None:
+    trace = _shop()
+    assert ftpatch("report", "--format", "pprof", trace, "-o", "out").code == 0
+    words = ["go", "tool", "pprof", "-traces", "-unit=ns", "-sample_index=time", "out"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    stacks = [part.split() for part in re.split(r"-+\+-+", told)[1:-1]]
+    assert stacks == [
+        ["4800ns", "shop::sell(int)"],
+        ["1200ns", "walk", "shop::sell(int)"],
+        ["50000ns", "walk"],
+    ]
 
 
 def test_perfetto() -> None:

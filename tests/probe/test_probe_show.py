@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is told of probes and of their values, and that it means the same again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nothing that a program or its libraries do with SIGILL ends it, or loses a hit: by whichever
 function, by number, from a constructor, from a library that is opened later."""
 

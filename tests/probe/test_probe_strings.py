@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Strings of every length around what an event holds: those that go on are marked, no others."""
 
 from __future__ import annotations

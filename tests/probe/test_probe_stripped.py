@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs of the distribution, which no one here compiled and which have no symbols: probes on all
 functions that unwinders know, counted as gdb's breakpoints count.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Breakpoints of ours beside the program's own use of SIGTRAP, and beside a debugger's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What returns twice for a call is known by its code where there are no names: of glibc and musl,
 in static programs. Their symbols are the oracle."""
 

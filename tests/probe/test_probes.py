@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`ftpatch probe`: what it lays in, what it records, and what it refuses."""
 
 from __future__ import annotations

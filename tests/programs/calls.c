@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Every way to pass arguments and get values back. */
 #include <alloca.h>
 #include <complex.h>

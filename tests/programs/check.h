@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the programs share: each checks itself, prints what must not depend on how it was built, and
  * ends with 1 if a check failed. */
 #ifndef CHECK_H

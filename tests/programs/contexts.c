@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Coroutines, on every kind of stack. */
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Code before main, and after it. */
 #include <unistd.h>
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exceptions that nobody catches, and among them calls that longjmp ends.
 #include <csetjmp>
 #include <exception>

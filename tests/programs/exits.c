@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Every way to end, from the middle of calls. */
 #include <pthread.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Jumps that no list of branches shows: into the first bytes of functions, by tables, thunks, ret. */
 	.text
 	.globl main

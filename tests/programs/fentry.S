@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What -pg -mfentry calls: glibc's own, whose profiler is off, changes r11. */
 	.text
 	.globl	__fentry__

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* What programs do to the place of their trace: titles, daemons, forks, privileges, limits. */
 #define _GNU_SOURCE
 #ifdef MAY_BE_SANDBOXED

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Processes that libc knows nothing of: system calls that fork, and share memory. */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* arm64 without libc, whose parts are built without BTI: every branch has to go to a landing pad. */
 #define NOINLINE __attribute__((noinline))
 #define NOTRACE __attribute__((patchable_function_entry(0, 0)))

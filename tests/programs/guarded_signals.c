@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A program whose pages are all guarded: its own start, for crt files need not be. With STATIC it has
  * what a libc would bring, by the names that are looked for. */
 #include <signal.h>

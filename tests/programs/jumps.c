@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Frames that are left without a return: longjmp, from everywhere. */
 #include <setjmp.h>
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Little of everything: descriptors, file size, memory, folders. */
 #define _GNU_SOURCE
 #include <errno.h>

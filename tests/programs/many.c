@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* More functions than a table of a profile has places to begin with, each called three times. */
 #include "check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Functions within functions (of gcc): called with a static chain, by trampolines, left by goto. */
 #include "check.h"
 

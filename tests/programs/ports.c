@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* What is different from one architecture to another: how functions are called, and how they return. */
 #include <pthread.h>
 #include <setjmp.h>

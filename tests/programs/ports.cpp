@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Exceptions through calls that are traced, and values that lie in their callers' frames. */
 #include <cstdio>
 #include <stdexcept>

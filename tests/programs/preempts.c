@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Coroutines that an alarm takes the processor from, wherever they are: in the tracer, say. */
 #include <signal.h>
 #include <sys/time.h>

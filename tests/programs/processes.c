@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Children of every kind, made and ended in the middle of calls. */
 #define _GNU_SOURCE
 #include <signal.h>

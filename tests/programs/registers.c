@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* What a function that does nothing leaves alone is left alone by the tracer too: all but the flags,
  * and what its architecture lets every function change. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* All the ways to handle, ignore or block SIGILL. Each is taken while breakpoints are met. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Programs that give up system calls, and their threads and children. */
 #define _GNU_SOURCE
 #include <linux/filter.h>

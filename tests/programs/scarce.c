@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* gcc keeps a value in every register that a callee, whose code it has seen, does not change; it does
  * that (-fipa-ra) where only an attribute asks for pads. */
 #include <unistd.h>

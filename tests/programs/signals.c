@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A storm of signals: handlers that are traced, on stacks of their own, that jump out. */
 #define _GNU_SOURCE
 #include <setjmp.h>

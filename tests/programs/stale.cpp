@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // A stack that one thread's coroutine abandoned is used by another's: what is remembered of the first
 // must not be taken for the second.
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* For stepper.c: traced calls between two breakpoints, and handlers that come anywhere among them.
  *
  *     stepped HANDLER STACK DEPTH WHERE

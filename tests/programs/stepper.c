@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Runs a program and sends it a signal at every instruction between two of its breakpoints.
  *
  *     stepper TIMES STEP PROGRAM ARGUMENT...

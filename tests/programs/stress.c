@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Threads, signals and forks at once. Every traced function counts its own calls, those of children
  * too; the sum is printed. "jump": handlers leave by siglongjmp; "forks": they fork; "early": signals
  * come before the first call of a child or a thread. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Threads that come and go: joined, detached, ended and cancelled in the middle of calls. */
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Exceptions through traced frames: rethrown, nested, in threads, out of destructors.
 #include <exception>
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A program that uses the signals of breakpoints itself: handles, ignores, blocks and sends them. */
 #define _GNU_SOURCE
 #include <pthread.h>

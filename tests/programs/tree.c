@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A few thousand calls of all kinds, the same in every run: for a debugger to count. */
 #include <signal.h>
 #include "check.h"

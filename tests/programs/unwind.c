@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Who called: by backtrace() and by _Unwind_Backtrace(), from calls, handlers and coroutines. */
 #define _GNU_SOURCE
 #include <execinfo.h>

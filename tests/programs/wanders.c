@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Frames that are away while others come and go in their place, and tail calls from them. */
 #include <pthread.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Variables of every size, which functions read and write a known number of times. */
 #define _GNU_SOURCE
 #include <pthread.h>

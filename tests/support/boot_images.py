@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bootable kernels made by hand, for tests: headers around a compressed stream."""
 
 from __future__ import annotations

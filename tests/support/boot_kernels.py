@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernels as they are installed, for tests: without symbols, with or without a kallsyms of their
 own, and what is true of each at hand."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A small x86_64 kernel that a boot tracer fits in, and streams as its tracer would send them."""
 
 from __future__ import annotations

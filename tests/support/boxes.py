@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Everything that may stand around a kernel, for tests: how each is packed, and what is inside."""
 
 from __future__ import annotations

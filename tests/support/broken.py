@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ready-made images with one thing changed, and what ``check`` finds in them."""
 
 from __future__ import annotations

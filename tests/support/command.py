@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs ftpatch: in this process for speed, in a process of its own where that matters."""
 
 from __future__ import annotations

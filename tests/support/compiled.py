@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs compiled while testing, for every architecture, and what runs them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The documents' fenced blocks: what they run, what they show, and whether that is what comes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An ELF writer for tests: any class, machine and byte order, and malformed where that is asked.
 
 Everything lies in one file in this order; contents of sections get an address as they say.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Unicorn: the same instructions at their site and elsewhere, from the same state."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs every verb on broken images, in a process of its own: LIEF and Capstone are native code.
 
     python -m tests.support.fuzz SEED COUNT FOLDER [NAME...]

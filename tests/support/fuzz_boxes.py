@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs every verb on broken kernels as they are installed, in a process of its own.
 
     python -m tests.support.fuzz_boxes SEED COUNT FOLDER [NAME...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs every verb on broken kernel modules, in a process of its own.
 
     python -m tests.support.fuzz_modules SEED COUNT FOLDER [NAME...]

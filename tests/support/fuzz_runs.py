@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fuzzers run as processes of their own: what they print, and that they live to the end."""
 
 from __future__ import annotations

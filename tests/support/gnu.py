@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """GNU as and ld as the oracle of encodings."""
 
 from __future__ import annotations

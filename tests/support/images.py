@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ready-made images: small, whole, and with every part at hand for a test to break."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A writer of the tables that scripts/kallsyms.c makes, in all their orders and forms, for tests.
 
 `TOKENS` stands in for the script's choice of tokens: it does not matter which are chosen.

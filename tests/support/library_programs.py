@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program and its library of tests/programs/libraries, built in every form, and their traces."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How compilers leave sites in kernel modules, and what ftpatch makes of them, by architecture."""
 
 from __future__ import annotations

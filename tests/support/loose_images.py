@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernel modules (ET_REL) made in memory: every form of site and table that compilers leave.
 
 In this order, with the headers of sections last:

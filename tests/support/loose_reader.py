@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reads relocatable files by pyelftools, apart from ftpatch: records, relocations, symbols."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Folders of kernel modules, packed and not, with all else that such folders have."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of the machine's libraries, and how moved instructions should read."""
 
 from __future__ import annotations

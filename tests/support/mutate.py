@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Broken copies of good images: bytes flipped, numbers replaced, parts moved, ends cut off."""
 
 from __future__ import annotations

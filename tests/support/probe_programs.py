@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The programs of tests/programs with a return probe on each of their functions."""
 
 from __future__ import annotations

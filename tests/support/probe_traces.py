@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A writer of traces of probes for tests, as stubs/runtime/trace.h draws them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images made by hand: header, text, strings, tables of names, pointers, relocations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Images with sites in their text and a table among their pointers, for tests of whole commands."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Keystone and Capstone, used apart from ftpatch's own wrappers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The samples and what their manifest says of them; the manifest never comes from ftpatch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which part of the tests `make test` runs, and how to run the same part again.
 
 Of a test that takes time it runs a sample of its cases, in which every value that many of them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Debian's source packages, through the machine's own apt configuration: no root, no system lists.
 
 What the machine fetches packages from has their sources, too; a line more asks for them:

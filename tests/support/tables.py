@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Relocation tables for images of tests, written from the specifications."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A second reader of trace files, for tests: stubs/runtime/trace.h in a few lines, and no more."""
 
 from __future__ import annotations

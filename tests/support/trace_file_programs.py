@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The program of tests/programs/files.c, traced, and what its trace files hold."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A call tree as gdb sees it: breakpoints at entries, and where the calls will return to.
 
 No code of ftpatch, and none of the tracer: the program is the one without it. Run by gdb's own

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A reading of traces that anyone can check: one event after the other, one object each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A writer of trace files for tests, as stubs/runtime/trace.h draws them, and of the program that
 they are of. Any field can be made wrong."""
 

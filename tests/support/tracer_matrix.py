@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which programs of tests/programs are run in which forms.
 
 On x86_64 the whole product of forms for the programs that take no time, and for the others a sample

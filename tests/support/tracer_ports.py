@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs of other architectures, built by cross compilers, and what their traces say."""
 
 from __future__ import annotations

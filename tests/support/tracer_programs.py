@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The programs of tests/programs, built in every form, and run with and without a tracer."""
 
 from __future__ import annotations

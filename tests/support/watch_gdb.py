@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Accesses to variables as gdb counts them, with the same breakpoints of the processor.
 
 No code of ftpatch: the program is the one without watches. Run by gdb's own Python.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The program of tests/programs/watched.c, with and without watches, and what its traces say."""
 
 from __future__ import annotations

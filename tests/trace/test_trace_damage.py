@@ -1,8 +1,10 @@
+# SPDX-License-Identifier: MIT
 """Trace files that are cut off, foreign, or lie: one line and exit 2, or the part that is whole."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +29,16 @@ from tests.support.trace_writer import (
     TraceFile,
 )
 
-FORMATS = ("function_graph", "function", "profile", "folded", "flamegraph", "chrome", "json")
+FORMATS = (
+    "function_graph",
+    "function",
+    "profile",
+    "histogram",
+    "folded",
+    "flamegraph",
+    "chrome",
+    "json",
+)
 
 
 def _threads() -> list[Thread]:
@@ -91,7 +102,9 @@ def test_random_damage(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     path.write_bytes(raw)
     for form in FORMATS:
         _is_told(ftpatch("report", "--format", form, path))
-    _is_told(ftpatch("report", "--format", "perfetto", path, "-o", tmp_path / "o", "--force"))
+    for form in ("perfetto", "pprof", "trace-dat", "uftrace"):
+        shutil.rmtree(tmp_path / "uftrace", ignore_errors=True)
+        _is_told(ftpatch("report", "--format", form, path, "-o", tmp_path / form, "--force"))
     _is_told(ftpatch("report", "--time", "0.1-", "--depth", "1", path))
 
 

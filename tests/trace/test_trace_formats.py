@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What people read of a trace, at 80 columns, and what other programs read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names, sources and owners of functions in traces, against c++filt and addr2line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Perfetto's format, read back with the schema that its makers publish."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Events to calls, against a naive reading; whatever the chunks, and however many at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The verb: several files, filters, where the output goes."""
 
 from __future__ import annotations
@@ -165,7 +166,16 @@ def test_names_do_not_reach_a_terminal_as_they_are(tmp_path: Path) -> None:
     thread = Thread(1).add(ENTRY, "main", 0).add(ENTRY, "parse", 1).add(EXIT, "parse", 2)
     header = {"path": bytes(program(tmp_path / "prog", names)), "comm": b"\x1bc\xff"}
     trace = TraceFile([thread], header=header).write(tmp_path / "trace")  # type: ignore[arg-type]
-    for form in ("function_graph", "function", "profile", "folded", "flamegraph", "chrome", "json"):
+    for form in (
+        "function_graph",
+        "function",
+        "profile",
+        "histogram",
+        "folded",
+        "flamegraph",
+        "chrome",
+        "json",
+    ):
         out = ftpatch("report", "--format", form, trace).out
         assert "\x1b" not in out and "two\nlines" not in out
 

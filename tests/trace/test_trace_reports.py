@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What ``ftpatch trace`` is to report: checked before the program runs, and written beside it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace files: where they are made, how they grow, and what is said."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace files: who may write to them, cut them off, or end while they are written."""
 
 from __future__ import annotations

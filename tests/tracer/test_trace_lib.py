@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch trace --lib``: calls of a program and of its libraries, in one graph."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch trace --lib``: which libraries a program has, and whether it finds their copies."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Libraries that are traced with a program on arm64, under qemu."""
 
 from __future__ import annotations

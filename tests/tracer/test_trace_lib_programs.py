@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs of tests/programs as libraries, whose main() a program without sites calls: they do what
 they did."""
 

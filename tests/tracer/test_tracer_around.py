@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What others make of a traced program, and reports of odd ends: valgrind, AddressSanitizer, musl,
 contexts that come back, a crash."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Exceptions, and others that look who called, pass through traced calls on i386 and arm64."""
 
 from __future__ import annotations

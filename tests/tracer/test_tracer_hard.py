@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs that are hard on a tracer: frames that are away, processes that libc does not know of,
 system calls that are given up, registers that nobody else would keep a value in.
 """

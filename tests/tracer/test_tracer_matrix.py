@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A traced program does what it did: the same output and the same status, in every form."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where the trace file goes: programs that end in every way, disks without room, other users."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tracers on i386 and arm64: programs do what they did, and traces say what they do."""
 
 from __future__ import annotations

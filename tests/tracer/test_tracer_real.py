@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs that nobody here wrote, with the tests that they bring, which they pass when traced.
 
 From Debian's source packages. Skipped where those cannot be had.

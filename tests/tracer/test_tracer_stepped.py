@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A signal at every instruction of the tracer: when a function is entered, when it returns, when a
 thread or a child is seen for the first time; and a second one while the first is handled.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Threads, signals and forks at once: no call is recorded twice, and none is forgotten.
 
 The program counts its own calls. What the files of all its processes hold, and what they say they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The call tree that is recorded is the one that a debugger sees."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``ftpatch enable --tracer``: what it makes of a file, by readelf, gdb and the program itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `watch` makes of files: all requests or none, what it reads back, and what undo gives."""
 
 from __future__ import annotations

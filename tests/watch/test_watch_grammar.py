@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Watches: what requests mean, what is said of malformed ones, and how a watch is told."""
 
 from __future__ import annotations

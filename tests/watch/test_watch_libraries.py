@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of libraries in reports of watches and probes: LIBRARY+OFFSET, which nm knows, also of
 a library that is opened later."""
 

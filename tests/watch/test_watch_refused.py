@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where the kernel sets no watch: the program runs on, and its trace says why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs with watches, run: each access that gdb sees is recorded, and nothing else differs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Traces of watches that no program wrote: what the header says, and damage without end."""
 
 from __future__ import annotations

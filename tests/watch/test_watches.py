@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Watches: what the requests of a command do, and that all of them stand or none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Targets: Changes are verified against, and written to, any that has their space."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """undo after anything is the identity, on whole files: a compressed one is packed as it was.
 
 xz, zstd and gzip make the files, at levels and with options of all kinds, and read what comes.

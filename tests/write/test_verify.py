@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The comparison before every write, and the words for what it refuses."""
 
 from __future__ import annotations

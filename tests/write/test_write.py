@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writing: whole or not at all, nothing but the output, never more rights than before."""
 
 from __future__ import annotations

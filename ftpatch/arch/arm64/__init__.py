@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """arm64 (EM_AARCH64)."""

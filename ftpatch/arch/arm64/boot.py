@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The boot tracer of arm64: it sends an event by one semihosting call.
 
 A site is `mov x9, lr; bl tracer` before the function's frame, so x9 to x17 are free. They do not

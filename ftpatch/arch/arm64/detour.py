@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The detour of arm64:
 
 stp x30, x17, [sp, -16]!

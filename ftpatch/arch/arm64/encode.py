@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions of AArch64 as numbers, over columns.
 
 Encodings: Arm ARM (DDI 0487) C6.2, of NOP, ORR (MOV register), BL, B, ADRP, ADD (immediate), BR.

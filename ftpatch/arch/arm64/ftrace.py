@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """arm64 (EM_AARCH64): a pair of instructions at the start of a function.
 
     Compiled     Disabled      Enabled

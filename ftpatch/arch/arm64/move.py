@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """arm64: instructions that run elsewhere.
 
     At the site            Elsewhere

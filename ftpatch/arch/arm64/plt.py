@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A PLT of arm64:
 
     [bti c] adrp x16, page; ldr x17, [x16, #low]; add x16, x16, #low; [autia1716]; br x17

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The Image of arm64: Documentation/arch/arm64/booting.rst."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Registers of arm64."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """System calls of arm64 that set or block signals:
 
     mov x8, 134; svc 0         d28010c8 ... d4000001

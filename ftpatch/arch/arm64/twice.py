@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of arm64 that can return more than once per call."""
 
 from __future__ import annotations

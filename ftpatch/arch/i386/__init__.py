@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """i386 (EM_386)."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The boot tracer of i386."""
 
 from __future__ import annotations

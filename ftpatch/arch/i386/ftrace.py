@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """i386 (EM_386)."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """riscv64 (EM_RISCV, 64 bits)."""

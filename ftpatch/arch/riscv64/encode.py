@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions of RISC-V as numbers, over columns: a pair of them reaches anywhere within 2 GB.
 
     auipc rd, high          rd = pc + (high << 12)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """riscv64 (EM_RISCV, 64 bits): eight bytes at the start of a function.
 
     Compiled          Disabled     Enabled

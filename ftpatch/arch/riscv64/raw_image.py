@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The Image of riscv64: Documentation/arch/riscv/boot-image-header.rst."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The boot tracers of x86: both send an event byte by byte through a port.
 
 A site is a ``call`` at function entry: flags are free there, registers are not. Interrupts are off

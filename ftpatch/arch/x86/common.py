@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sites of x86_64 and i386: five bytes at the start of a function.
 
     Compiled             Disabled               Enabled

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NOPs of x86: what compilers leave, what ftpatch writes.
 
 Intel SDM volume 2B, NOP, "Recommended Multi-Byte Sequence of NOP Instruction". A pad is one

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """x86_64 (EM_X86_64)."""

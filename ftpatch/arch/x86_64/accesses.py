@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Memory accesses of x86_64 instructions, by mnemonic.
 
 Capstone's own table has many errors (movups, cmpxchg and stos among them, in version 5), so this

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The boot tracer of x86_64."""
 
 from __future__ import annotations

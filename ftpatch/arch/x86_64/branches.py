@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Branches of x86_64. Since instruction boundaries are unknown, every byte is taken for the start
 of one:
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The detour of x86_64:
 
 lea -128(%rsp), %rsp   the red zone

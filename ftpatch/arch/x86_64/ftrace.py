@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """x86_64 (EM_X86_64)."""
 
 from __future__ import annotations

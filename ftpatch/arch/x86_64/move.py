@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """x86_64: instructions that run elsewhere.
 
     At the site            Elsewhere

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A PLT of x86_64: ``jmp *slot(%rip)``, ff 25 rel32, once in 8 or 16 bytes.
 
     [endbr64] ... [bnd] jmp *slot(%rip)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Registers of x86_64, by the kernel's names for probes and by the manual's."""
 
 from __future__ import annotations

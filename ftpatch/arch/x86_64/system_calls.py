@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """System calls of x86_64 that set or block signals:
 
     mov eax, 13; syscall       b8 0d 00 00 00 ... 0f 05

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of x86_64 that return more than once for a call."""
 
 from __future__ import annotations

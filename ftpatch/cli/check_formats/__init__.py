@@ -1,7 +1,8 @@
+# SPDX-License-Identifier: MIT
 """Reports of ``check``, one file per format.
 
 A report takes the results of all images in their order, each a path with a Check or, for what could
-not be read, the reason in one line, and prints each as it comes (the JUnit document when all have).
+not be read, the reason in one line, and prints each as it comes (documents, when all have).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ftpatch.cli.check_formats.finding import Notes, Results
 from ftpatch.cli.check_formats.github import github
 from ftpatch.cli.check_formats.json_lines import json_lines
 from ftpatch.cli.check_formats.junit import junit
+from ftpatch.cli.check_formats.sarif import sarif
 from ftpatch.cli.check_formats.text import text
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
@@ -19,13 +21,19 @@ from ftpatch.names.suggest import meant, near
 __all__ = ["FORMATS", "Notes", "Report", "Results", "report_for"]
 
 Report = Callable[[Results, Notes], None]
-FORMATS: dict[str, Report] = {"text": text, "json": json_lines, "github": github, "junit": junit}
+FORMATS: dict[str, Report] = {
+    "text": text,
+    "json": json_lines,
+    "github": github,
+    "junit": junit,
+    "sarif": sarif,
+}
 
 
 def report_for(json: bool, format_: str | None) -> Report:
     """The report of a format. Raises UsageError for one that is not there."""
     if format_ not in (None, *FORMATS):
-        hint = meant(near(format_ or "", FORMATS), "use text, json, github or junit")
+        hint = meant(near(format_ or "", FORMATS), "use text, json, github, junit or sarif")
         raise UsageError(None, f"unknown format {format_!r}", hint)
     if json and format_ not in (None, "json"):
         raise UsageError(None, f"--json and --format {format_} conflict", "choose one")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Parts of reports."""
 
 from __future__ import annotations

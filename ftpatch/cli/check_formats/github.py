@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings as annotations of GitHub Actions: workflow commands, which the runner picks out of a
 job's output.
 
@@ -13,8 +14,10 @@ printable as everywhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted
+from ftpatch.cli.check_formats.source_places import source_places
 from ftpatch.cli.console import clean, lines
 
 __all__ = ["annotation", "github"]
@@ -30,15 +33,21 @@ def github(results: Results, notes: Notes) -> None:
         if isinstance(outcome, str):
             lines([annotation("error", [outcome], file=file, title="ftpatch: cannot read")])
             continue
-        for finding in outcome.findings:
+        places = source_places(path, outcome.findings)
+        for finding, place in zip(outcome.findings, places, strict=True):
             said = [message(finding), *finding.bug.splitlines()]
+            about = {"file": file} if place is None else _source(*place)
             title = f"ftpatch {finding.invariant}"
-            lines([annotation("error", said, file=file, title=title)])
+            lines([annotation("error", said, **about, title=title)])
         if not notes.quiet:
             for note in outcome.notes:
                 lines([annotation("notice", [noted(note)], file=file, title="ftpatch")])
     if not notes.quiet:
         lines(annotation("notice", [line], title="ftpatch") for line in notes.last)
+
+
+def _source(file: Path, line: int) -> dict[str, str]:
+    return {"file": str(file), "line": str(line)}
 
 
 def annotation(level: str, said: Sequence[str], **properties: str) -> str:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings for programs: one JSON object a line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings as a JUnit document: a suite for each image, a test case for each invariant.
 
     <testsuites>                            one document for all images

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings for people: a line each, and below it what the kernel will print."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Invariants of an image's table and sites."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A file of known findings, so that a gate can begin with what is there today.
 
     # comment

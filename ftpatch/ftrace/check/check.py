@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Soundness of an image's table and its sites: invariants, each with a name, and for a
 kernel the ftrace bug that its ftrace_init would report.
 
@@ -30,9 +31,9 @@ from ftpatch.ftrace.dropped_records import unrecorded_sites
 from ftpatch.ftrace.ftrace_bug import bug_text
 from ftpatch.ftrace.ftrace_init import predict
 from ftpatch.ftrace.sites import Sites, read_sites
-from ftpatch.image import open_image
+from ftpatch.image import Image, open_image
 
-__all__ = ["INVARIANTS", "Check", "Finding", "Note", "check_image", "check_sites"]
+__all__ = ["INVARIANTS", "Check", "Finding", "Note", "check_image", "check_open", "check_sites"]
 
 Rule = Callable[[Sites], Broken]
 
@@ -81,7 +82,11 @@ def check_image(path: Path, *, functions: bool = False, one_of_many: bool = Fals
     """Check a file; with ``functions`` tell those that have a record as well. What is
     ``one_of_many``, as a module ever is, need not have a table. Raises InputError only for what
     cannot be read as an image."""
-    image = open_image(path)
+    return check_open(open_image(path), functions=functions, one_of_many=one_of_many)
+
+
+def check_open(image: Image, *, functions: bool = False, one_of_many: bool = False) -> Check:
+    """The same for an image that is open."""
     try:
         # All functions of a module may be notrace, and most programs of a folder have none.
         bare = image.is_module or (one_of_many and not image.is_kernel)

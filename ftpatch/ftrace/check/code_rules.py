@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules on what stands at the sites."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A file of functions that must have a record, so that a gate finds those that a build lost.
 
     # comment

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings of a check: as rules give them, in columns, and as reports show them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions and their records: each that was compiled to be traced has one, at its entry.
 
     x86    | function: [endbr] | site ...             ip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The named sites inside ftrace_caller: what they are when a kernel boots.
 
 ftrace_call         call ftrace_stub        ftrace_update_ftrace_func writes over whatever is there

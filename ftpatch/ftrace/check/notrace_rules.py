@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Code that must not be traced, and so has no site.
 
 Three things say what that is:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules on the table: each record for itself, and their order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The containers, one file each, which recognise themselves.
 
 A file here that defines CONTAINER is a container; there is no list of them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """x86's bzImage (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header").
 
     0x1f1  setup_sects (1 byte)   sectors of setup code behind the first one; 0 means 4

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A compressed file: Image.gz, vmlinux.xz, a module as distributions store it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs: what the kernel's execve() starts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The kernel as arm64 and riscv64 boot it: an Image (see raw_image.py)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Kernel modules."""
 
 from __future__ import annotations

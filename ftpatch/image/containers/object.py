@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Objects, the input of a link editor."""
 
 from __future__ import annotations

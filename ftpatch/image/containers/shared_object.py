@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Libraries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The linked kernel: vmlinux."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """EFI zboot: an Image that unpacks itself as an EFI program (arm64, riscv64, loongarch64).
 
     0x00  'M' 'Z' 00 00

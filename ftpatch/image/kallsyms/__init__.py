@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Symbols as kallsyms prints them, of symbol tables and of the tables that kernels carry."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The addresses of a kernel's own symbols, in whichever of its forms they are.
 
     absolute     a word each (before v4.6, and without KALLSYMS_BASE_RELATIVE up to v6.10)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Symbols as kallsyms prints them: which name an address has, and how far it reaches.
 
 scripts/kallsyms.c and scripts/mksysmap decide which symbols the kernel carries and in which order

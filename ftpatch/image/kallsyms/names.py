@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The names of a kernel's own symbols, all at once.
 
     packed    | 04 | 54 5f e3 78 | 83 01 | 74 ...          length, tokens; length, tokens

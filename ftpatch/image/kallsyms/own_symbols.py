@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A kernel's own symbols: all that names its functions once it is stripped.
 
 They are those of kallsyms (/proc/kallsyms with their types, see nm(1)), without sizes: a function

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names of addresses as the kernel itself reports them: get_symbol_pos() in kernel/kallsyms.c, on
 the kernel's own symbols."""
 

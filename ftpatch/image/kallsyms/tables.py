@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Search for a stripped kernel's own symbol table by its contents.
 
 scripts/kallsyms.c writes these, each aligned to a word (since v7.x to four bytes):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The formats of a report, one file each: they only render, in parts that are written as they come.
 
 A file here that says REPORT is a format; there is no list of them.

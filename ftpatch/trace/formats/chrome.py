@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trace events in JSON, for chrome://tracing, Perfetto and speedscope.
 
 The format is the JSON Array Format's object form: begin and end events, times in microseconds.

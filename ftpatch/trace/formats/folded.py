@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Folded stacks: one line for each way to a function, as flamegraph.pl and speedscope read them."""
 
 from __future__ import annotations
@@ -17,21 +18,10 @@ def _folded(source: EventSource, style: Style) -> Iterator[str]:
     tree = style.tree(source)
     # A semicolon separates functions, and Rust has it in the names of arrays.
     names = [name.replace(";", ":") for name in style.names(source.recording.functions)]
-    called = [names[number] for number in tree.function.tolist()]
-    own = tree.own.tolist()
-    within: dict[int, list[int]] = {}
-    for node, parent in enumerate(tree.parent.tolist()):
-        within.setdefault(parent, []).append(node)
-    pending = [(-1, 0)]
-    stack: list[str] = []
-    while pending:
-        node, level = pending.pop()
-        if node >= 0:
-            stack[level - 1 :] = [called[node]]
-            if own[node] or node not in within:
-                yield f"{';'.join(stack)} {own[node]}\n"
-        inner = sorted(within.get(node, ()), key=called.__getitem__, reverse=True)
-        pending += [(child, level + 1) for child in inner]
+    own, callers = tree.own.tolist(), set(tree.parent.tolist())
+    for node, stack in tree.stacks(key=names.__getitem__):
+        if own[node] or node not in callers:
+            yield f"{';'.join(map(names.__getitem__, stack))} {own[node]}\n"
 
 
 class Folded(Report):

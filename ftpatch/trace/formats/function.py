@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Text as ftrace's function tracer has it (print_func_help_header in kernel/trace/trace.c)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Text as ftrace's function_graph has it (kernel/trace/trace_functions_graph.c).
 
 Where ftrace has the CPU there is the thread.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One JSON object for each event."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Accesses to variables as the ksym tracer printed them (``ksym_trace_output`` in v2.6.33's
 kernel/trace/trace_ksym.c), with what a write changed, or what was read, at the end.
 

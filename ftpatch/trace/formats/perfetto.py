@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Perfetto's own format: slices of calls, and instants, with their values."""
 
 from __future__ import annotations

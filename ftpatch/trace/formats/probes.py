@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Events of probes as ftrace prints them (print_kprobe_event in kernel/trace/trace_kprobe.c).
 
 prog-123   0.000104: open: (do_open+0x0/0x40) dfd=3

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Totals: of functions, in the words of ftrace's trace_stat/function; of hits, with who called and
 the most frequent values."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Parts that report formats share: style, cells of lines, values of hits, Perfetto's packets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lines built from columns: their parts are matrices of bytes, in which a zero is skipped.
 
 A line consists of the nonzero bytes of its parts; so numbers and names of any length fit into

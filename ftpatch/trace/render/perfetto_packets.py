@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Packets of perfetto_trace.proto, made by Perfetto's library.
 
 Of packets that differ only in numbers, the library makes one, with numbers whose bytes can be

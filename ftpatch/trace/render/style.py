@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names and times in text reports, and lines made in bulk."""
 
 from __future__ import annotations

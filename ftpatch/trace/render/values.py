@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hits as parts of lines, and their values: for people, and in JSON."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A library that handles SIGILL itself: nobody survives that. Twice: -DOPENED is opened later. */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* What it says depends on every call of the library being made once, and coming back. */
 #include "shared.h"
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* Exceptions in both directions, threads and children in the library. */
 #include "shared.h"
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A library that is traced with the program: callbacks, tail calls, constructors, jumps, threads. */
 #include "shared.h"
 

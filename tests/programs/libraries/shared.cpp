@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 /* A library that throws through its callers, and catches what they throw. */
 #include "shared.h"
 #include <stdexcept>

@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: MIT
 """The programs and libraries that traces are of."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from ftpatch.cli.console import lines
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image, open_image
 from ftpatch.trace.lines import Lines
@@ -21,7 +22,17 @@ Key = tuple[Path, int, tuple[Program, ...]]
 class Programs:
     """Opens the images of traces, each once, and checks that they belong together."""
 
-    def __init__(self, image: Path | None, force: bool, plain: bool, source: bool) -> None:
+    def __init__(
+        self,
+        image: Path | None,
+        *,
+        force: bool = False,
+        plain: bool = False,
+        source: bool = False,
+        tell: Callable[[str], None],
+    ) -> None:
+        """``tell`` takes a line for each that cannot be used."""
+        self._tell = tell
         self._image, self._force, self._plain, self._source = image, force, plain, source
         self._images: dict[Path, Image | None] = {}
         self._lines: dict[Path, Lines | None] = {}
@@ -51,8 +62,7 @@ class Programs:
             image = self._open(path, library=True) if mapped.path else None
             if image is not None and not self._force and not is_library(mapped, image):
                 reason = "not the traced library, or changed since"
-                note = f"ftpatch: {path}: {reason}; reporting addresses instead of names"
-                lines([note], error=True)
+                self._tell(f"{path}: {reason}; reporting addresses instead of names")
                 image = None
             table = self._table(path) if self._source and image is not None else None
             self._libraries[key] = Program(image, base, self._plain, table, name=mapped.path)
@@ -67,8 +77,7 @@ class Programs:
                     raise
                 self._images[path] = None
                 hint = "" if library else ", without --image"
-                note = f"ftpatch: {error}; reporting addresses instead of names{hint}"
-                lines([note], error=True)
+                self._tell(f"{error}; reporting addresses instead of names{hint}")
         return self._images[path]
 
     def _table(self, path: Path) -> Lines | None:
@@ -77,5 +86,5 @@ class Programs:
                 self._lines[path] = Lines(path)
             except InputError as error:
                 self._lines[path] = None
-                lines([f"ftpatch: {error}"], error=True)
+                self._tell(str(error))
         return self._lines[path]

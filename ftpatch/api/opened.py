@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Images, as a user of Python meets them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftpatch.api.planner import Disable, Enable, Planner
+from ftpatch.api.site_columns import Sites, patterns
+from ftpatch.api.writing import Writing, write_undo, write_update
+from ftpatch.arch import arch_of
+from ftpatch.errors import SiteRefused
+from ftpatch.ftrace.check.check import Check, check_open
+from ftpatch.ftrace.sites import read_sites
+from ftpatch.image import open_image
+
+if TYPE_CHECKING:
+    from ftpatch.tracer.plan import Tracing
+    from ftpatch.update.update import Outcome
+
+__all__ = ["Image", "open"]
+
+AnyPath = str | os.PathLike[str]
+
+
+class Image:
+    """A kernel, a module, a program or a library, as it was when it was opened.
+
+    ``container`` is vmlinux, bzImage, Image, module, executable, shared-object or object; ``arch``
+    the architecture's name, empty for one that is not supported. What writes makes a new file, as
+    the commands of these names do, and leaves this image as it is.
+    """
+
+    def __init__(self, path: AnyPath) -> None:
+        self.path = Path(path)
+        self._image = open_image(self.path)
+        self.container: str = self._image.container.name
+        skeleton = self._image.elf.skeleton
+        arch = arch_of(skeleton.machine, skeleton.elf_class)
+        self.arch: str = arch.name if arch else ""
+
+    def __repr__(self) -> str:
+        return f"<{self.arch} {self.container} {self.path}>"
+
+    @cached_property
+    def sites(self) -> Sites:
+        """Its sites. Raises NoTable where there are none."""
+        return Sites(read_sites(self._image))
+
+    def check(self) -> Check:
+        """Check the table and its sites; of a kernel or a module, predict what ftrace_init will
+        say. Raises InputError for what cannot be read."""
+        return check_open(self._image)
+
+    def enable(
+        self,
+        filter: str | Sequence[str] = (),
+        *,
+        notrace: str | Sequence[str] = (),
+        regex: bool = False,
+        to: str | None = None,
+        tracer: str | None = None,
+        depth: int = 1024,
+        size: int = 64 << 20,
+        args: bool = False,
+        site: str | None = None,
+        keep_records: bool = False,
+        output: AnyPath | None = None,
+        in_place: bool = False,
+        force: bool = False,
+        allow_setuid: bool = False,
+        strip_signature: bool = False,
+        dry_run: bool = False,
+    ) -> Outcome:
+        """Turn the selected sites into calls, and write the image to ``output`` (default: its name
+        + ``.ftpatch``).
+
+        The sites call ``to``, or ``tracer`` (a name, or the path of a stub), or the image's own
+        ftrace_caller. ``size`` is that of the tracer's file in bytes. Raises SiteRefused, whose
+        ``refused`` has each site with the reason, and writes nothing, where one is not what it has
+        to be; with ``dry_run`` they are in the outcome. UsageError, InputError, OutputError.
+        """
+        plan = Enable(
+            filters=patterns(filter),
+            notrace=patterns(notrace),
+            regex=regex,
+            site=site,
+            keep_records=keep_records,
+            to=to,
+            tracing=_tracing(tracer, depth=depth, size=size, args=args),
+        )
+        writing = Writing(
+            image=self.path,
+            output=None if output is None else Path(output),
+            in_place=in_place,
+            force=force,
+            allow_setuid=allow_setuid,
+            strip_signature=strip_signature,
+            dry_run=dry_run,
+        )
+        return _written(writing, plan)
+
+    def disable(
+        self,
+        filter: str | Sequence[str] = (),
+        *,
+        notrace: str | Sequence[str] = (),
+        regex: bool = False,
+        nop: str | None = None,
+        site: str | None = None,
+        keep_records: bool = False,
+        output: AnyPath | None = None,
+        in_place: bool = False,
+        force: bool = False,
+        allow_setuid: bool = False,
+        strip_signature: bool = False,
+        dry_run: bool = False,
+    ) -> Outcome:
+        """Turn the selected sites into NOPs, of the form ``nop`` (x86: p6, nop5, jmp), and write
+        the image as ``enable`` does."""
+        plan = Disable(
+            filters=patterns(filter),
+            notrace=patterns(notrace),
+            regex=regex,
+            site=site,
+            keep_records=keep_records,
+            nop=nop,
+        )
+        writing = Writing(
+            image=self.path,
+            output=None if output is None else Path(output),
+            in_place=in_place,
+            force=force,
+            allow_setuid=allow_setuid,
+            strip_signature=strip_signature,
+            dry_run=dry_run,
+        )
+        return _written(writing, plan)
+
+    def undo(
+        self,
+        *,
+        everything: bool = False,
+        output: AnyPath | None = None,
+        force: bool = False,
+        allow_setuid: bool = False,
+        dry_run: bool = False,
+    ) -> Path | None:
+        """Take back the latest command that wrote the image, or ``everything``, in place unless
+        there is an ``output``; the path of what was written.
+
+        Raises InputError without a journal, SiteRefused where the image was modified by something
+        else.
+        """
+        writing = Writing(
+            image=self.path,
+            output=None if output is None else Path(output),
+            force=force,
+            allow_setuid=allow_setuid,
+            dry_run=dry_run,
+        )
+        return write_undo(writing, everything=everything).written
+
+
+def open(path: AnyPath) -> Image:
+    """Open an image. Raises InputError for what is none."""
+    return Image(path)
+
+
+def _tracing(tracer: str | None, *, depth: int, size: int, args: bool) -> Tracing | None:
+    if tracer is None:
+        return None
+    from ftpatch.tracer.plan import Tracing
+
+    return Tracing(tracer=tracer, depth=depth, size=size, arguments=args)
+
+
+def _written(writing: Writing, plan: Planner) -> Outcome:
+    updated = write_update(writing, plan)
+    outcome = updated.prepared.outcome(updated.written, verbose=True)
+    if outcome.refused and not writing.dry_run:
+        (bug, reason), number = outcome.refused[0], len(outcome.refused)
+        sites = "1 site" if number == 1 else f"{number} sites"
+        error = SiteRefused(
+            writing.image, f"{sites} refused, nothing was written: {bug.place}: {reason}"
+        )
+        error.refused = outcome.refused
+        raise error
+    return outcome

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""Planners: enable and disable, for the sites of an image or of each of many images."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from ftpatch.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ftpatch.boot.plan import BootTracing
+    from ftpatch.ftrace.plan import Plan
+    from ftpatch.ftrace.sites import Sites
+    from ftpatch.tracer.plan import Tracing
+
+__all__ = ["Disable", "Enable", "Planner"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planner(ABC):
+    """The plan of an update of an image, or of each of many, by the options that select sites."""
+
+    filters: Sequence[str]
+    notrace: Sequence[str]
+    regex: bool
+    site: str | None
+    keep_records: bool
+
+    @abstractmethod
+    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
+        """The plan. ``missing`` collects filters that match nothing in one of many modules; without
+        it they are errors."""
+
+    def selected(self, sites: Sites, missing: set[str] | None) -> NDArray[np.bool_]:
+        """Mask of the chosen sites."""
+        from ftpatch.ftrace.filter import Selection, select_sites
+
+        return select_sites(sites, Selection(self.filters, self.notrace, self.regex), missing)
+
+    def expanded(self) -> Self:
+        """The same with the lines of filter files in their place: a pipe can be read once."""
+        from ftpatch.ftrace.filter import Selection, expand
+
+        lists = expand(Selection(self.filters, self.notrace, self.regex))
+        return replace(self, filters=lists.filters, notrace=lists.notrace)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enable(Planner):
+    """Plan calls of ``to``, or of a tracer that is laid in. Raises UsageError for options that
+    exclude each other."""
+
+    to: str | None = None
+    tracing: Tracing | None = None
+    booting: BootTracing | None = None
+
+    def __post_init__(self) -> None:
+        if self.site is not None and (self.filters or self.notrace):
+            raise UsageError(None, "--site selects a single site", "remove -f and -n")
+        named = self.to is not None or self.site is not None
+        if self.booting is not None and (named or self.keep_records):
+            how = "remove --to, --site and --keep-records"
+            raise UsageError(None, "--tracer boot brings its own callee", how)
+        if self.tracing is not None and named:
+            raise UsageError(None, "--tracer brings its own callee", "remove --to and --site")
+
+    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
+        from ftpatch.ftrace.addr import resolve_target
+        from ftpatch.ftrace.named_sites import plan_named_site
+        from ftpatch.ftrace.plan import plan_enable
+
+        if self.site is not None:
+            addr = resolve_target(sites, self.to).addr if self.to else None
+            return plan_named_site(sites, self.site, addr, enable=True)
+        if self.booting is not None:
+            from ftpatch.boot.plan import plan_boot
+
+            return plan_boot(sites, self.selected(sites, missing), self.booting)
+        if self.tracing is not None:
+            from ftpatch.tracer.plan import plan_traced
+
+            return plan_traced(sites, self.selected(sites, missing), self.tracing)
+        callee = resolve_target(sites, self.to)
+        mask = self.selected(sites, missing)
+        return plan_enable(sites, mask, callee, keep_records=self.keep_records)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disable(Planner):
+    """Plan NOPs of the form ``nop``. Raises UsageError for options that exclude each other."""
+
+    nop: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.site is not None and (self.filters or self.notrace or self.nop):
+            raise UsageError(None, "--site selects a single site", "remove -f, -n and --nop")
+
+    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
+        from ftpatch.ftrace.named_sites import plan_named_site
+        from ftpatch.ftrace.plan import plan_disable
+
+        if self.site is not None:
+            return plan_named_site(sites, self.site, None, enable=False)
+        mask = self.selected(sites, missing)
+        return plan_disable(sites, mask, _nop(sites, self.nop), keep_records=self.keep_records)
+
+
+def _nop(sites: Sites, name: str | None) -> bytes:
+    if name is None:
+        return b""
+    nops = sites.arch.nops
+    if name not in nops:
+        known = f"use {', '.join(nops)}" if nops else "remove --nop"
+        raise UsageError(sites.image.path, f"{sites.arch.name} has no NOP {name!r}", known)
+    return nops[name]

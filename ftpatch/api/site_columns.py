@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""Sites as a user of Python meets them: columns, or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch import State
+
+if TYPE_CHECKING:
+    from ftpatch.ftrace.sites import Sites as Read
+
+__all__ = ["Site", "Sites", "patterns"]
+
+STATES = np.array([state.name.lower() for state in State], object)
+
+
+class Site(NamedTuple):
+    """One site; the fields are those of ``ftpatch list --json``."""
+
+    ip: int
+    offset: int
+    symbol: str
+    symbol_offset: int
+    state: str
+    target: str
+    dropped: bool
+
+
+class Sites:
+    """The n sites of an image, in the order of its table, as columns: numpy arrays of length n.
+
+    ``ip`` uint64: virtual address. ``offset`` int64: of the site's code in the file. ``symbol``
+    (str): the function that it is in, as the symbol table has it, empty where no symbol tells, and
+    ``symbol_offset`` int64: bytes from there. ``state`` (str): nop, call or unexpected. ``target``
+    (str): what it calls, empty for what is no call. ``dropped`` bool: its record was dropped.
+
+    Iterating gives a Site for each. A mask, a slice or an array of indices gives some of them.
+    """
+
+    def __init__(self, read: Read, rows: NDArray[np.intp] | None = None) -> None:
+        self._read = read
+        self._rows = np.arange(len(read)) if rows is None else rows
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Site]:
+        return map(Site._make, zip(*(c.tolist() for c in self.columns().values()), strict=True))
+
+    def __getitem__(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Sites:
+        return Sites(self._read, self._rows[rows])
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} sites of {self._read.image.path}>"
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        if name not in Site._fields:
+            raise AttributeError(f"sites have no column {name!r}")
+        if name not in self._columns:
+            self._columns |= self._made(name)
+        return self._columns[name]
+
+    if TYPE_CHECKING:
+        ip: NDArray[np.uint64]
+        offset: NDArray[np.int64]
+        symbol: NDArray[np.object_]
+        symbol_offset: NDArray[np.int64]
+        state: NDArray[np.object_]
+        target: NDArray[np.object_]
+        dropped: NDArray[np.bool_]
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """All columns by name, for ``pandas.DataFrame`` and ``polars.DataFrame``."""
+        return {name: getattr(self, name) for name in Site._fields}
+
+    def select(
+        self, filter: str | Sequence[str], *, notrace: str | Sequence[str] = (), regex: bool = False
+    ) -> Sites:
+        """Those that ``-f`` and ``-n`` select. Raises UsageError for a filter that matches none of
+        the image's."""
+        from ftpatch.ftrace.filter import Selection, select_sites
+
+        chosen = Selection(patterns(filter), patterns(notrace), regex)
+        return Sites(self._read, self._rows[select_sites(self._read, chosen)[self._rows]])
+
+    def _made(self, name: str) -> dict[str, NDArray[Any]]:
+        """A column, and those that come with it."""
+        read, rows = self._read, self._rows
+        match name:
+            case "symbol" | "symbol_offset":
+                places = read.image.kallsyms.lookup(read.ip[rows])
+                return {
+                    "symbol": _texts([name for name, _, _ in places]),
+                    "symbol_offset": np.array([into for _, into, _ in places], np.int64),
+                }
+            case "state":
+                return {"state": STATES[read.state[rows]]}
+            case "target":
+                index = read.targets.index(read.addr[rows]) + 1
+                index[read.state[rows] != State.CALL] = 0
+                return {"target": _texts(["", *read.targets.name])[index]}
+            case "offset":
+                return {"offset": read.offset[rows] + read.lead}
+        return {name: getattr(read, name)[rows]}
+
+
+def patterns(texts: str | Sequence[str]) -> Sequence[str]:
+    """One pattern, or several."""
+    return (texts,) if isinstance(texts, str) else tuple(texts)
+
+
+def _texts(texts: Sequence[str]) -> NDArray[np.object_]:
+    out = np.empty(len(texts), object)
+    out[:] = texts
+    return out

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""One image written: an update, or the undo of one, into the output that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftpatch.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.api.planner import Planner
+    from ftpatch.image import Image
+    from ftpatch.io.output import Copy
+    from ftpatch.update.update import Prepared
+    from ftpatch.write.undo import Undo
+
+__all__ = ["Undone", "Updated", "Writing", "output_path", "write_undo", "write_update"]
+
+PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
+PACKED = set(PACKED_AS.values())
+"""Ends of names that say how a module is packed."""
+Wait = Callable[["Copy"], None]
+"""Called where there is nothing to do but to wait for the copy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """The image to be written, and where: the options that commands which write share."""
+
+    image: Path
+    output: Path | None = None
+    in_place: bool = False
+    force: bool = False
+    allow_setuid: bool = False
+    strip_signature: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Updated:
+    """An update: ``target`` is where it is, or would be; ``written`` where it is, None where it was
+    refused or not asked for. ``names`` is how many the file had whose place it took."""
+
+    prepared: Prepared
+    target: Path
+    written: Path | None
+    names: int
+
+
+@dataclass(frozen=True)
+class Undone:
+    """An undo, as Updated; ``image`` is what it was taken back from."""
+
+    undo: Undo
+    image: Image
+    target: Path
+    written: Path | None
+    names: int
+
+
+def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
+    """Choose the output's path. Raises UsageError for two places, or for a link to be replaced."""
+    if in_place and output is not None:
+        raise UsageError(None, "--in-place and -o are mutually exclusive", "choose one")
+    if not image.name:
+        raise InputError(image, "not a regular file", "use a single image")
+    if in_place and image.is_symlink():
+        raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
+    if in_place:
+        return image
+    return output or image.with_name(image.name + ".ftpatch")
+
+
+def write_update(writing: Writing, plan: Planner, wait: Wait = lambda _: None) -> Updated:
+    """Plan with the image's sites, verify, and write unless a site is refused. Raises what the plan
+    raises, InputError, UsageError, and OutputError where it cannot be written."""
+    target = output_path(writing.image, writing.output, writing.in_place)
+    # The copy runs while everything heavy is imported and planned.
+    with _copy(writing, target, in_place=writing.in_place) as copy:
+        from ftpatch.update.update import prepare, update
+
+        prepared = prepare(writing.image, plan, strip_signature=writing.strip_signature)
+        packed = prepared.image.compression
+        if writing.output and target.suffix in PACKED and target.suffix != PACKED_AS.get(packed):
+            how = f"the output is compressed like the input ({packed or 'uncompressed'})"
+            raise UsageError(target, how, "use a name with a matching suffix")
+        if not prepared.refused and not writing.dry_run:
+            wait(copy)
+            update(copy, prepared)
+    written = None if prepared.refused or writing.dry_run else target
+    return Updated(prepared, target, written, copy.names)
+
+
+def write_undo(
+    writing: Writing, *, everything: bool = False, wait: Wait = lambda _: None
+) -> Undone:
+    """Take back the latest update, or all, in place unless there is an output. Raises InputError
+    without a journal, SiteRefused where the image was modified by something else, OutputError."""
+    in_place = writing.in_place or writing.output is None
+    target = output_path(writing.image, writing.output, in_place)
+    with _copy(writing, target, in_place=in_place) as copy:
+        from ftpatch.image import open_image
+        from ftpatch.write.undo import plan_undo, take_back
+
+        image = open_image(writing.image)
+        undo = plan_undo(image, everything=everything)
+        if not writing.dry_run:
+            wait(copy)
+            take_back(copy, image, undo)
+    return Undone(undo, image, target, None if writing.dry_run else target, copy.names)
+
+
+def _copy(writing: Writing, target: Path, *, in_place: bool) -> Copy:
+    from ftpatch.io.output import Copy
+
+    return Copy(
+        writing.image,
+        None if writing.dry_run else target,
+        force=writing.force,
+        allow_setuid=writing.allow_setuid,
+        in_place=in_place,
+    )

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""Sources of findings: the files and lines that debug information gives for their addresses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftpatch.errors import InputError
+
+if TYPE_CHECKING:
+    from ftpatch.ftrace.check.check import Finding
+
+__all__ = ["Place", "source_places"]
+
+Place = tuple[Path, int]
+"""A file, relative to the current folder if it is below that, and a line."""
+TYPE = slice(16, 18)
+RELOCATABLE = {b"\1\0", b"\0\1"}
+"""e_type, and ET_REL in either byte order: line tables that only a loader completes."""
+
+
+def source_places(path: Path, findings: Sequence[Finding]) -> list[Place | None]:
+    """The source of each finding, None where nothing tells it. An image whose debug information
+    cannot be read has none: its findings matter, and are told nevertheless."""
+    from ftpatch.core.columns import addresses
+    from ftpatch.trace.lines import Lines
+
+    none: list[Place | None] = [None] * len(findings)
+    if not any(finding.ip for finding in findings):
+        return none
+    try:
+        with path.open("rb") as file:
+            if file.read(TYPE.stop)[TYPE] in RELOCATABLE:
+                return none
+        found = Lines(path, absolute=True).places(addresses(*(finding.ip for finding in findings)))
+    except (InputError, OSError):
+        return none
+    here = Path.cwd()
+    return [
+        _place(text, here) if finding.ip else None
+        for text, finding in zip(found, findings, strict=True)
+    ]
+
+
+def _place(text: str, here: Path) -> Place | None:
+    """``/src/file.c:12`` as seen from ``here``."""
+    name, _, line = text.rpartition(":")
+    if not name or not line.isdigit() or not int(line):
+        return None
+    file = Path(os.path.normpath(name))
+    return (file.relative_to(here) if file.is_relative_to(here) else file), int(line)

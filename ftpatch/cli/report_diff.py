@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""``report --diff``: two runs beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ftpatch.cli.console import clean, lines
+from ftpatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.cli.report_folder import FolderOutput
+    from ftpatch.cli.report_output import Output
+    from ftpatch.trace import EventSource, Style
+    from ftpatch.trace.totals import Totals
+
+__all__ = ["require_comparable", "write_comparison"]
+
+
+def require_comparable(before: EventSource, after: EventSource) -> None:
+    """Raise UsageError for events that are no calls, and for runs with different clocks."""
+    from ftpatch.trace.source import Data
+
+    for source in (before, after):
+        path = source.recording.headers[0].path
+        if not source.kind.data & (Data.CALLS | Data.SUMS | Data.HITS):
+            raise UsageError(path, f"{source.kind.what} cannot be compared", "only calls can")
+        if source.kind.data & Data.HITS and not source.has_returns:
+            reason = f"{source.kind.no_returns}, and --diff needs calls"
+            raise UsageError(path, reason, source.kind.hint)
+    if before.recording.has_clock != after.recording.has_clock:
+        path = (before if after.recording.has_clock else after).recording.headers[0].path
+        raise UsageError(path, "the rate of its clock is not known, but that of the other run is")
+
+
+def write_comparison(
+    out: Output | FolderOutput,
+    runs: tuple[EventSource, EventSource],
+    styled: Callable[[EventSource], Style],
+    json: bool,
+) -> None:
+    """Write what became slower from the first run to the second. Raises UsageError for a filter
+    that matches in neither."""
+    from ftpatch.trace.compare import compare
+    from ftpatch.trace.render.compared import json_comparison, text_comparison
+
+    sums: list[tuple[Totals, list[str]]] = []
+    heads = []
+    for source, which in zip(runs, ("before", "after"), strict=True):
+        style, recording = styled(source), source.recording
+        totals = _totals(source, style)
+        names = recording.functions.name if json else style.names(recording.functions)
+        sums.append((totals, names))
+        files = " ".join(clean(str(header.path)) for header in recording.headers)
+        heads += [f"# {which}: {files}\n", *(f"# {which}: {note}\n" for note in style.notes)]
+        if json:
+            lines((f"ftpatch: {which}: {note}" for note in style.notes), error=True)
+    first, second = (source.recording for source in runs)
+    unmatched = first.window.unmatched(first.functions)
+    second.window.require_match(second.functions, elsewhere=set(first.window.globs) - unmatched)
+    compared = compare(sums[0], sums[1])
+    timed = all(source.has_returns for source in runs)
+    if json:
+        parts = json_comparison(compared, timed=timed)
+    else:
+        out.write("".join([*heads, "#\n"]))
+        parts = text_comparison(compared, timed=timed, clock=first.has_clock)
+    for part in parts:
+        out.write(part)
+
+
+def _totals(source: EventSource, style: Style) -> Totals:
+    from ftpatch.trace.totals import total
+
+    recording = source.recording
+    sums = source.sums()
+    if sums is not None:
+        return sums
+    return total(style.rows(source), recording.functions, recording.window)

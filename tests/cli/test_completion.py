@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""Completions, as bash asks for them by the script that ``--show-completion`` prints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ftpatch.cli.completion import check_formats, images, report_formats, some_of, tracers, traces
+from tests.support.command import ROOT, ftpatch
+from tests.support.samples import SAMPLES
+from tests.support.trace_writer import TraceFile
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _bash(*words: str) -> list[str]:
+    """What bash offers for the last word."""
+    bin_ = Path("bin")
+    bin_.mkdir(exist_ok=True)
+    (bin_ / "ftpatch").write_text(f'#!/bin/sh\nexec {sys.executable} -m ftpatch "$@"\n')
+    (bin_ / "ftpatch").chmod(0o755)
+    script = """
+eval "$(_FTPATCH_COMPLETE=source_bash ftpatch)"
+function=$(complete -p ftpatch | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+$function ftpatch
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+    env = {"PATH": f"{bin_.absolute()}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", "ftpatch", *words],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("check --format s", ["sarif"]),
+        ("status --format ", ["text", "json"]),
+        ("report --format fl", ["flamegraph"]),
+        ("trace --tracer function_", ["function_graph", "function_profile"]),
+        ("enable --tracer n", ["nop"]),
+        ("che", ["check"]),
+        ("check --base", ["--baseline"]),
+    ],
+)
+def test_bash_offers_values(words: str, offered: list[str]) -> None:
+    assert _bash(*words.split(" ")) == offered
+
+
+def test_bash_offers_files_of_the_kind() -> None:
+    shutil.copy(SAMPLES[0].path, "some.image")
+    TraceFile().write(Path("some.trace"))
+    Path("some.text").write_text("some\n")
+    assert _bash("status", "some") == ["some.image"]
+    assert _bash("report", "some") == ["some.trace"]
+
+
+def test_every_value_is_taken_by_its_option(tmp_path: Path) -> None:
+    """And what is not offered is not."""
+    image = SAMPLES[0].path
+    for name in check_formats(""):
+        assert "unknown format" not in ftpatch("check", "--format", name, image).err
+    for name in some_of("text", "json")(""):
+        assert ftpatch("status", "--format", name, image).code == 0
+    for name in report_formats(""):
+        assert "unknown format" not in ftpatch("report", "--format", name, "nothing").err
+    for name in tracers(""):
+        assert "unknown tracer" not in ftpatch("enable", image, "--tracer", name).err
+    assert "unknown format" in ftpatch("report", "--format", "nothing", "nothing").err
+
+
+def test_every_sample_is_an_image() -> None:
+    for one in SAMPLES:
+        shutil.copy(one.path, one.name)
+    assert images("") == sorted(one.name for one in SAMPLES)
+    assert traces("") == []
+
+
+def test_folders_are_left_to_the_shell() -> None:
+    shutil.copy(SAMPLES[0].path, "kernel")
+    Path("kernels").mkdir()
+    assert images("kernel") == images("") == []
+    assert images(f"{Path.cwd()}/kernels/") == []
+    shutil.copy(SAMPLES[0].path, "kernels/one")
+    assert images("kernels/") == ["kernels/one"]
+    assert images("nowhere/") == []
