@@ -21,7 +21,7 @@ demo: $(READY)        ## status, enable, diff, check and undo on a sample kernel
 packages:             ## what the tests need from the distribution (root on Debian: installs it)
 	@sh scripts/packages.sh
 
-PYTEST := $(BIN)/python -m pytest -n auto
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 test: packages $(READY) ## a sample of the tests, each day another: minutes
 	$(PYTEST) --ignore tests/kernels

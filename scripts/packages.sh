@@ -10,6 +10,7 @@ gcc                       programs and encodings that are built while testing
 libc6-dev                 programs and encodings that are built while testing
 binutils                  GNU as and readelf as oracles
 clang                     rebuilding the samples
+libclang-rt-dev           the bench of tracers: XRay at run time
 lld                       rebuilding the samples
 mold                      which link editors give complete tables
 g++                       functions that lost their record

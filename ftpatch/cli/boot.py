@@ -119,10 +119,8 @@ def command(
         from ftpatch.boot.plan import BootTracing
         from ftpatch.ftrace.filter import Selection
 
-        tracing, selection = (
-            BootTracing(sink=sink, until=until, most=most, time=time),
-            Selection(filter_, notrace, regex),
-        )
+        tracing = BootTracing(sink=sink, until=until, most=most, time=time)
+        selection = Selection(filter_, notrace, regex)
         CLEANUP.failure = int(Exit.OWN)
         with _folder(keep) as name:
             folder = Path(name)

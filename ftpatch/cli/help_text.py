@@ -8,10 +8,10 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = ["Verb"]
+__all__ = ["ArchCommand"]
 
 
-class Verb(TyperCommand):
+class ArchCommand(TyperCommand):
     """A command in whose help ``{kernels}`` and ``{sinks}`` stand for what the boot tracer has."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click

@@ -110,16 +110,25 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
         raws.append(np.frombuffer(held.tobytes(), f"<u{word}").astype(np.uint64))
     slot = np.concatenate([np.zeros(0, np.uint64), *slots])
     raw = np.concatenate([np.zeros(0, np.uint64), *raws])
-    relocations = image.relocations
     if image.is_relocatable:
         row, value = _relocatable(image, arch, slot, raw)
-        return Table(
-            slot=slot,
-            offset=np.concatenate([np.zeros(0, np.int64), *offsets]),
-            raw=raw,
-            value=value,
-            relocation=row,
-        )
+    else:
+        row, value = _linked(image, arch, slot, raw)
+    return Table(
+        slot=slot,
+        offset=np.concatenate([np.zeros(0, np.int64), *offsets]),
+        raw=raw,
+        value=value,
+        relocation=row,
+    )
+
+
+def _linked(
+    image: Image, arch: Arch, slot: NDArray[np.uint64], raw: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Rows of the RELATIVE relocations of a linked file's slots, and the resulting values. A word
+    without a relocation, or with one whose addend is in place, stands for itself."""
+    relocations = image.relocations
     row = relocations.at(slot, (arch.relative,))
     addend = (
         (row >= 0) & (relocations.form[row] == Form.RELA)
@@ -128,13 +137,7 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
     )
     value = raw.copy()
     value[addend] = relocations.addend[row[addend]].view(np.uint64)
-    return Table(
-        slot=slot,
-        offset=np.concatenate([np.zeros(0, np.int64), *offsets]),
-        raw=raw,
-        value=value,
-        relocation=row,
-    )
+    return row, value
 
 
 def _relocatable(

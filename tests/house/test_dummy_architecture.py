@@ -8,19 +8,16 @@ first; the second updates sites, and says in one line what it does not have.
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.command import ROOT, Result
+from tests.support.dropped_in import run_in_house
 from tests.support.loose_forms import FORMS
 from tests.support.loose_images import module, put
 from tests.support.samples import BUILT
@@ -30,13 +27,6 @@ MACHINES = {MODEL: 62, WHOLE: 0x5A64, BARE: 0x5A65}
 E_MACHINE = slice(18, 20)
 """Of ELF's header."""
 DIGEST = 32
-DRIVER = """
-import json, sys
-from tests.support.command import ftpatch, app
-print(app.__file__, file=sys.stderr)
-results = [ftpatch(*words) for words in json.load(sys.stdin)]
-json.dump([[one.code, one.out, one.err] for one in results], sys.stdout)
-"""
 UPDATES = """
 status {0} --json
 status {0}
@@ -139,27 +129,19 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(house: Path) -> Mapping[str, Mapping[str, Result]]:
     """For each architecture: a command and what came of it, where the architecture's name is X."""
-    return {name: dict(_run(house, name)) for name in MACHINES}
+    return {name: _run(house, name) for name in MACHINES}
 
 
-def _run(
-    house: Path, name: str, commands: Sequence[str] = COMMANDS
-) -> Iterator[tuple[str, Result]]:
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER],
-        env={"PYTHONPATH": f"{house}:{ROOT}", "PATH": str(house / "no-qemu")},
-        input=json.dumps([shlex.split(one) for one in commands]),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=house / name,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(str(house / "ftpatch")), done.stderr
-    said = re.sub(r"[\d.]+ seconds", "SECONDS", done.stdout.replace(name, "X"))
-    said = said.replace(f"qemu-system-{MODEL}", "qemu-system-X")
-    for command, row in zip(commands, json.loads(said), strict=True):
-        yield command, Result(*row)
+def _run(house: Path, name: str, commands: Sequence[str] = COMMANDS) -> dict[str, Result]:
+    """The architecture's name is X in what they print."""
+
+    def neutral(text: str) -> str:
+        return text.replace(name, "X").replace(f"qemu-system-{MODEL}", "qemu-system-X")
+
+    return {
+        command: Result(one.code, neutral(one.out), neutral(one.err))
+        for command, one in run_in_house(house, name, commands).items()
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -219,7 +201,7 @@ def test_they_are_named_where_architectures_are(house: Path) -> None:
     (folder / "s390x").write_bytes(bytes(0x10008) + b"S390EP" + bytes(100))
     said = {
         command: " ".join((found.out + found.err).split())
-        for command, found in _run(house, "naming", list(NAMING))
+        for command, found in _run(house, "naming", list(NAMING)).items()
     }
     every = "arm64, bare64, i386, riscv64, x86_64 and zed64"
     assert NAMING["status foreign"].format(every) in said["status foreign"]

@@ -11,9 +11,7 @@ What is said of them has to be what is said of the ELF file that they were made 
 from __future__ import annotations
 
 import gzip
-import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ROOT, Result, ftpatch
+from tests.support.dropped_in import run_in_house
 from tests.support.elf_writer import Section
 from tests.support.images import fentry_kernel, pad_program
 from tests.support.loose_forms import FORMS
@@ -235,13 +234,6 @@ SAME = [
 ]
 """Commands that are run on what they were made of, too."""
 FOLDER = ("status . --json", "status .", "check .", "list .", "diff . ../plain")
-DRIVER = """
-import json, sys
-from tests.support.command import ftpatch, app
-print(app.__file__, file=sys.stderr)
-results = [ftpatch(*words) for words in json.load(sys.stdin)]
-json.dump([[one.code, one.out, one.err] for one in results], sys.stdout)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -261,29 +253,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return house
 
 
-def _run(house: Path, folder: str, commands: list[str]) -> dict[str, Result]:
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER],
-        env={"PYTHONPATH": f"{house}:{ROOT}", "PATH": str(house / "no-qemu")},
-        input=json.dumps([shlex.split(one) for one in commands]),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=house / folder,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(str(house / "ftpatch")), done.stderr
-    said = re.sub(r"[\d.]+ seconds", "SECONDS", done.stdout)
-    rows = (Result(*row) for row in json.loads(said))
-    return dict(zip(commands, rows, strict=True))
-
-
 @pytest.fixture(scope="module")
 def results(house: Path) -> Mapping[str, Mapping[str, Result]]:
     """Of each folder what came of every command."""
-    found = {"boxed": _run(house, "boxed", [command for _, command in EVERY])}
-    found["plain"] = _run(house, "plain", [*SAME, "enable kernel.snapshot -o kernel.snapshot.own"])
-    return found | {"several": _run(house, "several", list(FOLDER))}
+    found = {"boxed": run_in_house(house, "boxed", [command for _, command in EVERY])}
+    found["plain"] = run_in_house(
+        house, "plain", [*SAME, "enable kernel.snapshot -o kernel.snapshot.own"]
+    )
+    return found | {"several": run_in_house(house, "several", list(FOLDER))}
 
 
 def _wrapped(name: str) -> bool:
@@ -389,7 +366,7 @@ def test_what_is_cut_short_is_refused(house: Path) -> None:
         for length in (9, 10, 11, len(data) // 2, len(data) - 1):
             names.append(f"{name}.{length}")
             (house / "cut" / names[-1]).write_bytes(data[:length])
-    for found in _run(house, "cut", [f"status {name}" for name in names]).values():
+    for found in run_in_house(house, "cut", [f"status {name}" for name in names]).values():
         assert found.code == 2
         reason = "not an ELF file" if ".9: " in found.err else "truncated"
         assert re.fullmatch(rf"ftpatch: [^\n]*{reason}[^\n]*\n", found.err), found.err

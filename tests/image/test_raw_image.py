@@ -13,8 +13,9 @@ import pytest
 from ftpatch.elf.headers import Section, Skeleton
 from ftpatch.elf.relocations import Form, read_relocations
 from ftpatch.errors import InputError
+from ftpatch.image.containers.kernel_image import KernelImage
 from ftpatch.image.link_base import find_link_base
-from ftpatch.image.raw_image import is_raw_image, kernel_version, read_raw_image
+from ftpatch.image.raw_image import HEADER, is_raw_image, kernel_version, read_raw_image
 from ftpatch.image.raw_relocations import find_relocations
 from tests.support.kallsyms_writer import Layout
 from tests.support.raw_images import (
@@ -53,6 +54,11 @@ def test_other_places(base: int) -> None:
     """Those of arm64 before v5.8, of 39-bit addresses, and of riscv64 before v5.13."""
     made = Made(form=Form.RELA, base=base)
     assert made.read().elf.skeleton.segments[0].address == base
+
+
+def test_its_container_looks_at_the_whole_header() -> None:
+    """Said twice, since one is imported for every file and the other for Images alone."""
+    assert KernelImage.head == HEADER
 
 
 @every_magic

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Coroutines that an alarm takes the processor from, wherever they are: in the tracer, say. */
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <ucontext.h>
 #include "check.h"
@@ -42,7 +43,9 @@ int main(void)
 {
 	struct itimerval timer = {{0, 100}, {0, 100}};
 	struct sigaction action = {.sa_handler = next};
+	struct rlimit seconds = {5, 5};
 
+	setrlimit(RLIMIT_CPU, &seconds); /* what goes astray does not end by itself */
 	sigemptyset(&alarms);
 	sigaddset(&alarms, SIGALRM);
 	sigprocmask(SIG_BLOCK, &alarms, 0);

@@ -30,10 +30,8 @@ PRODUCT = MODE == "product"
 # The workers of one run share a seed, though midnight may come between their starts.
 TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%Y%m%d"))
 SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
-SHARE = 0.1
-"""Of a test's cases, at least; and what as many share is a value that must occur."""
-SHARE_OF_SLOW = 0.15
-"""Of a file's slow cases, whichever tests they belong to."""
+SHARE = 1 / 12
+"""Of a test's cases, or of a file's slow ones; what as many cases of a test share must occur."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines()[1:])
@@ -52,13 +50,13 @@ def scaled(full: int, part: int) -> int:
     return full if FULL else part
 
 
-def sample(cases: Sequence[Iterable[object]], share: float = SHARE, salt: str = "") -> list[int]:
+def sample(cases: Sequence[Iterable[object]], salt: str = "") -> list[int]:
     """Choose a share of the cases, each given by its values, and more until every value that such
     a share of them has, or two of a few, occurs. Return their indices."""
     rng = random.Random(f"{SEED} {salt}")
     values = [set(case) for case in cases]
     counts = Counter(value for case in values for value in case)
-    many = max(share * len(cases), 2)
+    many = max(SHARE * len(cases), 2)
     shared = {value for value, count in counts.items() if count >= many}
     chosen: list[int] = []
     rest = rng.sample(range(len(cases)), len(cases))
@@ -67,7 +65,7 @@ def sample(cases: Sequence[Iterable[object]], share: float = SHARE, salt: str = 
         chosen.append(best)
         rest.remove(best)
         shared -= values[best]
-    more = math.ceil(share * len(cases)) - len(chosen)
+    more = math.ceil(SHARE * len(cases)) - len(chosen)
     return sorted(chosen + rest[: max(more, 0)])
 
 
@@ -101,8 +99,9 @@ def split(
             groups[name].append(item)
     left = set[pytest.Item]()
     for name, group in groups.items():
-        share = SHARE if "::" in name else SHARE_OF_SLOW
-        chosen = {group[index] for index in sample([*map(_values, group)], share, name)}
+        # Of slow cases no more than their share: what they have in common occurs on another day.
+        values = [_values(item) if "::" in name else () for item in group]
+        chosen = {group[index] for index in sample(values, name)}
         left |= set(group) - chosen
     if MODE == "rest":
         left = {item for item in items if item not in left and not _is_scaled(item)}

@@ -24,7 +24,7 @@ class KernelImage(RawKind):
     name = "Image"
     order = 10
     is_kernel = True
-    head = 0x40
+    head = 0x40  # HEADER of raw_image.py, which is not imported for files of other kinds
 
     def begins(self, head: memoryview) -> bool:
         from ftpatch.image.raw_image import is_raw_image
