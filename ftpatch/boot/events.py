@@ -119,7 +119,7 @@ class BootTrace:
     def hits(self) -> None:
         """None: a stream has only calls."""
 
-    def sums(self) -> None:
+    def sums(self, header: int | None = None) -> None:
         """None: a stream has only calls."""
 
     def accesses(self) -> None:

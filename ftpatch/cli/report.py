@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.call_filters import (
+    CallFilters,
+    Levels,
+    MaxCalls,
+    Only,
+    TimeFilter,
+    Trigger,
+    require_calls,
+)
 from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
@@ -19,13 +28,16 @@ from ftpatch.cli.report_output import open_output
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ftpatch.api.report_programs import Programs
     from ftpatch.trace import EventSource, Recording, Report, Style
     from ftpatch.trace.rows import Rows
+    from ftpatch.trace.window import Window
 
-__all__ = ["command", "require_format"]
+    Choose = Callable[[EventSource], Report]
+
+__all__ = ["Task", "command", "require_format", "write_report"]
 
 OTHERS = 64
 """Approximate number of open descriptors that are not traces."""
@@ -66,9 +78,6 @@ Time = Annotated[
 ]
 Tid = Annotated[
     list[int], typer.Option("--tid", metavar="TID", help="Threads to show. Repeatable.")
-]
-Depth = Annotated[
-    int | None, typer.Option("--depth", metavar="N", min=1, help="Maximum call depth to show.")
 ]
 Functions = Annotated[
     list[str],
@@ -133,8 +142,12 @@ def command(
     image: Of = None,
     time: Time = None,
     tid: Tid = [],  # noqa: B006 - typer copies it
-    depth: Depth = None,
     filter_: Functions = [],  # noqa: B006
+    only: Only = [],  # noqa: B006
+    depth: Levels = None,
+    time_filter: TimeFilter = None,
+    max_calls: MaxCalls = None,
+    trigger: Trigger = [],  # noqa: B006
     no_demangle: NoDemangle = False,
     source: WithSource = False,
     graph: Graph = None,
@@ -151,13 +164,18 @@ def command(
     if output is not None and any(_same(output, file) for file in [*files, *diff]):
         raise UsageError(output, "the output is one of the input traces", "name another file")
     from ftpatch.api.report_programs import Programs
-    from ftpatch.api.report_sources import open_events
-    from ftpatch.trace import Style
     from ftpatch.trace.choose import report_for
-    from ftpatch.trace.window import ALWAYS, Window, parse_span
+    from ftpatch.trace.window import ALWAYS, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
-    window = Window(span=span, tids=frozenset(tid), depth=depth, globs=tuple(filter_))
+    filters = CallFilters(
+        only=tuple(only),
+        depth=depth,
+        least=time_filter,
+        calls=max_calls,
+        triggers=tuple(trigger),
+    )
+    window = filters.window(span=span, tids=frozenset(tid), globs=tuple(filter_))
     named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
     if diff:
         clashes = {
@@ -168,7 +186,7 @@ def command(
         _require_none(clashes | {"--source": source}, "--diff")
         runs = []
         for paths, program in ((diff, diff_image), (files, image)):
-            own = Window(span=span, depth=depth, globs=tuple(filter_))
+            own = filters.window(span=span, globs=tuple(filter_))
             runs.append(_Run(paths, program, own, named(program, source=False)))
         _compare(runs, output, force, json=json or format_ == "json")
         return
@@ -176,22 +194,48 @@ def command(
         _require_none({"--json": json, f"--format {format_}": format_}, "--graph")
     if diff_image is not None:
         raise UsageError(diff_image, "--diff-image is of no use without --diff")
-    _allow_descriptors(len(files))
-    events = open_events(files, window, image=image, force=force)
+    if graph is not None:
+        choose: Choose = partial(_graph_of, graph)
+    else:
+        choose = partial(report_for, name="json" if json else format_)
+    task = Task(files=files, window=window, programs=named(image, source=source), image=image)
+    write_report(task, choose, output, force=force)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """The trace files to report on together."""
+
+    files: Sequence[Path]
+    window: Window
+    programs: Programs
+    image: Path | None = None
+
+
+def write_report(task: Task, choose: Choose, output: Path | None, *, force: bool) -> None:
+    """Write one report, and say on standard error what is missing from it."""
+    from ftpatch.api.report_sources import open_events
+    from ftpatch.trace import Style
+    from ftpatch.trace.by_process import processes_of
+
+    window = task.window
+    _allow_descriptors(len(task.files))
+    events = open_events(task.files, window, image=task.image, force=force)
     try:
-        if graph is not None:
-            form = _graph_of(graph, events)
-        else:
-            form = report_for(events, "json" if json else format_)
+        require_calls(events)
+        form = choose(events)
         with open_output(output, force=force, form=form) as out:
-            events.recording.name_by(named(image, source=source).of)
+            events.recording.name_by(task.programs.of)
             missing = _notes(events.recording)
-            style = Style(clean, missing)
+            processes = processes_of(events.recording) if form.text else ""
+            style = Style(clean, [clean(processes), *missing] if processes else missing)
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
                 style.progress = _progress
             for part in form.render(events, style):
                 out.write(part)
-            if window.globs:
+                if out.is_left:
+                    break
+            if window.wanted and not out.is_left:
                 window.require_match(events.recording.functions)
             out.appear()
         if not form.text:
@@ -199,7 +243,7 @@ def command(
         lines((f"ftpatch: {note}" for note in events.notes()), error=True)
     finally:
         events.close()
-        _tell_newer(files)
+        _tell_newer(task.files)
 
 
 @dataclass(frozen=True)
@@ -228,6 +272,7 @@ def _compare(runs: list[_Run], output: Path | None, force: bool, *, json: bool) 
             _allow_descriptors(len(run.files))
             sources.append(open_events(run.files, run.window, image=run.image, force=force))
             opened.callback(sources[-1].close)
+            require_calls(sources[-1])
         before, after = sources
         require_comparable(before, after)
         with open_output(output, force=force, form=form) as out:
@@ -281,11 +326,11 @@ def _same(output: Path, file: Path) -> bool:
         return False
 
 
-def _tell_newer(files: list[Path]) -> None:
+def _tell_newer(files: Sequence[Path]) -> None:
     """Of a name that exists the runtime makes NAME.PID, and so do children."""
     from ftpatch.trace.newer import newer
 
-    found = newer(files)
+    found = newer([*files])
     if found:
         names = ", ".join(str(one) for one in found[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""

@@ -58,7 +58,7 @@ def write_comparison(
             lines((f"ftpatch: {which}: {note}" for note in style.notes), error=True)
     first, second = (source.recording for source in runs)
     unmatched = first.window.unmatched(first.functions)
-    second.window.require_match(second.functions, elsewhere=set(first.window.globs) - unmatched)
+    second.window.require_match(second.functions, elsewhere=first.window.wanted - unmatched)
     compared = compare(sums[0], sums[1])
     timed = all(source.has_returns for source in runs)
     if json:

@@ -26,6 +26,7 @@ class FolderOutput:
     cannot be written."""
 
     is_terminal = False
+    is_left = False
 
     def __init__(self, path: Path | None, *, otherwise: str) -> None:
         if path is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
+from ftpatch.cli.pager import Pager, wants_pager
 from ftpatch.errors import OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import as_created, named, sweep
@@ -37,18 +38,21 @@ def open_output(
 class Output:
     """A context: what is written appears by ``appear``, and without that only on standard output.
 
-    Raises UsageError for a form that is not for a terminal on one (``otherwise``: what to do), and
-    for a file that exists (without ``force``) or that is none; OutputError where it cannot be
-    written.
+    A terminal gets what is longer than its screen through a pager. Raises UsageError for a form
+    that is not for a terminal on one (``otherwise``: what to do), and for a file that exists
+    (without ``force``) or that is none; OutputError where it cannot be written.
     """
 
     def __init__(self, path: Path | None, *, force: bool, form: Report, otherwise: str) -> None:
         self._path, self._force = path, force
         self._file: BinaryIO | None = None
         self._name: Path | None = None
+        self._pager: Pager | None = None
         if path is None:
             if not form.for_terminal and sys.stdout.isatty():
                 raise UsageError(None, "this format cannot be written to a terminal", otherwise)
+            if wants_pager():
+                self._pager = Pager()
             return
         if path.is_symlink():
             raise UsageError(path, "the output is a symbolic link", "use its target")
@@ -68,6 +72,11 @@ class Output:
         """True if what is written is seen as it comes."""
         return self._file is None and sys.stdout.isatty()
 
+    @property
+    def is_left(self) -> bool:
+        """True if nobody reads on."""
+        return self._pager is not None and self._pager.is_gone
+
     def __enter__(self) -> Output:
         return self
 
@@ -77,6 +86,8 @@ class Output:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._pager is not None:
+            self._pager.close()
         if self._file is not None:
             with contextlib.suppress(OSError):  # what is left to write has been told of
                 self._file.close()
@@ -93,6 +104,8 @@ class Output:
                 self._file.write(raw)
             except OSError as error:
                 raise OutputError(self._path, f"cannot write: {error.strerror}") from None
+        elif self._pager is not None:
+            self._pager.write(raw)
         elif hasattr(sys.stdout, "buffer"):
             sys.stdout.buffer.write(raw)
         else:

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.call_filters import CallFilters, MaxCalls, MaxDepth, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, tracers
-from ftpatch.cli.console import error_line
+from ftpatch.cli.console import clean, error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, OutputError, UsageError
@@ -22,7 +26,7 @@ from ftpatch.io.cleanup import CLEANUP
 if TYPE_CHECKING:
     from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
-    from ftpatch.trace import Report
+    from ftpatch.trace import EventSource, Report
     from ftpatch.trace.header import Tracer
     from ftpatch.tracer.run import Request, Run
 
@@ -76,6 +80,11 @@ def command(
             help="Report to write to a file; prints none unless --format is given. Repeatable.",
         ),
     ] = [],  # noqa: B006
+    only: Only = [],  # noqa: B006
+    max_depth: MaxDepth = None,
+    time_filter: TimeFilter = None,
+    max_calls: MaxCalls = None,
+    trigger: Trigger = [],  # noqa: B006
     output: Annotated[
         Path | None,
         typer.Option(
@@ -106,7 +115,16 @@ def command(
             libraries=lib,
             recording=output,
         )
-        asked = Asked(format=format_, reports=reports, recording=output, force=force)
+        filters = CallFilters(
+            only=tuple(only),
+            depth=max_depth,
+            least=time_filter,
+            calls=max_calls,
+            triggers=tuple(trigger),
+        )
+        asked = Asked(
+            format=format_, reports=reports, filters=filters, recording=output, force=force
+        )
         code = _trace(request, asked)
     except FtpatchError as error:
         error_line(str(error))
@@ -149,11 +167,12 @@ def _tell(path: Path, run: Run, request: Request) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options of reports: the format to print, FORMAT[=FILE] of each report, the file that
-    is to keep the recording, and whether reports may overwrite files."""
+    """The options of reports: the format to print, FORMAT[=FILE] of each report, the calls to show,
+    the file that is to keep the recording, and whether reports may overwrite files."""
 
     format: str | None
     reports: Sequence[str]
+    filters: CallFilters
     recording: Path | None
     force: bool
 
@@ -180,21 +199,23 @@ class Reports:
     def __init__(self, tracer: str, asked: Asked, program: Path) -> None:
         """Raises UsageError for a format that there is not, or that needs what the tracer does not
         record, and for files that cannot be; OutputError where one cannot be written."""
-        from ftpatch.api.report_sources import default_report
+        from ftpatch.api.report_sources import default_report, kind_of
         from ftpatch.inject.runtime import tracer_named
         from ftpatch.trace.header import Tracer
 
-        self._force = asked.force
+        self._asked = asked
         self._reports: list[_Report] = []
         known = tracer_named(tracer)
         if not known.records:
-            if asked.format or asked.reports or asked.recording:
+            if asked.format or asked.reports or asked.recording or asked.filters.window().filters:
                 raise UsageError(None, f"the {known.name} tracer records no events")
             return
         kind = Tracer(known.number)
+        asked.filters.require_fit(kind_of(kind))
         if asked.recording is not None:
             _check_recording(asked.recording, kind, asked.format)
         words = [*([asked.format] if asked.format else []), *asked.reports]
+        self._brief = not words and sys.stdout.isatty()
         words = words or [default_report(kind)]
         self._reports = [_parsed(word, kind) for word in words]
         printed = [one.name for one in self._reports if one.file is None]
@@ -208,21 +229,42 @@ class Reports:
                     reason = "would overwrite another file of this run"
                     raise UsageError(one.file, reason, "name another file")
                 taken.append(os.path.realpath(one.file))
-            with one.open(self._force):
+            with one.open(asked.force):
                 pass  # it could be written
 
     def write(self, traces: Sequence[Path]) -> None:
         """Write all of them; raises the first error when the others are written."""
-        from ftpatch.cli import report
+        from ftpatch.api.report_programs import Programs
+        from ftpatch.cli.report import Task, write_report
+        from ftpatch.trace.choose import report_for
 
         errors = []
         for one in self._reports:
+            task = Task(
+                files=traces,
+                window=self._asked.filters.window(),
+                programs=Programs(None, force=self._asked.force, tell=error_line),
+            )
+            choose = self._choose_brief if self._brief else partial(report_for, name=one.name)
             try:
-                report.command([*traces], one.name, output=one.file, force=self._force)
+                write_report(task, choose, one.file, force=self._asked.force)
             except FtpatchError as error:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    def _choose_brief(self, events: EventSource) -> Report:
+        """The usual report, or a summary of one that is too long."""
+        from ftpatch.trace.render.brief import Brief, Screen
+
+        (usual,) = self._reports
+        kept, size = self._asked.recording, shutil.get_terminal_size()
+        if kept is None:
+            more = f"Recording not kept: use -o FILE; for every call, --format {usual.name}"
+        else:
+            files = f"{kept}*" if len(events.recording.headers) > 1 else f"{kept}"
+            more = f"Every call: ftpatch report {clean(files)} --format {usual.name}"
+        return Brief(usual.form, Screen(size.columns, size.lines), more)
 
 
 def _parsed(text: str, tracer: Tracer) -> _Report:

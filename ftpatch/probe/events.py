@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ftpatch.probe.read_hits import Hits, read_hits
 from ftpatch.probe.trace_probes import read_probes
 from ftpatch.trace.events import TraceEvents
 from ftpatch.trace.header import Tracer
-from ftpatch.trace.hit_calls import calls, limit_depth, name_functions
+from ftpatch.trace.hit_calls import calls, name_functions, narrow_hits
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, SourceKind
 
@@ -20,6 +23,8 @@ __all__ = ["SOURCES"]
 class _Probes(TraceEvents):
     """Hits, and the calls that r probes recorded."""
 
+    _functions: NDArray[np.int32] | None = None
+
     @property
     def has_returns(self) -> bool:
         probes = (read_probes(file.fd, file.header) for file in self.trace.sources)
@@ -28,15 +33,22 @@ class _Probes(TraceEvents):
     @cached_property
     def _hits(self) -> Hits:
         hits = read_hits(self.trace)
-        limit_depth(hits, self.recording)
+        if self.recording.window.filters:
+            narrow_hits(hits, self.recording, self._functions_of(hits))
         return hits
+
+    def _functions_of(self, hits: Hits) -> NDArray[np.int32]:
+        """The function of each point: numbered once."""
+        if self._functions is None:
+            self._functions = name_functions(hits, self.recording)
+        return self._functions
 
     def hits(self) -> Hits:
         return self._hits
 
     def rows(self) -> Iterator[Rows]:
-        functions = name_functions(self._hits, self.recording)
-        return calls(self._hits, len(self.recording.tids), functions)
+        threads = len(self.recording.tids)
+        return calls(self._hits, threads, self._functions_of(self._hits))
 
 
 _PROBES: SourceKind = SourceKind(

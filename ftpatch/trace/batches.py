@@ -64,7 +64,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         """Read the next batch while the current one is processed: numpy releases the GIL."""
-        batches = self._all()
+        batches, self.torn = self._all(), 0
         with ThreadPoolExecutor(1) as pool:
             pending = pool.submit(next, batches, None)
             while (batch := pending.result()) is not None:

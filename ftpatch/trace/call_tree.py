@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.pairs import segments
+from ftpatch.trace.carried import Carried
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.totals import parents, spent
 from ftpatch.trace.window import Window
@@ -63,9 +63,10 @@ class Tree:
             pending += [(child, level + 1) for child in reversed(inner)]
 
 
-def grow(batches: Iterable[Rows], window: Window) -> Tree:
-    """Build the tree of all calls in the time window."""
-    nodes = _Nodes()
+def grow(batches: Iterable[Rows], window: Window, roots: NDArray[np.int64] | None = None) -> Tree:
+    """Build the tree of all calls in the time window. ``roots`` int64[t]: for each thread a
+    function that its outermost calls are below of."""
+    nodes = _Nodes(roots)
     hits, own = np.zeros(0), np.zeros(0)
     for rows in batches:
         around = parents(rows)
@@ -93,35 +94,41 @@ def grow(batches: Iterable[Rows], window: Window) -> Tree:
 class _Nodes:
     """Numbers nodes, and keeps those of each thread's open frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: NDArray[np.int64] | None) -> None:
+        self._roots = roots
         self.parent: list[int] = []
         self.function: list[int] = []
         self.too_many = 0
         self._known: dict[tuple[int, int], int] = {}
-        self._open: dict[int, NDArray[np.int64]] = {}
+        self._open = Carried()
 
     def of(self, rows: Rows, around: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return the node of each row that enters a frame, int64[n], UNKNOWN for others."""
-        node = np.full(len(rows), UNKNOWN, np.int64)
-        before = np.flatnonzero(rows.kind == Kind.OPEN)
-        for part in _by_thread(rows, before):
-            # With very many frames, the outermost are forgotten (match.MAX_OPEN).
-            node[part] = self._open[int(rows.thread[part[0]])][-len(part) :]
+        node = self._open.column(rows)
         enter = np.flatnonzero(rows.kind == Kind.ENTER)
         level = rows.level[enter]
         enter = enter[np.argsort(level, kind="stable")]
         bounds = np.flatnonzero(np.diff(rows.level[enter])) + 1
         for part in np.split(enter, bounds) if len(enter) else ():
             outer = around[part]
-            parent = np.where(outer >= 0, node[outer], UNKNOWN)
+            parent = np.where(outer >= 0, node[outer], self._below(rows.thread[part]))
             if rows.level[part[0]] >= MAX_DEPTH:
                 node[part] = parent
             else:
                 node[part] = self._number(parent, rows.function[part])
-        self._keep(rows, node)
+        self._open.keep(rows, node)
         return node
 
-    def _number(self, parent: NDArray[np.int64], function: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _below(self, thread: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The parents of outermost calls."""
+        if self._roots is None:
+            return np.full(len(thread), UNKNOWN, np.int64)
+        root = self._roots[thread]
+        return self._number(np.full(len(root), UNKNOWN, np.int64), root)
+
+    def _number(
+        self, parent: NDArray[np.int64], function: NDArray[np.integer]
+    ) -> NDArray[np.int64]:
         if len(parent) < FEW:
             pairs = zip(parent.tolist(), function.tolist(), strict=True)
             return np.array([self._one(*pair) for pair in pairs], np.int64)
@@ -140,17 +147,3 @@ class _Nodes:
             self.parent.append(parent)
             self.function.append(function)
         return number
-
-    def _keep(self, rows: Rows, node: NDArray[np.int64]) -> None:
-        for thread in rows.thread[segments(rows.thread)].tolist():
-            self._open.pop(thread, None)
-        still = np.flatnonzero((rows.kind <= Kind.ENTER) & (rows.pair < 0))
-        for part in _by_thread(rows, still):
-            self._open[int(rows.thread[part[0]])] = node[part]
-
-
-def _by_thread(rows: Rows, index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Split rows at thread boundaries."""
-    if not len(index):
-        return []
-    return list(np.split(index, segments(rows.thread[index])[1:]))

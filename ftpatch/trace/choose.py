@@ -10,13 +10,15 @@ from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
 from ftpatch.trace.formats import reports
 from ftpatch.trace.report import Report
-from ftpatch.trace.source import EventSource, SourceKind
+from ftpatch.trace.source import Data, EventSource, SourceKind
+from ftpatch.trace.window import Window
 
 __all__ = [
     "report_for",
     "report_named",
     "reports_ending",
     "reports_of",
+    "require_filters",
     "require_fit",
     "require_known",
 ]
@@ -54,6 +56,22 @@ def require_fit(
         others = (one for one in reports_of(kind).values() if not one.returns)
         reason = f"{kind.no_returns}, and {report.name} needs them"
         raise UsageError(path, reason, kind.hint or f"use {_names(others)}")
+
+
+def require_filters(
+    window: Window, kind: SourceKind, path: Path | None = None, *, returns: bool | None = None
+) -> None:
+    """Raise UsageError, about the trace ``path``, for filters of calls where this kind has none;
+    ``returns`` as in require_fit."""
+    if not window.filters:
+        return
+    if not kind.data & (Data.CALLS | Data.HITS):
+        reason = f"{window.filters[0]} selects single calls, and {kind.what} has none"
+        raise UsageError(path, reason)
+    ended = {"-F": window.only, "--time-filter": window.least is not None}
+    asked = [option for option, given in ended.items() if given]
+    if asked and not (kind.returns if returns is None else returns):
+        raise UsageError(path, f"{kind.no_returns}, and {asked[0]} needs them", kind.hint)
 
 
 def reports_of(kind: SourceKind) -> dict[str, Report]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from ftpatch.trace.batches import Batch
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.hits import Hits
 from ftpatch.trace.match import Matcher
+from ftpatch.trace.narrow import narrowed
 from ftpatch.trace.profiles import read_profiles
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
@@ -54,7 +56,7 @@ class TraceEvents:
         """Hits."""
         return None
 
-    def sums(self) -> Totals | None:
+    def sums(self, header: int | None = None) -> Totals | None:
         """Sums recorded in place of events."""
         return None
 
@@ -87,15 +89,22 @@ class _Calls(TraceEvents):
 class _Profile(TraceEvents):
     """Sums recorded by function_profile."""
 
-    def sums(self) -> Totals:
-        return read_profiles(self.trace)
+    def sums(self, header: int | None = None) -> Totals:
+        return read_profiles(self.trace, header)
 
 
 def read_rows(
     batches: Iterable[Batch], recording: Recording, points: NDArray[np.bool_]
 ) -> Iterator[Rows]:
-    """Yield all rows in batches, finally those of frames still open. ``points`` bool[t]: threads
-    whose returns are not recorded."""
+    """Yield the rows that the recording's window shows, in batches, finally those of frames still
+    open. ``batches`` may be read more than once. ``points`` bool[t]: threads whose returns are not
+    recorded."""
+    return narrowed(partial(_every_row, batches, recording, points), recording)
+
+
+def _every_row(
+    batches: Iterable[Batch], recording: Recording, points: NDArray[np.bool_]
+) -> Iterator[Rows]:
     owner, functions = recording.owner, recording.functions
     program = np.array(recording.program, np.int32)[owner] if len(owner) else owner
     matcher = Matcher(points)
@@ -103,8 +112,7 @@ def read_rows(
 
     def named(rows: Rows) -> Rows:
         which = program[rows.thread] if several else 0
-        rows = rows.but(function=functions.ids(which, rows.func))
-        return recording.window.narrow(rows, functions)
+        return rows.but(function=functions.ids(which, rows.func))
 
     for batch in batches:
         if len(batch):

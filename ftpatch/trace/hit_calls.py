@@ -5,6 +5,7 @@ recorded when its call returns: an entry is inserted where the call began."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,11 @@ from ftpatch.trace.batches import Batch
 from ftpatch.trace.decode import Event
 from ftpatch.trace.hits import Hits
 from ftpatch.trace.match import Matcher
+from ftpatch.trace.narrow import narrowed
 from ftpatch.trace.rows import Kind, Rows
 from ftpatch.trace.source import Recording
 
-__all__ = ["calls", "limit_depth", "name_functions"]
+__all__ = ["calls", "name_functions", "narrow_hits"]
 
 STEP = 1 << 18
 """Rows per batch."""
@@ -60,14 +62,12 @@ def calls(hits: Hits, threads: int, functions: NDArray[np.int32]) -> Iterator[Ro
         yield found.but(function=found.func.astype(np.int32))
 
 
-def limit_depth(hits: Hits, recording: Recording) -> None:
-    """Leave out calls beyond the window's depth."""
-    depth = recording.window.depth
-    if depth is None:
-        return
+def narrow_hits(hits: Hits, recording: Recording, functions: NDArray[np.int32]) -> None:
+    """Leave out what the window does not show of the calls, with ``functions`` as for calls()."""
+    read = partial(calls, hits, len(recording.tids), functions)
     kept = np.zeros(len(hits), bool)
-    for rows in calls(hits, len(recording.tids), np.arange(len(hits.points), dtype=np.int32)):
-        told = np.isin(rows.kind, (Kind.LEAVE, Kind.POINT, Kind.RETURN)) & (rows.level < depth)
+    for rows in narrowed(read, recording, named=False):
+        told = np.isin(rows.kind, (Kind.LEAVE, Kind.POINT, Kind.RETURN))
         kept[rows.value[told].astype(np.intp)] = True
     hits.keep(kept)
 
@@ -94,12 +94,12 @@ def name_functions(hits: Hits, recording: Recording) -> NDArray[np.int32]:
     """Number the functions of all points, int32[p], and make them the recording's."""
     places, functions = Places(recording, str), recording.functions
     known: dict[tuple[int, str, int], int] = {}
-    out = []
+    first, out = len(functions), []
     for header, point in zip(hits.header, hits.points, strict=True):
         program = recording.program_of(header)
         name, start = places.function(header, point)
         key = recording.program[header], name, start
-        number = known.setdefault(key, len(known))
+        number = known.setdefault(key, first + len(known))
         out.append(number)
         if number == len(functions):
             functions.name.append(name)

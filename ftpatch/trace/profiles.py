@@ -22,13 +22,15 @@ STEP = 1 << 20
 MAX_FUNC = (1 << constants["FUNC_BITS"]) - 1
 
 
-def read_profiles(trace: Trace) -> Totals:
-    """Sum over all threads and files. Raises InputError if a file cannot be read."""
+def read_profiles(trace: Trace, only: int | None = None) -> Totals:
+    """Sum over all threads, of all files or of one. Raises InputError if a file cannot be read."""
     recording = trace.recording
     functions = recording.functions
     sums = np.zeros((3, 0))
     for number in range(len(trace.chunks)):
         file = int(trace.chunks.file[number])
+        if only not in (None, file):
+            continue
         rate = trace.clocks[file].rate
         for entries in _entries(trace, number):
             func = (entries["func"] - np.uint64(1)).astype(np.uint32)

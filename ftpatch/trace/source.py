@@ -159,8 +159,9 @@ class EventSource(Protocol):
     def hits(self) -> Hits | None:
         """Hits, None if the kind has none."""
 
-    def sums(self) -> Totals | None:
-        """Sums recorded instead of events, None if the kind has none."""
+    def sums(self, header: int | None = None) -> Totals | None:
+        """Sums recorded instead of events, those of one header's process or of all; None if the
+        kind has none."""
 
     def accesses(self) -> Accesses | None:
         """Accesses to variables, None if the kind has none."""

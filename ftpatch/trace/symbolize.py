@@ -162,6 +162,13 @@ class Functions:
     def __len__(self) -> int:
         return len(self.name)
 
+    def stand_in(self, name: str) -> None:
+        """Number something that is no function, but the caller of some."""
+        columns: tuple[list[str], ...] = (self.name, self.symbol, self.source, self.library)
+        for column, text in zip(columns, (name, "", "", ""), strict=True):
+            column.append(text)
+        self.address.append(0)
+
     def ids(self, program: NDArray[np.int32] | int, func: NDArray[np.uint32]) -> NDArray[np.int32]:
         """Return the number of each function, int32[n], by program and ``func`` as in the trace."""
         code = func.astype(np.uint64)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.window import Window
 
-__all__ = ["Spent", "Totals", "parents", "spent", "total"]
+__all__ = ["Spent", "Sums", "Totals", "parents", "spent", "total"]
 
 
 COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
@@ -40,6 +40,9 @@ class Totals:
         bound = float(1 << 62)
         sums = (np.clip(column[rows], -bound, bound) for column in (hits, time, own))
         return cls(rows, *(column.astype(np.int64) for column in sums))
+
+    def __len__(self) -> int:
+        return len(self.function)
 
     def rows(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield each one's function, hits, time and own time."""
@@ -113,16 +116,33 @@ def parents(rows: Rows) -> NDArray[np.intp]:
 
 def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
     """Sum over all functions; ``functions`` numbers them, and grows meanwhile."""
-    hits, time, own = (np.zeros(0) for _ in range(3))
+    sums = Sums()
     for rows in batches:
-        size = max(len(functions), len(hits))
-        hits, time, own = (np.pad(c, (0, size - len(c))) for c in (hits, time, own))
+        sums.add(rows, len(functions), window)
+    return sums.totals()
+
+
+class Sums:
+    """Hits and times of functions, float64[f] each."""
+
+    def __init__(self) -> None:
+        self._hits, self._time, self._own = (np.zeros(0) for _ in range(3))
+
+    def add(self, rows: Rows, functions: int, window: Window) -> None:
+        """Add a batch, in which that many functions are numbered."""
+        size = max(functions, len(self._hits))
+        self._hits, self._time, self._own = (
+            np.pad(c, (0, size - len(c))) for c in (self._hits, self._time, self._own)
+        )
         part = spent(rows, window)
-        hits += np.bincount(rows.function[part.entered], minlength=size)
+        self._hits += np.bincount(rows.function[part.entered], minlength=size)
         sums = np.bincount(rows.function[part.ended], part.time, minlength=size)
-        time += sums
-        own += sums - _elsewhere(rows, part, size)
-    return Totals.of(hits, time, own)
+        self._time += sums
+        self._own += sums - _elsewhere(rows, part, size)
+
+    def totals(self) -> Totals:
+        """By function."""
+        return Totals.of(self._hits, self._time, self._own)
 
 
 def _elsewhere(rows: Rows, part: Spent, size: int) -> NDArray[np.float64]:

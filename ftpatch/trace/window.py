@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,55 +14,113 @@ from numpy.typing import NDArray
 from ftpatch.errors import UsageError
 from ftpatch.names.spelling import Wanted, like
 from ftpatch.names.suggest import meant
-from ftpatch.trace.pairs import levels
-from ftpatch.trace.rows import Rows
+from ftpatch.trace.rows import UNKNOWN, Rows
 from ftpatch.trace.symbolize import Functions
 
-__all__ = ["ALWAYS", "Window", "parse_span"]
+__all__ = ["ALWAYS", "Globs", "Window", "parse_least", "parse_span", "parse_trigger"]
 
+UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+"""Nanoseconds."""
 ALWAYS = (-(1 << 62), 1 << 62)
 """Nanoseconds before and after any time."""
+
+
+class Globs:
+    """Names of functions as in set_ftrace_filter: applied in order, a leading ``!`` removes."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._begins = bool(texts) and texts[0].startswith("!")
+        self._wanted = [(text, Wanted(text.removeprefix("!"))) for text in texts]
+        self._kept = np.empty(0, bool)
+        self.missing = set(texts)
+        """Those that have matched nothing."""
+
+    def of(self, functions: Functions) -> NDArray[np.bool_]:
+        """Mark the functions that are among them, bool[f]."""
+        names = functions.symbol[len(self._kept) :]
+        if names:
+            kept = np.full(len(names), self._begins)
+            for text, wanted in self._wanted:
+                hit = wanted.match(names)
+                if hit.any():
+                    self.missing.discard(text)
+                kept = kept & ~hit if text.startswith("!") else kept | hit
+            self._kept = np.concatenate([self._kept, kept])
+        return self._kept
+
+    def match(self, *names: str) -> bool:
+        """Return whether something with these names is among them."""
+        kept = self._begins
+        for text, wanted in self._wanted:
+            if wanted.matches(*names):
+                self.missing.discard(text)
+                kept = not text.startswith("!")
+        return kept
 
 
 @dataclass(kw_only=True)
 class Window:
     """``span``: nanoseconds since the start, from and to. ``tids``: threads, empty for all.
-    ``depth``: maximum call depth. ``globs``: functions, as in set_ftrace_filter: applied in order,
-    a leading ``!`` removes. Functions and levels are left out as if they had not been traced."""
+    ``globs``: functions, as in set_ftrace_filter; others are left out as if they had not been
+    traced. ``only``: functions that are shown with everything below them; ``triggers``: functions
+    from whose calls on everything is shown (True) or nothing (False), in all threads; ``least``:
+    nanoseconds that calls take; ``depth``: levels of calls, inside calls of ``only`` from each of
+    them; ``calls``: how many, from the first one on."""
 
     span: tuple[int, int] = ALWAYS
     tids: frozenset[int] = frozenset()
-    depth: int | None = None
     globs: tuple[str, ...] = ()
-    _kept: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
-    _missing: set[str] = field(default_factory=set)
+    only: tuple[str, ...] = ()
+    triggers: tuple[tuple[str, bool], ...] = ()
+    least: int | None = None
+    depth: int | None = None
+    calls: int | None = None
     _others: list[str] = field(default_factory=list)
     """Names of non-functions: those of probes."""
 
     def __post_init__(self) -> None:
-        self._missing = set(self.globs)
-        self._wanted = [(text, Wanted(text.removeprefix("!"))) for text in self.globs]
+        self._globs, self.below = Globs(self.globs), Globs(self.only)
+        self._switches = [(Globs([text]), on) for text, on in self.triggers]
 
     @property
     def is_whole(self) -> bool:
         """True if it covers all times."""
         return self.span == ALWAYS
 
-    def narrow(self, rows: Rows, functions: Functions) -> Rows:
-        """Select the rows of the chosen functions and levels."""
-        if self.globs:
-            kept = self.keeps(functions)[rows.function]
-            if not kept.all():
-                rows = rows.take(kept)
-                rows = rows.but(level=levels(rows)) if len(rows) else rows
-        if self.depth is not None:
-            rows = rows.take(rows.level < self.depth)
-        return rows
+    @property
+    def begins_on(self) -> bool:
+        """True if calls are shown from the start: no trigger switches them on."""
+        return not any(on for _, on in self.triggers)
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The options of what is asked for that only single calls have."""
+        options = {
+            "-F": self.only,
+            "--trigger": self.triggers,
+            "--time-filter": self.least is not None,
+            "--max-depth": self.depth is not None,
+            "--max-calls": self.calls is not None,
+        }
+        return tuple(option for option, given in options.items() if given)
+
+    @property
+    def wanted(self) -> set[str]:
+        """Everything that must match a function."""
+        return {*self.globs, *self.only, *(text for text, _ in self.triggers)}
 
     def keeps(self, functions: Functions) -> NDArray[np.bool_]:
         """Return whether each function is selected, bool[f]."""
-        self._learn(functions)
-        return self._kept
+        if not self.globs:
+            return np.ones(len(functions), bool)
+        return self._globs.of(functions)
+
+    def switches(self, functions: Functions) -> NDArray[np.int8]:
+        """Return whether each function switches on (1), off (0), or neither (UNKNOWN), int8[f]."""
+        out = np.full(len(functions), UNKNOWN, np.int8)
+        for globs, on in self._switches:
+            out[globs.of(functions)] = on
+        return out
 
     def within(self, rows: Rows) -> Rows:
         """Select the rows within the time range."""
@@ -70,18 +130,15 @@ class Window:
 
     def names_match(self, *names: str) -> bool:
         """Return whether something with these names is selected."""
-        kept = bool(self.globs) and self.globs[0].startswith("!")
-        for text, wanted in self._wanted:
-            if wanted.matches(*names):
-                self._missing.discard(text)
-                kept = not text.startswith("!")
         self._others += [name for name in names if name not in self._others]
-        return kept
+        return self._globs.match(*names)
 
     def unmatched(self, functions: Functions) -> set[str]:
         """Globs that matched no function that occurs."""
-        self._learn(functions)
-        return set(self._missing)
+        found = [self._globs, self.below, *(globs for globs, _ in self._switches)]
+        for globs in found:
+            globs.of(functions)
+        return set[str]().union(*(globs.missing for globs in found))
 
     def require_match(self, functions: Functions, elsewhere: Collection[str] = ()) -> None:
         """Raise UsageError for a glob that matched no function that occurs, nor ``elsewhere``."""
@@ -90,20 +147,6 @@ class Window:
             text = min(missing)
             hint = meant(like(text, [*self._others, *functions.name]), "")
             raise UsageError(None, f"filter {text!r} matches no function in the trace", hint)
-
-    def _learn(self, functions: Functions) -> None:
-        """Decide on functions that are new."""
-        names = functions.symbol[len(self._kept) :]
-        if not names:
-            return
-        takes = bool(self.globs) and self.globs[0].startswith("!")
-        kept = np.full(len(names), not self.globs or takes)
-        for text, wanted in self._wanted:
-            hit = wanted.match(names)
-            if hit.any():
-                self._missing.discard(text)
-            kept = kept & ~hit if text.startswith("!") else kept | hit
-        self._kept = np.concatenate([self._kept, kept])
 
 
 def parse_span(text: str) -> tuple[int, int]:
@@ -121,3 +164,21 @@ def parse_span(text: str) -> tuple[int, int]:
     if low > high:
         raise UsageError(None, f"--time {text!r} ends before it begins")
     return low, high
+
+
+def parse_least(text: str) -> int:
+    """Parse ``10us`` to nanoseconds. Raises UsageError."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) *(ns|us|ms|s)", text)
+    if found is None:
+        reason = f"--time-filter {text!r} is not a time with a unit"
+        raise UsageError(None, reason, "use ns, us, ms or s, as in --time-filter 10us")
+    return min(int(Decimal(found[1]) * UNITS[found[2]]), ALWAYS[1])
+
+
+def parse_trigger(text: str) -> tuple[str, bool]:
+    """Parse ``GLOB@on`` and ``GLOB@off``. Raises UsageError."""
+    glob, _, state = text.rpartition("@")
+    if not glob or state not in ("on", "off"):
+        reason = f"--trigger {text!r} is not GLOB@on or GLOB@off"
+        raise UsageError(None, reason, "as in --trigger 'serve@on'")
+    return glob, state == "on"

@@ -49,7 +49,19 @@ def test_children_are_merged_by_time(tmp_path: Path) -> None:
     ]
     assert [r["pid"] for r in ftpatch("report", "--json", *both).json][3:5] == [200, 200]
     profile = ftpatch("report", "--format", "profile", *both).out.splitlines()
-    assert profile[-2].split() == ["2", "0.600", "us", "0.300", "us", "0.600", "us", "walk"]
+    walks = [line.split() for line in profile if line.endswith("walk") or line.startswith("# p")]
+    assert walks == [
+        ["2", "0.600", "us", "0.300", "us", "0.600", "us", "walk"],
+        ["#", "prog-100"],
+        ["1", "0.500", "us", "0.500", "us", "0.500", "us", "walk"],
+        ["#", "prog-200"],
+        ["1", "0.100", "us", "0.100", "us", "0.100", "us", "walk"],
+    ]
+    assert "# 2 processes: prog-100, prog-200\n" in out
+    folded = ftpatch("report", "--format", "folded", *both).out
+    assert "prog-100;main;parse;walk 500\n" in folded and "prog-200;walk 100\n" in folded
+    function = ftpatch("report", "--format", "function", *both).out
+    assert "            prog-200     (    200)     0.000002: walk\n" in function
 
 
 @pytest.mark.parametrize("far", [0, 5_000_000_000])

@@ -19,14 +19,20 @@ HEADER = """\
 #           TASK-TID       TIMESTAMP   FUNCTION
 #              | |             |          |
 """
+PROCESS_HEADER = """\
+#           TASK-TID       TGID        TIMESTAMP   FUNCTION
+#              | |           |             |          |
+"""
+"""With the process, as ftrace's option record-tgid adds it (print_func_help_header)."""
 
 
 def _function(source: EventSource, style: Style) -> Iterator[str]:
     recording = source.recording
     yield from style.header(tracer="function")
-    yield HEADER
-    pairs = zip(recording.comms, recording.tids, strict=True)
-    tasks = np.array([f"{style.clean(comm):>16}-{tid:<7} " for comm, tid in pairs], object)
+    several = len(recording.headers) > 1
+    yield PROCESS_HEADER if several else HEADER
+    of = zip(recording.comms, recording.tids, recording.pids, strict=True)
+    tasks = np.array([_task(style.clean(comm), tid, pid, several) for comm, tid, pid in of], object)
     callers = Callers(recording, style.clean)
     stamp = _seconds if recording.has_clock else str
     for rows in by_time(style.rows(source)):
@@ -45,6 +51,10 @@ def _function(source: EventSource, style: Style) -> Iterator[str]:
             f"{task}{stamp(time)}: {name}{' <-' * bool(caller)}{caller}{at}\n"
             for task, time, name, caller, at in zip(*columns, strict=True)
         )
+
+
+def _task(comm: str, tid: int, pid: int, several: bool) -> str:
+    return f"{comm:>16}-{tid:<7} " + (f"({pid:>7}) " if several else "")
 
 
 def _seconds(ns: int) -> str:

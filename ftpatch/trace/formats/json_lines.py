@@ -11,6 +11,7 @@ import numpy as np
 
 from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.by_process import totals_of
 from ftpatch.trace.hits import Group, Hits, Show
 from ftpatch.trace.order import by_time
 from ftpatch.trace.render.cells import decimals, hexadecimals, texts
@@ -199,9 +200,18 @@ def _accesses(recording: Recording, accesses: Accesses) -> Iterator[str]:
 
 
 def _sums(source: EventSource, totals: Totals) -> Iterator[str]:
+    """Of several processes each by itself."""
+    headers, (_, each) = source.recording.headers, totals_of(source, ())
+    for number, one in each.items():
+        yield from _functions(source, one, {"pid": headers[number].pid})
+    if len(headers) == 1:
+        yield from _functions(source, totals, {})
+
+
+def _functions(source: EventSource, totals: Totals, head: dict[str, object]) -> Iterator[str]:
     functions = source.recording.functions
     for function, hits, time, own in totals.rows():
-        row: dict[str, object] = {
+        row = head | {
             "function": functions.name[function],
             "address": hex(functions.address[function]),
             "hits": hits,

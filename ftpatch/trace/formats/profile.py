@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.by_process import process_name, totals_of
 from ftpatch.trace.hits import Column, Field, Group, Hits, Show
 from ftpatch.trace.render.style import Style, time_text
 from ftpatch.trace.render.values import FAULT, MARK, escaped, whole
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource, Recording
-from ftpatch.trace.totals import Totals, total
+from ftpatch.trace.totals import Totals
 
 __all__ = ["REPORT"]
 
@@ -50,17 +51,25 @@ def _profile(source: EventSource, style: Style) -> Iterator[str]:
     recording, hits = source.recording, source.hits()
     if hits is not None:
         return _hits(recording, hits, style)
-    totals = source.sums()
-    if totals is None:
-        totals = total(style.rows(source), recording.functions, recording.window)
-    return _functions(source, totals, style)
+    totals, each = totals_of(source, style.rows(source))
+    return _functions(source, totals, each, style)
 
 
-def _functions(source: EventSource, totals: Totals, style: Style) -> Iterator[str]:
-    """Names stand last, since those of C++ have any length."""
-    recording = source.recording
+def _functions(
+    source: EventSource, totals: Totals, each: dict[int, Totals], style: Style
+) -> Iterator[str]:
+    """All of them and, where there are several, those of each process."""
     yield from style.header(tracer="function_profile") if style.notes else ()
     yield HEADER
+    yield from _lines(source, totals, style)
+    for number, one in each.items():
+        yield f"#\n# {style.clean(process_name(source.recording.headers[number]))}\n{HEADER}"
+        yield from _lines(source, one, style)
+
+
+def _lines(source: EventSource, totals: Totals, style: Style) -> Iterator[str]:
+    """Names stand last, since those of C++ have any length."""
+    recording = source.recording
     names, sources = style.names(recording.functions), recording.functions.source
     timed, known = source.has_returns, recording.has_clock
     for function, hits, time, own in totals.rows():

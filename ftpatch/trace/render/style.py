@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.trace.by_process import process_roots
 from ftpatch.trace.call_tree import Tree, grow
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import EventSource, Recording
@@ -39,9 +40,10 @@ class Style:
         return self.progress(source.rows(), source.steps) if source.steps else source.rows()
 
     def tree(self, source: EventSource) -> Tree:
-        """The call tree of a source; a remark notes if it was too large to keep whole."""
+        """The call tree of a source, of several processes below their names; a remark notes if it
+        was too large to keep whole."""
         recording = source.recording
-        tree = grow(self.rows(source), recording.window)
+        tree = grow(self.rows(source), recording.window, process_roots(recording))
         if tree.merged:
             recording.remarks.append(
                 f"more than {len(tree.parent)} different stacks: calls on further stacks count as "
