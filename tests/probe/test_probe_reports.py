@@ -136,6 +136,27 @@ def test_text() -> None:
     _same("trace-probes-narrow", ftpatch("report", trace, *narrow), folded)
 
 
+def _hits(trace: Path, *words: str) -> list[tuple[int, str]]:
+    """Thread and probe of each hit that is shown, in order."""
+    rows = ftpatch("report", "--json", trace, *words).json
+    return sorted((row["tid"], row["probe"]) for row in rows if "time" in row)
+
+
+def test_calls_that_are_selected() -> None:
+    """What r probes saw are calls, with the hits of other probes inside them."""
+    trace = _shop()
+    walks = [(4711, "walked")] * 3
+    assert _hits(trace, "-F", "walk") == [*walks, (4712, "walked")]
+    sell = [(4711, name) for name in ("again", "left", "sold") for _ in range(3)]
+    assert _hits(trace, "-F", "shop::sell") == [*sell, *walks, (4712, "sold")]
+    assert _hits(trace, "-F", "shop::sell", "-D", "1") == [*sell, (4712, "sold")]
+    assert _hits(trace, "-t", "1us") == [*[(4711, "left")] * 3, (4712, "walked")]
+    folded = ftpatch("report", "--format", "folded", trace, "-F", "walk").out
+    assert folded == "walk 51200\n"
+    wrong = ftpatch("report", trace, "-F", "shop::sel")
+    assert wrong.code == 2 and "did you mean shop::sell" in wrong.err
+
+
 def test_names() -> None:
     trace = _shop()
     out = ftpatch("report", trace).out
