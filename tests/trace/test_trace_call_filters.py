@@ -397,3 +397,6 @@ def test_long_calls_wait_for_their_end(tmp_path: Path) -> None:
     with mock.patch.object(batching, "BATCH_WORDS", 64):
         for least, calls in (("2us", ["main", "parse"]), ("2999ns", ["main"]), ("1s", ["main"])):
             assert _calls(path, "-t", least) == calls
+    walks = ["walk"] * 200
+    assert _calls(path, "-t", "3ns") == ["main", "parse", *walks]
+    assert _calls(path, "-t", "4ns") == ["main", "parse"]
