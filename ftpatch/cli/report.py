@@ -212,8 +212,10 @@ class Task:
     image: Path | None = None
 
 
-def write_report(task: Task, choose: Choose, output: Path | None, *, force: bool) -> None:
-    """Write one report, and say on standard error what is missing from it."""
+def write_report(
+    task: Task, choose: Choose, output: Path | None, *, force: bool, paged: bool = True
+) -> None:
+    """Write one report, on a terminal ``paged``, and say on standard error what is missing."""
     from ftpatch.api.report_sources import open_events
     from ftpatch.trace import Style
     from ftpatch.trace.by_process import processes_of
@@ -224,7 +226,7 @@ def write_report(task: Task, choose: Choose, output: Path | None, *, force: bool
     try:
         require_calls(events)
         form = choose(events)
-        with open_output(output, force=force, form=form) as out:
+        with open_output(output, force=force, form=form, paged=paged) as out:
             events.recording.name_by(task.programs.of)
             missing = _notes(events.recording)
             processes = processes_of(events.recording) if form.text else ""

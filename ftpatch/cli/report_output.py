@@ -24,26 +24,30 @@ __all__ = ["Output", "open_output"]
 
 
 def open_output(
-    path: Path | None, *, force: bool, form: Report, otherwise: str = ""
+    path: Path | None, *, force: bool, form: Report, otherwise: str = "", paged: bool = True
 ) -> Output | FolderOutput:
-    """The destination that a form needs: standard output, a file or a folder. Raises UsageError
-    (``otherwise``: what to do where a name is missing) and OutputError."""
+    """The destination that a form needs: standard output, on a terminal ``paged``, a file or a
+    folder. Raises UsageError (``otherwise``: what to do where a name is missing) and
+    OutputError."""
     if form.folder:
         from ftpatch.cli.report_folder import FolderOutput
 
         return FolderOutput(path, otherwise=otherwise or "use -o FOLDER")
-    return Output(path, force=force, form=form, otherwise=otherwise or "use -o FILE")
+    missing = otherwise or "use -o FILE"
+    return Output(path, force=force, form=form, otherwise=missing, paged=paged)
 
 
 class Output:
     """A context: what is written appears by ``appear``, and without that only on standard output.
 
-    A terminal gets what is longer than its screen through a pager. Raises UsageError for a form
-    that is not for a terminal on one (``otherwise``: what to do), and for a file that exists
-    (without ``force``) or that is none; OutputError where it cannot be written.
+    If ``paged``, a terminal gets what is longer than its screen through a pager. Raises UsageError
+    for a form that is not for a terminal on one (``otherwise``: what to do), and for a file that
+    exists (without ``force``) or that is none; OutputError where it cannot be written.
     """
 
-    def __init__(self, path: Path | None, *, force: bool, form: Report, otherwise: str) -> None:
+    def __init__(
+        self, path: Path | None, *, force: bool, form: Report, otherwise: str, paged: bool
+    ) -> None:
         self._path, self._force = path, force
         self._file: BinaryIO | None = None
         self._name: Path | None = None
@@ -51,7 +55,7 @@ class Output:
         if path is None:
             if not form.for_terminal and sys.stdout.isatty():
                 raise UsageError(None, "this format cannot be written to a terminal", otherwise)
-            if wants_pager():
+            if paged and wants_pager():
                 self._pager = Pager()
             return
         if path.is_symlink():

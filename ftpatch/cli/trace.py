@@ -247,7 +247,7 @@ class Reports:
             )
             choose = self._choose_brief if self._brief else partial(report_for, name=one.name)
             try:
-                write_report(task, choose, one.file, force=self._asked.force)
+                write_report(task, choose, one.file, force=self._asked.force, paged=not self._brief)
             except FtpatchError as error:
                 errors.append(error)
         if errors:

@@ -116,6 +116,9 @@ def test_a_short_graph_is_shown(compiled: Path, tmp_path: Path) -> None:
     seen = _on_terminal("trace", compiled, "2", folder=tmp_path)
     assert seen.code == 3 and seen.lines[0] == "# tracer: function_graph"
     calls = _timeless("\n".join(seen.lines))
+    pager = _pager(tmp_path)
+    low = _on_terminal("trace", compiled, "2", folder=tmp_path, size=(5, 80), PAGER=pager)
+    assert _timeless("\n".join(low.lines)) == calls, "a pager has to be asked for"
     assert calls == ["main() {", "fib() {", "fib();", "fib();", "} /* fib */", "} /* main */"]
 
 
