@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
@@ -48,7 +49,7 @@ ReportFormat = Annotated[
         metavar="FORMAT",
         autocompletion=report_formats,
         help="Report format: function_graph, function, profile, histogram, probes, ksym, folded, "
-        "flamegraph, chrome, perfetto, pprof, uftrace, trace-dat or json "
+        "flamegraph, html, chrome, perfetto, pprof, uftrace, trace-dat or json "
         "[default: the tracer's own].",
     ),
 ]
@@ -118,6 +119,10 @@ To = Annotated[
         help="Output file, or folder of a uftrace report [default: standard output].",
     ),
 ]
+Open = Annotated[
+    bool,
+    typer.Option("--open", help="Open the file that -o names, HTML or JSON, in a web browser."),
+]
 Anyway = Annotated[
     bool,
     typer.Option(
@@ -141,6 +146,7 @@ def command(
     diff: Diff = [],  # noqa: B006
     diff_image: DiffImage = None,
     output: To = None,
+    open_: Open = False,
     force: Anyway = False,
 ) -> None:
     """Report recorded events in ftrace's formats or for other tools.
@@ -161,6 +167,7 @@ def command(
     named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
     if diff:
         clashes = {
+            "--open": open_,
             f"--format {format_}": format_ not in (None, "json"),
             "--tid": tid,
             "--graph": graph,
@@ -183,6 +190,7 @@ def command(
             form = _graph_of(graph, events)
         else:
             form = report_for(events, "json" if json else format_)
+        pages = require_browser([(form, output)], "use --format html -o FILE") if open_ else []
         with open_output(output, force=force, form=form) as out:
             events.recording.name_by(named(image, source=source).of)
             missing = _notes(events.recording)
@@ -200,6 +208,8 @@ def command(
     finally:
         events.close()
         _tell_newer(files)
+    for _, page in pages:
+        open_in_browser(page)
 
 
 @dataclass(frozen=True)

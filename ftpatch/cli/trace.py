@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
@@ -82,6 +83,10 @@ def command(
             "-o", "--output", metavar="FILE", help="Trace file to keep for `ftpatch report`."
         ),
     ] = None,
+    open_: Annotated[
+        bool,
+        typer.Option("--open", help="Open the HTML file of --report, or JSON, in a web browser."),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite the files that --report names.")
     ] = False,
@@ -106,7 +111,7 @@ def command(
             libraries=lib,
             recording=output,
         )
-        asked = Asked(format=format_, reports=reports, recording=output, force=force)
+        asked = Asked(format=format_, reports=reports, recording=output, open=open_, force=force)
         code = _trace(request, asked)
     except FtpatchError as error:
         error_line(str(error))
@@ -150,11 +155,12 @@ def _tell(path: Path, run: Run, request: Request) -> None:
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """The options of reports: the format to print, FORMAT[=FILE] of each report, the file that
-    is to keep the recording, and whether reports may overwrite files."""
+    is to keep the recording, and whether reports are opened and may overwrite files."""
 
     format: str | None
     reports: Sequence[str]
     recording: Path | None
+    open: bool
     force: bool
 
 
@@ -186,9 +192,10 @@ class Reports:
 
         self._force = asked.force
         self._reports: list[_Report] = []
+        self._opened: list[tuple[Report, Path]] = []
         known = tracer_named(tracer)
         if not known.records:
-            if asked.format or asked.reports or asked.recording:
+            if asked.format or asked.reports or asked.recording or asked.open:
                 raise UsageError(None, f"the {known.name} tracer records no events")
             return
         kind = Tracer(known.number)
@@ -210,9 +217,12 @@ class Reports:
                 taken.append(os.path.realpath(one.file))
             with one.open(self._force):
                 pass  # it could be written
+        if asked.open:
+            files = [(one.form, one.file) for one in self._reports]
+            self._opened = require_browser(files, "use --report html=FILE")
 
     def write(self, traces: Sequence[Path]) -> None:
-        """Write all of them; raises the first error when the others are written."""
+        """Write and open them; raises the first error when the others are written."""
         from ftpatch.cli import report
 
         errors = []
@@ -223,6 +233,8 @@ class Reports:
                 errors.append(error)
         if errors:
             raise errors[0]
+        for _, page in self._opened:
+            open_in_browser(page)
 
 
 def _parsed(text: str, tracer: Tracer) -> _Report:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.window import Window
 
-__all__ = ["Spent", "Totals", "parents", "spent", "total"]
+__all__ = ["Spent", "Summing", "Totals", "parents", "spent", "total"]
 
 
 COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
@@ -111,18 +111,38 @@ def parents(rows: Rows) -> NDArray[np.intp]:
     return out
 
 
-def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
-    """Sum over all functions; ``functions`` numbers them, and grows meanwhile."""
-    hits, time, own = (np.zeros(0) for _ in range(3))
-    for rows in batches:
-        size = max(len(functions), len(hits))
-        hits, time, own = (np.pad(c, (0, size - len(c))) for c in (hits, time, own))
-        part = spent(rows, window)
+class Summing:
+    """Sums over functions, of batches as they come; ``functions`` numbers them, and grows
+    meanwhile."""
+
+    def __init__(self, functions: Sized, window: Window) -> None:
+        self._functions, self._window = functions, window
+        self._hits, self._time, self._own = (np.zeros(0) for _ in range(3))
+
+    def add(self, rows: Rows) -> None:
+        """Add a batch."""
+        size = max(len(self._functions), len(self._hits))
+        hits, time, own = (
+            np.pad(c, (0, size - len(c))) for c in (self._hits, self._time, self._own)
+        )
+        part = spent(rows, self._window)
         hits += np.bincount(rows.function[part.entered], minlength=size)
         sums = np.bincount(rows.function[part.ended], part.time, minlength=size)
         time += sums
         own += sums - _elsewhere(rows, part, size)
-    return Totals.of(hits, time, own)
+        self._hits, self._time, self._own = hits, time, own
+
+    def totals(self) -> Totals:
+        """Sums of all that has been added."""
+        return Totals.of(self._hits, self._time, self._own)
+
+
+def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
+    """Sum over all functions; ``functions`` numbers them, and grows meanwhile."""
+    sums = Summing(functions, window)
+    for rows in batches:
+        sums.add(rows)
+    return sums.totals()
 
 
 def _elsewhere(rows: Rows, part: Spent, size: int) -> NDArray[np.float64]:

@@ -157,7 +157,7 @@ def test_what_is_remembered_has_a_limit(tmp_path: Path, most: int) -> None:
         mock.patch.object(call_tree, "MAX_NODES", most),
         mock.patch.object(batching, "BATCH_WORDS", 64),
     ):
-        for form in ("json", "folded", "profile", "function_graph", "flamegraph"):
+        for form in ("json", "folded", "profile", "function_graph", "flamegraph", "html"):
             result = ftpatch("report", path, "--format", form)
             assert result.code == 0, result
     assert "main" not in result.err
