@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ftpatch.api.report_programs import Programs
     from ftpatch.trace import EventSource, Recording, Report, Style
     from ftpatch.trace.rows import Rows
+    from ftpatch.trace.window import Window
 
 __all__ = ["command", "require_format"]
 
