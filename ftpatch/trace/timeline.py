@@ -27,7 +27,7 @@ __all__ = ["MAX_LEVELS", "Boxes", "Timeline"]
 
 MAX_BOXES = 1 << 15
 """Maximum boxes in the end."""
-MAX_HELD = 1 << 18
+MAX_HELD = 1 << 16
 """Calls that are gathered before their number is reduced."""
 MAX_LEVELS = 1024
 """Levels with boxes."""
