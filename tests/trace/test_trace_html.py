@@ -185,6 +185,43 @@ def test_numbers_are_those_of_a_naive_reading(
         assert {row[1] for row, _ in drawn} == {0}
 
 
+def _short(thread: Thread, name: str, begin: int, calls: int) -> Thread:
+    """Calls of a nanosecond, one apart."""
+    for at in range(begin, begin + 2 * calls, 2):
+        thread.add(ENTRY, name, at).add(EXIT, name, at + 1)
+    return thread
+
+
+def _merged(thread: Thread, most: int) -> list[Row]:
+    trace = TraceFile([thread], chunk_size=64).write(Path("trace"))
+    with (
+        mock.patch.object(batching, "BATCH_WORDS", 64),
+        mock.patch.object(timeline, "MAX_BOXES", most),
+        mock.patch.object(timeline, "MAX_HELD", 0),
+    ):
+        return [row for row, _ in _drawn(data_of(ftpatch("report", "--format", "html", trace).out))]
+
+
+def test_what_is_far_apart_stays_apart() -> None:
+    thread = Thread(1).add(ENTRY, "main", 0)
+    for begin in range(0, 2000, 400):
+        _short(thread, "walk", begin, 3)
+    groups = [(1, 1, begin, begin + 5, 3) for begin in range(0, 2000, 400)]
+    assert _merged(thread.add(EXIT, "main", 2000), 6) == [(1, 0, 0, 2000, 1), *groups]
+
+
+def test_what_begins_in_between_keeps_apart() -> None:
+    """Also where it has not ended when the first boxes are merged."""
+    thread = _short(Thread(1).add(ENTRY, "main", 0), "walk", 0, 10).add(ENTRY, "parse", 20)
+    _short(thread, "alloc", 20, 10).add(EXIT, "parse", 1000).add(EXIT, "main", 1000)
+    assert _merged(thread, 5) == [
+        (1, 0, 0, 1000, 1),
+        (1, 1, 0, 19, 10),
+        (1, 1, 20, 1000, 1),
+        (1, 2, 20, 39, 10),
+    ]
+
+
 def test_data_of_a_small_trace() -> None:
     """And that it says what is missing."""
     trace = _graph(flags=4, lost0=3, lost1=1, size=1 << 20, taken=1 << 19)
@@ -251,6 +288,21 @@ def test_a_long_trace_makes_a_small_page() -> None:
     assert 40 < shorter <= 64
     assert Counter(name for row, name in drawn if row[4] == 1) == {"main": 1, "parse": 59}
     assert data["timeline"]["deeper"] == 0
+
+
+def test_processes_are_apart() -> None:
+    for pid, comm in ((7, b"parent"), (8, b"child")):
+        threads = [
+            Thread(tid).add(ENTRY, "main", 5).add(EXIT, "main", 9) for tid in (pid, pid + 20)
+        ]
+        header: dict[str, int | bytes] = {"pid": pid, "comm": comm, "path": b"prog"}
+        TraceFile(threads, header=header).write(Path(f"trace{pid}"))
+    line = data_of(ftpatch("report", "--format", "html", "trace7", "trace8").out)["timeline"]
+    assert [(one["comm"], one["pid"], one["tid"]) for one in line["threads"]] == [
+        *(("parent", 7, 7), ("parent", 7, 27)),
+        *(("child", 8, 8), ("child", 8, 28)),
+    ]
+    assert line["first"] == [0, 1, 2, 3] and line["begin"] == [5] * 4
 
 
 def test_levels_without_end() -> None:
