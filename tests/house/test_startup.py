@@ -14,7 +14,7 @@ import pytest
 from tests.support.boot_images import bzimage, zboot
 from tests.support.command import ROOT
 
-HEAVY = ("capstone", "elftools", "keystone", "lief", "numpy", "perfetto", "rich", "zstandard")
+HEAVY = ("capstone", "elftools", "keystone", "numpy", "perfetto", "rich", "zstandard")
 
 
 def _loaded(script: str) -> set[str]:
