@@ -25,7 +25,8 @@ libc6-dev-i386-cross      i386 programs
 busybox-static            functions of a stripped static program
 gdb                       what debuggers see of traced programs
 gdb-multiarch             what debuggers see of arm64 programs under qemu-user
-nodejs                    the script of flame graphs
+chromium                  HTML reports in a browser
+chromium-driver           HTML reports in a browser
 uftrace                   the bench of tracers, and reports for uftrace
 golang-go                 reports for pprof
 trace-cmd                 reports for trace-cmd

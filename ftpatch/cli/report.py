@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import (
     CallFilters,
     Levels,
@@ -60,7 +61,7 @@ ReportFormat = Annotated[
         metavar="FORMAT",
         autocompletion=report_formats,
         help="Report format: function_graph, function, profile, histogram, probes, ksym, folded, "
-        "flamegraph, chrome, perfetto, pprof, uftrace, trace-dat or json "
+        "flamegraph, html, chrome, perfetto, pprof, uftrace, trace-dat or json "
         "[default: the tracer's own].",
     ),
 ]
@@ -127,6 +128,10 @@ To = Annotated[
         help="Output file, or folder of a uftrace report [default: standard output].",
     ),
 ]
+Open = Annotated[
+    bool,
+    typer.Option("--open", help="Open the file that -o names, HTML or JSON, in a web browser."),
+]
 Anyway = Annotated[
     bool,
     typer.Option(
@@ -154,6 +159,7 @@ def command(
     diff: Diff = [],  # noqa: B006
     diff_image: DiffImage = None,
     output: To = None,
+    open_: Open = False,
     force: Anyway = False,
 ) -> None:
     """Report recorded events in ftrace's formats or for other tools.
@@ -179,6 +185,7 @@ def command(
     named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
     if diff:
         clashes = {
+            "--open": open_,
             f"--format {format_}": format_ not in (None, "json"),
             "--tid": tid,
             "--graph": graph,
@@ -199,7 +206,7 @@ def command(
     else:
         choose = partial(report_for, name="json" if json else format_)
     task = Task(files=files, window=window, programs=named(image, source=source), image=image)
-    write_report(task, choose, output, force=force)
+    write_report(task, choose, output, force=force, browse=open_)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,9 +220,16 @@ class Task:
 
 
 def write_report(
-    task: Task, choose: Choose, output: Path | None, *, force: bool, paged: bool = True
+    task: Task,
+    choose: Choose,
+    output: Path | None,
+    *,
+    force: bool,
+    paged: bool = True,
+    browse: bool = False,
 ) -> None:
-    """Write one report, on a terminal ``paged``, and say on standard error what is missing."""
+    """Write one report, on a terminal ``paged``, and say on standard error what is missing;
+    ``browse``: open it."""
     from ftpatch.api.report_sources import open_events
     from ftpatch.trace import Style
     from ftpatch.trace.by_process import processes_of
@@ -226,6 +240,7 @@ def write_report(
     try:
         require_calls(events)
         form = choose(events)
+        pages = require_browser([(form, output)], "use --format html -o FILE") if browse else []
         with open_output(output, force=force, form=form, paged=paged) as out:
             events.recording.name_by(task.programs.of)
             missing = _notes(events.recording)
@@ -246,6 +261,8 @@ def write_report(
     finally:
         events.close()
         _tell_newer(task.files)
+    for _, page in pages:
+        open_in_browser(page)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import CallFilters, MaxCalls, MaxDepth, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import clean, error_line
@@ -91,6 +92,10 @@ def command(
             "-o", "--output", metavar="FILE", help="Trace file to keep for `ftpatch report`."
         ),
     ] = None,
+    open_: Annotated[
+        bool,
+        typer.Option("--open", help="Open the HTML file of --report, or JSON, in a web browser."),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite the files that --report names.")
     ] = False,
@@ -123,7 +128,12 @@ def command(
             triggers=tuple(trigger),
         )
         asked = Asked(
-            format=format_, reports=reports, filters=filters, recording=output, force=force
+            format=format_,
+            reports=reports,
+            filters=filters,
+            recording=output,
+            open=open_,
+            force=force,
         )
         code = _trace(request, asked)
     except FtpatchError as error:
@@ -168,12 +178,14 @@ def _tell(path: Path, run: Run, request: Request) -> None:
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """The options of reports: the format to print, FORMAT[=FILE] of each report, the calls to show,
-    the file that is to keep the recording, and whether reports may overwrite files."""
+    the file that is to keep the recording, and whether reports are opened and may overwrite
+    files."""
 
     format: str | None
     reports: Sequence[str]
     filters: CallFilters
     recording: Path | None
+    open: bool
     force: bool
 
 
@@ -205,9 +217,11 @@ class Reports:
 
         self._asked = asked
         self._reports: list[_Report] = []
+        self._opened: list[tuple[Report, Path]] = []
         known = tracer_named(tracer)
         if not known.records:
-            if asked.format or asked.reports or asked.recording or asked.filters.window().filters:
+            narrowed = asked.filters.window().filters
+            if asked.format or asked.reports or asked.recording or asked.open or narrowed:
                 raise UsageError(None, f"the {known.name} tracer records no events")
             return
         kind = Tracer(known.number)
@@ -231,9 +245,12 @@ class Reports:
                 taken.append(os.path.realpath(one.file))
             with one.open(asked.force):
                 pass  # it could be written
+        if asked.open:
+            files = [(one.form, one.file) for one in self._reports]
+            self._opened = require_browser(files, "use --report html=FILE")
 
     def write(self, traces: Sequence[Path]) -> None:
-        """Write all of them; raises the first error when the others are written."""
+        """Write and open them; raises the first error when the others are written."""
         from ftpatch.api.report_programs import Programs
         from ftpatch.cli.report import Task, write_report
         from ftpatch.trace.choose import report_for
@@ -252,6 +269,8 @@ class Reports:
                 errors.append(error)
         if errors:
             raise errors[0]
+        for _, page in self._opened:
+            open_in_browser(page)
 
     def _choose_brief(self, events: EventSource) -> Report:
         """The usual report, or a summary of one that is too long."""

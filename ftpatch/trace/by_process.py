@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import EventSource, Origin, Recording
-from ftpatch.trace.totals import Sums, Totals
+from ftpatch.trace.totals import Summing, Totals
 
 __all__ = ["process_name", "process_roots", "processes_of", "totals_of"]
 
@@ -53,11 +53,15 @@ def totals_of(source: EventSource, batches: Iterable[Rows]) -> tuple[Totals, dic
     if sums is not None:
         found = ((number, source.sums(number)) for number in several)
         return sums, {number: one for number, one in found if one is not None and len(one)}
-    whole, each = Sums(), {number: Sums() for number in several}
+
+    def summing() -> Summing:
+        return Summing(recording.functions, recording.window)
+
+    whole, each = summing(), {number: summing() for number in several}
     for rows in batches:
-        size, mine = len(recording.functions), recording.owner[rows.thread]
-        whole.add(rows, size, recording.window)
+        mine = recording.owner[rows.thread]
+        whole.add(rows)
         for number in np.unique(mine).tolist() if several else ():
-            each[number].add(rows.take(mine == number), size, recording.window)
+            each[number].add(rows.take(mine == number))
     by_process = {number: one.totals() for number, one in each.items()}
     return whole.totals(), {number: one for number, one in by_process.items() if len(one)}

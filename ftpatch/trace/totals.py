@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.window import Window
 
-__all__ = ["Spent", "Sums", "Totals", "parents", "spent", "total"]
+__all__ = ["Spent", "Summing", "Totals", "parents", "spent", "total"]
 
 
 COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
@@ -114,35 +114,38 @@ def parents(rows: Rows) -> NDArray[np.intp]:
     return out
 
 
-def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
-    """Sum over all functions; ``functions`` numbers them, and grows meanwhile."""
-    sums = Sums()
-    for rows in batches:
-        sums.add(rows, len(functions), window)
-    return sums.totals()
+class Summing:
+    """Sums over functions, of batches as they come; ``functions`` numbers them, and grows
+    meanwhile."""
 
-
-class Sums:
-    """Hits and times of functions, float64[f] each."""
-
-    def __init__(self) -> None:
+    def __init__(self, functions: Sized, window: Window) -> None:
+        self._functions, self._window = functions, window
         self._hits, self._time, self._own = (np.zeros(0) for _ in range(3))
 
-    def add(self, rows: Rows, functions: int, window: Window) -> None:
-        """Add a batch, in which that many functions are numbered."""
-        size = max(functions, len(self._hits))
-        self._hits, self._time, self._own = (
+    def add(self, rows: Rows) -> None:
+        """Add a batch."""
+        size = max(len(self._functions), len(self._hits))
+        hits, time, own = (
             np.pad(c, (0, size - len(c))) for c in (self._hits, self._time, self._own)
         )
-        part = spent(rows, window)
-        self._hits += np.bincount(rows.function[part.entered], minlength=size)
+        part = spent(rows, self._window)
+        hits += np.bincount(rows.function[part.entered], minlength=size)
         sums = np.bincount(rows.function[part.ended], part.time, minlength=size)
-        self._time += sums
-        self._own += sums - _elsewhere(rows, part, size)
+        time += sums
+        own += sums - _elsewhere(rows, part, size)
+        self._hits, self._time, self._own = hits, time, own
 
     def totals(self) -> Totals:
-        """By function."""
+        """Sums of all that has been added."""
         return Totals.of(self._hits, self._time, self._own)
+
+
+def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
+    """Sum over all functions; ``functions`` numbers them, and grows meanwhile."""
+    sums = Summing(functions, window)
+    for rows in batches:
+        sums.add(rows)
+    return sums.totals()
 
 
 def _elsewhere(rows: Rows, part: Spent, size: int) -> NDArray[np.float64]:

@@ -70,6 +70,7 @@ def test_graph(traced: tuple[Path, Path]) -> None:
         ("function", "vfs_read"),
         ("folded", "ksys_dup3;vfs_read;schedule "),
         ("flamegraph", "vfs_read"),
+        ("html", "vfs_read"),
         ("chrome", "traceEvents"),
         ("json", '"event": "entry"'),
     ],

@@ -52,6 +52,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("check --format s", ["sarif"]),
         ("status --format ", ["text", "json"]),
         ("report --format fl", ["flamegraph"]),
+        ("report --format ht", ["html"]),
         ("trace --tracer function_", ["function_graph", "function_profile"]),
         ("enable --tracer n", ["nop"]),
         ("che", ["check"]),

@@ -24,6 +24,9 @@ COMMENTS = {
     "*.h": f"/* {IDENTIFIER} */",
     "*.S": f"/* {IDENTIFIER} */",
     "*.lds": f"/* {IDENTIFIER} */",
+    "*.css": f"/* {IDENTIFIER} */",
+    "*.js": f"// {IDENTIFIER}",
+    "*.html": f"<!-- {IDENTIFIER} -->",
 }
 """The line as each kind of file has it; C and assembly as in the Linux kernel."""
 MADE = ("samples/built/", "stubs/built/", "tests/golden/")

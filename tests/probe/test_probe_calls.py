@@ -15,7 +15,7 @@ from tests.support.probe_traces import BIAS, RETURNED, ProbeFile, Told, ip_of
 from tests.support.sampling import scaled
 from tests.support.trace_writer import FUNCTIONS, Call, Thread, TraceFile, program, site
 
-FORMS = ["folded", "function_graph", "flamegraph"]
+FORMS = ["folded", "function_graph", "flamegraph", "html"]
 
 
 @pytest.fixture(autouse=True)

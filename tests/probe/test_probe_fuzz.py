@@ -104,6 +104,7 @@ FORMATS = (
     "function_graph",
     "folded",
     "flamegraph",
+    "html",
     "chrome",
     "json",
 )

@@ -188,11 +188,11 @@ def test_options() -> None:
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
         "ftpatch: shop.trace: probe events cannot be reported as function; use probes, "
-        "function_graph, histogram, profile, chrome, flamegraph, folded, json, perfetto, pprof or "
-        "uftrace\n"
+        "function_graph, histogram, profile, chrome, flamegraph, folded, html, json, perfetto, "
+        "pprof or uftrace\n"
     )
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
-    for form in ("function_graph", "folded", "flamegraph"):
+    for form in ("function_graph", "folded", "flamegraph", "html"):
         done = ftpatch("report", "--format", form, only)
         assert done.code == 2 and "there is no r probe" in done.err, done.err
         assert "use probes, profile, chrome, json or perfetto" in done.err

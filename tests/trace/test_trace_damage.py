@@ -36,6 +36,7 @@ FORMATS = (
     "histogram",
     "folded",
     "flamegraph",
+    "html",
     "chrome",
     "json",
 )

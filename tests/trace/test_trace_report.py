@@ -185,6 +185,7 @@ def test_names_do_not_reach_a_terminal_as_they_are(tmp_path: Path) -> None:
         "histogram",
         "folded",
         "flamegraph",
+        "html",
         "chrome",
         "json",
     ):

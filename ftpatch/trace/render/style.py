@@ -39,11 +39,12 @@ class Style:
         """The rows of a source, with progress if they are read incrementally."""
         return self.progress(source.rows(), source.steps) if source.steps else source.rows()
 
-    def tree(self, source: EventSource) -> Tree:
-        """The call tree of a source, of several processes below their names; a remark notes if it
-        was too large to keep whole."""
+    def tree(self, source: EventSource, rows: Iterator[Rows] | None = None) -> Tree:
+        """The call tree of a source, of its ``rows`` if they are being read, of several processes
+        below their names; a remark notes if it was too large to keep whole."""
         recording = source.recording
-        tree = grow(self.rows(source), recording.window, process_roots(recording))
+        rows = self.rows(source) if rows is None else rows
+        tree = grow(rows, recording.window, process_roots(recording))
         if tree.merged:
             recording.remarks.append(
                 f"more than {len(tree.parent)} different stacks: calls on further stacks count as "
