@@ -41,13 +41,12 @@ def pair(rows: Rows) -> tuple[Rows, NDArray[np.int32]]:
         return rows, rows.thread
     level = levels(rows)
     first = segments(rows.thread)
-    key: NDArray[np.integer] = level
+    lowest = min(int(level.min()), 0)  # exits without an entry lead below 0
+    key: NDArray[np.integer] = level - lowest if lowest else level
     if len(first) > 1:
         segment = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))
-        key = level.astype(np.int64) * len(first) + segment
+        key = key.astype(np.int64) * len(first) + segment
     step = STEP[rows.kind]
-    if int(key.min()) < 0:
-        key = np.maximum(key, 0)
     key = key.astype(np.uint16) if int(key.max()) < NARROW else key
     order = np.argsort(key, kind="stable")
     moves = step[order]

@@ -128,6 +128,13 @@ def test_ticks_count_from_the_last_event_time(tmp_path: Path) -> None:
     assert [row.time for row in rows] == [5, 1 << 40]
 
 
+def test_an_exit_without_an_entry_is_of_its_own_thread(tmp_path: Path) -> None:
+    """Also where another thread has an open frame of that function."""
+    threads = [Thread(100).add(ENTRY, "main", 0), Thread(101).add(EXIT, "main", 1)]
+    rows = _rows(TraceFile(threads).write(tmp_path / "trace"))
+    assert rows == {thread.tid: read(thread.events) for thread in threads}
+
+
 def test_a_missing_chunk_leaves_what_was_open_in_it(tmp_path: Path) -> None:
     thread = Thread(1, per=2)
     for number in range(6):
