@@ -9,7 +9,7 @@
 #define WATCH
 struct context;
 struct registers;
-#include "lead.h"
+#include "system_calls.h"
 #include "libraries.h"
 #include "probes.h"
 #include "profile.h"
@@ -105,7 +105,7 @@ SIZE(probe_table, 48);
 SIZE(hook, 16);
 SIZE(hook_table, 24);
 
-/* ARCH/lead.S stores the words of `asked` in this order, unwind.h takes `top` for a thread's first. */
+/* ARCH/system_calls.S stores the words of `asked` in this order, unwind.h takes `top` for a thread's first. */
 AT(asked, number, 0);
 AT(asked, args, sizeof(long));
 AT(asked, done, 7 * sizeof(long));

@@ -7,7 +7,7 @@
     detour.py         Detour: the call of the probes
     registers.py      Registers: %REG, arguments, results
     system_calls.py   those that set or block signals
-    twice.py          Twice: functions that return more than once, such as setjmp
+    returns_twice.py  Twice: functions that return more than once, such as setjmp
     plt.py            entries of a procedure linkage table
     accesses.py       what instructions do to memory
     raw_image.py      RawHeader: the header of the kernel's Image
@@ -52,7 +52,7 @@ FEATURES: Final = {
     "detour": "probes are",
     "registers": "probes are",
     "system_calls": "probes with traps are",
-    "twice": "probes of returns are",
+    "returns_twice": "probes of returns are",
     "plt": "a PLT is",
     "accesses": "telling reads from writes is",
     "raw_image": "an Image is",

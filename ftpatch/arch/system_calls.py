@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """System calls that set or block signals, and whether the runtime can redirect them.
 
-The rules are those of stubs/ARCH/lead.c; what the runtime answers for each call is in is_asked()
-of stubs/runtime/hooks.c.
+The rules are those of stubs/ARCH/system_calls.c; what the runtime answers for each call is in
+is_asked() of stubs/runtime/signals.c.
 """
 
 from __future__ import annotations

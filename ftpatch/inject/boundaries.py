@@ -58,6 +58,12 @@ class Boundaries:
             code[: address - start]
         )
 
+    def require_boundary(self, start: int, end: int, address: int) -> None:
+        """Raise UsageError if no instruction of the function [start, end) begins at an address."""
+        if not self.is_boundary(start, end, address):
+            reason = f"{address:#x} is not at an instruction boundary"
+            raise UsageError(self._image.path, reason, "see `objdump -d`")
+
     @cached_property
     def has_landings(self) -> bool:
         """Test whether the image's functions may have exception landing pads."""

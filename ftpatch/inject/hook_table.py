@@ -2,7 +2,7 @@
 """The GOT slots through which a program calls close(), dup2() and the like, redirected so that the
 runtime can protect its perf events (stubs/runtime/slots.c). Static programs have none.
 
-Signals need no hooks: stubs/runtime/lead.c patches the system calls in memory.
+Signals need no hooks: stubs/runtime/system_calls.c patches the system calls in memory.
 """
 
 from __future__ import annotations

@@ -214,12 +214,8 @@ class Methods:
         if entry:
             landing = self.mover.landing(code)
             place, code = address + landing, code[landing:]
-        elif around is not None and not self._boundaries.is_boundary(*around, address):
-            raise UsageError(
-                self._image.path,
-                f"{address:#x} is not at an instruction boundary",
-                "see `objdump -d`",
-            )
+        elif around is not None:
+            self._boundaries.require_boundary(*around, address)
         return Candidate(
             address=place,
             code=code,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import arch_of
-from ftpatch.arch.twice import SPAN
+from ftpatch.arch.returns_twice import SPAN
 from ftpatch.elf.eh_frame_hdr import read_table
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import header_field

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ftpatch.arch import State
-from ftpatch.arch.twice import returns_twice
+from ftpatch.arch.returns_twice import returns_twice
 from ftpatch.errors import FtpatchError, Refused, UsageError
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image

@@ -21,12 +21,12 @@ from ftpatch.errors import InputError, Refused, UsageError
 from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
-from ftpatch.inject.asked_signals import Asked, find_asked
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
 from ftpatch.inject.probe_methods import PAD, Methods, ProbeMethod, displaced
 from ftpatch.inject.runtime import configuration, probes_stub
+from ftpatch.inject.signal_calls import Asked, find_asked
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.inject.unwinding import with_frames
 from ftpatch.names.functions import Functions, read_functions
@@ -41,7 +41,7 @@ __all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
 
 ALIGN = 16
 """Alignment of detours (bytes)."""
-NEEDED = ("move", "detour", "registers", "twice", "system_calls")
+NEEDED = ("move", "detour", "registers", "returns_twice", "system_calls")
 """Per architecture."""
 
 

@@ -96,7 +96,7 @@ class TraceFiles:
         os.close(held.fd)
 
     def _linked(self, source: Path, pid: int, *, first: bool) -> Path | None:
-        """Its name, by the rule of stubs/runtime/place.c."""
+        """Its name, by the rule of stubs/runtime/file_path.c."""
         numbered = self._trace.with_name(f"{self._trace.name}.{pid}")
         more = (numbered.with_name(f"{numbered.name}.{i}") for i in itertools.count(2))
         try:

@@ -2,7 +2,8 @@
 """Unnamed trace files: nobody can truncate one while a program has it mapped, which would kill the
 program with SIGBUS, and a process that dropped its privileges can still get one.
 
-A traced process asks for its file by a socket (stubs/runtime/handed.c), and gets a descriptor.
+A traced process asks for its file by a socket (stubs/runtime/received_file.c), and gets a
+descriptor.
 """
 
 from __future__ import annotations

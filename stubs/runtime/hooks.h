@@ -36,7 +36,7 @@ struct action {
 	u64 mask;
 };
 
-/* hooks.c */
+/* signals.c */
 int signal_passed_on(int signal, void *info, struct context *context, int sent);
 void signal_taken_over(const struct action *inherited, ulong flags_kept);
 

@@ -31,7 +31,7 @@ struct library {
 #define libraries_found() objects_found()
 #define libraries_told(header) objects_told(header)
 #define libraries_connected()
-/* lead.c */
+/* system_calls.c */
 void objects_found(void);
 void objects_told(struct trace_header *header);
 #else

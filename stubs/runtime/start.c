@@ -279,7 +279,7 @@ static void set_signals(const u64 *mask, u64 *old)
 REGISTERS void trace_forked(void)
 {
 	u64 all = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)), old; /* except those of clock.c
-	                                                                   and bus.c */
+	                                                                   and sigbus.c */
 	u32 pid, other;
 
 	set_signals(&all, &old);

@@ -54,7 +54,7 @@ CODES = {"diff": 1, "boot": 1}
 PROBES = {"probe", "trap"}
 REFUSED = {
     "boot": {"boot"},
-    **dict.fromkeys(("move", "detour", "registers", "twice", "system_calls"), PROBES),
+    **dict.fromkeys(("move", "detour", "registers", "returns_twice", "system_calls"), PROBES),
 }
 """A feature and the commands that need it."""
 

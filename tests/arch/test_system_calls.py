@@ -26,7 +26,7 @@ FILES = [
     "/bin/busybox",
 ]
 SHIM = """
-#include "FOLDER/lead.c"
+#include "FOLDER/system_calls.c"
 void ftrace_asked(void) {}
 REGISTERS void ftrace_linked(void) {}
 int is_asked(ulong number) { return NUMBERS; }
@@ -58,7 +58,7 @@ u32 found(const u8 *start, const u8 *end, u32 *out)
 
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """stubs/x86_64/lead.c as a library."""
+    """stubs/x86_64/system_calls.c as a library."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc")
     folder = tmp_path_factory.mktemp("shim")
@@ -115,9 +115,9 @@ def test_both_find_the_same(shim: ctypes.CDLL, path: str) -> None:
 
 @pytest.mark.parametrize("arch", ["arm64", "x86_64"])
 def test_the_runtime_knows_the_same_calls(arch: str) -> None:
-    """is_asked() in hooks.c has the numbers that are looked for, and rt_sigpending, which changes
+    """is_asked() in signals.c has the numbers that are looked for, and rt_sigpending, which changes
     nothing."""
-    text = (ROOT / "stubs/runtime/hooks.c").read_text()
+    text = (ROOT / "stubs/runtime/signals.c").read_text()
     asked = text.split("int is_asked(", 1)[1].split("}", 1)[0]
     names = re.findall(r"SYS_\w+", asked)
     done = subprocess.run(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ftpatch.arch.twice import returns_twice
+from ftpatch.arch.returns_twice import returns_twice
 from ftpatch.image import open_image
 from ftpatch.names.functions import read_functions
 from tests.support.command import ftpatch

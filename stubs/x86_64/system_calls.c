@@ -8,7 +8,7 @@
  *     mov rax, r9       4c 89 c8           after a `mov r9d, 13`
  *     mov rax, [rbp-8]  48 8b 45 f8        of functions like syscall()
  */
-#include "lead.h"
+#include "system_calls.h"
 
 #define FURTHEST 112 /* bytes before `syscall` to examine */
 #define MOST 24      /* maximum instructions there */

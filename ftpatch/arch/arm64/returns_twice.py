@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ftpatch.arch.disassemble import Instruction
-from ftpatch.arch.twice import MIN_SAVED, Twice
+from ftpatch.arch.returns_twice import MIN_SAVED, Twice
 
 __all__ = ["TWICE"]
 

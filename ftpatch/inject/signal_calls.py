@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A program's system calls about signals, which the runtime has to answer if there are traps
-(stubs/runtime/lead.c, hooks.c)."""
+(stubs/runtime/system_calls.c, signals.c)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From the stub of a system call: `struct asked`, and all else that C functions may change. The answer
  * to `done` is in x16, which the stub has saved, as x30. */
-	.file	"lead.S"
+	.file	"system_calls.S"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 	.globl	ftrace_asked

@@ -43,7 +43,7 @@ class Twice:
 def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
     """Return whether the function at an address does. ``read``: its code by address, at most SPAN
     bytes, empty for anything else. Raises InputError if an architecture's are not supported."""
-    rules: Twice = feature(arch, "twice")
+    rules: Twice = feature(arch, "returns_twice")
     left, seen = [(address, 0)], set[int]()
     while left:
         at, depth = left.pop()

@@ -6,7 +6,7 @@
  *     stub      mov eax, 13; call ftrace_asked; jmp syscall, or past it
  *
  * A library opened later is caught where the linker notifies debuggers of it. */
-#include "lead.h"
+#include "system_calls.h"
 #include "libraries.h"
 #include "link_map.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* System calls in arm64 code: `svc #0`, with the number in x8. All are redirected, except those known
  * to be a different call. */
-#include "lead.h"
+#include "system_calls.h"
 
 #define SVC 0xd4000001u
 #define NOP 0xd503201fu

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From the stub of a system call, which keeps off the red zone: `struct asked`, followed by the return
  * address in the stub. rcx and r11 are what the instruction itself changes. */
-	.file	"lead.S"
+	.file	"system_calls.S"
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text

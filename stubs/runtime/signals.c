@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* The program's own use of the signal that we use. The kernel has one handler for it, and kills a
  * process that hits a breakpoint while the signal is blocked. So the program's requests about it
- * (lead.c) are handled here, and never reach the kernel: its action, and blocking it. */
+ * (system_calls.c) are handled here, and never reach the kernel: its action, and blocking it. */
 #include "hooks.h"
-#include "lead.h"
+#include "system_calls.h"
 #include "text.h"
 
 #define SIG_UNBLOCK 1

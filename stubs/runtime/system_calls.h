@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the program and its libraries ask the kernel about signals, through whatever function: the
  * few system calls that can affect ours are redirected to the runtime, in memory. */
-#ifndef FTPATCH_LEAD_H
-#define FTPATCH_LEAD_H
+#ifndef FTPATCH_SYSTEM_CALLS_H
+#define FTPATCH_SYSTEM_CALLS_H
 
 #include "threads.h"
 
@@ -24,7 +24,7 @@ struct lead {
 
 #define LEAD_STUB 192 /* maximum bytes */
 
-/* ARCH/lead.c. They read code in memory; what they write will run at another address. */
+/* ARCH/system_calls.c. They read code in memory; what they write will run at another address. */
 int lead_found(const u8 *start, const u8 *end, const u8 **at, struct lead *lead);
 void lead_stub(u8 *to, ulong address, const struct lead *lead);
 void lead_jump(u8 *to, ulong address, ulong target);
@@ -32,14 +32,14 @@ ulong lead_behind(ulong back); /* after the call, by the return address in its s
 u32 lead_linker(u8 *to, const u8 *at); /* the stub of the linker's breakpoint; 0: it cannot be
                                           redirected */
 
-/* ARCH/lead.S: from a stub. */
+/* ARCH/system_calls.S: from a stub. */
 void ftrace_asked(void) __attribute__((visibility("hidden")));
 
-/* lead.c */
+/* system_calls.c */
 void calls_led(void);
 REGISTERS void ftrace_linked(void) __attribute__((visibility("hidden")));
 
-/* hooks.c */
+/* signals.c */
 REGISTERS void signal_asked(struct asked *call) __attribute__((visibility("hidden")));
 int is_asked(ulong number);
 
