@@ -134,7 +134,13 @@ def test_every_command_has_its_options(page: Path) -> None:
                     continue
                 assert verb in verbs, f"{page.name}: {command}"
                 given = arguments[1:]
-                context = typer.Context(verbs[verb], info_name=verb, resilient_parsing=True)
+                # A command keeps the first help option that it is asked for.
+                context = typer.Context(
+                    verbs[verb],
+                    info_name=verb,
+                    resilient_parsing=True,
+                    help_option_names=["-h", "--help"],
+                )
                 try:
                     verbs[verb].make_parser(context).parse_args(given)
                 except Exception as error:
