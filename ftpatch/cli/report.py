@@ -16,6 +16,7 @@ from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
 from ftpatch.cli.report_output import open_output
+from ftpatch.cli.report_walk import can_walk, is_walked, walk
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ftpatch.api.report_programs import Programs
     from ftpatch.trace import EventSource, Recording, Report, Style
     from ftpatch.trace.rows import Rows
+    from ftpatch.trace.window import Window
 
 __all__ = ["command", "require_format"]
 
@@ -109,6 +111,15 @@ DiffImage = Annotated[
         "--diff-image", metavar="IMAGE", help="Path of the earlier run's program, if it has moved."
     ),
 ]
+Tui = Annotated[
+    bool | None,
+    typer.Option(
+        "--tui/--no-tui",
+        show_default=False,
+        help="Walk through calls on the terminal, or print them [default: walk, if they do not fit "
+        "on the screen and no other option says how to report].",
+    ),
+]
 To = Annotated[
     Path | None,
     typer.Option(
@@ -140,10 +151,13 @@ def command(
     graph: Graph = None,
     diff: Diff = [],  # noqa: B006
     diff_image: DiffImage = None,
+    tui: Tui = None,
     output: To = None,
     force: Anyway = False,
 ) -> None:
     """Report recorded events in ftrace's formats or for other tools.
+
+    On a terminal, calls are walked through: functions, callers and callees, time line, source.
 
     Example: ftpatch report shop.trace --format profile
     """
@@ -159,6 +173,16 @@ def command(
     span = ALWAYS if time is None else parse_span(time)
     window = Window(span=span, tids=frozenset(tid), depth=depth, globs=tuple(filter_))
     named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
+    ways: dict[str, object] = {
+        "--json": json,
+        f"--format {format_}": format_,
+        "--output": output,
+        "--graph": graph,
+        "--diff": diff,
+    }
+    if tui:
+        _require_none(ways, "--tui")
+    walks = not any(ways.values()) and can_walk(tui)
     if diff:
         clashes = {
             f"--format {format_}": format_ not in (None, "json"),
@@ -179,12 +203,19 @@ def command(
     _allow_descriptors(len(files))
     events = open_events(files, window, image=image, force=force)
     try:
+        if walks:
+            events.recording.name_by(named(image, source=source).of)
+            if is_walked(events, tui):
+                walk(events, Style(clean, _notes(events.recording), _progress))
+                lines((f"ftpatch: {note}" for note in events.notes()), error=True)
+                return
         if graph is not None:
             form = _graph_of(graph, events)
         else:
             form = report_for(events, "json" if json else format_)
         with open_output(output, force=force, form=form) as out:
-            events.recording.name_by(named(image, source=source).of)
+            if not walks:
+                events.recording.name_by(named(image, source=source).of)
             missing = _notes(events.recording)
             style = Style(clean, missing)
             if form.sums or not out.is_terminal:  # a bar would stand among the lines

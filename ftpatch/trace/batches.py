@@ -64,6 +64,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         """Read the next batch while the current one is processed: numpy releases the GIL."""
+        self.torn = 0
         batches = self._all()
         with ThreadPoolExecutor(1) as pool:
             pending = pool.submit(next, batches, None)

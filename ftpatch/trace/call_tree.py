@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.pairs import segments
+from ftpatch.trace.open_frames import OpenFrames
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.totals import parents, spent
 from ftpatch.trace.window import Window
@@ -98,15 +98,12 @@ class _Nodes:
         self.function: list[int] = []
         self.too_many = 0
         self._known: dict[tuple[int, int], int] = {}
-        self._open: dict[int, NDArray[np.int64]] = {}
+        self._open = OpenFrames()
 
     def of(self, rows: Rows, around: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return the node of each row that enters a frame, int64[n], UNKNOWN for others."""
         node = np.full(len(rows), UNKNOWN, np.int64)
-        before = np.flatnonzero(rows.kind == Kind.OPEN)
-        for part in _by_thread(rows, before):
-            # With very many frames, the outermost are forgotten (match.MAX_OPEN).
-            node[part] = self._open[int(rows.thread[part[0]])][-len(part) :]
+        self._open.fill(rows, node)
         enter = np.flatnonzero(rows.kind == Kind.ENTER)
         level = rows.level[enter]
         enter = enter[np.argsort(level, kind="stable")]
@@ -118,7 +115,7 @@ class _Nodes:
                 node[part] = parent
             else:
                 node[part] = self._number(parent, rows.function[part])
-        self._keep(rows, node)
+        self._open.keep(rows, node)
         return node
 
     def _number(self, parent: NDArray[np.int64], function: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -140,17 +137,3 @@ class _Nodes:
             self.parent.append(parent)
             self.function.append(function)
         return number
-
-    def _keep(self, rows: Rows, node: NDArray[np.int64]) -> None:
-        for thread in rows.thread[segments(rows.thread)].tolist():
-            self._open.pop(thread, None)
-        still = np.flatnonzero((rows.kind <= Kind.ENTER) & (rows.pair < 0))
-        for part in _by_thread(rows, still):
-            self._open[int(rows.thread[part[0]])] = node[part]
-
-
-def _by_thread(rows: Rows, index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Split rows at thread boundaries."""
-    if not len(index):
-        return []
-    return list(np.split(index, segments(rows.thread[index])[1:]))

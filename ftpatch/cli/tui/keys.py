@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""The keys, their help, and where the parts of the screen are."""
+
+from __future__ import annotations
+
+from textual.binding import Binding, BindingType
+
+__all__ = ["BINDINGS", "CSS", "KEYS"]
+
+CSS = """
+Screen { layout: vertical; }
+#top { height: 1; padding: 0 1; background: $panel; text-style: bold; }
+#detail { height: auto; max-height: 3; min-height: 1; padding: 0 1; color: $text-muted; }
+#ask { height: 1; border: none; padding: 0 1; }
+#ask:focus { border: none; }
+ContentSwitcher { height: 1fr; }
+"""
+BINDINGS: list[BindingType] = [
+    Binding("f", "view('functions')", "Functions"),
+    Binding("c", "around", "Callers"),
+    Binding("t", "view('tree')", "Tree"),
+    Binding("l", "view('time')", "Time line"),
+    Binding("s", "view('source')", "Source"),
+    Binding("slash", "ask('search')", "Search", key_display="/"),
+    Binding("o", "sort", "Order"),
+    Binding("O", "reverse", show=False),
+    Binding("left_square_bracket", "thread(-1)", show=False),
+    Binding("right_square_bracket", "thread(1)", "Thread", key_display="[ ]"),
+    Binding("g", "ask('moment')", "Go to"),
+    Binding("question_mark", "view('help')", "Help", key_display="?"),
+    Binding("q", "quit", "Quit"),
+    Binding("ctrl+c", "quit", show=False, priority=True),
+    Binding("n", "found(1)", show=False),
+    Binding("N", "found(-1)", show=False),
+    Binding("right", "unfold(True)", show=False),
+    Binding("left", "unfold(False)", show=False),
+    Binding("backspace", "walk_back", show=False),
+    Binding("escape", "close", show=False),
+    Binding("ctrl+z", "suspend_process", show=False),
+]
+KEYS = """\
+f          all functions; o orders them by the next column, O turns the order
+c, Enter   callers and callees of the function at the cursor;
+           Enter walks on to one of them, Backspace walks back
+t          all calls by their callers; Enter, Right and Left unfold and fold
+l          time line: the calls of a thread, first the longest of the function
+             [ and ]  the thread before, the next thread
+             g        go to a moment, in seconds since the start
+             +        still open when the recording ended
+             !        left without a return (an exception, longjmp)
+s          source of the function; lines that have code of it are marked
+/          search by a part of a name, or a glob; n and N: next, previous
+Tab        from callers to callees
+Esc        close the search
+?          this help, and notes on what is missing in the recording
+q          quit
+
+Times are those of the other reports: Total is with what a function called,
+Self without, Avg is Total by Calls. Share is of all time in the list.\
+""".splitlines()
