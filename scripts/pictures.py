@@ -81,7 +81,11 @@ int main(void)
 	return depth(root) == 0;
 }
 """
-KEYS = {"functions": (), "callers": ("down", "down", "enter"), "time-line": ("down", "l")}
+KEYS = {
+    "functions": ("down", "down"),
+    "callers": ("down", "down", "enter"),
+    "time-line": ("down", "l"),
+}
 """The picture of each view, and the keys that lead to it from the functions."""
 
 
@@ -118,6 +122,7 @@ async def _picture(trace: Path, keys: tuple[str, ...]) -> str:
                 await pilot.press(key)
                 await app.workers.wait_for_complete()
                 await pilot.pause()
+            await pilot.pause(0.5)  # until the keys at the bottom are drawn
             return app.export_screenshot(title=f"ftpatch report {trace.name}")
     finally:
         events.close()

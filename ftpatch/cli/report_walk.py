@@ -27,7 +27,8 @@ def can_walk(asked: bool | None) -> bool:
     UsageError where it was ``asked`` for, and there is no terminal."""
     if asked is False:
         return False
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # It is standard error that textual draws on.
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         if asked:
             raise UsageError(None, "--tui needs a terminal", "leave it out, or choose a --format")
         return False

@@ -26,6 +26,8 @@ TYPES: dict[str, type[np.integer[Any]]] = {
     "level": np.uint16,
 }
 """Columns."""
+ROOM = 1 << 16
+"""Calls that there is room for at first."""
 MAX_LEVEL = (1 << 16) - 1
 """Deeper levels count as this one."""
 
@@ -69,49 +71,41 @@ class TimeLine:
         return int(calls[int(np.argmax(self.duration[calls]))])
 
 
-class _Parts:
-    """The calls of each batch, and the ends of those that ended in a later one."""
+class _Calls:
+    """The calls so far, in columns with room for more: memory that is not written to costs none."""
 
     def __init__(self) -> None:
         self._size = 0
-        self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in TYPES}
-        self._late: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]] = []
+        self._columns: dict[str, NDArray[Any]] = {
+            name: np.empty(ROOM, dtype) for name, dtype in TYPES.items()
+        }
         self._open = OpenFrames()
 
     def add(self, rows: Rows) -> None:
-        """The calls of one more batch."""
+        """The calls of one more batch, and the ends of earlier ones."""
         number = np.full(len(rows), UNKNOWN, np.int64)
         self._open.fill(rows, number)
         begun = np.flatnonzero(among(rows.kind, (Kind.ENTER, Kind.POINT)))
         number[begun] = self._size + np.arange(len(begun))
-        duration = np.full(len(begun), UNKNOWN, np.int64)
-        end = np.full(len(begun), Kind.POINT, np.uint8)
+        new = self._extend(len(begun))
+        columns = self._columns
+        columns["thread"][new] = rows.thread[begun]
+        columns["function"][new] = rows.function[begun]
+        columns["begin"][new] = rows.time[begun]
+        columns["duration"][new] = UNKNOWN
+        columns["end"][new] = Kind.POINT
+        columns["level"][new] = np.clip(rows.level[begun], 0, MAX_LEVEL)
         ended = among(rows.kind, (Kind.LEAVE, Kind.UNWOUND, Kind.END)) & (rows.pair >= 0)
         last = np.flatnonzero(ended)
         call = number[rows.pair[last]]
-        here = call >= self._size
-        own = call[here] - self._size
-        duration[own], end[own] = rows.duration[last[here]], rows.kind[last[here]]
-        late = last[~here & (call >= 0)]
-        self._late.append((number[rows.pair[late]], rows.duration[late], rows.kind[late]))
-        columns: dict[str, NDArray[Any]] = {
-            "thread": rows.thread[begun],
-            "function": rows.function[begun],
-            "begin": rows.time[begun],
-            "duration": duration,
-            "end": end,
-            "level": np.clip(rows.level[begun], 0, MAX_LEVEL).astype(np.uint16),
-        }
-        for name, column in columns.items():
-            self._columns[name].append(column)
-        self._size += len(begun)
+        last, call = last[call >= 0], call[call >= 0]
+        columns["duration"][call] = rows.duration[last]
+        columns["end"][call] = rows.kind[last]
         self._open.keep(rows, number)
 
     def whole(self, threads: int, window: Window) -> TimeLine:
         """All of them, by thread."""
-        columns = {name: self._joined(name) for name in TYPES}
-        for call, lasted, kind in self._late:
-            columns["duration"][call], columns["end"][call] = lasted, kind
+        columns = {name: column[: self._size] for name, column in self._columns.items()}
         if not window.is_whole:
             begin = columns["begin"]
             kept = (begin >= window.span[0]) & (begin <= window.span[1])
@@ -123,15 +117,19 @@ class _Parts:
             columns = {name: column[order] for name, column in columns.items()}
         return TimeLine(first=np.searchsorted(thread, np.arange(threads + 1)), **columns)
 
-    def _joined(self, name: str) -> NDArray[Any]:
-        """One column of all batches, whose parts are let go of."""
-        parts = self._columns.pop(name)
-        return np.concatenate([np.empty(0, TYPES[name]), *parts])
+    def _extend(self, count: int) -> slice:
+        """Make room for more calls, and return where they are."""
+        first, self._size = self._size, self._size + count
+        for name, column in self._columns.items():
+            if self._size > len(column):
+                self._columns[name] = np.empty(2 * self._size, column.dtype)
+                self._columns[name][:first] = column[:first]
+        return slice(first, self._size)
 
 
 def read_time_line(batches: Iterable[Rows], threads: int, window: Window) -> TimeLine:
     """Read the calls that began in the time window; there are ``threads`` threads."""
-    parts = _Parts()
+    calls = _Calls()
     for rows in batches:
-        parts.add(rows)
-    return parts.whole(threads, window)
+        calls.add(rows)
+    return calls.whole(threads, window)

@@ -17,6 +17,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
+from ftpatch.cli.console import clean
 from ftpatch.cli.tui.function_table import FunctionTable
 from ftpatch.cli.tui.keys import BINDINGS, CSS, KEYS
 from ftpatch.cli.tui.listing import Listing
@@ -318,7 +319,7 @@ class Walk(App[int]):
         except Stopped:
             return None
         except (FtpatchError, OSError) as error:
-            listing.show(TextTable(message=str(error)))
+            listing.show(TextTable(message=clean(str(error))))
             return None
         finally:
             timer.stop()

@@ -79,7 +79,7 @@ class FunctionTable:
             for column in times[: _times(width)]:
                 numbers += f"{spent(int(column[row]), self._known):>{TIME}} "
         name = self._recorded.names[int(totals.function[row])]
-        return [(numbers, ""), (cut(name, width - len(numbers)), "bold")]
+        return [(numbers, ""), (cut(name, width - len(numbers)), "")]
 
     def function(self, index: int) -> int:
         """The function of a line."""

@@ -157,7 +157,12 @@ class Listing(ScrollView, can_focus=True):
         from rich.style import Style
 
         base = self.rich_style + Style.parse(over)
-        segments = [Segment(text, base + Style.parse(style)) for text, style in pieces]
+        # At the cursor, a bar in its own colour would be as wide as the room for it.
+        styles = ("" if over else style for _, style in pieces)
+        segments = [
+            Segment(text, base + Style.parse(style))
+            for (text, _), style in zip(pieces, styles, strict=True)
+        ]
         return Strip(segments).adjust_cell_length(self.size.width, base)
 
     @property

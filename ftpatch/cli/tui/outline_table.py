@@ -58,7 +58,7 @@ class OutlineTable:
         indent = " " * min(2 * int(outline.level[node]), max(room // 2, 0))
         name = self._recorded.names[int(outline.function[node])]
         shown = cut(f"{indent}{mark} {name}", room)
-        return [(numbers + part, ""), (drawn, "cyan"), (shown, "bold")]
+        return [(numbers + part, ""), (drawn, "cyan"), (shown, "")]
 
     def function(self, index: int) -> int:
         """The function of a line."""

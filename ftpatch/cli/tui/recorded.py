@@ -80,11 +80,12 @@ class Recorded:
 
     def matching(self, text: str) -> NDArray[np.bool_]:
         """Functions whose names contain a text, or match a glob, bool[f]."""
+        lower = text.lower()
+        found = np.array([lower in name.lower() for name in self.names], bool)
         if GLOB & set(text):
             wanted = Wanted(text)
-            return wanted.match(self.names) | wanted.match(self.recording.functions.symbol)
-        lower = text.lower()
-        return np.array([lower in name.lower() for name in self.names], bool)
+            found |= wanted.match(self.names) | wanted.match(self.recording.functions.symbol)
+        return found
 
     def call_tree(self) -> Outline:
         """All calls by their ways."""

@@ -35,7 +35,9 @@ class TimeTable:
 
     def heads(self, width: int) -> list[str]:
         """The thread, and names of the columns."""
-        who = self._recorded.thread(self.thread) if self._recorded.recording.tids else "no threads"
+        threads = len(self._recorded.recording.tids)
+        who = self._recorded.thread(self.thread) if threads else "no threads"
+        who += "; [ and ] show others" if threads > 1 else ""
         unit = "Seconds" if self._known else "Ticks"
         columns = f"{unit:>{TIME}} {'Duration':>{LASTED - 1}}  {'Depth':>{DEPTH}} Function"
         return [cut(who, width), columns]
@@ -51,7 +53,7 @@ class TimeTable:
         room = width - len(numbers)
         indent = " " * min(2 * level, max(room // 2, 0))
         name = self._recorded.names[int(calls.function[call])]
-        return [(numbers, ""), (cut(indent + name, room), "bold")]
+        return [(numbers, ""), (cut(indent + name, room), "")]
 
     def function(self, index: int) -> int:
         """The function of a line."""

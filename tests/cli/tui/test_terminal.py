@@ -13,9 +13,9 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -34,7 +34,9 @@ PATIENCE = 60.0
 class Terminal:
     """A command on a terminal of 80 columns and 24 lines."""
 
-    def __init__(self, *words: str | Path, **environment: str) -> None:
+    def __init__(
+        self, *words: str | Path, stderr: IO[bytes] | None, environment: Mapping[str, str]
+    ) -> None:
         self.out = b""
         self._leader, self._follower = pty.openpty()
         fcntl.ioctl(self._follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
@@ -44,7 +46,7 @@ class Terminal:
             env=child_env(**{"TERM": "xterm-256color", "COLUMNS": "", **environment}),
             stdin=self._follower,
             stdout=self._follower,
-            stderr=self._follower,
+            stderr=stderr or self._follower,
             start_new_session=True,
         )
 
@@ -101,8 +103,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Termi
         terminal.close()
 
 
-def _run(here: list[Terminal], *words: str | Path, **environment: str) -> Terminal:
-    here.append(Terminal("report", *words, **environment))
+def _run(
+    here: list[Terminal],
+    *words: str | Path,
+    stderr: IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Terminal:
+    here.append(Terminal("report", *words, stderr=stderr, environment=environment or {}))
     return here[-1]
 
 
@@ -128,7 +135,7 @@ def _is_restored(terminal: Terminal) -> bool:
 @pytest.mark.parametrize("words", [[], ["--tui"]])
 def test_q_ends_it_and_the_terminal_is_what_it_was(here: list[Terminal], words: list[str]) -> None:
     terminal = _run(here, _trace(), *words)
-    terminal.until("prog.trace: 41 calls, 1 thread", "read_line", "Time line")
+    terminal.until("prog.trace: 41 calls, 1 thread", "read_line", "Source")
     assert ENTERED in terminal.out and terminal.after != terminal.before
     terminal.press("t")
     terminal.until("Calls by their callers")
@@ -143,7 +150,7 @@ def test_q_ends_it_and_the_terminal_is_what_it_was(here: list[Terminal], words: 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_end_it_as_they_end_others(here: list[Terminal], number: signal.Signals) -> None:
     terminal = _run(here, _trace())
-    terminal.until("read_line", "Time line")
+    terminal.until("read_line", "Source")
     terminal.process.send_signal(number)
     assert terminal.end() == 128 + number
     assert _is_restored(terminal)
@@ -151,8 +158,8 @@ def test_signals_end_it_as_they_end_others(here: list[Terminal], number: signal.
 
 
 def test_no_colours_where_none_are_wanted(here: list[Terminal]) -> None:
-    terminal = _run(here, _trace(), NO_COLOR="1")
-    terminal.until("read_line", "Time line")
+    terminal = _run(here, _trace(), environment={"NO_COLOR": "1"})
+    terminal.until("read_line", "Source")
     terminal.press("t")
     terminal.until("Calls by their callers")
     seen = terminal.out
@@ -175,9 +182,16 @@ def test_no_colours_where_none_are_wanted(here: list[Terminal]) -> None:
 def test_what_is_printed(
     here: list[Terminal], words: list[str], environment: dict[str, str], printed: str
 ) -> None:
-    terminal = _run(here, _trace(), *words, **environment)
+    terminal = _run(here, _trace(), *words, environment=environment)
     assert terminal.end() == 0
     assert printed.encode() in terminal.out and ENTERED not in terminal.out
+
+
+def test_what_is_drawn_needs_standard_error_too(here: list[Terminal]) -> None:
+    with Path("errors").open("wb") as errors:
+        terminal = _run(here, _trace(), stderr=errors)
+    assert terminal.end() == 0
+    assert b"# tracer: function_graph" in terminal.out and not Path("errors").read_bytes()
 
 
 def test_what_fits_on_the_screen_is_printed(here: list[Terminal]) -> None:

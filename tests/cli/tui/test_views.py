@@ -9,9 +9,12 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from ftpatch.cli.tui.recorded import Stopped
+from ftpatch.errors import InputError
 from tests.support.boot_small import STACKS, enabled, stream
 from tests.support.probe_traces import BIAS, HIT, RETURNED, ProbeFile, Told, ip_of
 from tests.support.trace_naive import sums
@@ -212,7 +215,10 @@ def test_walking_up_and_down() -> None:
 def test_time_line() -> None:
     async def script(screen: Screen) -> None:
         await screen.press("l")
-        assert screen.listing().table.heads(80)[0] == "thread 7 (prog, pid 100), 1 of 2"
+        assert (
+            screen.listing().table.heads(80)[0]
+            == "thread 7 (prog, pid 100), 1 of 2; [ and ] show others"
+        )
         rows = [line.split() for line in screen.every()]
         assert [(row[0], row[1], row[3], row[4]) for row in rows] == [
             ("0.000000000", "7.000", "0", "main"),
@@ -227,7 +233,10 @@ def test_time_line() -> None:
         await screen.write("0.00000070")
         assert screen.at_cursor().split()[0] == "0.000000600"
         await screen.press("right_square_bracket")
-        assert screen.listing().table.heads(80)[0] == "thread 9 (prog, pid 100), 2 of 2"
+        assert (
+            screen.listing().table.heads(80)[0]
+            == "thread 9 (prog, pid 100), 2 of 2; [ and ] show others"
+        )
         assert screen.at_cursor().split()[0] == "0.000000060", "what ran there then"
         ends = {line.split()[-1]: line.split()[2] for line in screen.every()}
         assert ends == {"alloc": "us+", "hash": "us!", "fail": "us!", "print_all": "us"}
@@ -304,6 +313,30 @@ def test_q_ends_it() -> None:
 
     with opened(_trace()) as held:
         assert walked(script, held).return_value == 0
+
+
+def test_a_reading_that_nobody_waits_for_ends() -> None:
+    with opened(_trace()) as held:
+        held.stop()
+        for read in (held.call_tree, held.time_line, lambda: held.around(0)):
+            with pytest.raises(Stopped):
+                read()
+
+
+def test_an_error_is_told() -> None:
+    """Here of a file that went away."""
+    trace = _trace()
+
+    async def script(screen: Screen) -> None:
+        gone = InputError(trace, "cannot read: \x1b[31m")
+        with mock.patch.object(type(held.source), "rows", side_effect=gone):
+            await screen.press("t")
+        assert screen.lines()[0] == "prog.trace: cannot read: \\x1b[31m"
+        await screen.press("f", "t")
+        assert screen.at_cursor().endswith(" main"), "it is tried again"
+
+    with opened(trace) as held:
+        walked(script, held)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 8), (20, 3), (200, 60)])
@@ -447,7 +480,10 @@ def test_several_processes() -> None:
     async def script(screen: Screen) -> None:
         assert screen.title == "Functions | prog.trace and 1 more: 13 calls, 3 threads"
         await screen.press("l", "left_square_bracket")
-        assert screen.listing().table.heads(80)[0] == "thread 200 (child, pid 200), 3 of 3"
+        assert (
+            screen.listing().table.heads(80)[0]
+            == "thread 200 (child, pid 200), 3 of 3; [ and ] show others"
+        )
         assert len(screen.every()) == 1
 
     with opened(_trace(), second) as held:
