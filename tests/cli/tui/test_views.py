@@ -296,10 +296,17 @@ def test_help_has_every_key() -> None:
         text = "\n".join(screen.every())
         for binding in screen.app.BINDINGS:
             key = binding.key_display or binding.key  # type: ignore[union-attr]
-            shown = {"right": "Right", "left": "Left", "backspace": "Backspace", "escape": "Esc"}
+            shown = {
+                "right": "Right",
+                "left": "Left",
+                "backspace": "Backspace",
+                "escape": "Esc",
+                "left_square_bracket": "[",
+                "right_square_bracket": "]",
+            }
             if not key.startswith("ctrl+"):
                 for part in key.split():
-                    name = {"left_square_bracket": "["}.get(part, shown.get(part, part))
+                    name = shown.get(part, part)
                     assert re.search(rf"(^|\W){re.escape(name)}(\W|$)", text), key
         assert all(len(line) <= 80 for line in screen.every())
 
