@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Commands in a copy of the package into which files were dropped."""
 
 from __future__ import annotations
