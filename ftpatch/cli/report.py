@@ -116,8 +116,8 @@ Tui = Annotated[
     typer.Option(
         "--tui/--no-tui",
         show_default=False,
-        help="Walk through calls on the terminal, or print them [default: walk, if they do not fit "
-        "on the screen and no other option says how to report].",
+        help="Browse calls on the terminal, or print them [default: browse, unless they fit on the "
+        "screen or another option chooses the report].",
     ),
 ]
 To = Annotated[
@@ -157,7 +157,8 @@ def command(
 ) -> None:
     """Report recorded events in ftrace's formats or for other tools.
 
-    On a terminal, calls are walked through: functions, callers and callees, time line, source.
+    On a terminal, calls can be browsed: functions, callers and callees, call tree, time line and
+    source.
 
     Example: ftpatch report shop.trace --format profile
     """

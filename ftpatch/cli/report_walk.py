@@ -35,7 +35,7 @@ def can_walk(asked: bool | None) -> bool:
     if os.environ.get("TERM", "dumb") != "dumb":
         return True
     if asked:
-        error_line("this terminal can only print (TERM)")
+        error_line("the terminal cannot show this (TERM); printing it")
     return False
 
 
@@ -52,7 +52,7 @@ def is_walked(events: EventSource, asked: bool | None) -> bool:
         return False
     walked = bool(data & Data.HITS and events.has_returns)
     if not walked:
-        error_line(f"{events.kind.what} are no calls to walk through; printing them")
+        error_line(f"{events.kind.what} cannot be browsed; printing them")
     return walked
 
 

@@ -44,6 +44,8 @@ VIEWS = {
 TICK = 0.2
 """Seconds between two looks at how far a reading has come."""
 NANO = 10**9
+ABOVE = 3
+"""Lines of source to show above a function's first one that has code."""
 
 
 class Walk(App[int]):
@@ -172,7 +174,7 @@ class Walk(App[int]):
     def action_found(self, step: int) -> None:
         """Go to the next line that the search matches, or the one before."""
         if self._wanted is None:
-            self._say("nothing was searched for: / searches")
+            self._say("nothing to look for yet: / searches")
         else:
             self._find(self._wanted, back=step < 0)
 
@@ -205,7 +207,7 @@ class Walk(App[int]):
         if text and asked == "search":
             self._wanted = self._recorded.matching(text)
             if not self._wanted.any():
-                self._say(f"no function of this recording is called like {text!r}")
+                self._say(f"no function matches {text!r}")
                 return
             self._find(self._wanted)
         elif text:
@@ -267,7 +269,7 @@ class Walk(App[int]):
         elif not isinstance(listing.table, OutlineTable):
             outline = await self._read(listing, self._recorded.call_tree)
             if outline is not None:
-                listing.show(OutlineTable(self._recorded, outline, "Calls by their callers"))
+                listing.show(OutlineTable(self._recorded, outline, "Call tree"))
 
     @work(exclusive=True, group="read")
     async def _show_time(self, function: int) -> None:
@@ -300,8 +302,9 @@ class Walk(App[int]):
         if isinstance(found, str):
             listing.show(TextTable(head=name, message=found))
         elif found is not None:
-            listing.show(SourceTable(found, function, name), len(found.lines) - 1)
-            listing.show(listing.table, found.first)
+            # Scrolled up from the end, the function stands at the top, with what is right above it.
+            for line in (len(found.lines) - 1, found.first - ABOVE, found.first):
+                listing.show(SourceTable(found, function, name), line)
 
     async def _read(self, listing: Listing, read: Callable[[], Read]) -> Read | None:
         """What ``read`` returns, from a thread; None after an error, which is told."""
@@ -340,7 +343,7 @@ class Walk(App[int]):
 
     def _find(self, wanted: NDArray[np.bool_], *, back: bool = False) -> None:
         if not self._current.find(wanted, back=back):
-            self._say("not in this view")
+            self._say("no match in this view")
 
     def _follow(self, function: int) -> None:
         """Let n find a function's calls, if nothing else was searched for."""

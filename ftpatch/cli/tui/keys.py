@@ -22,7 +22,7 @@ BINDINGS: list[BindingType] = [
     Binding("l", "view('time')", "Time"),
     Binding("s", "view('source')", "Source"),
     Binding("slash", "ask('search')", "Search", key_display="/"),
-    Binding("o", "sort", "Order"),
+    Binding("o", "sort", "Sort"),
     Binding("O", "reverse", show=False),
     Binding("left_square_bracket", "thread(-1)", show=False),
     Binding("right_square_bracket", "thread(1)", show=False),
@@ -39,22 +39,22 @@ BINDINGS: list[BindingType] = [
     Binding("ctrl+z", "suspend_process", show=False),
 ]
 KEYS = """\
-f          all functions; o orders them by the next column, O turns the order
-c, Enter   callers and callees of the function at the cursor;
-           Enter walks on to one of them, Backspace walks back
-t          all calls by their callers; Enter, Right and Left unfold and fold
-l          time line: the calls of a thread, first the longest of the function
-             [ and ]  the thread before, the next thread
+f          functions; o sorts by the next column, O reverses the order
+c, Enter   callers and callees of the function under the cursor;
+           Enter goes on to one of them, Backspace goes back
+t          call tree; Enter, Right and Left unfold and fold
+l          time line: a thread's calls in order, at the function's longest call
+             [ and ]  previous thread, next thread
              g        go to a moment, in seconds since the start
              +        still open when the recording ended
-             !        left without a return (an exception, longjmp)
+             !        left without returning (exception, longjmp)
 s          source of the function; lines that have code of it are marked
-/          search by a part of a name, or a glob; n and N: next, previous
-Tab        from callers to callees
+/          search for part of a name, or a glob; n and N: next, previous
+Tab        switch between callers and callees
 Esc        close the search
-?          this help, and notes on what is missing in the recording
+?          this help, and notes on what is missing from the recording
 q          quit
 
-Times are those of the other reports: Total is with what a function called,
-Self without, Avg is Total by Calls. Share is of all time in the list.\
+Times are as in the other reports: Total includes the functions called, Self
+does not, Avg is Total / Calls. Share is of the time of the whole list.\
 """.splitlines()

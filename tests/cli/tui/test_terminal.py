@@ -138,7 +138,7 @@ def test_q_ends_it_and_the_terminal_is_what_it_was(here: list[Terminal], words: 
     terminal.until("prog.trace: 41 calls, 1 thread", "read_line", "Source")
     assert ENTERED in terminal.out and terminal.after != terminal.before
     terminal.press("t")
-    terminal.until("Calls by their callers")
+    terminal.until("Call tree")
     terminal.press("l")
     terminal.until("thread 100 (prog, pid 100), 1 of 1", "0.000000010")
     terminal.press("q")
@@ -161,7 +161,7 @@ def test_no_colours_where_none_are_wanted(here: list[Terminal]) -> None:
     terminal = _run(here, _trace(), environment={"NO_COLOR": "1"})
     terminal.until("read_line", "Source")
     terminal.press("t")
-    terminal.until("Calls by their callers")
+    terminal.until("Call tree")
     seen = terminal.out
     terminal.press("q")
     assert terminal.end() == 0
@@ -176,7 +176,7 @@ def test_no_colours_where_none_are_wanted(here: list[Terminal]) -> None:
         (["--json"], {}, '{"pid"'),
         (["--graph", "main"], {}, "# Callers of main"),
         ([], {"TERM": "dumb"}, "# tracer: function_graph"),
-        (["--tui"], {"TERM": "dumb"}, "ftpatch: this terminal can only print (TERM)"),
+        (["--tui"], {"TERM": "dumb"}, "ftpatch: the terminal cannot show this (TERM); printing it"),
     ],
 )
 def test_what_is_printed(
@@ -217,7 +217,7 @@ def test_what_has_no_calls_is_printed(here: list[Terminal]) -> None:
     terminal = _run(here, trace)
     assert (terminal.end(), terminal.out.decode().replace("\r\n", "\n")) == (0, printed)
     terminal = _run(here, trace, "--tui")
-    said = "ftpatch: probe events are no calls to walk through; printing them\n"
+    said = "ftpatch: probe events cannot be browsed; printing them\n"
     assert (terminal.end(), terminal.out.decode().replace("\r\n", "\n")) == (0, said + printed)
 
 

@@ -269,10 +269,10 @@ def test_the_time_line_begins_at_the_longest_call() -> None:
 def test_search() -> None:
     async def script(screen: Screen) -> None:
         await screen.press("n")
-        assert "nothing was searched for" in screen.detail
+        assert "nothing to look for yet" in screen.detail
         await screen.press("slash")
         await screen.write("A*")
-        assert "no function of this recording is called like 'A*'" in screen.detail
+        assert "no function matches 'A*'" in screen.detail
         await screen.press("slash")
         await screen.write("[ph]a*")
         found = [screen.at_cursor().split()[-1]]
