@@ -61,6 +61,13 @@ class Screen:
             await self._pilot.press(letter)
         await self.press("enter")
 
+    async def click(self, selector: str, line: int, times: int = 1) -> None:
+        """Click on a line of a list."""
+        await self._pilot.click(selector, offset=(5, line), times=times)
+        await self.press()
+        await self.app.workers.wait_for_complete()
+        await self._pilot.pause()
+
     async def resize(self, width: int, height: int) -> None:
         """Make the terminal another size."""
         await self._pilot.resize_terminal(width, height)

@@ -19,7 +19,7 @@ from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from ftpatch.cli.console import clean
 from ftpatch.cli.tui.function_table import FunctionTable
-from ftpatch.cli.tui.keys import BINDINGS, CSS, KEYS
+from ftpatch.cli.tui.keys import BINDINGS, CSS, KEYS, VIEWS
 from ftpatch.cli.tui.listing import Listing
 from ftpatch.cli.tui.outline_table import OutlineTable
 from ftpatch.cli.tui.recorded import Recorded, Stopped
@@ -32,15 +32,6 @@ from ftpatch.trace.rows import UNKNOWN
 __all__ = ["Walk"]
 
 Read = TypeVar("Read")
-VIEWS = {
-    "functions": "Functions",
-    "around": "Callers",
-    "tree": "Tree",
-    "time": "Time line",
-    "source": "Source",
-    "help": "Help",
-}
-"""Identifiers of views, and their names."""
 TICK = 0.2
 """Seconds between two looks at how far a reading has come."""
 NANO = 10**9
@@ -95,6 +86,8 @@ class Walk(App[int]):
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN and number != signal.SIGPIPE:
                 loop.add_signal_handler(number, self._leave, int(number))
+        # Behind Ctrl-Z and fg the terminal's other screen is empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.query_one("#ask").display = False
         self._listing("functions").show(self._functions)
         lines = [*self._recorded.notes, ""] if self._recorded.notes else []

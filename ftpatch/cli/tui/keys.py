@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""The keys, their help, and where the parts of the screen are."""
+"""The views, the keys and their help, and where the parts of the screen are."""
 
 from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
-__all__ = ["BINDINGS", "CSS", "KEYS"]
+__all__ = ["BINDINGS", "CSS", "KEYS", "VIEWS"]
 
+VIEWS = {
+    "functions": "Functions",
+    "around": "Callers",
+    "tree": "Tree",
+    "time": "Time line",
+    "source": "Source",
+    "help": "Help",
+}
+"""Identifiers of views, and their names."""
 CSS = """
 Screen { layout: vertical; }
 #top { height: 1; padding: 0 1; background: $panel; text-style: bold; }
@@ -53,7 +62,7 @@ s          source of the function; lines that have code of it are marked
 Tab        switch between callers and callees
 Esc        close the search
 ?          this help, and notes on what is missing from the recording
-q          quit
+q          quit; Ctrl-Z: suspend
 
 Times are as in the other reports: Total includes the functions called, Self
 does not, Avg is Total / Calls. Share is of the time of the whole list.\

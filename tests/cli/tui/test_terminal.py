@@ -8,12 +8,13 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import subprocess
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,19 +36,22 @@ class Terminal:
     """A command on a terminal of 80 columns and 24 lines."""
 
     def __init__(
-        self, *words: str | Path, stderr: IO[bytes] | None, environment: Mapping[str, str]
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        stderr: IO[bytes] | None = None,
     ) -> None:
         self.out = b""
         self._leader, self._follower = pty.openpty()
         fcntl.ioctl(self._follower, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self._follower)
         self.process = subprocess.Popen(
-            ftpatch_command(*words),
+            words,
             env=child_env(**{"TERM": "xterm-256color", "COLUMNS": "", **environment}),
             stdin=self._follower,
             stdout=self._follower,
             stderr=stderr or self._follower,
-            start_new_session=True,
+            preexec_fn=_own_terminal,
         )
 
     @property
@@ -93,6 +97,12 @@ class Terminal:
         return True
 
 
+def _own_terminal() -> None:
+    """Make standard input the terminal that the process is controlled by, as a shell needs it."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Terminal]]:
     """Terminals to be closed."""
@@ -109,7 +119,8 @@ def _run(
     stderr: IO[bytes] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Terminal:
-    here.append(Terminal("report", *words, stderr=stderr, environment=environment or {}))
+    command = ftpatch_command("report", *words)
+    here.append(Terminal(command, environment or {}, stderr))
     return here[-1]
 
 
@@ -155,6 +166,25 @@ def test_signals_end_it_as_they_end_others(here: list[Terminal], number: signal.
     assert terminal.end() == 128 + number
     assert _is_restored(terminal)
     assert b"ftpatch: interrupted" in terminal.out
+
+
+def test_it_is_suspended_as_shells_have_it(here: list[Terminal]) -> None:
+    """And drawn again afterwards."""
+    here.append(Terminal(words=["bash", "--norc", "-i"], environment={"PS1": "READY> "}))
+    (shell,) = here
+    shell.until("READY> ")
+    shell.press(f"{shlex.join(ftpatch_command('report', _trace()))}\n")
+    shell.until("read_line", "Quit")
+    shell.press("\x1a")
+    shell.until("READY> ")
+    assert LEFT in shell.out and HIDDEN not in shell.out
+    shell.press("fg\n")
+    shell.until("read_line", "Quit")
+    assert ENTERED in shell.out
+    shell.press("q")
+    shell.until("READY> ")
+    shell.press("exit $?\n")
+    assert shell.end() == 0
 
 
 def test_no_colours_where_none_are_wanted(here: list[Terminal]) -> None:

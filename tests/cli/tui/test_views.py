@@ -346,6 +346,22 @@ def test_an_error_is_told() -> None:
         walked(script, held)
 
 
+def test_clicks() -> None:
+    """One goes to a line, two walk to its function."""
+
+    async def script(screen: Screen) -> None:
+        await screen.click("#functions", 3)
+        assert screen.listing().cursor == 2
+        wanted = screen.at_cursor().split()[-1]
+        await screen.click("#functions", 0, times=2)
+        assert (screen.view, screen.listing().cursor) == ("functions", 2), "the names of columns"
+        await screen.click("#functions", 3, times=2)
+        assert screen.listing("callers").table.heads(80)[0] == f"Callers of {wanted}"
+
+    with opened(_trace()) as held:
+        walked(script, held)
+
+
 @pytest.mark.parametrize("size", [(80, 24), (40, 8), (20, 3), (200, 60)])
 def test_any_size(size: tuple[int, int]) -> None:
     async def script(screen: Screen) -> None:
