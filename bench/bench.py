@@ -140,10 +140,10 @@ def main() -> None:
         output.unlink(missing_ok=True)
         memory = peak_mb(disable)
         print(f"{'ftpatch disable, peak resident memory':<58} {memory:6.0f} MB  (at most 300)")
-    imports = (sys.executable, "-c", "import lief, numpy, typer, rich")
+    imports = (sys.executable, "-c", "import numpy, typer, rich")
     status = (*FTPATCH, "status", str(vmlinux))
     result = alternately(lambda: seconds(status), lambda: seconds(imports))
-    report("ftpatch status : import lief, numpy, typer, rich", result, 1.5)
+    report("ftpatch status : import numpy, typer, rich", result, 1.5)
     trees()
 
 

@@ -1,26 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""The headers of an ELF file, read by LIEF from a skeleton.
-
-LIEF's full parse of a 633 MB vmlinux takes 18 s and 2.4 GB. Nearly all of it goes into contents
-that ftpatch reads itself, so only the headers go to LIEF: ELF header, program headers, section
-headers and the section-name table, copied into one small buffer.
+"""The headers of an ELF file, read as columns: all program headers at once, and all sections.
 
     file:      | Ehdr | Phdr... | contents ................ | names | Shdr... |
-    skeleton:  | Ehdr | Phdr... | Shdr... | names |
-                 e_phoff, e_shoff and the name table's sh_offset follow the copies;
-                 every other offset stays that of the file.
+                  |      ^ e_phoff                             ^       ^
+                  |                        e_shoff ------------ -------+
+                  +-- e_shstrndx: the section whose contents are the names
 
-Layout of the headers: System V ABI, chapter 4 (ELF header, sections) and 5 (program header).
+Layout: System V ABI, chapter 4 (ELF header, sections) and 5 (program header).
 """
 
 from __future__ import annotations
 
-import io
-import struct
-import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
-import lief
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,51 +24,55 @@ from ftpatch.errors import InputError
 
 __all__ = ["read_skeleton"]
 
-EI_CLASS, EI_DATA, E_TYPE = 4, 5, 16
+EI_CLASS, EI_DATA, EI_NIDENT = 4, 5, 16
 ELFCLASS32, ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB = 1, 2, 1, 2
 LIMIT_HEADERS = 1 << 20
-"""Maximum product of the numbers of program and section headers; LIEF pairs them."""
+"""Maximum product of the numbers of program and section headers; readers of both pair them."""
 LIMIT_NAMES = 1 << 24
 """Maximum size of section names; a vmlinux has 4 KB, a library of 60,000 sections 3 MB."""
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Layout:
-    """Sizes (bytes) and offsets of fields in the headers of one ELF class."""
+    """The headers of one ELF class, as records."""
 
-    header: int
-    offsets: str
-    offsets_at: int
-    counts_at: int
-    program: int
-    section: int
-    section_offset: str
-    section_offset_at: int
+    header: np.dtype[np.void]
+    program: np.dtype[np.void]
+    section: np.dtype[np.void]
 
 
-_LAYOUT = {
-    ELFCLASS32: _Layout(
-        header=52,
-        offsets="<II",
-        offsets_at=28,
-        counts_at=42,
-        program=32,
-        section=40,
-        section_offset="<II",
-        section_offset_at=16,
-    ),
-    ELFCLASS64: _Layout(
-        header=64,
-        offsets="<QQ",
-        offsets_at=32,
-        counts_at=54,
-        program=56,
-        section=64,
-        section_offset="<QQ",
-        section_offset_at=24,
-    ),
-}
+def _layout(word: str) -> _Layout:
+    """``word``: the type of addresses, offsets and sizes. Of a segment its flags stand second in 64
+    bits, where the words behind them stay aligned, and near the end in 32."""
+    flags = [("flags", "<u4")]
+    early, late = (flags, []) if word == "<u8" else ([], flags)
+    return _Layout(
+        np.dtype(
+            [
+                *(("ident", f"V{EI_NIDENT}"), ("type", "<u2"), ("machine", "<u2")),
+                *(("version", "<u4"), ("entry", word), ("phoff", word), ("shoff", word)),
+                *(("flags", "<u4"), ("ehsize", "<u2"), ("phentsize", "<u2"), ("phnum", "<u2")),
+                *(("shentsize", "<u2"), ("shnum", "<u2"), ("shstrndx", "<u2")),
+            ]
+        ),
+        np.dtype(
+            [
+                *(("type", "<u4"), *early, ("offset", word), ("vaddr", word), ("paddr", word)),
+                *(("filesz", word), ("memsz", word), *late, ("align", word)),
+            ]
+        ),
+        np.dtype(
+            [
+                *(("name", "<u4"), ("type", "<u4"), ("flags", word), ("addr", word)),
+                *(("offset", word), ("size", word), ("link", "<u4"), ("info", "<u4")),
+                *(("addralign", word), ("entsize", word)),
+            ]
+        ),
+    )
+
+
+_LAYOUT = {ELFCLASS32: _layout("<u4"), ELFCLASS64: _layout("<u8")}
 
 
 def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
@@ -83,157 +81,136 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
     Raises InputError for anything but ELF files, for big-endian ones, and for headers that are
     outside the file.
     """
+    layout = _layout_of(path, data)
     size = len(data)
-    ident = data[:16].tobytes()
-    if ident[:4] != b"\x7fELF":
-        known = what_is(data.data)
-        if known is not None:
-            raise InputError(path, f"{known.name}, not an ELF file", known.advice)
-        raise InputError(path, "not an ELF file", "use a vmlinux, a program or a shared library")
-    if size < 16 or ident[EI_CLASS] not in _LAYOUT:
-        raise InputError(path, "the ELF header is truncated or has an unknown class")
-    if ident[EI_DATA] == ELFDATA2MSB:
-        named = elf_words(data.data) if size >= 20 else "big-endian ELF"
-        raise InputError(path, f"{named}: big-endian ELF is not supported")
-    if ident[EI_DATA] != ELFDATA2LSB:
-        raise InputError(path, f"invalid EI_DATA {ident[EI_DATA]}")
-    layout = _LAYOUT[ident[EI_CLASS]]
-    if size < layout.header:
-        raise InputError(path, f"truncated: {size} bytes, but the ELF header takes {layout.header}")
-
-    header = bytearray(data[: layout.header].tobytes())
-    phoff, shoff = struct.unpack_from(layout.offsets, header, layout.offsets_at)
-    phentsize, phnum, shentsize, shnum, shstrndx = struct.unpack_from(
-        "<HHHHH", header, layout.counts_at
-    )
-    if not shoff:
-        shnum = shstrndx = 0
-    elif shnum == 0 or shstrndx == SHN_XINDEX or phnum == PN_XNUM:
+    if size < layout.header.itemsize:
+        raise InputError(
+            path, f"truncated: {size} bytes, but the ELF header takes {layout.header.itemsize}"
+        )
+    header = data[: layout.header.itemsize].view(layout.header)[0]
+    shoff = int(header["shoff"])
+    shnum = int(header["shnum"]) if shoff else 0
+    phnum = int(header["phnum"])
+    if shoff and (shnum == 0 or header["shstrndx"] == SHN_XINDEX or phnum == PN_XNUM):
         raise InputError(path, "extended section or segment numbering is not supported")
     for what, count, entry, wanted in (
-        ("program", phnum, phentsize, layout.program),
-        ("section", shnum, shentsize, layout.section),
+        ("program", phnum, header["phentsize"], layout.program.itemsize),
+        ("section", shnum, header["shentsize"], layout.section.itemsize),
     ):
         if count and entry != wanted:
             raise InputError(path, f"a {what} header has {entry} bytes, must be {wanted}")
 
-    def part(what: str, offset: int, length: int) -> bytes:
+    def part(what: str, offset: int, length: int) -> NDArray[np.uint8]:
         if offset + length > size:
             raise InputError(
                 path,
                 f"truncated: no room for the {what} at {offset:#x} ({length} bytes): "
                 f"the file has only {size:#x}",
             )
-        return data[offset : offset + length].tobytes()
+        return data[offset : offset + length]
 
     if phnum * shnum > LIMIT_HEADERS:
         raise InputError(path, f"{phnum} program headers and {shnum} section headers")
 
-    programs = part("program headers", phoff, phnum * layout.program)
-    sections = bytearray(part("section headers", shoff, shnum * layout.section))
-    names, offset = b"", 0
+    length = phnum * layout.program.itemsize
+    programs = part("program headers", int(header["phoff"]), length).view(layout.program)
+    length = shnum * layout.section.itemsize
+    sections = part("section headers", shoff, length).view(layout.section)
+    names: list[str] = []
     if shnum:
-        if shstrndx >= shnum:
-            raise InputError(path, f"invalid section-name table: section {shstrndx} of {shnum}")
-        at = shstrndx * layout.section + layout.section_offset_at
-        offset, length = struct.unpack_from(layout.section_offset, sections, at)
-        names = part("section-name table", offset, length)
-        _limit_names(path, sections, names, layout.section)
-        behind = layout.header + len(programs) + len(sections)
-        struct.pack_into(layout.section_offset[:2], sections, at, behind)
-    struct.pack_into(
-        layout.offsets,
-        header,
-        layout.offsets_at,
-        layout.header if phnum else 0,
-        layout.header + len(programs) if shnum else 0,
+        if header["shstrndx"] >= shnum:
+            where = f"section {header['shstrndx']} of {shnum}"
+            raise InputError(path, f"invalid section-name table: {where}")
+        table = sections[header["shstrndx"]]
+        held = part("section-name table", int(table["offset"]), int(table["size"]))
+        names = _names(path, sections["name"], held.tobytes())
+    _require_contents(path, programs, sections, size)
+    return Skeleton(
+        elf_class=64 if layout is _LAYOUT[ELFCLASS64] else 32,
+        machine=int(header["machine"]),
+        type=int(header["type"]),
+        sections=tuple(_sections(sections, names)),
+        segments=tuple(_segments(programs)),
+        section_headers=shoff if shnum else 0,
     )
-    skeleton = bytes(header) + programs + bytes(sections) + names
-    parsed = _parse(path, skeleton, size, shnum, {shstrndx: offset} if shnum else {})
-    return replace(parsed, section_headers=shoff if shnum else 0)
 
 
-def _limit_names(path: str, sections: bytearray, names: bytes, entry: int) -> None:
-    """Reject section names that add up to more than any real file has: all may share one long
-    string."""
-    ends = np.flatnonzero(np.frombuffer(names, np.uint8) == 0)
-    start = np.frombuffer(sections, np.uint8).reshape(-1, entry)[:, :4].copy().view("<u4")[:, 0]
-    at = np.searchsorted(ends, start.astype(np.int64))
-    length = np.append(ends, len(names))[at] - start.astype(np.int64)
-    if int(np.maximum(length, 0).sum()) > LIMIT_NAMES:
+def _layout_of(path: str, data: NDArray[np.uint8]) -> _Layout:
+    """The layout that e_ident says. Raises InputError for what is not supported."""
+    ident = data[:EI_NIDENT].tobytes()
+    if ident[:4] != b"\x7fELF":
+        known = what_is(data.data)
+        if known is not None:
+            raise InputError(path, f"{known.name}, not an ELF file", known.advice)
+        raise InputError(path, "not an ELF file", "use a vmlinux, a program or a shared library")
+    if len(ident) < EI_NIDENT or ident[EI_CLASS] not in _LAYOUT:
+        raise InputError(path, "the ELF header is truncated or has an unknown class")
+    if ident[EI_DATA] == ELFDATA2MSB:
+        named = elf_words(data.data) if len(data) >= 20 else "big-endian ELF"
+        raise InputError(path, f"{named}: big-endian ELF is not supported")
+    if ident[EI_DATA] != ELFDATA2LSB:
+        raise InputError(path, f"invalid EI_DATA {ident[EI_DATA]}")
+    return _LAYOUT[ident[EI_CLASS]]
+
+
+def _names(path: str, start: NDArray[np.uint32], table: bytes) -> list[str]:
+    """The names that begin at ``start`` uint32[n]; one outside the table is empty. Raises
+    InputError where they add up to more than any real file has: all may share one long string."""
+    ends = np.flatnonzero(np.frombuffer(table, np.uint8) == 0)
+    begin = np.minimum(start.astype(np.int64), len(table))
+    end = np.append(ends, len(table))[np.searchsorted(ends, begin)]
+    if int((end - begin).sum()) > LIMIT_NAMES:
         raise InputError(path, "its section names are too long")
+    spans = zip(begin.tolist(), end.tolist(), strict=True)
+    return [table[first:last].decode("utf-8", "backslashreplace") for first, last in spans]
 
 
-def _parse(path: str, skeleton: bytes, size: int, shnum: int, moved: dict[int, int]) -> Skeleton:
-    lief.logging.disable()
-    config = lief.ELF.ParserConfig()
-    config.parse_relocations = False
-    config.parse_dyn_symbols = False
-    config.parse_symtab_symbols = False
-    config.parse_symbol_versions = False
-    config.parse_notes = False
-    config.parse_overlay = False
-    binary = lief.ELF.parse(io.BytesIO(skeleton), config)
-    if not isinstance(binary, lief.ELF.Binary):
-        raise InputError(path, "LIEF cannot read the ELF headers")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # for types that LIEF's enumerations lack
-        sections, segments = _sections(binary, moved), _segments(binary)
-    if len(sections) != shnum:
-        raise InputError(path, f"{shnum} section headers, but only {len(sections)} readable")
-    for segment in segments:
-        if segment.type == Segment.PT_LOAD and segment.offset + segment.size > size:
-            raise InputError(
-                path,
-                f"truncated: a segment at {segment.offset:#x} needs {segment.size:#x} bytes, "
-                f"but the file has only {size:#x}",
-            )
-    for section in sections:
-        outside = section.offset + section.size > size
-        if outside and section.type not in (Section.SHT_NULL, Section.SHT_NOBITS):
-            raise InputError(
-                path,
-                f"truncated: section {section.index} at {section.offset:#x} needs "
-                f"{section.size:#x} bytes, but the file has only {size:#x}",
-            )
-    kind, machine = struct.unpack_from("<HH", skeleton, E_TYPE)
-    bits = 64 if skeleton[EI_CLASS] == ELFCLASS64 else 32
-    return Skeleton(bits, machine, kind, sections, segments)
+def _require_contents(
+    path: str, programs: NDArray[np.void], sections: NDArray[np.void], size: int
+) -> None:
+    """Raise InputError for contents that are outside the file."""
+    loaded = programs["type"] == Segment.PT_LOAD
+    for row in np.flatnonzero(loaded & _outside(programs, "filesz", size))[:1]:
+        _refuse(path, "a segment", programs[row]["offset"], programs[row]["filesz"], size)
+    stored = ~np.isin(sections["type"], (Section.SHT_NULL, Section.SHT_NOBITS))
+    for row in np.flatnonzero(stored & _outside(sections, "size", size))[:1]:
+        _refuse(path, f"section {row}", sections[row]["offset"], sections[row]["size"], size)
 
 
-def _number(value: object) -> int:
-    """LIEF's enumerations carry the machine in the high bits of processor-specific types."""
-    return int(getattr(value, "value", value)) & 0xFFFF_FFFF  # type: ignore[call-overload, no-any-return]
+def _outside(headers: NDArray[np.void], length: str, size: int) -> NDArray[np.bool_]:
+    """Mark the headers whose contents are not all in a file of ``size`` bytes. Their end may be
+    beyond 64 bits."""
+    offset = headers["offset"].astype(np.uint64)
+    room = np.uint64(size) - np.minimum(offset, np.uint64(size))
+    return np.asarray((offset > np.uint64(size)) | (headers[length] > room))
 
 
-def _sections(binary: lief.ELF.Binary, moved: dict[int, int]) -> tuple[Section, ...]:
-    """``moved``: true file offsets of what is elsewhere in the skeleton, by index."""
-    return tuple(
-        Section(
+def _refuse(path: str, what: str, offset: int, length: int, size: int) -> NoReturn:
+    needed = f"at {offset:#x} needs {length:#x} bytes"
+    raise InputError(path, f"truncated: {what} {needed}, but the file has only {size:#x}")
+
+
+def _sections(headers: NDArray[np.void], names: Sequence[str]) -> Iterator[Section]:
+    fields = ("type", "flags", "addr", "offset", "size", "link", "info", "entsize")
+    columns = (headers[field].tolist() for field in fields)
+    rows = zip(names, *columns, strict=True)
+    for index, (name, type_, flags, address, offset, size, link, info, entsize) in enumerate(rows):
+        yield Section(
             index=index,
-            name=str(s.name),
-            type=_number(s.type),
-            flags=int(s.flags),
-            address=s.virtual_address,
-            offset=moved.get(index, s.file_offset),
-            size=s.size,
-            link=s.link,
-            info=s.information,
-            entsize=s.entry_size,
+            name=name,
+            type=type_,
+            flags=flags,
+            address=address,
+            offset=offset,
+            size=size,
+            link=link,
+            info=info,
+            entsize=entsize,
         )
-        for index, s in enumerate(binary.sections)
-    )
 
 
-def _segments(binary: lief.ELF.Binary) -> tuple[Segment, ...]:
-    return tuple(
-        Segment(
-            _number(s.type),
-            _number(s.flags),
-            s.file_offset,
-            s.virtual_address,
-            s.physical_size,
-            s.virtual_size,
-        )
-        for s in binary.segments
-    )
+def _segments(headers: NDArray[np.void]) -> Iterator[Segment]:
+    fields = ("type", "flags", "offset", "vaddr", "filesz", "memsz")
+    rows = zip(*(headers[field].tolist() for field in fields), strict=True)
+    for type_, flags, offset, address, size, memory_size in rows:
+        yield Segment(type_, flags, offset, address, size, memory_size)

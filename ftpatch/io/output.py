@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The copy that becomes the output: started at once, in a thread, while everything else loads.
 
-Only the standard library is imported here, so that the copy runs while numpy and LIEF load. The new
+Only the standard library is imported here, so that the copy runs while numpy loads. The new
 file has no name until it is complete (O_TMPFILE): not even a kill leaves a partial one.
 """
 

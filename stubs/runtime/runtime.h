@@ -78,6 +78,7 @@ struct thread {
 	struct frame *bottom; /* ... the ret_stack */
 	struct frame *limit;  /* end of the ret_stack's space */
 	u64 *pos, *end;       /* of the chunk */
+	u64 *stored;          /* there, the end of the longest event that was begun; 0: of one word */
 	u64 base;             /* ticks */
 	ulong tp;
 	ulong busy;           /* slot of the call that the tracer is handling, 0: none */

@@ -137,9 +137,9 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	if (!header || t->full)
 		return 0;
 	if (last && has_room(t, last, 16)) { /* it was too long ago */
+		storing(t, last, 2);
 		last[1] = now;
-		last[2] = 0;
-		barrier();
+		end_chunk(t, last + 2);
 		last[0] = EVENT_TIME;
 		if (place_holds(t, last))
 			t->pos = last + 2;
@@ -183,6 +183,7 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 		return 0;
 	chunk->magic = CHUNK_MAGIC;
 	t->base = now;
+	t->stored = 0;
 	t->pos = (u64 *)(chunk + 1);
 	t->end = (u64 *)((char *)chunk + header->chunk_size);
 	return 1;

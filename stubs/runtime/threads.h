@@ -158,6 +158,30 @@ static inline int has_room(const struct thread *t, const u64 *at, u32 words)
 	return (ulong)t->end - (ulong)(at + words) < CHUNK;
 }
 
+/* An event of `words` words is about to be stored at `at`. */
+static inline void storing(struct thread *t, u64 *at, u32 words)
+{
+	if (words > 1 && t->stored < at + words)
+		t->stored = at + words;
+	barrier();
+}
+
+/* End the chunk at `pos`, which an event was stored before, if anything is behind it: a handler that
+ * jumped out while a longer one was being stored may have left the rest of that there.
+ *
+ *     | event | 0 | what a longer one left |
+ *               ^ pos                      ^ stored
+ *
+ * Without need, nothing is stored there. If a handler forks in the middle of an event, the child goes
+ * on with that as well, and in what is still its parent's file: that may have its next event by then.
+ * The event itself is the same in both, and the child's `stored` is in a file of its own. */
+static inline void end_chunk(const struct thread *t, u64 *pos)
+{
+	if (unlikely((ulong)t->stored - (ulong)pos - 1 < CHUNK))
+		*pos = 0;
+	barrier();
+}
+
 /* Room for an event of `words` words at time `now`, NULL if there is none. */
 static inline u64 *event_at(struct thread *t, u64 now, u32 words)
 {
@@ -170,6 +194,7 @@ static inline u64 *event_at(struct thread *t, u64 now, u32 words)
 			return 0;
 		at = t->pos;
 	}
+	storing(t, at, words);
 	return at;
 }
 
@@ -186,17 +211,10 @@ static inline u64 event(struct thread *t, u64 now, u64 func, enum trace_event ty
 	return (now - t->base) << TICKS_SHIFT | func | type;
 }
 
-/* Store an event of `words` words, `first` last, since readers rely on it. The zero after it ends the
- * chunk until the next one: a handler that jumped out while a longer one was being stored may have
- * left the rest of that there.
- *
- *     | first | ... | 0 | what a longer one left
- *       ^ at          ^ pos
- */
+/* Store an event of `words` words, `first` last, since readers rely on it. */
 static inline void event_put(struct thread *t, u64 *at, u32 words, u64 first)
 {
-	at[words] = 0;
-	barrier();
+	end_chunk(t, at + words);
 	*at = first;
 	t->pos = at + words;
 }

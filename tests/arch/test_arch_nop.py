@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ftpatch.arch import Abi, State, architectures
+from tests.support.command import PATIENCE
 from tests.support.gnu import program, runner
 from tests.support.readers import disassembled, target_of
 
@@ -144,7 +145,7 @@ def _run(name: str, codes: list[bytes], folder: Path) -> int:
     target = folder / "program"
     source = {"arm64": _arm64, "riscv64": _riscv64}.get(name, partial(_x86, name))(codes)
     program(name, source, target)
-    return subprocess.run([*runner(name), str(target)], check=False, timeout=60).returncode
+    return subprocess.run([*runner(name), str(target)], check=False, timeout=PATIENCE).returncode
 
 
 @pytest.mark.parametrize("name", ARCHES)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.boot_small import STACKS, enabled, stream
-from tests.support.command import ROOT, ftpatch, ftpatch_command
+from tests.support.command import PATIENCE, ROOT, ftpatch, ftpatch_command
 
 QEMU = """#!/bin/sh
 for word; do
@@ -25,6 +25,7 @@ for word; do
 done
 eval "$THEN"
 """
+SLEEPS = f"exec sleep {2 * PATIENCE}"
 EVENTS = [("ksys_dup3", STACKS[0] - 8), ("vfs_read", STACKS[0] - 64)]
 FOLDED = "ksys_dup3 1\nksys_dup3;vfs_read 0\n"  # the last function has had no time yet
 
@@ -52,7 +53,7 @@ def _boot(
 ) -> subprocess.CompletedProcess[str]:
     command = _words(folder, *words)
     return subprocess.run(
-        command, env=machine | {"THEN": then}, capture_output=True, text=True, timeout=60
+        command, env=machine | {"THEN": then}, capture_output=True, text=True, timeout=PATIENCE
     )
 
 
@@ -101,14 +102,15 @@ def test_an_end_of_its_own(tmp_path: Path, machine: dict[str, str]) -> None:
 
 
 def test_a_hang(tmp_path: Path, machine: dict[str, str]) -> None:
-    done = _boot(tmp_path, machine, "exec sleep 60", "--idle", "1", "--format", "folded")
+    """Long enough for a busy machine to begin."""
+    done = _boot(tmp_path, machine, SLEEPS, "--idle", "5", "--format", "folded")
     assert done.returncode == 124
-    assert "no events and no console output for 1 seconds" in done.stderr
+    assert "no events and no console output for 5 seconds" in done.stderr
     assert "last functions: ksys_dup3, vfs_read" in done.stderr
 
 
 def test_a_limit(tmp_path: Path, machine: dict[str, str]) -> None:
-    done = _boot(tmp_path, machine, "exec sleep 60", "--limit", "1", "--format", "folded")
+    done = _boot(tmp_path, machine, SLEEPS, "--limit", "1", "--format", "folded")
     assert done.returncode == 124 and "ended after 1 seconds" in done.stderr
 
 
@@ -119,7 +121,7 @@ def test_a_triple_fault(tmp_path: Path, machine: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("words", [("--max", "2"), ("--max", "1")])
 def test_a_stop(tmp_path: Path, machine: dict[str, str], words: tuple[str, ...]) -> None:
-    done = _boot(tmp_path, machine, "exec sleep 60", *words, "--format", "folded")
+    done = _boot(tmp_path, machine, SLEEPS, *words, "--format", "folded")
     assert done.returncode == 0 and "tracer stopped" in done.stderr
 
 
@@ -134,19 +136,19 @@ def test_signals(tmp_path: Path, machine: dict[str, str], number: signal.Signals
     own, end = pty.openpty()
     mark = tmp_path / "pid"
     command = _words(tmp_path, "--format", "folded", "-o", str(tmp_path / "out"))
-    environment = machine | {"THEN": f"echo $$ >{mark}; exec sleep 60"}
+    environment = machine | {"THEN": f"echo $$ >{mark}; {SLEEPS}"}
     child = subprocess.Popen(command, env=environment, stdout=end, stderr=end)
-    until = time.monotonic() + 30
-    while not (mark.exists() and mark.read_text()) and time.monotonic() < until:
-        time.sleep(0.1)
-    time.sleep(1)
-    child.send_signal(number)
-    code = child.wait(30)
     os.close(end)
     said = b""
+    while not (b"2 events, vfs_read" in said and mark.exists() and mark.read_text()):
+        part = _read(own)  # as it goes
+        assert part, said
+        said += part
+    child.send_signal(number)
     while part := _read(own):
         said += part
-    assert b"2 events, vfs_read" in said  # as it went
+    code = child.wait(PATIENCE)
+    os.close(own)
     assert not list((tmp_path / "tmp").iterdir())
     assert not _runs(mark.read_text().strip())
     # The machine is ended, and what it did is told.
@@ -156,7 +158,7 @@ def test_signals(tmp_path: Path, machine: dict[str, str], number: signal.Signals
 
 def _runs(pid: str) -> bool:
     """Whether a process is there, and not only waited for."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":

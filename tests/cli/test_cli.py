@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Result, child_env, ftpatch, ftpatch_command, ftpatch_process
+from tests.support.command import (
+    PATIENCE,
+    Result,
+    child_env,
+    ftpatch,
+    ftpatch_command,
+    ftpatch_process,
+)
 from tests.support.elf_writer import Symbol
 from tests.support.images import pad_program
 from tests.support.samples import sample
@@ -137,7 +144,7 @@ def test_a_pipe_that_closes_ends_it_quietly(tmp_path: Path) -> None:
         assert process.stdout.readline().startswith(b"IP")
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(60) != 0
+        assert process.wait(PATIENCE) != 0
 
 
 def test_as_a_module_and_as_a_program() -> None:
@@ -166,7 +173,7 @@ def _on_a_terminal(*arguments: str | Path, **environment: str) -> str:
         if not part:
             break
         out += part
-    process.wait(60)
+    process.wait(PATIENCE)
     os.close(leader)
     return out.decode().replace("\r\n", "\n")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch, ftpatch_command, ftpatch_process
+from tests.support.command import PATIENCE, ftpatch, ftpatch_command, ftpatch_process
 
 PAD = "-fpatchable-function-entry=5"
 PROGRAM = r"""
@@ -78,8 +78,15 @@ SLEEPER = r"""
 #include <signal.h>
 #include <unistd.h>
 static void ended(int number) { (void)number; _exit(7); }
-int main(void) { signal(SIGTERM, ended); if (write(1, "ready\n", 6)) for (;;) pause(); }
+int main(void)
+{
+    char byte;
+
+    signal(SIGTERM, ended);
+    return write(1, "ready\n", 6) != 6 || read(0, &byte, 1);
+}
 """
+"""It ends when it is told to, or when its standard input ends."""
 
 
 @pytest.mark.parametrize("ending", ["signal", "reader"])
@@ -87,23 +94,24 @@ def test_nothing_is_left(ending: str, tmp_path: Path) -> None:
     """When ftpatch itself is told to end, the program is; when nobody reads on, it ends."""
     folder = tmp_path / "temporary"
     folder.mkdir()
-    text = SLEEPER if ending == "signal" else PROGRAM
-    path = _compile(tmp_path, text)
+    path = _compile(tmp_path, SLEEPER)
     before = set(tmp_path.iterdir())
     with subprocess.Popen(
         ftpatch_command("trace", path),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(folder)},
     ) as child:
-        assert child.stdout is not None and child.stderr is not None
-        assert child.stdout.readline()
+        assert child.stdin and child.stdout and child.stderr
+        assert child.stdout.readline() == b"ready\n"
         if ending == "signal":
             child.terminate()
-            assert child.wait(60) == 7
+            assert child.wait(PATIENCE) == 7
         else:
             child.stdout.close()
-            assert child.wait(60) == 128 + 13
+            child.stdin.close()
+            assert child.wait(PATIENCE) == 128 + 13
             assert child.stderr.read() == b""
     assert set(tmp_path.iterdir()) == before and not list(folder.iterdir())
 

@@ -54,7 +54,7 @@ def test_sections_and_segments_are_pyelftools_s(sample: Sample) -> None:
 
 @every_sample
 def test_numbers_of_types_are_readelf_s(sample: Sample) -> None:
-    """LIEF's enumerations are not the file's numbers; readelf prints those it does not name."""
+    """Those that readelf has no name for, too: it prints their numbers."""
     data, image = sample.data, open_image(sample.path)
     wide = image.elf.word == 8
     offset, size, at = (32, 56, 40) if wide else (28, 32, 32)
@@ -184,6 +184,53 @@ def test_a_segment_outside_is_refused(header: dict[str, int], tmp_path: Path) ->
     image = fentry_kernel()
     image.segments[0].header = header
     assert "a segment at" in _reason(image, tmp_path / "image")
+
+
+def test_unknown_numbers_are_the_file_s(tmp_path: Path) -> None:
+    """Types and flags that nobody has named, and what pyelftools reads of them."""
+    image, path = fentry_kernel(), tmp_path / "vmlinux"
+    image.segments[0].header = {"p_flags": 0x7F00_0007}
+    image.sections[1].header = {"sh_type": 0x6FFF_1234, "sh_flags": 0xF00F_0000_0002}
+    path.write_bytes(image.build())
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        headers = [(s["sh_type"], s["sh_flags"]) for s in elf.iter_sections()]
+        flags = [s["p_flags"] for s in elf.iter_segments()]
+    skeleton = read_skeleton("vmlinux", np.fromfile(path, np.uint8))
+    assert (skeleton.sections[2].type, skeleton.sections[2].flags) == headers[2]
+    assert headers[2] == (0x6FFF_1234, 0xF00F_0000_0002)
+    assert [s.flags for s in skeleton.segments] == flags and flags[0] == 0x7F00_0007
+
+
+@pytest.mark.parametrize("start", [1 << 20, (1 << 32) - 1])
+def test_a_name_outside_the_table_is_empty(start: int, tmp_path: Path) -> None:
+    image, path = fentry_kernel(), tmp_path / "vmlinux"
+    image.sections[1].header = {"sh_name": start}
+    path.write_bytes(image.build())
+    assert open_image(path).elf.sections[2].name == ""
+
+
+def test_names_may_be_any_bytes(tmp_path: Path) -> None:
+    image, path = fentry_kernel(), tmp_path / "vmlinux"
+    image.sections.append(Section(".odd\xff\n", b"1"))
+    path.write_bytes(image.build().replace(".odd\xff".encode(), b".odd\xff\xfe"))
+    names = [section.name for section in open_image(path).elf.sections]
+    assert ".odd\\xff\\xfe\n" in names
+
+
+def test_names_that_share_one_long_string_are_refused(tmp_path: Path) -> None:
+    image = fentry_kernel()
+    long = Section("." + "x" * (1 << 14), b"1")
+    at = len(image.sections)
+    image.sections += [long, *(Section(f".s{number}", b"1") for number in range(1100))]
+    data = bytearray(image.build())
+    skeleton = read_skeleton("vmlinux", np.frombuffer(data, np.uint8))
+    entry = skeleton.section_headers + 64 * (at + 1)
+    name = data[entry : entry + 4]
+    for index in range(at + 1, at + 1101):
+        start = skeleton.section_headers + 64 * (index + 1)
+        data[start : start + 4] = name
+    assert "names are too long" in _reason(bytes(data), tmp_path / "vmlinux")
 
 
 def test_one_string_table_may_serve_sections_and_symbols(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.samples import BUILT, SAMPLES, Sample, sample
 
 RUNNABLE = [s for s in SAMPLES if s.run is not None and "calls" in s.run]
@@ -48,7 +48,7 @@ def _start(sample_: Sample, path: Path) -> subprocess.CompletedProcess[str]:
             env={**os.environ, "SHOW_CALLS": "1"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
     except OSError as error:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import PATIENCE
+
 SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
 HOLDER = """
 import fcntl, sys, time
@@ -54,7 +56,7 @@ def _while_held(
                 env=env,
                 capture_output=True,
                 text=True,
-                timeout=30,
+                timeout=PATIENCE,
             )
         finally:
             holder.kill()
@@ -80,7 +82,7 @@ def test_apt_waits_for_every_lock(lock: str, words: list[str], tmp_path: Path) -
 @needs_apt
 def test_apt_gives_up_in_the_end_and_says_why(tmp_path: Path) -> None:
     env = _own_apt(tmp_path) | {"WAIT": "1"}
-    done = _while_held(tmp_path / "lists/lock", 20, ["update", "-q"], env)
+    done = _while_held(tmp_path / "lists/lock", PATIENCE, ["update", "-q"], env)
     assert done.returncode == 100
     assert "Could not get lock" in done.stderr
 
@@ -110,7 +112,7 @@ def test_set_up_waits_for_locks(script: str, tmp_path: Path) -> None:
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ["python", str(tmp_path / "venv")] if script == "environment.sh" else []
     done = subprocess.run(
-        ["sh", SCRIPTS / script, *words], env=env, capture_output=True, text=True, timeout=30
+        ["sh", SCRIPTS / script, *words], env=env, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
     said = (tmp_path / "said").read_text().splitlines()

@@ -15,17 +15,7 @@ from tests.support.boot_images import bzimage, zboot
 from tests.support.command import ROOT
 from tests.support.trace_writer import ENTRY, EXIT, Thread, TraceFile
 
-HEAVY = (
-    "capstone",
-    "elftools",
-    "keystone",
-    "lief",
-    "numpy",
-    "perfetto",
-    "rich",
-    "textual",
-    "zstandard",
-)
+HEAVY = ("capstone", "elftools", "keystone", "numpy", "perfetto", "rich", "textual", "zstandard")
 
 
 def _loaded(script: str) -> set[str]:

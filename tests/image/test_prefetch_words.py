@@ -16,6 +16,7 @@ from tests.support.boot_images import bzimage
 from tests.support.boot_kernels import Stripped
 from tests.support.boxes import PACKERS, sized
 from tests.support.command import (
+    PATIENCE,
     child_env,
     ftpatch,
     ftpatch_as,
@@ -65,10 +66,10 @@ def test_words_that_are_no_image(tmp_path: Path) -> None:
 def test_such_words_hang_nothing(name: str, tmp_path: Path) -> None:
     words, path = _odd_words(tmp_path), _put(tmp_path)
     for command in ((words[name], path), (path, words[name])):
-        result = ftpatch_process("status", *command, timeout=50)
+        result = ftpatch_process("status", *command)
         assert result.code == 2 and f"{path}: x86_64 bzImage" in result.out
         assert re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
-    result = ftpatch_process("diff", path, words[name], timeout=50)
+    result = ftpatch_process("diff", path, words[name])
     assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err), result
 
 
@@ -82,7 +83,7 @@ def test_a_pipe_is_left_to_who_reads_it(tmp_path: Path) -> None:
         env=child_env(),
         input=baseline.read_bytes(),
         capture_output=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
@@ -98,7 +99,7 @@ def test_a_pipe_in_place_of_the_file(tmp_path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE)
     stuck = thread.is_alive()
     if stuck:
         os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
@@ -125,6 +126,6 @@ def test_the_end_waits_for_no_thread(words: list[str], tmp_path: Path) -> None:
         "ftpatch.image.prefetch.read_payload = lambda *_: threading.Event().wait()\n"
     )
     verb = "list" if words == ["other"] else "extract"
-    done = patched_process(script, verb, _put(tmp_path), *words, cwd=tmp_path, timeout=50)
+    done = patched_process(script, verb, _put(tmp_path), *words, cwd=tmp_path)
     assert done.code == (0 if words == ["--help"] else 2)
     assert "Traceback" not in done.err and done.err.count("\n") <= 1

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Result, child_env, ftpatch, ftpatch_command, patched_process
+from tests.support.command import (
+    PATIENCE,
+    Result,
+    child_env,
+    ftpatch,
+    ftpatch_command,
+    patched_process,
+)
 from tests.support.loose_trees import contents, forest
 from tests.support.samples import sample
 from tests.support.sampling import scaled
@@ -122,7 +129,7 @@ def test_at_any_moment(verb: str, tmp_path: Path) -> None:
         )
         time.sleep(chance.random())
         os.truncate(path, chance.choice([0, 100, 4096, 20_000]))
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
         codes.add(process.returncode)
         assert process.returncode in (0, 1, 2), err
         assert "Traceback" not in err and "internal" not in err

@@ -19,7 +19,9 @@ import pytest
 from ftpatch.cli import app
 from ftpatch.cli.signals import handle_signals
 from ftpatch.io.cleanup import CLEANUP, ENDING
+from ftpatch.io.tree import BATCH
 from tests.support.command import (
+    PATIENCE,
     Result,
     child_env,
     ftpatch,
@@ -232,17 +234,24 @@ TREES = {
 
 
 def _tree_command(tree: Path, way: str) -> subprocess.Popen[str]:
-    """On two processors, and slow where a file gets its name."""
+    """On two processors, and slow where a file gets its name, of which a mark tells. No worker
+    comes to the end of its batch: somebody ends it before, however late."""
     script = (
         "import os, signal, sys, time\n"
         "from ftpatch.io.output import Copy\n"
         "signal.signal(signal.SIGQUIT, signal.SIG_DFL)\n"
-        "rename = Copy._rename\n"
+        "os.fsync = os.fdatasync = lambda _: None\n"
+        "first, rename, appear, times = os.getpid(), Copy._rename, Copy.appear, []\n"
         "def slow(self, *names):\n"
+        f"    open({str(_mark(tree))!r}, 'w').close()\n"
         "    time.sleep(0.02)\n"
         "    rename(self, *names)\n"
         "    time.sleep(0.02)\n"
-        "Copy._rename = slow\n"
+        "def wait(self):\n"
+        "    times.append(os.getpid() != first)\n"
+        f"    time.sleep({2 * PATIENCE} if sum(times) > {BATCH - 4} else 0)\n"
+        "    appear(self)\n"
+        "Copy._rename, Copy.appear = slow, wait\n"
         "os.sched_getaffinity = lambda _: {0, 1}\n"
     )
     return subprocess.Popen(
@@ -271,10 +280,15 @@ def _leftovers(folder: Path) -> list[Path]:
     return list(folder.rglob(".ftpatch.*"))
 
 
+def _mark(tree: Path) -> Path:
+    return tree.with_name(f"{tree.name}.mark")
+
+
 def _wait_for(tree: Path) -> None:
     """Until a file is about to get its name."""
-    end = time.monotonic() + 30
-    while not _leftovers(tree.parent) and time.monotonic() < end:
+    end = time.monotonic() + PATIENCE
+    while not _mark(tree).exists():
+        assert time.monotonic() < end
         time.sleep(0.002)
 
 
@@ -301,7 +315,7 @@ def test_trees(way: str, number: int, trees: Callable[[str], Path]) -> None:
         process.send_signal(number)
         assert process.stderr is not None
         said = process.stderr.read()
-        assert process.wait(30) == 128 + number
+        assert process.wait(PATIENCE) == 128 + number
     assert _leftovers(tree.parent) == []
     output = tree.parent / (tree.name + ".out") if way == "mirror" else tree
     now = contents(output)
@@ -332,7 +346,7 @@ def test_a_worker_that_is_ended(number: int, trees: Callable[[str], Path]) -> No
         os.kill(workers[0], number)
         assert process.stderr is not None
         said = process.stderr.read()
-        assert process.wait(30) == 2
+        assert process.wait(PATIENCE) == 2
     assert "a worker process died" in said and said.count("\n") == 1
     if number == signal.SIGKILL:
         assert ftpatch("enable", tree, "--in-place", "--to", "printk").code == 0
@@ -343,7 +357,7 @@ PROGRAM = """
 #include <stdio.h>
 #include <unistd.h>
 __attribute__((noinline)) int twice(int n) { return 2 * n; }
-int main(int argc, char **argv) { if (argc > 1) { puts("runs"); fflush(stdout); sleep(60); }
+int main(int argc, char **argv) { if (argc > 1) { puts("runs"); fflush(stdout); sleep(600); }
     return twice(argc) == 0; }
 """
 

@@ -19,7 +19,7 @@ from .qemu import APPEND, MACHINES, OBJCOPY, need, raw_image
 __all__ = ["GDB", "backtraces"]
 
 GDB = "gdb-multiarch"
-LIMIT = 200  # seconds; it takes 10 to 20
+LIMIT = 600  # seconds; it takes 10 to 20
 FRAMES = 40  # of each backtrace
 # gdb sees registers of 64 bits in the other one.
 PROGRAMS = {"i386": ("qemu-system-i386", "-cpu", "qemu64")}

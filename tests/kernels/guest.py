@@ -23,7 +23,7 @@ APPEND = {
     "arm64": "console=ttyAMA0",
     "riscv64": "console=ttyS0",
 }
-LIMIT = 120  # seconds; a boot with all its steps takes 5 to 15
+LIMIT = 600  # seconds; a boot with all its steps takes 5 to 15
 STEP, SAID, LOG, END = "@@ step ", "@@ said ", "@@ log ", "@@ end"
 SAY = f"""
 record() {{ echo "$1" >/dev/kmsg; }}

@@ -36,14 +36,14 @@ use_dummy() {{
     ip addr add 10.9.9.1/24 dev dummy0; ip link set dummy0 up
     for i in $(seq {PINGS}); do ping -c 1 -W 1 10.9.9.2 >/dev/null & done
     sent=/sys/class/net/dummy0/statistics/tx_packets
-    for i in $(seq 50); do [ $(cat $sent) -ge {PINGS} ] && break; sleep 0.1; done
+    for i in $(seq 600); do [ $(cat $sent) -ge {PINGS} ] && break; sleep 0.1; done
     echo "sent $(cat $sent)"
 }}
 use_veth() {{
     ip link add one type veth; ip link set one up; ip link set veth0 up
     ip addr add 10.8.8.1/24 dev one; ping -c 1 -W 1 10.8.8.2 >/dev/null &
     sent=/sys/class/net/veth0/statistics/rx_packets
-    for i in $(seq 50); do [ $(cat $sent) -ge 1 ] && break; sleep 0.1; done
+    for i in $(seq 600); do [ $(cat $sent) -ge 1 ] && break; sleep 0.1; done
     [ $(cat $sent) -ge 1 ]; echo "used $?"
     ip link del one
 }}

@@ -14,7 +14,7 @@ import pytest
 
 from ftpatch.arch.disassemble import Instruction
 from ftpatch.arch.x86_64.branches import BRANCHES
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 
 CPP = """
 #include <cstdio>
@@ -80,7 +80,9 @@ def _hits(program: Path, *probes: str) -> tuple[dict[str, int], list[dict[str, o
     assert done.code == 0, done.err
     trace.unlink(missing_ok=True)
     env = {"FTPATCH_TRACE": str(trace), "NAME": "value"}
-    ran = subprocess.run([out], env=env, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(
+        [out], env=env, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     rows = [json.loads(line) for line in ftpatch("report", trace, "--json").out.splitlines()]
     sums = {row["probe"]: row["hits"] for row in rows if "hits" in row}
     return sums, [row for row in rows if "hits" not in row], ran.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 
 SOURCE = Path(__file__).parent.parent / "programs" / "far_jumps.S"
 FUNCTIONS = (
@@ -26,7 +26,11 @@ def test_it_does_what_it_did(way: str, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     expected, got = (
         subprocess.run(
-            [path], capture_output=True, timeout=30, check=True, env={"FTPATCH_TRACE": f"{out}.t"}
+            [path],
+            capture_output=True,
+            timeout=PATIENCE,
+            check=True,
+            env={"FTPATCH_TRACE": f"{out}.t"},
         ).stdout
         for path in (program, out)
     )
@@ -45,7 +49,7 @@ def test_a_pad_with_another_probe_in_it(tmp_path: Path) -> None:
     done = ftpatch("probe", program, "p work", "p:second work+1", "-o", out)
     assert done.code == 0 and "too close" in done.out, done.out + done.err
     environment = {"FTPATCH_TRACE": str(tmp_path / "trace")}
-    subprocess.run([out], timeout=30, check=True, env=environment)
+    subprocess.run([out], timeout=PATIENCE, check=True, env=environment)
     rows = ftpatch("report", tmp_path / "trace", "--json").json
     assert {row["probe"]: row["hits"] for row in rows if "hits" in row} == {
         "p_work_0": 1,
@@ -66,6 +70,6 @@ def test_a_probe_on_what_asks_about_signals(way: str, tmp_path: Path) -> None:
     done = ftpatch("probe", program, "p:q __libc_sigaction", way, "-o", tmp_path / "o")
     assert done.code == 0, done.err
     environment = {"FTPATCH_TRACE": str(tmp_path / "trace")}
-    subprocess.run([tmp_path / "o"], timeout=30, check=True, env=environment)
+    subprocess.run([tmp_path / "o"], timeout=PATIENCE, check=True, env=environment)
     rows = ftpatch("report", tmp_path / "trace", "--json").json
     assert [(row["hits"], row["missed"]) for row in rows if "hits" in row] == [(2, 0)]

@@ -15,7 +15,7 @@ import pytest
 from ftpatch.image import open_image
 from ftpatch.names.function_names import FunctionNames
 from ftpatch.names.functions import read_functions
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 
 LOADED = 0x5555_5555_4000
 """Where Linux loads a PIE that gdb starts."""
@@ -47,7 +47,7 @@ def _run(program: Path, words: list[str], text: str) -> tuple[bytes, int]:
         cwd=program.parent,
         input=text.encode(),
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
         env={"PATH": "/bin", "FTPATCH_TRACE": str(program.parent / "trace")},
     )
@@ -68,7 +68,7 @@ def _counted(program: Path, words: list[str], text: str, places: list[int]) -> d
         cwd=program.parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
         env={"PATH": "/usr/bin:/bin", "DEBUGINFOD_URLS": "", "SHELL": "/bin/sh"},
     )

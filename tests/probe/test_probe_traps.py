@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.tracer_programs import Form, build, run
 
 FORMS = [
@@ -148,7 +148,7 @@ def test_debuggers_have_theirs(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
         env={"PATH": "/usr/bin:/bin", "FTPATCH_TRACE": "trace", "DEBUGINFOD_URLS": ""},
     )

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { BEFORE_GATE = 100 }; /* rounds */
 extern char **environ;
 
 __attribute__((noipa)) int work(int n) { return 2 * n; }
@@ -60,6 +61,26 @@ static int children(int count, int n, unsigned user)
 	return bad;
 }
 
+/* Where GATE is set: when something has been recorded, tell so by the file GATE.reached, and wait for
+ * GATE.open. */
+static void gate(void)
+{
+	const char *place = getenv("GATE");
+	char name[4096];
+	FILE *told;
+	int left = 600000;
+
+	if (!place)
+		return;
+	snprintf(name, sizeof(name), "%s.reached", place);
+	told = fopen(name, "w");
+	if (told)
+		fclose(told);
+	snprintf(name, sizeof(name), "%s.open", place);
+	while (access(name, F_OK) && left--)
+		usleep(1000);
+}
+
 static void *working(void *file)
 {
 	struct timespec pause = {0, 1000000};
@@ -67,6 +88,8 @@ static void *working(void *file)
 	int i;
 
 	for (i = 0; i < 1500; i++) {
+		if (i == BEFORE_GATE)
+			gate();
 		calls(40);
 		nanosleep(&pause, 0);
 	}
@@ -78,7 +101,11 @@ static void *working(void *file)
 
 static int slow(int times, int n)
 {
-	for (; times; times--) {
+	int i;
+
+	for (i = 0; i < times; i++) {
+		if (i == BEFORE_GATE)
+			gate();
 		calls(n);
 		usleep(1000);
 	}

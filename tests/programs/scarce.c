@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* gcc keeps a value in every register that a callee, whose code it has seen, does not change; it does
  * that (-fipa-ra) where only an attribute asks for pads. */
-#include <unistd.h>
+#include <sys/resource.h>
 #include "check.h"
 
 #ifdef __aarch64__
@@ -33,9 +33,10 @@ static NOINLINE long mixed(const long *p)
 
 int main(void)
 {
+	struct rlimit seconds = {5, 5};
 	long words[11];
 
-	alarm(3); /* the loop has no end if its counter is lost */
+	setrlimit(RLIMIT_CPU, &seconds); /* the loop has no end if its counter is lost */
 	for (int i = 0; i < 11; i++)
 		words[i] = i * 1234567L;
 	printf("%lx\n", mixed(words));

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include "check.h"
 
-enum { ROUNDS = 25, ENOUGH = 40, DEEPEST = 4 };
-static volatile sig_atomic_t arrived, jumping, leaving, inside, period;
+enum { ROUNDS = 25, ENOUGH = 40, DEEPEST = 4, LATEST = 100000 };
+static volatile sig_atomic_t arrived, jumping, leaving, inside, period, late, turns, seen;
 static sigjmp_buf out;
 static volatile long sunk;
 
@@ -18,15 +18,20 @@ static NOINLINE long fib(long n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 static NOINLINE void handled(int n) { sunk += fib(n & 3); }
 
 /* A signal comes only when one was handled, or some are being: with a timer that runs by itself, a
- * machine that is slow enough fills any stack with handlers. */
-static void next(void) { setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, period}}, 0); }
+ * machine that is slow enough fills any stack with handlers. And it comes later and later where what
+ * is interrupted takes no turn meanwhile: if handlers take longer than it takes for the next signal to
+ * come, nothing else ever runs. */
+static void next(void)
+{
+	setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, period ? period + late : 0}}, 0);
+}
 
 static void alarmed(int signal)
 {
 	if (leaving) /* or handlers that are about to jump out pile up, if they are slow */
 		return;
 	arrived++;
-	if (++inside < DEEPEST)
+	if (++inside < DEEPEST && (jumping || turns != seen))
 		next();
 	handled(signal + arrived);
 	if (jumping && arrived % 3 == 0) {
@@ -34,6 +39,8 @@ static void alarmed(int signal)
 		siglongjmp(out, 1);
 	}
 	inside--;
+	late = jumping || turns != seen ? 0 : late < LATEST ? 2 * late + 20 : LATEST;
+	seen = turns;
 	next();
 }
 
@@ -42,10 +49,10 @@ static NOINLINE long down(long n);
 static NOINLINE long tail(long n) { return down(n - 1); }
 static NOINLINE long down(long n) { return n <= 0 ? fib(5) : n & 1 ? tail(n) : down(n - 1) + 1; }
 
-static int slower = 1;
 static void storm(int us)
 {
-	period = us * slower;
+	period = us;
+	late = 0;
 	next();
 }
 
@@ -61,7 +68,7 @@ static NOINLINE void calm(int flags)
 {
 	install(flags);
 	for (int round = 0; round < ROUNDS; round++)
-		for (arrived = 0, storm(40); arrived < ENOUGH;)
+		for (arrived = 0, storm(40); arrived < ENOUGH; turns++)
 			CHECK(down(20) == 15);
 	storm(0);
 }
@@ -115,15 +122,12 @@ static NOINLINE void faults(void)
 	signal(SIGSEGV, SIG_DFL);
 }
 
-/* An argument says how many times slower signals are to come. */
-int main(int argc, char **argv)
+int main(void)
 {
 	static char low[1 << 16];
 	char high[1 << 16];
 	stack_t stack = {.ss_sp = low, .ss_size = sizeof(low)};
 
-	if (argc > 1)
-		slower = atoi(argv[1]);
 	calm(0);
 	jumpy(SA_NODEFER);
 	sigaltstack(&stack, 0);

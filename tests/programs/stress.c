@@ -13,10 +13,13 @@
 #include <unistd.h>
 #include "check.h"
 
+enum { LATEST = 100000 };
 struct shared { atomic_long calls, jumps, signals, forked; };
 static struct shared *all;
 static sigset_t alarm_only;
 static int jumping, forking, early;
+static volatile int period, late;
+static atomic_long turns, seen;
 static __thread sigjmp_buf out;
 static __thread volatile sig_atomic_t ready, depth;
 
@@ -30,7 +33,22 @@ static NOINLINE long count_tail(long n) { COUNT(); return count_leaf(n + 1); }
 static NOINLINE long count_down(long n) { COUNT(); return n ? down(n - 1) + count_tail(n) : fib(4); }
 static NOINLINE void count_handler(long n) { COUNT(); count_down(n & 3); }
 
-static void storm(int us) { setitimer(ITIMER_REAL, &(struct itimerval){{0, us}, {0, us}}, 0); }
+/* The next signal comes when one was handled, and later and later where nobody takes a turn meanwhile:
+ * if handlers take longer than it takes for the next signal to come, nothing else ever runs. */
+static void next(void)
+{
+	long now = turns;
+
+	late = now != atomic_exchange(&seen, now) ? 0 : late < LATEST ? 2 * late + 20 : LATEST;
+	setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, period ? period + late : 0}}, 0);
+}
+
+static void storm(int us)
+{
+	period = us;
+	seen = -1;
+	next();
+}
 
 static void handler(int signal)
 {
@@ -40,8 +58,10 @@ static void handler(int signal)
 	if (forking && ready && number % 7 == 0 && atomic_fetch_add(&all->forked, 1) < 30)
 		if (!fork()) {
 			depth = 1;
+			period = 0; /* and no storm */
 			count_down(20);
 		}
+	next();
 	if (jumping && ready && number % 3 == 0) {
 		ready = 0;
 		atomic_fetch_add(&all->jumps, 1);
@@ -68,7 +88,7 @@ static NOINLINE void *count_thread(void *argument)
 
 	COUNT();
 	pthread_sigmask(SIG_UNBLOCK, &alarm_only, 0);
-	for (volatile long i = 0; i < 40; i++) {
+	for (volatile long i = 0; i < 40; i++, turns++) {
 		sigsetjmp(out, 1);
 		ready = 1;
 		CHECK(count_down(number % 17 + i) > 0);
@@ -81,7 +101,7 @@ static NOINLINE void *count_thread(void *argument)
 	}
 	if (!forking && number % 5 == 0) {
 		if (count_child(number % 9) == number % 9) { /* the child */
-			for (int i = 0; i < 30; i++)
+			for (int i = 0; i < 30; i++, turns++)
 				count_fib(10);
 			_exit(7);
 		}

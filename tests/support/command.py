@@ -18,6 +18,7 @@ from unittest import mock
 from ftpatch.cli import app
 
 __all__ = [
+    "PATIENCE",
     "Result",
     "child_env",
     "ftpatch",
@@ -30,6 +31,8 @@ __all__ = [
 
 ROOT = Path(__file__).parent.parent.parent
 WIDTH = "80"
+PATIENCE = 300
+"""Seconds that only what hangs takes, however slow and busy the machine."""
 
 
 @dataclass(frozen=True)
@@ -92,26 +95,23 @@ def ftpatch_process(
     *args: str | Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout: float = 60,
 ) -> Result:
     """Run a command in a process of its own."""
-    return _run(ftpatch_command(*args), {"COLUMNS": WIDTH, **(env or {})}, cwd, timeout)
+    return _run(ftpatch_command(*args), {"COLUMNS": WIDTH, **(env or {})}, cwd)
 
 
-def patched_process(
-    script: str, *args: str | Path, cwd: Path | None = None, timeout: float = 60
-) -> Result:
+def patched_process(script: str, *args: str | Path, cwd: Path | None = None) -> Result:
     """Run a command after ``script``, in a process of its own."""
-    return _run(patched_command(script, *args), {}, cwd, timeout)
+    return _run(patched_command(script, *args), {}, cwd)
 
 
-def _run(words: list[str], env: Mapping[str, str], cwd: Path | None, timeout: float) -> Result:
+def _run(words: list[str], env: Mapping[str, str], cwd: Path | None) -> Result:
     done = subprocess.run(
         words,
         env=child_env(**env),
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=PATIENCE,
         check=False,
         cwd=cwd,
     )

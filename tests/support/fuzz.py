@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs every verb on broken images, in a process of its own: LIEF and Capstone are native code.
+"""Runs every verb on broken images, in a process of its own: Capstone and Keystone are native code.
 
     python -m tests.support.fuzz SEED COUNT FOLDER [NAME...]
 

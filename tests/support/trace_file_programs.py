@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.trace_events import ENTRIES, read_trace
 
 __all__ = ["SIZE", "build", "entries", "lost", "native", "run", "with_tracer"]
@@ -45,7 +45,7 @@ def run(traced: Path, *words: str, cwd: Path, **env: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
+from tests.support.command import PATIENCE
+
 __all__ = ["tree_by_gdb"]
 
 SCRIPT = '''
-import gdb, json, os, time
+import gdb, json, time
 
 lines, stack, returns = [], [], {}
 
@@ -66,11 +68,15 @@ gdb.execute("set startup-with-shell off")
 gdb.execute("set disable-randomization on")
 gdb.execute("handle SIGUSR1 nostop noprint pass")
 if SOCKET:
-    for _ in range(1000):
-        if os.path.exists(SOCKET):
+    end = time.monotonic() + PATIENCE
+    while True:  # it may not be there yet, or there and not listened to
+        try:
+            gdb.execute("target remote " + SOCKET, to_string=True)
             break
-        time.sleep(0.01)
-    gdb.execute("target remote " + SOCKET, to_string=True)
+        except gdb.error:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 else:
     gdb.execute("starti", to_string=True)
 # Where the program was really loaded: by its entry, as the kernel told it.
@@ -98,6 +104,7 @@ def tree_by_gdb(
     with program.open("rb") as file:
         start = ELFFile(file)["e_entry"]
     head = f"PLACES = {places!r}\nTARGET = {str(target)!r}\nSTART = {start}\nARCH = {arch!r}\n"
+    head += f"PATIENCE = {PATIENCE / 2}\n"
     script.write_text(f"{head}SOCKET = {str(socket) if emulator else ''!r}\n{SCRIPT}")
     gdb = "gdb-multiarch" if emulator else "gdb"
     command = [gdb, "-q", "-batch", "-nx", "-x", str(script), str(program)]
@@ -106,6 +113,8 @@ def tree_by_gdb(
             waiting = [*emulator, "-g", str(socket), str(program)]
             process = stack.enter_context(subprocess.Popen(waiting, stdout=subprocess.DEVNULL))
             stack.callback(process.kill)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
     assert target.is_file(), done.stdout + done.stderr
     return [(kind, name) for kind, name in json.loads(target.read_text())]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from tests.support.command import PATIENCE
 from tests.support.gnu import i386_libraries, runner
 
 __all__ = [
@@ -40,7 +41,6 @@ WORDS = {3: 2, ENTRY_ARGS: 7, EXIT_VALUE: 2, TIME: 2}
 FLAGS, PID, THREADS, LOST = 28, 104, 116, 120
 """Offsets in the header."""
 ARGS, ENDED, SILENT = 1, 2, 16
-TIMEOUT = 120
 Tree = tuple[str, list["Tree"]]
 
 
@@ -115,7 +115,7 @@ def run(form: Form, program: Path, trace: Path | None = None) -> tuple[str, int]
         env=env,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT,
+        timeout=PATIENCE,
         check=False,
     )
     return done.stdout, done.returncode

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.gnu import i386_libraries, runner
 
 __all__ = [
@@ -38,7 +38,6 @@ STUBS = Path(__file__).parent.parent.parent / "stubs" / "built"
 TRACERS = ("function_graph", "function", "function_profile", "nop")
 SIZE = "16M"
 """Of trace files: where one is full nothing is hooked any more, and nothing is tested."""
-TIMEOUT = 60
 SHOWN = 400
 """Characters of an output, in a message."""
 
@@ -226,11 +225,11 @@ def run(
         ) as process,
     ):
         try:
-            process.wait(TIMEOUT)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            pytest.fail(f"{program.name} {' '.join(args)}: no end after {TIMEOUT} seconds")
+            pytest.fail(f"{program.name} {' '.join(args)}: no end after {PATIENCE} seconds")
         out.seek(0)
         err.seek(0)
         return Outcome(out.read(), process.returncode, err.read())

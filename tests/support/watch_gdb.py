@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import PATIENCE
+
 __all__ = ["Place", "accesses_by_gdb"]
 
 Place = tuple[str, int, int, bool]
@@ -59,7 +61,7 @@ def accesses_by_gdb(
     target, script = program.with_suffix(".hits"), program.with_suffix(".gdb.py")
     script.write_text(f"PLACES = {list(places)!r}\nTARGET = {str(target)!r}\n{SCRIPT}")
     words = ["gdb", "-nx", "-batch", "-x", str(script), "--args", str(program), *args]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if not target.exists():
         pytest.skip(f"gdb: {done.stderr[-300:]}")
     found = Counter((number, name) for number, name in json.loads(target.read_text()))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.tracer_programs import Form, build
 
 __all__ = ["build_watched", "name_of", "refusal", "rows_of", "run_watched", "watched"]
@@ -58,7 +58,7 @@ def run_watched(
         [*before, str(program), *args],
         env={**os.environ, "FTPATCH_TRACE": str(place), "FTPATCH_TRACE_SIZE": SIZE},
         capture_output=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
     return done, place

@@ -11,17 +11,26 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import child_env, ftpatch_command, ftpatch_process, patched_command
+from tests.support.command import (
+    PATIENCE,
+    child_env,
+    ftpatch_command,
+    ftpatch_process,
+    patched_command,
+)
 from tests.support.trace_events import read_trace
 from tests.support.trace_file_programs import SIZE, build, entries, lost, native, run, with_tracer
 
 pytestmark = native
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+BEFORE_GATE = 100
+"""Rounds that the program makes before it waits at its gate."""
 SERVER = "from ftpatch.tracer import server\n"
 
 
@@ -65,14 +74,41 @@ def test_sockets_are_forbidden_under_trace(tmp_path: Path) -> None:
     assert sorted(map(entries, tmp_path.glob("kept*"))) == [0, 5, 5, 5]
 
 
+@contextlib.contextmanager
+def _midway(
+    words: Sequence[str | Path], place: Path, **env: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, or a command that runs it, when it has made some of its calls. It makes the
+    others when this is left; what it prints goes to ``place``/said."""
+    gate = place / "gate"
+    with (
+        (place / "said").open("w") as said,
+        subprocess.Popen(words, env=child_env(GATE=str(gate), **env), stdout=said) as running,
+    ):
+        try:
+            _wait(gate.with_suffix(".reached").exists)
+            yield running
+            gate.with_suffix(".open").touch()
+            running.wait(PATIENCE)
+        finally:
+            running.kill()
+
+
+def _recording(place: Path) -> dict[str, str]:
+    return {"FTPATCH_TRACE": str(place / "trace"), "FTPATCH_TRACE_SIZE": SIZE}
+
+
+def _wait(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_nobody_else_writes_to_it(traced: Path, tmp_path: Path) -> None:
     """Nor cuts it off: that would end the program by SIGBUS."""
     tmp_path.chmod(0o755)
-    with subprocess.Popen(
-        [traced, "slow", "1000", "10"],
-        env={**os.environ, "FTPATCH_TRACE": f"{tmp_path}/trace", "FTPATCH_TRACE_SIZE": SIZE},
-    ) as running:
-        time.sleep(0.3)
+    with _midway([traced, "slow", "1000", "10"], tmp_path, **_recording(tmp_path)) as running:
         assert (tmp_path / "trace").stat().st_mode & 0o777 == 0o400
         if os.getuid() == 0:
             cut = ["truncate", "-s", "0", "trace"]
@@ -89,9 +125,7 @@ def test_nobody_else_writes_to_it(traced: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [("slow", "800", "10"), ("threads", "800", "10")], ids=str)
 def test_it_is_cut_off(words: tuple[str, ...], to: int, traced: Path, tmp_path: Path) -> None:
     """By somebody with all rights. The program goes on, and says what it lost."""
-    names = {"FTPATCH_TRACE": str(tmp_path / "trace"), "FTPATCH_TRACE_SIZE": SIZE}
-    with subprocess.Popen([traced, *words], env={**os.environ, **names}) as running:
-        time.sleep(0.3)
+    with _midway([traced, *words], tmp_path, **_recording(tmp_path)) as running:
         (tmp_path / "trace").chmod(0o600)
         os.truncate(tmp_path / "trace", to)
     assert running.returncode == 0
@@ -117,21 +151,12 @@ def test_it_is_cut_off_under_trace(keep: bool, program: Path, tmp_path: Path) ->
     words = ["trace", "-f", "work", "--format", "profile", *words, str(program)]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    with subprocess.Popen(
-        ftpatch_command(*words, "slow", "2000", "10"),
-        env=child_env(TMPDIR=str(temporary)),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as running:
-        until = time.monotonic() + 30
-        while not list(program.parent.glob(".prog.ftpatch.*")) and time.monotonic() < until:
-            time.sleep(0.01)
-        time.sleep(1)
-        assert running.poll() is None
+    words = ftpatch_command(*words, "slow", "2000", "10")
+    with _midway(words, tmp_path, TMPDIR=str(temporary)) as running:
         for file in [*tmp_path.glob("kept*"), *temporary.rglob("*")]:
             if file.is_file():
                 os.truncate(file, 0)
-        out, _ = running.communicate(timeout=60)
+    out = (tmp_path / "said").read_text()
     assert running.returncode == 0 and re.search(r"^ *20000 .* work$", out, re.MULTILINE), out
     assert (tmp_path / "kept").exists() == keep
 
@@ -139,7 +164,7 @@ def test_it_is_cut_off_under_trace(keep: bool, program: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("unnamed", [True, False], ids=["unnamed", "named"])
 def test_a_daemon_whose_first_thread_ended(unnamed: bool, program: Path, tmp_path: Path) -> None:
     """It goes on when its trace is reported; its state is Z."""
-    said, kept = tmp_path / "said", tmp_path / "kept"
+    said, kept, gate = tmp_path / "said", tmp_path / "kept", tmp_path / "gate"
     words = ["trace", "--size", "8M", "-f", "work", "-o", str(kept)]
     words += [str(program), "daemon", str(said)]
     code = SERVER
@@ -147,20 +172,17 @@ def test_a_daemon_whose_first_thread_ended(unnamed: bool, program: Path, tmp_pat
         code += "server.Server.__init__ = lambda *_: (_ for _ in ()).throw(OSError())\n"
     done = subprocess.run(
         patched_command(code, *words),
-        env=child_env(),
+        env=child_env(GATE=str(gate)),
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
         stdout=subprocess.DEVNULL,
     )
+    gate.with_suffix(".open").touch()
     assert done.returncode == 0 and not said.exists(), "it still runs"
-    until = time.monotonic() + 30
-    while not (found := list(tmp_path.glob("kept.*"))) or not _pid(*found):
-        assert time.monotonic() < until  # the child may not have made its first call yet
-        time.sleep(0.01)
-    (file,) = found
-    while not said.exists() and _runs(_pid(file)) and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(0.1)
+    # The child may not have made its first call yet.
+    _wait(lambda: any(map(_pid, tmp_path.glob("kept.*"))))
+    (file,) = tmp_path.glob("kept.*")
+    _wait(lambda: (said.exists() and said.read_text() != "") or not _runs(_pid(file)))
     assert said.read_text() == "worked to its end\n"
     assert (entries(file), lost(file)) == (1 + 1500 * 40, 0)
 
@@ -187,7 +209,7 @@ def test_more_processes_than_descriptors(program: Path, tmp_path: Path) -> None:
         patched_command(f"{SERVER}server.MAX_DESCRIPTORS = 8", *words),
         env=child_env(),
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
         stdout=subprocess.DEVNULL,
     )
     assert [entries(file) for file in sorted(tmp_path.glob("kept*"))] == [0, *[2] * 50]
@@ -203,7 +225,7 @@ def test_more_files_than_descriptors(hard: int, program: Path, tmp_path: Path) -
         patched_command(code, *words, "fork", "60", "2"),
         env=child_env(),
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
         capture_output=True,
         text=True,
     )
@@ -288,11 +310,10 @@ def test_trace_is_killed(program: Path, tmp_path: Path) -> None:
 
 def test_a_program_that_is_killed(traced: Path, tmp_path: Path) -> None:
     """What it recorded is in the file."""
-    names = {"FTPATCH_TRACE": str(tmp_path / "trace"), "FTPATCH_TRACE_SIZE": SIZE}
-    with subprocess.Popen([traced, "slow", "60000", "100"], env={**os.environ, **names}) as running:
-        time.sleep(0.5)
+    with _midway([traced, "slow", "200", "100"], tmp_path, **_recording(tmp_path)) as running:
         running.send_signal(signal.SIGKILL)
-    assert entries(tmp_path / "trace") > 1000
+    assert running.returncode == -signal.SIGKILL
+    assert entries(tmp_path / "trace") == BEFORE_GATE * 100
 
 
 LEASED = """

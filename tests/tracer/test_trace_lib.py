@@ -152,8 +152,11 @@ def test_threads_of_constructors(tmp_path: Path) -> None:
     """They call before the program begins, and while it does."""
     source = tmp_path / "early.c"
     source.write_text(
-        "#include <pthread.h>\nint stop, calls;\nvoid spin(void) { calls++; }\n"
-        "static void *run(void *p) { while (!__atomic_load_n(&stop, 5)) spin(); return p; }\n"
+        "#include <pthread.h>\n#include <unistd.h>\nint stop, calls;\n"
+        "void spin(void) { calls++; }\n"
+        # Slowly, or there is no room left in the trace before main() is called.
+        "static void *run(void *p) { while (!__atomic_load_n(&stop, 5)) { spin(); "
+        "if (calls % 16 == 0) usleep(1000); } return p; }\n"
         "static pthread_t t;\nint done(void) { while (!__atomic_load_n(&calls, 5)) ; "
         "__atomic_store_n(&stop, 1, 5); "
         "pthread_join(t, 0); return calls > 0; }\n"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from ftpatch.trace.header import open_trace
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.gnu import i386_libraries
 from tests.support.library_programs import PAD, PREFIX, Form
-from tests.support.tracer_programs import SOURCES, TIMEOUT
+from tests.support.tracer_programs import SOURCES
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
@@ -84,7 +84,7 @@ def _run(program: Path, args: tuple[str, ...], environment: dict[str, str]) -> t
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=TIMEOUT,
+        timeout=PATIENCE,
         check=False,
         cwd=program.parent,
     )

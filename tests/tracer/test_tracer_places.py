@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,7 +103,7 @@ def test_a_small_disk(exits: Path, size: str, file: bool, tmp_path: Path) -> Non
         if file:
             assert len(list(_one(disk).events)) > CALLS
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def _as_nobody(program: Path, cwd: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
@@ -111,42 +113,36 @@ def _as_nobody(program: Path, cwd: Path, *args: str) -> subprocess.CompletedProc
 
 
 @pytest.fixture
-def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that every user can enter; needs root."""
+def public() -> Iterator[Path]:
+    """A folder that every user can enter, and none but this test has; needs root."""
     if os.getuid():
         pytest.skip("only root becomes another user")
-    folder = Path("/tmp") / tmp_path_factory.mktemp("public").name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o755)
-    return folder
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 def test_a_folder_that_cannot_be_written(exits: Path, public: Path) -> None:
-    try:
-        program = Path(shutil.copy2(exits, public))
-        done = _as_nobody(program, public, "exit")
-        assert done.returncode == 11 and b"at exit" in done.stdout
-        assert not list(public.glob("*.trace"))
-    finally:
-        shutil.rmtree(public)
+    program = Path(shutil.copy2(exits, public))
+    done = _as_nobody(program, public, "exit")
+    assert done.returncode == 11 and b"at exit" in done.stdout
+    assert not list(public.glob("*.trace"))
 
 
 def test_a_privileged_program_is_not_traced(exits: Path, public: Path) -> None:
     """Its user has no say in what files it makes."""
-    try:
-        program = Path(shutil.copy2(exits, public))
-        program.chmod(0o4755)
-        open_to_all = public / "open"
-        open_to_all.mkdir()
-        open_to_all.chmod(0o777)
-        done = _as_nobody(program, open_to_all, "exit")
-        assert done.returncode == 11
-        assert not list(open_to_all.iterdir())
-        program.chmod(0o755)
-        assert _as_nobody(program, open_to_all, "exit").returncode == 11
-        assert len(list(open_to_all.iterdir())) == 1
-    finally:
-        shutil.rmtree(public)
+    program = Path(shutil.copy2(exits, public))
+    program.chmod(0o4755)
+    open_to_all = public / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    done = _as_nobody(program, open_to_all, "exit")
+    assert done.returncode == 11
+    assert not list(open_to_all.iterdir())
+    program.chmod(0o755)
+    assert _as_nobody(program, open_to_all, "exit").returncode == 11
+    assert len(list(open_to_all.iterdir())) == 1
 
 
 def test_each_program_that_execs_itself_has_a_file(tmp_path: Path) -> None:

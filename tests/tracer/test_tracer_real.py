@@ -21,7 +21,7 @@ from tests.support.trace_events import PROFILE, read_trace
 PAD = "-fpatchable-function-entry=5"
 READ = 40
 """Trace files that are read, at most."""
-LIMIT = 300
+LIMIT = 1800
 """Seconds for one command."""
 
 

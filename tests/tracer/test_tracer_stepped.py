@@ -29,7 +29,7 @@ pytestmark = [
         os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
     ),
 ]
-TIMEOUT = 600
+TIMEOUT = 1800
 GRAPH, ARGS = ("function_graph",), ("function_graph", "--args")
 PROFILE = ("function_profile",)
 TRACERS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.watch_programs import build_watched, refusal, rows_of, run_watched, watched
 
 
@@ -22,7 +22,9 @@ def test_no_events_without_the_kernel(tmp_path: Path) -> None:
     patched = tmp_path / "patched"
     assert ftpatch("watch", program, "counter:rw-", "-o", patched).code == 0
     done, trace = run_watched(patched, "sizes", before=["qemu-x86_64-static"])
-    plain = subprocess.run([str(program), "sizes"], capture_output=True, timeout=30, check=False)
+    plain = subprocess.run(
+        [str(program), "sizes"], capture_output=True, timeout=PATIENCE, check=False
+    )
     assert (done.stdout, done.returncode) == (plain.stdout, 0)
     out = ftpatch("report", "--force", trace).out
     assert "# counter:rw-: not watched: errno 38, no perf_event_open(): an emulator" in out
@@ -54,7 +56,7 @@ def test_no_events_where_a_sandbox_forbids_them(tmp_path: Path, action: str, num
     assert ftpatch("watch", program, "counter:rw-", "-o", patched).code == 0
     script = FILTER.replace("ACTION", action)
     done, trace = run_watched(patched, before=[sys.executable, "-c", script])
-    plain = subprocess.run([str(program)], capture_output=True, timeout=30, check=True)
+    plain = subprocess.run([str(program)], capture_output=True, timeout=PATIENCE, check=True)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
     assert f"counter:rw-: not watched: errno {number}, denied by the kernel" in (
         ftpatch("report", trace).out
@@ -113,7 +115,7 @@ def test_a_program_that_closes_all(tmp_path: Path, link: list[str]) -> None:
     program, patched = tmp_path / "c", tmp_path / "patched"
     subprocess.run(["gcc", "-O1", *link, str(tmp_path / "c.c"), "-o", str(program)], check=True)
     assert ftpatch("watch", program, "v:-w-", "-o", patched).code == 0
-    plain = subprocess.run([str(program)], capture_output=True, timeout=30, check=True)
+    plain = subprocess.run([str(program)], capture_output=True, timeout=PATIENCE, check=True)
     done, trace = run_watched(patched)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
     assert [row["new"] for row in rows_of(trace) if "access" in row] == [
@@ -123,7 +125,9 @@ def test_a_program_that_closes_all(tmp_path: Path, link: list[str]) -> None:
 
 def test_too_few_descriptors(tmp_path: Path) -> None:
     patched = watched(tmp_path, "counter:rw-")
-    plain = subprocess.run([str(tmp_path / "watched")], capture_output=True, timeout=30, check=True)
+    plain = subprocess.run(
+        [str(tmp_path / "watched")], capture_output=True, timeout=PATIENCE, check=True
+    )
     done, trace = run_watched(patched, before=["sh", "-c", 'ulimit -n 8; exec "$0" "$@"'])
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
     assert "counter:rw-: not watched: errno 24, no free descriptor" in (
@@ -141,5 +145,7 @@ def test_descriptors_are_as_without(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-O1", str(source), "-o", str(tmp_path / "open")], check=True)
     patched = tmp_path / "patched"
     assert ftpatch("watch", tmp_path / "open", "v:rw-", "-o", patched).code == 0
-    plain = subprocess.run([str(tmp_path / "open")], capture_output=True, timeout=30, check=True)
+    plain = subprocess.run(
+        [str(tmp_path / "open")], capture_output=True, timeout=PATIENCE, check=True
+    )
     assert run_watched(patched)[0].stdout == plain.stdout

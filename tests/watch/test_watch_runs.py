@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Result, ftpatch
+from tests.support.command import PATIENCE, Result, ftpatch
 from tests.support.watch_gdb import Place, accesses_by_gdb
 from tests.support.watch_programs import name_of, refusal, rows_of, run_watched, watched
 
@@ -45,7 +45,9 @@ def test_counts_are_those_of_gdb(
     args = [what]
     patched = watched(tmp_path, *(text for text, _ in watches), link=link, level=level)
     plain = tmp_path / "watched"
-    expected = subprocess.run([str(plain), *args], capture_output=True, timeout=30, check=False)
+    expected = subprocess.run(
+        [str(plain), *args], capture_output=True, timeout=PATIENCE, check=False
+    )
     done, trace = run_watched(patched, *args)
     assert (done.stdout, done.stderr, done.returncode) == (expected.stdout, b"", 0)
     rows = rows_of(trace)
