@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ftpatch.api.report_programs import Programs
 from ftpatch.api.report_sources import open_events
 from ftpatch.trace import batches as batching
+from ftpatch.trace import match
 from ftpatch.trace.outline import Outline
 from ftpatch.trace.rows import Kind
 from ftpatch.trace.time_line import TimeLine, read_time_line
@@ -104,6 +105,18 @@ def test_moments_and_the_longest_call() -> None:
 def test_a_part_of_the_time() -> None:
     line, _, _ = _read(_threads(), Window(span=(20, 40)))
     assert line.begin.tolist() == [20, 30, 40, 25, 35]
+
+
+def test_of_very_many_open_frames_the_innermost_end() -> None:
+    thread = Thread(1, per=3)
+    for number in range(3):
+        thread.add(ENTRY, FUNCTIONS[number], number * 10)
+    for number in range(2, -1, -1):
+        thread.add(EXIT, FUNCTIONS[number], 100 - number)
+    with mock.patch.object(batching, "BATCH_WORDS", 64), mock.patch.object(match, "MAX_OPEN", 2):
+        line, _, _ = _read(TraceFile([thread], chunk_size=64), Window())
+    assert line.duration.tolist() == [-1, 89, 78]
+    assert line.end.tolist() == [Kind.POINT, Kind.LEAVE, Kind.LEAVE]
 
 
 def test_no_calls() -> None:

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.support.command import child_env, ftpatch, ftpatch_command
+from tests.support.command import child_env, ftpatch, ftpatch_command, patched_command
 from tests.support.probe_traces import HIT, ProbeFile, Told, ip_of
 from tests.support.trace_writer import ENTRY, EXIT, FUNCTIONS, Thread, TraceFile, program
 
@@ -166,6 +166,23 @@ def test_signals_end_it_as_they_end_others(here: list[Terminal], number: signal.
     assert terminal.end() == 128 + number
     assert _is_restored(terminal)
     assert b"ftpatch: interrupted" in terminal.out
+
+
+def test_a_fault_of_ours_is_one_line(here: list[Terminal]) -> None:
+    script = """
+from ftpatch.cli.tui.app import Walk
+def fail(self):
+    raise ValueError("broken [red]\\x1b[31m")
+Walk.action_sort = fail
+"""
+    here.append(Terminal(patched_command(script, "report", _trace()), {}))
+    here[0].until("read_line", "Quit")
+    here[0].press("o")
+    assert here[0].end() == 2
+    assert _is_restored(here[0])
+    rest = here[0].out.rpartition(LEFT)[2].decode()
+    assert "ftpatch: internal error: ValueError: broken [red]\\x1b[31m; please report" in rest
+    assert "Traceback" not in here[0].out.decode()
 
 
 def test_it_is_suspended_as_shells_have_it(here: list[Terminal]) -> None:
