@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-full test-kernels test-programs test-matrix lint bench packages samples man clean
+.PHONY: help demo test test-full test-kernels test-programs test-matrix lint bench packages samples man pictures clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -52,6 +52,9 @@ bench: packages $(READY) ## ratios, measured alternately in one run
 
 man: $(READY)         ## write the manual pages again, from the helps
 	@$(BIN)/python scripts/man_pages.py man
+
+pictures: $(READY)    ## draw the pictures of docs/ again
+	@$(BIN)/python scripts/pictures.py docs
 
 samples: $(READY)     ## build the samples again
 	$(MAKE) -C samples PYTHON=$(abspath $(BIN)/python)

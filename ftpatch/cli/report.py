@@ -26,6 +26,7 @@ from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import clean, error_line, lines, watched
 from ftpatch.cli.options import Json
 from ftpatch.cli.report_output import open_output
+from ftpatch.cli.report_walk import can_walk, is_walked, walk
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -119,6 +120,15 @@ DiffImage = Annotated[
         "--diff-image", metavar="IMAGE", help="Path of the earlier run's program, if it has moved."
     ),
 ]
+Tui = Annotated[
+    bool | None,
+    typer.Option(
+        "--tui/--no-tui",
+        show_default=False,
+        help="Browse calls on the terminal, or print them [default: browse, unless they fit on the "
+        "screen or another option chooses the report].",
+    ),
+]
 To = Annotated[
     Path | None,
     typer.Option(
@@ -158,11 +168,15 @@ def command(
     graph: Graph = None,
     diff: Diff = [],  # noqa: B006
     diff_image: DiffImage = None,
+    tui: Tui = None,
     output: To = None,
     open_: Open = False,
     force: Anyway = False,
 ) -> None:
     """Report recorded events in ftrace's formats or for other tools.
+
+    On a terminal, calls can be browsed: functions, callers and callees, call tree, time line and
+    source.
 
     Example: ftpatch report shop.trace --format profile
     """
@@ -183,6 +197,16 @@ def command(
     )
     window = filters.window(span=span, tids=frozenset(tid), globs=tuple(filter_))
     named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
+    ways: dict[str, object] = {
+        "--json": json,
+        f"--format {format_}": format_,
+        "--output": output,
+        "--graph": graph,
+        "--diff": diff,
+    }
+    if tui:
+        _require_none(ways, "--tui")
+    walks = not any(ways.values()) and can_walk(tui)
     if diff:
         clashes = {
             "--open": open_,
@@ -206,7 +230,8 @@ def command(
     else:
         choose = partial(report_for, name="json" if json else format_)
     task = Task(files=files, window=window, programs=named(image, source=source), image=image)
-    write_report(task, choose, output, force=force, browse=open_)
+    if not (walks and _walked(task, tui, force=force)):
+        write_report(task, choose, output, force=force, browse=open_)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +242,27 @@ class Task:
     window: Window
     programs: Programs
     image: Path | None = None
+
+
+def _walked(task: Task, tui: bool | None, *, force: bool) -> bool:
+    """Let the user walk through the calls, if that is what they want of this recording; whether
+    it was."""
+    from ftpatch.api.report_sources import open_events
+    from ftpatch.trace import Style
+
+    _allow_descriptors(len(task.files))
+    events = open_events(task.files, task.window, image=task.image, force=force)
+    try:
+        require_calls(events)
+        events.recording.name_by(task.programs.of)
+        if not is_walked(events, tui):
+            return False
+        walk(events, Style(clean, _notes(events.recording), _progress))
+        lines((f"ftpatch: {note}" for note in events.notes()), error=True)
+    finally:
+        events.close()
+    _tell_newer(task.files)
+    return True
 
 
 def write_report(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.carried import Carried
+from ftpatch.trace.open_frames import OpenFrames
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.totals import parents, spent
 from ftpatch.trace.window import Window
@@ -100,7 +100,7 @@ class _Nodes:
         self.function: list[int] = []
         self.too_many = 0
         self._known: dict[tuple[int, int], int] = {}
-        self._open = Carried()
+        self._open = OpenFrames()
 
     def of(self, rows: Rows, around: NDArray[np.intp]) -> NDArray[np.int64]:
         """Return the node of each row that enters a frame, int64[n], UNKNOWN for others."""

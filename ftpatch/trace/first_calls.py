@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.carried import Carried
+from ftpatch.trace.open_frames import OpenFrames
 from ftpatch.trace.pairs import segments
 from ftpatch.trace.rows import Kind, Rows
 
@@ -34,16 +34,16 @@ def first_calls(
     """Select the first calls that begin in a time span, until they end. ``read`` starts reading:
     once to find out which those are."""
     share = _shares(read(), most, span, threads)
-    carried, seen = Carried(), np.zeros(threads, np.int64)
+    opened, seen = OpenFrames(), np.zeros(threads, np.int64)
     for rows in read():
-        first = carried.column(rows) > 0
+        first = opened.column(rows) > 0
         call = np.flatnonzero(CALLS[rows.kind])
         counted = call[_within(rows.time[call], span)]
         thread = rows.thread[counted]
         first[call] = True
         first[counted] = _ranks(thread) + seen[thread] < share.calls[thread]
         seen += np.bincount(thread, minlength=threads)
-        carried.keep(rows, first.astype(np.int64))
+        opened.keep(rows, first.astype(np.int64))
         ends = np.flatnonzero((rows.kind > Kind.ENTER) & (rows.pair >= 0))
         first[ends] = first[rows.pair[ends]]
         back = np.flatnonzero((rows.kind == Kind.RETURN) & (rows.pair < 0))

@@ -51,6 +51,16 @@ class Lines:
         """``file.c:12`` for each link address, empty if it has no line."""
         return [self._place(address) for address in addresses.tolist()]
 
+    def within(self, start: int, end: int) -> list[str]:
+        """``file.c:12`` of each row from one link address up to another, and of the row around the
+        first."""
+        index = bisect.bisect_right(self._begins, start) - 1
+        if index < 0 or start >= self._units[index][1]:
+            return []
+        at, names = self._table(self._units[index][2])
+        first = max(int(np.searchsorted(at, np.uint64(start), side="right")) - 1, 0)
+        return names[first : max(int(np.searchsorted(at, np.uint64(end))), first + 1)]
+
     def _place(self, address: int) -> str:
         index = bisect.bisect_right(self._begins, address) - 1
         if index < 0 or address >= self._units[index][1]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.carried import Carried
+from ftpatch.trace.open_frames import OpenFrames
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 
 __all__ = ["long_calls"]
@@ -39,7 +39,7 @@ class _Waiting:
 
     def __init__(self, least: int) -> None:
         self._least = least
-        self._carried = Carried()
+        self._open = OpenFrames()
         self._state = np.zeros(0, np.uint8)
         self._begun = np.zeros(0, np.int64)
         self._undecided = np.zeros(0, np.intp)
@@ -47,13 +47,13 @@ class _Waiting:
 
     def add(self, rows: Rows) -> None:
         """One more batch."""
-        number = self._carried.column(rows)
+        number = self._open.column(rows)
         opened = np.flatnonzero((rows.kind == Kind.ENTER) & (rows.pair < 0))
         number[opened] = len(self._state) + np.arange(len(opened))
         self._state = np.append(self._state, np.full(len(opened), OPEN, np.uint8))
         self._begun = np.append(self._begun, rows.time[opened])
         self._undecided = np.append(self._undecided, number[opened])
-        self._carried.keep(rows, number)
+        self._open.keep(rows, number)
         kept = self._decide(rows, number)
         after = max(rows.until - self._least, LOWEST)
         mine = self._undecided[self._state[self._undecided] == OPEN]

@@ -169,6 +169,11 @@ class Functions:
             column.append(text)
         self.address.append(0)
 
+    def program_with(self, number: int) -> Program | None:
+        """The program or library that a function is in; None where none was looked into."""
+        found = (program for program, (_, ids) in self._starts.items() if number in ids)
+        return next(found, None)
+
     def ids(self, program: NDArray[np.int32] | int, func: NDArray[np.uint32]) -> NDArray[np.int32]:
         """Return the number of each function, int32[n], by program and ``func`` as in the trace."""
         code = func.astype(np.uint64)

@@ -13,8 +13,9 @@ import pytest
 
 from tests.support.boot_images import bzimage, zboot
 from tests.support.command import ROOT
+from tests.support.trace_writer import ENTRY, EXIT, Thread, TraceFile
 
-HEAVY = ("capstone", "elftools", "keystone", "numpy", "perfetto", "rich", "zstandard")
+HEAVY = ("capstone", "elftools", "keystone", "numpy", "perfetto", "rich", "textual", "zstandard")
 
 
 def _loaded(script: str) -> set[str]:
@@ -53,3 +54,10 @@ assert payload.layers and len(payload.data) == {len(kernel)}
 def test_a_help_needs_no_library() -> None:
     script = "from ftpatch.cli.app import run\nsys.argv = ['ftpatch', '--help']\nassert run() == 0"
     assert _loaded(script) <= {"rich"}
+
+
+def test_a_report_that_is_printed_needs_no_screen(tmp_path: Path) -> None:
+    trace = TraceFile([Thread(7).add(ENTRY, "main", 0).add(EXIT, "main", 9)]).write(tmp_path / "t")
+    words = ["ftpatch", "report", str(trace)]
+    script = f"from ftpatch.cli.app import run\nsys.argv = {words}\nassert run() == 0"
+    assert not _loaded(script) & {"textual"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A number for each open frame, kept from one batch of rows to the next."""
+"""Frames that stay open from one batch of rows to the next, each with a number of its own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from ftpatch.trace.pairs import segments
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 
-__all__ = ["Carried"]
+__all__ = ["OpenFrames"]
 
 
-class Carried:
+class OpenFrames:
     """The numbers of each thread's open frames."""
 
     def __init__(self) -> None:

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Draws the pictures of docs/: what `ftpatch report --tui` shows of a traced program.
+
+pictures.py FOLDER
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SIZE = (88, 20)
+PROGRAM = r"""
+#include <stdlib.h>
+#include <string.h>
+
+struct node { struct node *left, *right; char key[16]; };
+
+static struct node *new_node(const char *key)
+{
+	struct node *made = calloc(1, sizeof(*made));
+
+	strncpy(made->key, key, sizeof(made->key) - 1);
+	return made;
+}
+
+static int compare(const char *a, const char *b)
+{
+	return strcmp(a, b);
+}
+
+static void insert(struct node **at, const char *key)
+{
+	while (*at) {
+		int order = compare(key, (*at)->key);
+
+		if (!order)
+			return;
+		at = order < 0 ? &(*at)->left : &(*at)->right;
+	}
+	*at = new_node(key);
+}
+
+static int depth(const struct node *at)
+{
+	int left, right;
+
+	if (!at)
+		return 0;
+	left = depth(at->left);
+	right = depth(at->right);
+	return 1 + (left > right ? left : right);
+}
+
+static void random_key(char *key)
+{
+	for (int i = 0; i < 6; i++)
+		key[i] = 'a' + rand() % 26;
+	key[6] = 0;
+}
+
+static void build(struct node **root)
+{
+	char key[16];
+
+	for (int i = 0; i < 500; i++) {
+		random_key(key);
+		insert(root, key);
+	}
+}
+
+int main(void)
+{
+	struct node *root = NULL;
+
+	build(&root);
+	return depth(root) == 0;
+}
+"""
+KEYS = {
+    "functions": ("down", "down"),
+    "callers": ("down", "down", "enter"),
+    "time-line": ("down", "l"),
+}
+"""The picture of each view, and the keys that lead to it from the functions."""
+
+
+def main(folder: Path) -> None:
+    """Trace a program, walk through the recording, and draw each view."""
+    folder = folder.absolute()
+    with tempfile.TemporaryDirectory() as scratch:
+        here = Path(scratch)
+        (here / "tree.c").write_text(PROGRAM)
+        flags = ["-O1", "-g", "-fno-inline", "-fpatchable-function-entry=5"]
+        subprocess.run(["gcc", *flags, "tree.c", "-o", "tree"], cwd=here, check=True)
+        command = [sys.executable, "-m", "ftpatch", "trace", "-o", "tree.trace", "./tree"]
+        subprocess.run(command, cwd=here, check=True, stdout=subprocess.DEVNULL)
+        for name, keys in KEYS.items():
+            drawn = asyncio.run(_picture(here / "tree.trace", keys))
+            (folder / f"report-{name}.svg").write_text(drawn)
+
+
+async def _picture(trace: Path, keys: tuple[str, ...]) -> str:
+    from ftpatch.api.report_programs import Programs
+    from ftpatch.api.report_sources import open_events
+    from ftpatch.cli.console import clean, error_line
+    from ftpatch.cli.report_walk import recorded
+    from ftpatch.cli.tui.app import Walk
+    from ftpatch.trace import Style
+    from ftpatch.trace.window import Window
+
+    events = open_events([trace], Window())
+    try:
+        events.recording.name_by(Programs(None, tell=error_line).of)
+        app = Walk(recorded(events, Style(clean)))
+        async with app.run_test(size=SIZE) as pilot:
+            for key in keys:
+                await pilot.press(key)
+                await app.workers.wait_for_complete()
+                await pilot.pause()
+            await pilot.pause(0.5)  # until the keys at the bottom are drawn
+            return app.export_screenshot(title=f"ftpatch report {trace.name}")
+    finally:
+        events.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
