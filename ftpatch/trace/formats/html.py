@@ -15,7 +15,7 @@ from ftpatch.trace.render.style import Style
 from ftpatch.trace.report import Report
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, EventSource, Recording
-from ftpatch.trace.timeline import MAX_LEVELS, Timeline
+from ftpatch.trace.boxes import MAX_LEVELS, Timeline
 from ftpatch.trace.totals import Summing
 
 __all__ = ["REPORT"]
