@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.trace import batches as batching
-from ftpatch.trace import timeline
+from ftpatch.trace import boxes
 from tests.cli.test_golden import _same
 from tests.support.command import Result, ftpatch
 from tests.support.pages import data_of
@@ -164,8 +164,8 @@ def test_numbers_are_those_of_a_naive_reading(
     path = file.write(Path("trace"))
     with (
         mock.patch.object(batching, "BATCH_WORDS", words),
-        mock.patch.object(timeline, "MAX_BOXES", most),
-        mock.patch.object(timeline, "MAX_HELD", held),
+        mock.patch.object(boxes, "MAX_BOXES", most),
+        mock.patch.object(boxes, "MAX_HELD", held),
     ):
         result = ftpatch("report", "--format", "html", path)
     assert result.code == 0, result.err
@@ -196,8 +196,8 @@ def _merged(thread: Thread, most: int) -> list[Row]:
     trace = TraceFile([thread], chunk_size=64).write(Path("trace"))
     with (
         mock.patch.object(batching, "BATCH_WORDS", 64),
-        mock.patch.object(timeline, "MAX_BOXES", most),
-        mock.patch.object(timeline, "MAX_HELD", 0),
+        mock.patch.object(boxes, "MAX_BOXES", most),
+        mock.patch.object(boxes, "MAX_HELD", 0),
     ):
         return [row for row, _ in _drawn(data_of(ftpatch("report", "--format", "html", trace).out))]
 
