@@ -36,7 +36,7 @@ class Sites:
 
     ``ip`` uint64: virtual address. ``offset`` int64: of the site's code in the file. ``symbol``
     (str): the function that it is in, as the symbol table has it, empty where no symbol tells, and
-    ``symbol_offset`` int64: bytes from there. ``state`` (str): nop, call or unexpected. ``target``
+    ``symbol_offset`` uint64: bytes from there. ``state`` (str): nop, call or unexpected. ``target``
     (str): what it calls, empty for what is no call. ``dropped`` bool: its record was dropped.
 
     Iterating gives a Site for each. A mask, a slice or an array of indices gives some of them.
@@ -70,7 +70,7 @@ class Sites:
         ip: NDArray[np.uint64]
         offset: NDArray[np.int64]
         symbol: NDArray[np.object_]
-        symbol_offset: NDArray[np.int64]
+        symbol_offset: NDArray[np.uint64]
         state: NDArray[np.object_]
         target: NDArray[np.object_]
         dropped: NDArray[np.bool_]
@@ -97,7 +97,7 @@ class Sites:
                 places = read.image.kallsyms.lookup(read.ip[rows])
                 return {
                     "symbol": _texts([name for name, _, _ in places]),
-                    "symbol_offset": np.array([into for _, into, _ in places], np.int64),
+                    "symbol_offset": np.array([into for _, into, _ in places], np.uint64),
                 }
             case "state":
                 return {"state": STATES[read.state[rows]]}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import ftpatch
 from tests.support.command import ROOT
 from tests.support.command import ftpatch as command
+from tests.support.images import fentry_kernel
 from tests.support.samples import WITH_TABLE, Sample, sample
 
 KERNEL = sample("vmlinux-x86_64").path
@@ -43,6 +45,19 @@ def test_symbols_are_those_of_nm() -> None:
     for site in sites:
         start = site.ip - site.symbol_offset
         assert site.symbol in [functions[row][2] for row in np.flatnonzero(starts == start)]
+
+
+def test_symbols_may_be_far_below(tmp_path: Path) -> None:
+    """More bytes than a signed number holds."""
+    image, path = fentry_kernel(), tmp_path / "vmlinux"
+    image.symbols = [
+        symbol if "mcount_loc" in str(symbol.name) else replace(symbol, value=0x10, size=0)
+        for symbol in image.symbols
+    ]
+    path.write_bytes(image.build())
+    sites = ftpatch.open(path).sites
+    assert (sites.ip - sites.symbol_offset == 0x10).all() and sites.symbol_offset.min() > 1 << 63
+    assert command("list", path).code == 0
 
 
 def test_offsets_are_where_the_code_is() -> None:

@@ -180,6 +180,20 @@ def test_functions_and_who_called_them(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("hz", [0, 1_000_000_000])
+def test_trace_cmd_reads_what_is_there_alone(hz: int, tmp_path: Path) -> None:
+    """valgrind sees what it reads of memory that the file has not filled."""
+    if shutil.which("valgrind") is None:
+        pytest.skip("needs valgrind")
+    header: dict[str, int | bytes] = {"path": bytes(program(tmp_path / "prog")), "hz": hz}
+    thread = Thread(77).add(1, "main", 5).add(2, "main", 1_234_567_895)
+    out = _report(TraceFile([thread], header=header).write(tmp_path / "trace"))
+    words = ["valgrind", "-q", "--error-exitcode=9", "trace-cmd", "report", "-t", "-i", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert (" 0.000000005: " in done.stdout) == (hz > 0)
+
+
 def test_names_that_are_odd(tmp_path: Path) -> None:
     names = ("a b", "\x1b[31m", "Überlauf", "new\nline", "_ZN1a1bIiEEvT_", "x" * 500, "", "f")
     thread = Thread((1 << 32) - 1)

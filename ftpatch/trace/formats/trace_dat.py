@@ -71,7 +71,7 @@ EVENT_OF = np.zeros(len(Kind) + 1, np.uint8)
 """The event that each kind of row is; 0 for none."""
 EVENT_OF[[Kind.ENTER, Kind.LEAVE, Kind.UNWOUND, Kind.POINT]] = ENTRY, EXIT, EXIT, FUNCTION
 TRACECLOCK = 4
-"""The option that says that a clock is named at the end."""
+"""The option that names the clock, which is named once more at the end."""
 MAX_PID = (1 << 31) - 1
 
 
@@ -204,14 +204,17 @@ def _whole(recording: Recording, style: Style, writer: _Writer, spool: _Spool) -
     comms = (f"{tid & MAX_PID} {style.clean(comm)}\n" for tid, comm in pids.items())
     head += _sized("".join(comms), 8)
     head += struct.pack("<I", len(spool.sizes))
-    head += b"options  \0" + struct.pack("<HIH", TRACECLOCK, 0, 0) + b"flyrecord\0"
     # Ticks are nobody's nanoseconds, and are printed as they are.
-    clock = _sized("[local]" if recording.has_clock else "[counter]", 8)
-    at = len(head) + 16 * len(spool.sizes) + len(clock)
+    clock = "[local]" if recording.has_clock else "[counter]"
+    named = clock.encode() + b"\0"
+    head += b"options  \0" + struct.pack("<HI", TRACECLOCK, len(named)) + named
+    head += struct.pack("<H", 0) + b"flyrecord\0"
+    last = _sized(clock, 8)
+    at = len(head) + 16 * len(spool.sizes) + len(last)
     at += -at % PAGE
     sizes = np.array(spool.sizes, np.int64)
     table = np.stack([at + np.cumsum(sizes) - sizes, sizes], 1).astype("<u8").tobytes()
-    yield (head + table + clock).ljust(at, b"\0")
+    yield (head + table + last).ljust(at, b"\0")
     yield from spool.all()
 
 
