@@ -176,7 +176,7 @@ def command(
     if graph is not None:
         _require_none({"--json": json, f"--format {format_}": format_}, "--graph")
     if diff_image is not None:
-        raise UsageError(diff_image, "--diff-image is of no use without --diff")
+        raise UsageError(diff_image, "--diff-image needs --diff")
     _allow_descriptors(len(files))
     events = open_events(files, window, image=image, force=force)
     try:
