@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-full test-kernels test-programs test-matrix lint bench packages samples man pictures clean
+.PHONY: help demo test test-full test-kernels test-programs test-matrix fuzz lint bench packages samples man pictures clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -38,6 +38,11 @@ test-programs: packages $(READY) ## programs of others, whose own tests run trac
 
 test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
 	FTPATCH_FULL=product $(PYTEST) tests/tracer/test_tracer_matrix.py tests/tracer/test_tracer_tree.py
+
+DRAWING = $(shell grep -rlE 'hypothesis|run_fuzzer|import FUZZ' tests --include 'test_*.py')
+fuzz: packages $(READY) ## new broken and drawn inputs, until they find something
+	while FTPATCH_FUZZ=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') FTPATCH_FULL=1 \
+	    $(PYTEST) $(DRAWING); do :; done
 
 lint: $(READY)        ## ruff and mypy --strict
 	$(BIN)/ruff check .

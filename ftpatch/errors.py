@@ -66,7 +66,7 @@ class UsageError(FtpatchError):
 
 
 class Refused:
-    """Collects what a command refused, so that all of it can be reported."""
+    """Collects what a command refused, so that all of it can be reported, each error once."""
 
     def __init__(self) -> None:
         self.errors: list[UsageError] = []
@@ -77,7 +77,9 @@ class Refused:
         try:
             yield
         except UsageError as error:
-            self.errors.append(UsageError(error.path or path, error.reason, error.hint))
+            placed = UsageError(error.path or path, error.reason, error.hint)
+            if str(placed) not in map(str, self.errors):
+                self.errors.append(placed)
 
 
 class InputError(FtpatchError):

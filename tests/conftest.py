@@ -13,14 +13,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.samples import FOLDER, sample
-from tests.support.sampling import FULL, SEED, describe, scaled, split
+from tests.support.sampling import FUZZ, describe, scaled, split
 
 # In full the same examples on every machine and in every run: a failure must be found by whoever
 # looks. A sample draws fewer, and by its seed.
 settings.register_profile(
     "ftpatch",
     max_examples=scaled(100, 25),
-    derandomize=FULL,
     deadline=None,
     database=None,
     suppress_health_check=[
@@ -35,10 +34,10 @@ LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and give hypothesis the seed of the sample."""
+    """Declare the marker, and give hypothesis the seed of what is drawn."""
     config.addinivalue_line("markers", "scaled: goes further in full than in a sample")
-    if not FULL and config.getoption("--hypothesis-seed") is None:
-        config.option.hypothesis_seed = str(SEED)
+    if config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = str(FUZZ)
 
 
 def pytest_report_header() -> str:

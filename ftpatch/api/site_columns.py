@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import State
+from ftpatch.core.columns import objects
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites as Read
@@ -96,7 +97,7 @@ class Sites:
             case "symbol" | "symbol_offset":
                 places = read.image.kallsyms.lookup(read.ip[rows])
                 return {
-                    "symbol": _texts([name for name, _, _ in places]),
+                    "symbol": objects([name for name, _, _ in places]),
                     "symbol_offset": np.array([into for _, into, _ in places], np.uint64),
                 }
             case "state":
@@ -104,7 +105,7 @@ class Sites:
             case "target":
                 index = read.targets.index(read.addr[rows]) + 1
                 index[read.state[rows] != State.CALL] = 0
-                return {"target": _texts(["", *read.targets.name])[index]}
+                return {"target": objects(["", *read.targets.name])[index]}
             case "offset":
                 return {"offset": read.offset[rows] + read.lead}
         return {name: getattr(read, name)[rows]}
@@ -113,9 +114,3 @@ class Sites:
 def patterns(texts: str | Sequence[str]) -> Sequence[str]:
     """One pattern, or several."""
     return (texts,) if isinstance(texts, str) else tuple(texts)
-
-
-def _texts(texts: Sequence[str]) -> NDArray[np.object_]:
-    out = np.empty(len(texts), object)
-    out[:] = texts
-    return out

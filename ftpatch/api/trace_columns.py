@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from ftpatch.api.report_programs import Programs
 from ftpatch.api.report_sources import open_events
+from ftpatch.api.site_columns import patterns
+from ftpatch.core.columns import objects
 from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.hits import Column, Hits, Show
@@ -49,7 +51,7 @@ class Trace:
         self.paths = tuple(map(Path, paths))
         self.notes: list[str] = []
         self._image = None if image is None else Path(image)
-        self._globs = (filter,) if isinstance(filter, str) else tuple(filter)
+        self._globs = tuple(patterns(filter))
         self._plain = not demangle
         source = self._open()
         self.kind: str = source.kind.what
@@ -120,7 +122,7 @@ def _calls(source: EventSource) -> Columns:
         "pid": np.array(recording.pids, np.int64)[thread],
         "tid": np.array(recording.tids, np.int64)[thread],
         "depth": depth[order],
-        "function": _texts(functions.name)[function],
+        "function": objects(functions.name)[function],
         "address": np.array(functions.address, np.uint64)[function],
     }
 
@@ -145,7 +147,7 @@ def _profile(source: EventSource) -> Columns:
         totals = total(source.rows(), recording.functions, recording.window)
     functions = recording.functions
     return {
-        "function": _texts(functions.name)[totals.function],
+        "function": objects(functions.name)[totals.function],
         "address": np.array(functions.address, np.uint64)[totals.function],
         "hits": totals.hits,
         "total": totals.time,
@@ -164,8 +166,8 @@ def _hits(source: EventSource, hits: Hits) -> Columns:
         "duration": np.where(returns, hits.time - hits.begin, UNKNOWN),
         "pid": np.array(recording.pids, np.int64)[hits.thread],
         "tid": np.array(recording.tids, np.int64)[hits.thread],
-        "probe": _texts([point.name for point in hits.points])[hits.point],
-        "function": _texts(functions)[hits.point],
+        "probe": objects([point.name for point in hits.points])[hits.point],
+        "function": objects(functions)[hits.point],
     }
     values: Columns = {}
     for number in range(len(hits.points)):
@@ -182,7 +184,7 @@ def _values(column: Column) -> NDArray[np.object_]:
     held: Sequence[object] = column.number.tolist()
     if column.field.show is Show.STRING:
         held = [text.decode("utf-8", "backslashreplace") for text in column.strings()]
-    out = _texts(held)
+    out = objects(held)
     out[column.lost] = None
     return out
 
@@ -202,15 +204,9 @@ def _accesses(source: EventSource, accesses: Accesses) -> Columns:
         "time": np.array([access.time for access in every], np.int64),
         "pid": np.array(recording.pids, np.int64)[thread],
         "tid": np.array(recording.tids, np.int64)[thread],
-        "symbol": _texts([access.variable.symbol for access in every]),
-        "access": _texts([access.kind for access in every]),
-        "function": _texts([access.function for access in every]),
+        "symbol": objects([access.variable.symbol for access in every]),
+        "access": objects([access.kind for access in every]),
+        "function": objects([access.function for access in every]),
         "old": np.array([access.before for access in every], np.uint64),
         "new": np.array([access.after for access in every], np.uint64),
     }
-
-
-def _texts(texts: Sequence[object]) -> NDArray[np.object_]:
-    out = np.empty(len(texts), object)
-    out[:] = texts
-    return out

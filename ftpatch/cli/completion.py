@@ -8,27 +8,18 @@ down into, whose names shells have to end with a slash.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ftpatch.image.container import RawKind, Wrapper
 
 __all__ = ["check_formats", "images", "report_formats", "some_of", "traces", "tracers"]
 
 Complete = Callable[[str], list[str]]
-MAGICS = (
-    (0, b"\x7fELF"),
-    (0, b"MZ"),  # a kernel that EFI can start: bzImage, zboot, Image
-    (0x202, b"HdrS"),  # Linux Documentation/arch/x86/boot.rst
-    (56, b"ARM\x64"),  # Linux Documentation/arch/arm64/booting.rst
-    (56, b"RSC\x05"),  # Linux Documentation/arch/riscv/boot-image-header.rst
-    (0, b"\x1f\x8b"),
-    (0, b"\xfd7zXZ\0"),
-    (0, b"\x28\xb5\x2f\xfd"),
-    (0, b"BZh"),
-)
-"""Offset and first bytes of what may be an image, or of what may hold one."""
-TRACE = ((0, b"FTPTRACE"),)
-"""struct trace_header of stubs/runtime/trace.h."""
-HEAD = 0x206
+ELF, TRACE = b"\x7fELF", b"FTPTRACE"
+"""First bytes; the latter of struct trace_header in stubs/runtime/trace.h."""
 
 
 def some_of(*names: str) -> Complete:
@@ -59,16 +50,16 @@ def tracers(incomplete: str) -> list[str]:
 
 def images(incomplete: str) -> list[str]:
     """Complete a file that may be an image."""
-    return _files(incomplete, MAGICS)
+    return _files(incomplete, _may_be_image)
 
 
 def traces(incomplete: str) -> list[str]:
     """Complete a trace file."""
-    return _files(incomplete, TRACE)
+    return _files(incomplete, lambda path: _head(path, len(TRACE)) == TRACE)
 
 
-def _files(incomplete: str, magics: Iterable[tuple[int, bytes]]) -> list[str]:
-    """The files that begin so; none where there is a folder among the names."""
+def _files(incomplete: str, wanted: Callable[[Path], bool]) -> list[str]:
+    """The files that are wanted; none where there is a folder among the names."""
     folder, name = os.path.split(incomplete)
     found = []
     try:
@@ -78,17 +69,26 @@ def _files(incomplete: str, magics: Iterable[tuple[int, bytes]]) -> list[str]:
                 continue
             if entry.is_dir():
                 return []
-            if entry.is_file() and _begins(Path(entry.path), magics):
+            if entry.is_file() and wanted(Path(entry.path)):
                 found.append(str(Path(folder) / entry.name) if folder else entry.name)
     except OSError:
         return []
     return found
 
 
-def _begins(path: Path, magics: Iterable[tuple[int, bytes]]) -> bool:
+def _may_be_image(path: Path) -> bool:
+    """Whether it is an ELF file, or a container recognises it by how it begins."""
+    from ftpatch.image.containers import raw_kinds, wrappers
+
+    recognising: tuple[Wrapper | RawKind, ...] = (*wrappers(), *raw_kinds())
+    head = _head(path, max(one.head for one in recognising))
+    return head.startswith(ELF) or any(one.begins(memoryview(head)) for one in recognising)
+
+
+def _head(path: Path, size: int) -> bytes:
+    """First bytes of a file; none of one that cannot be read."""
     try:
         with path.open("rb") as file:
-            head = file.read(HEAD)
+            return file.read(size)
     except OSError:
-        return False
-    return any(head.startswith(magic, at) for at, magic in magics)
+        return b""

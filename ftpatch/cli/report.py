@@ -224,7 +224,7 @@ def command(
     if graph is not None:
         _require_none({"--json": json, f"--format {format_}": format_}, "--graph")
     if diff_image is not None:
-        raise UsageError(diff_image, "--diff-image is of no use without --diff")
+        raise UsageError(diff_image, "--diff-image needs --diff")
     if graph is not None:
         choose: Choose = partial(_graph_of, graph)
     else:

@@ -31,7 +31,7 @@ def require_comparable(before: EventSource, after: EventSource) -> None:
             raise UsageError(path, reason, source.kind.hint)
     if before.recording.has_clock != after.recording.has_clock:
         path = (before if after.recording.has_clock else after).recording.headers[0].path
-        raise UsageError(path, "the rate of its clock is not known, but that of the other run is")
+        raise UsageError(path, "clock rate unknown, unlike the other run's")
 
 
 def write_comparison(

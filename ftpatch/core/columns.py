@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Addresses as a column."""
+"""Columns of addresses, numbers and texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["addresses", "among"]
+__all__ = ["addresses", "among", "objects"]
 
 
 def addresses(*values: int) -> NDArray[np.uint64]:
@@ -23,4 +23,11 @@ def among(column: NDArray[np.integer], values: Iterable[int]) -> NDArray[np.bool
     out = np.zeros(len(column), bool)
     for value in values:
         out |= column == column.dtype.type(value)
+    return out
+
+
+def objects(values: Sequence[object]) -> NDArray[np.object_]:
+    """Texts, or other objects, as object[n]: each one whole, as pandas and polars take them."""
+    out = np.empty(len(values), object)
+    out[:] = values
     return out

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The headers of an ELF file, read as columns: all program headers at once, and all sections.
 
-    file:      | Ehdr | Phdr... | contents ................ | names | Shdr... |
-                  |      ^ e_phoff                             ^       ^
-                  |                        e_shoff ------------ -------+
-                  +-- e_shstrndx: the section whose contents are the names
+    | Ehdr | Phdr... | contents ................ | names | Shdr... |
+             ^ e_phoff                           ^       ^ e_shoff
+                                                 contents of section e_shstrndx
 
 Layout: System V ABI, chapter 4 (ELF header, sections) and 5 (program header).
 """
@@ -35,8 +34,9 @@ PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The headers of one ELF class, as records."""
+    """The headers of one ELF class, of so many bits, as records."""
 
+    bits: int
     header: np.dtype[np.void]
     program: np.dtype[np.void]
     section: np.dtype[np.void]
@@ -48,6 +48,7 @@ def _layout(word: str) -> _Layout:
     flags = [("flags", "<u4")]
     early, late = (flags, []) if word == "<u8" else ([], flags)
     return _Layout(
+        64 if word == "<u8" else 32,
         np.dtype(
             [
                 *(("ident", f"V{EI_NIDENT}"), ("type", "<u2"), ("machine", "<u2")),
@@ -126,7 +127,7 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         names = _names(path, sections["name"], held.tobytes())
     _require_contents(path, programs, sections, size)
     return Skeleton(
-        elf_class=64 if layout is _LAYOUT[ELFCLASS64] else 32,
+        elf_class=layout.bits,
         machine=int(header["machine"]),
         type=int(header["type"]),
         sections=tuple(_sections(sections, names)),

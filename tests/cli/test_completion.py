@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import shutil
 import subprocess
@@ -12,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from ftpatch.cli.completion import check_formats, images, report_formats, some_of, tracers, traces
+from ftpatch.elf.relocations import Form
+from tests.support.boot_images import bzimage, zboot
 from tests.support.command import ROOT, ftpatch
+from tests.support.raw_images import ARM64, V6, Made
 from tests.support.samples import SAMPLES
 from tests.support.trace_writer import TraceFile
 
@@ -90,6 +95,25 @@ def test_every_sample_is_an_image() -> None:
         shutil.copy(one.path, one.name)
     assert images("") == sorted(one.name for one in SAMPLES)
     assert traces("") == []
+
+
+def test_what_holds_an_image_is_one() -> None:
+    kernel = SAMPLES[0].data
+    stream = gzip.compress(kernel, 1)
+    boxed: dict[str, bytes] = {
+        "bzImage": bzimage(stream),
+        "zImage": zboot(stream, len(stream), "gzip"),
+    }
+    boxed |= {"kernel.gz": stream, "kernel.xz": lzma.compress(kernel)}
+    raw = Made(ARM64, Form.NONE, V6)
+    for name, data in {
+        **boxed,
+        "Image": bytes(raw.data),
+        "text": b"MZ, and no kernel\n" * 99,
+    }.items():
+        Path(name).write_bytes(data)
+    Path("empty").touch()
+    assert images("") == sorted([*boxed, "Image"])
 
 
 def test_folders_are_left_to_the_shell() -> None:

@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.support.command import ROOT, child_env
-from tests.support.sampling import SEED
+from tests.support.sampling import FUZZ
 
 __all__ = ["run_fuzzer"]
 
 
 def run_fuzzer(module: str, count: str, folder: Path, names: Iterable[str]) -> None:
-    """Run ``tests.support.MODULE`` for ``count`` cases of each name, drawn by the seed of the
-    sample; assert that nothing was wrong."""
+    """Run ``tests.support.MODULE`` for ``count`` cases of each name, drawn by FTPATCH_FUZZ;
+    assert that nothing was wrong."""
     done = subprocess.run(
-        [sys.executable, "-m", f"tests.support.{module}", str(SEED), count, str(folder), *names],
+        [sys.executable, "-m", f"tests.support.{module}", str(FUZZ), count, str(folder), *names],
         cwd=ROOT,
         env=child_env(PYTHONHASHSEED="0"),
         capture_output=True,

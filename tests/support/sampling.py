@@ -3,7 +3,9 @@
 
 Of a test that takes time it runs a sample of its cases, in which every value that many of them
 share occurs; of the cases that slow.txt names, some in each file; tests that can do with less ask
-``scaled`` how far to go. The sample is another one each day, and FTPATCH_SEED chooses it.
+``scaled`` how far to go. The sample is another one each day, and FTPATCH_SEED chooses it. Which
+inputs fuzzers and hypothesis draw is another matter: what a change has to pass may not depend on
+luck, so they are the same each time; FTPATCH_FUZZ chooses others, as `make fuzz` does all the time.
 FTPATCH_FULL in the environment asks for everything: ``1`` for all cases, ``rest`` for those that
 the sample of this seed leaves out, and ``product`` for the whole product of forms of traced
 programs besides (`make test-matrix`).
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["FULL", "PRODUCT", "SEED", "SLOW", "describe", "sample", "scaled", "split"]
+__all__ = ["FULL", "FUZZ", "PRODUCT", "SEED", "SLOW", "describe", "sample", "scaled", "split"]
 
 MODES = ("", "1", "rest", "product")
 MODE = os.environ.get("FTPATCH_FULL", "")
@@ -30,6 +32,8 @@ PRODUCT = MODE == "product"
 # The workers of one run share a seed, though midnight may come between their starts.
 TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%Y%m%d"))
 SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
+FUZZ = int(os.environ.get("FTPATCH_FUZZ") or 1)
+"""Seed of what fuzzers and hypothesis draw."""
 SHARE = 1 / 12
 """Of a test's cases, or of a file's slow ones; what as many cases of a test share must occur."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
@@ -42,7 +46,8 @@ WHOLE = ("tests/house/", "tests/kernels/", "golden")
 
 def describe() -> str:
     """Name the part that runs, in the words that choose it."""
-    return f"FTPATCH_SEED={SEED}" + (f" FTPATCH_FULL={MODE}" if FULL else "")
+    full, drawn = f" FTPATCH_FULL={MODE}" * FULL, f" FTPATCH_FUZZ={FUZZ}" * (FUZZ != 1)
+    return f"FTPATCH_SEED={SEED}{full}{drawn}"
 
 
 def scaled(full: int, part: int) -> int:

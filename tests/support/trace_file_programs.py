@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The program of tests/programs/files.c, traced, and what its trace files hold."""
+"""Traced programs and what their trace files hold: tests/programs/files.c, and one of two calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import PATIENCE, ftpatch
+from tests.support.command import PATIENCE, ftpatch, ftpatch_process
 from tests.support.trace_events import ENTRIES, read_trace
 
-__all__ = ["SIZE", "build", "entries", "lost", "native", "run", "with_tracer"]
+__all__ = ["SIZE", "build", "entries", "lost", "native", "run", "trace_twice", "with_tracer"]
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "files.c"
 SIZE = "2M"
@@ -28,6 +28,17 @@ def build(folder: Path, *flags: str) -> Path:
     words = ["gcc", "-O1", "-fpatchable-function-entry=5", str(PROGRAM), "-o", str(path)]
     subprocess.run([*words, "-pthread", *flags], check=True)
     return path
+
+
+def trace_twice(folder: Path, report: str) -> None:
+    """Trace a program that calls twice(3) and returns that, into run.trace and ``report``."""
+    prog = folder / "prog"
+    source = "int twice(int n) { return n * 2; }\nint main(void) { return twice(3); }\n"
+    prog.with_suffix(".c").write_text(source)
+    words = ["gcc", "-O0", "-fpatchable-function-entry=5", f"{prog}.c", "-o", str(prog)]
+    subprocess.run(words, check=True)
+    done = ftpatch_process("trace", "--report", report, "-o", "run.trace", prog, cwd=folder)
+    assert done.code == 6, done
 
 
 def with_tracer(program: Path) -> Path:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.command import ftpatch, ftpatch_process
+from tests.support.command import ftpatch
 from tests.support.probe_traces import ProbeFile, Told
 from tests.support.sampling import scaled
+from tests.support.trace_file_programs import native, trace_twice
 from tests.support.trace_naive import read
 from tests.support.trace_writer import BASE, ENTRY_FROM, Thread, TraceFile, library, program
 from tests.trace.test_trace_reading import files
@@ -149,19 +149,9 @@ def test_trace_cmd_prints_the_graph_that_we_print(tmp_path: Path) -> None:
     assert _report(path).stat().st_size == 3 * 4096
 
 
-@pytest.mark.skipif(
-    os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
-)
+@native
 def test_a_traced_program(tmp_path: Path) -> None:
-    prog = tmp_path / "prog"
-    source = "int twice(int n) { return n * 2; }\nint main(void) { return twice(3); }\n"
-    prog.with_suffix(".c").write_text(source)
-    words = ["gcc", "-O0", "-fpatchable-function-entry=5", f"{prog}.c", "-o", str(prog)]
-    subprocess.run(words, check=True)
-    done = ftpatch_process(
-        "trace", "--report", "trace-dat=out.dat", "-o", "run.trace", prog, cwd=tmp_path
-    )
-    assert done.code == 6, done
+    trace_twice(tmp_path, "trace-dat=out.dat")
     ours = [(tid, re.sub(r" +\|", "    |", text)) for tid, text in _ours(tmp_path / "run.trace")]
     assert _theirs(tmp_path / "out.dat") == ours
     assert _trace_cmd(tmp_path / "out.dat")[1].split("-")[0].strip() == "prog"

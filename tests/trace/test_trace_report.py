@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.command import child_env, ftpatch, ftpatch_command, ftpatch_process
 from tests.support.trace_writer import BASE, ENTRY, EXIT, Thread, TraceFile, program
+from tests.trace.test_trace_damage import FORMATS
 
 
 def _trace(folder: Path, **header: int | bytes) -> Path:
@@ -178,17 +179,7 @@ def test_names_do_not_reach_a_terminal_as_they_are(tmp_path: Path) -> None:
     thread = Thread(1).add(ENTRY, "main", 0).add(ENTRY, "parse", 1).add(EXIT, "parse", 2)
     header = {"path": bytes(program(tmp_path / "prog", names)), "comm": b"\x1bc\xff"}
     trace = TraceFile([thread], header=header).write(tmp_path / "trace")  # type: ignore[arg-type]
-    for form in (
-        "function_graph",
-        "function",
-        "profile",
-        "histogram",
-        "folded",
-        "flamegraph",
-        "html",
-        "chrome",
-        "json",
-    ):
+    for form in FORMATS:
         out = ftpatch("report", "--format", form, trace).out
         assert "\x1b" not in out and "two\nlines" not in out
 

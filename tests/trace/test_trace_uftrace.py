@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,8 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from tests.support.command import ftpatch, ftpatch_process
+from tests.support.command import ftpatch
 from tests.support.sampling import scaled
+from tests.support.trace_file_programs import native, trace_twice
 from tests.support.trace_naive import read
 from tests.support.trace_writer import BASE, Thread, TraceFile, library, program
 from tests.trace.test_trace_reading import files
@@ -197,20 +197,10 @@ def test_where_the_folder_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(one.name for one in tmp_path.iterdir()) == ["new", "prog", "there", "trace"]
 
 
-@pytest.mark.skipif(
-    os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
-)
+@native
 def test_a_traced_program(tmp_path: Path) -> None:
     """uftrace prints the graph that we print."""
-    source = "int twice(int n) { return n * 2; }\nint main(void) { return twice(3); }\n"
-    prog = tmp_path / "prog"
-    prog.with_suffix(".c").write_text(source)
-    words = ["gcc", "-O0", "-fpatchable-function-entry=5", f"{prog}.c", "-o", str(prog)]
-    subprocess.run(words, check=True)
-    done = ftpatch_process(
-        "trace", "--report", "uftrace=folder", "-o", "run.trace", prog, cwd=tmp_path
-    )
-    assert done.code == 6, done
+    trace_twice(tmp_path, "uftrace=folder")
     ours = ftpatch("report", tmp_path / "run.trace").out.splitlines()
     theirs = _uftrace("replay", tmp_path / "folder")
     plain = [re.sub(r"^.*\|  ", "", line) for line in ours if not line.startswith("#")]

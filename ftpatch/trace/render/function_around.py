@@ -36,7 +36,7 @@ class FunctionAround(Report):
         self._wanted = wanted
 
     def render(self, source: EventSource, style: Style) -> Iterator[str]:
-        """Raise UsageError where no function is called so."""
+        """Raise UsageError if no function in the trace has that name."""
         tree, functions = style.tree(source), source.recording.functions
         chosen = Wanted(self._wanted).match(functions.symbol)
         nodes = outermost(tree, chosen)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Messages of pprof's profile.proto, which no package brings: built for the protobuf library from
+"""Messages of pprof's profile.proto, which no package ships: built for the protobuf library from
 the numbers and types of their fields.
 
 Source: proto/profile.proto of github.com/google/pprof.
