@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ftpatch.trace.boxes import MAX_LEVELS, Timeline
 from ftpatch.trace.extremes import Extremes
 from ftpatch.trace.render.flame import flame
 from ftpatch.trace.render.page import page
@@ -15,7 +16,6 @@ from ftpatch.trace.render.style import Style
 from ftpatch.trace.report import Report
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, EventSource, Recording
-from ftpatch.trace.boxes import MAX_LEVELS, Timeline
 from ftpatch.trace.totals import Summing
 
 __all__ = ["REPORT"]
