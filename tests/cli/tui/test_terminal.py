@@ -120,7 +120,7 @@ def _run(
     environment: Mapping[str, str] | None = None,
 ) -> Terminal:
     command = ftpatch_command("report", *words)
-    here.append(Terminal(command, environment or {}, stderr))
+    here.append(Terminal(command, {"PAGER": "", **(environment or {})}, stderr))
     return here[-1]
 
 
