@@ -32,6 +32,7 @@ PAD = "-fpatchable-function-entry=5"
 XRAY = ("-fxray-instrument", "-fxray-instruction-threshold=1")
 AIM = 0.3
 SIZE = 1 << 30
+READINGS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,18 @@ def table(what: str, found: dict[str, tuple[float, int]], calls: int) -> None:
             print(f"  function_graph : {name:<14} x{ratio:4.2f}  (aim {AIM} of uftrace)")
 
 
+def clock(folder: Path) -> None:
+    """What two readings of the clock take, which a call and its return cannot do without."""
+    path = folder / "clock"
+    run(["gcc", "-O2", str(HERE / "clock.c"), "-o", str(path)])
+    place = folder / "clocked"
+    place.mkdir()
+    some, none = Way("some", (str(path), str(READINGS))), Way("none", (str(path), "0"))
+    found = measure([some, none], place)
+    cost = 2 * (found["some"][0] - found["none"][0]) / READINGS * 1e9
+    print(f"two readings of the clock alone: {cost:.1f} ns")
+
+
 def sqlite_sources(folder: Path) -> list[str] | None:
     """queries.c and the amalgamation; None where it cannot be had."""
     if shutil.which("npm") is None:
@@ -199,6 +212,14 @@ def counted(program: Path, argument: str, folder: Path) -> int:
     return total
 
 
+def peak(words: tuple[str, ...]) -> int:
+    """Bytes of memory that a command holds at most."""
+    started = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    _, _, usage = os.wait4(started.pid, 0)
+    started.returncode = 0
+    return usage.ru_maxrss * 1024
+
+
 def reading(made: dict[str, Path], folder: Path) -> None:
     """A profile from 11 million calls: ftpatch report against uftrace report."""
     if not shutil.which("uftrace"):
@@ -215,10 +236,10 @@ def reading(made: dict[str, Path], folder: Path) -> None:
         [Way("ours", report), Way("theirs", ("uftrace", "report", "-d", str(theirs)))], place
     )
     (mine, _), (other, _) = found["ours"], found["theirs"]
+    ratio, held = mine / other, peak(report)
     print(f"a profile of {fib_calls(33)} calls")
-    print(
-        f"  ftpatch report {mine:.2f} s, uftrace report {other:.2f} s: x{mine / other:.2f} (aim 1)"
-    )
+    print(f"  ftpatch report {mine:.2f} s, uftrace report {other:.2f} s: x{ratio:.2f} (aim 0.5)")
+    print(f"  ftpatch report: {held / 1e6:.0f} MB at its peak (aim 100)")
 
 
 def tracing() -> None:
@@ -227,6 +248,7 @@ def tracing() -> None:
         folder = Path(name)
         place = folder / "run"
         place.mkdir()
+        clock(folder)
         made = build([str(HERE / "fib.c")], folder, "fib")
         table("fib(32)", measure(ways_of(made, "32"), place), fib_calls(32))
         reading(made, folder)
