@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws the pictures of docs/: what `ftpatch report --tui` shows of a traced program.
+"""Draws the pictures of docs/: what `ftpatch report` shows of a traced program, on a terminal and,
+by chromium, as a page.
 
 pictures.py FOLDER
 """
@@ -102,6 +103,17 @@ def main(folder: Path) -> None:
         for name, keys in KEYS.items():
             drawn = asyncio.run(_picture(here / "tree.trace", keys))
             (folder / f"report-{name}.svg").write_text(drawn)
+        _page(here / "tree.trace", here, folder / "report-html.png")
+
+
+def _page(trace: Path, here: Path, picture: Path) -> None:
+    """Show the page of a recording in a browser without a window, and keep what it shows."""
+    page = here / "page.html"
+    words = ["report", str(trace), "--format", "html", "-o", str(page)]
+    subprocess.run([sys.executable, "-m", "ftpatch", *words], check=True)
+    browser = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"]
+    options = ["--window-size=1100,560", "--virtual-time-budget=3000", f"--screenshot={picture}"]
+    subprocess.run([*browser, *options, page.as_uri()], check=True, stderr=subprocess.DEVNULL)
 
 
 async def _picture(trace: Path, keys: tuple[str, ...]) -> str:
