@@ -17,6 +17,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import among
 from ftpatch.elf.headers import Section, Segment, Skeleton
 from ftpatch.elf.known_files import elf_words, what_is
 from ftpatch.errors import InputError
@@ -173,7 +174,7 @@ def _require_contents(
     loaded = programs["type"] == Segment.PT_LOAD
     for row in np.flatnonzero(loaded & _outside(programs, "filesz", size))[:1]:
         _refuse(path, "a segment", programs[row]["offset"], programs[row]["filesz"], size)
-    stored = ~np.isin(sections["type"], (Section.SHT_NULL, Section.SHT_NOBITS))
+    stored = ~among(sections["type"], (Section.SHT_NULL, Section.SHT_NOBITS))
     for row in np.flatnonzero(stored & _outside(sections, "size", size))[:1]:
         _refuse(path, f"section {row}", sections[row]["offset"], sections[row]["size"], size)
 

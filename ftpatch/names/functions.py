@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import arch_of
 from ftpatch.arch.returns_twice import SPAN
+from ftpatch.core.columns import among
 from ftpatch.elf.eh_frame_hdr import read_table
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import header_field
@@ -172,7 +173,7 @@ def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64
 
 def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:
     """(start, end, 0), int64[n, 3]."""
-    wanted = np.isin(symbols.type, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC))
+    wanted = among(symbols.type, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC))
     wanted &= (symbols.section != Symbols.SHN_UNDEF) & (symbols.size > 0)
     value = symbols.value[wanted].view(np.int64)
     end = value + symbols.size[wanted].view(np.int64)

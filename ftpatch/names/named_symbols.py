@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import among
 from ftpatch.elf.symbols import Symbols
 from ftpatch.names.spelling import bare, last_word, like, spellings
 
@@ -51,5 +52,5 @@ class Named:
     def _names(self) -> list[str]:
         symbols = self._symbols
         there = (symbols.section != Symbols.SHN_UNDEF) == self._defined
-        rows: NDArray[np.intp] = np.flatnonzero(there & np.isin(symbols.type, self._types))
+        rows: NDArray[np.intp] = np.flatnonzero(there & among(symbols.type, self._types))
         return [name for name in dict.fromkeys(symbols.names(rows)) if name]

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.core.columns import among
+from ftpatch.core.columns import among, held
 from ftpatch.elf.symbols import Symbols
 
 __all__ = ["Kallsyms", "read_kallsyms"]
@@ -101,7 +101,7 @@ def read_kallsyms(symbols: Symbols, only: NDArray[np.uint64] | None = None) -> K
         symbols.type, (Symbols.STT_SECTION, Symbols.STT_FILE, Symbols.STT_TLS)
     )
     if only is not None:
-        kept &= np.isin(symbols.value, only)
+        kept &= held(symbols.value, only)
     rows = np.flatnonzero(kept & (symbols.name != 0))
     rows = rows[~symbols.begin(rows, IGNORED)]
     rows = rows[np.argsort(symbols.value[rows], kind="stable")]
