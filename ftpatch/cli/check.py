@@ -13,7 +13,7 @@ import typer
 
 from ftpatch.cli.check_formats import Notes, Results, report_for
 from ftpatch.cli.completion import check_formats
-from ftpatch.cli.console import count, lines, watched
+from ftpatch.cli.console import count, error_line, lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.tree import each
@@ -106,6 +106,9 @@ def command(
     gate = _Gate(known)
     last = chain(_stale(baseline, known), required.remarks(verbose) if required else ())
     report(gate.through(rows), Notes(quiet, verbose, many, last))
+    if many and gate.bare and not gate.checked:
+        error_line("no image has call sites: nothing was checked")
+        gate.code = max(gate.code, Exit.FOUND)
     if gate.code:
         raise typer.Exit(gate.code)
 
@@ -134,10 +137,12 @@ def _checked(images: list[Path], *, functions: bool) -> Keyed:
 
 
 class _Gate:
-    """Lets results pass, less what is known, and adds up the exit code on the way."""
+    """Lets results pass, less what is known, and adds up the exit code on the way; counts the
+    images that have call sites, and those that have none."""
 
     def __init__(self, known: Baseline | None) -> None:
         self.code = Exit.DONE
+        self.checked = self.bare = 0
         self._known = known
 
     def through(self, rows: Keyed) -> Results:
@@ -146,6 +151,8 @@ class _Gate:
                 self.code = Exit.ERROR
                 yield path, str(check)
                 continue
+            self.bare += check.bare
+            self.checked += not check.bare
             left = check if self._known is None else self._known.sift(key, check)
             if left.findings:
                 self.code = max(self.code, Exit.FOUND)

@@ -18,7 +18,7 @@ __all__ = ["text"]
 
 def text(results: Results, notes: Notes) -> None:
     """Print all findings, then what holds."""
-    total = bad = broken = known = 0
+    total = bad = bare = broken = known = 0
     for path, outcome in results:
         total += 1
         if isinstance(outcome, str):
@@ -27,6 +27,7 @@ def text(results: Results, notes: Notes) -> None:
             continue
         broken += bool(outcome.findings)
         known += len(outcome.known)
+        bare += outcome.bare
         for finding in outcome.findings:
             lines([f"{path}: {message(finding)}", *finding.bug.splitlines()])
         if not notes.quiet:
@@ -38,7 +39,9 @@ def text(results: Results, notes: Notes) -> None:
     if notes.many and not notes.quiet:
         end = "every invariant holds" if not broken | bad | known else f"{broken} with findings"
         end += f", {count(known, 'known exception')}" if known else ""
-        lines([f"{count(total, 'image')}, {bad} unreadable, {end}"])
+        end = "nothing to check" if bare and bare + bad == total else end
+        empty = f", {bare} without call sites" if bare else ""
+        lines([f"{count(total, 'image')}{empty}, {bad} unreadable, {end}"])
     remarks(notes, error=False)
 
 
@@ -56,6 +59,9 @@ OF_MODULES = {
 
 def _summary(path: Path, check: Check) -> None:
     outlook = check.ftrace_init
+    if check.bare:
+        lines([f"{path}: no call sites, nothing to check"])
+        return
     if outlook is not None:
         words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
         others = {finding.invariant for finding in check.findings} - {"ftrace_init"}

@@ -92,7 +92,7 @@ def check_open(image: Image, *, functions: bool = False, one_of_many: bool = Fal
         bare = image.is_module or (one_of_many and not image.is_kernel)
         sites = read_sites(image, bare=bare)
         if not sites.table_name:
-            return Check(findings=(), ftrace_init=None)
+            return Check(findings=(), ftrace_init=None, bare=True)
         found = check_sites(sites)
         return replace(found, recorded=recorded(sites)) if functions else found
     except NoTable as error:

@@ -59,10 +59,12 @@ class Note:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """All findings, those of them apart that a baseline knows; for a kernel, what its ftrace_init
-    will do; notes on sites; ``recorded``, if asked for: the functions that have a record."""
+    will do; notes on sites; ``recorded``, if asked for: the functions that have a record. ``bare``:
+    there is no table, and so nothing to check."""
 
     findings: tuple[Finding, ...]
     ftrace_init: FtraceInit | None
     known: tuple[Finding, ...] = ()
     notes: tuple[Note, ...] = ()
     recorded: tuple[str, ...] = ()
+    bare: bool = False
