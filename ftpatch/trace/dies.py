@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Entries of debug information (DIEs): their children, names and numbers.
+
+They are pyelftools' objects, which are not typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["DIE", "ComputedError", "children", "is_c", "is_plus", "name_of", "number"]
+
+DIE = Any
+C = {0x01, 0x02, 0x0C, 0x1D, 0x2C, 0x3E}
+"""DW_LANG_C*: C89, C, C99, C11, C17, C23."""
+PLUS = {0x04, 0x19, 0x1A, 0x21, 0x2A, 0x2B, 0x3A}
+"""DW_LANG_C_plus_plus*: 98, 03, 11, 14, 17, 20, 23."""
+
+
+class ComputedError(Exception):
+    """An attribute is not a number, but an expression for one."""
+
+
+def children(die: DIE) -> Iterator[DIE]:
+    """The children of a DIE. Each begins behind the one before, whatever the file says."""
+    if not die.has_children:
+        return
+    unit, depth = die.cu, 0
+    at, end = die.offset + die.size, unit.cu_offset + unit.size
+    while at < end:
+        child = unit.get_DIE_from_refaddr(at)
+        at += child.size
+        if child.is_null():
+            if not depth:
+                return
+            depth -= 1
+            continue
+        if not depth:
+            yield child
+        if child.has_children:
+            sibling = child.attributes.get("DW_AT_sibling")
+            local = sibling is not None and sibling.form != "DW_FORM_ref_addr"
+            place = sibling.value + unit.cu_offset if local else 0
+            if place > at:
+                at = place
+            else:
+                depth += 1
+
+
+def name_of(die: DIE) -> str:
+    """The name of what a DIE declares, empty if it has none."""
+    held = die.attributes.get("DW_AT_name")
+    return held.value.decode("utf-8", "backslashreplace") if held else ""
+
+
+def number(die: DIE, name: str, default: int) -> int:
+    """The value of an attribute. Raises ComputedError."""
+    held = die.attributes.get(name)
+    if held is None:
+        return default
+    if not isinstance(held.value, int):
+        raise ComputedError
+    return held.value
+
+
+def is_c(die: DIE) -> bool:
+    """Return whether the source around a DIE is C."""
+    return number(die.cu.get_top_DIE(), "DW_AT_language", 0) in C
+
+
+def is_plus(die: DIE) -> bool:
+    """Return whether the source around a DIE is C++."""
+    return number(die.cu.get_top_DIE(), "DW_AT_language", 0) in PLUS
