@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where functions find their arguments: a calling convention's view of types, and its answer.
+"""Places of arguments: a calling convention's view of types, and its answer.
 
 Word n is the n-th of those that a tracer records of a call: registers, or words of the stack.
 """

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -76,7 +75,7 @@ class Arguments:
         found = self._functions[number]
         if found is None:
             return None
-        words = rows.arguments[rows.args[row]].tolist()
+        words: list[int | None] = rows.arguments[rows.args[row]].tolist()
         header = int(self._recording.owner[rows.thread[row]])
 
         def symbol(address: int) -> str:
@@ -86,6 +85,9 @@ class Arguments:
             return self._symbols[key]
 
         declared = found.declaration
+        if declared.stacked and not rows.level[row]:
+            # The tracer puts zeros where the stack may end.
+            words = _without_zeros(words)
         out = [
             Argument(one.name, _argument(one, words, declared.word, symbol))
             for one in declared.parameters
@@ -136,10 +138,20 @@ class Arguments:
         return ""
 
 
+def _without_zeros(words: list[int | None]) -> list[int | None]:
+    """The words, with None for the zeros at their end."""
+    kept = len(words)
+    while kept and not words[kept - 1]:
+        kept -= 1
+    return words[:kept] + [None] * (len(words) - kept)
+
+
 def _argument(
-    one: Parameter, words: Sequence[int], width: int, symbol: Callable[[int], str]
+    one: Parameter, words: Sequence[int | None], width: int, symbol: Callable[[int], str]
 ) -> Shown:
     place = one.place
+    if one.type.kind is Kind.COMPOSITE and not one.type.members and one.type.size <= 1:
+        return Shown("{}", {})
     if one.gone:
         return Shown(f"<{GONE}>", None)
     if place.address:
@@ -147,7 +159,8 @@ def _argument(
         return _missing(place.missing) if held is None else Shown(f"@{held:#x}", f"@{held:#x}")
     raw: list[int | None] = []
     for word in place.words:
-        raw += words[word].to_bytes(8, "little")[:width] if word >= 0 else [None] * width
+        held = words[word] if word >= 0 else None
+        raw += [None] * width if held is None else held.to_bytes(8, "little")[:width]
     return _Reader(raw, place.missing, symbol).shown(one.type, 0)
 
 
@@ -183,8 +196,8 @@ class _Reader:
 
     def _composite(self, one: Type, at: int) -> Shown:
         known = [byte for byte in self._raw[at : at + one.size] if byte is not None]
-        if (one.size and not known) or (one.size and not one.members):
-            return Shown("{}", {}) if not self._raw else _missing(self._lost)
+        if one.size > 1 and not (known and one.members):
+            return _missing(self._lost)
         values = list(self._members(one, at))
         texts = [f"{name}={value.text}" if name else value.text for name, value in values]
         data: dict[str, Data] = {
@@ -232,8 +245,8 @@ class _Reader:
 
 
 def _float(raw: bytes) -> Shown:
-    (value,) = struct.unpack("<f" if len(raw) == 4 else "<d", raw)
-    text = str(np.float32(value)) if len(raw) == 4 else str(value)
+    value = np.frombuffer(raw, "<f4" if len(raw) == 4 else "<f8")[0]
+    text = str(value)
     return Shown(text, float(text) if math.isfinite(value) else text)
 
 

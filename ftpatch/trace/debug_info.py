@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ftpatch.errors import InputError
-from ftpatch.trace.dies import DIE
+from ftpatch.trace.dies import DIE, number
 
 __all__ = ["DebugInfo"]
 
@@ -60,19 +60,27 @@ class DebugInfo:
         return next((unit for begin, end, unit in self._unlisted if begin <= address < end), None)
 
     def first_range(self, die: DIE) -> int | None:
-        """Where the first of a DIE's ranges begins."""
+        """The start of a DIE's first range; None if it has none."""
         return next((begin for begin, _ in self._ranges_of(die)), None)
 
-    def locations(self, die: DIE) -> list[bytes]:
-        """The location expressions of what a DIE declares, of one part of the code after the
-        other."""
+    def locations(self, die: DIE) -> list[tuple[int, bytes]]:
+        """Where the locations of what a DIE declares begin to hold, and their expressions; 0 for
+        one that always does."""
         from elftools.dwarf.locationlists import LocationParser
 
         held = die.attributes["DW_AT_location"]
         parser = LocationParser(self.dwarf.location_lists())
         found = parser.parse_from_attribute(held, die.cu["version"], die)
-        entries = found if isinstance(found, list) else [found]
-        return [bytes(one.loc_expr) for one in entries if getattr(one, "loc_expr", None)]
+        if not isinstance(found, list):
+            return [(0, bytes(found.loc_expr))] if found.loc_expr else []
+        base, out = _base(die), []
+        for one in found:
+            if hasattr(one, "base_address"):
+                base = one.base_address
+            elif getattr(one, "loc_expr", None):
+                begin = one.begin_offset + (0 if one.is_absolute else base)
+                out.append((begin, bytes(one.loc_expr)))
+        return out
 
     def unreadable(self, error: Exception) -> InputError:
         """The error for what pyelftools raised."""
@@ -100,8 +108,7 @@ class DebugInfo:
         held, lists = die.attributes, self.dwarf.range_lists()
         low = held["DW_AT_low_pc"].value if "DW_AT_low_pc" in held else 0
         if "DW_AT_ranges" in held and lists is not None:
-            top = die.cu.get_top_DIE().attributes
-            base = top["DW_AT_low_pc"].value if "DW_AT_low_pc" in top else 0
+            base = _base(die)
             for entry in lists.get_range_list_at_offset(held["DW_AT_ranges"].value, die.cu):
                 if hasattr(entry, "base_address"):
                     base = entry.base_address
@@ -111,3 +118,8 @@ class DebugInfo:
         elif "DW_AT_high_pc" in held:
             high = held["DW_AT_high_pc"]
             yield low, high.value + (0 if high.form == "DW_FORM_addr" else low)
+
+
+def _base(die: DIE) -> int:
+    """The address that those around a DIE count from."""
+    return number(die.cu.get_top_DIE(), "DW_AT_low_pc", 0)

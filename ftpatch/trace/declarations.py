@@ -29,9 +29,11 @@ NORMAL = 1
 MAX_ORIGINS = 8
 """Declarations behind one another."""
 MAX_PARAMETERS = 256
+MAX_PROLOGUE = 16
+"""Bytes from a function's start in which its arguments are still where they were passed."""
 SCOPES = {"DW_TAG_namespace", "DW_TAG_module"}
 INNER = SCOPES | {f"DW_TAG_{name}" for name in ("subprogram", "lexical_block")} | COMPOSITES
-"""What nested functions and lambdas are in."""
+"""Tags around nested functions and lambdas."""
 OBJECTS = {"this", "__closure"}
 """Parameters without a declaration that are passed as others are."""
 # Operations of location expressions: DW_OP_*.
@@ -55,11 +57,13 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """``variadic``: more arguments may follow; ``word``: bytes of a recorded word."""
+    """``variadic``: more arguments may follow; ``word``: bytes of a recorded word; ``stacked``:
+    these are words of the stack."""
 
     parameters: tuple[Parameter, ...]
     variadic: bool
     word: int
+    stacked: bool
 
 
 class Declarations:
@@ -142,7 +146,12 @@ class Declarations:
             for one in origins
             for child in children(one)
         )
-        return Declaration(parameters=tuple(out), variadic=variadic, word=self._convention.word)
+        return Declaration(
+            parameters=tuple(out),
+            variadic=variadic,
+            word=self._convention.word,
+            stacked=not self._convention.registers,
+        )
 
     def _type(self, parameter: DIE) -> Type:
         for one in _origins(parameter):
@@ -157,33 +166,36 @@ class Declarations:
         function's entry."""
         if held is None or "DW_AT_location" not in held.attributes:
             return True
-        expressions = self._info.locations(held)
-        if not expressions:
+        located = self._info.locations(held)
+        if not located:
             return True
+        begin, first_held = located[0]
         registers = self._convention.registers
         first = place.words[0] if place.words else -1
         if not registers:
-            offset = _stack_offset(die, expressions[0])
+            offset = _stack_offset(die, first_held)
             if offset is None and not external:
                 raise UnclearError
             # Arguments of one word stay where they are, others may be copied at -O0.
             stays = type_.size == self._convention.word and type_.kind is not Kind.FLOAT
-            copied = offset is not None and offset < 0 and not stays
+            copied = offset is not None and offset < 0 and (place.address or not stays)
             told_here = offset is not None and not copied and first >= 0
             if told_here and offset != first * self._convention.word:
                 raise UnclearError
             return False
-        held_at = _is_address(expressions[0], registers)
+        held_at = _is_address(first_held, registers)
         if held_at is not None and held_at != place.address and type_.kind is Kind.COMPOSITE:
             raise UnclearError
-        told = [_entry_value(one) for one in expressions]
+        told = [_entry_value(one) for _, one in located]
         at_entry = {one for one in told if one is not None}
-        if not at_entry and REG0 <= expressions[0][0] <= REG31:
-            at_entry = {expressions[0][0] - REG0}
+        # Later it may be elsewhere; but that local functions are called as declared takes a proof.
+        early = begin < (_entry(die, self._info) or 0) + MAX_PROLOGUE
+        if not at_entry and REG0 <= first_held[0] <= REG31 and (early or not external):
+            at_entry = {first_held[0] - REG0}
         at_entry &= set(registers)
         if at_entry and (first < 0 or registers[first] not in at_entry):
             raise UnclearError
-        return not at_entry and expressions[0][0] in LITERALS
+        return not at_entry and first_held[0] in LITERALS
 
 
 def _below(die: DIE, scopes: set[str]) -> Iterator[DIE]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whether C++ copies a class as it copies bytes, where the compiler does not state it, as gcc.
+"""Classes that C++ copies as it copies bytes, where the compiler, as gcc, does not state it.
 
 Others are passed by reference (Itanium C++ ABI, section 3.1.2.3).
 """

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* Functions that print their arguments as JSON, as a report of their trace has to. */
 #include <complex.h>
 #include <stdbool.h>
