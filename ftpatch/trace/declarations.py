@@ -16,7 +16,7 @@ from pathlib import Path
 from ftpatch.arch.arguments import Convention, Place, UnclearError
 from ftpatch.errors import InputError
 from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.dies import DIE, ComputedError, children, is_c, is_plus, name_of, number
+from ftpatch.trace.dies import DIE, ComputedError, children, is_c, is_plus, linked, name_of, number
 from ftpatch.trace.types import COMPOSITES, Kind, Type, Types, passed
 
 __all__ = ["Declaration", "Declarations", "Parameter"]
@@ -29,6 +29,7 @@ NORMAL = 1
 MAX_ORIGINS = 8
 """Declarations behind one another."""
 MAX_PARAMETERS = 256
+COPIED = {Kind.FLOAT, Kind.COMPOSITE}
 MAX_PROLOGUE = 16
 """Bytes from a function's start in which its arguments are still where they were passed."""
 SCOPES = {"DW_TAG_namespace", "DW_TAG_module"}
@@ -176,8 +177,8 @@ class Declarations:
             offset = _stack_offset(die, first_held)
             if offset is None and not external:
                 raise UnclearError
-            # Arguments of one word stay where they are, others may be copied at -O0.
-            stays = type_.size == self._convention.word and type_.kind is not Kind.FLOAT
+            # Integers of one word stay where they are, others may be copied at -O0.
+            stays = type_.size == self._convention.word and type_.kind not in COPIED
             copied = offset is not None and offset < 0 and (place.address or not stays)
             told_here = offset is not None and not copied and first >= 0
             if told_here and offset != first * self._convention.word:
@@ -227,7 +228,7 @@ def _origins(die: DIE) -> list[DIE]:
         link = next((one for one in links if one in out[-1].attributes), None)
         if link is None:
             break
-        out.append(out[-1].get_DIE_from_attribute(link))
+        out.append(linked(out[-1], link))
     return out
 
 

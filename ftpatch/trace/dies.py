@@ -9,13 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["DIE", "ComputedError", "children", "is_c", "is_plus", "name_of", "number"]
+__all__ = [
+    "DIE",
+    "ComputedError",
+    "children",
+    "is_c",
+    "is_plus",
+    "linked",
+    "name_of",
+    "number",
+    "offset_of",
+    "type_of",
+]
 
 DIE = Any
 C = {0x01, 0x02, 0x0C, 0x1D, 0x2C, 0x3E}
 """DW_LANG_C*: C89, C, C99, C11, C17, C23."""
 PLUS = {0x04, 0x19, 0x1A, 0x21, 0x2A, 0x2B, 0x3A}
 """DW_LANG_C_plus_plus*: 98, 03, 11, 14, 17, 20, 23."""
+
+
+PLUS_UCONST = 0x23
+"""DW_OP_plus_uconst, followed by a number in ULEB128."""
 
 
 class ComputedError(Exception):
@@ -62,6 +77,35 @@ def number(die: DIE, name: str, default: int) -> int:
     if not isinstance(held.value, int):
         raise ComputedError
     return held.value
+
+
+def linked(die: DIE, name: str) -> DIE:
+    """The DIE that an attribute of another one refers to."""
+    held = die.attributes[name]
+    if held.form == "DW_FORM_ref_sig8" and die.cu["version"] >= 5:
+        # pyelftools looks for these types in the section that they had before.
+        for unit in die.dwarfinfo.iter_CUs():
+            if unit.header.get("type_signature") == held.raw_value:
+                return unit.get_DIE_from_refaddr(unit.cu_offset + unit["type_offset"])
+    return die.get_DIE_from_attribute(name)
+
+
+def type_of(die: DIE) -> DIE:
+    """The type of what a DIE declares; the whole one, where only its signature is in this unit."""
+    found = linked(die, "DW_AT_type")
+    return linked(found, "DW_AT_signature") if "DW_AT_signature" in found.attributes else found
+
+
+def offset_of(die: DIE, name: str) -> int:
+    """The offset that an attribute states: a number, or as before DWARF 3 an expression."""
+    held = die.attributes.get(name)
+    raw = held.value if held is not None else 0
+    if not isinstance(raw, list) or not raw or raw[0] != PLUS_UCONST:
+        return number(die, name, 0)
+    value = 0
+    for place, byte in enumerate(raw[1:10]):
+        value |= (byte & 0x7F) << 7 * place
+    return value
 
 
 def is_c(die: DIE) -> bool:

@@ -7,7 +7,7 @@ Others are passed by reference (Itanium C++ ABI, section 3.1.2.3).
 from __future__ import annotations
 
 from ftpatch.arch.arguments import UnclearError
-from ftpatch.trace.dies import DIE, children, name_of, number
+from ftpatch.trace.dies import DIE, children, name_of, number, type_of
 
 __all__ = ["is_trivial"]
 
@@ -46,7 +46,7 @@ def _class_of(die: DIE) -> DIE | None:
     for _ in range(MAX_DEPTH):
         if "DW_AT_type" not in die.attributes:
             return None
-        die = die.get_DIE_from_attribute("DW_AT_type")
+        die = type_of(die)
         if die.tag in CLASSES:
             return die
         if die.tag not in AROUND:
@@ -68,7 +68,7 @@ def _is_copying(method: DIE, die: DIE) -> bool:
     taken = [one for one in children(method) if one.tag == "DW_TAG_formal_parameter"][1:]
     if not taken or "DW_AT_type" not in taken[0].attributes:
         return False
-    to = taken[0].get_DIE_from_attribute("DW_AT_type")
+    to = type_of(taken[0])
     if to.tag not in REFERENCES or _class_of(to) is None:
         return False
     if "DW_AT_deleted" in held:

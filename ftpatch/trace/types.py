@@ -9,7 +9,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from ftpatch.arch.arguments import Passed, Scalar, Sort, UnclearError
-from ftpatch.trace.dies import DIE, children, is_plus, name_of, number
+from ftpatch.trace.dies import DIE, children, is_plus, name_of, number, offset_of, type_of
 from ftpatch.trace.trivial import is_trivial
 
 __all__ = ["COMPOSITES", "Kind", "Member", "Type", "Types", "passed"]
@@ -116,14 +116,15 @@ class Types:
     """Reads types, each once. All methods raise UnclearError for what they do not know."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Type] = {}
+        self._known: dict[tuple[int, int], Type] = {}
 
     def of(self, die: DIE, depth: int = 0) -> Type | None:
         """The type of what a DIE declares; None for void."""
         if "DW_AT_type" not in die.attributes:
             return None
-        found = die.get_DIE_from_attribute("DW_AT_type")
-        if found.offset not in self._known:
+        found = type_of(die)
+        key = id(found.cu), found.offset
+        if key not in self._known:
             if depth > MAX_DEPTH:
                 raise UnclearError
             made = self._read(found, depth + 1)
@@ -131,8 +132,8 @@ class Types:
                 return None
             if made.parts > MAX_PARTS:
                 raise UnclearError
-            self._known[found.offset] = made
-        return self._known[found.offset]
+            self._known[key] = made
+        return self._known[key]
 
     def _read(self, die: DIE, depth: int) -> Type | None:
         tag, attributes = die.tag, die.attributes
@@ -192,7 +193,7 @@ class Types:
             type_ = self.of(child, depth)
             if type_ is None:
                 raise UnclearError
-            offset = number(child, "DW_AT_data_member_location", 0)
+            offset = offset_of(child, "DW_AT_data_member_location")
             bits = number(child, "DW_AT_bit_size", 0)
             first = 8 * offset + number(child, "DW_AT_data_bit_offset", 0) if bits else 0
             if "DW_AT_bit_offset" in held:  # of DWARF 3, from the other end of an integer
@@ -226,7 +227,7 @@ def _points_to(die: DIE) -> Kind:
     for _ in range(MAX_DEPTH):
         if "DW_AT_type" not in die.attributes:
             break
-        die = die.get_DIE_from_attribute("DW_AT_type")
+        die = type_of(die)
         if die.tag == "DW_TAG_subroutine_type":
             return Kind.FUNCTION
         if die.tag not in SAME:
@@ -239,7 +240,7 @@ def _to_member(die: DIE) -> Type:
     (Itanium C++ ABI, section 2.3)."""
     word = die.cu["address_size"]
     one = Type(kind=Kind.SIGNED, size=word)
-    if die.get_DIE_from_attribute("DW_AT_type").tag != "DW_TAG_subroutine_type":
+    if type_of(die).tag != "DW_TAG_subroutine_type":
         return one
     parts = (
         Member(name="ptr", offset=0, type=Type(kind=Kind.POINTER, size=word)),
