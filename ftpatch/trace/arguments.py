@@ -95,12 +95,17 @@ class Arguments:
         return out + [Argument("...", None)] * declared.variadic
 
     def data(self, rows: Rows, row: int) -> dict[str, Data] | None:
-        """The same by name, for programs; a parameter without a name has its place."""
+        """The same by name, for programs; a parameter without a name of its own has its
+        place."""
         found = self.of(rows, row)
         if found is None:
             return None
-        known = [one for one in found if one.value is not None]
-        return {one.name or str(n): one.value.data for n, one in enumerate(known, 1) if one.value}
+        out: dict[str, Data] = {}
+        for number, one in enumerate(found, 1):
+            if one.value is not None:
+                key = one.name if one.name and one.name not in out else str(number)
+                out[key] = one.value.data
+        return out
 
     def _function(self, number: int) -> _Function | None:
         functions = self._recording.functions

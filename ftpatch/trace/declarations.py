@@ -15,8 +15,10 @@ from pathlib import Path
 
 from ftpatch.arch.arguments import Convention, Place, UnclearError
 from ftpatch.errors import InputError
+from ftpatch.names.demangle import demangled
+from ftpatch.names.signature import parameters_in
 from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.dies import DIE, ComputedError, children, is_c, is_plus, linked, name_of, number
+from ftpatch.trace.dies import DIE, UnusableError, children, is_c, is_plus, linked, name_of, number
 from ftpatch.trace.types import COMPOSITES, Kind, Type, Types, passed
 
 __all__ = ["Declaration", "Declarations", "Parameter"]
@@ -35,6 +37,8 @@ MAX_PROLOGUE = 16
 SCOPES = {"DW_TAG_namespace", "DW_TAG_module"}
 INNER = SCOPES | {f"DW_TAG_{name}" for name in ("subprogram", "lexical_block")} | COMPOSITES
 """Tags around nested functions and lambdas."""
+IN_CHARGE = "__in_chrg"
+"""Of gcc's constructors and destructors, but of none that exists."""
 OBJECTS = {"this", "__closure"}
 """Parameters without a declaration that are passed as others are."""
 # Operations of location expressions: DW_OP_*.
@@ -48,12 +52,14 @@ REG5 = 0x55
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """``gone``: the function does without it, so that callers need not pass it."""
+    """``gone``: the function does without it, so that callers need not pass it; ``implicit``: the
+    source does not name it, as the object of a method."""
 
     name: str
     type: Type
     place: Place
     gone: bool
+    implicit: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +87,19 @@ class Declarations:
         if "." in SAME.sub("", symbol):
             return None
         try:
-            return self._find(address, address + max(size, 1))
-        except (UnclearError, ComputedError):
+            found = self._find(address, address + max(size, 1))
+        except (UnclearError, UnusableError):
             return None
         except (OSError, InputError):
             raise
         except Exception as error:  # pyelftools has no common exception for malformed files
             raise self._info.unreadable(error) from None
+        # Clang's debug information lacks parameters of some classes, if they are not used.
+        stated = parameters_in(demangled(symbol)) if symbol.startswith("_Z") else None
+        if found is None or stated is None:
+            return found
+        own = sum(not one.implicit for one in found.parameters)
+        return found if own == stated else None
 
     @cached_property
     def _info(self) -> DebugInfo:
@@ -141,7 +153,8 @@ class Declarations:
         for one, type_, place in zip(whole, types, places, strict=True):
             gone = self._check(die, held.get(one.offset), place, type_=type_, external=external)
             name = next((text for x in _origins(one) if (text := name_of(x))), "")
-            out.append(Parameter(name=name, type=type_, place=place, gone=gone))
+            implicit = "DW_AT_artificial" in one.attributes
+            out.append(Parameter(name=name, type=type_, place=place, gone=gone, implicit=implicit))
         variadic = any(
             child.tag == "DW_TAG_unspecified_parameters"
             for one in origins
@@ -238,10 +251,10 @@ def _first(dies: Sequence[DIE], name: str, default: int) -> int:
 
 def _parameters(die: DIE, origins: Sequence[DIE]) -> tuple[list[DIE], dict[int, DIE]]:
     """The declared parameters, and by their offsets those with the places of this copy."""
-    own = [child for child in children(die) if child.tag == "DW_TAG_formal_parameter"]
+    own = list(_formal(die))
     whole, held = own, {one.offset: one for one in own}
     if "DW_AT_abstract_origin" in die.attributes:
-        whole = [one for one in children(origins[1]) if one.tag == "DW_TAG_formal_parameter"]
+        whole = list(_formal(origins[1]))
         held = {_origins(one)[1].offset: one for one in own if len(_origins(one)) > 1}
     if len(whole) > MAX_PARAMETERS:
         raise UnclearError
@@ -257,6 +270,15 @@ def _is_address(expression: bytes, registers: Sequence[int]) -> bool | None:
     if first == FBREG or REG0 <= first <= REG31:
         return expression[-1] == DEREF and first == FBREG
     return True if first - BREG0 in registers and len(expression) == 2 else None
+
+
+def _formal(die: DIE) -> Iterator[DIE]:
+    """The parameters below a function's DIE, also those of packs."""
+    for child in children(die):
+        if child.tag == "DW_TAG_GNU_formal_parameter_pack":
+            yield from _formal(child)
+        elif child.tag == "DW_TAG_formal_parameter" and name_of(child) != IN_CHARGE:
+            yield child
 
 
 def _entry_value(expression: bytes) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = [
     "DIE",
-    "ComputedError",
+    "UnusableError",
     "children",
     "is_c",
     "is_plus",
@@ -29,12 +29,13 @@ PLUS = {0x04, 0x19, 0x1A, 0x21, 0x2A, 0x2B, 0x3A}
 """DW_LANG_C_plus_plus*: 98, 03, 11, 14, 17, 20, 23."""
 
 
+ELSEWHERE = {"DW_FORM_GNU_ref_alt", "DW_FORM_ref_sup4", "DW_FORM_ref_sup8"}
 PLUS_UCONST = 0x23
 """DW_OP_plus_uconst, followed by a number in ULEB128."""
 
 
-class ComputedError(Exception):
-    """An attribute is not a number, but an expression for one."""
+class UnusableError(Exception):
+    """An attribute is an expression, or refers to what is in another file or section."""
 
 
 def children(die: DIE) -> Iterator[DIE]:
@@ -70,20 +71,22 @@ def name_of(die: DIE) -> str:
 
 
 def number(die: DIE, name: str, default: int) -> int:
-    """The value of an attribute. Raises ComputedError."""
+    """The value of an attribute. Raises UnusableError."""
     held = die.attributes.get(name)
     if held is None:
         return default
     if not isinstance(held.value, int):
-        raise ComputedError
+        raise UnusableError
     return held.value
 
 
 def linked(die: DIE, name: str) -> DIE:
-    """The DIE that an attribute of another one refers to."""
+    """The DIE that an attribute of another one refers to. Raises UnusableError."""
     held = die.attributes[name]
-    if held.form == "DW_FORM_ref_sig8" and die.cu["version"] >= 5:
-        # pyelftools looks for these types in the section that they had before.
+    if held.form in ELSEWHERE or (held.form == "DW_FORM_ref_sig8" and die.cu["version"] < 5):
+        raise UnusableError
+    if held.form == "DW_FORM_ref_sig8":
+        # pyelftools looks for these types in the section of their own that they had before.
         for unit in die.dwarfinfo.iter_CUs():
             if unit.header.get("type_signature") == held.raw_value:
                 return unit.get_DIE_from_refaddr(unit.cu_offset + unit["type_offset"])

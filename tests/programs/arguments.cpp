@@ -44,6 +44,7 @@ public:
 		    letter, last);
 		return last;
 	}
+	FUNC ~Order() { SAY("~Order", "\"this\": \"%p\"", this); }
 	virtual FUNC int shown(bool twice)
 	{
 		SAY("shown", "\"this\": \"%p\", \"twice\": %s", this, twice ? "true" : "false");
@@ -55,6 +56,24 @@ template <typename T> FUNC T most(T a, T b)
 {
 	SAY("most", "\"a\": %d, \"b\": %d", (int)a, (int)b);
 	return a > b ? a : b;
+}
+
+template <typename... T> FUNC int each(short n, T... rest)
+{
+	int values[] = {rest...};
+	SAY("each", "\"n\": %d, \"rest\": %d, \"3\": %d", n, values[0], values[1]);
+	return n;
+}
+
+struct Base { long value = 1; };
+struct Left : virtual Base { FUNC Left(int n) { SAY("Left", "\"this\": \"%p\", \"n\": %d", this, n); } };
+struct Both : Left { Both(int n) : Left(n + 1) {} };
+
+/* Of what is not used, clang's debug information says nothing. */
+FUNC int skips(Name unused, int n)
+{
+	SAY("skips", "\"n\": %d", n);
+	return n;
 }
 
 FUNC long by_address(Name name, int n, decltype(nullptr) none)
@@ -88,6 +107,9 @@ int main(int argc, char **argv)
 	sum += shop::most<short>(argc, -3) + shop::most<unsigned char>(200, argc);
 	sum += shop::by_address(shop::Name(argc), 5, nullptr);
 	sum += hidden(numbers, 1ull << 63);
+	sum += shop::each(-1, argc + 4, (signed char)-9);
+	sum += shop::Left(argc + 1).value + shop::Both(argc + 2).value;
+	sum += shop::skips(shop::Name(argc), argc + 5);
 	auto lambda = [&](int n) FUNC { SAY("lambda", "\"n\": %d", n); return sum + n; };
 	sum += lambda(argc + 8);
 	return sum == 0;

@@ -20,7 +20,7 @@ from tests.support.tracer_programs import ARCHES, run, traced
 __all__ = ["Build", "Call", "calls", "missing", "recorded"]
 
 TARGETS = {"x86_64": "", "i386": "i686-linux-gnu", "arm64": "aarch64-linux-gnu"}
-CALLED = re.compile(r"([\w$]+)(?:<[^()]*>)?(?=\()")
+CALLED = re.compile(r"(~?[\w$]+)(?:<[^()]*>)?(?=\()")
 """The name of a function in its C++ name."""
 
 
@@ -117,8 +117,10 @@ def missing(printed: Any, named: Any, path: str) -> Iterator[str]:  # noqa: ANN4
 
 
 def _of(name: str, named: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The arguments without the object that a lambda is, which it cannot print."""
-    return dict([*named.items()][1:]) if named and name == "lambda" else named
+    """The arguments without the first one of those that cannot print it."""
+    if named and "2" in named:  # gcc does not name the elements of packs
+        named = {"rest" if key == "2" else key: value for key, value in named.items()}
+    return dict([*named.items()][1:]) if named and name in ("lambda", "skips") else named
 
 
 def _called(function: str) -> str:

@@ -99,11 +99,11 @@ WIDE = Scalar("__int128", ("-13", "14"), "%ld", "(long)@")
 def random_program(seed: int, folder: Path, *, wide: bool) -> Path:
     """The source of a program; ``wide``: its processor has __int128."""
     draw = random.Random(seed)
-    scalars = SCALARS + (WIDE,) * wide
-    structs: list[Struct] = []
+    scalars: list[Type] = [*SCALARS, *[WIDE] * wide]
+    structs: list[Type] = []
     for number in range(20):
         # Few sorts in one structure: so there are those of floats alone.
-        sorts = draw.sample(scalars, draw.choice((1, 1, 2, 3)))
+        sorts: list[Type] = draw.sample(scalars, draw.choice((1, 1, 2, 3)))
         if structs and draw.random() < 0.3:
             sorts.append(draw.choice(structs))
         members = [
@@ -113,11 +113,11 @@ def random_program(seed: int, folder: Path, *, wide: bool) -> Path:
         structs.append(Struct(f"struct s{number}", tuple(members)))
     body, main = [], []
     for number in range(FUNCTIONS):
-        types = [
+        types: list[Type] = [
             draw.choice(scalars if draw.random() < 0.6 else structs)
             for _ in range(draw.randint(1, 8))
         ]
-        result = draw.choice((*scalars, *structs))
+        result: Type = draw.choice([*scalars, *structs])
         parts = [one.format(f"p{n}") for n, one in enumerate(types)]
         shown = ", ".join(f'\\"p{n}\\": {text}' for n, (text, _) in enumerate(parts))
         given = "".join(f", {each}" for _, more in parts for each in more)
@@ -133,7 +133,7 @@ def random_program(seed: int, folder: Path, *, wide: bool) -> Path:
         ]
         main.append(f"\tf{number}({', '.join(values)});\n")
     source = folder / "random.c"
-    declarations = "".join(one.source for one in structs)
+    declarations = "".join(one.source for one in structs if isinstance(one, Struct))
     text = (
         f"{HEAD}{declarations}{''.join(body)}int main(void)\n{{\n{''.join(main)}\treturn 0;\n}}\n"
     )

@@ -44,8 +44,8 @@ DONE_WITHOUT = {
     *("by_address.none", "hidden.n", "shown.twice"),
 }
 """Those that compilers may leave out: functions do not use them, or all calls have the same."""
-COPIES = {"local", "count", "hidden", "lambda"}
-"""Local functions, which compilers may call otherwise."""
+COPIES = {"local", "count", "hidden", "lambda", "Left", "skips"}
+"""Functions that compilers may call otherwise; a constructor with virtual bases."""
 WHOLE = (1 << 32) - 1
 COPIED = r"""
 #include <stdio.h>
@@ -80,7 +80,9 @@ def test_arguments_are_what_the_program_prints(build: Build, source: str, tmp_pa
         else:
             found |= set(missing(call.printed, call.named, call.name))
     if build.level == "-O0":
-        assert raw <= ({"count"} if build.arch == "i386" else set())
+        expected = {"Left"} if source.endswith(".cpp") else set()
+        others = {"skips"} if build.compiler == "clang" else set()
+        assert expected <= raw <= expected | others | {"count"}
         assert found == (MISSING[build.arch] if source.endswith(".c") else set())
     assert raw <= COPIES
     assert found <= MISSING[build.arch] | (DONE_WITHOUT if build.level != "-O0" else set())
@@ -117,6 +119,8 @@ def test_other_forms_of_debug_information(
     build = Build("x86_64", compiler, "-O0", (form,))
     found = set()
     for call in calls(build.program(SOURCES / source, tmp_path), build.arch):
+        if call.name in ("Left", "skips"):
+            continue
         assert call.named is not None, call
         found |= set(missing(call.printed, call.named, call.name))
     assert found == (MISSING["x86_64"] if source.endswith(".c") else set())

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ftpatch.names.signature import unsigned
 from ftpatch.trace.arguments import Arguments
-from ftpatch.trace.render.style import SIGNATURE, called
+from ftpatch.trace.render.style import called
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Recording
 
@@ -27,17 +28,4 @@ class CallTexts:
             words = rows.arguments[rows.args[row]].tolist()
             return called(name, ", ".join(map(hex, words)))
         shown = ", ".join(self._clean(one.text) for one in found)
-        return f"{_unsigned(name)}({shown})"
-
-
-def _unsigned(name: str) -> str:
-    """A C++ name without the types of its parameters."""
-    match = SIGNATURE.search(name)
-    if match is None:
-        return name
-    depth = 0
-    for at in range(match.start(), -1, -1):
-        depth += (name[at] == ")") - (name[at] == "(")
-        if not depth:
-            return name[:at]
-    return name
+        return f"{unsigned(name)}({shown})"
