@@ -64,8 +64,8 @@ class DebugInfo:
         return next((begin for begin, _ in self._ranges_of(die)), None)
 
     def locations(self, die: DIE) -> list[tuple[int, bytes]]:
-        """Where the locations of what a DIE declares begin to hold, and their expressions; 0 for
-        one that always does."""
+        """The location expressions of what a DIE declares, and the addresses from which on they
+        hold; 0 for one that always does."""
         from elftools.dwarf.locationlists import LocationParser
 
         held = die.attributes["DW_AT_location"]

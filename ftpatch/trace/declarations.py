@@ -16,7 +16,7 @@ from pathlib import Path
 from ftpatch.arch.arguments import Convention, Place, UnclearError
 from ftpatch.errors import InputError
 from ftpatch.names.demangle import demangled
-from ftpatch.names.signature import parameters_in
+from ftpatch.names.parameters import parameters_in
 from ftpatch.trace.debug_info import DebugInfo
 from ftpatch.trace.dies import DIE, UnusableError, children, is_c, is_plus, linked, name_of, number
 from ftpatch.trace.types import COMPOSITES, Kind, Type, Types, passed

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ftpatch.names.signature import unsigned
+from ftpatch.names.parameters import unsigned
 from ftpatch.trace.arguments import Arguments
 from ftpatch.trace.render.style import called
 from ftpatch.trace.rows import Rows

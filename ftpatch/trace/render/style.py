@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.names.signature import SIGNATURE
+from ftpatch.names.parameters import SIGNATURE
 from ftpatch.trace.by_process import process_roots
 from ftpatch.trace.call_tree import Tree, grow
 from ftpatch.trace.rows import Rows
