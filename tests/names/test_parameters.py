@@ -12,10 +12,7 @@ from ftpatch.names.parameters import parameters_in, unsigned
 NAMES = {
     "_Z4walki": ("walk", 1),
     "_ZNK6shapes3BoxIlE5twiceEPKlm": ("shapes::Box<long>::twice", 2),
-    "_ZNSt6vectorISsSaISsEE9push_backEOSs": (
-        "std::vector<std::string, std::allocator<std::string> >::push_back",
-        1,
-    ),
+    "_ZN1A1hERKSt4pairIiS_IlcEE": ("A::h", 1),
     "_ZN3foo3barC1ERKS0_": ("foo::bar::bar", 1),
     "_ZZ4mainENKUlvE_clEv": ("main::{lambda()#1}::operator()", 0),
     "_Z1fPFiiPvEz": ("f", 1),
