@@ -6,6 +6,7 @@
     branches.py       Branches: which addresses may be jumped to
     detour.py         Detour: the call of the probes
     registers.py      Registers: %REG, arguments, results
+    arguments.py      Convention: where arguments of a declared function are
     system_calls.py   those that set or block signals
     returns_twice.py  Twice: functions that return more than once, such as setjmp
     plt.py            entries of a procedure linkage table
@@ -51,6 +52,7 @@ FEATURES: Final = {
     "branches": "probes with jumps are",
     "detour": "probes are",
     "registers": "probes are",
+    "arguments": "arguments by name are",
     "system_calls": "probes with traps are",
     "returns_twice": "probes of returns are",
     "plt": "a PLT is",

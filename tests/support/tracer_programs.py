@@ -23,6 +23,7 @@ from tests.support.gnu import i386_libraries, runner
 __all__ = [
     "ARCHES",
     "LINKS",
+    "SOURCES",
     "TRACERS",
     "Form",
     "Outcome",

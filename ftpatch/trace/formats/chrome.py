@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.arguments import Arguments
 from ftpatch.trace.hits import Group, Hits
 from ftpatch.trace.order import by_time
 from ftpatch.trace.render.cells import decimals, texts
@@ -51,11 +52,12 @@ def _calls(source: EventSource, style: Style) -> Iterator[str]:
     recording = source.recording
     pairs = zip(recording.pids, recording.tids, strict=True)
     threads = np.array([f',\n{{"pid": {pid}, "tid": {tid}, "ts": ' for pid, tid in pairs], object)
-    callers = Callers(recording, str)
+    callers, arguments = Callers(recording, str), Arguments(recording)
     for rows in by_time(style.rows(source)):
         rows = recording.window.within(rows)
         if len(rows):
-            yield "".join(_lines(recording, rows, threads, callers))
+            shown = _args(recording, rows, callers, arguments)
+            yield "".join(_lines(recording, rows, threads, shown))
     yield "\n"
 
 
@@ -69,7 +71,7 @@ def _metadata(recording: Recording) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": args}
 
 
-def _lines(recording: Recording, rows: Rows, threads: Strings, callers: Callers) -> list[str]:
+def _lines(recording: Recording, rows: Rows, threads: Strings, args: list[str]) -> list[str]:
     functions = recording.functions
 
     def what(code: int) -> str:
@@ -81,14 +83,13 @@ def _lines(recording: Recording, rows: Rows, threads: Strings, callers: Callers)
 
     code = rows.function.astype(np.int64) * len(Kind) + rows.kind
     events = strings(code, what).tolist()
-    args = _args(recording, rows, callers)
     time = np.maximum(rows.time, 0)  # nothing is before the start, but in a damaged trace
     whole, rest = (time // 1000).tolist(), PARTS[time % 1000].tolist()
     table = zip(threads[rows.thread].tolist(), whole, rest, events, args, strict=True)
     return [f"{thread}{us}{ns}{event}{extra}}}" for thread, us, ns, event, extra in table]
 
 
-def _args(recording: Recording, rows: Rows, known: Callers) -> list[str]:
+def _args(recording: Recording, rows: Rows, known: Callers, arguments: Arguments) -> list[str]:
     """What a viewer shows of an event when it is chosen."""
     out = [""] * len(rows)
     source = np.array([bool(text) for text in recording.functions.source], bool)
@@ -102,6 +103,9 @@ def _args(recording: Recording, rows: Rows, known: Callers) -> list[str]:
             shown["source"] = recording.functions.source[rows.function[i]]
         if rows.args[i] >= 0:
             shown["args"] = [hex(value) for value in rows.arguments[rows.args[i]].tolist()]
+            named = arguments.data(rows, i)
+            if named is not None:
+                shown["arguments"] = named
         if valued[i] and enters[i]:
             shown["parent"] = callers[i]
         elif valued[i]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ftpatch.trace.order import by_time
+from ftpatch.trace.render.call_text import CallTexts
 from ftpatch.trace.render.style import Callers, Style
 from ftpatch.trace.report import Report
 from ftpatch.trace.rows import Kind
@@ -34,6 +35,7 @@ def _function(source: EventSource, style: Style) -> Iterator[str]:
     of = zip(recording.comms, recording.tids, recording.pids, strict=True)
     tasks = np.array([_task(style.clean(comm), tid, pid, several) for comm, tid, pid in of], object)
     callers = Callers(recording, style.clean)
+    calls = CallTexts(recording, style.clean)
     stamp = _seconds if recording.has_clock else str
     for rows in by_time(style.rows(source)):
         rows = rows.take((rows.kind == Kind.ENTER) | (rows.kind == Kind.POINT))
@@ -43,7 +45,7 @@ def _function(source: EventSource, style: Style) -> Iterator[str]:
         names = np.array(style.names(recording.functions), object)
         called = names[rows.function].tolist()
         for i in np.flatnonzero(rows.args >= 0).tolist():
-            called[i] += f"({', '.join(map(hex, rows.arguments[rows.args[i]].tolist()))})"
+            called[i] = calls.text(rows, i, called[i])
         sources = [f" /* {style.clean(s)} */" if s else "" for s in recording.functions.source]
         place = np.array(sources, object)[rows.function].tolist()
         columns = (tasks[rows.thread].tolist(), rows.time.tolist(), called, callers.of(rows), place)

@@ -14,6 +14,7 @@ from ftpatch.core.columns import among
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.hits import Hits
 from ftpatch.trace.order import by_time
+from ftpatch.trace.render.call_text import CallTexts
 from ftpatch.trace.render.cells import lines
 from ftpatch.trace.render.style import Strings, Style, called, returned, strings, time_text
 from ftpatch.trace.render.values import hit_parts, text_parts
@@ -84,19 +85,21 @@ class _Calls:
 
     def __init__(self, recording: Recording, style: Style) -> None:
         self._recording, self._style = recording, style
+        self._calls = CallTexts(recording, style.clean)
 
     def tell(self, rows: Rows) -> Strings:
         """What stands behind the line and the indentation of each row."""
         names, sources = _names(self._recording, self._style)
         special = np.flatnonzero((rows.args >= 0) | ((rows.flags & Rows.VALUE) > 0))
 
-        def text(kind: int, function: int, args: str = "", value: str = "") -> str:
+        def text(kind: int, function: int, call: str = "", value: str = "") -> str:
             name = names[function]
+            call = call or called(name, "")
             if kind == Kind.ENTER or kind == Kind.POINT:
-                return f"{called(name, args)} {{{sources[function]}"
+                return f"{call} {{{sources[function]}"
             if kind == Kind.LEAF:
                 note = f" /* {value} */" if value else ""
-                return f"{called(name, args)};{note}{sources[function]}"
+                return f"{call};{note}{sources[function]}"
             note = f"/* {name}{' ' * bool(value)}{value}"
             return f"{note} returned, left before */" if kind == CAME_BACK else f"}} {note} */"
 
@@ -105,11 +108,11 @@ class _Calls:
         out = strings(code, lambda code: text(code % KINDS, code // KINDS))
         args, valued = rows.args.tolist(), (rows.flags & Rows.VALUE).tolist()
         for i in special.tolist():
-            kind = int(kinds[i])
-            arguments = rows.arguments[args[i]].tolist() if args[i] >= 0 else []
+            kind, function = int(kinds[i]), int(rows.function[i])
+            call = self._calls.text(rows, i, names[function]) if args[i] >= 0 else ""
             shown = valued[i] and kind not in (Kind.ENTER, Kind.POINT)
             value = f"= {returned(int(rows.value[i]))}" if shown else ""
-            out[i] = text(kind, int(rows.function[i]), ", ".join(map(hex, arguments)), value)
+            out[i] = text(kind, function, call, value)
         return out
 
 

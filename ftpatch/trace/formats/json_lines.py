@@ -11,6 +11,7 @@ import numpy as np
 
 from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.arguments import Arguments
 from ftpatch.trace.by_process import totals_of
 from ftpatch.trace.hits import Group, Hits, Show
 from ftpatch.trace.order import by_time
@@ -55,14 +56,16 @@ def _calls(source: EventSource, style: Style) -> Iterator[str]:
     recording = source.recording
     pairs = zip(recording.pids, recording.tids, strict=True)
     threads = np.array([f'{{"pid": {pid}, "tid": {tid}, ' for pid, tid in pairs], object)
-    callers = Callers(recording, str)
+    callers, arguments = Callers(recording, str), Arguments(recording)
     for rows in by_time(style.rows(source)):
         rows = recording.window.within(rows)
         if len(rows):
-            yield "".join(_lines(recording, rows, threads[rows.thread].tolist(), callers))
+            heads = threads[rows.thread].tolist()
+            extras = _extras(rows, callers, arguments)
+            yield "".join(_lines(recording, rows, heads, extras))
 
 
-def _lines(recording: Recording, rows: Rows, heads: list[str], callers: Callers) -> list[str]:
+def _lines(recording: Recording, rows: Rows, heads: list[str], extras: list[str]) -> list[str]:
     functions = recording.functions
 
     def what(code: int) -> str:
@@ -82,7 +85,6 @@ def _lines(recording: Recording, rows: Rows, heads: list[str], callers: Callers)
     events = strings(code, what).tolist()
     duration = np.where(rows.kind == Kind.UNWOUND, -1, rows.duration)
     durations = strings(duration, lambda ns: f', "duration": {ns}' if ns >= 0 else "").tolist()
-    extras = _extras(rows, callers)
     columns = (heads, rows.time.tolist(), rows.level.tolist(), events, durations, extras)
     return [
         f'{head}"time": {time}, "depth": {level}, {event}{spent}{extra}}}\n'
@@ -90,12 +92,15 @@ def _lines(recording: Recording, rows: Rows, heads: list[str], callers: Callers)
     ]
 
 
-def _extras(rows: Rows, known: Callers) -> list[str]:
+def _extras(rows: Rows, known: Callers, arguments: Arguments) -> list[str]:
     out = [""] * len(rows)
     valued = (rows.flags & Rows.VALUE) > 0
     enters = (rows.kind == Kind.ENTER) | (rows.kind == Kind.POINT)
     for i in np.flatnonzero(rows.args >= 0).tolist():
         out[i] = f', "args": {rows.arguments[rows.args[i]].tolist()}'
+        named = arguments.data(rows, i)
+        if named is not None:
+            out[i] += f', "arguments": {json.dumps(named)}'
     for i in np.flatnonzero(valued & ~enters).tolist():
         out[i] += f', "value": {int(rows.value[i])}'
     called = np.flatnonzero(valued & enters).tolist()

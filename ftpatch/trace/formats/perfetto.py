@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.arguments import Arguments
 from ftpatch.trace.hit_calls import calls
 from ftpatch.trace.hits import Group, Hits, Show
 from ftpatch.trace.order import by_time
@@ -49,7 +50,7 @@ def _calls(source: EventSource, style: Style) -> Iterator[bytes]:
     """Slices of calls, and instants."""
     recording = source.recording
     forms = {kind: Form(_maker(kind), WIDTHS) for kind in TYPES}
-    callers = Callers(recording, str)
+    callers, arguments = Callers(recording, str), Arguments(recording)
     told = 0
     for rows in by_time(style.rows(source)):
         rows = recording.window.within(rows)
@@ -57,7 +58,7 @@ def _calls(source: EventSource, style: Style) -> Iterator[bytes]:
             yield _names(recording.functions.name[told:], "event_names", told)
             told = len(recording.functions)
         if (rows.args >= 0).any() or ((rows.flags & Rows.VALUE) > 0).any():
-            yield b"".join(_with_values(rows, callers.of(rows)))
+            yield b"".join(_with_values(rows, callers.of(rows), arguments))
             continue
         yield _filled(rows, forms)
 
@@ -117,10 +118,10 @@ def _filled(rows: Rows, forms: dict[Kind, Form]) -> bytes:
     return out.tobytes()
 
 
-def _with_values(rows: Rows, callers: list[str]) -> Iterator[bytes]:
+def _with_values(rows: Rows, callers: list[str], arguments: Arguments) -> Iterator[bytes]:
     columns = (rows.kind, rows.time, rows.thread, rows.function, rows.flags, rows.value, rows.args)
     table = zip(*(column.tolist() for column in columns), callers, strict=True)
-    for kind, time, thread, function, flags, value, args, caller in table:
+    for i, (kind, time, thread, function, flags, value, args, caller) in enumerate(table):
         packet = _put(
             _event(kind),
             timestamp=min(max(time, 0), (1 << 56) - 1),
@@ -128,8 +129,13 @@ def _with_values(rows: Rows, callers: list[str]) -> Iterator[bytes]:
             name_iid=function + 1,
         )
         note = packet.track_event.debug_annotations
-        for number, arg in enumerate(rows.arguments[args].tolist() if args >= 0 else ()):
+        named = arguments.of(rows, i)
+        words = rows.arguments[args].tolist() if args >= 0 and named is None else ()
+        for number, arg in enumerate(words):
             note.add(name=f"arg{number}", pointer_value=arg)
+        for number, one in enumerate(named or ()):
+            if one.value is not None:
+                note.add(name=one.name or f"arg{number}", string_value=one.value.text)
         if flags & Rows.VALUE and kind in (Kind.ENTER, Kind.POINT):
             note.add(name="parent", string_value=caller)
         elif flags & Rows.VALUE:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.names.parameters import SIGNATURE
 from ftpatch.trace.by_process import process_roots
 from ftpatch.trace.call_tree import Tree, grow
 from ftpatch.trace.rows import Rows
@@ -19,8 +19,6 @@ from ftpatch.trace.symbolize import Functions
 __all__ = ["Callers", "Strings", "Style", "called", "returned", "strings", "time_text"]
 
 Strings = NDArray[np.object_]
-SIGNATURE = re.compile(r"\)( const| volatile| &&?| noexcept| \[clone [^]]*\])*$")
-"""Suffix of a name that has parameters."""
 ERRORS = 4095
 """The largest error number that a return value may be (MAX_ERRNO of the kernel's err.h)."""
 

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""Places of arguments: a calling convention's view of types, and its answer.
+
+Word n is the n-th of those that a tracer records of a call: registers, or words of the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from ftpatch.arch import arch_of, feature, supports
+
+__all__ = [
+    "LOST",
+    "WORDS",
+    "Convention",
+    "Passed",
+    "Place",
+    "Scalar",
+    "Sort",
+    "UnclearError",
+    "convention_of",
+]
+
+WORDS = 6
+"""Words recorded of each call."""
+LOST = -1
+"""Stands for a word that is not recorded."""
+
+
+class UnclearError(Exception):
+    """It does not follow from the declaration where the arguments are."""
+
+
+class Sort(Enum):
+    """Sorts of scalars."""
+
+    INTEGER = auto()
+    """Integers, enumerations and pointers."""
+    FLOAT = auto()
+    EXTENDED = auto()
+    """long double, where it is wider than double."""
+    VECTOR = auto()
+    EMPTY = auto()
+    """A class without members, inside another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scalar:
+    """A scalar at an ``offset`` of an argument; both numbers in bytes."""
+
+    offset: int
+    size: int
+    sort: Sort
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passed:
+    """An argument or a result of ``size`` bytes. ``scalars`` are those in it, if it has up to 64
+    bytes; ``composite``: it is a structure or a union; ``by_reference``: its language passes its
+    address (a C++ class that is not trivially copied)."""
+
+    size: int
+    scalars: tuple[Scalar, ...]
+    composite: bool = False
+    by_reference: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The ``words`` that hold an argument, in order, LOST for those that were not recorded;
+    ``missing``: where these are. ``address``: the word is the argument's address."""
+
+    words: tuple[int, ...] = ()
+    missing: str = ""
+    address: bool = False
+
+
+class Convention(Protocol):
+    """A calling convention."""
+
+    @property
+    def registers(self) -> tuple[int, ...]:
+        """DWARF's numbers of the registers that the words are; none if they are the stack's."""
+
+    @property
+    def word(self) -> int:
+        """Bytes of a word."""
+
+    def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
+        """Place the arguments of a function. Raises UnclearError."""
+        ...
+
+
+def convention_of(machine: int, elf_class: int) -> Convention | None:
+    """The convention of C and C++ on an architecture; None if it is not known."""
+    arch = arch_of(machine, elf_class)
+    if arch is None or not supports(arch.name, "arguments"):
+        return None
+    found: Convention = feature(arch.name, "arguments")
+    return found

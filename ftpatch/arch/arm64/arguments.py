@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Registers of arguments on arm64: Procedure Call Standard (AAPCS64), section 6.8.2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ftpatch.arch.arguments import LOST, WORDS, Passed, Place, Sort, UnclearError
+
+__all__ = ["ARGUMENTS"]
+
+GENERAL = 8
+"""Registers for arguments: x0 to x7. The last two are not recorded."""
+FLOATS = (Sort.FLOAT, Sort.EXTENDED, Sort.VECTOR)
+MAX_MEMBERS = 4
+"""Members of a homogeneous aggregate (section 5.9.5)."""
+MAX_SIZE = 16
+"""Bytes of another composite that is passed itself."""
+
+
+class _Aapcs64:
+    registers = tuple(range(WORDS))
+    word = 8
+
+    def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
+        """The address of a result in memory is in x8 and takes no register of these."""
+        _homogeneous(result) if result else None
+        used, out = 0, []
+        for one in arguments:
+            size, address = one.size, one.by_reference
+            if not address and _homogeneous(one):
+                out.append(Place(words=(LOST,) * -(-size // 8), missing="float"))
+                continue
+            if one.composite and size > MAX_SIZE:
+                address = True  # of a copy
+            if address:
+                size = 8
+            elif any(part.size == MAX_SIZE for part in one.scalars):
+                used += used % 2
+            wants = -(-size // 8)
+            if used + wants > GENERAL:
+                used = GENERAL
+                out.append(Place(words=(LOST,) * wants, missing="stack", address=address))
+                continue
+            words = tuple(n if n < WORDS else LOST for n in range(used, used + wants))
+            out.append(Place(words=words, missing="not recorded", address=address))
+            used += wants
+        return out
+
+
+def _homogeneous(one: Passed) -> bool:
+    """Return whether an argument goes to vector registers, if some are free, and else to the
+    stack."""
+    parts = [part for part in one.scalars if part.sort is not Sort.EMPTY]
+    if any(part.sort is Sort.VECTOR and part.size not in (8, 16) for part in parts):
+        raise UnclearError
+    if not parts or any(part.sort not in FLOATS for part in parts):
+        return False
+    if not one.composite:
+        return True
+    if len(parts) < len(one.scalars):
+        raise UnclearError  # compilers disagree on empty members
+    size = parts[0].size
+    alike = all(part.size == size and part.sort is parts[0].sort for part in parts)
+    places = len({part.offset for part in parts})
+    return alike and places <= MAX_MEMBERS and places * size == one.size
+
+
+ARGUMENTS: Final = _Aapcs64()
