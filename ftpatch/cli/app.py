@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from ftpatch import __version__
 from ftpatch.cli.console import error_line
+from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.signals import handle_signals
 from ftpatch.cli.verbs import RUNS_PROGRAMS, VERBS, Verbs, import_verb
 from ftpatch.errors import Exit, FtpatchError
@@ -49,7 +50,10 @@ def run() -> int:
     if sys.argv[1:] and sys.argv[1] in VERBS:  # before a signal can break into the import
         import_verb(sys.argv[1])
     handle_signals()
+    if sys.argv[1:] and sys.argv[1] in VERBS:
+        PROGRESS.begin(sys.argv[1])
     code = _run()
+    PROGRESS.end()
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -23,7 +23,7 @@ from ftpatch.cli.call_filters import (
     require_calls,
 )
 from ftpatch.cli.completion import report_formats, traces
-from ftpatch.cli.console import clean, error_line, lines, watched
+from ftpatch.cli.console import clean, error_line, note_lines, warn_line, watched
 from ftpatch.cli.options import Json
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import can_walk, is_walked, walk
@@ -258,7 +258,7 @@ def _walked(task: Task, tui: bool | None, *, force: bool) -> bool:
         if not is_walked(events, tui):
             return False
         walk(events, Style(clean, _notes(events.recording), _progress))
-        lines((f"ftpatch: {note}" for note in events.notes()), error=True)
+        note_lines(events.notes())
     finally:
         events.close()
     _tell_newer(task.files)
@@ -302,8 +302,8 @@ def write_report(
                 window.require_match(events.recording.functions)
             out.appear()
         if not form.text:
-            lines((f"ftpatch: {note}" for note in missing), error=True)
-        lines((f"ftpatch: {note}" for note in events.notes()), error=True)
+            note_lines(missing)
+        note_lines(events.notes())
     finally:
         events.close()
         _tell_newer(task.files)
@@ -345,8 +345,8 @@ def _compare(runs: list[_Run], output: Path | None, force: bool, *, json: bool) 
                 events.recording.name_by(run.programs.of)
             write_comparison(out, (before, after), styled, json)
             out.appear()
-        lines((f"ftpatch: before: {note}" for note in before.notes()), error=True)
-        lines((f"ftpatch: after: {note}" for note in after.notes()), error=True)
+        note_lines(f"before: {note}" for note in before.notes())
+        note_lines(f"after: {note}" for note in after.notes())
 
 
 def _graph_of(function: str, events: EventSource) -> Report:
@@ -399,7 +399,7 @@ def _tell_newer(files: Sequence[Path]) -> None:
     if found:
         names = ", ".join(str(one) for one in found[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        error_line(f"newer files, not part of this report: {names}{more}")
+        warn_line(f"newer files, not part of this report: {names}{more}")
 
 
 def _progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:

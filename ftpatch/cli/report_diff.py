@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.console import clean, lines
+from ftpatch.cli.console import clean, note_lines
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def write_comparison(
         files = " ".join(clean(str(header.path)) for header in recording.headers)
         heads += [f"# {which}: {files}\n", *(f"# {which}: {note}\n" for note in style.notes)]
         if json:
-            lines((f"ftpatch: {which}: {note}" for note in style.notes), error=True)
+            note_lines(f"{which}: {note}" for note in style.notes)
     first, second = (source.recording for source in runs)
     unmatched = first.window.unmatched(first.functions)
     second.window.require_match(second.functions, elsewhere=first.window.wanted - unmatched)

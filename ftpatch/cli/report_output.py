@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from ftpatch.cli.pager import Pager, wants_pager
+from ftpatch.cli.progress import PROGRESS, room_on
 from ftpatch.errors import OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import as_created, named, sweep
@@ -109,9 +110,13 @@ class Output:
             except OSError as error:
                 raise OutputError(self._path, f"cannot write: {error.strerror}") from None
         elif self._pager is not None:
+            PROGRESS.end()
             self._pager.write(raw)
         elif hasattr(sys.stdout, "buffer"):
-            sys.stdout.buffer.write(raw)
+            if sys.stdout.isatty():  # parts need not be whole lines
+                PROGRESS.end()
+            with room_on(sys.stdout):
+                sys.stdout.buffer.write(raw)
         else:
             sys.stdout.write(raw.decode("utf-8", "backslashreplace"))
 

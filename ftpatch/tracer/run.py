@@ -19,6 +19,7 @@ from pathlib import Path
 from ftpatch.errors import InputError, OutputError, SiteRefused, UsageError
 from ftpatch.ftrace.filter import Selection, select_sites
 from ftpatch.inject.runtime import tracer_named
+from ftpatch.io.activity import ACTIVITIES
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.output import Copy
 from ftpatch.io.temporary import FOLDERS, claim, sweep
@@ -151,7 +152,8 @@ def _recorded(
     trace = (request.recording or folder / "trace").absolute()
     environment = libraries.environment if libraries else os.environ
     with TraceFiles(trace, patched, path.absolute()) as made:
-        status = execute(patched, request.words, {**environment, **made.environment})
+        with ACTIVITIES.away():
+            status = execute(patched, request.words, {**environment, **made.environment})
         files, foreign = _of_tracer(made.finish(), request)
     if made.unkept:
         error = OutputError(trace, f"the recording is lost: {made.unkept}")

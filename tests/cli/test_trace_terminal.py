@@ -32,6 +32,8 @@ PROGRAM += "{ return n < 2 ? n : fib(n - 1) + fib(n - 2); }\n"
 PROGRAM += "int main(int argc, char **argv) { int n = atoi(argv[1]), s = fib(n); if (n > 2) {"
 PROGRAM += "".join(f"s += f{n}_{'x' * n}(n);" for n in range(FUNCTIONS))
 PROGRAM += "} return s ? 3 : 4; }\n"
+PROGRESS = re.compile(r"(\r\x1b\[K[^\r\n]*)*\r\x1b\[K")
+"""What a slow machine shows for a while, and then erases."""
 HEADER = ["#      Self       Total       Calls  Function"]
 
 
@@ -80,7 +82,7 @@ def _on_terminal(
     os.close(child)
     reader.join(60)
     os.close(parent)
-    return Seen(done.returncode, shown.decode().splitlines())
+    return Seen(done.returncode, PROGRESS.sub("", shown.decode()).splitlines())
 
 
 def _pager(folder: Path, script: str = 'cat >"$0.got"') -> str:
