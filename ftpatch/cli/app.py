@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from ftpatch import __version__
 from ftpatch.cli.console import error_line
+from ftpatch.cli.help_text import help_width
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.signals import handle_signals
 from ftpatch.cli.verbs import RUNS_PROGRAMS, VERBS, Verbs, import_verb
@@ -71,6 +72,7 @@ def command_line() -> TyperGroup:
     assert isinstance(group, TyperGroup)
     verbs: Any = Verbs()  # the base class of commands is elsewhere in newer versions of Typer
     group.commands = verbs
+    group.context_settings.update(help_width())
     return group
 
 
