@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import stat
 import sys
 import threading
@@ -19,8 +20,18 @@ from typing import Protocol, TextIO, TypeVar
 
 from ftpatch.cli.paint import is_drawn_on
 from ftpatch.io.activity import ACTIVITIES, Activity, doing
+from ftpatch.io.cleanup import ENDING
 
-__all__ = ["Copying", "PROGRESS", "Progress", "progress_line", "room_on", "wait_for", "watched"]
+__all__ = [
+    "Copying",
+    "PROGRESS",
+    "Progress",
+    "is_pipe",
+    "progress_line",
+    "room_on",
+    "wait_for",
+    "watched",
+]
 
 Item = TypeVar("Item")
 
@@ -97,7 +108,10 @@ class Progress:
         self._name, self._began = name, time.monotonic()
         self._ended.clear()
         ACTIVITIES.on_away = self.pause
+        # Signals are for the main thread, which may have put them off.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         threading.Thread(target=self._run, daemon=True).start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     @property
     def is_on(self) -> bool:
@@ -189,9 +203,14 @@ def room_on(stream: TextIO) -> Iterator[None]:
             stream.flush()
     else:
         # Who reads a pipe may have the terminal, as pagers do: from now on it is theirs.
-        if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
+        if is_pipe(stream):
             PROGRESS.end()
         yield
+
+
+def is_pipe(stream: TextIO) -> bool:
+    """Return whether another program reads what is written."""
+    return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
 
 
 def wait_for(what: Copying) -> None:
