@@ -24,6 +24,7 @@ from tests.support.command import (
 from tests.support.elf_writer import Symbol
 from tests.support.images import pad_program
 from tests.support.samples import sample
+from tests.support.terminals import shown_text
 
 Copied = Callable[[str], Path]
 ENVIRONMENT = child_env(COLUMNS="80")
@@ -175,7 +176,7 @@ def _on_a_terminal(*arguments: str | Path, **environment: str) -> str:
         out += part
     process.wait(PATIENCE)
     os.close(leader)
-    return out.decode().replace("\r\n", "\n")
+    return shown_text(out)
 
 
 def test_json_on_a_terminal_is_json() -> None:

@@ -155,7 +155,8 @@ def test_errors_have_colours() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_without_colours(verb: str, environment: dict[str, str], kernels: Path) -> None:
     shown = on_screen(*_words(verb, kernels), columns=200, environment=environment)
-    assert b"\x1b" not in shown.raw and shown.lines
+    assert not SGR.search(shown.raw) and shown.lines
+    assert b"\x1b" not in shown.raw or "TERM" not in environment
 
 
 def test_an_empty_no_color_is_none(kernels: Path) -> None:

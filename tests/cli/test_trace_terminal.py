@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import child_env, ftpatch_command, ftpatch_process
+from tests.support.terminals import shown_text
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
@@ -32,8 +33,6 @@ PROGRAM += "{ return n < 2 ? n : fib(n - 1) + fib(n - 2); }\n"
 PROGRAM += "int main(int argc, char **argv) { int n = atoi(argv[1]), s = fib(n); if (n > 2) {"
 PROGRAM += "".join(f"s += f{n}_{'x' * n}(n);" for n in range(FUNCTIONS))
 PROGRAM += "} return s ? 3 : 4; }\n"
-PROGRESS = re.compile(r"(\r\x1b\[K[^\r\n]*)*\r\x1b\[K")
-"""What a slow machine shows for a while, and then erases."""
 HEADER = ["#      Self       Total       Calls  Function"]
 
 
@@ -82,7 +81,7 @@ def _on_terminal(
     os.close(child)
     reader.join(60)
     os.close(parent)
-    return Seen(done.returncode, PROGRESS.sub("", shown.decode()).splitlines())
+    return Seen(done.returncode, shown_text(bytes(shown)).splitlines())
 
 
 def _pager(folder: Path, script: str = 'cat >"$0.got"') -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -22,10 +23,12 @@ import pyte
 
 from tests.support.command import PATIENCE, child_env, ftpatch_command, patched_command
 
-__all__ = ["Frame", "Shown", "on_screen"]
+__all__ = ["Frame", "Shown", "on_screen", "shown_text"]
 
 ROWS = 400
 """Lines of a screen that nothing leaves."""
+PASSING = re.compile(rb"(\r\x1b\[K[^\r\n]*)*\r\x1b\[K")
+"""Lines that a slow machine shows for a while, and then erases."""
 USUAL: dict[str, str | None] = {
     "TERM": "xterm-256color",
     "PAGER": "",
@@ -81,6 +84,11 @@ def _lines(screen: pyte.Screen) -> list[str]:
     while lines and not lines[-1]:
         lines.pop()
     return lines
+
+
+def shown_text(raw: bytes) -> str:
+    """Text that a command wrote to a terminal, without the progress that it erased."""
+    return PASSING.sub(b"", raw).decode().replace("\r\n", "\n")
 
 
 def on_screen(
