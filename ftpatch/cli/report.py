@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import (
     CallFilters,
     Levels,
@@ -20,31 +16,22 @@ from ftpatch.cli.call_filters import (
     Only,
     TimeFilter,
     Trigger,
-    require_calls,
 )
 from ftpatch.cli.completion import report_formats, traces
-from ftpatch.cli.console import clean, error_line, note_lines, warn_line, watched
+from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Json
-from ftpatch.cli.report_output import open_output
-from ftpatch.cli.report_walk import can_walk, is_walked, walk
+from ftpatch.cli.report_task import Task, walked, write_report
+from ftpatch.cli.report_walk import can_walk
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
-    from ftpatch.api.report_programs import Programs
-    from ftpatch.trace import EventSource, Recording, Report, Style
-    from ftpatch.trace.rows import Rows
-    from ftpatch.trace.window import Window
+    from ftpatch.trace import EventSource, Report
 
     Choose = Callable[[EventSource], Report]
 
-__all__ = ["Task", "command", "require_format", "write_report"]
-
-OTHERS = 64
-"""Approximate number of open descriptors that are not traces."""
-SHOWN = 3
-"""Maximum number of newer traces to name."""
+__all__ = ["command", "require_format"]
 
 Files = Annotated[
     list[Path],
@@ -184,6 +171,7 @@ def command(
     if output is not None and any(_same(output, file) for file in [*files, *diff]):
         raise UsageError(output, "the output is one of the input traces", "name another file")
     from ftpatch.api.report_programs import Programs
+    from ftpatch.cli.report_diff import compare_runs
     from ftpatch.trace.choose import report_for
     from ftpatch.trace.window import ALWAYS, parse_span
 
@@ -218,8 +206,9 @@ def command(
         runs = []
         for paths, program in ((diff, diff_image), (files, image)):
             own = filters.window(span=span, globs=tuple(filter_))
-            runs.append(_Run(paths, program, own, named(program, source=False)))
-        _compare(runs, output, force, json=json or format_ == "json")
+            names = named(program, source=False)
+            runs.append(Task(files=paths, window=own, programs=names, image=program))
+        compare_runs(runs, output, force, json=json or format_ == "json")
         return
     if graph is not None:
         _require_none({"--json": json, f"--format {format_}": format_}, "--graph")
@@ -230,123 +219,8 @@ def command(
     else:
         choose = partial(report_for, name="json" if json else format_)
     task = Task(files=files, window=window, programs=named(image, source=source), image=image)
-    if not (walks and _walked(task, tui, force=force)):
+    if not (walks and walked(task, tui, force=force)):
         write_report(task, choose, output, force=force, browse=open_)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """The trace files to report on together."""
-
-    files: Sequence[Path]
-    window: Window
-    programs: Programs
-    image: Path | None = None
-
-
-def _walked(task: Task, tui: bool | None, *, force: bool) -> bool:
-    """Let the user walk through the calls, if that is what they want of this recording; whether
-    it was."""
-    from ftpatch.api.report_sources import open_events
-    from ftpatch.trace import Style
-
-    _allow_descriptors(len(task.files))
-    events = open_events(task.files, task.window, image=task.image, force=force)
-    try:
-        require_calls(events)
-        events.recording.name_by(task.programs.of)
-        if not is_walked(events, tui):
-            return False
-        walk(events, Style(clean, _notes(events.recording), _progress))
-        note_lines(events.notes())
-    finally:
-        events.close()
-    _tell_newer(task.files)
-    return True
-
-
-def write_report(
-    task: Task,
-    choose: Choose,
-    output: Path | None,
-    *,
-    force: bool,
-    paged: bool = True,
-    browse: bool = False,
-) -> None:
-    """Write one report, on a terminal ``paged``, and say on standard error what is missing;
-    ``browse``: open it."""
-    from ftpatch.api.report_sources import open_events
-    from ftpatch.trace import Style
-    from ftpatch.trace.by_process import processes_of
-
-    window = task.window
-    _allow_descriptors(len(task.files))
-    events = open_events(task.files, window, image=task.image, force=force)
-    try:
-        require_calls(events)
-        form = choose(events)
-        pages = require_browser([(form, output)], "use --format html -o FILE") if browse else []
-        with open_output(output, force=force, form=form, paged=paged) as out:
-            events.recording.name_by(task.programs.of)
-            missing = _notes(events.recording)
-            processes = processes_of(events.recording) if form.text else ""
-            style = Style(clean, [clean(processes), *missing] if processes else missing)
-            if form.sums or not out.is_terminal:  # a bar would stand among the lines
-                style.progress = _progress
-            for part in form.render(events, style):
-                out.write(part)
-                if out.is_left:
-                    break
-            if window.wanted and not out.is_left:
-                window.require_match(events.recording.functions)
-            out.appear()
-        if not form.text:
-            note_lines(missing)
-        note_lines(events.notes())
-    finally:
-        events.close()
-        _tell_newer(task.files)
-    for _, page in pages:
-        open_in_browser(page)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """One of two runs to compare."""
-
-    files: list[Path]
-    image: Path | None
-    window: Window
-    programs: Programs
-
-
-def _compare(runs: list[_Run], output: Path | None, force: bool, *, json: bool) -> None:
-    from ftpatch.api.report_sources import open_events
-    from ftpatch.cli.report_diff import require_comparable, write_comparison
-    from ftpatch.trace import Style
-    from ftpatch.trace.formats import reports
-
-    def styled(events: EventSource) -> Style:
-        return Style(clean, _notes(events.recording), _progress)
-
-    form = reports()["json" if json else "profile"]
-    with contextlib.ExitStack() as opened:
-        sources = []
-        for run in runs:
-            _allow_descriptors(len(run.files))
-            sources.append(open_events(run.files, run.window, image=run.image, force=force))
-            opened.callback(sources[-1].close)
-            require_calls(sources[-1])
-        before, after = sources
-        require_comparable(before, after)
-        with open_output(output, force=force, form=form) as out:
-            for run, events in zip(runs, sources, strict=True):
-                events.recording.name_by(run.programs.of)
-            write_comparison(out, (before, after), styled, json)
-            out.appear()
-        note_lines(f"before: {note}" for note in before.notes())
-        note_lines(f"after: {note}" for note in after.notes())
 
 
 def _graph_of(function: str, events: EventSource) -> Report:
@@ -376,41 +250,8 @@ def require_format(format_: str | None, json: bool) -> None:
         raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
 
 
-def _allow_descriptors(files: int) -> None:
-    """For a program with many children, where the limit that we began with can be raised."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < files + OTHERS:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def _same(output: Path, file: Path) -> bool:
     try:
         return output.samefile(file)
     except OSError:
         return False
-
-
-def _tell_newer(files: Sequence[Path]) -> None:
-    """Of a name that exists the runtime makes NAME.PID, and so do children."""
-    from ftpatch.trace.newer import newer
-
-    found = newer([*files])
-    if found:
-        names = ", ".join(str(one) for one in found[:SHOWN])
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        warn_line(f"newer files, not part of this report: {names}{more}")
-
-
-def _progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:
-    return watched(rows, steps, "batches")
-
-
-def _notes(recording: Recording) -> list[str]:
-    """What is missing; of which file, if there are several."""
-    several = len(recording.headers) > 1
-    return [
-        (f"{clean(str(header.path))}: " if several else "") + note
-        for header in recording.headers
-        for note in header.notes
-    ]

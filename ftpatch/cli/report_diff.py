@@ -3,22 +3,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
 from typing import TYPE_CHECKING
 
+from ftpatch.cli.call_filters import require_calls
 from ftpatch.cli.console import clean, note_lines
+from ftpatch.cli.report_output import open_output
+from ftpatch.cli.report_task import Task, allow_descriptors, notes_of, progress
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
     from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
     from ftpatch.trace import EventSource, Style
     from ftpatch.trace.totals import Totals
 
-__all__ = ["require_comparable", "write_comparison"]
+__all__ = ["compare_runs"]
 
 
-def require_comparable(before: EventSource, after: EventSource) -> None:
+def compare_runs(runs: Sequence[Task], output: Path | None, force: bool, *, json: bool) -> None:
+    """Write what became slower from the first of two runs to the second."""
+    from ftpatch.api.report_sources import open_events
+    from ftpatch.trace import Style
+    from ftpatch.trace.formats import reports
+
+    def styled(events: EventSource) -> Style:
+        return Style(clean, notes_of(events.recording), progress)
+
+    form = reports()["json" if json else "profile"]
+    with contextlib.ExitStack() as opened:
+        sources = []
+        for run in runs:
+            allow_descriptors(len(run.files))
+            sources.append(open_events(run.files, run.window, image=run.image, force=force))
+            opened.callback(sources[-1].close)
+            require_calls(sources[-1])
+        before, after = sources
+        _require_comparable(before, after)
+        with open_output(output, force=force, form=form) as out:
+            for run, events in zip(runs, sources, strict=True):
+                events.recording.name_by(run.programs.of)
+            _write_comparison(out, (before, after), styled, json)
+            out.appear()
+        note_lines(f"before: {note}" for note in before.notes())
+        note_lines(f"after: {note}" for note in after.notes())
+
+
+def _require_comparable(before: EventSource, after: EventSource) -> None:
     """Raise UsageError for events that are no calls, and for runs with different clocks."""
     from ftpatch.trace.source import Data
 
@@ -34,7 +68,7 @@ def require_comparable(before: EventSource, after: EventSource) -> None:
         raise UsageError(path, "clock rate unknown, unlike the other run's")
 
 
-def write_comparison(
+def _write_comparison(
     out: Output | FolderOutput,
     runs: tuple[EventSource, EventSource],
     styled: Callable[[EventSource], Style],

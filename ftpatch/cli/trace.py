@@ -252,7 +252,7 @@ class Reports:
     def write(self, traces: Sequence[Path]) -> None:
         """Write and open them; raises the first error when the others are written."""
         from ftpatch.api.report_programs import Programs
-        from ftpatch.cli.report import Task, write_report
+        from ftpatch.cli.report_task import Task, write_report
         from ftpatch.trace.choose import report_for
 
         errors = []

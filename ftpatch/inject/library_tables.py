@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ftpatch.elf.dynamic import Tag, dynamic_values
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
@@ -109,11 +111,14 @@ def ranges(program: Image, libraries: Sequence[Image]) -> list[tuple[int, int, i
 
 def linker_place(image: Image) -> int:
     """Find the dynamic table entry through which the dynamic linker lists the objects it has mapped
-    (DT_DEBUG); return its link address. Raises InputError for a program without one."""
+    (DT_DEBUG); return its link address. Raises InputError for a program without one, or whose
+    PT_DYNAMIC names another address than its PT_LOAD segments."""
     segment = image.elf.segment(Segment.PT_DYNAMIC)
     places = [at for tag, _, at in dynamic_values(image.elf) if tag == Tag.DEBUG]
     if segment is None or not places:
         raise InputError(image.path, "cannot find its libraries: no DT_DEBUG")
+    if image.elf.offset_of(np.array([segment.address], np.uint64))[0] != segment.offset:
+        raise InputError(image.path, "cannot find its libraries: the dynamic table is not mapped")
     return segment.address + places[0]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,15 @@ from numpy.typing import NDArray
 
 from ftpatch.core.columns import among
 from ftpatch.errors import InputError
+from ftpatch.trace.ahead import ahead
 from ftpatch.trace.chunks import Chunks
 from ftpatch.trace.clock import Clock
 from ftpatch.trace.decode import BLOCK, Decoded, Event, decode
 
 __all__ = ["Batch", "Batches"]
 
-BATCH_WORDS = 1 << 18
-"""Words decoded at a time."""
+BATCH_WORDS = 1 << 17
+"""Words decoded at a time: more columns than that leave the caches."""
 WITH_VALUE = (Event.ENTRY_FROM, Event.EXIT_VALUE)
 
 
@@ -63,13 +63,9 @@ class Batches:
         return -(-len(self._chunks) // self._step)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Read the next batch while the current one is processed: numpy releases the GIL."""
-        batches, self.torn = self._all(), 0
-        with ThreadPoolExecutor(1) as pool:
-            pending = pool.submit(next, batches, None)
-            while (batch := pending.result()) is not None:
-                pending = pool.submit(next, batches, None)
-                yield batch
+        """Read the next batch while the current one is processed."""
+        self.torn = 0
+        return ahead(self._all())
 
     def fill(self, row: NDArray[np.uint64], chunk: int, skip: int = 0) -> None:
         """Fill a zeroed row of words, uint64[n], from a chunk, starting at its word ``skip``."""

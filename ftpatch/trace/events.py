@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
 from ftpatch.trace.accesses import Accesses
+from ftpatch.trace.ahead import ahead
 from ftpatch.trace.batches import Batch
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.hits import Hits
@@ -114,9 +115,9 @@ def _every_row(
         which = program[rows.thread] if several else 0
         return rows.but(function=functions.ids(which, rows.func))
 
-    for batch in batches:
-        if len(batch):
-            yield named(matcher.feed(batch))
+    matched = (matcher.feed(batch) for batch in batches if len(batch))
+    for rows in ahead(matched):  # names grow, and are used by whoever takes the rows
+        yield named(rows)
     for rows in matcher.finish():
         yield named(rows)
 

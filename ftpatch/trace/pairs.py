@@ -12,6 +12,8 @@ __all__ = ["levels", "pair", "segments"]
 
 STEP = np.array([1, 1, -1, -1, 0, 0, -1, 0], np.int8)
 """Frames that a row of each kind opens."""
+KNOWN = ~np.isin(list(Kind), [Kind.UNWOUND, Kind.END])
+"""By kind of row: whether it names its function itself."""
 NARROW = 1 << 16
 """numpy radix-sorts 16-bit keys, several times faster than longer ones."""
 
@@ -40,33 +42,51 @@ def pair(rows: Rows) -> tuple[Rows, NDArray[np.int32]]:
     if not len(rows):
         return rows, rows.thread
     level = levels(rows)
-    first = segments(rows.thread)
-    lowest = min(int(level.min()), 0)  # exits without an entry lead below 0
-    key: NDArray[np.integer] = level - lowest if lowest else level
-    if len(first) > 1:
-        segment = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))
-        key = key.astype(np.int64) * len(first) + segment
     step = STEP[rows.kind]
-    key = key.astype(np.uint16) if int(key.max()) < NARROW else key
-    order = np.argsort(key, kind="stable")
-    moves = step[order]
-    if not moves.all():
-        order = order[moves != 0]
-        moves = step[order]
-    ordered, up = key[order], moves > 0
-    met = np.flatnonzero(up[:-1] & ~up[1:] & (ordered[:-1] == ordered[1:]))
-    enter, leave = order[met], order[met + 1]
+    enter, leave = _pairs(rows, level, step)
     partner = np.full(len(rows), UNKNOWN, np.intp)
     partner[enter], partner[leave] = leave, enter
     func, duration = rows.func, rows.duration.copy()
     duration[leave] = np.maximum(rows.time[leave] - rows.time[enter], 0)
-    unseen = (rows.kind[leave] == Kind.UNWOUND) | (rows.kind[leave] == Kind.END)
-    if unseen.any():
+    if not KNOWN[rows.kind].all():
+        unseen = ~KNOWN[rows.kind[leave]]
         func = func.copy()
         func[leave[unseen]] = func[enter[unseen]]
     other = leave[func[leave] != func[enter]]
     alone = leave[:0]
-    if len(met) < len(up) - np.count_nonzero(up):
+    if len(leave) < np.count_nonzero(step < 0):
         alone = np.flatnonzero((step < 0) & (partner == UNKNOWN))
     wrong = np.unique(rows.thread[np.concatenate([other, alone])]).astype(np.int32)
     return rows.but(level=level, pair=partner, func=func, duration=duration), wrong
+
+
+def _pairs(
+    rows: Rows, level: NDArray[np.int32], step: NDArray[np.int8]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows where frames open, and those where the same frames close, intp[m].
+
+    Of calls that call nothing the one follows the other; a stable sort by level brings the others'
+    together, of which there are half as many or less.
+    """
+    up, down = step > 0, step < 0
+    first = segments(rows.thread)
+    leaf = up[:-1] & down[1:]
+    leaf[first[1:] - 1] = False
+    leaves = np.flatnonzero(leaf)
+    up[leaves] = down[leaves + 1] = False
+    rest = np.flatnonzero(up | down)
+    if not len(rest):
+        return leaves, leaves + 1
+    key: NDArray[np.integer] = level[rest]
+    key -= min(int(key.min()), 0)  # exits without an entry lead below 0
+    if len(first) > 1:
+        segment = np.searchsorted(first, rest, side="right")
+        key = key.astype(np.int64) * (len(first) + 1) + segment
+    key = key.astype(np.uint16) if int(key.max()) < NARROW else key
+    order = np.argsort(key, kind="stable")
+    ordered, opens = key[order], up[rest[order]]
+    met = np.flatnonzero(opens[:-1] & ~opens[1:] & (ordered[:-1] == ordered[1:]))
+    return (
+        np.concatenate([leaves, rest[order[met]]]),
+        np.concatenate([leaves + 1, rest[order[met + 1]]]),
+    )

@@ -96,21 +96,21 @@ def parents(rows: Rows) -> NDArray[np.intp]:
     next ones at their level, up to the next first call there.
     """
     out = np.full(len(rows), UNKNOWN, np.intp)
-    moving = rows.kind != Kind.POINT
-    moving &= rows.kind != Kind.RETURN
-    row = np.flatnonzero(moving) if not moving.all() else np.arange(len(rows))
-    enters = rows.kind[row] <= Kind.ENTER
-    if np.count_nonzero(enters) < 2:
+    enters = rows.kind <= Kind.ENTER
+    before = np.roll(enters, 1)
+    still = (rows.kind == Kind.POINT) | (rows.kind == Kind.RETURN)
+    above = np.arange(-1, len(rows) - 1)
+    if still.any():  # the row that precedes is the last one that moves
+        above = np.maximum.accumulate(np.where(still, 0, np.arange(len(rows))))[above]
+        before = enters[above]
+    at = np.flatnonzero(enters & (rows.level > 0))
+    if not len(at):
         return out
-    at = np.flatnonzero(enters)
-    level = np.maximum(rows.level[row[at]], 0)
-    first = enters[at - 1] & (level > 0)
+    level = rows.level[at]
     order = np.argsort(level.astype(np.uint16) if level.max() < 1 << 16 else level, kind="stable")
-    order = order[np.searchsorted(level[order], 1) :]
-    if not len(order):
-        return out
-    begun = np.maximum.accumulate(np.where(first[order], np.arange(len(order)), 0))
-    out[row[at[order]]] = row[at[order[begun]] - 1]
+    at = at[order]
+    begun = np.maximum.accumulate(np.where(before[at], np.arange(len(at)), 0))
+    out[at] = above[at[begun]]
     return out
 
 

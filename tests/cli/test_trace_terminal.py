@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import child_env, ftpatch_command, ftpatch_process
+from tests.support.command import PATIENCE, child_env, ftpatch_command, ftpatch_process
 from tests.support.terminals import shown_text
 
 pytestmark = pytest.mark.skipif(
@@ -76,7 +76,7 @@ def _on_terminal(
     env = {name: text for name, text in every.items() if text is not None}
     done = subprocess.run(
         ftpatch_command(*words), env=env, cwd=folder, stdin=child, stdout=child, stderr=child,
-        check=False,
+        check=False, timeout=PATIENCE,
     )  # fmt: skip
     os.close(child)
     reader.join(60)
@@ -189,7 +189,7 @@ def test_the_usual_pager_is_less(compiled: Path, tmp_path: Path) -> None:
     assert ftpatch_process("trace", "-o", kept, "--format", "json", compiled, "9").code == 3
     Path(_pager(tmp_path, 'echo "$@" >"$0.words"; cat >"$0.got"')).rename(tmp_path / "less")
     path = f"{tmp_path}:{os.environ['PATH']}"
-    seen = _on_terminal("report", kept, folder=tmp_path, PATH=path, PAGER=None)
+    seen = _on_terminal("report", "--no-tui", kept, folder=tmp_path, PATH=path, PAGER=None)
     assert (seen.code, seen.lines) == (0, [])
     assert (tmp_path / "less.words").read_text() == "-RF\n"
     assert len(_timeless((tmp_path / "less.got").read_text())) > 100

@@ -99,6 +99,21 @@ def test_segments_that_wrap(kind: int, field: int, value: int, tmp_path: Path) -
     assert done.code in (0, 2) and "internal" not in done.err, done.err
 
 
+def test_a_dynamic_table_that_is_mapped_elsewhere(tmp_path: Path) -> None:
+    """Through it the runtime finds the libraries, as PT_DYNAMIC says where it is."""
+    program = build(Form(site="none"), "traps.c", tmp_path)
+    raw = bytearray(program.read_bytes())
+    (segments,) = struct.unpack_from("<Q", raw, 32)
+    (count,) = struct.unpack_from("<H", raw, 56)
+    rows = [segments + row * 56 for row in range(count)]
+    (row,) = [at for at in rows if struct.unpack_from("<I", raw, at) == (2,)]
+    for address in ((1 << 64) - 1, 0, 1 << 40):
+        struct.pack_into("<Q", raw, row + 16, address)
+        program.write_bytes(raw)
+        done = ftpatch("probe", program, "p work", "-o", tmp_path / "out")
+        assert done.code == 2 and "the dynamic table is not mapped" in done.err, done.err
+
+
 FORMATS = (
     "probes",
     "profile",

@@ -48,7 +48,7 @@ class Terminal:
         self.before = termios.tcgetattr(self._follower)
         self.process = subprocess.Popen(
             words,
-            env=child_env(**{"TERM": "xterm-256color", "COLUMNS": "", "PAGER": "", **environment}),
+            env=child_env(**{"TERM": "xterm-256color", "COLUMNS": "", **environment}),
             stdin=self._follower,
             stdout=self._follower,
             stderr=stderr or self._follower,
@@ -121,7 +121,7 @@ def _run(
     environment: Mapping[str, str] | None = None,
 ) -> Terminal:
     command = ftpatch_command("report", *words)
-    here.append(Terminal(command, environment or {}, stderr))
+    here.append(Terminal(command, {"PAGER": "", **(environment or {})}, stderr))
     return here[-1]
 
 

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""Trace files reported on together: written as a report, or walked through on the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftpatch.cli.browser import open_in_browser, require_browser
+from ftpatch.cli.call_filters import require_calls
+from ftpatch.cli.console import clean, note_lines, warn_line, watched
+from ftpatch.cli.report_output import open_output
+from ftpatch.cli.report_walk import is_walked, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ftpatch.api.report_programs import Programs
+    from ftpatch.trace import EventSource, Recording, Report
+    from ftpatch.trace.rows import Rows
+    from ftpatch.trace.window import Window
+
+    Choose = Callable[[EventSource], Report]
+
+__all__ = ["Task", "allow_descriptors", "notes_of", "progress", "walked", "write_report"]
+
+OTHERS = 64
+"""Approximate number of open descriptors that are not traces."""
+SHOWN = 3
+"""Maximum number of newer traces to name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """The trace files to report on together."""
+
+    files: Sequence[Path]
+    window: Window
+    programs: Programs
+    image: Path | None = None
+
+
+def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
+    """Let the user walk through the calls, if that is what they want of this recording; return
+    whether it was."""
+    from ftpatch.api.report_sources import open_events
+    from ftpatch.trace import Style
+
+    allow_descriptors(len(task.files))
+    events = open_events(task.files, task.window, image=task.image, force=force)
+    try:
+        require_calls(events)
+        events.recording.name_by(task.programs.of)
+        if not is_walked(events, tui):
+            return False
+        walk(events, Style(clean, notes_of(events.recording), progress))
+        note_lines(events.notes())
+    finally:
+        events.close()
+    _tell_newer(task.files)
+    return True
+
+
+def write_report(
+    task: Task,
+    choose: Choose,
+    output: Path | None,
+    *,
+    force: bool,
+    paged: bool = True,
+    browse: bool = False,
+) -> None:
+    """Write one report, on a terminal ``paged``, and say on standard error what is missing;
+    ``browse``: open it."""
+    from ftpatch.api.report_sources import open_events
+    from ftpatch.trace import Style
+    from ftpatch.trace.by_process import processes_of
+
+    window = task.window
+    allow_descriptors(len(task.files))
+    events = open_events(task.files, window, image=task.image, force=force)
+    try:
+        require_calls(events)
+        form = choose(events)
+        pages = require_browser([(form, output)], "use --format html -o FILE") if browse else []
+        with open_output(output, force=force, form=form, paged=paged) as out:
+            events.recording.name_by(task.programs.of)
+            missing = notes_of(events.recording)
+            processes = processes_of(events.recording) if form.text else ""
+            style = Style(clean, [clean(processes), *missing] if processes else missing)
+            if form.sums or not out.is_terminal:  # a bar would stand among the lines
+                style.progress = progress
+            for part in form.render(events, style):
+                out.write(part)
+                if out.is_left:
+                    break
+            if window.wanted and not out.is_left:
+                window.require_match(events.recording.functions)
+            out.appear()
+        if not form.text:
+            note_lines(missing)
+        note_lines(events.notes())
+    finally:
+        events.close()
+        _tell_newer(task.files)
+    for _, page in pages:
+        open_in_browser(page)
+
+
+def allow_descriptors(files: int) -> None:
+    """Raise the limit of open descriptors that we began with, for a program with many children."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < files + OTHERS:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _tell_newer(files: Sequence[Path]) -> None:
+    """Of a name that exists the runtime makes NAME.PID, and so do children."""
+    from ftpatch.trace.newer import newer
+
+    found = newer([*files])
+    if found:
+        names = ", ".join(str(one) for one in found[:SHOWN])
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        warn_line(f"newer files, not part of this report: {names}{more}")
+
+
+def progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:
+    """Show on standard error how far the batches have come."""
+    return watched(rows, steps, "batches")
+
+
+def notes_of(recording: Recording) -> list[str]:
+    """Say what is missing, and of which file, if there are several."""
+    several = len(recording.headers) > 1
+    return [
+        (f"{clean(str(header.path))}: " if several else "") + note
+        for header in recording.headers
+        for note in header.notes
+    ]
