@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from ftpatch.errors import UsageError
+from ftpatch.names.suggest import meant, near
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,5 +118,6 @@ def _nop(sites: Sites, name: str | None) -> bytes:
     nops = sites.arch.nops
     if name not in nops:
         known = f"use {', '.join(nops)}" if nops else "remove --nop"
-        raise UsageError(sites.image.path, f"{sites.arch.name} has no NOP {name!r}", known)
+        hint = meant(near(name, nops), known)
+        raise UsageError(sites.image.path, f"{sites.arch.name} has no NOP {name!r}", hint)
     return nops[name]

@@ -22,6 +22,7 @@ from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.filter import Selection, select_sites, unmatched
 from ftpatch.ftrace.plan import Plan, plan_enable
 from ftpatch.ftrace.sites import Sites
+from ftpatch.names.suggest import meant, near
 
 __all__ = ["MAX_EVENTS", "BootTracing", "plan_boot"]
 
@@ -54,8 +55,8 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     tracer = boot_tracer_of(sites.arch.name)
     sink = tracing.sink or tracer.sinks[0]
     if sink not in tracer.sinks:
-        known = " or ".join(tracer.sinks)
-        raise UsageError(path, f"unsupported sink {sink} for {sites.arch.name}", f"use {known}")
+        hint = meant(near(sink, tracer.sinks), f"use {' or '.join(tracer.sinks)}")
+        raise UsageError(path, f"unsupported sink {sink} for {sites.arch.name}", hint)
     if tracing.most is not None and not 0 < tracing.most <= MAX_EVENTS:
         raise UsageError(None, f"--max {tracing.most} is out of range (1 to {MAX_EVENTS})")
     if sites.blocks:

@@ -13,6 +13,8 @@ from typer.core import TyperGroup
 
 from ftpatch import __version__
 from ftpatch.cli.console import error_line
+from ftpatch.cli.help_text import help_width
+from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.signals import handle_signals
 from ftpatch.cli.verbs import RUNS_PROGRAMS, VERBS, Verbs, import_verb
 from ftpatch.errors import Exit, FtpatchError
@@ -49,7 +51,10 @@ def run() -> int:
     if sys.argv[1:] and sys.argv[1] in VERBS:  # before a signal can break into the import
         import_verb(sys.argv[1])
     handle_signals()
+    if sys.argv[1:] and sys.argv[1] in VERBS:
+        PROGRESS.begin(sys.argv[1])
     code = _run()
+    PROGRESS.end()
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -67,6 +72,7 @@ def command_line() -> TyperGroup:
     assert isinstance(group, TyperGroup)
     verbs: Any = Verbs()  # the base class of commands is elsewhere in newer versions of Typer
     group.commands = verbs
+    group.context_settings.update(help_width())
     return group
 
 

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -16,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ftpatch.cli.completion import report_formats
-from ftpatch.cli.console import clean, count, error_line, lines
+from ftpatch.cli.console import clean, count, error_line, note_lines
 from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
+from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, SiteRefused, UsageError
+from ftpatch.io.activity import Activity, doing
 from ftpatch.io.cleanup import CLEANUP, ENDING
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
@@ -201,16 +201,15 @@ def _run(
     ended = Progress()
     with Machine(qemu, folder / "stream", folder / "console") as machine:
         handlers = _handle(machine)
-        for ended in machine.watch(source, most, *limits):
-            _show(kernel, ended)
+        with doing("booting", most) as now:
+            for ended in machine.watch(source, most, *limits):
+                _show(kernel, ended, now)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-    lines([f"ftpatch: {count(ended.events, 'event')}; {ended.ended}"], error=True)
+    note_lines([f"{count(ended.events, 'event')}; {ended.ended}"])
     if not ended.stopped:
         said = explain_end(kernel, source, ended, folder)
-        lines((f"ftpatch: {text}" for text in said), error=True)
+        note_lines(said)
     return ended
 
 
@@ -235,12 +234,11 @@ def _handle(machine: Machine) -> dict[int, Any]:
     return handlers
 
 
-def _show(kernel: Image, progress: Progress) -> None:
+def _show(kernel: Image, progress: Progress, now: Activity) -> None:
     """Show the count and the last function, on a terminal."""
-    if sys.stderr.isatty() and progress.last:
+    if PROGRESS.is_on and progress.last:
         from ftpatch.boot.ending import names_at
 
         (name,) = names_at(kernel, [progress.last[-1]])
-        text = clean(f"{progress.events} events, {name}")
-        sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
-        sys.stderr.flush()
+        now.done = progress.events
+        now.what = clean(f"{progress.events} events, {name}")

@@ -13,7 +13,7 @@ import typer
 
 from ftpatch.cli.check_formats import Notes, Results, report_for
 from ftpatch.cli.completion import check_formats
-from ftpatch.cli.console import count, error_line, lines, watched
+from ftpatch.cli.console import count, error_line, note_lines, watched
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.tree import each
@@ -188,7 +188,7 @@ def _readable(path: Path, rows: Keyed) -> list[tuple[str, Check]] | None:
     checked = [(key, check) for _, key, check in rows if not isinstance(check, FtpatchError)]
     if len(checked) == len(rows):
         return checked
-    lines([f"ftpatch: {path}: not written: some images could not be read"], error=True)
+    error_line(f"{path}: not written: some images could not be read")
     return None
 
 
@@ -202,7 +202,7 @@ def _write(path: Path, rows: Keyed, quiet: bool) -> Baseline | None:
     known = write_baseline(path, checked)
     if not quiet:
         total = sum(len(check.findings) for _, check in checked)
-        lines([f"ftpatch: wrote {path}: {count(total, 'known exception')}"], error=True)
+        note_lines([f"wrote {path}: {count(total, 'known exception')}"])
     return known
 
 
@@ -214,7 +214,7 @@ def _expect(path: Path, rows: Keyed, quiet: bool) -> None:
     if checked is not None:
         total = write_expected(path, checked)
         if not quiet:
-            lines([f"ftpatch: wrote {path}: {count(total, 'expected record')}"], error=True)
+            note_lines([f"wrote {path}: {count(total, 'expected record')}"])
 
 
 def _stale(path: Path | None, known: Baseline | None) -> Iterator[str]:

@@ -11,6 +11,7 @@ import typer
 
 from ftpatch.cli.console import error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Json, Quiet, wants_json
+from ftpatch.cli.paint import fine
 from ftpatch.errors import Exit, FtpatchError, UsageError
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _object(row: Difference) -> dict[str, object]:
 
 def _text(found: Diff, stat: bool, limit: int) -> None:
     if found.identical:
-        lines(["nothing differs"])
+        lines([fine("nothing differs")])
         return
     if found.pairs.moved:
         lines(["addresses moved: functions are compared by name"])

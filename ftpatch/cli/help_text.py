@@ -3,12 +3,23 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = ["ArchCommand"]
+__all__ = ["ArchCommand", "help_width"]
+
+USUAL = 52
+"""Columns from which on click's own width fits a terminal."""
+
+
+def help_width() -> dict[str, int]:
+    """The setting of a command whose help is for a narrow terminal."""
+    columns = shutil.get_terminal_size().columns
+    return {"terminal_width": columns - 2} if columns < USUAL and sys.stdout.isatty() else {}
 
 
 class ArchCommand(TyperCommand):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ftpatch.cli.console import json_line, table
 from ftpatch.cli.options import Filter, Format, Image, Json, Notrace, Regex, wants_json
+from ftpatch.cli.paint import of_state
 
 __all__ = ["command"]
 
@@ -38,10 +39,11 @@ def command(
             (
                 hex(site.ip),
                 f"{demangled(site.symbol)}+{site.symbol_offset:#x}" if site.symbol else "",
-                site.state,
+                of_state(site.state),
                 demangled(site.target),
-                "dropped" if site.dropped else "",
+                of_state("dropped") if site.dropped else "",
             )
             for site in sites
         ),
+        spare=("record", "calls"),
     )

@@ -13,6 +13,7 @@ import typer
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, some_of
 from ftpatch.errors import UsageError
+from ftpatch.names.suggest import meant, near
 
 __all__ = [
     "AllowSetuid",
@@ -170,7 +171,8 @@ class Update(Writing):
 def wants_json(json: bool, format_: str | None) -> bool:
     """Return True for JSON output. Raises UsageError for an unknown format."""
     if format_ not in (None, "text", "json"):
-        raise UsageError(None, f"unknown format {format_!r}", "use text or json")
+        hint = meant(near(format_, ("text", "json")), "use text or json")
+        raise UsageError(None, f"unknown format {format_!r}", hint)
     return json or format_ == "json"
 
 

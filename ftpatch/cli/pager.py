@@ -12,6 +12,8 @@ import subprocess
 import sys
 from typing import IO, Any
 
+from ftpatch.cli.progress import PROGRESS
+
 __all__ = ["Pager", "wants_pager"]
 
 USUAL = "less -RF"
@@ -75,6 +77,7 @@ class Pager:
             self._pass_on(raw)
 
     def _pass_on(self, raw: bytes) -> None:
+        PROGRESS.end()
         out: IO[bytes] = sys.stdout.buffer
         if self._process is not None and self._process.stdin is not None:
             out = self._process.stdin

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.call_filters import require_calls
-from ftpatch.cli.console import clean, lines
+from ftpatch.cli.console import clean, note_lines
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_task import Task, allow_descriptors, notes_of, progress
 from ftpatch.errors import UsageError
@@ -48,8 +48,8 @@ def compare_runs(runs: Sequence[Task], output: Path | None, force: bool, *, json
                 events.recording.name_by(run.programs.of)
             _write_comparison(out, (before, after), styled, json)
             out.appear()
-        lines((f"ftpatch: before: {note}" for note in before.notes()), error=True)
-        lines((f"ftpatch: after: {note}" for note in after.notes()), error=True)
+        note_lines(f"before: {note}" for note in before.notes())
+        note_lines(f"after: {note}" for note in after.notes())
 
 
 def _require_comparable(before: EventSource, after: EventSource) -> None:
@@ -89,7 +89,7 @@ def _write_comparison(
         files = " ".join(clean(str(header.path)) for header in recording.headers)
         heads += [f"# {which}: {files}\n", *(f"# {which}: {note}\n" for note in style.notes)]
         if json:
-            lines((f"ftpatch: {which}: {note}" for note in style.notes), error=True)
+            note_lines(f"{which}: {note}" for note in style.notes)
     first, second = (source.recording for source in runs)
     unmatched = first.window.unmatched(first.functions)
     second.window.require_match(second.functions, elsewhere=first.window.wanted - unmatched)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from ftpatch.cli.pager import Pager, wants_pager
+from ftpatch.cli.progress import PROGRESS, is_pipe
 from ftpatch.errors import OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.temporary import as_created, named, sweep
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from ftpatch.trace.report import Part
 
 __all__ = ["Output", "open_output"]
+
+BUFFER = io.DEFAULT_BUFFER_SIZE
+"""Bytes that standard output holds back."""
 
 
 def open_output(
@@ -52,6 +57,7 @@ class Output:
         self._file: BinaryIO | None = None
         self._name: Path | None = None
         self._pager: Pager | None = None
+        self._written = 0
         if path is None:
             if not form.for_terminal and sys.stdout.isatty():
                 raise UsageError(None, "this format cannot be written to a terminal", otherwise)
@@ -111,6 +117,11 @@ class Output:
         elif self._pager is not None:
             self._pager.write(raw)
         elif hasattr(sys.stdout, "buffer"):
+            self._written += len(raw)
+            # Parts need not be whole lines; and who reads a pipe gets nothing until this is full.
+            full = self._written > BUFFER
+            if PROGRESS.is_on and (sys.stdout.isatty() or (full and is_pipe(sys.stdout))):
+                PROGRESS.end()
             sys.stdout.buffer.write(raw)
         else:
             sys.stdout.write(raw.decode("utf-8", "backslashreplace"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import require_calls
-from ftpatch.cli.console import clean, error_line, lines, watched
+from ftpatch.cli.console import clean, note_lines, warn_line, watched
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import is_walked, walk
 
@@ -57,7 +57,7 @@ def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
         if not is_walked(events, tui):
             return False
         walk(events, Style(clean, notes_of(events.recording), progress))
-        lines((f"ftpatch: {note}" for note in events.notes()), error=True)
+        note_lines(events.notes())
     finally:
         events.close()
     _tell_newer(task.files)
@@ -101,8 +101,8 @@ def write_report(
                 window.require_match(events.recording.functions)
             out.appear()
         if not form.text:
-            lines((f"ftpatch: {note}" for note in missing), error=True)
-        lines((f"ftpatch: {note}" for note in events.notes()), error=True)
+            note_lines(missing)
+        note_lines(events.notes())
     finally:
         events.close()
         _tell_newer(task.files)
@@ -126,7 +126,7 @@ def _tell_newer(files: Sequence[Path]) -> None:
     if found:
         names = ", ".join(str(one) for one in found[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        error_line(f"newer files, not part of this report: {names}{more}")
+        warn_line(f"newer files, not part of this report: {names}{more}")
 
 
 def progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:

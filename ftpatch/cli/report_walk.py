@@ -8,9 +8,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.console import error_line
+from ftpatch.cli.console import note_lines
 from ftpatch.cli.signals import handle_signals, interrupted
 from ftpatch.errors import UsageError
+from ftpatch.io.activity import ACTIVITIES
 
 if TYPE_CHECKING:
     from ftpatch.cli.tui.recorded import Recorded
@@ -35,7 +36,7 @@ def can_walk(asked: bool | None) -> bool:
     if os.environ.get("TERM", "dumb") != "dumb":
         return True
     if asked:
-        error_line("the terminal cannot show this (TERM); printing it")
+        note_lines(["the terminal cannot show this (TERM); printing it"])
     return False
 
 
@@ -52,7 +53,7 @@ def is_walked(events: EventSource, asked: bool | None) -> bool:
         return False
     walked = bool(data & Data.HITS and events.has_returns)
     if not walked:
-        error_line(f"{events.kind.what} cannot be browsed; printing them")
+        note_lines([f"{events.kind.what} cannot be browsed; printing them"])
     return walked
 
 
@@ -62,7 +63,8 @@ def walk(events: EventSource, style: Style) -> None:
 
     app = Walk(recorded(events, style))
     gc.enable()  # it runs for more than a second
-    ended = app.run()
+    with ACTIVITIES.away():
+        ended = app.run()
     handle_signals()
     if app.failed is not None:
         raise app.failed

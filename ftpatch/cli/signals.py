@@ -10,7 +10,8 @@ import sys
 import time
 from types import FrameType
 
-from ftpatch.cli.console import clean
+from ftpatch.cli.paint import clean, is_drawn_on
+from ftpatch.cli.progress import PROGRESS
 from ftpatch.errors import FtpatchError
 from ftpatch.io.cleanup import CLEANUP, ENDING
 from ftpatch.io.mapped_faults import tell_faults
@@ -18,7 +19,7 @@ from ftpatch.io.mapped_faults import tell_faults
 __all__ = ["handle_signals", "interrupted"]
 
 SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
-"""Escape sequences that a progress bar prints at its end: the line is empty, the cursor seen."""
+"""Escape sequences that end what was drawn: the line is empty, the cursor seen."""
 PATIENCE = 3.0
 """Seconds that workers get to take away what they were making."""
 
@@ -37,6 +38,7 @@ def interrupted(number: int, frame: FrameType | None) -> None:
     if CLEANUP.postpones(number, interrupted):
         return
     CLEANUP.ending = True
+    PROGRESS.abandon()
     _end_workers()
     CLEANUP.discard()
     said = f"interrupted; {CLEANUP.said()}"
@@ -50,6 +52,7 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 def _unreadable(error: FtpatchError) -> None:
     """A page of a mapped file cannot be read: that ends the command, as in interrupted()."""
     CLEANUP.ending = True
+    PROGRESS.abandon()
     CLEANUP.discard()
     _say(str(error))
     os._exit(CLEANUP.failure)
@@ -57,7 +60,7 @@ def _unreadable(error: FtpatchError) -> None:
 
 def _say(text: str) -> None:
     """A line of standard error, which may be in the middle of another by way of sys.stderr."""
-    line = SHOW_CURSOR if os.isatty(2) else ""
+    line = SHOW_CURSOR if is_drawn_on(sys.stderr) else ""
     line += f"ftpatch: {clean(text)}\n" if text else ""
     with contextlib.suppress(OSError):
         os.write(2, line.encode("utf-8", "backslashreplace"))

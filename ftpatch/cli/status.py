@@ -9,6 +9,7 @@ import typer
 
 from ftpatch.cli.console import count, error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
+from ftpatch.cli.paint import some, warn
 from ftpatch.cli.status_row import status_row
 from ftpatch.errors import Exit, FtpatchError, NoTable
 from ftpatch.names.demangle import demangled
@@ -110,7 +111,7 @@ def _notes(sites: Sites, number: int) -> None:
         lost = find_lost(sites)
         few = ", ".join(map(demangled, lost.names(sites)[:FEW])) + ", ..." * (len(lost) > FEW)
         have = "1 function has" if len(lost) == 1 else f"{len(lost)} functions have"
-        lines([f"{have} {lost.what} but no record: {few}; see `ftpatch check`"])
+        lines([(warn(have), f" {lost.what} but no record: {few}; see `ftpatch check`")])
     if short := too_short(sites):
         lines([short])
 
@@ -149,10 +150,14 @@ def _show(row: dict[str, Any]) -> None:
     lines(
         [
             f"{row['path']}: {row['arch']} {row['container']}, table {row['table']}" + told,
-            f"{row['records']} records: {row['null']} null, {row['dropped']} dropped, "
-            f"{row['sites']} sites",
+            (
+                f"{row['records']} records: {row['null']} null, ",
+                some(row["dropped"], "dropped", f"{row['dropped']} dropped"),
+                f", {row['sites']} sites",
+            ),
         ]
     )
     states = [(name, number, "") for name, number in row["states"].items() if name != "call"]
     calls = [("call", number, demangled(target)) for target, number in row["targets"].items()]
-    table(("state", "sites", "calls"), calls + states, numbers=[1])
+    shown = [(some(number, name, name), number, target) for name, number, target in calls + states]
+    table(("state", "sites", "calls"), shown, numbers=[1])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ftpatch.cli.console import count, error_line, json_line, lines, table, watched
+from ftpatch.cli.paint import joined, some, warn
 from ftpatch.cli.status_row import status_row
 from ftpatch.errors import FtpatchError
 from ftpatch.ftrace.sites import read_sites
@@ -48,20 +49,29 @@ def tree_status(root: Path, *, as_json: bool, quiet: bool) -> bool:
                 (
                     str(path.relative_to(root)),
                     row["sites"],
-                    *(row["states"][state] for state in STATES),
+                    *(some(row["states"][state], state) for state in STATES),
                     row["null"],
-                    row["dropped"],
+                    some(row["dropped"], "dropped"),
                 )
                 for path, row in rows
             ),
             numbers=range(1, 7),
+            spare=("null", "dropped", "unexpected"),
         )
-    states = ", ".join(f"{total[state]} {state}" for state in STATES)
+    states = [some(total[state], state, f"{total[state]} {state}") for state in STATES]
     lines(
         [
-            f"{count(len(paths), what)}, {len(rows)} with sites, {bad} bad",
-            f"{total['records']} records: {total['null']} null, {total['dropped']} dropped, "
-            f"{total['sites']} sites: {states}" + f"; {total['lost']} lost" * bool(total["lost"]),
+            (
+                f"{count(len(paths), what)}, {len(rows)} with sites, ",
+                some(bad, "refused", f"{bad} bad"),
+            ),
+            (
+                f"{total['records']} records: {total['null']} null, ",
+                some(total["dropped"], "dropped", f"{total['dropped']} dropped"),
+                f", {total['sites']} sites: ",
+                *joined(states, ", "),
+                *("; ", warn(f"{total['lost']} lost")) * bool(total["lost"]),
+            ),
         ]
     )
     return not bad

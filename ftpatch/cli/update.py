@@ -19,6 +19,7 @@ from ftpatch.cli.outcome import (
     refused_lines,
     undefined_line,
 )
+from ftpatch.cli.paint import some
 from ftpatch.errors import Exit
 
 if TYPE_CHECKING:
@@ -60,9 +61,14 @@ def _summary(outcome: Outcome, seconds: float) -> None:
         lines([f"converting mcount calls to {outcome.new.hex(' ')}"])
     lines(
         [
-            f"{count(outcome.sites, 'site')}, {outcome.selected} selected: {outcome.changed} "
-            f"changed, {outcome.unchanged} unchanged, {outcome.dropped} dropped, {refused} "
-            f"refused, {seconds:.2f} seconds"
+            (
+                f"{count(outcome.sites, 'site')}, {outcome.selected} selected: {outcome.changed} "
+                f"changed, {outcome.unchanged} unchanged, ",
+                some(outcome.dropped, "dropped", f"{outcome.dropped} dropped"),
+                ", ",
+                some(refused, "refused", f"{refused} refused"),
+                f", {seconds:.2f} seconds",
+            )
         ]
     )
     if refused:

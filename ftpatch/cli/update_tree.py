@@ -24,6 +24,7 @@ from ftpatch.cli.console import (
 )
 from ftpatch.cli.options import Update
 from ftpatch.cli.outcome import dropped_line, outcome_row, refused_lines, undefined_line
+from ftpatch.cli.paint import some
 from ftpatch.cli.rehearse import rehearse
 from ftpatch.errors import Exit, FtpatchError, NoTable, UsageError
 from ftpatch.io.cleanup import CLEANUP
@@ -107,7 +108,7 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     CLEANUP.many = not update.dry_run
     if mirror and not update.dry_run:
         mirror.folder(update.image)
-        for path, mode in others:
+        for path, mode in watched(others, len(others), "copying"):
             try:
                 _mirror(mirror, path, mode)
             except FtpatchError as error:
@@ -159,24 +160,31 @@ def _summary(
                     o.sites,
                     o.selected,
                     o.changed,
-                    o.dropped,
+                    some(o.dropped, "dropped"),
                     o.restored,
-                    len(o.refused),
+                    some(len(o.refused), "refused"),
                 )
                 for path, o in touched
             ),
             numbers=range(1, 7),
+            spare=("restored", "sites", "selected", "dropped"),
         )
     outcomes = [outcome for _, outcome in rows]
     changed = sum(o.changed for o in outcomes)
     dropped, restored = (sum(getattr(o, n) for o in outcomes) for n in ("dropped", "restored"))
+    refused = sum(len(o.refused) for o in outcomes)
     lines(
         [
-            f"{count(modules, 'module')}, {len(rows)} with sites, {bad} bad: "
-            f"{sum(o.sites for o in outcomes)} sites, {sum(o.selected for o in outcomes)} "
-            f"selected: {changed} changed, {sum(o.unchanged for o in outcomes)} unchanged, "
-            f"{dropped} dropped, {sum(len(o.refused) for o in outcomes)} refused, "
-            f"{seconds:.2f} seconds"
+            (
+                f"{count(modules, 'module')}, {len(rows)} with sites, ",
+                some(bad, "refused", f"{bad} bad"),
+                f": {sum(o.sites for o in outcomes)} sites, {sum(o.selected for o in outcomes)} "
+                f"selected: {changed} changed, {sum(o.unchanged for o in outcomes)} unchanged, ",
+                some(dropped, "dropped", f"{dropped} dropped"),
+                ", ",
+                some(refused, "refused", f"{refused} refused"),
+                f", {seconds:.2f} seconds",
+            )
         ]
     )
     undefined = sorted({(o.undefined, o.versioned) for o in outcomes if o.undefined})

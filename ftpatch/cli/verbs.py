@@ -13,7 +13,7 @@ from functools import cache
 import typer
 from typer.core import TyperCommand
 
-from ftpatch.cli.help_text import ArchCommand
+from ftpatch.cli.help_text import ArchCommand, help_width
 
 __all__ = ["RUNS_PROGRAMS", "VERBS", "Verbs", "import_verb"]
 
@@ -62,7 +62,8 @@ class Verbs(Mapping[str, TyperCommand]):
 def _make(name: str) -> TyperCommand:
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     # What follows a program's name is the program's.
-    settings = {"allow_interspersed_args": False} if name == "trace" else {}
+    own = {"allow_interspersed_args": False} if name == "trace" else {}
+    settings = {**help_width(), **own}
     alone.command(name, cls=ArchCommand, context_settings=settings)(import_verb(name))
     made = typer.main.get_command(alone)
     assert isinstance(made, TyperCommand)

@@ -10,7 +10,7 @@ import typer
 
 from ftpatch.api.writing import output_path
 from ftpatch.cli.completion import images
-from ftpatch.cli.console import json_line, lines, tell_links, wait_for
+from ftpatch.cli.console import json_line, lines, note_lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
@@ -118,7 +118,7 @@ def command(
             wait_for(copy)
             lay_in(copy, image, watched.plan)
     tell_links(copy)
-    lines((f"ftpatch: {note}" for note in watched.notes), error=True)
+    note_lines(watched.notes)
     _said(image, watched.watches, as_json, quiet)
     if not as_json and not quiet:
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])
@@ -144,5 +144,5 @@ def _said(image: Image, watches: tuple[Watch, ...], as_json: bool, quiet: bool) 
             }
             json_line(row)
     elif not quiet:
-        lines((f"ftpatch: {note}" for note in part_notes(image, watches)), error=True)
+        note_lines(part_notes(image, watches))
         lines(watch_line(readable(watch)) for watch in watches)

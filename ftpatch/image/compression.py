@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ftpatch.errors import InputError
 from ftpatch.image.decoders import DECODERS, Damaged, TooMuch
+from ftpatch.io.activity import doing
 
 __all__ = ["FOR_MODULES", "MAX_UNPACKED", "kind_of", "pack", "unpack"]
 
@@ -108,19 +109,20 @@ def pack(kind: str, data: bytes | memoryview) -> bytes:
 
     Raises ValueError for another kind.
     """
-    if kind == "gzip":
-        # magic, deflate | no flags | no time | best compression | Unix
-        packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-        body = packer.compress(data) + packer.flush()
-        tail = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFF_FFFF)
-        return b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\x03" + body + tail
-    if kind == "xz":
-        import lzma
+    with doing("compressing"):  # in one go: in parts, other bytes may come out
+        if kind == "gzip":
+            # magic, deflate | no flags | no time | best compression | Unix
+            packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+            body = packer.compress(data) + packer.flush()
+            tail = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFF_FFFF)
+            return b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\x03" + body + tail
+        if kind == "xz":
+            import lzma
 
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": DICTIONARY}]
-        return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=filters)
-    if kind == "zstd":
-        import zstandard
+            filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": DICTIONARY}]
+            return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC32, filters=filters)
+        if kind == "zstd":
+            import zstandard
 
-        return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
+            return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
     raise ValueError(kind)

@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from ftpatch.io.activity import doing
+
 __all__ = ["DECODERS", "Damaged", "TooMuch"]
 
 PIECE, LARGEST_PIECE = 1 << 13, 1 << 20
@@ -60,36 +62,40 @@ def _streams(
     out = bytearray()  # grows in place: fresh memory costs as much as a tenth of the unpacking
     left, at, decoder, size = limit, 0, make(), first
     bounded, kept = first < most_fed, True
-    while True:
-        piece = data[at : at + size]
-        size = min(2 * size, most_fed)
-        if not piece:
-            raise Damaged("cut short")
-        at += len(piece)
+    with doing("unpacking", len(data)) as now:
         while True:
-            try:
-                most = (PART,) if bounded else ()
-                part = decoder.decompress(piece, *most)
-            except damaged as error:
-                raise Damaged(f"damaged: {error}") from None
-            left -= len(part)
-            if left < 0:
-                raise TooMuch
-            if kept:
-                out += part
-            if kept and not counted and limit - left > max(SPARE, RATIO * at):
-                out, kept = bytearray(), False
-            piece = memoryview(getattr(decoder, "unconsumed_tail", b""))  # zlib's; others keep it
-            if decoder.eof or not (piece or not getattr(decoder, "needs_input", True)):
+            piece = data[at : at + size]
+            size = min(2 * size, most_fed)
+            if not piece:
+                raise Damaged("cut short")
+            at += len(piece)
+            now.done = at
+            while True:
+                try:
+                    most = (PART,) if bounded else ()
+                    part = decoder.decompress(piece, *most)
+                except damaged as error:
+                    raise Damaged(f"damaged: {error}") from None
+                left -= len(part)
+                if left < 0:
+                    raise TooMuch
+                if kept:
+                    out += part
+                if kept and not counted and limit - left > max(SPARE, RATIO * at):
+                    out, kept = bytearray(), False
+                piece = memoryview(
+                    getattr(decoder, "unconsumed_tail", b"")
+                )  # zlib's; others keep it
+                if decoder.eof or not (piece or not getattr(decoder, "needs_input", True)):
+                    break
+            if not decoder.eof:
+                continue
+            at = _skip(data, at - len(decoder.unused_data or b""), kind)
+            if at == len(data):
                 break
-        if not decoder.eof:
-            continue
-        at = _skip(data, at - len(decoder.unused_data or b""), kind)
-        if at == len(data):
-            break
-        if kind == "lzma" or data[at : at + 3] != data[:3]:
-            raise Damaged(f"{len(data) - at} bytes of trailing data")
-        decoder, size = make(), first
+            if kind == "lzma" or data[at : at + 3] != data[:3]:
+                raise Damaged(f"{len(data) - at} bytes of trailing data")
+            decoder, size = make(), first
     if kept:
         return out
     return _streams(data, limit, kind, make, damaged, first=first, most_fed=most_fed, counted=True)
@@ -169,26 +175,28 @@ def _lz4_legacy(data: memoryview, limit: int, *, counted: bool = False) -> bytea
 
     out, kept = bytearray(), True
     left, at = limit, 4
-    while at < len(data):
-        if data[at : at + 4] == LZ4_LEGACY:
-            at += 4
-            continue
-        size = int.from_bytes(data[at : at + 4], "little")
-        if size > len(data) - at - 4:
-            raise Damaged("cut short")
-        try:
-            block = data[at + 4 : at + 4 + size]
-            part = lz4.block.decompress(block, uncompressed_size=LZ4_BLOCK)
-        except lz4.block.LZ4BlockError as error:
-            raise Damaged(f"damaged: {error}") from None
-        left -= len(part)
-        if left < 0:
-            raise TooMuch
-        if kept:
-            out += part
-        at += 4 + size
-        if kept and not counted and limit - left > max(SPARE, RATIO * at):
-            out, kept = bytearray(), False
+    with doing("unpacking", len(data)) as now:
+        while at < len(data):
+            if data[at : at + 4] == LZ4_LEGACY:
+                at += 4
+                continue
+            size = int.from_bytes(data[at : at + 4], "little")
+            if size > len(data) - at - 4:
+                raise Damaged("cut short")
+            try:
+                block = data[at + 4 : at + 4 + size]
+                part = lz4.block.decompress(block, uncompressed_size=LZ4_BLOCK)
+            except lz4.block.LZ4BlockError as error:
+                raise Damaged(f"damaged: {error}") from None
+            left -= len(part)
+            if left < 0:
+                raise TooMuch
+            if kept:
+                out += part
+            at += 4 + size
+            now.done = at
+            if kept and not counted and limit - left > max(SPARE, RATIO * at):
+                out, kept = bytearray(), False
     return out if kept else _lz4_legacy(data, limit, counted=True)
 
 

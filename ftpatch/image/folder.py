@@ -22,6 +22,7 @@ from ftpatch.image.compression import kind_of
 from ftpatch.image.decoders import LZ4_LEGACY
 from ftpatch.image.first_bytes import beginning
 from ftpatch.image.payload import begins_as_image, bytes_that_tell
+from ftpatch.io.activity import doing
 from ftpatch.io.tree import entries, is_module
 
 __all__ = ["image_paths", "is_image", "no_images"]
@@ -38,11 +39,12 @@ RELOCATABLE = 1
 def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
     """Find the images below a directory; also return errors of what could not be read."""
     paths, errors = [], []
-    for path, held in entries(root):
-        if isinstance(held, FtpatchError):
-            errors.append(held)
-        elif is_module(path, held) or (stat.S_ISREG(held.st_mode) and is_image(path)):
-            paths.append(path)
+    with doing("looking for images"):
+        for path, held in entries(root):
+            if isinstance(held, FtpatchError):
+                errors.append(held)
+            elif is_module(path, held) or (stat.S_ISREG(held.st_mode) and is_image(path)):
+                paths.append(path)
     return paths, errors
 
 

@@ -10,11 +10,13 @@ __all__ = ["SHOWN", "meant", "near"]
 
 SHOWN = 3
 """Maximum number of suggestions."""
+ALIKE = 0.6
+"""Similarity from which on a word may have been meant, from 0 to 1: difflib's own."""
 
 
-def near(text: str, known: Collection[str]) -> list[str]:
+def near(text: str, known: Collection[str], alike: float = ALIKE) -> list[str]:
     """The words similar to ``text``, at most SHOWN."""
-    return difflib.get_close_matches(text, known, SHOWN)
+    return difflib.get_close_matches(text, known, SHOWN, alike)
 
 
 def meant(names: Iterable[str], otherwise: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ftpatch.core.token import SYMBOL, Token, read_number
 from ftpatch.errors import UsageError
+from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
 
 __all__ = ["NAME", "Scope", "parse_fetch"]
@@ -19,6 +20,9 @@ NAME_LIMIT = 32
 """Maximum length of an argument's name: MAX_ARG_NAME_LEN."""
 READS = 12
 """Maximum number of dereferences: as many as FETCH_INSN_MAX leaves room for."""
+VARIABLES = ("stack", "retval", "arg1", "comm")
+TYPE_ALIKE = 0.75
+"""Similarity of types that may have been meant: all are short."""
 STACK_WORDS = 2048
 """PARAM_MAX_STACK: the words of a 16 KiB kernel stack."""
 INSTEAD = {"char": "u8", "ustring": "string", "symstr": "symbol", "string_size": "string"}
@@ -105,8 +109,9 @@ def _first(value: Token, scope: Scope) -> _First:
         return _variable(value, scope)
     if mark == "%":
         if rest not in scope.registers:
-            names = ", ".join(sorted(scope.registers))
-            raise value.refuse("invalid register name", f"one of {names}" if names else "")
+            names = sorted(scope.registers)
+            known = f"one of {', '.join(names)}" if names else ""
+            raise value.refuse("invalid register name", meant(near(rest, names), known))
         return Source.REGISTER, rest, 0
     if mark == "@":
         return _memory(value)
@@ -131,9 +136,9 @@ def _variable(value: Token, scope: Scope) -> _First:
             raise value.refuse("$retval is not available on probe", "use an r probe")
         return Source.RETVAL, "", 0
     if found is None:
-        raise value.refuse(
-            "invalid $-variable specified", "use $stack, $stackN, $retval, $argN or $comm"
-        )
+        like = [f"${one}" for one in near(name, VARIABLES)]
+        hint = meant(like, "use $stack, $stackN, $retval, $argN or $comm")
+        raise value.refuse("invalid $-variable specified", hint)
     number = int(found[2])
     if found[1] == "stack":
         if number > STACK_WORDS:
@@ -180,7 +185,8 @@ def _type(value: Token, kind: Token | None, source: Source, memory: bool) -> str
     if name in INSTEAD:
         raise kind.refuse(f"type {name} is not supported", f"take {INSTEAD[name]}")
     if name not in TYPES:
-        raise kind.refuse("unknown type is specified", f"one of {', '.join(TYPES)}")
+        hint = meant(near(name, TYPES, TYPE_ALIKE), f"one of {', '.join(TYPES)}")
+        raise kind.refuse("unknown type is specified", hint)
     if source is Source.COMM and name != "string":
         raise kind.refuse("$comm only accepts string type", "remove the type")
     if name == "string" and not memory and source is not Source.COMM:

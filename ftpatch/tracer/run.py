@@ -19,9 +19,11 @@ from pathlib import Path
 from ftpatch.errors import InputError, OutputError, SiteRefused, UsageError
 from ftpatch.ftrace.filter import Selection, select_sites
 from ftpatch.inject.runtime import tracer_named
+from ftpatch.io.activity import ACTIVITIES
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.output import Copy
 from ftpatch.io.temporary import FOLDERS, claim, sweep
+from ftpatch.names.suggest import meant, near
 from ftpatch.trace.header import open_trace
 from ftpatch.tracer.choice import require_tracer
 from ftpatch.tracer.libraries import Cleared, Libraries, tell_cleared
@@ -62,12 +64,21 @@ class Run:
     lost: OutputError | None = None
 
 
+def _near(word: str) -> list[str]:
+    """Names of programs in the search path that are like a word."""
+    names = set[str]()
+    for folder in os.get_exec_path():
+        with contextlib.suppress(OSError):
+            names.update(one.name for one in Path(folder).iterdir())
+    return near(word, sorted(names))
+
+
 def find_program(word: str) -> Path:
     """Find the program that a shell would run. Raises UsageError if there is none, or if it is
     setuid or setgid."""
     found = word if "/" in word else shutil.which(word)
     if found is None:
-        raise UsageError(None, f"no such program {word!r}", "use its path")
+        raise UsageError(None, f"no such program {word!r}", meant(_near(word), "use its path"))
     path = Path(found)
     with contextlib.suppress(OSError):
         if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
@@ -151,7 +162,8 @@ def _recorded(
     trace = (request.recording or folder / "trace").absolute()
     environment = libraries.environment if libraries else os.environ
     with TraceFiles(trace, patched, path.absolute()) as made:
-        status = execute(patched, request.words, {**environment, **made.environment})
+        with ACTIVITIES.away():
+            status = execute(patched, request.words, {**environment, **made.environment})
         files, foreign = _of_tracer(made.finish(), request)
     if made.unkept:
         error = OutputError(trace, f"the recording is lost: {made.unkept}")

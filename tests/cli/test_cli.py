@@ -24,6 +24,7 @@ from tests.support.command import (
 from tests.support.elf_writer import Symbol
 from tests.support.images import pad_program
 from tests.support.samples import sample
+from tests.support.terminals import shown_text
 
 Copied = Callable[[str], Path]
 ENVIRONMENT = child_env(COLUMNS="80")
@@ -175,18 +176,7 @@ def _on_a_terminal(*arguments: str | Path, **environment: str) -> str:
         out += part
     process.wait(PATIENCE)
     os.close(leader)
-    return out.decode().replace("\r\n", "\n")
-
-
-def test_a_terminal_gets_a_drawn_table() -> None:
-    path = sample("vmlinux-x86_64").path
-    shown = _on_a_terminal("list", path, "-f", "vfs_*", NO_COLOR="1")
-    assert "─" in shown and "vfs_write+0x4" in shown
-    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", shown), "NO_COLOR"
-    assert all(len(line) <= 80 for line in re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines())
-    assert "─" not in ftpatch("list", path, "-f", "vfs_*").out
-    plain = _on_a_terminal("list", path, "-f", "vfs_*", TERM="dumb")
-    assert plain == ftpatch("list", path, "-f", "vfs_*").out
+    return shown_text(out)
 
 
 def test_json_on_a_terminal_is_json() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import PATIENCE, child_env, ftpatch_command, ftpatch_process
+from tests.support.terminals import shown_text
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
@@ -80,7 +81,7 @@ def _on_terminal(
     os.close(child)
     reader.join(60)
     os.close(parent)
-    return Seen(done.returncode, shown.decode().splitlines())
+    return Seen(done.returncode, shown_text(bytes(shown)).splitlines())
 
 
 def _pager(folder: Path, script: str = 'cat >"$0.got"') -> str:

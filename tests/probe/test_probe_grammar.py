@@ -150,6 +150,8 @@ ERRORS = [
     ("p f $retval", "$retval is not available on probe: '$retval' at column 5 of 'p f $retval'; "
      "use an r probe"),
     ("p f $stackx", "invalid $-variable specified: '$stackx' at column 5 of 'p f $stackx'; "
+     "did you mean $stack?"),
+    ("p f $x", "invalid $-variable specified: '$x' at column 5 of 'p f $x'; "
      "use $stack, $stackN, $retval, $argN or $comm"),
     ("p f $stack2049", "invalid stack number: '$stack2049' at column 5 of 'p f $stack2049'; "
      "at most 2048"),
@@ -161,7 +163,8 @@ ERRORS = [
      "'p f+4 $arg1'; use a register, or a probe at FUNC"),
     ("r f $arg1", "$argN can be used only on function entry: '$arg1' at column 5 of "
      "'r f $arg1'; use a p probe at FUNC"),
-    ("p f %rax", "invalid register name: '%rax' at column 5 of 'p f %rax'; one of ax, di, si, sp"),
+    ("p f %rax", "invalid register name: '%rax' at column 5 of 'p f %rax'; did you mean ax?"),
+    ("p f %x9", "invalid register name: '%x9' at column 5 of 'p f %x9'; one of ax, di, si, sp"),
     ("p f @", "invalid memory address: '@' at column 5 of 'p f @'; "
      "use @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),
     ("p f @s+x", "invalid memory address: '@s+x' at column 5 of 'p f @s+x'; "
@@ -189,6 +192,8 @@ ERRORS = [
      "remove the type"),
     ("p f %ax:int", "unknown type is specified: 'int' at column 9 of 'p f %ax:int'; "
      f"one of {', '.join(TYPES)}"),
+    ("p f %ax:strng", "unknown type is specified: 'strng' at column 9 of 'p f %ax:strng'; "
+     "did you mean string?"),
     ("p f %ax:", "unknown type is specified, at column 9 of 'p f %ax:'; "
      f"one of {', '.join(TYPES)}"),
     ("p f %ax:u8[4]", "arrays are not supported: 'u8[4]' at column 9 of 'p f %ax:u8[4]'; "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.console import count, lines
+from ftpatch.cli.console import count, lines, note_lines
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Finding, Note
@@ -52,4 +52,4 @@ def noted(note: Note) -> str:
 def remarks(notes: Notes, *, error: bool = True) -> None:
     """Print the lines for the end, beside a report that has no place for them."""
     if not notes.quiet:
-        lines((f"ftpatch: {line}" if error else line for line in notes.last), error=error)
+        (note_lines if error else lines)(notes.last)

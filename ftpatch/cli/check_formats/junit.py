@@ -14,7 +14,6 @@ GitLab's and Azure's readers have in common. It is ASCII, whatever the encoding 
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
-from ftpatch.cli.console import clean, count
+from ftpatch.cli.console import clean, count, document
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Finding
@@ -48,7 +47,7 @@ def junit(results: Results, notes: Notes) -> None:
         _count(suite, "skipped")
     _count(root)
     ET.indent(root)
-    sys.stdout.write(ET.tostring(root, "us-ascii", xml_declaration=True).decode("ascii") + "\n")
+    document(ET.tostring(root, "us-ascii", xml_declaration=True).decode("ascii") + "\n")
     remarks(notes)
 
 

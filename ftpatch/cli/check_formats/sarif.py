@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from urllib.parse import quote
 from ftpatch import __version__
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
 from ftpatch.cli.check_formats.source_places import Place, source_places
-from ftpatch.cli.console import clean
+from ftpatch.cli.console import clean, document
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Finding
@@ -58,7 +57,7 @@ def sarif(results: Results, notes: Notes) -> None:
     invocation = {"executionSuccessful": readable, "toolExecutionNotifications": told}
     run = {"tool": {"driver": driver}, "invocations": [invocation], "results": found}
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    sys.stdout.write(json.dumps(log, indent=2) + "\n")
+    document(json.dumps(log, indent=2) + "\n")
     remarks(notes)
 
 

@@ -9,39 +9,48 @@ from typing import TYPE_CHECKING
 
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
 from ftpatch.cli.console import count, error_line, lines
+from ftpatch.cli.paint import Tone, Word, bad, fine, joined, warn
 
 if TYPE_CHECKING:
-    from ftpatch.ftrace.check.check import Check
+    from ftpatch.ftrace.check.check import Check, Note
 
 __all__ = ["text"]
 
 
 def text(results: Results, notes: Notes) -> None:
     """Print all findings, then what holds."""
-    total = bad = bare = broken = known = 0
+    total = unread = bare = found = known = 0
     for path, outcome in results:
         total += 1
         if isinstance(outcome, str):
             error_line(outcome)
-            bad += 1
+            unread += 1
             continue
-        broken += bool(outcome.findings)
+        found += bool(outcome.findings)
         known += len(outcome.known)
         bare += outcome.bare
         for finding in outcome.findings:
-            lines([f"{path}: {message(finding)}", *finding.bug.splitlines()])
+            rest = message(finding).removeprefix(finding.invariant)
+            lines([(f"{path}: ", bad(finding.invariant), rest), *finding.bug.splitlines()])
         if not notes.quiet:
-            lines(f"{path}: {noted(note)}" for note in outcome.notes)
+            lines((f"{path}: ", *_noted(note)) for note in outcome.notes)
         if not notes.quiet and not notes.many:
             _summary(path, outcome)
         if notes.verbose:
             _each(path, outcome)
     if notes.many and not notes.quiet:
-        end = "every invariant holds" if not broken | bad | known else f"{broken} with findings"
-        end += f", {count(known, 'known exception')}" if known else ""
-        end = "nothing to check" if bare and bare + bad == total else end
-        empty = f", {bare} without call sites" if bare else ""
-        lines([f"{count(total, 'image')}{empty}, {bad} unreadable, {end}"])
+        unreadable = f"{unread} unreadable"
+        held = f"{found} with findings"
+        end = bad(held) if found else held
+        if not found | unread | known:
+            end = fine("every invariant holds")
+        if bare and bare + unread == total:
+            end = warn("nothing to check")
+        parts = [f"{count(total, 'image')}"]
+        parts += [f"{bare} without call sites"] if bare else []
+        parts += [bad(unreadable) if unread else unreadable, end]
+        parts += [warn(count(known, "known exception"))] if known else []
+        lines([joined(parts, ", ")])
     remarks(notes, error=False)
 
 
@@ -57,6 +66,13 @@ OF_MODULES = {
 }
 
 
+TONES = {"boots": Tone.FINE, "ftrace-off": Tone.WARN, "dies": Tone.BAD}
+
+
+def _noted(note: Note) -> tuple[str, str]:
+    return warn("note"), noted(note).removeprefix("note")
+
+
 def _summary(path: Path, check: Check) -> None:
     outlook = check.ftrace_init
     if check.bare:
@@ -66,7 +82,7 @@ def _summary(path: Path, check: Check) -> None:
         words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
         others = {finding.invariant for finding in check.findings} - {"ftrace_init"}
         words += ", apart from the findings above" if others and outlook.verdict == "boots" else ""
-        lines([f"{path}: verdict: {words}"])
+        lines([(f"{path}: verdict: ", Word(words, TONES[outlook.verdict]))])
     if outlook is not None and outlook.death is None:
         end = "one ftrace bug" if outlook.bug else "no ftrace bug"
         number = f"ftrace: allocating {outlook.entries} entries"
@@ -75,9 +91,9 @@ def _summary(path: Path, check: Check) -> None:
         lines([f"{path}: {number}, {end}"])
     if check.known:
         end = "" if check.findings else ", nothing new"
-        lines([f"{path}: {count(len(check.known), 'known exception')}{end}"])
+        lines([(f"{path}: ", warn(count(len(check.known), "known exception")), end)])
     elif not check.findings:
-        lines([f"{path}: every invariant holds"])
+        lines([(f"{path}: ", fine("every invariant holds"))])
 
 
 def _each(path: Path, check: Check) -> None:
@@ -88,9 +104,9 @@ def _each(path: Path, check: Check) -> None:
     broken = Counter(finding.invariant for finding in check.findings)
     known = Counter(finding.invariant for finding in check.known)
     for name, words in INVARIANTS.items():
-        found = [count(broken[name], "finding")] * bool(broken[name])
-        found += [count(known[name], "known exception")] * bool(known[name])
-        lines([f"{path}: {name}: {words}: {', '.join(found) or 'holds'}"])
+        found = [bad(count(broken[name], "finding"))] * bool(broken[name])
+        found += [warn(count(known[name], "known exception"))] * bool(known[name])
+        lines([(f"{path}: {name}: {words}: ", *joined(found or [fine("holds")], ", "))])
     lines(f"{path}: known exception: {message(finding)}" for finding in check.known)
     for note in check.notes:
         places = zip(note.ip, note.names, strict=True)

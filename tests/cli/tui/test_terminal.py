@@ -22,6 +22,7 @@ import pytest
 
 from tests.support.command import child_env, ftpatch, ftpatch_command, patched_command
 from tests.support.probe_traces import HIT, ProbeFile, Told, ip_of
+from tests.support.terminals import shown_text
 from tests.support.trace_writer import ENTRY, EXIT, FUNCTIONS, Thread, TraceFile, program
 
 ENTERED, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -246,7 +247,7 @@ def test_what_fits_on_the_screen_is_printed(here: list[Terminal]) -> None:
     trace = _trace(calls=5)
     terminal = _run(here, trace)
     assert terminal.end() == 0
-    assert terminal.out.decode().replace("\r\n", "\n") == ftpatch("report", trace).out
+    assert shown_text(terminal.out) == ftpatch("report", trace).out
     terminal = _run(here, trace, "--tui")
     terminal.until("6 calls")
     terminal.press("q")
@@ -262,10 +263,10 @@ def test_what_has_no_calls_is_printed(here: list[Terminal]) -> None:
     trace = ProbeFile(probes, [thread], header).write(Path("hits"))
     printed = ftpatch("report", trace).out
     terminal = _run(here, trace)
-    assert (terminal.end(), terminal.out.decode().replace("\r\n", "\n")) == (0, printed)
+    assert (terminal.end(), shown_text(terminal.out)) == (0, printed)
     terminal = _run(here, trace, "--tui")
     said = "ftpatch: probe events cannot be browsed; printing them\n"
-    assert (terminal.end(), terminal.out.decode().replace("\r\n", "\n")) == (0, said + printed)
+    assert (terminal.end(), shown_text(terminal.out)) == (0, said + printed)
 
 
 def test_errors_are_told_on_the_screen_that_stays(here: list[Terminal]) -> None:
