@@ -34,12 +34,14 @@ UNHOOKED = re.compile(
 def find_calls(image: Image, *, hooks: bool) -> Plt:
     """Find the PLT entries whose calls a tracer can follow. ``hooks``: it replaces return
     addresses. Raises UsageError if there are none."""
+    if not image.is_program:
+        raise UsageError(image.path, f"{image.kind}, not a program", "use an executable")
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if arch is not None:
         plt_thunks_of(arch.name)  # or it has none
     plt = read_plt(image)
     kept = [not UNTRACED.fullmatch(name) for name in plt.names]
-    if not image.is_program or not any(kept):
+    if not any(kept):
         reason = "calls no libraries through a PLT"
         raise UsageError(image.path, reason, "link it dynamically, without -fno-plt")
     if hooks:

@@ -115,8 +115,6 @@ def _built(
     if shutil.which(words[0]) is None or linker is None:
         pytest.skip(f"no {words[0]} or its linker")
     path = SOURCES / source
-    if path.suffix == ".cpp":
-        words[0] = words[0].replace("gcc", "g++")
     done = subprocess.run(
         [*words, *flags, str(path), "-o", str(program), "-lm"],
         capture_output=True,
@@ -312,6 +310,8 @@ def test_what_cannot_be_traced_is_said(tmp_path: Path) -> None:
     source.write_text('#include <stdio.h>\nint main(void) { return puts("here"); }\n')
     subprocess.run(["gcc", "-static-pie", source, "-o", static], check=True)
     subprocess.run(["gcc", "-fno-plt", "-O2", source, "-o", bare], check=True)
+    library = tmp_path / "library.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", library], check=True)
     for words, said in (
         (("trace", "--libcalls", static), "calls no libraries through a PLT"),
         (("trace", "--libcalls", bare), "calls no libraries through a PLT"),
@@ -319,6 +319,7 @@ def test_what_cannot_be_traced_is_said(tmp_path: Path) -> None:
         (("enable", program, "--libcalls", "-o", bare), "--libcalls requires a tracer"),
         (("enable", tmp_path, "--tracer", "function", "--libcalls"), "not on a directory"),
         (("trace", program), "compile with"),
+        (("enable", library, "--tracer", "function", "--libcalls"), "not a program"),
     ):
         refused = ftpatch(*words)
         assert refused.code and said in refused.err and refused.err.count("\n") == 1, refused
@@ -380,7 +381,7 @@ def test_branch_targets(binding: str, tmp_path: Path) -> None:
     if shutil.which(words[0]) is None:
         pytest.skip(f"no {words[0]}")
     guard = ("-mbranch-protection=bti", "-Wl,-z,force-bti")
-    times = [*words, "-shared", "-fPIC", SOURCES / "times.c", "-o", library]
+    times = [*words, "-shared", "-fPIC", str(SOURCES / "times.c"), "-o", str(library)]
     subprocess.run([*times, *guard], check=True)
     program, patched = tmp_path / "program", tmp_path / "patched"
     how = ("-no-pie", "-fno-pie", f"-Wl,-z,{binding}", "-Wl,-rpath,$ORIGIN")
