@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ftpatch.errors import UsageError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.plan import Plan
     from ftpatch.ftrace.sites import Sites
     from ftpatch.tracer.plan import Tracing
+    from ftpatch.update.update import Prepared
 
 __all__ = ["Disable", "Enable", "Planner"]
 
@@ -32,6 +34,13 @@ class Planner(ABC):
     regex: bool
     site: str | None
     keep_records: bool
+
+    def prepare(self, path: Path, *, strip_signature: bool) -> Prepared:
+        """Plan an update of one image and verify it. Raises what the plan raises, and UsageError
+        where a signature would have to go."""
+        from ftpatch.update.update import prepare
+
+        return prepare(path, self, strip_signature=strip_signature)
 
     @abstractmethod
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
@@ -54,12 +63,13 @@ class Planner(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Enable(Planner):
-    """Plan calls of ``to``, or of a tracer that is laid in. Raises UsageError for options that
-    exclude each other."""
+    """Plan calls of ``to``, or of a tracer that is laid in, which may follow library ``calls`` as
+    well. Raises UsageError for options that exclude each other."""
 
     to: str | None = None
     tracing: Tracing | None = None
     booting: BootTracing | None = None
+    calls: bool = False
 
     def __post_init__(self) -> None:
         if self.site is not None and (self.filters or self.notrace):
@@ -70,6 +80,21 @@ class Enable(Planner):
             raise UsageError(None, "--tracer boot brings its own callee", how)
         if self.tracing is not None and named:
             raise UsageError(None, "--tracer brings its own callee", "remove --to and --site")
+        if self.calls and self.tracing is None:
+            raise UsageError(None, "--libcalls requires a tracer", "use --tracer function_graph")
+
+    def prepare(self, path: Path, *, strip_signature: bool) -> Prepared:
+        """The same; with ``calls`` the image may have no sites."""
+        if not self.calls or self.tracing is None:
+            return super().prepare(path, strip_signature=strip_signature)
+        from ftpatch.ftrace.filter import Selection
+        from ftpatch.image import open_image
+        from ftpatch.tracer.choice import Choice
+        from ftpatch.tracer.program import prepare_program, with_calls
+
+        image = open_image(path)
+        choice = Choice(Selection(self.filters, self.notrace, self.regex))
+        return prepare_program(image, choice, with_calls(image, choice, self.tracing))
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.ftrace.addr import resolve_target

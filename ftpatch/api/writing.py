@@ -80,9 +80,9 @@ def write_update(writing: Writing, plan: Planner, wait: Wait = lambda _: None) -
     target = output_path(writing.image, writing.output, writing.in_place)
     # The copy runs while everything heavy is imported and planned.
     with _copy(writing, target, in_place=writing.in_place) as copy:
-        from ftpatch.update.update import prepare, update
+        from ftpatch.update.update import update
 
-        prepared = prepare(writing.image, plan, strip_signature=writing.strip_signature)
+        prepared = plan.prepare(writing.image, strip_signature=writing.strip_signature)
         packed = prepared.image.compression
         if writing.output and target.suffix in PACKED and target.suffix != PACKED_AS.get(packed):
             how = f"the output is compressed like the input ({packed or 'uncompressed'})"

@@ -10,6 +10,7 @@
     system_calls.py   those that set or block signals
     returns_twice.py  Twice: functions that return more than once, such as setjmp
     plt.py            entries of a procedure linkage table
+    plt_thunks.py     PltThunks: how those come to call a tracer
     accesses.py       what instructions do to memory
     raw_image.py      RawHeader: the header of the kernel's Image
     boot.py           BootTracer
@@ -56,6 +57,7 @@ FEATURES: Final = {
     "system_calls": "probes with traps are",
     "returns_twice": "probes of returns are",
     "plt": "a PLT is",
+    "plt_thunks": "tracing library calls is",
     "accesses": "telling reads from writes is",
     "raw_image": "an Image is",
     "boot": "the boot tracer is",

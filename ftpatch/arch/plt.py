@@ -16,8 +16,9 @@ from ftpatch.arch.contract import U8
 
 __all__ = ["Entries", "plt_entries"]
 
-Entries = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Start of each entry and the slot that it jumps through, addresses, int64[n]."""
+Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Start of each entry, its jump (with what computes the target), and the slot that it jumps
+through, addresses, int64[n]."""
 
 
 def plt_entries(arch: str, code: U8, address: int, size: int) -> Entries:

@@ -22,6 +22,7 @@ from ftpatch.cli.options import (
     InPlace,
     Json,
     KeepRecords,
+    LibCalls,
     MaxEvents,
     Notrace,
     Output,
@@ -75,6 +76,7 @@ def command(
     most: MaxEvents = None,
     time: WithTime = False,
     args: Args = False,
+    libcalls: LibCalls = False,
     depth: Depth = 1024,
     size: Annotated[
         str,
@@ -134,5 +136,8 @@ def command(
         to=to,
         tracing=tracing,
         booting=booting,
+        calls=libcalls,
     )
+    if libcalls and image.is_dir():
+        raise UsageError(image, "--libcalls works on a program, not on a directory")
     run_update(update, enable)

@@ -29,6 +29,7 @@ __all__ = [
     "InPlace",
     "Json",
     "KeepRecords",
+    "LibCalls",
     "MaxEvents",
     "Notrace",
     "Output",
@@ -128,6 +129,14 @@ Format = Annotated[
 
 
 Args = Annotated[bool, typer.Option("--args", help="Record arguments and return values.")]
+LibCalls = Annotated[
+    bool,
+    typer.Option(
+        "--libcalls",
+        help="Trace the program's calls to shared libraries as well, as NAME@plt. Neither it nor "
+        "they need pads; -f and -n apply to these calls, too.",
+    ),
+]
 Depth = Annotated[
     int,
     typer.Option(

@@ -32,6 +32,8 @@ def outcome_row(outcome: Outcome, seconds: float | None = None) -> dict[str, Any
     }
     if seconds is not None:
         row["seconds"] = round(seconds, 3)
+    if outcome.calls:
+        row["library_calls"] = outcome.calls
     if outcome.undefined:
         row["undefined"] = outcome.undefined
     if outcome.cleared:

@@ -19,7 +19,7 @@ from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import CallFilters, MaxCalls, MaxDepth, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import clean, error_line
-from ftpatch.cli.options import Args, Depth, Filter, Notrace, Regex, bytes_of
+from ftpatch.cli.options import Args, Depth, Filter, LibCalls, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
@@ -51,6 +51,7 @@ def command(
             "functions, too. Repeatable.",
         ),
     ] = [],  # noqa: B006
+    libcalls: LibCalls = False,
     tracer: Annotated[
         str,
         typer.Option(
@@ -118,6 +119,7 @@ def command(
             tracing=Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args),
             selection=Selection(filter_, notrace, regex),
             libraries=lib,
+            calls=libcalls,
             recording=output,
         )
         filters = CallFilters(

@@ -73,6 +73,8 @@ def _summary(outcome: Outcome, seconds: float) -> None:
     )
     if refused:
         return
+    if outcome.calls:
+        lines([f"{count(outcome.calls, 'imported function')} traced as well"])
     if outcome.undefined:
         lines([undefined_line(outcome.undefined, outcome.versioned)])
     if outcome.dropped:

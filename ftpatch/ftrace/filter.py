@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,16 @@ from ftpatch.names.demangle import MANGLED, demangled
 from ftpatch.names.spelling import Wanted, is_glob, like, named
 from ftpatch.names.suggest import meant
 
-__all__ = ["MODULE", "STREAMS", "Selection", "expand", "near", "select_sites", "unmatched"]
+__all__ = [
+    "MODULE",
+    "STREAMS",
+    "Selection",
+    "expand",
+    "near",
+    "select_named",
+    "select_sites",
+    "unmatched",
+]
 
 LIST_LIMIT = 32 << 20
 """Bytes of a filter file at most."""
@@ -65,16 +75,7 @@ def select_sites(
     if not selection.filters and not selection.notrace:
         return np.ones(len(sites), bool)
     names = _Names(sites)
-    filters = list(_expanded(selection.filters))
-    # As with set_ftrace_filter, a first filter that takes away leaves all the others.
-    takes = bool(filters) and filters[0].startswith("!")
-    chosen = np.full(len(sites), not selection.filters or takes)
-    for removes, group in groupby(filters, key=lambda text: text.startswith("!")):
-        texts = [text.removeprefix("!") for text in group]
-        matched = names.match(texts, selection.regex)
-        chosen = chosen & ~matched if removes else chosen | matched
-    if selection.notrace:
-        chosen &= ~names.match(list(_expanded(selection.notrace)), selection.regex)
+    chosen = _chosen(names, selection, len(sites))
     if missing is not None:
         missing |= names.missing
     elif names.missing:
@@ -82,6 +83,60 @@ def select_sites(
     elif not chosen.any():
         raise UsageError(sites.image.path, "the filters select no site", "see `ftpatch list`")
     return chosen
+
+
+def select_named(
+    names: Sequence[str], behind: str, selection: Selection, missing: set[str]
+) -> NDArray[np.bool_]:
+    """Mask of the selected ones of functions that are known by their ``names`` alone, bool[n]; a
+    filter may have ``behind`` at its end or not. Filters that match none are put into
+    ``missing``."""
+    found = _Plain(names, behind)
+    chosen = _chosen(found, selection, len(names))
+    missing |= found.missing
+    return chosen
+
+
+class _Matching(Protocol):
+    """What filters are compared with."""
+
+    def match(self, texts: list[str], regex: bool) -> NDArray[np.bool_]:
+        """Mask of what any of the texts matches."""
+
+
+def _chosen(names: _Matching, selection: Selection, count: int) -> NDArray[np.bool_]:
+    """Mask of what the filters leave, bool[count]."""
+    filters = list(_expanded(selection.filters))
+    # As with set_ftrace_filter, a first filter that takes away leaves all the others.
+    takes = bool(filters) and filters[0].startswith("!")
+    chosen = np.full(count, not selection.filters or takes)
+    for removes, group in groupby(filters, key=lambda text: text.startswith("!")):
+        texts = [text.removeprefix("!") for text in group]
+        matched = names.match(texts, selection.regex)
+        chosen = chosen & ~matched if removes else chosen | matched
+    if selection.notrace:
+        chosen &= ~names.match(list(_expanded(selection.notrace)), selection.regex)
+    return chosen
+
+
+class _Plain:
+    """Names of functions without a place."""
+
+    def __init__(self, names: Sequence[str], behind: str) -> None:
+        self.missing: set[str] = set()
+        self._forms = [list(names), [name + behind for name in names]]
+        self._sources = [i for i, name in enumerate(names) if name.startswith(MANGLED)]
+
+    def match(self, texts: list[str], regex: bool) -> NDArray[np.bool_]:
+        """Names that any of the texts matches; those that match none are added to ``missing``."""
+        hit = np.zeros(len(self._forms[0]), bool)
+        for text in texts:
+            wanted = Wanted(text, regex=regex)
+            plain, full = (wanted.match(names, self._sources) for names in self._forms)
+            if not (plain | full).any():
+                self.missing.add(text)
+            hit |= plain | full
+        return hit
 
 
 def unmatched(text: str, every: Sequence[Sites], *, regex: bool) -> UsageError:

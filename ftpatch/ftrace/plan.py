@@ -40,7 +40,7 @@ class Plan:
     ``selected`` sites are changed, how many records are dropped or restored, and the state of a
     site without one (``unrecorded``). ``action`` is the last line of ftrace_bug; ``new``: the bytes
     of a NOP, empty for calls. ``tail`` is appended to the file; ``undefined`` names a callee that
-    another file must define."""
+    another file must define; ``calls`` counts PLT entries that call a tracer."""
 
     changes: Changes
     code: U8
@@ -53,6 +53,7 @@ class Plan:
     tail: bytes = b""
     undefined: str = ""
     unrecorded: Unrecorded = Unrecorded.OUT
+    calls: int = 0
 
     @property
     def unchanged(self) -> int:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ftpatch.arch import arch_of, supports
 from ftpatch.arch.plt import plt_entries
@@ -13,7 +16,7 @@ from ftpatch.elf.headers import Section
 from ftpatch.elf.symbols import Symbols, no_symbols
 from ftpatch.image import Image
 
-__all__ = ["PLT", "plt_symbols"]
+__all__ = ["PLT", "Plt", "plt_symbols", "read_plt"]
 
 PLT = "@plt"
 """Suffix of the imported name."""
@@ -23,15 +26,62 @@ MAX_ENTRY_SIZE = 24
 """Size of the longest entry: arm64's with ``bti c`` and ``autia``."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plt:
+    """The n entries of a PLT: link addresses of their ``start``, ``end``, ``jump`` and ``slot``,
+    int64[n], and their ``names``, as imported."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    jump: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Plt:
+        """Return the entries of a mask or an index."""
+        names = np.array(self.names, object)[rows]
+        return Plt(
+            start=self.start[rows],
+            end=self.end[rows],
+            jump=self.jump[rows],
+            slot=self.slot[rows],
+            names=tuple(names.tolist()),
+        )
+
+
 def plt_symbols(image: Image) -> Symbols:
-    """One symbol for each entry whose slot a relocation fills with an import; none for
-    architectures, or files, whose entries are of an unknown form."""
+    """One symbol for each entry of the image's PLT."""
+    plt = read_plt(image)
+    if not len(plt):
+        return no_symbols(image.path)
+    names = [f"{name}{PLT}".encode() + b"\0" for name in plt.names]
+    offsets = np.cumsum([1, *map(len, names)])[:-1]  # a table begins with an empty name
+    count = len(plt)
+    return Symbols(
+        value=plt.start.view(np.uint64),
+        size=(plt.end - plt.start).view(np.uint64),
+        type=np.full(count, Symbols.STT_FUNC, np.uint8),
+        bind=np.zeros(count, np.uint8),
+        section=np.full(count, Symbols.SHN_ABS, np.uint16),
+        name=offsets.astype(np.uint32),
+        strings=np.frombuffer(b"\0" + b"".join(names), np.uint8),
+        path=image.path,
+    )
+
+
+def read_plt(image: Image) -> Plt:
+    """Read the entries whose slot a relocation fills with an import; none for architectures, or
+    files, whose entries are of an unknown form."""
     elf, imported = image.elf, image.dynamic_symbols
+    none = np.empty(0, np.int64)
     arch = arch_of(elf.skeleton.machine, elf.skeleton.elf_class)
     sections = [s for s in elf.sections if s.name in SECTIONS and s.type == Section.SHT_PROGBITS]
     if arch is None or not supports(arch.name, "plt") or not sections or not len(imported):
-        return no_symbols(elf.path)
-    start, slot, end = (np.empty(0, np.int64) for _ in range(3))
+        return Plt(start=none, end=none, jump=none, slot=none, names=())
+    start, jump, slot, end = none, none, none, none
     for section in sections:
         code = elf.contents(section.offset, section.size, section.name)
         if len(code) <= MAX_ENTRY_SIZE // 4 or not _is_mapped(elf, section):
@@ -40,7 +90,8 @@ def plt_symbols(image: Image) -> Symbols:
         order = np.argsort(found[0], kind="stable")
         until = np.append(found[0][order], section.address + section.size)[1:]
         start = np.append(start, found[0][order])
-        slot = np.append(slot, found[1][order])
+        jump = np.append(jump, found[1][order])
+        slot = np.append(slot, found[2][order])
         end = np.append(end, np.minimum(until, found[0][order] + MAX_ENTRY_SIZE))
     rows = image.relocations
     filled = np.flatnonzero(among(rows.type, arch.got) & (rows.symbol < len(imported)))
@@ -51,18 +102,12 @@ def plt_symbols(image: Image) -> Symbols:
     _, first = np.unique(start[known], return_index=True)
     known = known[first]
     symbol = rows.symbol[filled][at[known]].astype(np.intp)
-    names = [f"{name}{PLT}".encode() + b"\0" for name in imported.names(symbol)]
-    offsets = np.cumsum([1, *map(len, names)])[:-1]  # a table begins with an empty name
-    count = len(known)
-    return Symbols(
-        value=start[known].view(np.uint64),
-        size=(end - start)[known].view(np.uint64),
-        type=np.full(count, Symbols.STT_FUNC, np.uint8),
-        bind=np.zeros(count, np.uint8),
-        section=np.full(count, Symbols.SHN_ABS, np.uint16),
-        name=offsets.astype(np.uint32),
-        strings=np.frombuffer(b"\0" + b"".join(names), np.uint8),
-        path=elf.path,
+    return Plt(
+        start=start[known],
+        end=end[known],
+        jump=jump[known],
+        slot=slot[known],
+        names=tuple(imported.names(symbol)),
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ftpatch.core.journal import read_blocks
 from ftpatch.image import Image
-from ftpatch.image.injected import laid_in_by
+from ftpatch.image.injected import laid_in_at
 from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
 from ftpatch.names.demangle import demangled
 from ftpatch.names.plt import plt_symbols
@@ -96,7 +96,7 @@ class Program:
         """The PLT's entries and all symbols, whichever exist."""
         if self.image is None:
             return ()
-        tables = read_kallsyms(plt_symbols(_unprobed(self.image))), self.image.kallsyms
+        tables = read_kallsyms(plt_symbols(_before(self.image))), self.image.kallsyms
         return tuple(table for table in tables if len(table.start))
 
     def called(self, name: str) -> str:
@@ -131,9 +131,10 @@ class Program:
                 names[row] = name
 
 
-def _unprobed(image: Image) -> Image:
-    """The image before it was probed: probes replace the PLT's jumps by their own."""
-    if laid_in_by(image) is None:
+def _before(image: Image) -> Image:
+    """The image before a tracer or probes were inserted: they replace the PLT's jumps by their
+    own."""
+    if laid_in_at(image) is None:
         return image
     blocks = read_blocks(image.path, image.data[: image.end])
     return image.altered([block.changes for block in blocks], old=True)

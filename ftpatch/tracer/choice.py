@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
-from ftpatch.ftrace.filter import Selection, expand, select_sites, unmatched
+from ftpatch.ftrace.filter import Selection, expand, select_named, select_sites, unmatched
 from ftpatch.ftrace.sites import Sites
 from ftpatch.inject.runtime import RECORDING
+from ftpatch.names.plt import PLT, Plt
 
 __all__ = ["Choice", "require_tracer"]
 
@@ -29,22 +30,34 @@ class Choice:
         """Select sites of one image, bool[n]."""
         missing = set[str]()
         mask = select_sites(sites, self._selection, missing)
-        self._missing = missing if self._missing is None else self._missing & missing
         self._seen.append(sites)
-        self._selected += int(mask.sum())
-        return mask
+        return self._counted(mask, missing)
+
+    def of_calls(self, plt: Plt) -> Plt:
+        """Select library calls of one image, by the names of what is called."""
+        missing = set[str]()
+        mask = select_named(plt.names, PLT, self._selection, missing)
+        return plt.take(self._counted(mask, missing))
 
     def require(self, program: Path) -> None:
         """Raise UsageError for a filter that matches nothing anywhere, or if no site is left."""
+        if self._missing and not self._seen:
+            text = min(self._missing)
+            raise UsageError(program, f"filter {text!r} matches no function and no library call")
         if self._missing:
             error = unmatched(min(self._missing), self._seen, regex=self._selection.regex)
             raise UsageError(program, error.reason, error.hint)
         if not self._selected:
             raise UsageError(program, "the filters select no site", "see `ftpatch list`")
 
+    def _counted(self, mask: NDArray[np.bool_], missing: set[str]) -> NDArray[np.bool_]:
+        self._missing = missing if self._missing is None else self._missing & missing
+        self._selected += int(mask.sum())
+        return mask
 
-def require_tracer(name: str) -> None:
-    """Raise UsageError for a tracer that does not support libraries."""
+
+def require_tracer(name: str, option: str) -> None:
+    """Raise UsageError for a tracer that does not support libraries, which ``option`` asks for."""
     if name not in RECORDING:
         use = f"use {', '.join(RECORDING)}"
-        raise UsageError(None, f"--lib does not work with the {name} tracer", use)
+        raise UsageError(None, f"{option} does not work with the {name} tracer", use)

@@ -14,17 +14,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.core.changes import Changes
 from ftpatch.elf.dynamic import Tag, dynamic_string, dynamic_values
 from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
-from ftpatch.ftrace.filter import Selection
 from ftpatch.ftrace.plan import Plan
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
@@ -36,13 +34,11 @@ from ftpatch.trace.header import open_trace
 from ftpatch.trace.mapped import Mapped
 from ftpatch.tracer.choice import Choice
 from ftpatch.tracer.library_plan import Place, plan_library
-from ftpatch.tracer.plan import Tracing, plan_runtime, plan_traced
-from ftpatch.update.update import cleared_name, lay_in, prepare_sites, update
+from ftpatch.tracer.plan import Tracing
+from ftpatch.tracer.program import Cleared, tell_cleared
+from ftpatch.update.update import prepare_sites, update
 
-__all__ = ["Cleared", "Libraries", "tell_cleared"]
-
-Cleared = Callable[[Path, str], None]
-"""Called before the run with a file, and the property that its copy loses."""
+__all__ = ["Libraries"]
 
 VARIABLE = "LD_LIBRARY_PATH"
 PRELOAD = "LD_PRELOAD"
@@ -88,30 +84,13 @@ class Libraries:
             out[PRELOAD] = "".join(copies.get(word, word) for word in words)
         return out
 
-    def patch(self, copy: Copy, patched: Path, selection: Selection, tracing: Tracing) -> None:
-        """Inject stubs into copies of the libraries, and the tracer into ``copy``, the program's,
-        which is to appear at ``patched``."""
-        choice = Choice(selection)
+    def patch(self, choice: Choice, tracing: Tracing, patched: Path) -> Tracing:
+        """Inject stubs into copies of the libraries; return the options for the program, whose copy
+        is to appear at ``patched``."""
         told = self._patch(choice, tracing)
         real = Path(os.path.realpath(self._image.path)).parent
         origin = real if patched.parent != real else None
-        told = replace(told, strings=self._strings(self._image, origin))
-        try:
-            sites = read_sites(self._image, named=True)
-        except NoTable:
-            choice.require(self._image.path)
-            plan = plan_runtime(self._image, told)
-            tell_cleared(self._image, plan.changes, self._on_cleared)
-            lay_in(copy, self._image, plan)
-            return
-        prepared = prepare_sites(
-            self._image, sites, lambda found: plan_traced(found, choice.of(found), told)
-        )
-        choice.require(self._image.path)
-        if prepared.refused:
-            raise SiteRefused(self._image.path, prepared.refused[0][1])
-        tell_cleared(self._image, prepared.plan.changes, self._on_cleared)
-        update(copy, prepared)
+        return replace(told, strings=self._strings(self._image, origin))
 
     def _patch(self, choice: Choice, tracing: Tracing) -> Tracing:
         """Write the copies; return the options of the program's tracer, with their table."""
@@ -240,13 +219,6 @@ class Libraries:
             return "the program did not load it"
         which = "the original" if one.path in paths else str(min(paths))
         return f"the dynamic linker uses {which}: a DT_RPATH precedes {VARIABLE}"
-
-
-def tell_cleared(image: Image, changes: Changes, on_cleared: Cleared) -> None:
-    """Report the property that the copy of an image loses, if any."""
-    name = cleared_name(image, changes)
-    if name:
-        on_cleared(image.path, name)
 
 
 def _told(trace: Path) -> tuple[Mapped, ...]:

@@ -19,14 +19,17 @@ from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.plan import Plan, plan_enable
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
+from ftpatch.image.injected import laid_in_at
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
 from ftpatch.inject.inject import inject
+from ftpatch.inject.library_calls import LibraryCalls
 from ftpatch.inject.library_tables import Library, libraries_table, linker_place
 from ftpatch.inject.runtime import TRACERS, Tracer, configuration, tracer_of, user_functions
 from ftpatch.inject.stub import Stub, read_stub
+from ftpatch.names.plt import Plt
 
-__all__ = ["Tracing", "plan_runtime", "plan_traced", "traceable"]
+__all__ = ["Tracing", "plan_runtime", "plan_traced", "require_untraced", "traceable"]
 
 LATE = ("mcount", "_mcount")
 """Called when the function already has a frame (gcc -pg without -mfentry)."""
@@ -35,13 +38,14 @@ LATE = ("mcount", "_mcount")
 @dataclass(frozen=True, kw_only=True)
 class Tracing:
     """Options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether to
-    record arguments and return values; the shared libraries to trace as well, and strings of the
-    program's dynamic table, by the entry's offset."""
+    record arguments and return values; the PLT entries and the shared libraries to trace as well,
+    and strings of the program's dynamic table, by the entry's offset."""
 
     tracer: str
     depth: int
     size: int
     arguments: bool
+    calls: Plt | None = None
     libraries: tuple[Library, ...] = ()
     strings: Mapping[int, bytes] = field(default_factory=dict)
 
@@ -61,20 +65,22 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             )
         hint = "use an executable, or --to"
         raise UsageError(image.path, f"{image.kind} has no tracers yet", hint)
-    mask = traceable(sites, mask, libraries=bool(tracing.libraries))
+    mask = traceable(sites, mask, libraries=bool(tracing.libraries or tracing.calls))
     laid = _inject(image, sites.arch, tracing, len(sites))
     plan = plan_enable(sites, mask, laid.callee)
-    return replace(plan, changes=Changes.concat([plan.changes, laid.changes]), tail=laid.tail)
+    changes = Changes.concat([plan.changes, laid.changes])
+    return replace(plan, changes=changes, tail=laid.tail, calls=len(tracing.calls or ()))
 
 
 def plan_runtime(image: Image, tracing: Tracing) -> Plan:
-    """Plan a tracer for a program without any site, for the sake of its libraries. Raises
-    InputError if there is no room."""
+    """Plan a tracer for a program without any site, for the sake of its libraries or of its calls
+    to them. Raises InputError if there is no room."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if arch is None or not image.is_program:
         raise UsageError(
             image.path, "not a program of a supported architecture", "use an executable"
         )
+    require_untraced(image)
     laid = _inject(image, arch, tracing, 0)
     code = np.empty((0, arch.width), np.uint8)
     return Plan(
@@ -86,7 +92,14 @@ def plan_runtime(image: Image, tracing: Tracing) -> Plan:
         restored=0,
         action="",
         tail=laid.tail,
+        calls=len(tracing.calls or ()),
     )
+
+
+def require_untraced(image: Image) -> None:
+    """Raise UsageError for a program that a tracer was injected into, or probes."""
+    if laid_in_at(image) is not None:
+        raise UsageError(image.path, "already has a tracer", "run `ftpatch undo` first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +115,7 @@ class _Injected:
 class _Parts:
     """A tracer's ``stub`` and the ``whole`` to inject: with a user's stub, which is ``apart`` bytes
     from its link address, the table of libraries (linked address, 0: none), and the strings (linked
-    address) for ``places`` of the dynamic table."""
+    address) for ``places`` of the dynamic table; ``calls``: thunks of PLT entries."""
 
     tracer: Tracer
     stub: Stub
@@ -112,18 +125,20 @@ class _Parts:
     table: int
     strings: int
     places: Mapping[int, int]
+    calls: LibraryCalls | None
 
 
 def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected:
     """Inject the tracer for a program with ``sites`` sites."""
-    parts = _parts(arch, tracing)
+    parts = _parts(image, arch, tracing)
     tracer, stub = parts.tracer, parts.stub
     entry = header_field(image.elf, "e_entry")
 
     def fill(shift: int) -> dict[int, bytes]:
         user, table = parts.user, parts.table
         own = user_functions(user, parts.apart + shift) if user else (0, 0)
-        return configuration(
+        thunks = parts.calls.fill(shift) if parts.calls else {}
+        return thunks | configuration(
             image,
             stub,
             tracer,
@@ -131,7 +146,7 @@ def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected
             depth=tracing.depth,
             size=tracing.size,
             entry=entry,
-            sites=sites + sum(one.sites for one in tracing.libraries),
+            sites=sites + len(tracing.calls or ()) + sum(one.sites for one in tracing.libraries),
             arguments=tracing.arguments,
             user=own,
             libraries=(table + shift, linker_place(image)) if table else (0, 0),
@@ -143,6 +158,8 @@ def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected
     all_changes = [changes]
     if parts.places:
         all_changes.append(replaced(image, parts.places, parts.strings + laid.shift))
+    if parts.calls:
+        all_changes.append(parts.calls.changes(laid.shift))
     if tracer.hooks:
         all_changes.append(without_shadow_stack(image.elf, arch.shadow_stack))
     name = "ftrace_regs_caller" if tracing.arguments else "ftrace_caller"
@@ -150,7 +167,7 @@ def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected
     return _Injected(changes=Changes.concat(all_changes), tail=tail, callee=callee)
 
 
-def _parts(arch: Arch, tracing: Tracing) -> _Parts:
+def _parts(image: Image, arch: Arch, tracing: Tracing) -> _Parts:
     """Everything to inject, in one stub."""
     tracer, stub = tracer_of(tracing.tracer, arch.name, arguments=tracing.arguments)
     whole, user, apart = stub, None, 0
@@ -163,6 +180,12 @@ def _parts(arch: Arch, tracing: Tracing) -> _Parts:
     held, places = strings(tracing.strings)
     if places:
         whole, names = whole.with_data(held, arch.page)
+    calls = None
+    if tracing.calls:
+        calls = LibraryCalls(
+            image, arch.name, tracing.calls, stub=stub, whole=whole, page=arch.page
+        )
+        whole = calls.whole
     return _Parts(
         tracer=tracer,
         stub=stub,
@@ -172,13 +195,14 @@ def _parts(arch: Arch, tracing: Tracing) -> _Parts:
         table=table,
         strings=names,
         places=places,
+        calls=calls,
     )
 
 
 def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDArray[np.bool_]:
     """Select the sites in ``mask``, bool[n], whose calls a tracer can follow. Raises UsageError for
     an image that has a tracer already, or whose functions call too late; or that has no sites,
-    unless there are ``libraries``."""
+    unless there are ``libraries``, or calls to them."""
     image = sites.image
     if any(block.start > block.length - len(block.cut) for block in sites.blocks):
         raise UsageError(image.path, "already has a tracer", "run `ftpatch undo` first")

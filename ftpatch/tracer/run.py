@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ftpatch.errors import InputError, OutputError, SiteRefused, UsageError
 from ftpatch.ftrace.filter import Selection, select_sites
+from ftpatch.image import open_image
 from ftpatch.inject.runtime import tracer_named
 from ftpatch.io.activity import ACTIVITIES
 from ftpatch.io.cleanup import CLEANUP
@@ -25,9 +26,10 @@ from ftpatch.io.output import Copy
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 from ftpatch.names.suggest import meant, near
 from ftpatch.trace.header import open_trace
-from ftpatch.tracer.choice import require_tracer
-from ftpatch.tracer.libraries import Cleared, Libraries, tell_cleared
+from ftpatch.tracer.choice import Choice, require_tracer
+from ftpatch.tracer.libraries import Libraries
 from ftpatch.tracer.plan import Tracing, plan_traced
+from ftpatch.tracer.program import Cleared, prepare_program, tell_cleared, with_calls
 from ftpatch.tracer.recordings import TraceFiles
 from ftpatch.update.update import prepare, update
 
@@ -42,12 +44,14 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A command line to run, its tracer, and the functions to trace, in the program and in the
-    shared libraries that match ``libraries``; the file to keep the recording in, None for none."""
+    shared libraries that match ``libraries``, and whether to trace ``calls`` to libraries; the file
+    to keep the recording in, None for none."""
 
     words: Sequence[str]
     tracing: Tracing
     selection: Selection
     libraries: Sequence[str] = ()
+    calls: bool = False
     recording: Path | None = None
 
 
@@ -111,7 +115,7 @@ def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) 
     """The libraries to trace along with the program."""
     if not request.libraries:
         return None
-    require_tracer(request.tracing.tracer)
+    require_tracer(request.tracing.tracer, "--lib")
     return Libraries(path, request.libraries, folder, on_cleared)
 
 
@@ -139,18 +143,23 @@ def _patch(
     """Insert the tracer into a copy."""
     selection, tracing = request.selection, request.tracing
     with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
-        if libraries is None:
+        if libraries is not None or request.calls:
+            image, choice = open_image(path), Choice(selection)
+            if request.calls:
+                tracing = with_calls(image, choice, tracing)
+            if libraries is not None:
+                tracing = libraries.patch(choice, tracing, patched)
+            prepared = prepare_program(image, choice, tracing)
+        else:
             prepared = prepare(
                 path,
                 lambda sites: plan_traced(sites, select_sites(sites, selection, None), tracing),
                 strip_signature=False,
             )
-            if prepared.refused:
-                raise SiteRefused(path, prepared.refused[0][1])
-            tell_cleared(prepared.image, prepared.plan.changes, on_cleared)
-            update(copy, prepared)
-        else:
-            libraries.patch(copy, patched, selection, tracing)
+        if prepared.refused:
+            raise SiteRefused(path, prepared.refused[0][1])
+        tell_cleared(prepared.image, prepared.plan.changes, on_cleared)
+        update(copy, prepared)
     if not os.access(patched, os.X_OK):
         raise InputError(path, "cannot be executed")
 

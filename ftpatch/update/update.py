@@ -26,7 +26,16 @@ from ftpatch.write.undo import require_undoable
 from ftpatch.write.verify import verify_image
 from ftpatch.write.write import updated, write
 
-__all__ = ["Outcome", "Prepared", "cleared_name", "lay_in", "prepare", "prepare_sites", "update"]
+__all__ = [
+    "Outcome",
+    "Prepared",
+    "cleared_name",
+    "lay_in",
+    "prepare",
+    "prepare_bare",
+    "prepare_sites",
+    "update",
+]
 
 
 VERSIONS = ("__versions", "__version_ext_names")
@@ -39,7 +48,8 @@ class Outcome:
     nothing was written) with the reason, and the output. ``new``, ``undefined`` and ``unrecorded``
     are the plan's; ``versioned``: the module has a CRC for each symbol that it takes from
     elsewhere, and so none for an undefined one that is new; ``cleared``: a property that the output
-    has no longer; ``sites`` counts all of the image."""
+    has no longer; ``sites`` counts all of the image, ``calls`` the PLT entries that call a
+    tracer."""
 
     sites: int
     selected: int
@@ -57,14 +67,16 @@ class Outcome:
     ip: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
     places: tuple[str, ...] = ()
     unrecorded: str = ""
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A verified plan for an image; ``refused`` are the sites that stand in its way."""
+    """A verified plan for an image, which may have no ``sites``; ``refused`` are the sites that
+    stand in its way."""
 
     image: Image
-    sites: Sites
+    sites: Sites | None
     plan: Plan
     refused: tuple[tuple[FtraceBug, str], ...]
 
@@ -72,10 +84,13 @@ class Prepared:
         """Summarize the outcome; ``target`` is where it was written. ``verbose``: with every
         site."""
         plan, refused = self.plan, bool(self.refused)
+        every = np.empty(0, np.uint64) if self.sites is None else self.sites.ip
         ip = plan.changes.owner[plan.changes.kind == Kind.CODE]
+        if plan.calls:
+            ip = ip[np.isin(ip, every)]
         places = self.image.kallsyms.places(ip) if verbose and not refused else []
         return Outcome(
-            sites=len(self.sites),
+            sites=len(every),
             selected=plan.selected,
             changed=0 if refused else plan.changed,
             unchanged=plan.unchanged,
@@ -91,6 +106,7 @@ class Prepared:
             ip=ip if places else np.empty(0, np.uint64),
             places=tuple(places),
             unrecorded=plan.unrecorded,
+            calls=0 if refused else plan.calls,
         )
 
 
@@ -131,6 +147,16 @@ def prepare_sites(
     return Prepared(image, sites, planned, refused)
 
 
+def prepare_bare(image: Image, plan: Plan) -> Prepared:
+    """The same for a plan that changes no site. Raises InputError where the image does not hold
+    what was expected, SiteRefused where its journal cannot be undone."""
+    image.require_writable()
+    require_undoable(image)
+    if not verify_image(image, plan.changes, 1).passed:
+        raise InputError(image.path, "its headers or its code are not what was expected")
+    return Prepared(image, None, plan, ())
+
+
 def update(copy: Copy, prepared: Prepared) -> None:
     """Write what was prepared into ``copy`` and let it appear. Raises OutputError."""
     image, plan = prepared.image, prepared.plan
@@ -138,14 +164,9 @@ def update(copy: Copy, prepared: Prepared) -> None:
 
 
 def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
-    """Write a plan into ``copy`` that changes no site. Raises InputError where the image does not
-    hold what was expected, SiteRefused where its journal cannot be undone, OutputError where it
-    cannot be written."""
-    image.require_writable()
-    require_undoable(image)
-    if not verify_image(image, plan.changes, 1).passed:
-        raise InputError(image.path, "its headers have changed")
-    write(copy, image, plan.changes, tail=plan.tail)
+    """Prepare a plan that changes no site, and write it into ``copy``. Raises what that raises, and
+    OutputError where it cannot be written."""
+    update(copy, prepare_bare(image, plan))
 
 
 def _length(image: Image, plan: Plan) -> int | None:

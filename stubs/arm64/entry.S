@@ -59,6 +59,42 @@ ftrace_regs_caller:			/* arguments are always readable */
 #ifdef ARGS
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
+
+/* From the thunk of a PLT entry, which does what a site does, and then what the entry did:
+ *
+ *     mov x9, x30
+ *     bl  ftrace_plt_caller
+ *     adrp x16, slot; ldr x17, [x16, slot]; add x16, x16, slot; autia1716 or nop; br x17
+ *     .word ip - the address after the bl
+ *
+ * The ip is the entry's: thunks have no names. */
+	.globl	ftrace_plt_caller
+	.type	ftrace_plt_caller, @function
+	.p2align 6
+ftrace_plt_caller:
+	.cfi_startproc
+	.cfi_return_column x16		/* the library expects its parent in x30 */
+	.cfi_register x16, x30
+	.cfi_register x30, x9
+#ifdef NOP
+	mov	x17, x30
+	.cfi_register x16, x17
+	mov	x30, x9
+	.cfi_same_value x30
+	ret	x17
+#else
+	save
+	ldrsw	x0, [x30, #20]
+	add	x0, x30, x0		/* ip */
+	add	x1, sp, #168		/* location of the return address */
+	add	x2, sp, #176		/* the slot */
+	add	x3, sp, #16		/* arguments, if wanted */
+	bl	trace_entry
+	restore
+	ret	x9
+#endif
+	.cfi_endproc
+	.size	ftrace_plt_caller, . - ftrace_plt_caller
 #endif
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;

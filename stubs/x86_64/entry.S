@@ -53,6 +53,47 @@ ftrace_regs_caller:
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
 
+#if !defined(PROBES) && !defined(WATCH)
+/* From the thunk of a PLT entry:
+ *
+ *     call ftrace_plt_caller
+ *     jmp *slot(%rip)			# ff 25 rel32, into the library
+ *     .long ip - the address after the call
+ *
+ * The ip is the entry's: thunks have no names. */
+	.globl	ftrace_plt_caller
+	.type	ftrace_plt_caller, @function
+	.p2align 6
+ftrace_plt_caller:
+	.cfi_startproc
+#ifdef NOP
+	ret
+#else
+#ifdef ARGS
+	save	r9, r8, rcx, rdx, rsi, rdi
+	movq	%rsp, %rcx
+#define SAVED 48
+#else
+	save	rdi, rsi, rdx
+#define SAVED 24
+#endif
+	movq	SAVED(%rsp), %rdi
+	movslq	6(%rdi), %rsi
+	addq	%rsi, %rdi		/* ip */
+	leaq	SAVED+8(%rsp), %rsi	/* location of the return address */
+	movq	%rsi, %rdx		/* which is the slot */
+	call	trace_entry
+#ifdef ARGS
+	restore	rdi, rsi, rdx, rcx, r8, r9
+#else
+	restore	rdx, rsi, rdi
+#endif
+	ret
+#endif
+	.cfi_endproc
+	.size	ftrace_plt_caller, . - ftrace_plt_caller
+#endif
+
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
  * the CFA is on its stack, the slot is CFA - 8. The result is what the slot holds, unless that is
  * still return_to_handler; else as in unwind.h.

@@ -21,7 +21,7 @@ AUTIA1716 = 0xD503219F
 
 
 def entries(code: U8, address: int, size: int) -> Entries:
-    """Starts and slots."""
+    """Starts, jumps and slots."""
     del size  # the instructions themselves mark the start
     word = np.frombuffer(code[: len(code) // 4 * 4].tobytes(), "<u4").astype(np.int64)
     word = np.append(word, [0] * 4)
@@ -35,4 +35,4 @@ def entries(code: U8, address: int, size: int) -> Entries:
     slot = ((address + 4 * at) >> 12) + pages << 12
     slot += (load[at] >> 10 & 0xFFF) * 8
     lead = (at > 0) & (word[np.maximum(at - 1, 0)] == BTI_C)
-    return address + 4 * (at - lead), slot
+    return address + 4 * (at - lead), address + 4 * at, slot

@@ -17,10 +17,11 @@ __all__ = ["entries"]
 
 
 def entries(code: U8, address: int, size: int) -> Entries:
-    """Starts and slots; ``size``: sh_entsize, the alignment of entries."""
+    """Starts, jumps and slots; ``size``: sh_entsize, the alignment of entries."""
     jump = np.flatnonzero((code[:-5] == 0xFF) & (code[1:-4] == 0x25))
     rel = np.zeros(len(jump), np.uint32)
     for i in range(4):
         rel |= code[jump + 2 + i].astype(np.uint32) << np.uint32(8 * i)
     entry = 8 if size == 8 else 16
-    return address + jump // entry * entry, address + jump + 6 + rel.view(np.int32)
+    start = address + jump // entry * entry
+    return start, address + jump, address + jump + 6 + rel.view(np.int32)

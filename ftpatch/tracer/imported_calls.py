@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""Choosing the library calls that can be traced: by the names of what a program's PLT imports."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ftpatch.arch import arch_of
+from ftpatch.arch.plt_thunks import plt_thunks_of
+from ftpatch.errors import UsageError
+from ftpatch.image import Image
+from ftpatch.names.function_names import FunctionNames
+from ftpatch.names.plt import Plt, read_plt
+
+__all__ = ["find_calls"]
+
+UNTRACED = re.compile(
+    "_*(mcount|fentry__|gnu_mcount_nc)"  # of profilers: they look into their callers' frames
+    "|__libc_start_main|__cxa_finalize|__gmon_start__"  # called by the start files alone
+)
+"""Functions that are no calls of the program."""
+UNHOOKED = re.compile(
+    "_*(sig)?longjmp(_chk)?|(set|swap)context"  # they go elsewhere; it saves where it returns to
+    "|_*exit|_Exit|quick_exit|abort|pthread_exit|thrd_exit"  # do not return
+    "|__cxa_(re)?throw|_Unwind_.*|__gcc_personality.*|backtrace"  # unwind from where they return to
+    "|_*tls_get_addr"
+    "|__(a|hwa|l|m|t|ub)san_.*|__sanitizer_.*"  # report where they return to
+)
+"""Functions whose return address stays as it is."""
+
+
+def find_calls(image: Image, *, hooks: bool) -> Plt:
+    """Find the PLT entries whose calls a tracer can follow. ``hooks``: it replaces return
+    addresses. Raises UsageError if there are none."""
+    if not image.is_program:
+        raise UsageError(image.path, f"{image.kind}, not a program", "use an executable")
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    if arch is not None:
+        plt_thunks_of(arch.name)  # or it has none
+    plt = read_plt(image)
+    kept = [not UNTRACED.fullmatch(name) for name in plt.names]
+    if not any(kept):
+        reason = "calls no libraries through a PLT"
+        raise UsageError(image.path, reason, "link it dynamically, without -fno-plt")
+    if hooks:
+        twice = FunctionNames(image).twice
+        kept = [
+            one and start not in twice and not UNHOOKED.fullmatch(name)
+            for one, start, name in zip(kept, plt.start.tolist(), plt.names, strict=True)
+        ]
+    return plt.take(np.array(kept, bool))
