@@ -83,7 +83,7 @@ def recorded(events: EventSource, style: Style) -> Recorded:
     if totals is None:
         rows = style.progress(calls_of(events), events.steps) if events.steps else calls_of(events)
         totals = total(rows, recording.functions, recording.window)
-    if recording.window.globs:
+    if recording.window.wanted:
         recording.window.require_match(recording.functions)
     return Recorded(events, totals, [style.clean(note) for note in (*style.notes, *events.notes())])
 

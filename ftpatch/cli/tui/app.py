@@ -18,6 +18,7 @@ from textual.containers import Vertical
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from ftpatch.cli.console import clean
+from ftpatch.cli.tui.driver import TerminalDriver
 from ftpatch.cli.tui.function_table import FunctionTable
 from ftpatch.cli.tui.keys import BINDINGS, CSS, KEYS, VIEWS
 from ftpatch.cli.tui.listing import Listing
@@ -49,7 +50,8 @@ class Walk(App[int]):
 
     def __init__(self, recorded: Recorded) -> None:
         # Else textual turns colours into shades of grey.
-        super().__init__(ansi_color=bool(os.environ.get("NO_COLOR")))
+        grey = bool(os.environ.get("NO_COLOR"))
+        super().__init__(driver_class=TerminalDriver, ansi_color=grey)
         self._recorded = recorded
         self._chosen = UNKNOWN
         self._before: list[int] = []
@@ -371,6 +373,8 @@ class Walk(App[int]):
     def _print_error_renderables(self) -> None:
         """Instead of textual's traceback: whoever runs this tells the error."""
         self.failed = self._exception
+        if self.failed is None and self._exit_renderables:
+            self.failed = RuntimeError("textual: cannot read keys")
         self._exit_renderables.clear()
 
     async def action_quit(self) -> None:

@@ -68,10 +68,16 @@ class Terminal:
             assert time.monotonic() < end, self.out[-2000:]
             assert self._read() or self.process.poll() is None, self.out[-2000:]
 
-    def press(self, keys: str) -> None:
+    def press(self, keys: str | bytes) -> None:
         """Type."""
         self.out = b""
-        os.write(self._leader, keys.encode())
+        os.write(self._leader, keys.encode() if isinstance(keys, str) else keys)
+
+    def hang_up(self) -> None:
+        """Let the terminal go away; what is there to read is lost."""
+        os.close(self._follower)
+        os.close(self._leader)
+        self._leader = self._follower = -1
 
     def end(self) -> int:
         """The exit code, when all was read."""
@@ -88,8 +94,9 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        os.close(self._leader)
-        os.close(self._follower)
+        if self._leader >= 0:
+            os.close(self._leader)
+            os.close(self._follower)
 
     def _read(self) -> bool:
         if not select.select([self._leader], [], [], 0.1)[0]:
@@ -169,6 +176,35 @@ def test_signals_end_it_as_they_end_others(here: list[Terminal], number: signal.
     assert b"ftpatch: interrupted" in terminal.out
 
 
+def test_a_terminal_that_goes_away_ends_it(here: list[Terminal]) -> None:
+    """Though it has more to draw than anybody reads: what is typed makes it draw all the time."""
+    terminal = _run(here, _trace(calls=400))
+    terminal.until("read_line")
+    terminal.press("tflf" * 100)
+    time.sleep(2)  # so long that what waits to be written fills every queue
+    terminal.hang_up()
+    assert terminal.process.wait(PATIENCE) == 128 + signal.SIGHUP
+
+
+@pytest.mark.parametrize("typed", [b"\xff", b"\x80", b"\xc3x"])
+def test_what_is_no_text_is_no_key(here: list[Terminal], typed: bytes) -> None:
+    terminal = _run(here, _trace())
+    terminal.until("read_line")
+    terminal.press(typed)
+    time.sleep(1)
+    terminal.press("?")
+    terminal.until("call tree")
+    terminal.press("q")
+    assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("words", [["-F", "nothing"], ["--trigger", "nothing@off"]])
+def test_filters_without_a_match_are_told(here: list[Terminal], words: list[str]) -> None:
+    terminal = _run(here, _trace(), "--tui", *words)
+    assert terminal.end() == 2
+    assert b"matches no function" in terminal.out and ENTERED not in terminal.out
+
+
 def test_a_fault_of_ours_is_one_line(here: list[Terminal]) -> None:
     script = """
 from ftpatch.cli.tui.app import Walk
@@ -176,7 +212,7 @@ def fail(self):
     raise ValueError("broken [red]\\x1b[31m")
 Walk.action_sort = fail
 """
-    here.append(Terminal(patched_command(script, "report", _trace()), {}))
+    here.append(Terminal(patched_command(script, "report", _trace()), {"NO_COLOR": "1"}))
     here[0].until("read_line", "Quit")
     here[0].press("o")
     assert here[0].end() == 2
