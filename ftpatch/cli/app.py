@@ -25,7 +25,7 @@ __all__ = ["command_line", "run"]
 _app = typer.Typer(
     name="ftpatch",
     help="ftrace for ELF files on disk: turn call sites into NOPs and calls, verified the way "
-    "ftrace verifies.\n\nExample: ftpatch trace ls -l",
+    "ftrace verifies.\n\nExample: ftpatch trace --libcalls ls -l",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

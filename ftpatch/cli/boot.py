@@ -105,7 +105,7 @@ def command(
     exit code is QEMU's, 0 if the tracer stopped, 124 if ftpatch ended the run otherwise, and 125 if
     ftpatch itself failed.
 
-    Example: ftpatch boot vmlinux --until start_kernel
+    Example: ftpatch boot vmlinux --until rest_init
     """
     try:
         from ftpatch.boot.events import STREAM

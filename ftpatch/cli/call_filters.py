@@ -61,8 +61,8 @@ Trigger = Annotated[
     typer.Option(
         "--trigger",
         metavar="GLOB@on|off",
-        help="Show calls from the first call of this function on, or only until then; further "
-        "calls switch again. Repeatable.",
+        help="Show calls only after this function was called (on), or no more once it was (off). "
+        "Repeatable.",
     ),
 ]
 

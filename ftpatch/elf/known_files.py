@@ -17,7 +17,7 @@ from ftpatch.arch import architectures
 
 __all__ = ["Known", "elf_words", "supported", "what_is"]
 
-LINUX = "use a vmlinux, a program or a shared library"
+LINUX = "use a kernel, a module, a program or a library"
 
 
 class Known(NamedTuple):

@@ -144,7 +144,7 @@ def _layout_of(path: str, data: NDArray[np.uint8]) -> _Layout:
         known = what_is(data.data)
         if known is not None:
             raise InputError(path, f"{known.name}, not an ELF file", known.advice)
-        raise InputError(path, "not an ELF file", "use a vmlinux, a program or a shared library")
+        raise InputError(path, "not an ELF file", "use a kernel, a module, a program or a library")
     if len(ident) < EI_NIDENT or ident[EI_CLASS] not in _LAYOUT:
         raise InputError(path, "the ELF header is truncated or has an unknown class")
     if ident[EI_DATA] == ELFDATA2MSB:

@@ -89,7 +89,8 @@ def test_a_finding_in_a_program_of_a_folder() -> None:
 
 def test_one_without_a_table_is_no_error_there_unless_it_is_expected() -> None:
     Path("tree").mkdir()
-    shutil.copyfile(BUILT / "pad", "tree/pad")
+    for name in ("pad", "other"):
+        shutil.copyfile(BUILT / "pad", f"tree/{name}")
     assert ftpatch("check", "--write-expected", "list", "tree").code == 0
     shutil.copyfile(BUILT / "libfentry.so", "tree/pad")
     assert ftpatch("check", "tree").code == 0

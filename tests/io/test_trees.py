@@ -208,6 +208,7 @@ def test_a_tree_without_sites(tmp_path: Path) -> None:
     result = ftpatch("status", tmp_path)
     assert result.code == 0
     assert result.out.startswith("1 module, 0 with sites, 0 bad\n")
-    assert ftpatch("check", tmp_path).code == 0
+    assert ftpatch("check", tmp_path).code == 1, "nothing was checked"
+    assert ftpatch("check", tmp_path / "a.ko").code == 0, "a module may have none"
     result = ftpatch("disable", "--in-place", tmp_path)
     assert result.code == 0 and "wrote 0 modules in place" in result.out

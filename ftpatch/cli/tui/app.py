@@ -49,9 +49,8 @@ class Walk(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = BINDINGS
 
     def __init__(self, recorded: Recorded) -> None:
-        # Else textual turns colours into shades of grey.
-        grey = bool(os.environ.get("NO_COLOR"))
-        super().__init__(driver_class=TerminalDriver, ansi_color=grey)
+        plain = bool(os.environ.get("NO_COLOR"))  # else textual turns colours into shades of grey
+        super().__init__(driver_class=TerminalDriver, ansi_color=plain)
         self._recorded = recorded
         self._chosen = UNKNOWN
         self._before: list[int] = []
@@ -373,7 +372,7 @@ class Walk(App[int]):
     def _print_error_renderables(self) -> None:
         """Instead of textual's traceback: whoever runs this tells the error."""
         self.failed = self._exception
-        if self.failed is None and self._exit_renderables:
+        if self._exit_renderables and self.failed is None:
             self.failed = RuntimeError("textual: cannot read keys")
         self._exit_renderables.clear()
 
