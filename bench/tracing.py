@@ -12,6 +12,7 @@ carries it). Needs gcc, clang with its runtime libraries, uftrace and npm; what 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -213,11 +214,16 @@ def counted(program: Path, argument: str, folder: Path) -> int:
 
 
 def peak(words: tuple[str, ...]) -> int:
-    """Bytes of memory that a command holds at most."""
-    started = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    _, _, usage = os.wait4(started.pid, 0)
-    started.returncode = 0
-    return usage.ru_maxrss * 1024
+    """Bytes of memory that a command holds at most; what getrusage() says has this process's own
+    in it, which the child shared before it was another program."""
+    most = 0
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as started:
+        while started.poll() is None:
+            status = Path(f"/proc/{started.pid}/status").read_text()
+            held = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+            most = int(held[1]) * 1024 if held else most
+            time.sleep(0.02)
+    return most
 
 
 def reading(made: dict[str, Path], folder: Path) -> None:
