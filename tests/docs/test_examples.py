@@ -58,7 +58,7 @@ def _run(folder: Path, block: Block) -> list[str]:
             "PYTHONPATH": str(ROOT),
             "LC_ALL": "C.UTF-8",
             "COLUMNS": "100",
-            # No line of progress on a pseudo-terminal: a slow machine draws one, a fast one does not.
+            # No line of progress on a pseudo-terminal: only a slow machine draws one.
             "TERM": "dumb",
         },
         stdout=subprocess.PIPE,

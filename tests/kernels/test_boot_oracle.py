@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -86,15 +87,30 @@ def test_functions_up_to_ftrace_init(
     traceable: Vmlinux,
     told: Callable[[Vmlinux], list[int]],
     expected: Callable[[Vmlinux], list[int]],
+    scratch: Path,
 ) -> None:
-    """Each of some hundred thousand events, in the same order."""
+    """Each of some hundred thousand events, in the same order. QEMU may log a block twice that the
+    host's time kept from being run: what one log has and another has not is the log's own. An event
+    that the tracer lost is in both."""
     seen, wanted = told(traceable), expected(traceable)
     assert len(wanted) > 100_000
     assert _name(traceable, seen[-1]) == UNTIL
+    found = _compared(traceable, seen, wanted)
+    if isinstance(found, str):
+        again = entered(traceable, scratch, traceable.address(CUT))
+        second = _compared(traceable, seen, again)
+        assert not isinstance(second, str), f"two logs: {found}; {second}"
+        warnings.warn(f"QEMU's first log: {found}", stacklevel=1)
+        found = second
+    behind = {_name(traceable, ip) for ip in seen[found:]}
+    assert UNTIL in behind, "what follows ftrace_init is told as well"
+
+
+def _compared(image: Vmlinux, seen: list[int], wanted: list[int]) -> int | str:
+    """How many events of a log are told, all in its order; or the first difference."""
     clocked = {
-        ip for ip, name in zip(traceable.sites.tolist(), traceable.names, strict=True)
-        if name == CLOCKED
-    }  # fmt: skip
+        ip for ip, name in zip(image.sites.tolist(), image.names, strict=True) if name == CLOCKED
+    }
     skipped = at = 0
     for number, ip in enumerate(wanted):
         if seen[at] == ip:
@@ -105,17 +121,14 @@ def test_functions_up_to_ftrace_init(
             skipped += 1
             at += 2
         else:
-            names = [_name(traceable, one) for one in (ip, seen[at])]
-            # The log may have a block twice, or the tracer an event too few: the rest tells which.
+            names = [_name(image, one) for one in (ip, seen[at])]
             rest = wanted[number + 1 :][:STEPS] == seen[at:][:STEPS]
-            pytest.fail(
+            return (
                 f"event {number}: {names[0]} was run, {names[1]} is told; in all "
                 f"{wanted.count(ip)} and {seen.count(ip)} times; the rest "
                 f"{'is the same' if rest else 'differs, too'}"
             )
-    assert skipped <= MOST_CLOCKED
-    behind = {_name(traceable, ip) for ip in seen[at:]}
-    assert UNTIL in behind, "what follows ftrace_init is told as well"
+    return at if skipped <= MOST_CLOCKED else f"{CLOCKED}: {skipped} events differ"
 
 
 def _before(image: Vmlinux, wanted: list[int]) -> list[str]:
