@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.source import Data, EventSource
 
-__all__ = ["File", "Part", "Report"]
+__all__ = ["File", "Page", "Part", "Report"]
 
 File = tuple[str, bytes]
 """The name of a file in a folder, and its next bytes."""
@@ -47,3 +47,13 @@ class Report(Protocol):
     def for_terminal(self) -> bool:
         """True if it makes sense on a terminal."""
         return not (self.binary or self.page or self.folder)
+
+
+class Page(Report):
+    """One of all calls that a browser shows."""
+
+    shows = Data.CALLS | Data.HITS
+    page = True
+    returns = True
+    sums = True
+    ends = (".html", ".htm")

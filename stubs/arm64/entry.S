@@ -22,18 +22,9 @@
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
-#ifndef PROBES			/* probes.S has its own */
-	.globl	ftrace_caller
-	.type	ftrace_caller, @function
-#ifdef ARGS
-	.globl	ftrace_regs_caller
-	.type	ftrace_regs_caller, @function
-#endif
-	.p2align 6
-ftrace_caller:
-#ifdef ARGS
-ftrace_regs_caller:			/* arguments are always readable */
-#endif
+/* What a site calls, or the `thunk` of a PLT entry: the ip is x30, or in the thunk's last word relative
+ * to that. */
+	.macro	caller thunk=0
 	.cfi_startproc
 	.cfi_return_column x16		/* the function expects its parent in x30 */
 	.cfi_register x16, x30
@@ -46,7 +37,12 @@ ftrace_regs_caller:			/* arguments are always readable */
 	ret	x17
 #else
 	save
-	mov	x0, x30			/* ip */
+	.if	\thunk
+	ldrsw	x0, [x30, #20]
+	add	x0, x30, x0
+	.else
+	mov	x0, x30
+	.endif
 	add	x1, sp, #168		/* location of the return address */
 	add	x2, sp, #176		/* the slot */
 	add	x3, sp, #16		/* arguments, if wanted */
@@ -55,6 +51,21 @@ ftrace_regs_caller:			/* arguments are always readable */
 	ret	x9
 #endif
 	.cfi_endproc
+	.endm
+
+#ifndef PROBES			/* probes.S has its own */
+	.globl	ftrace_caller
+	.type	ftrace_caller, @function
+#ifdef ARGS
+	.globl	ftrace_regs_caller
+	.type	ftrace_regs_caller, @function
+#endif
+	.p2align 6
+ftrace_caller:
+#ifdef ARGS
+ftrace_regs_caller:			/* arguments are always readable */
+#endif
+	caller
 	.size	ftrace_caller, . - ftrace_caller
 #ifdef ARGS
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
@@ -72,28 +83,7 @@ ftrace_regs_caller:			/* arguments are always readable */
 	.type	ftrace_plt_caller, @function
 	.p2align 6
 ftrace_plt_caller:
-	.cfi_startproc
-	.cfi_return_column x16		/* the library expects its parent in x30 */
-	.cfi_register x16, x30
-	.cfi_register x30, x9
-#ifdef NOP
-	mov	x17, x30
-	.cfi_register x16, x17
-	mov	x30, x9
-	.cfi_same_value x30
-	ret	x17
-#else
-	save
-	ldrsw	x0, [x30, #20]
-	add	x0, x30, x0		/* ip */
-	add	x1, sp, #168		/* location of the return address */
-	add	x2, sp, #176		/* the slot */
-	add	x3, sp, #16		/* arguments, if wanted */
-	bl	trace_entry
-	restore
-	ret	x9
-#endif
-	.cfi_endproc
+	caller	thunk=1
 	.size	ftrace_plt_caller, . - ftrace_plt_caller
 #endif
 

@@ -13,6 +13,22 @@
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
+/* Call trace_entry with `saved` bytes of registers on the stack. The ip is the address after the call
+ * to here; a `thunk` has it behind its jump, relative to that. `args`: the arguments are on top. */
+	.macro	entered saved, thunk=0, args=0
+	movq	\saved(%rsp), %rdi		/* ip */
+	.if	\thunk
+	movslq	6(%rdi), %rsi
+	addq	%rsi, %rdi
+	.endif
+	leaq	\saved+8(%rsp), %rsi		/* location of the return address */
+	movq	%rsi, %rdx			/* which is the slot */
+	.if	\args
+	movq	%rsp, %rcx
+	.endif
+	call	trace_entry
+	.endm
+
 #ifndef PROBES			/* probes.S has its own */
 	.globl	ftrace_caller
 	.type	ftrace_caller, @function
@@ -23,10 +39,7 @@ ftrace_caller:
 	ret
 #else
 	save	rdi, rsi, rdx
-	movq	24(%rsp), %rdi		/* ip */
-	leaq	32(%rsp), %rsi		/* location of the return address */
-	movq	%rsi, %rdx		/* which is the slot */
-	call	trace_entry
+	entered	24
 	restore	rdx, rsi, rdi
 	ret
 #endif
@@ -42,11 +55,7 @@ ftrace_caller:
 ftrace_regs_caller:
 	.cfi_startproc
 	save	r9, r8, rcx, rdx, rsi, rdi
-	movq	48(%rsp), %rdi		/* ip */
-	leaq	56(%rsp), %rsi
-	movq	%rsi, %rdx
-	movq	%rsp, %rcx
-	call	trace_entry
+	entered	48, args=1
 	restore	rdi, rsi, rdx, rcx, r8, r9
 	ret
 	.cfi_endproc
@@ -71,21 +80,11 @@ ftrace_plt_caller:
 #else
 #ifdef ARGS
 	save	r9, r8, rcx, rdx, rsi, rdi
-	movq	%rsp, %rcx
-#define SAVED 48
-#else
-	save	rdi, rsi, rdx
-#define SAVED 24
-#endif
-	movq	SAVED(%rsp), %rdi
-	movslq	6(%rdi), %rsi
-	addq	%rsi, %rdi		/* ip */
-	leaq	SAVED+8(%rsp), %rsi	/* location of the return address */
-	movq	%rsi, %rdx		/* which is the slot */
-	call	trace_entry
-#ifdef ARGS
+	entered	48, thunk=1, args=1
 	restore	rdi, rsi, rdx, rcx, r8, r9
 #else
+	save	rdi, rsi, rdx
+	entered	24, thunk=1
 	restore	rdx, rsi, rdi
 #endif
 	ret

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import PATIENCE, child_env, ftpatch_command, ftpatch_process
+from tests.support.padded import padded
 from tests.support.terminals import shown_text
 
 pytestmark = pytest.mark.skipif(
@@ -47,11 +48,7 @@ class Seen:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Calls fib(N), and then, for N above 2, sixty functions; ends with 3."""
-    path = tmp_path_factory.mktemp("prog") / "prog"
-    path.with_suffix(".c").write_text(PROGRAM)
-    words = ["gcc", "-O1", "-fpatchable-function-entry=5", f"{path}.c", "-o", str(path)]
-    subprocess.run(words, check=True)
-    return path
+    return padded(tmp_path_factory.mktemp("prog"), PROGRAM)
 
 
 def _on_terminal(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import PATIENCE, ftpatch, ftpatch_process
+from tests.support.padded import padded
 from tests.support.trace_events import ENTRIES, read_trace
 
 __all__ = ["SIZE", "build", "entries", "lost", "native", "run", "trace_twice", "with_tracer"]
@@ -32,11 +33,8 @@ def build(folder: Path, *flags: str) -> Path:
 
 def trace_twice(folder: Path, report: str) -> None:
     """Trace a program that calls twice(3) and returns that, into run.trace and ``report``."""
-    prog = folder / "prog"
     source = "int twice(int n) { return n * 2; }\nint main(void) { return twice(3); }\n"
-    prog.with_suffix(".c").write_text(source)
-    words = ["gcc", "-O0", "-fpatchable-function-entry=5", f"{prog}.c", "-o", str(prog)]
-    subprocess.run(words, check=True)
+    prog = padded(folder, source, "-O0")
     done = ftpatch_process("trace", "--report", report, "-o", "run.trace", prog, cwd=folder)
     assert done.code == 6, done
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import child_env, ftpatch, ftpatch_command, ftpatch_process
+from tests.support.padded import padded
 from tests.support.trace_writer import TraceFile, program
 
 needs_gcc = pytest.mark.skipif(
@@ -29,11 +30,7 @@ int main(void) { return twice(3); }
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program that leaves a file where it ran, and ends with 6."""
-    path = tmp_path_factory.mktemp("prog") / "prog"
-    path.with_suffix(".c").write_text(PROGRAM)
-    words = ["gcc", "-O1", "-fpatchable-function-entry=5", f"{path}.c", "-o", str(path)]
-    subprocess.run(words, check=True)
-    return path
+    return padded(tmp_path_factory.mktemp("prog"), PROGRAM)
 
 
 @needs_gcc

@@ -8,21 +8,16 @@ from collections.abc import Iterator
 from ftpatch.trace.render.flame import flame
 from ftpatch.trace.render.page import page
 from ftpatch.trace.render.style import Style
-from ftpatch.trace.report import Report
-from ftpatch.trace.source import Data, EventSource
+from ftpatch.trace.report import Page, Report
+from ftpatch.trace.source import EventSource
 
 __all__ = ["REPORT"]
 
 
-class Flamegraph(Report):
+class Flamegraph(Page):
     """A flame graph."""
 
     name = "flamegraph"
-    shows = Data.CALLS | Data.HITS
-    returns = True
-    sums = True
-    page = True
-    ends = (".html", ".htm")
 
     def render(self, source: EventSource, style: Style) -> Iterator[str]:
         tree = style.tree(source)

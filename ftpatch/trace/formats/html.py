@@ -13,9 +13,9 @@ from ftpatch.trace.extremes import Extremes
 from ftpatch.trace.render.flame import flame
 from ftpatch.trace.render.page import page
 from ftpatch.trace.render.style import Style
-from ftpatch.trace.report import Report
+from ftpatch.trace.report import Page, Report
 from ftpatch.trace.rows import Rows
-from ftpatch.trace.source import Data, EventSource, Recording
+from ftpatch.trace.source import EventSource, Recording
 from ftpatch.trace.totals import Summing
 
 __all__ = ["REPORT"]
@@ -81,15 +81,10 @@ def _timeline(timeline: Timeline, recording: Recording, style: Style) -> Mapping
     }
 
 
-class Html(Report):
+class Html(Page):
     """A page with all views."""
 
     name = "html"
-    shows = Data.CALLS | Data.HITS
-    returns = True
-    sums = True
-    page = True
-    ends = (".html", ".htm")
 
     def render(self, source: EventSource, style: Style) -> Iterator[str]:
         return _html(source, style)
