@@ -34,7 +34,7 @@ TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%
 SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
 FUZZ = int(os.environ.get("FTPATCH_FUZZ") or 1)
 """Seed of what fuzzers and hypothesis draw."""
-SHARE = 1 / 12
+SHARE = 1 / 16
 """Of a test's cases, or of a file's slow ones; what as many cases of a test share must occur."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
