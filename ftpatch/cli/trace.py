@@ -19,7 +19,7 @@ from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import CallFilters, MaxCalls, MaxDepth, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import clean, error_line
-from ftpatch.cli.options import Args, Depth, Filter, LibCalls, Notrace, Regex, bytes_of
+from ftpatch.cli.options import Args, Filter, LibCalls, MaxStack, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
@@ -62,7 +62,7 @@ def command(
         ),
     ] = "function_graph",
     args: Args = False,
-    depth: Depth = 1024,
+    max_stack: MaxStack = 1024,
     size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Trace file size.")] = "256M",
     format_: Annotated[
         str | None,
@@ -122,7 +122,7 @@ def command(
 
         request = Request(
             words=program,
-            tracing=Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args),
+            tracing=Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args),
             selection=Selection(filter_, notrace, regex),
             libraries=lib,
             calls=libcalls,
