@@ -38,6 +38,17 @@ class ArchCommand(TyperCommand):
         for one, names in self._names:
             one.opts = [name for name in names if name not in FORMER]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click
+        """Parse, and suggest no former names."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            near = getattr(error, "possibilities", None)
+            if near:
+                kept = [name for name in near if name not in FORMER]
+                setattr(error, "possibilities", kept)  # noqa: B010
+            raise
+
     def make_parser(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own click
         """Make the parser, for all names."""
         told = [(one, one.opts) for one, _ in self._names]

@@ -71,6 +71,8 @@ def test_former_names_are_taken_and_not_told(words: list[str], name: str, value:
     command = getattr(CLI, "commands")[words[0]]  # noqa: B009
     assert command.make_context(words[0], words[1:]).params[name] == value
     assert "--depth" not in ftpatch(words[0], "--help").out
+    near = ftpatch(words[0], "--max-dept", "3").err
+    assert "--max-" in near and "--depth" not in near
 
 
 @pytest.mark.parametrize("name", COMMANDS)
