@@ -18,6 +18,7 @@ __all__ = [
     "Exit",
     "FtpatchError",
     "InputError",
+    "NoImages",
     "NoTable",
     "OutputError",
     "Refused",
@@ -88,6 +89,10 @@ class InputError(FtpatchError):
 
 class NoTable(InputError):
     """The image can be read, but has no table of call sites."""
+
+
+class NoImages(InputError):
+    """A directory has no images."""
 
 
 class OutputError(FtpatchError):

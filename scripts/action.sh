@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The GitHub Action: checks $IMAGES, one per line, with $BASELINE and $EXPECTED where they are set;
-# annotations go to standard output, a SARIF log to $SARIF if that is set.
+# The GitHub Action: checks $IMAGES, one per line, but for $EXCLUDE, one per line, with $BASELINE and
+# $EXPECTED where they are set; annotations go to standard output, a SARIF log to $SARIF if that is set.
 set -euo pipefail
 
 words=()
@@ -13,6 +13,9 @@ while IFS= read -r image; do
     esac
 done <<<"$IMAGES"
 [ ${#words[@]} -gt 0 ] || { echo "::error title=ftpatch::no images given"; exit 2; }
+while IFS= read -r glob; do
+    [ -z "$glob" ] || words+=("--exclude=$glob")
+done <<<"${EXCLUDE:-}"
 [ -z "${BASELINE:-}" ] || words+=("--baseline=$BASELINE")
 [ -z "${EXPECTED:-}" ] || words+=("--expected=$EXPECTED")
 

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws the pictures of docs/: what `ftpatch report` shows of a traced program, on a terminal and,
-by chromium, as a page.
+"""Draws the pictures of docs/: what `ftpatch report` shows of a traced program, on a terminal, by
+chromium as a page, and in KernelShark's window.
 
 pictures.py FOLDER
+
+It needs gcc, chromium, kernelshark, xvfb, xdotool and imagemagick.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 SIZE = (88, 20)
@@ -84,10 +88,14 @@ int main(void)
 """
 KEYS = {
     "functions": ("down", "down"),
-    "callers": ("down", "down", "enter"),
-    "time-line": ("down", "l"),
+    "callers": ("o", "home", "down", "down", "enter"),
+    "time-line": ("o", "home", "down", "l"),
 }
 """The picture of each view, and the keys that lead to it from the functions."""
+WINDOW = ("1100", "620")
+"""KernelShark's."""
+DRAWN = 3
+"""Seconds after which it has drawn a window of another size."""
 
 
 def main(folder: Path) -> None:
@@ -104,6 +112,7 @@ def main(folder: Path) -> None:
             drawn = asyncio.run(_picture(here / "tree.trace", keys))
             (folder / f"report-{name}.svg").write_text(drawn)
         _page(here / "tree.trace", here, folder / "report-html.png")
+        _kernelshark(here / "tree.trace", here, folder / "report-kernelshark.png")
 
 
 def _page(trace: Path, here: Path, picture: Path) -> None:
@@ -114,6 +123,43 @@ def _page(trace: Path, here: Path, picture: Path) -> None:
     browser = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"]
     options = ["--window-size=1100,560", "--virtual-time-budget=3000", f"--screenshot={picture}"]
     subprocess.run([*browser, *options, page.as_uri()], check=True, stderr=subprocess.DEVNULL)
+
+
+def _kernelshark(trace: Path, here: Path, picture: Path) -> None:
+    """Show a recording in KernelShark, on a screen that nobody sees, and keep its window."""
+    file = here / "tree.dat"
+    words = ["report", str(trace), "--format", "trace-dat", "-o", str(file)]
+    subprocess.run([sys.executable, "-m", "ftpatch", *words], check=True)
+    (here / "setting.ini").write_text("[General]\nnoRootWarn=true\n")
+    screen = ["Xvfb", "-displayfd", "1", "-screen", "0", "1280x800x24"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(screen, stdout=subprocess.PIPE, stderr=quiet, text=True) as server:
+        try:
+            assert server.stdout is not None
+            display = f":{server.stdout.readline().strip()}"
+            alone = {"DISPLAY": display, "HOME": str(here), "KS_USER_CACHE_DIR": str(here)}
+            environment, command = os.environ | alone, ["kernelshark", file.name]
+            with subprocess.Popen(
+                command, cwd=here, env=environment, stdout=quiet, stderr=quiet
+            ) as shown:
+                try:
+                    _window(environment, file.name, picture)
+                finally:
+                    shown.terminate()
+        finally:
+            server.terminate()
+
+
+def _window(environment: dict[str, str], title: str, picture: Path) -> None:
+    """Wait for the window with this title, and keep what it shows."""
+    find = ["timeout", "60", "xdotool", "search", "--sync", "--name", title]
+    found = subprocess.run(find, env=environment, check=True, capture_output=True, text=True)
+    window = found.stdout.split()[0]
+    place = ["windowmove", "--sync", window, "0", "0", "windowsize", "--sync", window, *WINDOW]
+    subprocess.run(["timeout", "60", "xdotool", *place], env=environment, check=True)
+    time.sleep(DRAWN)
+    subprocess.run(["import", "-window", window, str(picture)], env=environment, check=True)
+    subprocess.run(["mogrify", "-strip", "+dither", "-colors", "64", str(picture)], check=True)
 
 
 async def _picture(trace: Path, keys: tuple[str, ...]) -> str:

@@ -28,7 +28,7 @@ __all__ = [
     "require_calls",
 ]
 
-LEVELS = "Levels of calls to show: from the outermost call, or from each -F function."
+LEVELS = "Levels of calls to show, from the outermost call or from each -F function."
 Only = Annotated[
     list[str],
     typer.Option(
@@ -42,7 +42,7 @@ MaxDepth = Annotated[int | None, typer.Option("-D", "--max-depth", metavar="N", 
 Levels = Annotated[
     int | None, typer.Option("-D", "--max-depth", "--depth", metavar="N", min=1, help=LEVELS)
 ]
-"""The same for ``report``, where ``--depth`` cannot mean the tracer's own limit."""
+"""The same for ``report``, where its former name, ``--depth``, is taken still."""
 TimeFilter = Annotated[
     str | None,
     typer.Option(

@@ -14,6 +14,7 @@ import typer
 from ftpatch.cli.check_formats import Notes, Results, report_for
 from ftpatch.cli.completion import check_formats
 from ftpatch.cli.console import count, error_line, note_lines, watched
+from ftpatch.cli.exclude import Exclude, Folders, images_below
 from ftpatch.cli.options import Images, Json, Quiet, Verbose
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.tree import each
@@ -62,6 +63,7 @@ root), and what the check says or why there is none."""
 
 def command(
     images: Images,
+    exclude: Exclude = [],  # noqa: B006 - typer copies it
     json: Json = False,
     format_: CheckFormat = None,
     baseline: BaselineFile = None,
@@ -82,10 +84,12 @@ def command(
         raise typer.BadParameter("--baseline and --write-baseline are mutually exclusive")
     if expected is not None and write_expected is not None:
         raise typer.BadParameter("--expected and --write-expected are mutually exclusive")
-    many = any(path.is_dir() for path in images)
+    folders = images_below(images, exclude)
+    many = bool(folders)
     if any(path is not None for path in (baseline, write_baseline, expected, write_expected)):
         _distinct(images)
-    rows: Keyed = _checked(images, functions=expected is not None or write_expected is not None)
+    functions = expected is not None or write_expected is not None
+    rows: Keyed = _checked(images, folders, functions=functions)
     required: Expected | None = None
     if expected is not None:
         from ftpatch.ftrace.check.expected import read_expected
@@ -113,22 +117,21 @@ def command(
         raise typer.Exit(gate.code)
 
 
-def _checked(images: list[Path], *, functions: bool) -> Keyed:
+def _checked(images: list[Path], folders: Folders, *, functions: bool) -> Keyed:
     """Every image with its check, and with ``functions`` those that have a record; a tree's images
     are known by their place in it."""
     from ftpatch.ftrace.check.check import check_image
-    from ftpatch.image.folder import image_paths, no_images
 
     check = partial(check_image, functions=functions)
     for image in images:
-        if not image.is_dir():
+        if image not in folders:
             try:
                 yield image, image.name, check(image)
             except FtpatchError as error:
                 yield image, image.name, error
             continue
-        found, errors = image_paths(image)
-        for unread in errors or ([] if found else [no_images(image)]):
+        found, errors = folders[image]
+        for unread in errors:
             place = Path(unread.path or image)
             yield place, str(place.relative_to(image)), unread
         check_each = partial(check, one_of_many=True)
@@ -149,7 +152,7 @@ class _Gate:
         for path, key, check in rows:
             if isinstance(check, FtpatchError):
                 self.code = Exit.ERROR
-                yield path, str(check)
+                yield path, check
                 continue
             self.bare += check.bare
             self.checked += not check.bare

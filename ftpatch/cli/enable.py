@@ -13,7 +13,6 @@ from ftpatch.cli.options import (
     BOOT,
     AllowSetuid,
     Args,
-    Depth,
     DryRun,
     Filter,
     Force,
@@ -24,6 +23,7 @@ from ftpatch.cli.options import (
     KeepRecords,
     LibCalls,
     MaxEvents,
+    MaxStack,
     Notrace,
     Output,
     Quiet,
@@ -77,7 +77,7 @@ def command(
     time: WithTime = False,
     args: Args = False,
     libcalls: LibCalls = False,
-    depth: Depth = 1024,
+    max_stack: MaxStack = 1024,
     size: Annotated[
         str,
         typer.Option("--size", metavar="SIZE", help="Trace file size."),
@@ -126,7 +126,7 @@ def command(
     elif tracer is not None:
         from ftpatch.tracer.plan import Tracing
 
-        tracing = Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args)
+        tracing = Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args)
     enable = Enable(
         filters=filter_,
         notrace=notrace,

@@ -19,7 +19,6 @@ __all__ = [
     "AllowSetuid",
     "Args",
     "BOOT",
-    "Depth",
     "DryRun",
     "Filter",
     "Force",
@@ -31,6 +30,7 @@ __all__ = [
     "KeepRecords",
     "LibCalls",
     "MaxEvents",
+    "MaxStack",
     "Notrace",
     "Output",
     "Quiet",
@@ -137,14 +137,15 @@ LibCalls = Annotated[
         "they need pads; -f and -n apply to these calls, too.",
     ),
 ]
-Depth = Annotated[
+MaxStack = Annotated[
     int,
     typer.Option(
+        "--max-stack",
         "--depth",
         metavar="N",
         min=8,
         max=65536,
-        help="Maximum call depth per thread.",
+        help="Entries of each thread's ret_stack; calls nested deeper are counted, not recorded.",
     ),
 ]
 BOOT = "boot"

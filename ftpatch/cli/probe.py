@@ -15,12 +15,12 @@ from ftpatch.cli.completion import images
 from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
-    Depth,
     DryRun,
     Force,
     Format,
     InPlace,
     Json,
+    MaxStack,
     Output,
     Quiet,
     bytes_of,
@@ -76,7 +76,7 @@ def command(
             "--keep-going", help="Insert all probes that can be inserted; exit 1 if any cannot."
         ),
     ] = False,
-    depth: Depth = 1024,
+    max_stack: MaxStack = 1024,
     size: Annotated[
         str,
         typer.Option("--size", metavar="SIZE", help="Trace file size."),
@@ -137,7 +137,11 @@ def command(
 
         with _all_told(refused):
             probing = Probing(
-                definitions=definitions, optimize=optimize, handler=named, depth=depth, size=room
+                definitions=definitions,
+                optimize=optimize,
+                handler=named,
+                depth=max_stack,
+                size=room,
             )
             probed = plan_probed(image, probing, refused)
             if refused.errors and not keep_going:

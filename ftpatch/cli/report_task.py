@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import require_calls
 from ftpatch.cli.console import clean, note_lines, warn_line, watched
+from ftpatch.cli.held_back import HeldBack
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import is_walked, walk
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ftpatch.api.report_programs import Programs
+    from ftpatch.cli.report_folder import FolderOutput
+    from ftpatch.cli.report_output import Output
     from ftpatch.trace import EventSource, Recording, Report
     from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
@@ -74,7 +77,34 @@ def write_report(
     browse: bool = False,
 ) -> None:
     """Write one report, on a terminal ``paged``, and say on standard error what is missing;
-    ``browse``: open it."""
+    ``browse``: open it. Nothing is printed before all filters have matched."""
+    pages: list[tuple[Report, Path]] = []
+
+    def opened(form: Report) -> Output | FolderOutput:
+        pages[:] = require_browser([(form, output)], "use --format html -o FILE") if browse else []
+        return open_output(output, force=force, form=form, paged=paged)
+
+    try:
+        holds = output is None and bool(task.window.wanted)
+        if not _written(task, choose, opened, force=force, holds=holds):
+            anew = replace(task, window=replace(task.window))  # it knows functions by their numbers
+            _written(anew, choose, opened, force=force, holds=False)
+    finally:
+        _tell_newer(task.files)
+    for _, page in pages:
+        open_in_browser(page)
+
+
+def _written(
+    task: Task,
+    choose: Choose,
+    opened: Callable[[Report], Output | FolderOutput],
+    *,
+    force: bool,
+    holds: bool,
+) -> bool:
+    """Write one report; with ``holds`` nothing before all filters have matched. False: nothing was
+    written, too much had to be held back, and all filters match."""
     from ftpatch.api.report_sources import open_events
     from ftpatch.trace import Style
     from ftpatch.trace.by_process import processes_of
@@ -85,18 +115,21 @@ def write_report(
     try:
         require_calls(events)
         form = choose(events)
-        pages = require_browser([(form, output)], "use --format html -o FILE") if browse else []
-        with open_output(output, force=force, form=form, paged=paged) as out:
+        with opened(form) as out:
             events.recording.name_by(task.programs.of)
             missing = notes_of(events.recording)
             processes = processes_of(events.recording) if form.text else ""
             style = Style(clean, [clean(processes), *missing] if processes else missing)
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
                 style.progress = progress
-            for part in form.render(events, style):
+            held = HeldBack(window, events.recording.functions)
+            parts = form.render(events, style)
+            for part in held.parts(parts) if holds else parts:
                 out.write(part)
                 if out.is_left:
                     break
+            if held.dropped:
+                return False
             if window.wanted and not out.is_left:
                 window.require_match(events.recording.functions)
             out.appear()
@@ -105,9 +138,7 @@ def write_report(
         note_lines(events.notes())
     finally:
         events.close()
-        _tell_newer(task.files)
-    for _, page in pages:
-        open_in_browser(page)
+    return True
 
 
 def allow_descriptors(files: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ftpatch.cli.console import count, error_line, json_line, lines, table
+from ftpatch.cli.exclude import Exclude, images_below
 from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
 from ftpatch.cli.paint import some, warn
 from ftpatch.cli.status_row import status_row
@@ -28,6 +29,7 @@ FEW = 5
 
 def command(
     images: Images,
+    exclude: Exclude = [],  # noqa: B006 - typer copies it
     json: Json = False,
     format_: Format = None,
     quiet: Quiet = False,
@@ -39,11 +41,12 @@ def command(
     """
     as_json = wants_json(json, format_)
     failed = False
+    folders = images_below(images, exclude)
     for path in images:
-        if path.is_dir():
+        if path in folders:
             from ftpatch.cli.status_tree import tree_status
 
-            failed |= not tree_status(path, as_json=as_json, quiet=quiet)
+            failed |= not tree_status(path, *folders[path], as_json=as_json, quiet=quiet)
             continue
         try:
             row, sites = _read(path)

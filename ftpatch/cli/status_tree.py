@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from ftpatch.cli.status_row import status_row
 from ftpatch.errors import FtpatchError
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
-from ftpatch.image.folder import image_paths, no_images
 from ftpatch.io.tree import MODULE, each
 
 __all__ = ["tree_status"]
@@ -22,13 +22,20 @@ COUNTS = ("records", "null", "dropped", "sites", "lost")
 STATES = ("call", "nop", "unexpected")
 
 
-def tree_status(root: Path, *, as_json: bool, quiet: bool) -> bool:
-    """Show the status of every image below ``root``; whether all could be read."""
-    paths, errors = image_paths(root)
+def tree_status(
+    root: Path,
+    paths: Sequence[Path],
+    errors: Sequence[FtpatchError],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> bool:
+    """Show the status of these images below ``root``; whether all could be read, as ``errors`` were
+    not."""
     what = "module" if all(MODULE.fullmatch(path.name) for path in paths) else "image"
-    for error in errors or ([] if paths else [no_images(root)]):
+    for error in errors:
         error_line(str(error))
-    bad = len(errors) + (not paths)
+    bad = len(errors)
     rows, total = [], Counter[str]()
     for path, result in watched(each(_status, paths), len(paths), f"{what}s"):
         if isinstance(result, FtpatchError):
@@ -38,7 +45,7 @@ def tree_status(root: Path, *, as_json: bool, quiet: bool) -> bool:
             json_line(result)
         elif result["sites"] or result["records"]:
             rows.append((path, result))
-    if as_json or quiet:
+    if as_json or quiet or not paths:
         return not bad
     for _, row in rows:
         total.update({name: row[name] for name in COUNTS} | row["states"])

@@ -19,7 +19,7 @@ from ftpatch.cli.browser import open_in_browser, require_browser
 from ftpatch.cli.call_filters import CallFilters, MaxCalls, MaxDepth, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import clean, error_line
-from ftpatch.cli.options import Args, Depth, Filter, LibCalls, Notrace, Regex, bytes_of
+from ftpatch.cli.options import Args, Filter, LibCalls, MaxStack, Notrace, Regex, bytes_of
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
@@ -62,7 +62,7 @@ def command(
         ),
     ] = "function_graph",
     args: Args = False,
-    depth: Depth = 1024,
+    max_stack: MaxStack = 1024,
     size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Trace file size.")] = "256M",
     format_: Annotated[
         str | None,
@@ -90,7 +90,10 @@ def command(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Trace file to keep for `ftpatch report`."
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Trace file to keep for `ftpatch report`; children's are FILE.PID.",
         ),
     ] = None,
     open_: Annotated[
@@ -98,7 +101,10 @@ def command(
         typer.Option("--open", help="Open the HTML file of --report, or JSON, in a web browser."),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite the files that --report names.")
+        bool,
+        typer.Option(
+            "--force", help="Overwrite the trace files of -o and the files that --report names."
+        ),
     ] = False,
 ) -> None:
     """Run a program under a tracer and report its calls.
@@ -116,11 +122,12 @@ def command(
 
         request = Request(
             words=program,
-            tracing=Tracing(tracer=tracer, depth=depth, size=bytes_of(size), arguments=args),
+            tracing=Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args),
             selection=Selection(filter_, notrace, regex),
             libraries=lib,
             calls=libcalls,
             recording=output,
+            overwrite=force,
         )
         filters = CallFilters(
             only=tuple(only),
@@ -229,7 +236,7 @@ class Reports:
         kind = Tracer(known.number)
         asked.filters.require_fit(kind_of(kind))
         if asked.recording is not None:
-            _check_recording(asked.recording, kind, asked.format)
+            _check_recording(asked.recording, kind, asked, program)
         words = [*([asked.format] if asked.format else []), *asked.reports]
         self._brief = not words and sys.stdout.isatty()
         words = words or [default_report(kind)]
@@ -298,15 +305,21 @@ def _parsed(text: str, tracer: Tracer) -> _Report:
     return _Report(name, report_named(tracer, name), Path(file) if equals else None)
 
 
-def _check_recording(path: Path, tracer: Tracer, format_: str | None) -> None:
+def _check_recording(path: Path, tracer: Tracer, asked: Asked, program: Path) -> None:
     """Require that a new file can be there, and is not meant to be a report."""
     from ftpatch.api.report_sources import reports_ending
 
-    if os.path.lexists(path):
-        raise UsageError(path, "the output exists", "name another file")
+    if path.is_symlink():
+        raise UsageError(path, "the output is a symbolic link", "use its target")
+    if path.exists() and not path.is_file():
+        raise UsageError(path, "the output is not a regular file")
+    if path.exists() and not asked.force:
+        raise UsageError(path, "the output exists", "use --force to overwrite it")
+    if os.path.realpath(path) == os.path.realpath(program):
+        raise UsageError(path, "would overwrite another file of this run", "name another file")
     like = reports_ending(tracer, path.suffix) if path.suffix else []
     if like:
-        hint = f"to write a report, use --report {format_ or like[0]}={path}"
+        hint = f"to write a report, use --report {asked.format or like[0]}={path}"
         raise UsageError(path, "-o names the recording, but this is the name of a report", hint)
     if not path.parent.is_dir():
         raise OutputError(path, "cannot write: no such directory")

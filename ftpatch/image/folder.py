@@ -17,7 +17,7 @@ import stat
 from pathlib import Path
 
 from ftpatch.arch import arch_of
-from ftpatch.errors import FtpatchError, InputError
+from ftpatch.errors import FtpatchError, NoImages
 from ftpatch.image.compression import kind_of
 from ftpatch.image.decoders import LZ4_LEGACY
 from ftpatch.image.first_bytes import beginning
@@ -48,9 +48,9 @@ def image_paths(root: Path) -> tuple[list[Path], list[FtpatchError]]:
     return paths, errors
 
 
-def no_images(root: Path) -> InputError:
+def no_images(root: Path) -> NoImages:
     """The error for a directory without images."""
-    return InputError(
+    return NoImages(
         root,
         "no images in this directory",
         "ftpatch looks for kernels, modules, programs and libraries",

@@ -56,7 +56,7 @@ class Flag(IntFlag):
 
 LOST = {
     constants["LOST_FULL"]: "file full: --size",
-    constants["LOST_DEPTH"]: "ret_stack full: --depth",
+    constants["LOST_DEPTH"]: "ret_stack full: --max-stack",
     constants["LOST_NESTED"]: "in a signal handler",
     constants["LOST_EARLY"]: "no thread pointer yet",
     constants["LOST_THREAD"]: "too many threads",

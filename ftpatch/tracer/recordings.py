@@ -14,10 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from ftpatch.errors import FtpatchError
+from ftpatch.errors import FtpatchError, InputError, OutputError
 from ftpatch.image import open_image
 from ftpatch.image.injected import laid_in_id
 from ftpatch.trace.extent import is_of, read_extent, settle
+from ftpatch.trace.header import open_trace
 from ftpatch.tracer.server import Held, Server
 
 __all__ = ["TraceFiles"]
@@ -25,10 +26,13 @@ __all__ = ["TraceFiles"]
 
 class TraceFiles:
     """Files called ``trace``, and for other processes ``trace``.PID, of ``program``, a copy of
-    ``image``. Existing files with such names are left alone."""
+    ``image``. Existing files with such names are left alone, unless ``overwrite`` says that this
+    run takes the place of an earlier one. Raises OutputError where it cannot."""
 
-    def __init__(self, trace: Path, program: Path, image: Path) -> None:
+    def __init__(self, trace: Path, program: Path, image: Path, *, overwrite: bool = False) -> None:
         self._trace, self._program, self._image = trace, program, image
+        if overwrite:
+            self._remove()
         self._others = set(self._named())
         self._done: list[Path] = []
         self._first: int | None = None
@@ -37,6 +41,20 @@ class TraceFiles:
         self._server: Server | None = None
         with contextlib.suppress(OSError):
             self._server = Server(trace.parent, program, self._sweep)
+
+    def _remove(self) -> None:
+        """Remove an earlier run's file, and those of its other processes: traces by such a name."""
+        for path in self._named():
+            if path != self._trace:
+                try:
+                    fd, _ = open_trace(path)
+                except InputError:
+                    continue
+                os.close(fd)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise OutputError(path, f"cannot write: {error.strerror}") from None
 
     @property
     def environment(self) -> dict[str, str]:

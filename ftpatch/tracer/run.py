@@ -45,7 +45,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 class Request:
     """A command line to run, its tracer, and the functions to trace, in the program and in the
     shared libraries that match ``libraries``, and whether to trace ``calls`` to libraries; the file
-    to keep the recording in, None for none."""
+    to keep the recording in, None for none, and whether to ``overwrite`` one that is there."""
 
     words: Sequence[str]
     tracing: Tracing
@@ -53,6 +53,7 @@ class Request:
     libraries: Sequence[str] = ()
     calls: bool = False
     recording: Path | None = None
+    overwrite: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +171,7 @@ def _recorded(
     """Run the copy and collect its recordings."""
     trace = (request.recording or folder / "trace").absolute()
     environment = libraries.environment if libraries else os.environ
-    with TraceFiles(trace, patched, path.absolute()) as made:
+    with TraceFiles(trace, patched, path.absolute(), overwrite=request.overwrite) as made:
         with ACTIVITIES.away():
             status = execute(patched, request.words, {**environment, **made.environment})
         files, foreign = _of_tracer(made.finish(), request)

@@ -29,9 +29,24 @@ def test_a_folder_in_which_nothing_can_be_checked(tmp_path: Path) -> None:
     assert suite.get("skipped") == suite.get("tests") != "0"
 
 
+def test_a_folder_without_images(tmp_path: Path) -> None:
+    """The folder is none."""
+    (tmp_path / "notes").write_text("text\n")
+    for verb in ("check", "status"):
+        done = ftpatch(verb, tmp_path)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith(f"ftpatch: {tmp_path}: no images in this directory; ")
+    (tmp_path / "empty").mkdir()
+    shutil.copy(SAMPLES[0].path, tmp_path / "kernel")
+    done = ftpatch("check", tmp_path / "kernel", tmp_path / "empty")
+    said = f"{tmp_path}/kernel: verdict: boots and ftrace works\n"
+    assert (done.code, done.out) == (2, f"{said}1 image, 0 unreadable, 0 with findings\n")
+
+
 def test_a_folder_in_which_something_can(tmp_path: Path) -> None:
     _bare(tmp_path / "a")
     shutil.copy(SAMPLES[0].path, tmp_path / "kernel")
     done = ftpatch("check", tmp_path)
-    said = "2 images, 1 without call sites, 0 unreadable, every invariant holds\n"
+    said = f"{tmp_path}/kernel: verdict: boots and ftrace works\n"
+    said += "2 images, 1 without call sites, 0 unreadable, every invariant holds\n"
     assert (done.code, done.out, done.err) == (0, said, "")

@@ -34,7 +34,7 @@ PROGRAM += "{ return n < 2 ? n : fib(n - 1) + fib(n - 2); }\n"
 PROGRAM += "int main(int argc, char **argv) { int n = atoi(argv[1]), s = fib(n); if (n > 2) {"
 PROGRAM += "".join(f"s += f{n}_{'x' * n}(n);" for n in range(FUNCTIONS))
 PROGRAM += "} return s ? 3 : 4; }\n"
-HEADER = ["#      Self       Total       Calls  Function"]
+HEADER = ["#", "Self", "Total", "Calls", "Function"]
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,13 @@ def test_a_long_graph_is_summed_up(size: tuple[int, int], compiled: Path, tmp_pa
     """fib(15) makes 1973 calls: nobody would read 4000 lines."""
     seen = _on_terminal("trace", compiled, "15", folder=tmp_path, size=size)
     assert seen.code == 3
-    assert seen.lines[0] == f"# {1973 + 1 + FUNCTIONS} calls of {FUNCTIONS + 2} functions"
-    assert seen.lines[2:3] == HEADER
+    calls = f"{1973 + 1 + FUNCTIONS} calls of {FUNCTIONS + 2} functions"
+    assert seen.lines[0] == f"# {calls}, by self time"
+    assert seen.lines[2].split() == HEADER
     assert len(seen.lines) < size[0] and max(map(len, seen.lines)) <= size[1]
     rows = [line.split() for line in seen.lines[4:] if not line.startswith("#")]
+    assert [float(row[0]) for row in rows] == sorted((float(row[0]) for row in rows), reverse=True)
+    assert all(row[1] == row[3] == "us" for row in rows), "one unit, as in ftrace"
     hits = {row[-1].rstrip("…"): int(row[-2]) for row in rows}
     assert hits["fib"] == 1973 and len(rows) >= 5
     last = seen.lines[-1]
@@ -133,7 +136,7 @@ def test_of_other_tracers(tracer: str, compiled: Path, tmp_path: Path) -> None:
     if tracer == "function_profile":  # not longer than what is shown of any report
         assert seen.lines[0].split() == ["Hit", "Time", "Avg", "Self", "Function"]
         return
-    assert seen.lines[2:3] == HEADER and seen.lines[4].split() == ["-", "-", "1973", "fib"]
+    assert seen.lines[2].split() == HEADER and seen.lines[4].split() == ["-", "-", "1973", "fib"]
     assert seen.lines[-1].endswith("--format function")
 
 

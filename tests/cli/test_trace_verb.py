@@ -156,7 +156,38 @@ def test_the_trace_is_kept(tmp_path: Path) -> None:
         assert file.stat().st_size <= 4096 + 16384
     assert "main() {" in ftpatch_process("report", kept, *children).out
     again = ftpatch_process("trace", "-o", kept, path)
-    assert again.code == 125 and "the output exists" in again.err
+    assert again.code == 125 and "kept: the output exists; use --force to overwrite it" in again.err
+
+
+def test_force_takes_the_place_of_an_earlier_run(tmp_path: Path) -> None:
+    """Of all of its files: children of two runs are not to be mixed up. What only has such a name
+    stays, and so does everything if the program cannot be patched."""
+    path, kept = _compile(tmp_path), tmp_path / "kept"
+    assert ftpatch_process("trace", "-o", kept, path, "-f").code == 0
+    (tmp_path / "kept.1").write_text("mine\n")
+    before = {p.name: p.read_bytes() for p in tmp_path.glob("kept*")}
+    assert len(before) == 3
+    refused = ftpatch_process("trace", "-o", kept, "--force", "-f", "nosuch", "--", path)
+    assert (
+        refused.code == 125 and {p.name: p.read_bytes() for p in tmp_path.glob("kept*")} == before
+    )
+    done = ftpatch_process("trace", "-o", kept, "--force", path)
+    assert (done.code, done.err) == (0, "")
+    assert {p.name for p in tmp_path.glob("kept*")} == {"kept", "kept.1"}
+    assert kept.read_bytes() != before["kept"] and "main() {" in ftpatch("report", kept).out
+
+
+def test_what_force_does_not_overwrite(tmp_path: Path) -> None:
+    path = _compile(tmp_path)
+    (tmp_path / "link").symlink_to(path)
+    for output, reason in (
+        ("link", "the output is a symbolic link"),
+        (".", "the output is not a regular file"),
+        ("prog", "would overwrite another file of this run"),
+    ):
+        before = path.read_bytes()
+        done = ftpatch("trace", "--force", "-o", tmp_path / output, path)
+        assert done.code == 125 and reason in done.err and path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

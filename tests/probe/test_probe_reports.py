@@ -132,7 +132,7 @@ def test_text() -> None:
     _same("trace-probes-profile", ftpatch("report", "--format", "profile", trace))
     _same("trace-probes-json", ftpatch("report", "--json", trace))
     narrow = ("-f", "left", "-f", "idle", "--no-demangle", "--time", "0.0015-")
-    folded = ftpatch("report", "--format", "folded", trace, "--depth", "1")
+    folded = ftpatch("report", "--format", "folded", trace, "-D", "1")
     _same("trace-probes-narrow", ftpatch("report", trace, *narrow), folded)
 
 
@@ -199,7 +199,7 @@ def test_options() -> None:
     assert ftpatch("report", only, "--format", "profile").out.splitlines()[-1].split() == [
         *("1", "0", "jump", "-", "-", "-", "-", "one:", "main"),
     ]
-    deep = ftpatch("report", trace, "--depth", "1", "--json").json
+    deep = ftpatch("report", trace, "-D", "1", "--json").json
     names = [row["probe"] for row in deep if "time" in row]
     assert names.count("left") == 3 and names.count("walked") == 1 and "again" not in names
     missing = ftpatch("report", trace, "-f", "nothing")

@@ -94,6 +94,14 @@ def test_a_baseline(folder: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_excluded_files(folder: Path) -> None:
+    (folder / "tree").mkdir()
+    _bad(folder / "tree", "bad one")
+    (folder / "tree/vmlinux").write_bytes(fentry_kernel().build())
+    done = _step(1, folder, images="tree", exclude="\nbad *\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("name", ["a b", "$(touch ran)", "-q", "'; touch ran; '", "*"])
 def test_names_are_names(name: str, folder: Path) -> None:
     _bad(folder, name)

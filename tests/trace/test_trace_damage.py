@@ -106,7 +106,7 @@ def test_random_damage(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     for form in ("perfetto", "pprof", "trace-dat", "uftrace"):
         shutil.rmtree(tmp_path / "uftrace", ignore_errors=True)
         _is_told(ftpatch("report", "--format", form, path, "-o", tmp_path / form, "--force"))
-    _is_told(ftpatch("report", "--time", "0.1-", "--depth", "1", path))
+    _is_told(ftpatch("report", "--time", "0.1-", "-D", "1", path))
 
 
 @settings(max_examples=scaled(40, 10))

@@ -84,7 +84,7 @@ def test_text() -> None:
     _same("trace-values", ftpatch("report", _values()))
     _same("trace-values-json", ftpatch("report", "--json", _values()))
     _same("trace-function-profile", ftpatch("report", _profile()))
-    narrow = ftpatch("report", "--depth", "2", "-f", "!read_*", "--tid", "4711", trace)
+    narrow = ftpatch("report", "-D", "2", "-f", "!read_*", "--tid", "4711", trace)
     _same("trace-narrow", narrow, ftpatch("report", trace, "--time", "0.00000999-0.01"))
 
 

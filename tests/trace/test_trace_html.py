@@ -240,7 +240,7 @@ def _flat(data: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def test_numbers_are_those_of_other_formats_also_within_a_time() -> None:
     trace = _graph()
-    for words in ([], ["--time", "0.00000999-0.01"], ["--tid", "4711", "--depth", "2"]):
+    for words in ([], ["--time", "0.00000999-0.01"], ["--tid", "4711", "-D", "2"]):
         data = data_of(ftpatch("report", "--format", "html", trace, *words).out)
         table, flame = data["table"], data["flame"]
         lines = ftpatch("report", "--format", "profile", trace, *words).out.splitlines()[2:]

@@ -103,6 +103,19 @@ def test_the_table_sorts(page: Browser, tmp_path: Path) -> None:
     assert walk[:-1] == ["8", "47.000 us", "40.000 us", "3.000 us", "5.875 us", "19.000 us"]
 
 
+def test_times_of_the_table_have_one_unit(page: Browser, tmp_path: Path) -> None:
+    """As ftrace's: what stands below each other is compared."""
+    thread = Thread(11).add(ENTRY, "main", 0).add(ENTRY, "walk", 1000).add(EXIT, "walk", 1040)
+    header: dict[str, int | bytes] = {"path": bytes(program(tmp_path / "prog", NAMES))}
+    file = TraceFile([thread.add(EXIT, "main", 1_234_567_890)], header=header)
+    page.open(write_page(file.write(tmp_path / "trace")))
+    page.click("#tab-table")
+    assert [row[:3] for row in _table(page)] == [
+        ["1", "1,234,567.890 us", "1,234,567.850 us"],
+        ["1", "0.040 us", "0.040 us"],
+    ]
+
+
 def test_search_counts_and_marks(page: Browser, tmp_path: Path) -> None:
     page.open(write_page(_trace(tmp_path)))
     page.press("/")

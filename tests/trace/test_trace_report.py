@@ -90,9 +90,9 @@ def test_files_of_two_kinds_are_no_report(tmp_path: Path) -> None:
         (["-f", "walk"], ["walk()"]),
         (["-f", "walk", "-f", "ha??"], ["walk()", "hash()"]),
         (["-f", "!main", "-f", "!p*"], ["walk()", "hash()"]),
-        (["--depth", "1"], ["main()"]),
-        (["--depth", "2"], ["main()", "parse()", "hash()"]),
-        (["--depth", "1", "-f", "!main"], ["parse()", "hash()"]),
+        (["-D", "1"], ["main()"]),
+        (["-D", "2"], ["main()", "parse()", "hash()"]),
+        (["-D", "1", "-f", "!main"], ["parse()", "hash()"]),
         (["--time", "0.000002-"], ["walk()", "hash()"]),
         (["--time", "-0.0000015"], ["main()", "parse()"]),
         (["--tid", "100", "--time", "0.0000039-0.0000045"], ["hash()"]),
@@ -113,7 +113,7 @@ def test_a_part_of_the_time_counts_that_part(tmp_path: Path) -> None:
         ("0", "0.300", "0.300", "walk"),
         ("1", "0.050", "0.050", "hash"),
     ]
-    shallow = ftpatch("report", trace, "--format", "folded", "--depth", "2", "-f", "!parse").out
+    shallow = ftpatch("report", trace, "--format", "folded", "-D", "2", "-f", "!parse").out
     assert shallow == "main 8400\nmain;hash 100\nmain;walk 500\n"
 
 
@@ -126,7 +126,7 @@ def test_a_part_of_the_time_counts_that_part(tmp_path: Path) -> None:
         (["--time", "2-1"], "ends before it begins"),
         (["--time", "1e400-"], "not FROM-TO"),
         (["--tid", "7"], "no thread 7"),
-        (["--depth", "0"], "--depth"),
+        (["--depth", "0"], "--max-depth"),
         (["-f", "nothing"], "matches no function"),
         (["--format", "xml"], "unknown format"),
         (["--json", "--format", "chrome"], "conflict"),

@@ -20,7 +20,7 @@ from tests.support.tracer_programs import ARCHES, Form, build, emulator, run, tr
 
 MOST = 9000
 """Calls that a debugger has to stop at."""
-DEEP = ("--depth", "8192")
+DEEP = ("--max-stack", "8192")
 AFTER = 16
 """Bytes between a function's start and the address after its site's call, at most."""
 PROGRAMS = {
@@ -209,7 +209,7 @@ def test_hits_of_many_functions(tmp_path: Path) -> None:
     """Wherever they lie, and thus wherever in the table."""
     for align in (1, 8, 16, 32, 64, 128, 256, 512):
         program = build(Form(more=(f"-falign-functions={align}",)), "many.c", tmp_path)
-        trace = _recorded(program, "function_profile", tmp_path, "--depth", str(8 + align))
+        trace = _recorded(program, "function_profile", tmp_path, "--max-stack", str(8 + align))
         hits = [count for count, total, own in trace.profile.values() if 0 <= own <= total]
         assert sorted(hits) == [1] + [3] * 360, align
 
@@ -227,7 +227,7 @@ def test_what_is_too_deep_is_left_out(tmp_path: Path) -> None:
     """Entries beyond the ret_stack are counted, and all others nest as before."""
     program = build(Form(), "tree.c", tmp_path)
     whole = _recorded(program, "function_graph", tmp_path)
-    trace = _recorded(program, "function_graph", tmp_path, "--depth", "16")
+    trace = _recorded(program, "function_graph", tmp_path, "--max-stack", "16")
     assert balance(trace.threads[0]) == []
     recorded = sum(event.type in ENTRIES for event in trace.events)
     assert trace.lost["depth"] > 50

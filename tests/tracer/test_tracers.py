@@ -134,7 +134,7 @@ def test_diff_names_the_segment(tmp_path: Path) -> None:
 
 def test_only_what_is_chosen(tmp_path: Path) -> None:
     path = _compile(tmp_path, PAD)
-    traced = _traced(path, "--tracer", "function_graph", "-f", "inner", "--depth", "8")
+    traced = _traced(path, "--tracer", "function_graph", "-f", "inner", "--max-stack", "8")
     assert _run(traced, "20") == (9, "40\n")
     report = ftpatch("report", tmp_path / "trace", "--format", "profile").out
     assert re.search(r"^ +8 .* inner$", report, re.MULTILINE) and "outer" not in report

@@ -2,7 +2,7 @@
 """Reports of ``check``, one file per format.
 
 A report takes the results of all images in their order, each a path with a Check or, for what could
-not be read, the reason in one line, and prints each as it comes (documents, when all have).
+not be read, its error, and prints each as it comes (documents, when all have).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ftpatch.cli.console import count, lines, note_lines
 
 if TYPE_CHECKING:
+    from ftpatch.errors import FtpatchError
     from ftpatch.ftrace.check.check import Check, Finding, Note
 
 __all__ = ["Notes", "Results", "message", "noted", "remarks"]
@@ -18,8 +19,9 @@ __all__ = ["Notes", "Results", "message", "noted", "remarks"]
 SHOWN = 5
 """Functions of a note that are named where its sites have no line of their own."""
 
-Results = Iterable[tuple[Path, "Check | str"]]
-"""Each image with what its check says, or with the reason why it could not be read."""
+Results = Iterable[tuple[Path, "Check | FtpatchError"]]
+"""Each image with what its check says, or with the reason why it could not be read; a directory
+where it has no images, or could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted
 from ftpatch.cli.check_formats.source_places import source_places
 from ftpatch.cli.console import clean, lines
+from ftpatch.errors import FtpatchError
 
 __all__ = ["annotation", "github"]
 
@@ -30,8 +31,8 @@ def github(results: Results, notes: Notes) -> None:
     """Print an annotation for each finding, and for each image that could not be read."""
     for path, outcome in results:
         file = str(path)
-        if isinstance(outcome, str):
-            lines([annotation("error", [outcome], file=file, title="ftpatch: cannot read")])
+        if isinstance(outcome, FtpatchError):
+            lines([annotation("error", [str(outcome)], file=file, title="ftpatch: cannot read")])
             continue
         places = source_places(path, outcome.findings)
         for finding, place in zip(outcome.findings, places, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ftpatch.cli.check_formats.finding import Notes, Results, remarks
 from ftpatch.cli.console import error_line, json_line
+from ftpatch.errors import FtpatchError
 
 __all__ = ["json_lines"]
 
@@ -13,8 +14,8 @@ def json_lines(results: Results, notes: Notes) -> None:
     """Print an object for each finding, and for each note; what could not be read goes to standard
     error."""
     for path, outcome in results:
-        if isinstance(outcome, str):
-            error_line(outcome)
+        if isinstance(outcome, FtpatchError):
+            error_line(str(outcome))
             continue
         for finding in outcome.findings:
             row = {

@@ -22,6 +22,7 @@ from xml.etree import ElementTree as ET
 
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
 from ftpatch.cli.console import clean, count, document
+from ftpatch.errors import FtpatchError
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Finding
@@ -34,8 +35,8 @@ def junit(results: Results, notes: Notes) -> None:
     root = ET.Element("testsuites", name="ftpatch check")
     for path, outcome in results:
         suite = ET.SubElement(root, "testsuite", name=clean(str(path)))
-        if isinstance(outcome, str):
-            _case(suite, path, "readable", "error", "cannot read", [outcome])
+        if isinstance(outcome, FtpatchError):
+            _case(suite, path, "readable", "error", "cannot read", [str(outcome)])
         else:
             if outcome.ftrace_init is not None:
                 held = ET.SubElement(suite, "properties")

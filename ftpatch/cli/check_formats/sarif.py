@@ -23,6 +23,7 @@ from ftpatch import __version__
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
 from ftpatch.cli.check_formats.source_places import Place, source_places
 from ftpatch.cli.console import clean, document
+from ftpatch.errors import FtpatchError
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Finding
@@ -42,9 +43,9 @@ def sarif(results: Results, notes: Notes) -> None:
     found, told = list[dict[str, Any]](), list[dict[str, Any]]()
     readable = True
     for path, outcome in results:
-        if isinstance(outcome, str):
+        if isinstance(outcome, FtpatchError):
             readable = False
-            told.append(_notification(path, "error", outcome))
+            told.append(_notification(path, "error", str(outcome)))
             continue
         found += _results(path, outcome, list(INVARIANTS))
         if not notes.quiet:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
 from ftpatch.cli.console import count, error_line, lines
 from ftpatch.cli.paint import Tone, Word, bad, fine, joined, warn
+from ftpatch.errors import FtpatchError, NoImages
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Note
@@ -19,16 +20,19 @@ __all__ = ["text"]
 
 def text(results: Results, notes: Notes) -> None:
     """Print all findings, then what holds."""
-    total = unread = bare = found = known = 0
+    total = unread = empty = bare = checked = found = known = 0
     for path, outcome in results:
-        total += 1
-        if isinstance(outcome, str):
-            error_line(outcome)
-            unread += 1
+        if isinstance(outcome, FtpatchError):
+            error_line(str(outcome))
+            empty += isinstance(outcome, NoImages)
+            unread += not isinstance(outcome, NoImages)
+            total += not path.is_dir()
             continue
+        total += 1
         found += bool(outcome.findings)
         known += len(outcome.known)
         bare += outcome.bare
+        checked += not outcome.bare
         for finding in outcome.findings:
             rest = message(finding).removeprefix(finding.invariant)
             lines([(f"{path}: ", bad(finding.invariant), rest), *finding.bug.splitlines()])
@@ -36,15 +40,17 @@ def text(results: Results, notes: Notes) -> None:
             lines((f"{path}: ", *_noted(note)) for note in outcome.notes)
         if not notes.quiet and not notes.many:
             _summary(path, outcome)
+        elif not notes.quiet and _stands_out(outcome):
+            _verdict(path, outcome)
         if notes.verbose:
             _each(path, outcome)
-    if notes.many and not notes.quiet:
+    if notes.many and not notes.quiet and total + unread:
         unreadable = f"{unread} unreadable"
         held = f"{found} with findings"
         end = bad(held) if found else held
-        if not found | unread | known:
+        if not found | unread | empty | known:
             end = fine("every invariant holds")
-        if bare and bare + unread == total:
+        if bare and not checked:
             end = warn("nothing to check")
         parts = [f"{count(total, 'image')}"]
         parts += [f"{bare} without call sites"] if bare else []
@@ -78,11 +84,7 @@ def _summary(path: Path, check: Check) -> None:
     if check.bare:
         lines([f"{path}: no call sites, nothing to check"])
         return
-    if outlook is not None:
-        words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
-        others = {finding.invariant for finding in check.findings} - {"ftrace_init"}
-        words += ", apart from the findings above" if others and outlook.verdict == "boots" else ""
-        lines([(f"{path}: verdict: ", Word(words, TONES[outlook.verdict]))])
+    _verdict(path, check)
     if outlook is not None and outlook.death is None:
         end = "one ftrace bug" if outlook.bug else "no ftrace bug"
         number = f"ftrace: allocating {outlook.entries} entries"
@@ -94,6 +96,22 @@ def _summary(path: Path, check: Check) -> None:
         lines([(f"{path}: ", warn(count(len(check.known), "known exception")), end)])
     elif not check.findings:
         lines([(f"{path}: ", fine("every invariant holds"))])
+
+
+def _stands_out(check: Check) -> bool:
+    """Whether a directory's image gets a line of its own: a kernel does, and a module that will do
+    harm."""
+    outlook = check.ftrace_init
+    return outlook is not None and not (outlook.module and outlook.verdict == "boots")
+
+
+def _verdict(path: Path, check: Check) -> None:
+    outlook = check.ftrace_init
+    if outlook is not None:
+        words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
+        others = {finding.invariant for finding in check.findings} - {"ftrace_init"}
+        words += ", apart from the findings above" if others and outlook.verdict == "boots" else ""
+        lines([(f"{path}: verdict: ", Word(words, TONES[outlook.verdict]))])
 
 
 def _each(path: Path, check: Check) -> None:

@@ -16,17 +16,18 @@ CALLS, TIME = 9, 11
 """Columns of a number, and of a time."""
 NAME = 20
 """Columns that names have at least, if times can make room for them."""
-TIMES = ("Total", "Self", "Avg")
+TIMES = ("Self", "Total", "Avg")
 
 
 class FunctionTable:
-    """One line for each function. ``sort`` is the column that they are ordered by."""
+    """One line for each function. ``sort`` is the column that they are ordered by: first by their
+    own time, as in the summary that ``trace`` prints."""
 
     def __init__(self, recorded: Recorded) -> None:
         self._recorded = recorded
         totals = recorded.totals
         timed = bool(totals.time.any()) or recorded.source.has_returns
-        self.columns = ("Total", "Self", "Avg", "Calls", "Name") if timed else ("Calls", "Name")
+        self.columns = (*TIMES, "Calls", "Name") if timed else ("Calls", "Name")
         self._timed = timed
         self._known = recorded.recording.has_clock
         self._average = totals.time // np.maximum(totals.hits, 1)
@@ -75,7 +76,7 @@ class FunctionTable:
         row, totals = int(self._order[index]), self._recorded.totals
         numbers = f"{int(totals.hits[row]):>{CALLS}} "
         if self._timed:
-            times = (totals.time, totals.own, self._average)
+            times = (totals.own, totals.time, self._average)
             for column in times[: _times(width)]:
                 numbers += f"{spent(int(column[row]), self._known):>{TIME}} "
         name = self._recorded.names[int(totals.function[row])]

@@ -48,7 +48,8 @@ BINDINGS: list[BindingType] = [
     Binding("ctrl+z", "suspend_process", show=False),
 ]
 KEYS = """\
-f          functions; o sorts by the next column, O reverses the order
+f          functions, by self time; o sorts by the next column, O reverses
+             the order: the arrow in the header shows which one it is
 c, Enter   callers and callees of the function under the cursor;
            Enter goes on to one of them, Backspace goes back
 t          call tree; Enter, Right and Left unfold and fold

@@ -20,11 +20,8 @@ AROUND = 8
 """Lines of a summary that are not functions, and one for the shell's prompt."""
 MIN_FUNCTIONS = 5
 """Functions that any screen has room for."""
-HEADER = """\
-#      Self       Total       Calls  Function
-#      ----       -----       -----  --------
-"""
-UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
+LEAST = 11
+"""Columns that a number has at least."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +64,32 @@ class Brief(Report):
             totals = total(style.rows(source), recording.functions, recording.window)
         yield from style.header()
         yield f"# {_counted(int(totals.hits.sum()), 'call')} of "
-        yield f"{_counted(len(totals.function), 'function')}{_where(source)}\n#\n{HEADER}"
+        order = "self time" if source.has_returns else "calls"
+        yield f"{_counted(len(totals.function), 'function')}{_where(source)}, by {order}\n#\n"
         yield from self._lines(source, totals, style)
         yield f"#\n# {self._more}\n"
 
     def _lines(self, source: EventSource, totals: Totals, style: Style) -> Iterator[str]:
-        """By falling time of their own, or where that is not known, by calls."""
+        """By falling time of their own, or where that is not known, by calls. All times are in
+        microseconds, as ftrace's are: they stand below each other to be compared."""
         timed, known = source.has_returns, source.recording.has_clock
         names = style.names(source.recording.functions)
         rows = sorted(totals.rows(), key=lambda row: (row[3], row[2], row[1]), reverse=True)
         if not timed:
             rows.sort(key=lambda row: row[1], reverse=True)
         shown = max(self._screen.lines - AROUND - len(style.notes), MIN_FUNCTIONS)
-        for function, hits, time, own in rows[:shown]:
-            spent, whole = (_time(max(ns, 0), known) if timed else "-" for ns in (own, time))
-            line = f"{spent:>11} {whole:>11} {hits:>11}  {names[function]}"
+        cells = [
+            [_time(max(ns, 0), known) if timed else "-" for ns in (own, time)]
+            for _, _, time, own in rows[:shown]
+        ]
+        width = max([LEAST, *(len(cell) for pair in cells for cell in pair)])
+        for self_, total_, calls, name in (
+            ("Self", "Total", "Calls", "Function"),
+            ("----", "-----", "-----", "--------"),
+        ):
+            yield f"#{self_:>{width - 1}} {total_:>{width}} {calls:>{LEAST}}  {name}\n"
+        for (function, hits, _, _), (spent, whole) in zip(rows, cells, strict=False):
+            line = f"{spent:>{width}} {whole:>{width}} {hits:>{LEAST}}  {names[function]}"
             fits = len(line) <= self._screen.columns
             yield (line if fits else line[: max(self._screen.columns - 1, 40)] + "…") + "\n"
         if len(rows) > shown:
@@ -99,8 +107,6 @@ def _counted(number: int, what: str) -> str:
 
 
 def _time(ns: int, known: bool) -> str:
-    """Three decimals and a unit; all digits, where the clock's rate is not ``known``."""
-    if not known:
-        return f"{ns} ticks"
-    least, unit = next((one for one in UNITS if ns >= one[0]), UNITS[-1])
-    return f"{ns / least:.3f} {unit}" if least > 1 else f"{ns} ns"
+    """Three decimals, which stand below each other; ticks, where the clock's rate is not
+    ``known``."""
+    return f"{ns // 1000}.{ns % 1000:03} us" if known else f"{ns} ticks"

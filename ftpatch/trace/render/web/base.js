@@ -26,6 +26,12 @@ function time(ns) {
   return `${ns} ns`;
 }
 
+// The same in a column, where times are compared: ftrace's unit throughout.
+function micros(ns) {
+  if (data.unit !== "ns") return time(ns);
+  return `${number(Math.floor(ns / 1000))}.${String(ns % 1000).padStart(3, "0")} us`;
+}
+
 const number = (value) => value.toLocaleString("en");
 const count = (value, what) => `${number(value)} ${what}${value === 1 ? "" : "s"}`;
 const share = (part, whole) => `${(100 * part / (whole || 1)).toFixed(2)}%`;

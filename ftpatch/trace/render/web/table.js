@@ -7,11 +7,11 @@ const returned = (column) => (i) => (sums.most[i] < 0 ? -1 : column[i]);
 const average = (i) => Math.floor(sums.total[i] / (sums.calls[i] || 1));
 const COLUMNS = [
   { key: "calls", text: "calls", of: (i) => sums.calls[i], show: number },
-  { key: "total", text: "total", of: (i) => sums.total[i], show: time },
-  { key: "own", text: "self", of: (i) => sums.own[i], show: time },
-  { key: "least", text: "min", of: returned(sums.least), show: time },
-  { key: "avg", text: "avg", of: average, show: time },
-  { key: "most", text: "max", of: returned(sums.most), show: time },
+  { key: "total", text: "total", of: (i) => sums.total[i], show: micros },
+  { key: "own", text: "self", of: (i) => sums.own[i], show: micros },
+  { key: "least", text: "min", of: returned(sums.least), show: micros },
+  { key: "avg", text: "avg", of: average, show: micros },
+  { key: "most", text: "max", of: returned(sums.most), show: micros },
   { key: "name", text: "function", of: (i) => names[sums.function[i]] },
 ];
 
