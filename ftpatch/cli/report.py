@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.call_filters import (
-    CallFilters,
-    Levels,
-    MaxCalls,
-    Only,
-    TimeFilter,
-    Trigger,
-)
+from ftpatch.api.call_filters import CallFilters
+from ftpatch.cli.call_filters import Levels, MaxCalls, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Json

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.call_filters import require_calls
 from ftpatch.cli.console import clean, note_lines
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_task import Task, allow_descriptors, notes_of, progress
@@ -40,7 +39,6 @@ def compare_runs(runs: Sequence[Task], output: Path | None, force: bool, *, json
             allow_descriptors(len(run.files))
             sources.append(open_events(run.files, run.window, image=run.image, force=force))
             opened.callback(sources[-1].close)
-            require_calls(sources[-1])
         before, after = sources
         _require_comparable(before, after)
         with open_output(output, force=force, form=form) as out:

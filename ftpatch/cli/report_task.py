@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.browser import open_in_browser, require_browser
-from ftpatch.cli.call_filters import require_calls
 from ftpatch.cli.console import clean, note_lines, warn_line, watched
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import is_walked, walk
@@ -52,7 +51,6 @@ def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
     allow_descriptors(len(task.files))
     events = open_events(task.files, task.window, image=task.image, force=force)
     try:
-        require_calls(events)
         events.recording.name_by(task.programs.of)
         if not is_walked(events, tui):
             return False
@@ -83,7 +81,6 @@ def write_report(
     allow_descriptors(len(task.files))
     events = open_events(task.files, window, image=task.image, force=force)
     try:
-        require_calls(events)
         form = choose(events)
         pages = require_browser([(form, output)], "use --format html -o FILE") if browse else []
         with open_output(output, force=force, form=form, paged=paged) as out:
