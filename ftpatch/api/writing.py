@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from ftpatch.update.update import Prepared
     from ftpatch.write.undo import Undo
 
-__all__ = ["Undone", "Updated", "Writing", "output_path", "write_undo", "write_update"]
+__all__ = [
+    "Undone",
+    "Updated",
+    "Wait",
+    "Writing",
+    "copy_of",
+    "output_path",
+    "write_undo",
+    "write_update",
+]
 
 PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
 PACKED = set(PACKED_AS.values())
@@ -79,7 +88,7 @@ def write_update(writing: Writing, plan: Planner, wait: Wait = lambda _: None) -
     raises, InputError, UsageError, and OutputError where it cannot be written."""
     target = output_path(writing.image, writing.output, writing.in_place)
     # The copy runs while everything heavy is imported and planned.
-    with _copy(writing, target, in_place=writing.in_place) as copy:
+    with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.update.update import update
 
         prepared = plan.prepare(writing.image, strip_signature=writing.strip_signature)
@@ -101,7 +110,7 @@ def write_undo(
     without a journal, SiteRefused where the image was modified by something else, OutputError."""
     in_place = writing.in_place or writing.output is None
     target = output_path(writing.image, writing.output, in_place)
-    with _copy(writing, target, in_place=in_place) as copy:
+    with copy_of(writing, target, in_place=in_place) as copy:
         from ftpatch.image import open_image
         from ftpatch.write.undo import plan_undo, take_back
 
@@ -113,7 +122,8 @@ def write_undo(
     return Undone(undo, image, target, None if writing.dry_run else target, copy.names)
 
 
-def _copy(writing: Writing, target: Path, *, in_place: bool) -> Copy:
+def copy_of(writing: Writing, target: Path, *, in_place: bool) -> Copy:
+    """The copy that is to become the output; for a dry run, of nothing."""
     from ftpatch.io.output import Copy
 
     return Copy(
