@@ -8,31 +8,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftpatch.api.writing import SUFFIX
+from ftpatch.diff.diff import Difference, compare
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
-    from ftpatch.diff.diff import Difference
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["SUFFIX", "Differences", "sides_of"]
-
-SUFFIX = ".ftpatch"
-"""Suffix of the output that a command writes beside its input."""
+__all__ = ["Difference", "Differences", "sides_of"]
 
 
 class Differences:
-    """What differs between two images: iterating gives a Difference for each, with ``kind``,
-    ``address`` (None: it has none), ``offset`` in the file, ``symbol``, ``old`` and ``new``, as in
-    ``ftpatch diff --json``.
+    """Differences of two images. Iterating gives a Difference for each, with ``kind``, ``address``
+    (None: it has none), ``offset`` in the file, ``symbol``, ``old`` and ``new``, as in ``ftpatch
+    diff --json``.
 
     ``identical``: nothing differs; two builds may have the same sites and not be identical.
     ``moved``: functions were compared by name.
     """
 
     def __init__(self, before: Sites, after: Sites) -> None:
-        from ftpatch.diff.diff import compare
-
         self._found = compare(before, after)
         self.identical: bool = self._found.identical
         self.moved: bool = self._found.pairs.moved
@@ -58,7 +54,7 @@ class Differences:
 
     @property
     def paired(self) -> int:
-        """How many sites, of those that both have, differ."""
+        """Number of sites that both have and that differ."""
         return len(self._found.pairs.before)
 
     def groups(self) -> list[tuple[str, str, str, int]]:
@@ -72,8 +68,9 @@ class Differences:
 
 
 def sides_of(image: Image, other: Path | None) -> tuple[Sites, Sites]:
-    """What to compare an image with: another one, else the original that its journal restores, else
-    its name + ``.ftpatch``; before and after. Raises UsageError where there is none."""
+    """Read an image and what to compare it with: another one, else the original that its journal
+    restores, else its name + ``.ftpatch``. Return before and after. Raises UsageError where there
+    is none."""
     from ftpatch.ftrace.sites import read_sites
     from ftpatch.image import open_image
 

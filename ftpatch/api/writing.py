@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ftpatch.write.undo import Undo
 
 __all__ = [
+    "SUFFIX",
     "Undone",
     "Updated",
     "Wait",
@@ -31,6 +32,8 @@ __all__ = [
 PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
 PACKED = set(PACKED_AS.values())
 """Ends of names that say how a module is packed."""
+SUFFIX = ".ftpatch"
+"""Suffix of the output that a command writes beside its input."""
 Wait = Callable[["Copy"], None]
 """Called where there is nothing to do but to wait for the copy."""
 
@@ -80,7 +83,7 @@ def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
         raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
     if in_place:
         return image
-    return output or image.with_name(image.name + ".ftpatch")
+    return output or image.with_name(image.name + SUFFIX)
 
 
 def write_update(writing: Writing, plan: Planner, wait: Wait = lambda _: None) -> Updated:

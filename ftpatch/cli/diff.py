@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.api.differences import SUFFIX, Differences, sides_of
+from ftpatch.api.writing import SUFFIX
 from ftpatch.cli.console import error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Json, Quiet, wants_json
 from ftpatch.cli.paint import fine
 from ftpatch.errors import Exit, FtpatchError
 
 if TYPE_CHECKING:
+    from ftpatch.api.differences import Differences
     from ftpatch.diff.diff import Difference
 
 __all__ = ["command"]
@@ -83,6 +84,7 @@ class _Show:
 
     def __call__(self, image: Path, other: Path | None, path: str | None = None) -> bool:
         """Compare, and print what differs, with ``path`` of which file; whether anything does."""
+        from ftpatch.api.differences import Differences, sides_of
         from ftpatch.image import open_image
 
         found = Differences(*sides_of(open_image(image), other))
