@@ -14,7 +14,7 @@ from ftpatch.api.recording_limits import DEPTH, TRACE_SIZE, require_limits
 from ftpatch.api.site_columns import Sites, patterns
 from ftpatch.api.writing import Writing, write_undo, write_update
 from ftpatch.arch import arch_of
-from ftpatch.errors import FtpatchError, Refused, SiteRefused
+from ftpatch.errors import Refused, SiteRefused, UsageError
 from ftpatch.ftrace.check.check import Check, check_open
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
@@ -192,10 +192,11 @@ class Image:
         refused = Refused()
         try:
             return write_probes(writing, words, refused)
-        except FtpatchError as error:
-            for other in refused.errors:
-                error.add_note(str(other))
-            raise
+        except UsageError as last:
+            first, *others = [*refused.errors, last]
+            for other in others:
+                first.add_note(str(other))
+            raise first from None
 
     @property
     def probes(self) -> tuple[Probe, ...]:
