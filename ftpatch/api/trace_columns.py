@@ -19,6 +19,7 @@ from ftpatch.core.columns import objects
 from ftpatch.errors import UsageError
 from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.children import children_of
 from ftpatch.trace.hits import Column, Hits, Show
 from ftpatch.trace.rows import UNKNOWN
 from ftpatch.trace.source import Data, EventSource
@@ -31,8 +32,9 @@ AnyPath = str | os.PathLike[str]
 
 
 class Trace:
-    """The recording of a program and its children, of which ``paths`` are the files; or with
-    ``image`` the stream of a kernel's boot tracer.
+    """The recording of a program, of which ``paths`` are the files, and of its children, whose
+    files beside them are taken in unless ``children`` is False; or with ``image`` the stream of a
+    kernel's boot tracer.
 
     ``image`` is the program where it has moved; with ``force`` it may be another one. ``filter``
     (``-f``), ``only`` (``-F``), ``max_depth`` (``-D``), ``time_filter`` (``-t``, such as
@@ -55,10 +57,12 @@ class Trace:
         max_calls: int | None = None,
         time: str | None = None,
         tid: int | Sequence[int] = (),
+        children: bool = True,
         demangle: bool = True,
         force: bool = False,
     ) -> None:
-        self.paths = tuple(map(Path, paths))
+        named = tuple(map(Path, paths))
+        self.paths = (*named, *(children_of(named) if children else ()))
         self.notes: list[str] = []
         self._image = None if image is None else Path(image)
         self._filters = CallFilters(

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from ftpatch.cli.console import clean, note_lines
 from ftpatch.cli.report_output import open_output
-from ftpatch.cli.report_task import Task, allow_descriptors, notes_of, progress
+from ftpatch.cli.report_task import (
+    Task,
+    allow_descriptors,
+    notes_of,
+    progress,
+    tell_children,
+)
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +54,8 @@ def compare_runs(runs: Sequence[Task], output: Path | None, force: bool, *, json
             out.appear()
         note_lines(f"before: {note}" for note in before.notes())
         note_lines(f"after: {note}" for note in after.notes())
+        for run in runs:
+            tell_children(run.children)
 
 
 def _require_comparable(before: EventSource, after: EventSource) -> None:
