@@ -14,9 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ftpatch.api.differences import Difference, Differences
     from ftpatch.api.opened import Image, open
+    from ftpatch.api.probing import PlacedProbe, Probe, Probed
     from ftpatch.api.site_columns import Site, Sites
     from ftpatch.api.trace_columns import Trace
+    from ftpatch.api.traced_boot import Boot
+    from ftpatch.api.trees import Tree, TreeOutcome
+    from ftpatch.api.watching import Watch, Watched
     from ftpatch.errors import (
         FtpatchError,
         InputError,
@@ -39,6 +44,16 @@ __all__ = [
     "Check",
     "Finding",
     "Note",
+    "Probe",
+    "PlacedProbe",
+    "Probed",
+    "Watch",
+    "Watched",
+    "Difference",
+    "Differences",
+    "Tree",
+    "TreeOutcome",
+    "Boot",
     "Trace",
     "FtpatchError",
     "InputError",
@@ -51,6 +66,11 @@ _HOMES = {
     "api.opened": ("open", "Image"),
     "api.site_columns": ("Site", "Sites"),
     "api.trace_columns": ("Trace",),
+    "api.probing": ("Probe", "PlacedProbe", "Probed"),
+    "api.watching": ("Watch", "Watched"),
+    "api.differences": ("Difference", "Differences"),
+    "api.trees": ("Tree", "TreeOutcome"),
+    "api.traced_boot": ("Boot",),
     "update.update": ("Outcome",),
     "ftrace.check.findings": ("Check", "Finding", "Note"),
     "errors": (

@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.api.planner import Disable, Enable, Planner
+from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
 from ftpatch.api.site_columns import Sites, patterns
 from ftpatch.api.writing import Writing, write_undo, write_update
 from ftpatch.arch import arch_of
-from ftpatch.errors import SiteRefused
+from ftpatch.errors import Refused, SiteRefused, UsageError
 from ftpatch.ftrace.check.check import Check, check_open
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
 
 if TYPE_CHECKING:
+    from ftpatch.api.differences import Differences
+    from ftpatch.api.probing import Probe, Probed
+    from ftpatch.api.traced_boot import Boot
+    from ftpatch.api.watching import Watch, Watched
     from ftpatch.tracer.plan import Tracing
     from ftpatch.update.update import Outcome
 
@@ -64,9 +69,10 @@ class Image:
         regex: bool = False,
         to: str | None = None,
         tracer: str | None = None,
-        depth: int = 1024,
-        size: int = 64 << 20,
+        max_stack: int = MAX_STACK,
+        size: int = TRACE_SIZE,
         args: bool = False,
+        libcalls: bool = False,
         site: str | None = None,
         keep_records: bool = False,
         output: AnyPath | None = None,
@@ -80,7 +86,8 @@ class Image:
         + ``.ftpatch``).
 
         The sites call ``to``, or ``tracer`` (a name, or the path of a stub), or the image's own
-        ftrace_caller. ``size`` is that of the tracer's file in bytes. Raises SiteRefused, whose
+        ftrace_caller. ``size`` is that of the tracer's file in bytes; with ``libcalls`` calls
+        of shared libraries are traced as well. Raises SiteRefused, whose
         ``refused`` has each site with the reason, and writes nothing, where one is not what it has
         to be; with ``dry_run`` they are in the outcome. UsageError, InputError, OutputError.
         """
@@ -91,7 +98,8 @@ class Image:
             site=site,
             keep_records=keep_records,
             to=to,
-            tracing=_tracing(tracer, depth=depth, size=size, args=args),
+            tracing=_tracing(tracer, max_stack=max_stack, size=size, args=args),
+            calls=libcalls,
         )
         writing = Writing(
             image=self.path,
@@ -141,6 +149,140 @@ class Image:
         )
         return _written(writing, plan)
 
+    def probe(
+        self,
+        probes: str | Sequence[str],
+        *,
+        handler: str | None = None,
+        optimize: bool = True,
+        keep_going: bool = False,
+        max_stack: int = MAX_STACK,
+        size: int = TRACE_SIZE,
+        output: AnyPath | None = None,
+        in_place: bool = False,
+        force: bool = False,
+        allow_setuid: bool = False,
+        dry_run: bool = False,
+    ) -> Probed:
+        """Insert probes, such as ``"p sell n=$arg1:s32"``, and write the program as ``enable``
+        does.
+
+        ``handler`` is a function of a stub of your own, as STUB:FUNC. Raises UsageError where a
+        probe cannot be inserted, with a note for each further one; with ``keep_going`` the others
+        are inserted, and those errors are in ``refused``.
+        """
+        from ftpatch.api.probing import ProbeWords, write_probes
+
+        words = ProbeWords(
+            probes=patterns(probes),
+            handler=handler,
+            optimize=optimize,
+            keep_going=keep_going,
+            max_stack=max_stack,
+            size=size,
+        )
+        writing = Writing(
+            image=self.path,
+            output=None if output is None else Path(output),
+            in_place=in_place,
+            force=force,
+            allow_setuid=allow_setuid,
+            dry_run=dry_run,
+        )
+        refused = Refused()
+        try:
+            return write_probes(writing, words, refused)
+        except UsageError as last:
+            first, *others = [*refused.errors, last]
+            for other in others:
+                first.add_note(str(other))
+            raise first from None
+
+    @property
+    def probes(self) -> tuple[Probe, ...]:
+        """The probes that the program has."""
+        from ftpatch.api.probing import probes_of
+
+        return probes_of(self._image) or ()
+
+    def watch(
+        self,
+        watches: str | Sequence[str],
+        *,
+        size: int | None = None,
+        output: AnyPath | None = None,
+        in_place: bool = False,
+        force: bool = False,
+        allow_setuid: bool = False,
+        dry_run: bool = False,
+    ) -> Watched:
+        """Watch variables, such as ``"stock:rw-"``, or watch them no longer (``"stock:---"``), and
+        write the program as ``enable`` does. Raises UsageError where one of the requests cannot be
+        carried out; nothing is written then."""
+        from ftpatch.api.watching import write_watches
+
+        writing = Writing(
+            image=self.path,
+            output=None if output is None else Path(output),
+            in_place=in_place,
+            force=force,
+            allow_setuid=allow_setuid,
+            dry_run=dry_run,
+        )
+        return write_watches(writing, patterns(watches), size=size)
+
+    @property
+    def watches(self) -> tuple[Watch, ...]:
+        """The watches that the program has."""
+        from ftpatch.api.watching import watches_of
+
+        return watches_of(self._image)
+
+    def diff(self, other: AnyPath | None = None) -> Differences:
+        """Compare with another image, or with what this one was made from, site by site; without a
+        journal, with its name + ``.ftpatch``. Raises UsageError where there is none of these."""
+        from ftpatch.api.differences import Differences, sides_of
+
+        return Differences(*sides_of(self._image, None if other is None else Path(other)))
+
+    def boot(
+        self,
+        filter: str | Sequence[str] = (),
+        *,
+        notrace: str | Sequence[str] = (),
+        regex: bool = False,
+        sink: str = "",
+        until: str = "",
+        max: int | None = None,
+        time: bool = False,
+        append: str | Sequence[str] = (),
+        qemu: Sequence[str] = (),
+        limit: float = 600,
+        idle: float = 60,
+        keep: AnyPath | None = None,
+    ) -> Boot:
+        """Boot a traced copy of the kernel under QEMU, and wait for its end: the call of ``until``,
+        ``max`` events, ``limit`` seconds, or ``idle`` ones in which nothing happens.
+
+        ``append`` is for the kernel's command line, ``qemu`` for QEMU's; ``keep`` is a new folder
+        for the copy, the stream of events and the console. Raises UsageError without QEMU, and for
+        what cannot be traced.
+        """
+        from ftpatch.api.booting import BootWords
+        from ftpatch.api.traced_boot import Boot
+        from ftpatch.boot.plan import BootTracing
+        from ftpatch.ftrace.filter import Selection
+
+        words = BootWords(
+            selection=Selection(patterns(filter), patterns(notrace), regex),
+            tracing=BootTracing(sink=sink, until=until, most=max, time=time),
+            append=patterns(append),
+            words=qemu,
+            limit=limit,
+            idle=idle,
+        )
+        return Boot.run(self.path, words, None if keep is None else Path(keep))
+
     def undo(
         self,
         *,
@@ -171,12 +313,13 @@ def open(path: AnyPath) -> Image:
     return Image(path)
 
 
-def _tracing(tracer: str | None, *, depth: int, size: int, args: bool) -> Tracing | None:
+def _tracing(tracer: str | None, *, max_stack: int, size: int, args: bool) -> Tracing | None:
     if tracer is None:
         return None
     from ftpatch.tracer.plan import Tracing
 
-    return Tracing(tracer=tracer, depth=depth, size=size, arguments=args)
+    require_limits(max_stack=max_stack, size=size)
+    return Tracing(tracer=tracer, depth=max_stack, size=size, arguments=args)
 
 
 def _written(writing: Writing, plan: Planner) -> Outcome:

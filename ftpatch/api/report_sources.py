@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from ftpatch.api.call_filters import require_calls
 from ftpatch.trace import choose
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.report import Report
@@ -39,7 +40,20 @@ def open_events(
     files: Sequence[Path], window: Window, *, image: Path | None = None, force: bool = False
 ) -> EventSource:
     """Traces of programs, or with ``image`` the stream of a boot tracer, which does not say whose
-    it is. Raises InputError, and UsageError for what cannot be reported together."""
+    it is. Raises InputError, and UsageError for what cannot be reported together, or lacks what the
+    window's filters need."""
+    source = _opened(files, window, image=image, force=force)
+    try:
+        require_calls(source)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def _opened(
+    files: Sequence[Path], window: Window, *, image: Path | None, force: bool
+) -> EventSource:
     from ftpatch.trace.events import open_source
 
     if image is None or len(files) != 1 or not files[0].is_file():

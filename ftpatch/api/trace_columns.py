@@ -4,41 +4,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.api.call_columns import Columns, argument_columns, call_columns, plain
+from ftpatch.api.call_filters import CallFilters
 from ftpatch.api.report_programs import Programs
 from ftpatch.api.report_sources import open_events
 from ftpatch.api.site_columns import patterns
 from ftpatch.core.columns import objects
+from ftpatch.errors import UsageError
 from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.children import children_of
 from ftpatch.trace.hits import Column, Hits, Show
-from ftpatch.trace.rows import UNKNOWN, Kind, Rows
-from ftpatch.trace.source import EventSource
+from ftpatch.trace.rows import UNKNOWN
+from ftpatch.trace.source import Data, EventSource
 from ftpatch.trace.totals import total
-from ftpatch.trace.window import Window
+from ftpatch.trace.window import ALWAYS, Window, parse_span
 
 __all__ = ["Columns", "Trace"]
 
 AnyPath = str | os.PathLike[str]
-Columns = dict[str, NDArray[Any]]
-"""1-D arrays of one length, by name."""
-LAST = np.isin(list(Kind), [Kind.LEAVE, Kind.UNWOUND, Kind.END, Kind.POINT])
-"""By kind of row: whether a call is told there."""
 
 
 class Trace:
-    """The recording of a program and its children, of which ``paths`` are the files; or with
-    ``image`` the stream of a kernel's boot tracer.
+    """The recording of a program, of which ``paths`` are the files, and of its children, whose
+    files beside them are taken in unless ``children`` is False; or with ``image`` the stream of a
+    kernel's boot tracer.
 
-    ``image`` is the program where it has moved. ``notes`` are lines about what is missing: a
-    program that has changed since then, events that were lost; complete when the columns are read.
-    Raises InputError for what is no trace.
+    ``image`` is the program where it has moved; with ``force`` it may be another one. ``filter``
+    (``-f``), ``only`` (``-F``), ``max_depth`` (``-D``), ``time_filter`` (``-t``, such as
+    ``"10us"``), ``trigger`` (``"serve@on"``), ``max_calls``, ``time`` (``"0.5-2"``, seconds) and
+    ``tid`` select as the options of ``ftpatch report`` do. ``notes`` are lines about what is
+    missing: a program that has changed since then, events that were lost; complete when the columns
+    are read. Raises InputError for what is no trace, UsageError for filters that the recording does
+    not have the data for; the columns raise it for filters that match nothing.
     """
 
     def __init__(
@@ -46,13 +50,34 @@ class Trace:
         *paths: AnyPath,
         image: AnyPath | None = None,
         filter: str | Sequence[str] = (),
+        only: str | Sequence[str] = (),
+        max_depth: int | None = None,
+        time_filter: str | None = None,
+        trigger: str | Sequence[str] = (),
+        max_calls: int | None = None,
+        time: str | None = None,
+        tid: int | Sequence[int] = (),
+        children: bool = True,
         demangle: bool = True,
+        force: bool = False,
     ) -> None:
-        self.paths = tuple(map(Path, paths))
+        named = tuple(map(Path, paths))
+        self.paths = (*named, *(children_of(named) if children else ()))
         self.notes: list[str] = []
         self._image = None if image is None else Path(image)
-        self._globs = tuple(patterns(filter))
-        self._plain = not demangle
+        self._filters = CallFilters(
+            only=tuple(patterns(only)),
+            depth=max_depth,
+            least=time_filter,
+            calls=max_calls,
+            triggers=tuple(patterns(trigger)),
+        )
+        self._others = {
+            "span": ALWAYS if time is None else parse_span(time),
+            "tids": frozenset((tid,) if isinstance(tid, int) else tid),
+            "globs": tuple(patterns(filter)),
+        }
+        self._plain, self._force = not demangle, force
         source = self._open()
         self.kind: str = source.kind.what
         self._close(source)
@@ -64,37 +89,63 @@ class Trace:
         """One row for each thing recorded, by time, as arrays of one length.
 
         Calls: ``time`` (when it began) and ``duration``, nanoseconds (-1: not known), ``pid``,
-        ``tid``, ``depth``, ``function`` (str) and its link ``address``. Hits of probes: ``time``,
+        ``tid``, ``depth``, ``function`` (str) and its link ``address``; of a recording with
+        arguments ``arg1`` to ``arg6`` and ``value``, words as they were in registers or on the
+        stack, None for what is not known: ``arguments`` has them typed. Hits of probes: ``time``,
         ``duration``, ``pid``, ``tid``, ``probe``, ``function``, and a column for each value, None
         where a hit has none. Accesses to variables: ``time``, ``pid``, ``tid``, ``symbol``,
         ``access``, ``function``, ``old``, ``new``. Of a profile, as ``profile`` has it.
         """
-        source = self._open()
-        try:
-            hits, accesses = source.hits(), source.accesses()
-            if hits is not None:
-                return _hits(source, hits)
-            if accesses is not None:
-                return _accesses(source, accesses)
-            return _calls(source) if source.sums() is None else _profile(source)
-        finally:
-            self._close(source)
+        return self._read(_columns)
 
     def profile(self) -> Columns:
         """One row for each function, by falling time: ``function`` (str), ``address``, ``hits``,
         and in nanoseconds ``total`` and ``self``, without what it called."""
+        return self._read(_profile)
+
+    def arguments(self, function: str) -> Columns:
+        """One row for each call of a function, or of those that a pattern matches, with a column
+        for each of its parameters.
+
+        The columns are those of calls, then the parameters by name, and ``value``, the word that
+        was returned. Debug information says how a parameter is declared: numbers and truth values
+        are columns of such, characters and enumerators str, structures dicts, arrays lists,
+        pointers str; None is what was not recorded. Without it there are ``arg1`` to ``arg6``. A
+        parameter whose name another column has gets ``_value`` behind it. Raises UsageError for a
+        function that does not occur, and for a recording without arguments.
+        """
+
+        def read(source: EventSource) -> Columns:
+            chosen, functions = Window(globs=(function,)), source.recording.functions
+            _require_calls(source, "arguments")
+            found = argument_columns(source, lambda: chosen.keeps(functions))
+            chosen.require_match(functions)
+            if "value" not in found:
+                path, hint = source.recording.headers[0].path, "trace with --args"
+                raise UsageError(path, "its calls have no arguments", hint)
+            return found
+
+        return self._read(read)
+
+    def _read(self, read: Callable[[EventSource], Columns]) -> Columns:
+        """What ``read`` makes of the events, whose filters must match something."""
         source = self._open()
         try:
-            return _profile(source)
+            found, window = read(source), source.recording.window
+            if window.wanted:
+                window.require_match(source.recording.functions)
+            return found
         finally:
             self._close(source)
 
     def _open(self) -> EventSource:
         self.notes = []
-        source = open_events(self.paths, Window(globs=self._globs), image=self._image)
+        window = self._filters.window(**self._others)
+        source = open_events(self.paths, window, image=self._image, force=self._force)
         try:
             told = self.notes.append
-            source.recording.name_by(Programs(self._image, plain=self._plain, tell=told).of)
+            programs = Programs(self._image, force=self._force, plain=self._plain, tell=told)
+            source.recording.name_by(programs.of)
         except BaseException:
             source.close()
             raise
@@ -107,41 +158,25 @@ class Trace:
         source.close()
 
 
-def _calls(source: EventSource) -> Columns:
-    recording = source.recording
-    parts = [_told(rows) for rows in source.rows()]
-    thread, time, duration, depth, function = (
-        np.concatenate([part[index] for part in parts] or [np.empty(0, np.int64)])
-        for index in range(5)
-    )
-    order = np.lexsort((depth, time))
-    functions, thread, function = recording.functions, thread[order], function[order]
-    return {
-        "time": time[order],
-        "duration": duration[order],
-        "pid": np.array(recording.pids, np.int64)[thread],
-        "tid": np.array(recording.tids, np.int64)[thread],
-        "depth": depth[order],
-        "function": objects(functions.name)[function],
-        "address": np.array(functions.address, np.uint64)[function],
-    }
+def _columns(source: EventSource) -> Columns:
+    hits, accesses = source.hits(), source.accesses()
+    if hits is not None:
+        return _hits(source, hits)
+    if accesses is not None:
+        return _accesses(source, accesses)
+    return call_columns(source) if source.sums() is None else _profile(source)
 
 
-def _told(rows: Rows) -> tuple[NDArray[Any], ...]:
-    """Thread, begin, duration, depth and function of the calls that are told in a batch."""
-    row = np.flatnonzero(LAST[rows.kind])
-    row = row[(rows.kind[row] == Kind.POINT) | (rows.pair[row] != UNKNOWN)]
-    point = rows.kind[row] == Kind.POINT
-    begun = np.where(point, row, rows.pair[row])
-    duration = np.where(rows.kind[row] == Kind.LEAVE, rows.duration[row], UNKNOWN)
-    return rows.thread[row], rows.time[begun], duration, rows.level[begun], rows.function[row]
+def _require_calls(source: EventSource, what: str) -> None:
+    """Raise UsageError for events that are no calls."""
+    if not source.kind.data & Data.CALLS:
+        path = source.recording.headers[0].path
+        raise UsageError(path, f"{source.kind.what} have no {what} of calls", "use columns()")
 
 
 def _profile(source: EventSource) -> Columns:
     totals, recording = source.sums(), source.recording
-    if source.hits() is not None or source.accesses() is not None:
-        from ftpatch.errors import UsageError
-
+    if not source.kind.data & (Data.CALLS | Data.SUMS):
         raise UsageError(None, f"{source.kind.what} have no profile of functions", "use columns()")
     if totals is None:
         totals = total(source.rows(), recording.functions, recording.window)
@@ -176,7 +211,7 @@ def _hits(source: EventSource, hits: Hits) -> Columns:
             name = column.field.name
             name += "_value" * (name in out)
             values.setdefault(name, np.full(len(hits), None, object))[rows] = _values(column)
-    return out | {name: _plain(held) for name, held in values.items()}
+    return out | {name: plain(held) for name, held in values.items()}
 
 
 def _values(column: Column) -> NDArray[np.object_]:
@@ -187,14 +222,6 @@ def _values(column: Column) -> NDArray[np.object_]:
     out = objects(held)
     out[column.lost] = None
     return out
-
-
-def _plain(held: NDArray[np.object_]) -> NDArray[Any]:
-    """The same as integers, where each is one and all have room."""
-    if not all(type(value) is int for value in held):
-        return held
-    signed = any(value < 0 for value in held)
-    return held.astype(np.int64 if signed or max(held, default=0) < 1 << 63 else np.uint64)
 
 
 def _accesses(source: EventSource, accesses: Accesses) -> Columns:

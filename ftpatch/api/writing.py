@@ -17,11 +17,23 @@ if TYPE_CHECKING:
     from ftpatch.update.update import Prepared
     from ftpatch.write.undo import Undo
 
-__all__ = ["Undone", "Updated", "Writing", "output_path", "write_undo", "write_update"]
+__all__ = [
+    "SUFFIX",
+    "Undone",
+    "Updated",
+    "Wait",
+    "Writing",
+    "copy_of",
+    "output_path",
+    "write_undo",
+    "write_update",
+]
 
 PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
 PACKED = set(PACKED_AS.values())
 """Ends of names that say how a module is packed."""
+SUFFIX = ".ftpatch"
+"""Suffix of the output that a command writes beside its input."""
 Wait = Callable[["Copy"], None]
 """Called where there is nothing to do but to wait for the copy."""
 
@@ -71,7 +83,7 @@ def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
         raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
     if in_place:
         return image
-    return output or image.with_name(image.name + ".ftpatch")
+    return output or image.with_name(image.name + SUFFIX)
 
 
 def write_update(writing: Writing, plan: Planner, wait: Wait = lambda _: None) -> Updated:
@@ -79,7 +91,7 @@ def write_update(writing: Writing, plan: Planner, wait: Wait = lambda _: None) -
     raises, InputError, UsageError, and OutputError where it cannot be written."""
     target = output_path(writing.image, writing.output, writing.in_place)
     # The copy runs while everything heavy is imported and planned.
-    with _copy(writing, target, in_place=writing.in_place) as copy:
+    with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.update.update import update
 
         prepared = plan.prepare(writing.image, strip_signature=writing.strip_signature)
@@ -101,7 +113,7 @@ def write_undo(
     without a journal, SiteRefused where the image was modified by something else, OutputError."""
     in_place = writing.in_place or writing.output is None
     target = output_path(writing.image, writing.output, in_place)
-    with _copy(writing, target, in_place=in_place) as copy:
+    with copy_of(writing, target, in_place=in_place) as copy:
         from ftpatch.image import open_image
         from ftpatch.write.undo import plan_undo, take_back
 
@@ -113,7 +125,8 @@ def write_undo(
     return Undone(undo, image, target, None if writing.dry_run else target, copy.names)
 
 
-def _copy(writing: Writing, target: Path, *, in_place: bool) -> Copy:
+def copy_of(writing: Writing, target: Path, *, in_place: bool) -> Copy:
+    """The copy that is to become the output; for a dry run, of nothing."""
     from ftpatch.io.output import Copy
 
     return Copy(

@@ -5,32 +5,29 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.api.booting import BootWords, boot_kernel
 from ftpatch.cli.completion import report_formats
 from ftpatch.cli.console import clean, count, error_line, note_lines
 from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
-from ftpatch.errors import Exit, FtpatchError, SiteRefused, UsageError
+from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.activity import Activity, doing
 from ftpatch.io.cleanup import CLEANUP, ENDING
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
-    from ftpatch.boot import Source
     from ftpatch.boot.machine import Machine, Progress
-    from ftpatch.boot.plan import BootTracing
-    from ftpatch.ftrace.filter import Selection
-    from ftpatch.ftrace.plan import Plan
-    from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
 __all__ = ["command"]
@@ -122,19 +119,22 @@ def command(
         tracing = BootTracing(sink=sink, until=until, most=most, time=time)
         selection = Selection(filter_, notrace, regex)
         CLEANUP.failure = int(Exit.OWN)
+        asked = BootWords(
+            selection=selection,
+            tracing=tracing,
+            append=append,
+            words=words or [],
+            limit=limit,
+            idle=idle,
+        )
         with _folder(keep) as name:
-            folder = Path(name)
-            kernel = _patch(image, folder / "vmlinux.boot", selection, tracing)
-            from ftpatch.boot import find_source
-            from ftpatch.boot.machine import qemu_command
-
-            source = find_source(kernel)
-            qemu = qemu_command(kernel, source, folder, " ".join(append), words or [])
-            ended = _run(qemu, kernel, source, folder, most or 0, limits=(limit, idle))
+            booted = boot_kernel(image, Path(name), asked, partial(_watch, most or 0))
+            ended = booted.ended
+            note_lines([f"{count(ended.events, 'event')}; {ended.ended}"])
+            note_lines(booted.explained())
             if ended.events:
-                report.command(
-                    [folder / "stream"], format_, json, kernel.path, output=output, force=force
-                )
+                kernel = booted.kernel.path
+                report.command([booted.stream], format_, json, kernel, output=output, force=force)
     except FtpatchError as error:
         error_line(str(error))
         raise typer.Exit(int(Exit.OWN)) from None
@@ -157,59 +157,14 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
     return nullcontext(str(keep))
 
 
-def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing) -> Image:
-    """Insert the tracer into a copy, and open that."""
-    from ftpatch.arch import supports
-    from ftpatch.arch.boot import boot_tracer_of
-    from ftpatch.boot.machine import require_emulator
-    from ftpatch.boot.plan import plan_boot
-    from ftpatch.ftrace.filter import select_sites
-    from ftpatch.image import open_image
-    from ftpatch.io.output import Copy
-    from ftpatch.update.update import prepare, update
-
-    def plan(sites: Sites) -> Plan:
-        if supports(sites.arch.name, "boot"):
-            require_emulator(boot_tracer_of(sites.arch.name).emulator)
-        return plan_boot(sites, select_sites(sites, selection), tracing)
-
-    with Copy(path, patched, force=False, allow_setuid=True, in_place=False, sync=False) as copy:
-        prepared = prepare(path, plan, strip_signature=False)
-        if prepared.refused:
-            bug, reason = prepared.refused[0]
-            more = f" (and {len(prepared.refused) - 1} more sites)" * (len(prepared.refused) > 1)
-            raise SiteRefused(path, f"{bug.place}: {reason}{more}")
-        update(copy, prepared)
-    CLEANUP.appeared = False  # the copy is not what was asked for
-    return open_image(patched)
-
-
-def _run(
-    qemu: Sequence[str],
-    kernel: Image,
-    source: Source,
-    folder: Path,
-    most: int,
-    *,
-    limits: tuple[float, float],
-) -> Progress:
-    """Boot, and print how it goes and how it ended. ``most`` events stop the tracer (0: none do);
-    ``limits``: seconds that it may run, and that it may do nothing."""
-    from ftpatch.boot.ending import explain_end
-    from ftpatch.boot.machine import Machine, Progress
-
-    ended = Progress()
-    with Machine(qemu, folder / "stream", folder / "console") as machine:
-        handlers = _handle(machine)
-        with doing("booting", most) as now:
-            for ended in machine.watch(source, most, *limits):
-                _show(kernel, ended, now)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    note_lines([f"{count(ended.events, 'event')}; {ended.ended}"])
-    if not ended.stopped:
-        said = explain_end(kernel, source, ended, folder)
-        note_lines(said)
+def _watch(most: int, machine: Machine, kernel: Image, steps: Iterator[Progress]) -> Progress:
+    """Show how it goes. ``most`` events stop the tracer (0: none do)."""
+    handlers = _handle(machine)
+    with doing("booting", most) as now:
+        for ended in steps:
+            _show(kernel, ended, now)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     return ended
 
 

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.api.writing import SUFFIX
 from ftpatch.cli.console import error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Json, Quiet, wants_json
 from ftpatch.cli.paint import fine
-from ftpatch.errors import Exit, FtpatchError, UsageError
+from ftpatch.errors import Exit, FtpatchError
 
 if TYPE_CHECKING:
-    from ftpatch.diff.diff import Diff, Difference
-    from ftpatch.ftrace.sites import Sites
+    from ftpatch.api.differences import Differences
+    from ftpatch.diff.diff import Difference
 
 __all__ = ["command"]
 
 SHOWN = 40
-SUFFIX = ".ftpatch"
-"""Suffix of the output that a command writes beside its input."""
 
 
 def command(
@@ -66,7 +65,7 @@ def command(
     """
     show = _Show(wants_json(json, format_), stat, limit, quiet)
     if image is not None:
-        differs = show(_sides(image, other))
+        differs = show(image, other)
         code = Exit.FOUND if differs else Exit.DONE
     else:
         code = _here(show)
@@ -83,14 +82,15 @@ class _Show:
     limit: int | None
     quiet: bool
 
-    def __call__(self, sides: tuple[Sites, Sites], path: str | None = None) -> bool:
+    def __call__(self, image: Path, other: Path | None, path: str | None = None) -> bool:
         """Compare, and print what differs, with ``path`` of which file; whether anything does."""
-        from ftpatch.diff.diff import compare
+        from ftpatch.api.differences import Differences, sides_of
+        from ftpatch.image import open_image
 
-        found = compare(*sides)
+        found = Differences(*sides_of(open_image(image), other))
         named: dict[str, object] = {} if path is None else {"path": path}
         if self.as_json and self.stat:
-            for kind, old, new, count in _groups(found):
+            for kind, old, new, count in found.groups():
                 json_line(named | {"kind": kind, "old": old, "new": new, "count": count})
         elif self.as_json:
             for row in [*found.sites(self.limit or None), *found.others]:
@@ -118,7 +118,7 @@ def _here(show: _Show) -> Exit:
                 continue
             if path.name in written and not _has_journal(path.with_name(path.name[: -len(SUFFIX)])):
                 continue  # what it was written from was compared with it
-            code = max(code, Exit.FOUND if show(_sides(path, None), path.name) else Exit.DONE)
+            code = max(code, Exit.FOUND if show(path, None, path.name) else Exit.DONE)
         except FtpatchError as error:
             error_line(str(error))
             code = Exit.ERROR
@@ -136,31 +136,6 @@ def _has_journal(path: Path) -> bool:
     return bool(read_blocks(path, image.data[: image.end]))
 
 
-def _sides(image: Path, other: Path | None) -> tuple[Sites, Sites]:
-    from ftpatch.ftrace.sites import read_sites
-    from ftpatch.image import open_image
-
-    if other is not None:
-        return read_sites(open_image(image), bare=True), read_sites(open_image(other), bare=True)
-    after = read_sites(open_image(image), bare=True)
-    if after.blocks:
-        return read_sites(after.original, bare=True), after
-    written = image.with_name(image.name + SUFFIX)
-    if not written.exists():
-        raise UsageError(image, "no journal and no " + written.name, "give two images")
-    return after, read_sites(open_image(written), bare=True)
-
-
-def _groups(found: Diff) -> list[tuple[str, str, str, int]]:
-    from collections import Counter
-
-    others = Counter((row.kind, row.old, row.new) for row in found.others)
-    return [
-        *found.pairs.groups(found.before, found.after),
-        *((*key, count) for key, count in others.most_common()),
-    ]
-
-
 def _object(row: Difference) -> dict[str, object]:
     return {
         "kind": row.kind,
@@ -172,20 +147,20 @@ def _object(row: Difference) -> dict[str, object]:
     }
 
 
-def _text(found: Diff, stat: bool, limit: int) -> None:
+def _text(found: Differences, stat: bool, limit: int) -> None:
     if found.identical:
         lines([fine("nothing differs")])
         return
-    if found.pairs.moved:
+    if found.moved:
         lines(["addresses moved: functions are compared by name"])
     if not len(found):
         lines(["different builds; no site differs"])
         return
-    paired = len(found.pairs.before)
+    paired = found.paired
     if stat or (limit and paired > limit):
         table(
             ("sites", "kind", "before", "after"),
-            ((count, kind, old, new) for kind, old, new, count in _groups(found)[:SHOWN]),
+            ((count, kind, old, new) for kind, old, new, count in found.groups()[:SHOWN]),
             numbers=[0],
         )
     if stat:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ftpatch.api.recording_limits import MIN_TRACE_SIZE
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, some_of
 from ftpatch.errors import UsageError
@@ -184,10 +185,6 @@ def wants_json(json: bool, format_: str | None) -> bool:
         hint = meant(near(format_, ("text", "json")), "use text or json")
         raise UsageError(None, f"unknown format {format_!r}", hint)
     return json or format_ == "json"
-
-
-MIN_TRACE_SIZE = 64 << 10
-"""Smallest trace file in bytes, as in stubs/runtime/file.h."""
 
 
 def bytes_of(text: str) -> int:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ftpatch.api.writing import output_path
+from ftpatch.api.probing import PlacedProbe, Probed, ProbeWords, probes_of, write_probes
+from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images
 from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
@@ -29,15 +30,10 @@ from ftpatch.cli.options import (
 from ftpatch.cli.outcome import cleared_line
 from ftpatch.errors import Exit, Refused, UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ftpatch.image import Image
-    from ftpatch.probe import Definition
-    from ftpatch.probe.plan import Handler, Placed, Probed
-
 __all__ = ["command"]
 
+TRAP = "trap"
+"""The way whose probes handle the program's own use of SIGILL."""
 
 Program = Annotated[
     Path,
@@ -117,49 +113,32 @@ def command(
             raise UsageError(program, "no probes", "specify a probe, such as 'p main'")
         _tell(program, as_json)
         return
-    from ftpatch.image import open_image
-
-    room, image = bytes_of(size), open_image(program)
-    refused = Refused()
-    definitions, named = _parsed(image, probes, refused), _handler(handler)
-    target = output_path(program, output, in_place)
-    from ftpatch.io.output import Copy
-
-    with Copy(
-        program,
-        None if dry_run else target,
+    words = ProbeWords(
+        probes=probes,
+        handler=handler,
+        optimize=optimize,
+        keep_going=keep_going,
+        max_stack=max_stack,
+        size=bytes_of(size),
+    )
+    writing = Writing(
+        image=program,
+        output=output,
+        in_place=in_place,
         force=force,
         allow_setuid=allow_setuid,
-        in_place=in_place,
-    ) as copy:
-        from ftpatch.probe.plan import Probing, plan_probed
-        from ftpatch.update.update import lay_in
-
-        with _all_told(refused):
-            probing = Probing(
-                definitions=definitions,
-                optimize=optimize,
-                handler=named,
-                depth=max_stack,
-                size=room,
-            )
-            probed = plan_probed(image, probing, refused)
-            if refused.errors and not keep_going:
-                raise refused.errors.pop()
-        if not dry_run:
-            wait_for(copy)
-            lay_in(copy, image, probed.plan)
-        from ftpatch.update.update import cleared_name
-
-        cleared = cleared_name(image, probed.plan.changes)
-    tell_links(copy)
-    written = None if dry_run else target
+        dry_run=dry_run,
+    )
+    refused = Refused()
+    with _all_told(refused):
+        probed = write_probes(writing, words, refused, wait_for)
+    tell_links(probed)
     if as_json:
-        for one in probed.placed:
-            json_line(_row(one, probed.asks) | ({"cleared": cleared} if cleared else {}))
+        for one in probed.probes:
+            json_line(_row(one, probed))
     elif not quiet:
-        _said(probed, written, cleared)
-    if refused.errors:
+        _said(probed)
+    if probed.refused:
         raise typer.Exit(Exit.FOUND)
 
 
@@ -176,69 +155,31 @@ def _all_told(refused: Refused) -> Iterator[None]:
 def _tell(program: Path, as_json: bool) -> None:
     """The probes that a program has."""
     from ftpatch.image import open_image
-    from ftpatch.inject.probe_methods import METHODS
-    from ftpatch.probe.read_back import injected_probes
 
-    held = injected_probes(open_image(program))
+    held = probes_of(open_image(program))
     if held is None:
         raise UsageError(program, "no probes in this program", "specify a probe, such as 'p main'")
-    ways = {method.number: method.name for method in METHODS}
     for one in held:
         if as_json:
-            row = {"definition": one.text, "ip": hex(one.ip), "way": ways.get(one.way)}
-            json_line(row)
+            json_line({"definition": one.definition, "ip": hex(one.ip), "way": one.way or None})
         else:
-            lines([one.text])
+            lines([one.definition])
 
 
-def _parsed(image: Image, probes: list[str], refused: Refused) -> Sequence[Definition]:
-    from ftpatch.arch import arch_of, supporting, supports
-    from ftpatch.arch.registers import registers_of
-    from ftpatch.probe import parse_probes
-
-    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    if arch is None or not supports(arch.name, "registers"):
-        known = ", ".join(supporting("registers"))
-        raise UsageError(
-            image.path, "probes are not supported on its architecture", f"supported: {known}"
-        )
-    registers = registers_of(arch.name)
-    return parse_probes(probes, registers.names, refused, arguments=len(registers.arguments))
+def _row(one: PlacedProbe, probed: Probed) -> dict[str, Any]:
+    row: dict[str, Any] = one._asdict() | {"address": hex(one.address)}
+    if one.way == TRAP:
+        row["handled"] = list(probed.handled)
+    return row | ({"cleared": probed.cleared} if probed.cleared else {})
 
 
-def _handler(text: str | None) -> Handler | None:
-    """``STUB:FUNC``."""
-    from ftpatch.probe.plan import Handler
-
-    if text is None:
-        return None
-    stub, _, name = text.rpartition(":")
-    if not stub or not name:
-        raise UsageError(None, f"--handler {text}: no function", "use STUB.elf:FUNC")
-    return Handler(stub=Path(stub), name=name)
-
-
-def _row(one: Placed, asks: Sequence[str]) -> dict[str, Any]:
-    from ftpatch.probe import definition_text
-
-    row = {
-        "name": one.definition.name,
-        "definition": definition_text(one.definition),
-        "address": hex(one.address),
-        "way": one.method.name,
-        "reason": one.why,
-    }
-    return row | {"handled": list(asks)} if one.method.traps else row
-
-
-def _said(probed: Probed, written: Path | None, cleared: str) -> None:
-    placed = probed.placed
-    width = max(len(one.definition.name) for one in placed)
-    for one in placed:
-        why = f" ({one.why})" if one.why else ""
-        lines([f"{one.definition.name:{width}}  {one.method.name:4}  {one.address:#x}{why}"])
-    traps = ", ".join(one.definition.name for one in placed if one.method.traps)
-    if traps and probed.asks:
-        lines([f"{traps}: handles the program's own use of SIGILL: {', '.join(probed.asks)}"])
-    lines([cleared_line(cleared)] if cleared else [])
-    lines([f"wrote {written}" if written else "dry run: nothing was written"])
+def _said(probed: Probed) -> None:
+    width = max(len(one.name) for one in probed.probes)
+    for one in probed.probes:
+        why = f" ({one.reason})" if one.reason else ""
+        lines([f"{one.name:{width}}  {one.way:4}  {one.address:#x}{why}"])
+    traps = ", ".join(one.name for one in probed.probes if one.way == TRAP)
+    if traps and probed.handled:
+        lines([f"{traps}: handles the program's own use of SIGILL: {', '.join(probed.handled)}"])
+    lines([cleared_line(probed.cleared)] if probed.cleared else [])
+    lines([f"wrote {probed.written}" if probed.written else "dry run: nothing was written"])

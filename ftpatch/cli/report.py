@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.call_filters import (
-    CallFilters,
-    Levels,
-    MaxCalls,
-    Only,
-    TimeFilter,
-    Trigger,
-)
+from ftpatch.api.call_filters import CallFilters
+from ftpatch.cli.call_filters import Levels, MaxCalls, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Json
@@ -39,7 +33,7 @@ Files = Annotated[
         metavar="FILE",
         readable=False,
         autocompletion=traces,
-        help="Trace files of a program and its children.",
+        help="Trace files of a program; those of its children beside them are taken in.",
     ),
 ]
 ReportFormat = Annotated[
@@ -56,6 +50,13 @@ ReportFormat = Annotated[
 Of = Annotated[
     Path | None,
     typer.Option("--image", metavar="IMAGE", help="Path of the patched program, if it has moved."),
+]
+NoChildren = Annotated[
+    bool,
+    typer.Option(
+        "--no-children",
+        help="Leave out the traces of the program's children that lie beside FILE.",
+    ),
 ]
 Time = Annotated[
     str | None,
@@ -142,6 +143,7 @@ def command(
     format_: ReportFormat = None,
     json: Json = False,
     image: Of = None,
+    no_children: NoChildren = False,
     time: Time = None,
     tid: Tid = [],  # noqa: B006 - typer copies it
     filter_: Functions = [],  # noqa: B006
@@ -168,7 +170,12 @@ def command(
     Example: ftpatch report shop.trace --format profile
     """
     require_format(format_, json)
-    if output is not None and any(_same(output, file) for file in [*files, *diff]):
+    from ftpatch.trace.children import children_of
+
+    children = [] if no_children else children_of(files)
+    earlier = [] if no_children else children_of(diff)
+    inputs = [*files, *children, *diff, *earlier]
+    if output is not None and any(_same(output, file) for file in inputs):
         raise UsageError(output, "the output is one of the input traces", "name another file")
     from ftpatch.api.report_programs import Programs
     from ftpatch.cli.report_diff import compare_runs
@@ -204,10 +211,13 @@ def command(
         }
         _require_none(clashes | {"--source": source}, "--diff")
         runs = []
-        for paths, program in ((diff, diff_image), (files, image)):
+        for paths, more, program in ((diff, earlier, diff_image), (files, children, image)):
             own = filters.window(span=span, globs=tuple(filter_))
             names = named(program, source=False)
-            runs.append(Task(files=paths, window=own, programs=names, image=program))
+            task = Task(
+                files=[*paths, *more], window=own, programs=names, image=program, children=more
+            )
+            runs.append(task)
         compare_runs(runs, output, force, json=json or format_ == "json")
         return
     if graph is not None:
@@ -218,7 +228,13 @@ def command(
         choose: Choose = partial(_graph_of, graph)
     else:
         choose = partial(report_for, name="json" if json else format_)
-    task = Task(files=files, window=window, programs=named(image, source=source), image=image)
+    task = Task(
+        files=[*files, *children],
+        window=window,
+        programs=named(image, source=source),
+        image=image,
+        children=children,
+    )
     if not (walks and walked(task, tui, force=force)):
         write_report(task, choose, output, force=force, browse=open_)
 

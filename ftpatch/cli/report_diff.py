@@ -6,10 +6,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.call_filters import require_calls
 from ftpatch.cli.console import clean, note_lines
 from ftpatch.cli.report_output import open_output
-from ftpatch.cli.report_task import Task, allow_descriptors, notes_of, progress
+from ftpatch.cli.report_task import (
+    Task,
+    allow_descriptors,
+    notes_of,
+    progress,
+    tell_children,
+)
 from ftpatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +45,6 @@ def compare_runs(runs: Sequence[Task], output: Path | None, force: bool, *, json
             allow_descriptors(len(run.files))
             sources.append(open_events(run.files, run.window, image=run.image, force=force))
             opened.callback(sources[-1].close)
-            require_calls(sources[-1])
         before, after = sources
         _require_comparable(before, after)
         with open_output(output, force=force, form=form) as out:
@@ -50,6 +54,8 @@ def compare_runs(runs: Sequence[Task], output: Path | None, force: bool, *, json
             out.appear()
         note_lines(f"before: {note}" for note in before.notes())
         note_lines(f"after: {note}" for note in after.notes())
+        for run in runs:
+            tell_children(run.children)
 
 
 def _require_comparable(before: EventSource, after: EventSource) -> None:

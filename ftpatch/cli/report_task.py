@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.browser import open_in_browser, require_browser
-from ftpatch.cli.call_filters import require_calls
-from ftpatch.cli.console import clean, note_lines, warn_line, watched
+from ftpatch.cli.console import clean, count, note_lines, warn_line, watched
 from ftpatch.cli.held_back import HeldBack
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import is_walked, walk
@@ -28,22 +27,31 @@ if TYPE_CHECKING:
 
     Choose = Callable[[EventSource], Report]
 
-__all__ = ["Task", "allow_descriptors", "notes_of", "progress", "walked", "write_report"]
+__all__ = [
+    "Task",
+    "allow_descriptors",
+    "notes_of",
+    "progress",
+    "tell_children",
+    "walked",
+    "write_report",
+]
 
 OTHERS = 64
 """Approximate number of open descriptors that are not traces."""
 SHOWN = 3
-"""Maximum number of newer traces to name."""
+"""Maximum number of files to name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The trace files to report on together."""
+    """The trace files to report on together; ``children`` are those of them that nobody named."""
 
     files: Sequence[Path]
     window: Window
     programs: Programs
     image: Path | None = None
+    children: Sequence[Path] = ()
 
 
 def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
@@ -55,7 +63,6 @@ def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
     allow_descriptors(len(task.files))
     events = open_events(task.files, task.window, image=task.image, force=force)
     try:
-        require_calls(events)
         events.recording.name_by(task.programs.of)
         if not is_walked(events, tui):
             return False
@@ -63,6 +70,7 @@ def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
         note_lines(events.notes())
     finally:
         events.close()
+    tell_children(task.children)
     _tell_newer(task.files)
     return True
 
@@ -90,6 +98,7 @@ def write_report(
             anew = replace(task, window=replace(task.window))  # it knows functions by their numbers
             _written(anew, choose, opened, force=force, holds=False)
     finally:
+        tell_children(task.children)
         _tell_newer(task.files)
     for _, page in pages:
         open_in_browser(page)
@@ -113,7 +122,6 @@ def _written(
     allow_descriptors(len(task.files))
     events = open_events(task.files, window, image=task.image, force=force)
     try:
-        require_calls(events)
         form = choose(events)
         with opened(form) as out:
             events.recording.name_by(task.programs.of)
@@ -149,15 +157,25 @@ def allow_descriptors(files: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def tell_children(children: Sequence[Path]) -> None:
+    """Name the files of children that a report takes in."""
+    if children:
+        number = f"{count(len(children), 'file')} of the program's children"
+        note_lines([f"with {number}: {_some(children)}; use --no-children for FILE alone"])
+
+
 def _tell_newer(files: Sequence[Path]) -> None:
     """Of a name that exists the runtime makes NAME.PID, and so do children."""
     from ftpatch.trace.newer import newer
 
     found = newer([*files])
     if found:
-        names = ", ".join(str(one) for one in found[:SHOWN])
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        warn_line(f"newer files, not part of this report: {names}{more}")
+        warn_line(f"newer files, not part of this report: {_some(found)}")
+
+
+def _some(files: Sequence[Path]) -> str:
+    names = ", ".join(clean(str(one)) for one in files[:SHOWN])
+    return names + (f" and {len(files) - SHOWN} more" if len(files) > SHOWN else "")
 
 
 def progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:

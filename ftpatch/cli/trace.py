@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ftpatch.api.call_filters import CallFilters
 from ftpatch.cli.browser import open_in_browser, require_browser
-from ftpatch.cli.call_filters import CallFilters, MaxCalls, MaxDepth, Only, TimeFilter, Trigger
+from ftpatch.cli.call_filters import MaxCalls, MaxDepth, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, tracers
 from ftpatch.cli.console import clean, error_line
 from ftpatch.cli.options import Args, Filter, LibCalls, MaxStack, Notrace, Regex, bytes_of

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import stat
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
 from ftpatch.api.planner import Planner
+from ftpatch.api.tree_update import TreeUpdate
 from ftpatch.cli.console import (
     Errors,
     count,
@@ -25,57 +24,10 @@ from ftpatch.cli.console import (
 from ftpatch.cli.options import Update
 from ftpatch.cli.outcome import dropped_line, outcome_row, refused_lines, undefined_line
 from ftpatch.cli.paint import some
-from ftpatch.cli.rehearse import rehearse
-from ftpatch.errors import Exit, FtpatchError, NoTable, UsageError
-from ftpatch.io.cleanup import CLEANUP
-from ftpatch.io.mirror import Mirror
-from ftpatch.io.output import Copy
-from ftpatch.io.tree import each, entries, is_module, no_modules
-from ftpatch.update.update import Outcome, prepare
-from ftpatch.update.update import update as write
+from ftpatch.errors import Exit, FtpatchError
+from ftpatch.update.update import Outcome
 
 __all__ = ["run_tree_update"]
-
-
-@dataclass(frozen=True)
-class _Module:
-    """The work of one module, None where it has no sites."""
-
-    update: Update
-    plan: Planner
-    mirror: Mirror | None
-
-    def __call__(self, path: Path) -> Outcome | None:
-        update, mirror = self.update, self.mirror
-        target = mirror.of(path) if mirror else path
-        try:
-            prepared = prepare(
-                path,
-                lambda sites: self.plan(sites, set()),
-                strip_signature=update.strip_signature,
-            )
-        except NoTable:
-            self._keep(path)
-            return None
-        written = None
-        if not prepared.refused and not len(prepared.plan.changes):
-            self._keep(path)
-        elif not prepared.refused and not update.dry_run:
-            with Copy(
-                path,
-                target,
-                force=update.force,
-                allow_setuid=update.allow_setuid,
-                in_place=update.output is None,
-            ) as copy:
-                write(copy, prepared)
-                written = target
-        return prepared.outcome(written, verbose=update.verbose)
-
-    def _keep(self, path: Path) -> None:
-        """A module that stays as it is."""
-        if self.mirror and not self.update.dry_run:
-            self.mirror.file(path)
 
 
 def run_tree_update(update: Update, plan: Planner) -> None:
@@ -83,43 +35,11 @@ def run_tree_update(update: Update, plan: Planner) -> None:
     gets everything else as it is. Exits 1 where a site is refused, 2 where a file is bad; the
     other modules are written nevertheless."""
     begun = time.monotonic()
-    if update.in_place and update.output is not None:
-        raise UsageError(update.image, "--in-place and -o are mutually exclusive", "choose one")
-    if not (update.in_place or update.output or update.dry_run):
-        raise UsageError(update.image, "a tree needs -o DIR or --in-place", "choose one")
-    mirror = Mirror(update.image, update.output) if update.output else None
-    if mirror:
-        mirror.check(force=update.force)
-    errors, code, modules, others = Errors(), Exit.DONE, list[Path](), list[tuple[Path, int]]()
-    linked = set[Path]()
-    for path, held in entries(update.image):
-        if isinstance(held, FtpatchError):
-            errors.tell(held)
-        elif is_module(path, held):
-            modules.append(path)
-            if held.st_nlink > 1 and mirror is None:
-                linked.add(path)
-        else:
-            others.append((path, held.st_mode))
-    if not modules:
-        raise no_modules(update.image)
-    plan = plan.expanded()
-    rehearse(update.image, modules, plan, strip_signature=update.strip_signature)
-    CLEANUP.many = not update.dry_run
-    if mirror and not update.dry_run:
-        mirror.folder(update.image)
-        for path, mode in watched(others, len(others), "copying"):
-            try:
-                _mirror(mirror, path, mode)
-            except FtpatchError as error:
-                errors.tell(error)
-    rows: list[tuple[Path, Outcome]] = []
-    results = each(_Module(update, plan, mirror), modules)
-    for path, outcome in watched(results, len(modules), "modules"):
+    errors, code, rows = Errors(), Exit.DONE, list[tuple[Path, Outcome]]()
+    made = TreeUpdate(update, plan, errors.tell, watched)
+    for path, outcome in made.carry_out(verbose=update.verbose, skip=_skipped):
         if isinstance(outcome, FtpatchError):
             errors.tell(outcome)
-            continue
-        if outcome is None:
             continue
         rows.append((path, outcome))
         if outcome.refused:
@@ -131,19 +51,15 @@ def run_tree_update(update: Update, plan: Planner) -> None:
             error_line(f"{path}: {count(len(outcome.refused), 'site')} refused; not written")
     errors.end()
     code = max(code, errors.code)
-    tell_linked(update.image, sum(o.written in linked for _, o in rows))
+    tell_linked(update.image, sum(o.written in made.linked for _, o in rows))
     if not update.as_json and not update.quiet:
-        _summary(update, rows, len(modules), errors.number, time.monotonic() - begun)
+        _summary(update, rows, len(made.modules), errors.number, time.monotonic() - begun)
     if code:
         raise typer.Exit(code)
 
 
-def _mirror(mirror: Mirror, path: Path, mode: int) -> None:
-    """What is no module."""
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-        error_line(f"{path}: skipped: neither a file nor a link")
-    else:
-        (mirror.folder if stat.S_ISDIR(mode) else mirror.file)(path)
+def _skipped(path: Path) -> None:
+    error_line(f"{path}: skipped: neither a file nor a link")
 
 
 def _summary(

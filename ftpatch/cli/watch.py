@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ftpatch.api.writing import output_path
+from ftpatch.api.watching import Watch, told_watches, write_watches
+from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images
 from ftpatch.cli.console import json_line, lines, note_lines, tell_links, wait_for
 from ftpatch.cli.options import (
@@ -24,10 +26,6 @@ from ftpatch.cli.options import (
     wants_json,
 )
 from ftpatch.errors import UsageError
-
-if TYPE_CHECKING:
-    from ftpatch.image import Image
-    from ftpatch.watch import Watch
 
 __all__ = ["command"]
 
@@ -89,60 +87,38 @@ def command(
         if output is not None or in_place or size is not None:
             raise UsageError(program, "nothing to write", "specify a watch, such as counter:rw-")
         from ftpatch.image import open_image
-        from ftpatch.watch.plan import read_watches
+        from ftpatch.watch.plan import part_notes, read_watches
 
         image = open_image(program)
-        _said(image, read_watches(image), as_json, quiet)
+        read = read_watches(image)
+        if not (as_json or quiet):
+            note_lines(part_notes(image, read))
+        _said(told_watches(image, read), as_json, quiet)
         return
-    from ftpatch.watch import parse_watch
-
-    parsed = [parse_watch(text) for text in requests]
-    target = output_path(program, output, in_place)
-    room = None if size is None else bytes_of(size)
-    from ftpatch.io.output import Copy
-
-    with Copy(
-        program,
-        None if dry_run else target,
+    writing = Writing(
+        image=program,
+        output=output,
+        in_place=in_place,
         force=force,
         allow_setuid=allow_setuid,
-        in_place=in_place,
-    ) as copy:
-        from ftpatch.image import open_image
-        from ftpatch.update.update import lay_in
-        from ftpatch.watch.plan import plan_watched
-
-        image = open_image(program)
-        watched = plan_watched(image, parsed, size=room)
-        if not dry_run:
-            wait_for(copy)
-            lay_in(copy, image, watched.plan)
-    tell_links(copy)
+        dry_run=dry_run,
+    )
+    room = None if size is None else bytes_of(size)
+    watched = write_watches(writing, requests, size=room, wait=wait_for)
+    tell_links(watched)
     note_lines(watched.notes)
-    _said(image, watched.watches, as_json, quiet)
+    if not (as_json or quiet):
+        note_lines(watched.partial)
+    _said(watched.watches, as_json, quiet)
     if not as_json and not quiet:
-        lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])
+        lines([f"wrote {watched.target}" if watched.written else "dry run: nothing was written"])
 
 
-def _said(image: Image, watches: tuple[Watch, ...], as_json: bool, quiet: bool) -> None:
-    """Print the watches, a line each; on standard error where one is not all of a variable."""
-    from ftpatch.watch import readable, watch_line
-    from ftpatch.watch.plan import part_notes
-    from ftpatch.watch.variables import Variables
-
+def _said(watches: Iterable[Watch], as_json: bool, quiet: bool) -> None:
+    """Print the watches, a line each."""
     if as_json:
-        variables = Variables(image)
-        for watch in watches:
-            row: dict[str, Any] = {
-                "watch": watch_line(readable(watch)),
-                "symbol": readable(watch).symbol,
-                "offset": watch.offset,
-                "address": hex(watch.address),
-                "length": watch.length,
-                "size": variables.size(watch) or None,
-                "type": watch.type,
-            }
-            json_line(row)
+        for one in watches:
+            row: dict[str, Any] = one._asdict()
+            json_line(row | {"address": hex(one.address), "size": one.size or None})
     elif not quiet:
-        note_lines(part_notes(image, watches))
-        lines(watch_line(readable(watch)) for watch in watches)
+        lines(one.watch for one in watches)

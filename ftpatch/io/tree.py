@@ -7,15 +7,24 @@ import os
 import re
 import signal
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.io.cleanup import CLEANUP, ENDING
 
-__all__ = ["MODULE", "each", "entries", "is_module", "module_paths", "no_modules"]
+__all__ = [
+    "MODULE",
+    "Watching",
+    "each",
+    "entries",
+    "is_module",
+    "module_paths",
+    "no_modules",
+    "unwatched",
+]
 
 MODULE = re.compile(r".+\.ko(\.(gz|xz|zst))?", re.DOTALL)
 """Module file names, as in kmod."""
@@ -25,6 +34,18 @@ PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that ends a worker when its parent dies."""
 
 Result = TypeVar("Result")
+One = TypeVar("One")
+
+
+class Watching(Protocol):
+    """Pass results on as they come, of how many and of what."""
+
+    def __call__(self, results: Iterable[One], number: int, what: str, /) -> Iterator[One]: ...
+
+
+def unwatched(results: Iterable[One], number: int, what: str, /) -> Iterator[One]:
+    """Pass them on."""
+    return iter(results)
 
 
 def entries(root: Path) -> Iterator[tuple[Path, os.stat_result | FtpatchError]]:

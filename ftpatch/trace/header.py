@@ -68,7 +68,7 @@ LOST = {
 class Header:
     """A trace's header. ``path`` is the trace's, ``image`` that of the recorded program; sizes and
     ``length`` (the file's current one) in bytes, ``ticks`` of a clock with ``hz`` per second,
-    ``realtime`` in nanoseconds since 1970."""
+    ``realtime`` in nanoseconds since 1970; ``ended_ticks`` is valid with Flag.ENDED."""
 
     path: Path
     length: int
@@ -103,6 +103,8 @@ class Header:
     """Bytes of this process's events lost when an earlier file was truncated."""
     objects: tuple[Mapped, ...] = ()
     """Libraries loaded along with a probed or watched program."""
+    ppid: int = 0
+    ended_ticks: int = 0
 
     @property
     def used(self) -> int:
@@ -217,6 +219,8 @@ def _parse(path: Path, raw: bytes, length: int) -> Header:
         refusal=held["refusal"],
         cut=held["cut"],
         objects=objects,
+        ppid=held["ppid"],
+        ended_ticks=held["ended_ticks"],
     )
 
 

@@ -62,7 +62,7 @@ def _script(tree: Path, output: Path, work: str, *options: str) -> list[str]:
     """A command whose worker, at the module m020, does ``work`` first; on two processors."""
     script = (
         "import os, signal, time\n"
-        "import ftpatch.cli.update_tree as update_tree\n"
+        "import ftpatch.api.tree_update as update_tree\n"
         "prepare = update_tree.prepare\n"
         "def at_last(path, *rest, **more):\n"
         "    if path.name == 'm020.ko':\n"

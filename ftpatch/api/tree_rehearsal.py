@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftpatch.api.planner import Planner
-from ftpatch.cli.console import count, watched
 from ftpatch.errors import FtpatchError, NoTable, UsageError
 from ftpatch.ftrace.filter import MODULE, near
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
-from ftpatch.io.tree import each
+from ftpatch.io.tree import Watching, each
 from ftpatch.names.spelling import like
 from ftpatch.names.suggest import meant
 from ftpatch.update.update import prepare
@@ -39,7 +38,14 @@ class _Rehearsal:
         return bool(len(prepared.plan.changes)) and not prepared.refused, frozenset(missing)
 
 
-def rehearse(root: Path, modules: list[Path], plan: Planner, *, strip_signature: bool) -> None:
+def rehearse(
+    root: Path,
+    modules: list[Path],
+    plan: Planner,
+    *,
+    strip_signature: bool,
+    watching: Watching,
+) -> None:
     """Plan and verify every module, and write nothing.
 
     Raises UsageError for a filter that matches nothing anywhere, and, where no module would change,
@@ -47,7 +53,7 @@ def rehearse(root: Path, modules: list[Path], plan: Planner, *, strip_signature:
     """
     changes, missing, failed = False, None, list[FtpatchError]()
     results = each(_Rehearsal(plan, strip_signature), modules)
-    for _, result in watched(results, len(modules), "planning"):
+    for _, result in watching(results, len(modules), "planning"):
         if isinstance(result, FtpatchError):
             failed.append(result)
         elif result is not None:
@@ -55,12 +61,13 @@ def rehearse(root: Path, modules: list[Path], plan: Planner, *, strip_signature:
             missing = set(result[1]) if missing is None else missing & result[1]
     if missing and not failed:  # else it may match one that could not be looked at
         text = min(missing)
-        hint = _meant(text, modules)
+        hint = _meant(text, modules, watching)
         raise UsageError(root, f"filter {text!r} matches no site of any module", hint)
     usage = [error for error in failed if isinstance(error, UsageError)]
     if usage and not changes:
         first = usage[0]
-        others = f" (and {count(len(usage) - 1, 'module')} more)" if len(usage) > 1 else ""
+        more = len(usage) - 1
+        others = f" (and {more} module{'s' * (more > 1)} more)" if more else ""
         raise UsageError(first.path, first.reason + others, first.hint)
 
 
@@ -77,9 +84,9 @@ class _Near:
             return []
 
 
-def _meant(text: str, modules: list[Path]) -> str:
+def _meant(text: str, modules: list[Path], watching: Watching) -> str:
     """The question for a filter that matches nothing; empty where nothing is like it."""
     name = text.removeprefix("!").partition(MODULE)[0]
-    results = watched(each(_Near(name), modules), len(modules), "looking")
+    results = watching(each(_Near(name), modules), len(modules), "looking")
     names = {one for _, found in results if not isinstance(found, FtpatchError) for one in found}
     return "" if name in names else meant(like(name, sorted(names)), "")

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""Filters that select single calls, in uftrace's words, and whether a recording has what they
+need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ftpatch.errors import UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.trace import EventSource
+    from ftpatch.trace.source import SourceKind
+    from ftpatch.trace.window import Window
+
+__all__ = ["CallFilters", "require_calls"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFilters:
+    """The options as given."""
+
+    only: tuple[str, ...] = ()
+    depth: int | None = None
+    least: str | None = None
+    calls: int | None = None
+    triggers: tuple[str, ...] = ()
+
+    def window(self, **others: Any) -> Window:  # noqa: ANN401 - fields of any type
+        """A window with these and with other fields. Raises UsageError for what is malformed."""
+        from ftpatch.trace.window import Window, parse_least, parse_trigger
+
+        for option, number in (("--max-depth", self.depth), ("--max-calls", self.calls)):
+            if number is not None and number < 1:
+                raise UsageError(None, f"{option} {number} is less than 1")
+        return Window(
+            only=self.only,
+            triggers=tuple(map(parse_trigger, self.triggers)),
+            least=None if self.least is None else parse_least(self.least),
+            depth=self.depth,
+            calls=self.calls,
+            **others,
+        )
+
+    def require_fit(self, kind: SourceKind) -> None:
+        """Raise UsageError for what is malformed, and where this kind has no single calls."""
+        from ftpatch.trace.choose import require_filters
+
+        require_filters(self.window(), kind)
+
+
+def require_calls(source: EventSource) -> None:
+    """Raise UsageError where the source does not have what its window's filters need."""
+    from ftpatch.trace.choose import require_filters
+
+    recording = source.recording
+    path: Path = recording.headers[0].path
+    require_filters(recording.window, source.kind, path, returns=source.has_returns)
+    if recording.window.least is not None and not recording.has_clock:
+        reason = "the rate of its clock is not known, and --time-filter needs it"
+        raise UsageError(path, reason, "use -F or --max-depth")

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Probes laid into a program, and those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
+from ftpatch.api.writing import Wait, Writing, copy_of, output_path
+from ftpatch.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.image import Image
+    from ftpatch.probe import Definition
+    from ftpatch.probe.plan import Handler, Placed
+
+__all__ = ["PlacedProbe", "Probe", "ProbeWords", "Probed", "probes_of", "write_probes"]
+
+
+class Probe(NamedTuple):
+    """A probe that a program has; the fields are those of ``ftpatch probe --json PROG``."""
+
+    definition: str
+    ip: int
+    way: str
+
+
+class PlacedProbe(NamedTuple):
+    """A probe that was inserted; the fields are those of ``ftpatch probe --json``: ``address`` is
+    where the file is changed, ``reason`` why the preceding way was not usable."""
+
+    name: str
+    definition: str
+    address: int
+    way: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeWords:
+    """The options of ``probe``: ``handler`` is STUB:FUNC, ``size`` that of a trace file in
+    bytes."""
+
+    probes: Sequence[str]
+    handler: str | None = None
+    optimize: bool = True
+    keep_going: bool = False
+    max_stack: int = MAX_STACK
+    size: int = TRACE_SIZE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """The probes that were inserted, and ``refused``, the errors of those that were not; the output
+    is ``target``, and ``written``, None for a dry run. ``handled``: the functions by which the
+    program could itself set or block SIGILL (none without breakpoints); ``cleared``: a property
+    that the output has no longer; ``names``: how many the file had whose place the output took."""
+
+    probes: tuple[PlacedProbe, ...]
+    refused: tuple[UsageError, ...]
+    handled: tuple[str, ...]
+    cleared: str
+    target: Path
+    written: Path | None
+    names: int
+
+
+def write_probes(
+    writing: Writing, words: ProbeWords, refused: Refused, wait: Wait = lambda _: None
+) -> Probed:
+    """Insert probes. ``refused`` collects the errors of those that cannot be; without
+    ``keep_going`` the last of them is raised, the others stay there, and nothing is written. Raises
+    what planning raises, and OutputError."""
+    from ftpatch.image import open_image
+
+    require_limits(max_stack=words.max_stack, size=words.size)
+    image = open_image(writing.image)
+    definitions, handler = _parsed(image, words.probes, refused), _handler(words.handler)
+    target = output_path(writing.image, writing.output, writing.in_place)
+    with copy_of(writing, target, in_place=writing.in_place) as copy:
+        from ftpatch.probe.plan import Probing, plan_probed
+        from ftpatch.update.update import cleared_name, lay_in
+
+        probing = Probing(
+            definitions=definitions,
+            optimize=words.optimize,
+            handler=handler,
+            depth=words.max_stack,
+            size=words.size,
+        )
+        probed = plan_probed(image, probing, refused)
+        if refused.errors and not words.keep_going:
+            raise refused.errors.pop()
+        if not writing.dry_run:
+            wait(copy)
+            lay_in(copy, image, probed.plan)
+        cleared = cleared_name(image, probed.plan.changes)
+    return Probed(
+        probes=tuple(map(_placed, probed.placed)),
+        refused=tuple(refused.errors),
+        handled=tuple(probed.asks),
+        cleared=cleared,
+        target=target,
+        written=None if writing.dry_run else target,
+        names=copy.names,
+    )
+
+
+def probes_of(image: Image) -> tuple[Probe, ...] | None:
+    """The probes of a program, by address; None if it has none. Raises InputError for corrupt
+    tables."""
+    from ftpatch.inject.probe_methods import METHODS
+    from ftpatch.probe.read_back import injected_probes
+
+    held = injected_probes(image) if image.is_program else None
+    if held is None:
+        return None
+    ways = {method.number: method.name for method in METHODS}
+    return tuple(Probe(one.text, one.ip, ways.get(one.way, "")) for one in held)
+
+
+def _placed(one: Placed) -> PlacedProbe:
+    from ftpatch.probe import definition_text
+
+    text, way = definition_text(one.definition), one.method.name
+    return PlacedProbe(one.definition.name, text, one.address, way, one.why)
+
+
+def _parsed(image: Image, probes: Sequence[str], refused: Refused) -> Sequence[Definition]:
+    from ftpatch.arch import arch_of, supporting, supports
+    from ftpatch.arch.registers import registers_of
+    from ftpatch.probe import parse_probes
+
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    if arch is None or not supports(arch.name, "registers"):
+        known = ", ".join(supporting("registers"))
+        raise UsageError(
+            image.path, "probes are not supported on its architecture", f"supported: {known}"
+        )
+    registers = registers_of(arch.name)
+    return parse_probes([*probes], registers.names, refused, arguments=len(registers.arguments))
+
+
+def _handler(text: str | None) -> Handler | None:
+    """``STUB:FUNC``."""
+    from ftpatch.probe.plan import Handler
+
+    if text is None:
+        return None
+    stub, _, name = text.rpartition(":")
+    if not stub or not name:
+        raise UsageError(None, f"--handler {text}: no function", "use STUB.elf:FUNC")
+    return Handler(stub=Path(stub), name=name)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""Watches laid into a program, and those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ftpatch.api.recording_limits import require_limits
+from ftpatch.api.writing import Wait, Writing, copy_of, output_path
+
+if TYPE_CHECKING:
+    from ftpatch.image import Image
+    from ftpatch.watch import Watch as Read
+
+__all__ = ["Watch", "Watched", "told_watches", "watches_of", "write_watches"]
+
+
+class Watch(NamedTuple):
+    """A watch; the fields are those of ``ftpatch watch --json``. ``watch`` is the request that
+    makes it, ``size`` that of the variable in bytes, 0 if it is unknown."""
+
+    watch: str
+    symbol: str
+    offset: int
+    address: int
+    length: int
+    size: int
+    type: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """All watches that the output has, ``notes`` on the requests, and ``partial``, on watches that
+    are not just a variable; the output is ``target``, and ``written``, None for a dry run.
+    ``names``: how many the file had whose place it took."""
+
+    watches: tuple[Watch, ...]
+    notes: tuple[str, ...]
+    partial: tuple[str, ...]
+    target: Path
+    written: Path | None
+    names: int
+
+
+def write_watches(
+    writing: Writing,
+    requests: Sequence[str],
+    *,
+    size: int | None = None,
+    wait: Wait = lambda _: None,
+) -> Watched:
+    """Carry out all requests, or none. ``size``: bytes of a trace file, None: unchanged, or the
+    default. Raises UsageError for one that cannot be, what planning raises, and OutputError."""
+    from ftpatch.watch import parse_watch
+
+    if size is not None:
+        require_limits(size=size)
+    parsed = [parse_watch(text) for text in requests]
+    target = output_path(writing.image, writing.output, writing.in_place)
+    with copy_of(writing, target, in_place=writing.in_place) as copy:
+        from ftpatch.image import open_image
+        from ftpatch.update.update import lay_in
+        from ftpatch.watch.plan import part_notes, plan_watched
+
+        image = open_image(writing.image)
+        watched = plan_watched(image, parsed, size=size)
+        if not writing.dry_run:
+            wait(copy)
+            lay_in(copy, image, watched.plan)
+    return Watched(
+        watches=tuple(told_watches(image, watched.watches)),
+        notes=watched.notes,
+        partial=tuple(part_notes(image, watched.watches)),
+        target=target,
+        written=None if writing.dry_run else target,
+        names=copy.names,
+    )
+
+
+def watches_of(image: Image) -> tuple[Watch, ...]:
+    """The watches of a program; none for a file without them. Raises InputError for a corrupt
+    table."""
+    from ftpatch.watch.plan import read_watches
+    from ftpatch.watch.read_back import injected_watches
+
+    if not image.is_program or injected_watches(image) is None:
+        return ()
+    return tuple(told_watches(image, read_watches(image)))
+
+
+def told_watches(image: Image, watches: Sequence[Read]) -> Iterator[Watch]:
+    """The watches, each with the variable's own size."""
+    from ftpatch.watch import readable, watch_line
+    from ftpatch.watch.variables import Variables
+
+    variables = Variables(image)
+    for watch in watches:
+        named = readable(watch)
+        yield Watch(
+            watch=watch_line(named),
+            symbol=named.symbol,
+            offset=watch.offset,
+            address=watch.address,
+            length=watch.length,
+            size=variables.size(watch) or 0,
+            type=watch.type,
+        )
