@@ -39,7 +39,9 @@ def test_every_pair_occurs(arch: str) -> None:
     assert pairs(have) == pairs(wanted)
 
 
-@pytest.mark.parametrize("options", [("--max-stack", "8"), ("--max-stack", "65536"), ("--size", "64K")])
+@pytest.mark.parametrize(
+    "options", [("--max-stack", "8"), ("--max-stack", "65536"), ("--size", "64K")]
+)
 def test_limits_of_the_tracer_are_not_the_programs(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:
