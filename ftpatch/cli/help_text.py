@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from typer.core import TyperCommand
+from ftpatch.cli.plain_values import PlainCommand
 
 __all__ = ["ArchCommand", "help_width"]
 
@@ -22,7 +22,7 @@ def help_width() -> dict[str, int]:
     return {"terminal_width": columns - 2} if columns < USUAL and sys.stdout.isatty() else {}
 
 
-class ArchCommand(TyperCommand):
+class ArchCommand(PlainCommand):
     """A command in whose help ``{kernels}`` and ``{sinks}`` stand for what the boot tracer has."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click
