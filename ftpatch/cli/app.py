@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from ftpatch import __version__
 from ftpatch.cli.console import error_line
 from ftpatch.cli.help_text import help_width
+from ftpatch.cli.plain_values import PlainGroup
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.signals import handle_signals
 from ftpatch.cli.verbs import RUNS_PROGRAMS, VERBS, Verbs, import_verb
@@ -24,6 +25,7 @@ __all__ = ["command_line", "run"]
 
 _app = typer.Typer(
     name="ftpatch",
+    cls=PlainGroup,
     help="ftrace for ELF files on disk: turn call sites into NOPs and calls, verified the way "
     "ftrace verifies.\n\nExample: ftpatch trace --libcalls ls -l",
     no_args_is_help=True,

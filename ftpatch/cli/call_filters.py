@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Levels", "MaxCalls", "MaxDepth", "Only", "TimeFilter", "Trigger"]
+__all__ = ["MaxCalls", "MaxDepth", "Only", "TimeFilter", "Trigger"]
 
-LEVELS = "Levels of calls to show, from the outermost call or from each -F function."
 Only = Annotated[
     list[str],
     typer.Option(
@@ -20,11 +19,16 @@ Only = Annotated[
         help="Show only calls of these functions, and everything they call. Repeatable.",
     ),
 ]
-MaxDepth = Annotated[int | None, typer.Option("-D", "--max-depth", metavar="N", min=1, help=LEVELS)]
-Levels = Annotated[
-    int | None, typer.Option("-D", "--max-depth", "--depth", metavar="N", min=1, help=LEVELS)
+MaxDepth = Annotated[
+    int | None,
+    typer.Option(
+        "-D",
+        "--max-depth",
+        metavar="N",
+        min=1,
+        help="Levels of calls to show, from the outermost call or from each -F function.",
+    ),
 ]
-"""The same for ``report``, where its former name, ``--depth``, is taken still."""
 TimeFilter = Annotated[
     str | None,
     typer.Option(

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Help that names architectures: which those are is asked when help is, and no sooner. And options
-that are taken, but not told of."""
+"""Help that names architectures: which those are is asked when help is, and no sooner."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from typer.core import TyperCommand
+from ftpatch.cli.plain_values import PlainCommand
 
 __all__ = ["ArchCommand", "help_width"]
 
@@ -23,42 +22,8 @@ def help_width() -> dict[str, int]:
     return {"terminal_width": columns - 2} if columns < USUAL and sys.stdout.isatty() else {}
 
 
-FORMER = frozenset({"--depth"})
-"""Former names of options, which are taken still: `--depth` meant the ret_stack's in one verb, and
-levels of a report in another."""
-
-
-class ArchCommand(TyperCommand):
-    """A command in whose help ``{kernels}`` and ``{sinks}`` stand for what the boot tracer has, and
-    nothing tells of options' former names."""
-
-    def __init__(self, *args: Any, **keywords: Any) -> None:  # noqa: ANN401 - typer's own
-        super().__init__(*args, **keywords)
-        self._names = [(one, [*one.opts]) for one in self.params]
-        for one, names in self._names:
-            one.opts = [name for name in names if name not in FORMER]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click
-        """Parse, and suggest no former names."""
-        try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            near = getattr(error, "possibilities", None)
-            if near:
-                kept = [name for name in near if name not in FORMER]
-                setattr(error, "possibilities", kept)  # noqa: B010
-            raise
-
-    def make_parser(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own click
-        """Make the parser, for all names."""
-        told = [(one, one.opts) for one, _ in self._names]
-        try:
-            for one, names in self._names:
-                one.opts = names
-            return super().make_parser(ctx)
-        finally:
-            for one, names in told:
-                one.opts = names
+class ArchCommand(PlainCommand):
+    """A command in whose help ``{kernels}`` and ``{sinks}`` stand for what the boot tracer has."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click
         """Fill in the words and write the help."""

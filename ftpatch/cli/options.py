@@ -142,7 +142,6 @@ MaxStack = Annotated[
     int,
     typer.Option(
         "--max-stack",
-        "--depth",
         metavar="N",
         min=8,
         max=65536,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ftpatch.api.call_filters import CallFilters
-from ftpatch.cli.call_filters import Levels, MaxCalls, Only, TimeFilter, Trigger
+from ftpatch.cli.call_filters import MaxCalls, MaxDepth, Only, TimeFilter, Trigger
 from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import error_line
 from ftpatch.cli.options import Json
@@ -148,7 +148,7 @@ def command(
     tid: Tid = [],  # noqa: B006 - typer copies it
     filter_: Functions = [],  # noqa: B006
     only: Only = [],  # noqa: B006
-    depth: Levels = None,
+    max_depth: MaxDepth = None,
     time_filter: TimeFilter = None,
     max_calls: MaxCalls = None,
     trigger: Trigger = [],  # noqa: B006
@@ -185,7 +185,7 @@ def command(
     span = ALWAYS if time is None else parse_span(time)
     filters = CallFilters(
         only=tuple(only),
-        depth=depth,
+        depth=max_depth,
         least=time_filter,
         calls=max_calls,
         triggers=tuple(trigger),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["addresses", "among", "held", "objects"]
+__all__ = ["addresses", "among", "held", "looked_up", "objects"]
 
 
 def addresses(*values: int) -> NDArray[np.uint64]:
@@ -34,6 +34,13 @@ def held(column: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.b
     ordered = np.sort(values)
     row = np.minimum(np.searchsorted(ordered, column), len(ordered) - 1)
     return np.asarray(ordered[row] == column)
+
+
+def looked_up(table: NDArray[np.uint8], column: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Look each number up in a table, uint8[n]; 0 for those beyond it. To index the table takes
+    more than twice as long."""
+    found = bytearray(column).translate(table.tobytes().ljust(256, b"\0"))
+    return np.frombuffer(found, np.uint8)
 
 
 def objects(values: Sequence[object]) -> NDArray[np.object_]:

@@ -23,8 +23,9 @@ SPARE, RATIO = 1 << 26, 64
 """A stream that unpacks to more bytes than SPARE, and to more than RATIO times its own, is a bomb,
 or has much of the same in it. It is counted first, and kept when it is known not to be too much.
 Kernels and modules come to 3 to 10 times."""
-PART = 1 << 24
-"""Bytes taken from a decoder at a time, to avoid a second copy of the output in memory."""
+PART = 1 << 18
+"""Bytes taken from a decoder at a time: few enough for a block that is used again and stays in the
+cache. Of larger ones each is fresh memory, and twice: as the decoder's blocks, and joined."""
 MEMORY = (1 << 27) + (1 << 21)
 """Bytes that the xz and lzma decoders may take, nearly all of it for the dictionary: kernels are
 packed with one of 128 MiB (scripts/xz_wrap.sh), and `xz -9` takes 64."""

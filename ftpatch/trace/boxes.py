@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import among
 from ftpatch.trace.pairs import segments
 from ftpatch.trace.rows import Kind, Rows
 from ftpatch.trace.totals import ENDING
@@ -82,7 +83,7 @@ class Timeline:
         if not len(rows):
             return
         place = self._places(rows)
-        ended = np.flatnonzero(ENDING[rows.kind] & (rows.pair >= 0))
+        ended = np.flatnonzero(among(rows.kind, ENDING) & (rows.pair >= 0))
         begun = rows.pair[ended]
         level = np.maximum(rows.level[begun].astype(np.int64), 0)
         begin, end = rows.time[begun], np.maximum(rows.time[ended], rows.time[begun])

@@ -59,9 +59,11 @@ def totals_of(source: EventSource, batches: Iterable[Rows]) -> tuple[Totals, dic
 
     whole, each = summing(), {number: summing() for number in several}
     for rows in batches:
-        mine = recording.owner[rows.thread]
         whole.add(rows)
-        for number in np.unique(mine).tolist() if several else ():
+        if not several:
+            continue
+        mine = recording.owner[rows.thread]
+        for number in np.unique(mine).tolist():
             each[number].add(rows.take(mine == number))
     by_process = {number: one.totals() for number, one in each.items()}
     return whole.totals(), {number: one for number, one in by_process.items() if len(one)}

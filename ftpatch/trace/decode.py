@@ -14,6 +14,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import looked_up
 from ftpatch.layout import constants
 
 __all__ = ["BLOCK", "FUNC", "FUNC_SHIFT", "TYPE", "Decoded", "Event", "decode"]
@@ -77,7 +78,7 @@ def decode(
     follow each if an event begins there, for types of variable length."""
     chunks, width = words.shape
     types = words.view(np.uint8).reshape(chunks, width, 8)[:, :, 0] & np.uint8(TYPE)
-    behind = BEHIND[types] if behind is None else behind
+    behind = looked_up(BEHIND, types).reshape(types.shape) if behind is None else behind
     starts = _starts(behind)
     ends = starts & (types == Event.END)
     ended = ends.any(axis=1)

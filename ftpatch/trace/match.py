@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import looked_up
 from ftpatch.trace.batches import Batch
 from ftpatch.trace.decode import Event
 from ftpatch.trace.pairs import pair, segments
@@ -88,7 +89,7 @@ class Matcher:
     def _with_open(self, batch: Batch) -> tuple[Rows, NDArray[np.uint8]]:
         """Make rows of the events, after each thread's open frames; also return each row's event
         type."""
-        kind = KIND[batch.type]
+        kind = looked_up(KIND, batch.type)
         if self._points.any():
             kind[(kind == Kind.ENTER) & self._points[batch.thread]] = Kind.POINT
         threads = batch.thread[segments(batch.thread)].tolist()
@@ -105,7 +106,7 @@ class Matcher:
         events = np.concatenate([np.full(count, Event.ENTRY, np.uint8), batch.type])
         if batch.value is not None and batch.args is not None:
             own = slice(count, None)
-            rows.flags[own], rows.value[own] = VALUED[batch.type], batch.value
+            rows.flags[own], rows.value[own] = looked_up(VALUED, batch.type), batch.value
             args = rows.args.copy()
             args[own] = batch.args
             rows = rows.but(args=args, arguments=batch.arguments)

@@ -6,14 +6,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import among
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 
 __all__ = ["levels", "pair", "segments"]
 
-STEP = np.array([1, 1, -1, -1, 0, 0, -1, 0], np.int8)
-"""Frames that a row of each kind opens."""
-KNOWN = ~np.isin(list(Kind), [Kind.UNWOUND, Kind.END])
-"""By kind of row: whether it names its function itself."""
+CLOSING = (Kind.LEAVE, Kind.UNWOUND, Kind.END)
+"""Kinds of rows that close a frame."""
+UNNAMED = (Kind.UNWOUND, Kind.END)
+"""Those of them that do not name its function."""
 NARROW = 1 << 16
 """numpy radix-sorts 16-bit keys, several times faster than longer ones."""
 
@@ -27,7 +28,7 @@ def segments(thread: NDArray[np.int32]) -> NDArray[np.intp]:
 
 def levels(rows: Rows) -> NDArray[np.int32]:
     """Open frames below each row's own, int32[n]; for rows without a frame, all open ones."""
-    step = STEP[rows.kind]
+    step = _steps(rows.kind)
     after = np.cumsum(step, dtype=np.int32)
     first = segments(rows.thread)
     before = after[first] - step[first]
@@ -36,23 +37,29 @@ def levels(rows: Rows) -> NDArray[np.int32]:
     return np.asarray(after - (step > 0), np.int32)
 
 
+def _steps(kind: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """Frames that each row opens, int8[n]; -1 if it closes one."""
+    opens: NDArray[np.int8] = (kind <= Kind.ENTER).view(np.int8)
+    return opens - among(kind, CLOSING).view(np.int8)
+
+
 def pair(rows: Rows) -> tuple[Rows, NDArray[np.int32]]:
     """Fill in level, pair and duration, and the function of UNWOUND and END; also return the
     threads, int32[w], with an exit that is not of the innermost open frame."""
     if not len(rows):
         return rows, rows.thread
     level = levels(rows)
-    step = STEP[rows.kind]
+    step = _steps(rows.kind)
     enter, leave = _pairs(rows, level, step)
     partner = np.full(len(rows), UNKNOWN, np.intp)
     partner[enter], partner[leave] = leave, enter
     func, duration = rows.func, rows.duration.copy()
-    duration[leave] = np.maximum(rows.time[leave] - rows.time[enter], 0)
-    if not KNOWN[rows.kind].all():
-        unseen = ~KNOWN[rows.kind[leave]]
+    duration[leave] = np.maximum(rows.time.take(leave) - rows.time.take(enter), 0)
+    if among(rows.kind, UNNAMED).any():
+        unseen = among(rows.kind[leave], UNNAMED)
         func = func.copy()
         func[leave[unseen]] = func[enter[unseen]]
-    other = leave[func[leave] != func[enter]]
+    other = leave[func.take(leave) != func.take(enter)]
     alone = leave[:0]
     if len(leave) < np.count_nonzero(step < 0):
         alone = np.flatnonzero((step < 0) & (partner == UNKNOWN))

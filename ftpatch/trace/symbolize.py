@@ -155,7 +155,7 @@ class Functions:
     # Never empty, so that searches work; the last entry is no code.
     _codes: NDArray[np.uint64] = field(default_factory=lambda: np.array([NO_CODE], np.uint64))
     _ids: NDArray[np.int32] = field(default_factory=lambda: np.array([-1], np.int32))
-    _table: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    _table: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     _starts: dict[Program, tuple[NDArray[np.uint64], NDArray[np.int32]]] = field(
         default_factory=dict
     )
@@ -177,11 +177,13 @@ class Functions:
 
     def ids(self, program: NDArray[np.int32] | int, func: NDArray[np.uint32]) -> NDArray[np.int32]:
         """Return the number of each function, int32[n], by program and ``func`` as in the trace."""
+        if not len(func):
+            return np.empty(0, np.int32)
+        if isinstance(program, int) and not program and int(func.max()) < DENSE:
+            return self._dense(func)
         code = func.astype(np.uint64)
         if not isinstance(program, int) or program:
             code |= np.uint64(1 << 32) * np.asarray(program, np.uint64)
-        if not len(code):
-            return np.empty(0, np.int32)
         at = self._find(code)
         missing = self._codes[at] != code
         if missing.any():
@@ -189,10 +191,19 @@ class Functions:
             at = self._find(code)
         return np.asarray(self._ids[at])
 
+    def _dense(self, func: NDArray[np.uint32]) -> NDArray[np.int32]:
+        """The numbers of functions of the first program, by a table of all of them."""
+        more = int(func.max()) + 1 - len(self._table)
+        if more > 0:
+            self._table = np.pad(self._table, (0, more), constant_values=-1)
+        found = self._table.take(func)
+        if int(found.min()) < 0:
+            self._learn(np.unique(func[found < 0]).astype(np.uint64))
+            found = self._table.take(func)
+        return found
+
     def _find(self, code: NDArray[np.uint64]) -> NDArray[np.intp]:
         """Find each code among the known ones; for an unknown one the index is arbitrary."""
-        if int(code.max()) < len(self._table):
-            return self._table[code]
         return np.minimum(np.searchsorted(self._codes, code), len(self._codes) - 1)
 
     def _learn(self, codes: NDArray[np.uint64]) -> None:
@@ -207,8 +218,8 @@ class Functions:
         self._codes = np.concatenate([self._codes, codes])[order]
         self._ids = np.concatenate([self._ids, fresh])[order]
         small = self._codes[self._codes < DENSE]
-        self._table = np.zeros(int(small[-1]) + 1 if len(small) else 0, np.intp)
-        self._table[small] = np.arange(len(small))
+        self._table = np.full(int(small[-1]) + 1 if len(small) else 0, -1, np.int32)
+        self._table[small] = self._ids[: len(small)]
 
     def _functions(self, program: Program, site: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Return the functions around sites of one program, int32[n], numbering new ones."""

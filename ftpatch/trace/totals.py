@@ -9,15 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import among
 from ftpatch.trace.rows import UNKNOWN, Kind, Rows
 from ftpatch.trace.window import Window
 
 __all__ = ["Spent", "Summing", "Totals", "parents", "spent", "total"]
 
 
-COUNTED = np.isin(list(Kind), [Kind.ENTER, Kind.POINT])
-ENDING = np.isin(list(Kind), [Kind.LEAVE, Kind.UNWOUND, Kind.END])
-"""By kind of row: whether a counted call begins there, and whether time ends."""
+COUNTED = (Kind.ENTER, Kind.POINT)
+ENDING = (Kind.LEAVE, Kind.UNWOUND, Kind.END)
+STILL = (Kind.POINT, Kind.RETURN)
+"""Kinds of rows where a counted call begins, where time ends, and that neither enter nor leave."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,10 @@ def spent(rows: Rows, window: Window) -> Spent:
     A frame that was unwound counts until then, and for the rest once it does return; one that is
     still open counts to its thread's last event.
     """
-    entered = np.flatnonzero(COUNTED[rows.kind])
-    ended = np.flatnonzero(ENDING[rows.kind] & (rows.pair >= 0))
-    begun = rows.pair[ended]
-    time, lasted = rows.time, rows.duration[ended]
+    entered = np.flatnonzero(among(rows.kind, COUNTED))
+    ended = np.flatnonzero(among(rows.kind, ENDING) & (rows.pair >= 0))
+    begun = rows.pair.take(ended)
+    time, lasted = rows.time, rows.duration.take(ended)
     if not window.is_whole:
         time = np.clip(time, *window.span)
         entered = entered[time[entered] == rows.time[entered]]
@@ -97,20 +99,20 @@ def parents(rows: Rows) -> NDArray[np.intp]:
     """
     out = np.full(len(rows), UNKNOWN, np.intp)
     enters = rows.kind <= Kind.ENTER
-    before = np.roll(enters, 1)
-    still = (rows.kind == Kind.POINT) | (rows.kind == Kind.RETURN)
-    above = np.arange(-1, len(rows) - 1)
-    if still.any():  # the row that precedes is the last one that moves
-        above = np.maximum.accumulate(np.where(still, 0, np.arange(len(rows))))[above]
-        before = enters[above]
     at = np.flatnonzero(enters & (rows.level > 0))
     if not len(at):
         return out
-    level = rows.level[at]
+    level = rows.level.take(at)
     order = np.argsort(level.astype(np.uint16) if level.max() < 1 << 16 else level, kind="stable")
-    at = at[order]
-    begun = np.maximum.accumulate(np.where(before[at], np.arange(len(at)), 0))
-    out[at] = above[at[begun]]
+    at = at.take(order)
+    above = at - 1
+    still = among(rows.kind, STILL)
+    if still.any():  # the row that precedes is the last one that moves
+        above = np.maximum.accumulate(np.where(still, 0, np.arange(len(rows)))).take(above)
+    first = np.flatnonzero(enters.take(above))
+    begun = np.zeros(len(at), np.intp)
+    begun[first] = first
+    out[at] = above.take(np.maximum.accumulate(begun, out=begun))
     return out
 
 

@@ -56,25 +56,6 @@ def test_an_unknown_option_does_not_parse() -> None:
     assert not list(_examples("ftpatch nosuch vmlinux"))
 
 
-@pytest.mark.parametrize(
-    ("words", "name", "value"),
-    [
-        (["enable", "--depth", "64", "vmlinux"], "max_stack", 64),
-        (["probe", "--depth", "64", "prog"], "max_stack", 64),
-        (["trace", "--depth=64", "prog"], "max_stack", 64),
-        (["trace", "-D", "3", "prog"], "max_depth", 3),
-        (["report", "--depth", "3", "file"], "depth", 3),
-        (["report", "--max-depth", "3", "file"], "depth", 3),
-    ],
-)
-def test_former_names_are_taken_and_not_told(words: list[str], name: str, value: int) -> None:
-    command = getattr(CLI, "commands")[words[0]]  # noqa: B009
-    assert command.make_context(words[0], words[1:]).params[name] == value
-    assert "--depth" not in ftpatch(words[0], "--help").out
-    near = ftpatch(words[0], "--max-dept", "3").err
-    assert "--max-" in near and "--depth" not in near
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_summaries_are_imperatives(name: str) -> None:
     summary = getattr(CLI, "commands")[name].help.splitlines()[0]  # noqa: B009

@@ -15,7 +15,17 @@ from tests.support.boot_images import bzimage, zboot
 from tests.support.command import ROOT
 from tests.support.trace_writer import ENTRY, EXIT, Thread, TraceFile
 
-HEAVY = ("capstone", "elftools", "keystone", "numpy", "perfetto", "rich", "textual", "zstandard")
+HEAVY = (
+    "capstone",
+    "elftools",
+    "keystone",
+    "numpy",
+    "perfetto",
+    "pydantic",
+    "rich",
+    "textual",
+    "zstandard",
+)
 
 
 def _loaded(script: str) -> set[str]:
@@ -54,6 +64,14 @@ assert payload.layers and len(payload.data) == {len(kernel)}
 def test_a_help_needs_no_library() -> None:
     script = "from ftpatch.cli.app import run\nsys.argv = ['ftpatch', '--help']\nassert run() == 0"
     assert _loaded(script) <= {"rich"}
+
+
+def test_words_and_paths_are_taken_as_they_are(tmp_path: Path) -> None:
+    """Typer has pydantic look at what it makes a value of; of these it need not."""
+    image, output = ROOT / "samples/built/vmlinux-x86_64", tmp_path / "output"
+    words = ["ftpatch", "disable", str(image), "-f", "vfs_*", "-q", "-o", str(output)]
+    script = f"from ftpatch.cli.app import run\nsys.argv = {words}\nassert run() == 0"
+    assert "pydantic" not in _loaded(script) and output.exists()
 
 
 def test_a_report_that_is_printed_needs_no_screen(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_part_of_the_time_counts_that_part(tmp_path: Path) -> None:
         (["--time", "2-1"], "ends before it begins"),
         (["--time", "1e400-"], "not FROM-TO"),
         (["--tid", "7"], "no thread 7"),
-        (["--depth", "0"], "--max-depth"),
+        (["--max-depth", "0"], "--max-depth"),
         (["-f", "nothing"], "matches no function"),
         (["--format", "xml"], "unknown format"),
         (["--json", "--format", "chrome"], "conflict"),

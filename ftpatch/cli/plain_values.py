@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Words of the command line that are taken as they are.
+
+Newer versions of Typer have pydantic look at every value, and to load it is a quarter of what
+the start of a command takes. Words and paths need no looking at; all else is still Typer's.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["PlainCommand", "PlainGroup"]
+
+PLAIN: tuple[type, ...] = (str, Path)
+CHECKS = ("parser", "exists", "writable", "resolve_path", "allow_dash", "path_type")
+"""Settings of a parameter that ask for more than its words."""
+
+
+class PlainCommand(TyperCommand):
+    """A command that takes plain values as they are."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - typer's own click
+        """Its parameters, and --help."""
+        return _taking_plain(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """Commands together, the words before which are taken as they are."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - typer's own click
+        """Its own parameters, and --help."""
+        return _taking_plain(super().get_params(ctx))
+
+
+def _taking_plain(parameters: list[Any]) -> list[Any]:
+    """Have parameters that are words or paths give them as they are, and flags that are not given
+    nothing. Versions of Typer that load nothing for that are left alone."""
+    for one in parameters:
+        kind = getattr(one, "type_descriptor", None)
+        if kind is None or getattr(one, "_runtime_param", one) is not None:
+            continue
+        info, of = kind.parameter_info, kind.annotation
+        of = get_args(of)[0] if get_origin(of) is list else of
+        anything = info.file_okay and info.dir_okay
+        plain = of in PLAIN and anything and not any(getattr(info, name, None) for name in CHECKS)
+        one._runtime_param = _Words(of if plain else None, info.readable)
+    return parameters
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What Typer asks for a parameter's value. ``of``: the type of each word, None if that takes
+    more than to call it. ``readable``: a path must be, if there is a file."""
+
+    of: type | None
+    readable: bool
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
+        """The value; where it is not plain, as Typer makes it."""
+        many = param.multiple or param.nargs == -1
+        if value is None:
+            return () if many else None
+        words = value if many and isinstance(value, list | tuple) else [value]
+        if many == (words is value) and self.of and all(map(self._is_plain, words)):
+            made = [self.of(word) for word in words]
+            return made if many else made[0]
+        param._runtime_param = None  # made by Typer when it is asked for
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+    def _is_plain(self, word: object) -> bool:
+        if not isinstance(word, str):
+            return False
+        unread = self.of is Path and self.readable and os.path.lexists(word)
+        return not unread or os.access(word, os.R_OK)
