@@ -46,6 +46,26 @@ class TooMuch(Exception):
     """The stream unpacks to more than requested."""
 
 
+class _Unpacked:
+    """What comes out, up to ``limit`` bytes. What grows far beyond what went in is not kept, unless
+    it was ``counted`` before: it may be too much."""
+
+    def __init__(self, limit: int, *, counted: bool) -> None:
+        self.held = bytearray()  # grows in place: fresh memory costs a tenth of the unpacking
+        self.kept = True
+        self._limit, self._size, self._counted = limit, 0, counted
+
+    def add(self, part: bytes, taken: int) -> None:
+        """Add what came out of the first ``taken`` bytes. Raises TooMuch."""
+        self._size += len(part)
+        if self._size > self._limit:
+            raise TooMuch
+        if self.kept:
+            self.held += part
+            if not self._counted and self._size > max(SPARE, RATIO * taken):
+                self.held, self.kept = bytearray(), False
+
+
 def _streams(
     data: memoryview,
     limit: int,
@@ -60,9 +80,8 @@ def _streams(
     """Stream after stream of one kind. ``make`` gives a decompressor as zlib and the others have
     it, ``damaged`` is what that raises. It is fed ``first`` bytes, and more up to ``most_fed``; one
     that always gets as many cannot be told when to stop. ``counted``: it is not too much."""
-    out = bytearray()  # grows in place: fresh memory costs as much as a tenth of the unpacking
-    left, at, decoder, size = limit, 0, make(), first
-    bounded, kept = first < most_fed, True
+    out = _Unpacked(limit, counted=counted)
+    at, decoder, size, bounded = 0, make(), first, first < most_fed
     with doing("unpacking", len(data)) as now:
         while True:
             piece = data[at : at + size]
@@ -77,16 +96,9 @@ def _streams(
                     part = decoder.decompress(piece, *most)
                 except damaged as error:
                     raise Damaged(f"damaged: {error}") from None
-                left -= len(part)
-                if left < 0:
-                    raise TooMuch
-                if kept:
-                    out += part
-                if kept and not counted and limit - left > max(SPARE, RATIO * at):
-                    out, kept = bytearray(), False
-                piece = memoryview(
-                    getattr(decoder, "unconsumed_tail", b"")
-                )  # zlib's; others keep it
+                out.add(part, at)
+                # zlib's; others keep it
+                piece = memoryview(getattr(decoder, "unconsumed_tail", b""))
                 if decoder.eof or not (piece or not getattr(decoder, "needs_input", True)):
                     break
             if not decoder.eof:
@@ -97,8 +109,8 @@ def _streams(
             if kind == "lzma" or data[at : at + 3] != data[:3]:
                 raise Damaged(f"{len(data) - at} bytes of trailing data")
             decoder, size = make(), first
-    if kept:
-        return out
+    if out.kept:
+        return out.held
     return _streams(data, limit, kind, make, damaged, first=first, most_fed=most_fed, counted=True)
 
 
@@ -174,8 +186,7 @@ def _lz4_legacy(data: memoryview, limit: int, *, counted: bool = False) -> bytea
     place of a size begins the next stream."""
     import lz4.block
 
-    out, kept = bytearray(), True
-    left, at = limit, 4
+    out, at = _Unpacked(limit, counted=counted), 4
     with doing("unpacking", len(data)) as now:
         while at < len(data):
             if data[at : at + 4] == LZ4_LEGACY:
@@ -189,16 +200,10 @@ def _lz4_legacy(data: memoryview, limit: int, *, counted: bool = False) -> bytea
                 part = lz4.block.decompress(block, uncompressed_size=LZ4_BLOCK)
             except lz4.block.LZ4BlockError as error:
                 raise Damaged(f"damaged: {error}") from None
-            left -= len(part)
-            if left < 0:
-                raise TooMuch
-            if kept:
-                out += part
             at += 4 + size
             now.done = at
-            if kept and not counted and limit - left > max(SPARE, RATIO * at):
-                out, kept = bytearray(), False
-    return out if kept else _lz4_legacy(data, limit, counted=True)
+            out.add(part, at)
+    return out.held if out.kept else _lz4_legacy(data, limit, counted=True)
 
 
 DECODERS: dict[str, Callable[[memoryview, int, int | None], bytes | bytearray]] = {
