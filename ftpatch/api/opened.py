@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from ftpatch.api.planner import Disable, Enable, Planner
 from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
 from ftpatch.api.site_columns import Sites, patterns
-from ftpatch.api.writing import Writing, write_undo, write_update
+from ftpatch.api.writing import Writing, WritingOptions, write_undo, write_update, writing_of
 from ftpatch.arch import arch_of
 from ftpatch.errors import Refused, SiteRefused, UsageError
 from ftpatch.ftrace.check.check import Check, check_open
@@ -75,12 +75,7 @@ class Image:
         libcalls: bool = False,
         site: str | None = None,
         keep_records: bool = False,
-        output: AnyPath | None = None,
-        in_place: bool = False,
-        force: bool = False,
-        allow_setuid: bool = False,
-        strip_signature: bool = False,
-        dry_run: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> Outcome:
         """Turn the selected sites into calls, and write the image to ``output`` (default: its name
         + ``.ftpatch``).
@@ -101,15 +96,7 @@ class Image:
             tracing=_tracing(tracer, max_stack=max_stack, size=size, args=args),
             calls=libcalls,
         )
-        writing = Writing(
-            image=self.path,
-            output=None if output is None else Path(output),
-            in_place=in_place,
-            force=force,
-            allow_setuid=allow_setuid,
-            strip_signature=strip_signature,
-            dry_run=dry_run,
-        )
+        writing = writing_of(self.path, options)
         return _written(writing, plan)
 
     def disable(
@@ -121,12 +108,7 @@ class Image:
         nop: str | None = None,
         site: str | None = None,
         keep_records: bool = False,
-        output: AnyPath | None = None,
-        in_place: bool = False,
-        force: bool = False,
-        allow_setuid: bool = False,
-        strip_signature: bool = False,
-        dry_run: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> Outcome:
         """Turn the selected sites into NOPs, of the form ``nop`` (x86: p6, nop5, jmp), and write
         the image as ``enable`` does."""
@@ -138,15 +120,7 @@ class Image:
             keep_records=keep_records,
             nop=nop,
         )
-        writing = Writing(
-            image=self.path,
-            output=None if output is None else Path(output),
-            in_place=in_place,
-            force=force,
-            allow_setuid=allow_setuid,
-            strip_signature=strip_signature,
-            dry_run=dry_run,
-        )
+        writing = writing_of(self.path, options)
         return _written(writing, plan)
 
     def probe(
@@ -158,11 +132,7 @@ class Image:
         keep_going: bool = False,
         max_stack: int = MAX_STACK,
         size: int = TRACE_SIZE,
-        output: AnyPath | None = None,
-        in_place: bool = False,
-        force: bool = False,
-        allow_setuid: bool = False,
-        dry_run: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> Probed:
         """Insert probes, such as ``"p sell n=$arg1:s32"``, and write the program as ``enable``
         does.
@@ -181,14 +151,7 @@ class Image:
             max_stack=max_stack,
             size=size,
         )
-        writing = Writing(
-            image=self.path,
-            output=None if output is None else Path(output),
-            in_place=in_place,
-            force=force,
-            allow_setuid=allow_setuid,
-            dry_run=dry_run,
-        )
+        writing = writing_of(self.path, options)
         refused = Refused()
         try:
             return write_probes(writing, words, refused)
@@ -210,25 +173,14 @@ class Image:
         watches: str | Sequence[str],
         *,
         size: int | None = None,
-        output: AnyPath | None = None,
-        in_place: bool = False,
-        force: bool = False,
-        allow_setuid: bool = False,
-        dry_run: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> Watched:
         """Watch variables, such as ``"stock:rw-"``, or watch them no longer (``"stock:---"``), and
         write the program as ``enable`` does. Raises UsageError where one of the requests cannot be
         carried out; nothing is written then."""
         from ftpatch.api.watching import write_watches
 
-        writing = Writing(
-            image=self.path,
-            output=None if output is None else Path(output),
-            in_place=in_place,
-            force=force,
-            allow_setuid=allow_setuid,
-            dry_run=dry_run,
-        )
+        writing = writing_of(self.path, options)
         return write_watches(writing, patterns(watches), size=size)
 
     @property
@@ -287,10 +239,7 @@ class Image:
         self,
         *,
         everything: bool = False,
-        output: AnyPath | None = None,
-        force: bool = False,
-        allow_setuid: bool = False,
-        dry_run: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> Path | None:
         """Take back the latest command that wrote the image, or ``everything``, in place unless
         there is an ``output``; the path of what was written.
@@ -298,13 +247,7 @@ class Image:
         Raises InputError without a journal, SiteRefused where the image was modified by something
         else.
         """
-        writing = Writing(
-            image=self.path,
-            output=None if output is None else Path(output),
-            force=force,
-            allow_setuid=allow_setuid,
-            dry_run=dry_run,
-        )
+        writing = writing_of(self.path, options)
         return write_undo(writing, everything=everything).written
 
 

@@ -7,11 +7,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from ftpatch.api.planner import Disable, Enable, Planner
 from ftpatch.api.site_columns import patterns
-from ftpatch.api.writing import Writing
+from ftpatch.api.writing import Writing, WritingOptions, writing_of
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.io.tree import module_paths
 
@@ -93,12 +93,7 @@ class Tree:
         regex: bool = False,
         to: str | None = None,
         keep_records: bool = False,
-        output: AnyPath | None = None,
-        in_place: bool = False,
-        force: bool = False,
-        allow_setuid: bool = False,
-        strip_signature: bool = False,
-        dry_run: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> TreeOutcome:
         """Turn the selected sites of every module into calls, ``in_place``, or into the folder
         ``output``, which gets everything else as it is.
@@ -114,15 +109,7 @@ class Tree:
             keep_records=keep_records,
             to=to,
         )
-        writing = Writing(
-            image=self.path,
-            output=None if output is None else Path(output),
-            in_place=in_place,
-            force=force,
-            allow_setuid=allow_setuid,
-            strip_signature=strip_signature,
-            dry_run=dry_run,
-        )
+        writing = writing_of(self.path, options)
         return _updated(writing, plan)
 
     def disable(
@@ -133,12 +120,7 @@ class Tree:
         regex: bool = False,
         nop: str | None = None,
         keep_records: bool = False,
-        output: AnyPath | None = None,
-        in_place: bool = False,
-        force: bool = False,
-        allow_setuid: bool = False,
-        strip_signature: bool = False,
-        dry_run: bool = False,
+        **options: Unpack[WritingOptions],
     ) -> TreeOutcome:
         """Turn the selected sites of every module into NOPs, and write as ``enable`` does."""
         plan = Disable(
@@ -149,15 +131,7 @@ class Tree:
             keep_records=keep_records,
             nop=nop,
         )
-        writing = Writing(
-            image=self.path,
-            output=None if output is None else Path(output),
-            in_place=in_place,
-            force=force,
-            allow_setuid=allow_setuid,
-            strip_signature=strip_signature,
-            dry_run=dry_run,
-        )
+        writing = writing_of(self.path, options)
         return _updated(writing, plan)
 
     def undo(self, *, everything: bool = False, dry_run: bool = False) -> list[Path]:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ftpatch.errors import InputError, UsageError
 
@@ -23,10 +24,12 @@ __all__ = [
     "Updated",
     "Wait",
     "Writing",
+    "WritingOptions",
     "copy_of",
     "output_path",
     "write_undo",
     "write_update",
+    "writing_of",
 ]
 
 PACKED_AS = {"gzip": ".gz", "xz": ".xz", "zstd": ".zst"}
@@ -49,6 +52,26 @@ class Writing:
     allow_setuid: bool = False
     strip_signature: bool = False
     dry_run: bool = False
+
+
+class WritingOptions(TypedDict, total=False):
+    """Keywords of everything that writes: ``output`` (default: the image's name + ``.ftpatch``) or
+    ``in_place``; ``force``: over an existing output; ``allow_setuid``: of a setuid program;
+    ``strip_signature``: of a signed module; ``dry_run``: verify all, write nothing."""
+
+    output: str | os.PathLike[str] | None
+    in_place: bool
+    force: bool
+    allow_setuid: bool
+    strip_signature: bool
+    dry_run: bool
+
+
+def writing_of(image: Path, options: WritingOptions) -> Writing:
+    """Complete the options for an image. Raises TypeError for others than these."""
+    output = options.get("output")
+    given: dict[str, Any] = {**options, "output": None if output is None else Path(output)}
+    return Writing(image=image, **given)
 
 
 @dataclass(frozen=True)

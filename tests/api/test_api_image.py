@@ -198,6 +198,7 @@ def test_a_type_checker_knows_the_names(tmp_path: Path) -> None:
         "reveal_type(image.enable('vfs_*').changed)\n"
         "reveal_type([site.symbol for site in image.sites])\n"
         "image.enable(3)\n"
+        "image.enable(output='out', in_palce=True)\n"
     )
     words = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental"]
     done = subprocess.run(
@@ -209,4 +210,6 @@ def test_a_type_checker_knows_the_names(tmp_path: Path) -> None:
     told = done.stdout.splitlines()
     assert 'Revealed type is "int"' in told[0].replace("builtins.", "")
     assert 'Revealed type is "list[str]"' in told[1].replace("builtins.", "")
-    assert 'user.py:5: error: Argument 1 to "enable"' in told[2] and len(told) == 4
+    assert 'user.py:5: error: Argument 1 to "enable"' in told[2]
+    assert 'user.py:6: error: Unexpected keyword argument "in_palce"' in told[3]
+    assert "Found 2 errors in 1 file" in told[-1]
