@@ -29,10 +29,11 @@ class Programs:
         force: bool = False,
         plain: bool = False,
         source: bool = False,
+        option: str = "--image",
         tell: Callable[[str], None],
     ) -> None:
-        """``tell`` takes a line for each that cannot be used."""
-        self._tell = tell
+        """``option`` names the image; ``tell`` takes a line for each that cannot be used."""
+        self._tell, self._option = tell, option
         self._image, self._force, self._plain, self._source = image, force, plain, source
         self._images: dict[Path, Image | None] = {}
         self._lines: dict[Path, Lines | None] = {}
@@ -44,7 +45,7 @@ class Programs:
         path = self._image or Path(header.image)
         image = self._open(path) if self._image or header.image else None
         if image is not None and not self._force:
-            require_owner(header, image)
+            require_owner(header, image, self._option)
         libraries = tuple(self._library(mapped) for mapped in header.libraries)
         key = path, header.base, libraries
         if key not in self._programs:
@@ -76,7 +77,7 @@ class Programs:
                 if self._image is not None and not library:
                     raise
                 self._images[path] = None
-                hint = "" if library else ", without --image"
+                hint = "" if library else f"; {self._option} names it where it is now"
                 self._tell(f"{error}; reporting addresses instead of names{hint}")
         return self._images[path]
 

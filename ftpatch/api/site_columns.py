@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,8 @@ class Sites:
     ``symbol_offset`` uint64: bytes from there. ``state`` (str): nop, call or unexpected. ``target``
     (str): what it calls, empty for what is no call. ``dropped`` bool: its record was dropped.
 
-    Iterating gives a Site for each. A mask, a slice or an array of indices gives some of them.
+    Iterating gives a Site for each, an index one of them; a mask, a slice or an array of indices
+    gives some of them.
     """
 
     def __init__(self, read: Read, rows: NDArray[np.intp] | None = None) -> None:
@@ -54,7 +55,16 @@ class Sites:
     def __iter__(self) -> Iterator[Site]:
         return map(Site._make, zip(*(c.tolist() for c in self.columns().values()), strict=True))
 
-    def __getitem__(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Sites:
+    @overload
+    def __getitem__(self, rows: int | np.integer[Any]) -> Site: ...
+    @overload
+    def __getitem__(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Sites: ...
+    def __getitem__(
+        self, rows: int | np.integer[Any] | slice | NDArray[np.bool_] | NDArray[np.intp]
+    ) -> Site | Sites:
+        if isinstance(rows, int | np.integer):
+            (site,) = Sites(self._read, self._rows[[int(rows)]])
+            return site
         return Sites(self._read, self._rows[rows])
 
     def __repr__(self) -> str:

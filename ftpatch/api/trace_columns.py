@@ -32,9 +32,9 @@ AnyPath = str | os.PathLike[str]
 
 
 class Trace:
-    """The recording of a program, of which ``paths`` are the files, and of its children, whose
-    files beside them are taken in unless ``children`` is False; or with ``image`` the stream of a
-    kernel's boot tracer.
+    """The recording of a program, of which ``path`` and ``others`` are the files, and of its
+    children, whose files beside them are taken in unless ``children`` is False; or with ``image``
+    the stream of a kernel's boot tracer.
 
     ``image`` is the program where it has moved; with ``force`` it may be another one. ``filter``
     (``-f``), ``only`` (``-F``), ``max_depth`` (``-D``), ``time_filter`` (``-t``, such as
@@ -47,7 +47,9 @@ class Trace:
 
     def __init__(
         self,
-        *paths: AnyPath,
+        path: AnyPath,
+        /,
+        *others: AnyPath,
         image: AnyPath | None = None,
         filter: str | Sequence[str] = (),
         only: str | Sequence[str] = (),
@@ -61,7 +63,7 @@ class Trace:
         demangle: bool = True,
         force: bool = False,
     ) -> None:
-        named = tuple(map(Path, paths))
+        named = tuple(map(Path, (path, *others)))
         self.paths = (*named, *(children_of(named) if children else ()))
         self.notes: list[str] = []
         self._image = None if image is None else Path(image)
@@ -72,6 +74,8 @@ class Trace:
             calls=max_calls,
             triggers=tuple(patterns(trigger)),
         )
+        if isinstance(tid, str | bytes):
+            raise TypeError("tid is a number, or several")
         self._others = {
             "span": ALWAYS if time is None else parse_span(time),
             "tids": frozenset((tid,) if isinstance(tid, int) else tid),

@@ -172,7 +172,8 @@ def command(
     require_format(format_, json)
     from ftpatch.trace.children import children_of
 
-    children = [] if no_children else children_of(files)
+    family = children_of(files)
+    children = [] if no_children else family
     earlier = [] if no_children else children_of(diff)
     inputs = [*files, *children, *diff, *earlier]
     if output is not None and any(_same(output, file) for file in inputs):
@@ -211,9 +212,13 @@ def command(
         }
         _require_none(clashes | {"--source": source}, "--diff")
         runs = []
-        for paths, more, program in ((diff, earlier, diff_image), (files, children, image)):
+        sides = (
+            (diff, earlier, diff_image, "--diff-image"),
+            (files, children, image, "--image"),
+        )
+        for paths, more, program, option in sides:
             own = filters.window(span=span, globs=tuple(filter_))
-            names = named(program, source=False)
+            names = named(program, source=False, option=option)
             task = Task(
                 files=[*paths, *more], window=own, programs=names, image=program, children=more
             )
@@ -234,6 +239,7 @@ def command(
         programs=named(image, source=source),
         image=image,
         children=children,
+        unwanted=family if no_children else (),
     )
     if not (walks and walked(task, tui, force=force)):
         write_report(task, choose, output, force=force, browse=open_)

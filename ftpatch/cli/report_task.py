@@ -45,13 +45,15 @@ SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The trace files to report on together; ``children`` are those of them that nobody named."""
+    """The trace files to report on together; ``children`` are those of them that nobody named,
+    ``unwanted`` others of the kind."""
 
     files: Sequence[Path]
     window: Window
     programs: Programs
     image: Path | None = None
     children: Sequence[Path] = ()
+    unwanted: Sequence[Path] = ()
 
 
 def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
@@ -71,7 +73,7 @@ def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
     finally:
         events.close()
     tell_children(task.children)
-    _tell_newer(task.files)
+    _tell_newer(task)
     return True
 
 
@@ -99,7 +101,7 @@ def write_report(
             _written(anew, choose, opened, force=force, holds=False)
     finally:
         tell_children(task.children)
-        _tell_newer(task.files)
+        _tell_newer(task)
     for _, page in pages:
         open_in_browser(page)
 
@@ -164,11 +166,11 @@ def tell_children(children: Sequence[Path]) -> None:
         note_lines([f"with {number}: {_some(children)}; use --no-children for FILE alone"])
 
 
-def _tell_newer(files: Sequence[Path]) -> None:
+def _tell_newer(task: Task) -> None:
     """Of a name that exists the runtime makes NAME.PID, and so do children."""
     from ftpatch.trace.newer import newer
 
-    found = newer([*files])
+    found = [path for path in newer(task.files) if path not in task.unwanted]
     if found:
         warn_line(f"newer files, not part of this report: {_some(found)}")
 

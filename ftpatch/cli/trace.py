@@ -80,7 +80,7 @@ def command(
             "--report",
             metavar="FORMAT[=FILE]",
             autocompletion=report_formats,
-            help="Report to write to a file; prints none unless --format is given. Repeatable.",
+            help="Report to write to FILE; then prints none unless --format is given. Repeatable.",
         ),
     ] = [],  # noqa: B006
     only: Only = [],  # noqa: B006

@@ -12,16 +12,16 @@ from ftpatch.trace.source import Origin
 __all__ = ["is_library", "require_owner"]
 
 
-def require_owner(header: Origin, image: Image) -> bool:
+def require_owner(header: Origin, image: Image, option: str = "--image") -> bool:
     """Return whether the trace is of the image, or of a traced copy of it; false if the trace does
-    not say. Raises InputError for a trace of another image."""
+    not say. ``option`` can name another. Raises InputError for a trace of another image."""
     if not any(header.image_id):
         return False
     if (laid_in_id(image) or image_id(image)) != header.image_id:
         raise InputError(
             header.path,
             f"not a trace of {image.path}, or the image was changed since",
-            "use --image with the right one, or --force",
+            f"use {option} with the right one, or --force",
         )
     return True
 

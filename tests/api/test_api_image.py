@@ -213,3 +213,12 @@ def test_a_type_checker_knows_the_names(tmp_path: Path) -> None:
     assert 'user.py:5: error: Argument 1 to "enable"' in told[2]
     assert 'user.py:6: error: Unexpected keyword argument "in_palce"' in told[3]
     assert "Found 2 errors in 1 file" in told[-1]
+
+
+def test_an_index_gives_one_site() -> None:
+    sites = ftpatch.open(sample("vmlinux-x86_64").path).sites
+    rows = list(sites)
+    assert sites[0] == rows[0] and sites[-1] == rows[-1] and sites[len(rows) - 1] == rows[-1]
+    assert list(sites[:2]) == rows[:2] and list(sites[sites.symbol == rows[1].symbol]) == [rows[1]]
+    with pytest.raises(IndexError):
+        sites[len(rows)]
