@@ -71,7 +71,7 @@ class Tree:
 
     def __init__(self, path: AnyPath) -> None:
         self.path = Path(path)
-        if not self.path.is_dir():
+        if not os.fspath(path) or not self.path.is_dir():
             raise InputError(self.path, "not a directory", "use ftpatch.open() for a file")
 
     def __repr__(self) -> str:

@@ -14,6 +14,8 @@ from typing import Any, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
+from ftpatch.errors import UsageError
+
 __all__ = ["PlainCommand", "PlainGroup"]
 
 PLAIN: tuple[type, ...] = (str, Path)
@@ -75,5 +77,7 @@ class _Words:
     def _is_plain(self, word: object) -> bool:
         if not isinstance(word, str):
             return False
+        if self.of is Path and not word:  # which Path would take for the current directory
+            raise UsageError(None, "an empty path", "use . for the current directory")
         unread = self.of is Path and self.readable and os.path.lexists(word)
         return not unread or os.access(word, os.R_OK)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -172,6 +173,10 @@ def command(
     require_format(format_, json)
     from ftpatch.trace.children import children_of
 
+    distinct: dict[str, Path] = {}
+    for file in files:
+        distinct.setdefault(os.path.realpath(file), file)
+    files = [*distinct.values()]
     family = children_of(files)
     children = [] if no_children else family
     earlier = [] if no_children else children_of(diff)
@@ -240,6 +245,7 @@ def command(
         image=image,
         children=children,
         unwanted=family if no_children else (),
+        alone=no_children,
     )
     if not (walks and walked(task, tui, force=force)):
         write_report(task, choose, output, force=force, browse=open_)

@@ -46,7 +46,7 @@ SHOWN = 3
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """The trace files to report on together; ``children`` are those of them that nobody named,
-    ``unwanted`` others of the kind."""
+    ``unwanted`` others of the kind; ``alone``: no such files are wanted."""
 
     files: Sequence[Path]
     window: Window
@@ -54,6 +54,7 @@ class Task:
     image: Path | None = None
     children: Sequence[Path] = ()
     unwanted: Sequence[Path] = ()
+    alone: bool = False
 
 
 def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
@@ -99,8 +100,8 @@ def write_report(
         if not _written(task, choose, opened, force=force, holds=holds):
             anew = replace(task, window=replace(task.window))  # it knows functions by their numbers
             _written(anew, choose, opened, force=force, holds=False)
-    finally:
         tell_children(task.children)
+    finally:
         _tell_newer(task)
     for _, page in pages:
         open_in_browser(page)
@@ -168,8 +169,11 @@ def tell_children(children: Sequence[Path]) -> None:
 
 def _tell_newer(task: Task) -> None:
     """Of a name that exists the runtime makes NAME.PID, and so do children."""
+    from ftpatch.trace.children import damaged_beside
     from ftpatch.trace.newer import newer
 
+    for error in [] if task.alone else damaged_beside(task.files)[:SHOWN]:
+        warn_line(f"{error}; left out")
     found = [path for path in newer(task.files) if path not in task.unwanted]
     if found:
         warn_line(f"newer files, not part of this report: {_some(found)}")

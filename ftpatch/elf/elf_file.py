@@ -37,6 +37,8 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
+    except ValueError:
+        raise InputError(path, "cannot read: a NUL character in its name") from None
     try:
         if not path.is_file():
             raise InputError(path, "not a regular file", "use a single image")

@@ -59,19 +59,22 @@ def no_images(root: Path) -> NoImages:
 
 def is_image(path: Path, *, relocatable: bool = False) -> bool:
     """Return whether a regular file begins like a readable image, with ``relocatable`` also a
-    relocatable one. What cannot be opened counts: reading it will report why."""
+    relocatable one. What cannot be read counts: reading it will report why."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return True
     enough = bytes_that_tell()
-    with os.fdopen(fd, "rb") as file:
-        head = file.read(enough)
-        kind = kind_of(memoryview(head))
-        if head.startswith(LZ4_LEGACY):
-            return True  # only kernels use it; its blocks have 8 MiB
-        if kind is not None:
-            head = beginning(kind, head + file.read(HEAD), enough)
+    try:
+        with os.fdopen(fd, "rb") as file:
+            head = file.read(enough)
+            kind = kind_of(memoryview(head))
+            if head.startswith(LZ4_LEGACY):
+                return True  # only kernels use it; its blocks have 8 MiB
+            if kind is not None:
+                head = beginning(kind, head + file.read(HEAD), enough)
+    except OSError:
+        return True
     return _known(head, relocatable)
 
 

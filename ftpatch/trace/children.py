@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ftpatch.errors import InputError
-from ftpatch.trace.header import Flag, Header, open_trace
+from ftpatch.trace.header import MAGIC, Flag, Header, open_trace
 
-__all__ = ["children_of"]
+__all__ = ["children_of", "damaged_beside"]
 
 UNNAMED = re.compile(r"ftpatch\.\d+\.trace(\.\d+)?")
 """Names of traces where FTPATCH_TRACE is not set."""
@@ -30,20 +31,51 @@ SLACK, DRIFT = 10**9, 200
 
 def children_of(files: Sequence[Path]) -> list[Path]:
     """Find the traces of the children of the processes that ``files`` are of, and of theirs, by the
-    time they began. Files that are no traces have none."""
+    time they began, each once, whatever names it has. Files that are no traces have none."""
     parents = list(_headers(files))
     if not parents:
         return []
     held = {os.path.realpath(path) for path in files}
-    beside = {path: None for file in files for path in _beside(file)}
-    left = list(_headers(path for path in beside if os.path.realpath(path) not in held))
+    named = {path: None for file in files for path in (file, Path(os.path.realpath(file)))}
+    beside = {path: None for file in named for path in _beside(file)}
+    by_parent: dict[int, list[Header]] = defaultdict(list)
+    for one in _headers(path for path in beside if os.path.realpath(path) not in held):
+        by_parent[one.ppid].append(one)
+    known = {(one.pid, one.ticks) for one in parents}
     found: list[Header] = []
     while parents:
-        own = [one for one in left if any(_is_child(one, parent) for parent in parents)]
-        left = [one for one in left if one not in own]
-        found += own
-        parents = own
+        parent = parents.pop()
+        for one in by_parent[parent.pid]:
+            if (one.pid, one.ticks) not in known and _is_child(one, parent):
+                known.add((one.pid, one.ticks))
+                found.append(one)
+                parents.append(one)
     return [one.path for one in sorted(found, key=lambda one: (one.realtime, one.pid))]
+
+
+def damaged_beside(files: Sequence[Path]) -> list[InputError]:
+    """Find out about files that may be of children, and cannot be read: why not."""
+    held = {os.path.realpath(path) for path in files}
+    errors = []
+    for path in sorted({path for file in files for path in _beside(file)}):
+        if os.path.realpath(path) not in held and path.is_file():
+            try:
+                fd, _ = open_trace(path)
+            except InputError as error:
+                if _begins_as_trace(path):
+                    errors.append(error)
+            else:
+                os.close(fd)
+    return errors
+
+
+def _begins_as_trace(path: Path) -> bool:
+    """Test for a trace's magic number; what cannot be read may have it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return True
 
 
 def _headers(paths: Iterable[Path]) -> Iterator[Header]:

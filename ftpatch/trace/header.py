@@ -14,9 +14,10 @@ from ftpatch.errors import InputError
 from ftpatch.layout import constants, structure, texts, unpack
 from ftpatch.trace.mapped import Mapped, read_mapped, read_objects
 
-__all__ = ["Flag", "Header", "Tracer", "open_trace"]
+__all__ = ["MAGIC", "Flag", "Header", "Tracer", "open_trace"]
 
 MAGIC = texts["TRACE_MAGIC"]
+"""The first bytes of a trace file."""
 VERSION = constants["TRACE_VERSION"]
 SIZE = structure("trace_header").itemsize
 """Size of its fixed part (bytes)."""
@@ -155,6 +156,8 @@ def open_trace(path: Path) -> tuple[int, Header]:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise InputError(path, f"cannot read: {error.strerror}") from None
+    except ValueError:
+        raise InputError(path, "cannot read: a NUL character in its name") from None
     try:
         held = os.fstat(fd)
         if not stat.S_ISREG(held.st_mode):

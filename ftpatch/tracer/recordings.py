@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 import signal
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,7 @@ from typing import Self
 from ftpatch.errors import FtpatchError, InputError, OutputError
 from ftpatch.image import open_image
 from ftpatch.image.injected import laid_in_id
+from ftpatch.trace.children import children_of
 from ftpatch.trace.extent import is_of, read_extent, settle
 from ftpatch.trace.header import open_trace
 from ftpatch.tracer.server import Held, Server
@@ -27,12 +29,12 @@ __all__ = ["TraceFiles"]
 class TraceFiles:
     """Files called ``trace``, and for other processes ``trace``.PID, of ``program``, a copy of
     ``image``. Existing files with such names are left alone, unless ``overwrite`` says that this
-    run takes the place of an earlier one. Raises OutputError where it cannot."""
+    run takes the place of an earlier one, of which ``begun`` removes the files. Raises OutputError
+    where one of them is still written."""
 
     def __init__(self, trace: Path, program: Path, image: Path, *, overwrite: bool = False) -> None:
         self._trace, self._program, self._image = trace, program, image
-        if overwrite:
-            self._remove()
+        self._earlier = [*_unwritten(trace)] if overwrite and trace.exists() else []
         self._others = set(self._named())
         self._done: list[Path] = []
         self._first: int | None = None
@@ -41,20 +43,16 @@ class TraceFiles:
         self._server: Server | None = None
         with contextlib.suppress(OSError):
             self._server = Server(trace.parent, program, self._sweep)
+        if self._server is None:  # the program itself makes the files
+            self.begun()
 
-    def _remove(self) -> None:
-        """Remove an earlier run's file, and those of its other processes: traces by such a name."""
-        for path in self._named():
-            if path != self._trace:
-                try:
-                    fd, _ = open_trace(path)
-                except InputError:
-                    continue
-                os.close(fd)
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise OutputError(path, f"cannot write: {error.strerror}") from None
+    def begun(self) -> None:
+        """Remove the files of an earlier run: the program has been started."""
+        for path in self._earlier:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self._others.difference_update(self._earlier)
+        self._earlier = []
 
     @property
     def environment(self) -> dict[str, str]:
@@ -84,7 +82,7 @@ class TraceFiles:
         for one in held:
             self._appear(one)
         for path in self._named():
-            if path not in self._others and path not in self._done:
+            if path not in self._others and path not in self._done and read_extent(path)[0]:
                 self._settle(path)
                 self._done.append(path)
         return sorted(self._done)
@@ -160,14 +158,38 @@ class TraceFiles:
                 os.chmod(file, 0o400)  # noqa: PTH101
 
     def _named(self) -> list[Path]:
-        """The files that processes made themselves, by name."""
+        """The files that processes may have made themselves, by name: no links."""
         name = re.compile(re.escape(self._trace.name) + r"(\.\d+)*")
         try:
             with os.scandir(self._trace.parent) as entries:
-                found = [Path(e.path) for e in entries if name.fullmatch(e.name) and e.is_file()]
+                found = [Path(e.path) for e in entries if name.fullmatch(e.name) and _is_own(e)]
         except OSError:  # the program may have removed the folder
             return []
         return sorted(found)
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    """Test whether it is a regular file without another name."""
+    return entry.is_file(follow_symlinks=False) and entry.stat().st_nlink == 1
+
+
+def _unwritten(trace: Path) -> Iterator[Path]:
+    """The files of the run that ``trace`` is of. Raises OutputError for one that is written."""
+    for path in (trace, *children_of([trace])):
+        if path != trace and (path.is_symlink() or path.stat().st_nlink > 1):
+            continue
+        try:
+            fd, header = open_trace(path)
+        except InputError:  # it is asked for by its name, whatever it is
+            if path == trace:
+                yield path
+            continue
+        written = _is_written(fd, [header.pid])
+        os.close(fd)
+        if written:
+            reason = f"still written by process {header.pid}"
+            raise OutputError(path, reason, "wait for its end, or use another name")
+        yield path
 
 
 def _is_written(fd: int, pids: list[int]) -> bool:

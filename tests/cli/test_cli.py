@@ -237,3 +237,19 @@ def test_names_that_no_file_can_have(words: tuple[str, str], tmp_path: Path) -> 
     result = ftpatch("enable", sample("pad").path, *words, "-o", tmp_path / "out")
     assert result.code == 2 and re.fullmatch(r"ftpatch: [^\n]+\n", result.err)
     assert "internal" not in result.err and "cannot read" not in result.err
+
+
+@pytest.mark.parametrize("words", [("undo",), ("disable", "--in-place"), ("check",), ("report",)])
+def test_an_empty_path_is_not_the_current_directory(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ftpatch(*words, "")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "ftpatch: an empty path; use . for the current directory\n"
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    """Some of /proc can be opened, and not read."""
+    done = ftpatch("check", "/proc/self/task")
+    assert done.code == 2 and "standard output" not in done.err and "/proc/self/task/" in done.err

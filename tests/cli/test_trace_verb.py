@@ -177,6 +177,68 @@ def test_force_takes_the_place_of_an_earlier_run(tmp_path: Path) -> None:
     assert kept.read_bytes() != before["kept"] and "main() {" in ftpatch("report", kept).out
 
 
+def test_force_leaves_other_recordings(tmp_path: Path) -> None:
+    """Of other runs, of other programs, and what links name."""
+    path, kept = _compile(tmp_path), tmp_path / "kept"
+    for name in ("kept", "kept.1", "other"):
+        assert ftpatch_process("trace", "-o", tmp_path / name, path, "-f").code == 0
+    (tmp_path / "kept.2").symlink_to(tmp_path / "other")
+    (tmp_path / "kept.3").hardlink_to(tmp_path / "other")
+    mine = {one for one in tmp_path.glob("kept.*") if one.suffix[1:] not in "123"}
+    mine -= set(tmp_path.glob("kept.1.*"))
+    before = {p.name: p.read_bytes() for p in tmp_path.glob("*[er]*") if p not in (kept, *mine)}
+    mode = (tmp_path / "other").stat().st_mode
+    assert len(mine) == 1
+    assert ftpatch_process("trace", "-o", kept, "--force", path).code == 0
+    assert not any(one.exists() for one in mine)
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    assert (tmp_path / "kept.2").is_symlink() and (tmp_path / "other").stat().st_mode == mode
+
+
+def test_a_program_that_does_not_start_overwrites_nothing(tmp_path: Path) -> None:
+    path = _compile(tmp_path, PROGRAM, "p", "-Wl,--dynamic-linker=/nowhere/ld.so")
+    kept = tmp_path / "k"
+    kept.write_bytes(b"an earlier one")
+    done = ftpatch_process("trace", "-o", kept, "--force", path)
+    assert done.code == 125 and "cannot run" in done.err and kept.read_bytes() == b"an earlier one"
+
+
+def test_a_recording_that_is_still_written(tmp_path: Path) -> None:
+    source = '#include <stdio.h>\nint main(void) { puts("ready"); fflush(stdout); getchar(); }'
+    path, kept = _compile(tmp_path, source, "waits"), tmp_path / "kept"
+    traced = tmp_path / "traced"
+    assert ftpatch("enable", path, "--tracer", "function_graph", "-o", traced).code == 0
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "FTPATCH_TRACE": str(kept)}
+    with subprocess.Popen([traced], stdin=pipe, stdout=pipe, env=environment) as running:
+        assert running.stdout is not None and running.stdout.readline() == b"ready\n"
+        done = ftpatch_process("trace", "-o", kept, "--force", path)
+        assert done.code == 125 and f"kept: still written by process {running.pid}" in done.err
+        running.communicate()
+    assert "main() {" in ftpatch("report", kept).out or "main();" in ftpatch("report", kept).out
+
+
+def test_files_of_the_program_by_such_names(tmp_path: Path) -> None:
+    """A log that it rotates, and links: neither their modes nor its exit status change."""
+    source = r"""
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    fputs("mine", fopen("t.1", "w"));
+    symlink("victim", "t.2");
+    link("victim", "t.3");
+    return 3;
+}
+"""
+    path, victim = _compile(tmp_path, source, "logs"), tmp_path / "victim"
+    victim.write_text("text")
+    victim.chmod(0o644)
+    done = ftpatch_process("trace", "-o", "t", path, cwd=tmp_path)
+    assert (done.code, done.err) == (3, "") and "main();" in done.out
+    for name in ("victim", "t.1"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o644
+
+
 def test_what_force_does_not_overwrite(tmp_path: Path) -> None:
     path = _compile(tmp_path)
     (tmp_path / "link").symlink_to(path)

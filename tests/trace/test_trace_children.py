@@ -222,3 +222,35 @@ def test_what_is_no_trace_is_no_child(tmp_path: Path) -> None:
     (tmp_path / "t.101").write_bytes((tmp_path / "t.101").read_bytes()[:200])
     done = command("report", "--json", tmp_path / "t", "--image", tmp_path / "prog", "--force")
     assert done.code == 0 and len({row["tid"] for row in done.json}) == 1
+
+
+@needs_gcc
+def test_each_child_counts_once(family: Path, tmp_path: Path) -> None:
+    """Whatever names it has, and by whichever name the program's file is given."""
+    trace = tmp_path / "t"
+    pids = _run(family, trace, "1")
+    child = next(tmp_path.glob("t.*"))
+    (tmp_path / "t.1").symlink_to(child)
+    (tmp_path / "t.2").hardlink_to(child)
+    (tmp_path / "t.3").write_bytes(child.read_bytes())
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link"
+    link.symlink_to(trace)
+    wanted = _counts(trace)
+    assert _pids(trace) == pids == _pids(link) and _counts(trace, trace) == wanted == _counts(link)
+
+
+@needs_gcc
+def test_a_child_that_cannot_be_read_is_named(family: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "t"
+    _run(family, trace, "1")
+    child = next(path for path in tmp_path.glob("t.*"))
+    child.write_bytes(child.read_bytes()[:100])
+    (tmp_path / "t.1").write_text("a log")
+    said = command("report", trace)
+    assert said.code == 0 and f"{child}: " in said.err and said.err.count("; left out") == 1
+    assert "left out" not in command("report", trace, "--no-children").err
+
+
+def _counts(*files: Path) -> int:
+    return sum(row["event"] == "entry" for row in command("report", "--json", *files).json)
