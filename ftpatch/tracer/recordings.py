@@ -29,8 +29,8 @@ __all__ = ["TraceFiles"]
 class TraceFiles:
     """Files called ``trace``, and for other processes ``trace``.PID, of ``program``, a copy of
     ``image``. Existing files with such names are left alone, unless ``overwrite`` says that this
-    run takes the place of an earlier one, of which ``begun`` removes the files. Raises OutputError
-    where one of them is still written."""
+    run takes the place of an earlier one, whose files go when this one has one to name. Raises
+    OutputError where one of them is still written."""
 
     def __init__(self, trace: Path, program: Path, image: Path, *, overwrite: bool = False) -> None:
         self._trace, self._program, self._image = trace, program, image
@@ -44,9 +44,9 @@ class TraceFiles:
         with contextlib.suppress(OSError):
             self._server = Server(trace.parent, program, self._sweep)
         if self._server is None:  # the program itself makes the files
-            self.begun()
+            self._take_over()
 
-    def begun(self) -> None:
+    def _take_over(self) -> None:
         """Remove the files of an earlier run: the program has been started."""
         for path in self._earlier:
             with contextlib.suppress(OSError):
@@ -77,6 +77,7 @@ class TraceFiles:
     def finish(self) -> list[Path]:
         """Name all files, those of ended processes first. A file still being written keeps its
         size."""
+        self._take_over()
         server, self._server = self._server, None
         held = self._sweep(server.stop()) if server else []
         for one in held:
@@ -100,6 +101,7 @@ class TraceFiles:
         return rest
 
     def _appear(self, held: Held) -> None:
+        self._take_over()
         source = Path(f"/proc/self/fd/{held.fd}")
         pid, _ = read_extent(source)
         if pid or _is_written(held.fd, [held.pid]):  # its header may not be written yet

@@ -11,7 +11,7 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -173,9 +173,7 @@ def _recorded(
     environment = libraries.environment if libraries else os.environ
     with TraceFiles(trace, patched, path.absolute(), overwrite=request.overwrite) as made:
         with ACTIVITIES.away():
-            status = execute(
-                patched, request.words, {**environment, **made.environment}, made.begun
-            )
+            status = execute(patched, request.words, {**environment, **made.environment})
         files, foreign = _of_tracer(made.finish(), request)
     if made.unkept:
         error = OutputError(trace, f"the recording is lost: {made.unkept}")
@@ -203,12 +201,7 @@ def _of_tracer(files: Sequence[Path], request: Request) -> tuple[list[Path], lis
     return alike, foreign
 
 
-def execute(
-    patched: Path,
-    words: Sequence[str],
-    environment: Mapping[str, str],
-    on_begun: Callable[[], None] = lambda: None,
-) -> int:
+def execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the copy under the program's own name; return 128 + N if signal N killed it."""
     before = None
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # or there would be no exit status
@@ -220,7 +213,6 @@ def execute(
         )
     except OSError as error:
         raise InputError(words[0], f"cannot run: {error.strerror}") from None
-    on_begun()
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
     for number in PASSED_ON:
         handlers[number] = signal.getsignal(number)
