@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,14 @@ from typing import TYPE_CHECKING, Unpack
 from ftpatch.api.planner import Disable, Enable, Planner
 from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
 from ftpatch.api.site_columns import Sites, patterns
-from ftpatch.api.writing import Writing, WritingOptions, write_undo, write_update, writing_of
+from ftpatch.api.writing import (
+    AnyPath,
+    Writing,
+    WritingOptions,
+    write_undo,
+    write_update,
+    writing_of,
+)
 from ftpatch.arch import arch_of
 from ftpatch.errors import Refused, SiteRefused, UsageError
 from ftpatch.ftrace.check.check import Check, check_open
@@ -28,8 +34,6 @@ if TYPE_CHECKING:
     from ftpatch.update.update import Outcome
 
 __all__ = ["Image", "open"]
-
-AnyPath = str | os.PathLike[str]
 
 
 class Image:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from ftpatch.api.call_filters import CallFilters
 from ftpatch.api.report_programs import Programs
 from ftpatch.api.report_sources import open_events
 from ftpatch.api.site_columns import patterns
+from ftpatch.api.writing import AnyPath
 from ftpatch.core.columns import objects
 from ftpatch.errors import UsageError
 from ftpatch.trace.accesses import Accesses
@@ -27,8 +27,6 @@ from ftpatch.trace.totals import total
 from ftpatch.trace.window import ALWAYS, Window, parse_span
 
 __all__ = ["Columns", "Trace"]
-
-AnyPath = str | os.PathLike[str]
 
 
 class Trace:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ftpatch.api.planner import Disable, Enable, Planner
 from ftpatch.api.site_columns import patterns
-from ftpatch.api.writing import Writing, WritingOptions, writing_of
+from ftpatch.api.writing import AnyPath, Writing, WritingOptions, writing_of
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.io.tree import module_paths
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ftpatch.update.update import Outcome
 
 __all__ = ["Tree", "TreeOutcome"]
-
-AnyPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ftpatch.write.undo import Undo
 
 __all__ = [
+    "AnyPath",
     "SUFFIX",
     "Undone",
     "Updated",
@@ -37,6 +38,8 @@ PACKED = set(PACKED_AS.values())
 """Ends of names that say how a module is packed."""
 SUFFIX = ".ftpatch"
 """Suffix of the output that a command writes beside its input."""
+AnyPath = str | os.PathLike[str]
+"""A path, as a user of Python gives it."""
 Wait = Callable[["Copy"], None]
 """Called where there is nothing to do but to wait for the copy."""
 
@@ -59,7 +62,7 @@ class WritingOptions(TypedDict, total=False):
     ``in_place``; ``force``: over an existing output; ``allow_setuid``: of a setuid program;
     ``strip_signature``: of a signed module; ``dry_run``: verify all, write nothing."""
 
-    output: str | os.PathLike[str] | None
+    output: AnyPath | None
     in_place: bool
     force: bool
     allow_setuid: bool

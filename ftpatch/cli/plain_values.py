@@ -68,6 +68,8 @@ class _Words:
         if value is None:
             return () if many else None
         words = value if many and isinstance(value, list | tuple) else [value]
+        if self.of is Path and "" in words:  # which Path would take for the current directory
+            raise UsageError(None, "an empty path", "use . for the current directory")
         if many == (words is value) and self.of and all(map(self._is_plain, words)):
             made = [self.of(word) for word in words]
             return made if many else made[0]
@@ -77,7 +79,5 @@ class _Words:
     def _is_plain(self, word: object) -> bool:
         if not isinstance(word, str):
             return False
-        if self.of is Path and not word:  # which Path would take for the current directory
-            raise UsageError(None, "an empty path", "use . for the current directory")
         unread = self.of is Path and self.readable and os.path.lexists(word)
         return not unread or os.access(word, os.R_OK)

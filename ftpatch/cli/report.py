@@ -177,8 +177,7 @@ def command(
     for file in files:
         distinct.setdefault(os.path.realpath(file), file)
     files = [*distinct.values()]
-    family = children_of(files)
-    children = [] if no_children else family
+    children = [] if no_children else children_of(files)
     earlier = [] if no_children else children_of(diff)
     inputs = [*files, *children, *diff, *earlier]
     if output is not None and any(_same(output, file) for file in inputs):
@@ -244,7 +243,6 @@ def command(
         programs=named(image, source=source),
         image=image,
         children=children,
-        unwanted=family if no_children else (),
         alone=no_children,
     )
     if not (walks and walked(task, tui, force=force)):

@@ -46,14 +46,13 @@ SHOWN = 3
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """The trace files to report on together; ``children`` are those of them that nobody named,
-    ``unwanted`` others of the kind; ``alone``: no such files are wanted."""
+    ``alone``: no such files are wanted."""
 
     files: Sequence[Path]
     window: Window
     programs: Programs
     image: Path | None = None
     children: Sequence[Path] = ()
-    unwanted: Sequence[Path] = ()
     alone: bool = False
 
 
@@ -169,12 +168,13 @@ def tell_children(children: Sequence[Path]) -> None:
 
 def _tell_newer(task: Task) -> None:
     """Of a name that exists the runtime makes NAME.PID, and so do children."""
-    from ftpatch.trace.children import damaged_beside
+    from ftpatch.trace.children import children_of, damaged_beside
     from ftpatch.trace.newer import newer
 
     for error in [] if task.alone else damaged_beside(task.files)[:SHOWN]:
         warn_line(f"{error}; left out")
-    found = [path for path in newer(task.files) if path not in task.unwanted]
+    unwanted = children_of(task.files) if task.alone else []
+    found = [path for path in newer(task.files) if path not in unwanted]
     if found:
         warn_line(f"newer files, not part of this report: {_some(found)}")
 

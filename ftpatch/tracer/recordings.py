@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 import signal
+import stat
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -164,21 +165,25 @@ class TraceFiles:
         name = re.compile(re.escape(self._trace.name) + r"(\.\d+)*")
         try:
             with os.scandir(self._trace.parent) as entries:
-                found = [Path(e.path) for e in entries if name.fullmatch(e.name) and _is_own(e)]
+                found = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
         except OSError:  # the program may have removed the folder
             return []
-        return sorted(found)
+        return sorted(filter(_is_own, found))
 
 
-def _is_own(entry: os.DirEntry[str]) -> bool:
+def _is_own(path: Path) -> bool:
     """Test whether it is a regular file without another name."""
-    return entry.is_file(follow_symlinks=False) and entry.stat().st_nlink == 1
+    try:
+        held = path.lstat()
+    except OSError:  # gone
+        return False
+    return stat.S_ISREG(held.st_mode) and held.st_nlink == 1
 
 
 def _unwritten(trace: Path) -> Iterator[Path]:
     """The files of the run that ``trace`` is of. Raises OutputError for one that is written."""
     for path in (trace, *children_of([trace])):
-        if path != trace and (path.is_symlink() or path.stat().st_nlink > 1):
+        if path != trace and not _is_own(path):
             continue
         try:
             fd, header = open_trace(path)
