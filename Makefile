@@ -3,19 +3,25 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+FTPATCH := $(VENV)/.installed
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-full test-kernels test-programs test-matrix fuzz lint bench packages samples man pictures clean
+.PHONY: help demo test test-full test-kernels test-programs test-matrix test-processes fuzz lint bench packages samples man pictures clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
 
-$(READY): pyproject.toml scripts/environment.sh
+# The first is all that a demo needs; the tests need four times as much.
+$(FTPATCH): pyproject.toml scripts/environment.sh
 	@sh scripts/environment.sh $(PYTHON) $(VENV)
 	@touch $@
 
-demo: $(READY)        ## status, enable, diff, check and undo on a sample kernel
+$(READY): pyproject.toml scripts/environment.sh
+	@sh scripts/environment.sh $(PYTHON) $(VENV) tests
+	@touch $(FTPATCH) $@
+
+demo: $(FTPATCH)        ## status, enable, diff, check and undo on a sample kernel
 	@sh scripts/demo.sh $(BIN)/ftpatch $(SAMPLE)
 
 packages:             ## what the tests need from the distribution (root on Debian: installs it)
@@ -34,10 +40,14 @@ test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
 	$(PYTEST) --durations 12 tests/kernels
 
 test-programs: packages $(READY) ## programs of others, whose own tests run traced
-	FTPATCH_FULL=1 FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/tracer/test_tracer_real.py
+	FTPATCH_FULL=1 FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/tracer/test_tracer_real.py \
+	    tests/process/test_servers.py
 
 test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
 	FTPATCH_FULL=product $(PYTEST) tests/tracer/test_tracer_matrix.py tests/tracer/test_tracer_tree.py
+
+test-processes: packages $(READY) ## running processes, traced and left as often as it takes
+	FTPATCH_FULL=product $(PYTEST) tests/process tests/cli/test_pid.py
 
 DRAWING = $(shell grep -rlE 'hypothesis|run_fuzzer|import FUZZ' tests --include 'test_*.py')
 fuzz: packages $(READY) ## new broken and drawn inputs, until they find something
@@ -54,6 +64,7 @@ bench: packages $(READY) ## ratios, measured alternately in one run
 	$(BIN)/python bench/tracing.py
 	$(BIN)/python bench/probing.py
 	$(BIN)/python bench/boot.py
+	$(BIN)/python bench/live.py
 
 man: $(READY)         ## write the manual pages again, from the helps
 	@$(BIN)/python scripts/man_pages.py man

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""ftrace for ELF files on disk.
+"""ftrace for ELF files and running processes.
 
     image = ftpatch.open("vmlinux")
     image.sites.symbol[image.sites.state == "call"]
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ftpatch.api.differences import Difference, Differences
     from ftpatch.api.opened import Image, open
     from ftpatch.api.probing import PlacedProbe, Probe, Probed
+    from ftpatch.api.processes import LoadedImage, Process
     from ftpatch.api.site_columns import Site, Sites
     from ftpatch.api.trace_columns import Trace
     from ftpatch.api.traced_boot import Boot
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.check.findings import Check, Finding, Note
     from ftpatch.update.update import Outcome
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "__version__",
     "open",
@@ -55,6 +56,8 @@ __all__ = [
     "TreeOutcome",
     "Boot",
     "Trace",
+    "Process",
+    "LoadedImage",
     "FtpatchError",
     "InputError",
     "NoTable",
@@ -70,6 +73,7 @@ _HOMES = {
     "api.watching": ("Watch", "Watched"),
     "api.differences": ("Difference", "Differences"),
     "api.trees": ("Tree", "TreeOutcome"),
+    "api.processes": ("Process", "LoadedImage"),
     "api.traced_boot": ("Boot",),
     "update.update": ("Outcome",),
     "ftrace.check.findings": ("Check", "Finding", "Note"),

@@ -3,10 +3,11 @@
 # The main job on a sample kernel image. usage: demo.sh FTPATCH IMAGE
 set -eu
 ftpatch=$1 image=$2
+bin=$(cd "$(dirname "$ftpatch")" && pwd)
 mkdir -p demo
 cp -f "$image" demo/vmlinux
 rm -f demo/vmlinux.ftpatch
-PATH=$(cd "$(dirname "$ftpatch")" && pwd):$PATH
+PATH=$bin:$PATH
 cd demo
 
 run() {
@@ -22,3 +23,6 @@ run ftpatch check vmlinux.ftpatch
 run ftpatch undo vmlinux.ftpatch
 run cmp vmlinux vmlinux.ftpatch
 echo "the file is byte for byte what it was"
+echo
+echo "The command is $bin/ftpatch; for this shell:"
+echo "    export PATH=$bin:\$PATH"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Makes the Python environment and installs ftpatch with what its tests need.
-# usage: environment.sh PYTHON VENV
+# Makes the Python environment and installs ftpatch, with `tests` what its tests need as well.
+# usage: environment.sh PYTHON VENV [tests]
 set -eu
-python=$1 venv=$2
+python=$1 venv=$2 with=${3:-}
 
 if ! command -v "$python" >/dev/null; then
     echo "no $python; install Python 3.11 or later (Debian: apt-get install python3 python3-venv)" >&2
@@ -23,5 +23,12 @@ if ! "$python" -c 'import ensurepip' 2>/dev/null; then
         exit 1
     fi
 fi
+if [ "$with" = tests ]; then
+    what='.[test]'
+    echo "installing ftpatch and what its tests need in $venv: 0.8 GB of Python packages, minutes"
+else
+    what=.
+    echo "installing ftpatch in $venv: 0.2 GB of Python packages, about a minute, once"
+fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[test]'
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -e "$what"

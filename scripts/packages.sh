@@ -31,6 +31,7 @@ uftrace                   the bench of tracers, and reports for uftrace
 golang-go                 reports for pprof
 trace-cmd                 reports for trace-cmd
 kernelshark               reports for KernelShark
+apache2-utils             nginx under load, traced while it runs
 valgrind                  what valgrind says of traced programs
 musl-tools                traced and probed programs of another libc
 qemu-user-static          arm64 and riscv64 programs

@@ -11,6 +11,7 @@ struct context;
 struct registers;
 #include "system_calls.h"
 #include "libraries.h"
+#include "lookups.h"
 #include "probes.h"
 #include "profile.h"
 #include "watch.h"
@@ -94,7 +95,7 @@ AT(trace_profile, total, 16);
 AT(trace_profile, self, 24);
 
 /* Programs that have a tracer, probes or watches are asked for them by later versions. */
-SIZE(stub_config, 152);
+SIZE(stub_config, 160);
 AT(stub_config, magic, 0);
 SIZE(library, 88);
 SIZE(library_hook, 64);

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from ftpatch.api.given import AnyPath, path_of, patterns, require_text
 from ftpatch.api.planner import Disable, Enable, Planner
 from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
-from ftpatch.api.site_columns import Sites, patterns
+from ftpatch.api.site_columns import Sites
 from ftpatch.api.writing import (
-    AnyPath,
     Writing,
     WritingOptions,
     write_undo,
@@ -45,7 +45,7 @@ class Image:
     """
 
     def __init__(self, path: AnyPath) -> None:
-        self.path = Path(path)
+        self.path = path_of("path", path)
         self._image = open_image(self.path)
         self.container: str = self._image.container.name
         skeleton = self._image.elf.skeleton
@@ -90,9 +90,10 @@ class Image:
         ``refused`` has each site with the reason, and writes nothing, where one is not what it has
         to be; with ``dry_run`` they are in the outcome. UsageError, InputError, OutputError.
         """
+        require_text(to=to, site=site)
         plan = Enable(
-            filters=patterns(filter),
-            notrace=patterns(notrace),
+            filters=patterns("filter", filter),
+            notrace=patterns("notrace", notrace),
             regex=regex,
             site=site,
             keep_records=keep_records,
@@ -116,9 +117,10 @@ class Image:
     ) -> Outcome:
         """Turn the selected sites into NOPs, of the form ``nop`` (x86: p6, nop5, jmp), and write
         the image as ``enable`` does."""
+        require_text(nop=nop, site=site)
         plan = Disable(
-            filters=patterns(filter),
-            notrace=patterns(notrace),
+            filters=patterns("filter", filter),
+            notrace=patterns("notrace", notrace),
             regex=regex,
             site=site,
             keep_records=keep_records,
@@ -148,7 +150,7 @@ class Image:
         from ftpatch.api.probing import ProbeWords, write_probes
 
         words = ProbeWords(
-            probes=patterns(probes),
+            probes=patterns("probes", probes),
             handler=handler,
             optimize=optimize,
             keep_going=keep_going,
@@ -185,7 +187,7 @@ class Image:
         from ftpatch.api.watching import write_watches
 
         writing = writing_of(self.path, options)
-        return write_watches(writing, patterns(watches), size=size)
+        return write_watches(writing, patterns("watches", watches), size=size)
 
     @property
     def watches(self) -> tuple[Watch, ...]:
@@ -199,7 +201,9 @@ class Image:
         journal, with its name + ``.ftpatch``. Raises UsageError where there is none of these."""
         from ftpatch.api.differences import Differences, sides_of
 
-        return Differences(*sides_of(self._image, None if other is None else Path(other)))
+        return Differences(
+            *sides_of(self._image, None if other is None else path_of("other", other))
+        )
 
     def boot(
         self,
@@ -230,14 +234,14 @@ class Image:
         from ftpatch.ftrace.filter import Selection
 
         words = BootWords(
-            selection=Selection(patterns(filter), patterns(notrace), regex),
+            selection=Selection(patterns("filter", filter), patterns("notrace", notrace), regex),
             tracing=BootTracing(sink=sink, until=until, most=max, time=time),
-            append=patterns(append),
+            append=patterns("append", append),
             words=qemu,
             limit=limit,
             idle=idle,
         )
-        return Boot.run(self.path, words, None if keep is None else Path(keep))
+        return Boot.run(self.path, words, None if keep is None else path_of("keep", keep))
 
     def undo(
         self,
@@ -265,6 +269,7 @@ def _tracing(tracer: str | None, *, max_stack: int, size: int, args: bool) -> Tr
         return None
     from ftpatch.tracer.plan import Tracing
 
+    require_text(tracer=tracer)
     require_limits(max_stack=max_stack, size=size)
     return Tracing(tracer=tracer, depth=max_stack, size=size, arguments=args)
 

@@ -15,9 +15,18 @@ from ftpatch.errors import Refused, UsageError
 if TYPE_CHECKING:
     from ftpatch.image import Image
     from ftpatch.probe import Definition
-    from ftpatch.probe.plan import Handler, Placed
+    from ftpatch.probe.found import Placed
+    from ftpatch.probe.plan import Handler
 
-__all__ = ["PlacedProbe", "Probe", "ProbeWords", "Probed", "probes_of", "write_probes"]
+__all__ = [
+    "PlacedProbe",
+    "Probe",
+    "ProbeWords",
+    "Probed",
+    "parsed_probes",
+    "probes_of",
+    "write_probes",
+]
 
 
 class Probe(NamedTuple):
@@ -78,7 +87,7 @@ def write_probes(
 
     require_limits(max_stack=words.max_stack, size=words.size)
     image = open_image(writing.image)
-    definitions, handler = _parsed(image, words.probes, refused), _handler(words.handler)
+    definitions, handler = parsed_probes(image, words.probes, refused), _handler(words.handler)
     target = output_path(writing.image, writing.output, writing.in_place)
     with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.probe.plan import Probing, plan_probed
@@ -129,7 +138,9 @@ def _placed(one: Placed) -> PlacedProbe:
     return PlacedProbe(one.definition.name, text, one.address, way, one.why)
 
 
-def _parsed(image: Image, probes: Sequence[str], refused: Refused) -> Sequence[Definition]:
+def parsed_probes(image: Image, probes: Sequence[str], refused: Refused) -> Sequence[Definition]:
+    """Parse the probes of one command for an image's architecture, leaving out what is
+    ``refused``. Raises UsageError for an architecture without probes."""
     from ftpatch.arch import arch_of, supporting, supports
     from ftpatch.arch.registers import registers_of
     from ftpatch.probe import parse_probes

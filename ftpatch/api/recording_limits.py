@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ftpatch.api.given import whole_number
 from ftpatch.errors import UsageError
 
 __all__ = ["MAX_STACK", "MIN_TRACE_SIZE", "TRACE_SIZE", "require_limits"]
@@ -19,6 +20,8 @@ MIN_TRACE_SIZE = 64 << 10
 
 def require_limits(*, max_stack: int = MAX_STACK, size: int = TRACE_SIZE) -> None:
     """Raise UsageError for what is out of range."""
+    whole_number("max_stack", max_stack)
+    whole_number("size", size)
     if not MIN_STACK <= max_stack <= LIMIT:
         raise UsageError(None, f"--max-stack {max_stack} is out of range ({MIN_STACK} to {LIMIT})")
     if size < MIN_TRACE_SIZE:

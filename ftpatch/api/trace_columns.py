@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.api.call_columns import Columns, argument_columns, call_columns, plain
 from ftpatch.api.call_filters import CallFilters
+from ftpatch.api.given import (
+    AnyPath,
+    path_of,
+    patterns,
+    require_text,
+    whole_number,
+    whole_numbers,
+)
 from ftpatch.api.report_programs import Programs
 from ftpatch.api.report_sources import open_events
-from ftpatch.api.site_columns import patterns
-from ftpatch.api.writing import AnyPath
 from ftpatch.core.columns import objects
 from ftpatch.errors import UsageError
 from ftpatch.trace.accesses import Accesses
@@ -61,23 +66,22 @@ class Trace:
         demangle: bool = True,
         force: bool = False,
     ) -> None:
-        named = tuple(map(Path, (path, *others)))
+        named = tuple(path_of("path", one) for one in (path, *others))
         self.paths = (*named, *(children_of(named) if children else ()))
         self.notes: list[str] = []
-        self._image = None if image is None else Path(image)
+        self._image = None if image is None else path_of("image", image)
+        require_text(time_filter=time_filter, time=time)
         self._filters = CallFilters(
-            only=tuple(patterns(only)),
-            depth=max_depth,
+            only=tuple(patterns("only", only)),
+            depth=None if max_depth is None else whole_number("max_depth", max_depth),
             least=time_filter,
-            calls=max_calls,
-            triggers=tuple(patterns(trigger)),
+            calls=None if max_calls is None else whole_number("max_calls", max_calls),
+            triggers=tuple(patterns("trigger", trigger)),
         )
-        if isinstance(tid, str | bytes):
-            raise TypeError("tid is a number, or several")
         self._others = {
             "span": ALWAYS if time is None else parse_span(time),
-            "tids": frozenset((tid,) if isinstance(tid, int) else tid),
-            "globs": tuple(patterns(filter)),
+            "tids": frozenset(whole_numbers("tid", tid)),
+            "globs": tuple(patterns("filter", filter)),
         }
         self._plain, self._force = not demangle, force
         source = self._open()
@@ -116,6 +120,7 @@ class Trace:
         parameter whose name another column has gets ``_value`` behind it. Raises UsageError for a
         function that does not occur, and for a recording without arguments.
         """
+        require_text(function=function)
 
         def read(source: EventSource) -> Columns:
             chosen, functions = Window(globs=(function,)), source.recording.functions

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from ftpatch.api.given import AnyPath, path_of, patterns
 from ftpatch.api.planner import Disable, Enable, Planner
-from ftpatch.api.site_columns import patterns
-from ftpatch.api.writing import AnyPath, Writing, WritingOptions, writing_of
+from ftpatch.api.writing import Writing, WritingOptions, writing_of
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.io.tree import module_paths
 
@@ -68,8 +67,8 @@ class Tree:
     """
 
     def __init__(self, path: AnyPath) -> None:
-        self.path = Path(path)
-        if not os.fspath(path) or not self.path.is_dir():
+        self.path = path_of("path", path)
+        if not self.path.is_dir():
             raise InputError(self.path, "not a directory", "use ftpatch.open() for a file")
 
     def __repr__(self) -> str:
@@ -100,8 +99,8 @@ class Tree:
         change for a reason; nothing is written then.
         """
         plan = Enable(
-            filters=patterns(filter),
-            notrace=patterns(notrace),
+            filters=patterns("filter", filter),
+            notrace=patterns("notrace", notrace),
             regex=regex,
             site=None,
             keep_records=keep_records,
@@ -122,8 +121,8 @@ class Tree:
     ) -> TreeOutcome:
         """Turn the selected sites of every module into NOPs, and write as ``enable`` does."""
         plan = Disable(
-            filters=patterns(filter),
-            notrace=patterns(notrace),
+            filters=patterns("filter", filter),
+            notrace=patterns("notrace", notrace),
             regex=regex,
             site=None,
             keep_records=keep_records,

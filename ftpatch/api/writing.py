@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ftpatch.errors import InputError, UsageError
+from ftpatch.api.given import AnyPath, path_of
+from ftpatch.errors import FtpatchError, InputError, UsageError
 
 if TYPE_CHECKING:
     from ftpatch.api.planner import Planner
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ftpatch.write.undo import Undo
 
 __all__ = [
-    "AnyPath",
     "SUFFIX",
     "Undone",
     "Updated",
@@ -38,8 +37,6 @@ PACKED = set(PACKED_AS.values())
 """Ends of names that say how a module is packed."""
 SUFFIX = ".ftpatch"
 """Suffix of the output that a command writes beside its input."""
-AnyPath = str | os.PathLike[str]
-"""A path, as a user of Python gives it."""
 Wait = Callable[["Copy"], None]
 """Called where there is nothing to do but to wait for the copy."""
 
@@ -73,7 +70,9 @@ class WritingOptions(TypedDict, total=False):
 def writing_of(image: Path, options: WritingOptions) -> Writing:
     """Complete the options for an image. Raises TypeError for others than these."""
     output = options.get("output")
-    given: dict[str, Any] = {**options, "output": None if output is None else Path(output)}
+    given: dict[str, Any] = {**options}
+    if output is not None:
+        given["output"] = path_of("output", output)
     return Writing(image=image, **given)
 
 
@@ -141,14 +140,31 @@ def write_undo(
     target = output_path(writing.image, writing.output, in_place)
     with copy_of(writing, target, in_place=in_place) as copy:
         from ftpatch.image import open_image
-        from ftpatch.write.undo import plan_undo, take_back
+        from ftpatch.write.undo import NoJournal, plan_undo, take_back
 
         image = open_image(writing.image)
-        undo = plan_undo(image, everything=everything)
+        try:
+            undo = plan_undo(image, everything=everything)
+        except NoJournal as error:
+            written = output_path(writing.image, None, False)
+            if not _has_journal(written):
+                raise
+            raise NoJournal(writing.image, error.reason, f"use `ftpatch undo {written}`") from None
         if not writing.dry_run:
             wait(copy)
             take_back(copy, image, undo)
     return Undone(undo, image, target, None if writing.dry_run else target, copy.names)
+
+
+def _has_journal(path: Path) -> bool:
+    from ftpatch.core.journal import read_blocks
+    from ftpatch.image import open_image
+
+    try:
+        image = open_image(path)
+        return bool(read_blocks(path, image.data[: image.end]))
+    except FtpatchError:
+        return False
 
 
 def copy_of(writing: Writing, target: Path, *, in_place: bool) -> Copy:

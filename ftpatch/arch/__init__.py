@@ -12,8 +12,13 @@
     plt.py            entries of a procedure linkage table
     plt_thunks.py     PltThunks: how those come to call a tracer
     accesses.py       what instructions do to memory
+    breakpoints.py    Breakpoints: on data, set by the kernel for threads of a process
     raw_image.py      RawHeader: the header of the kernel's Image
     boot.py           BootTracer
+    injected_call.py  InjectedCall: code for a running thread to pass through
+    signal_frames.py  SavedAt: where threads in signal handlers go on
+    thread_state.py   ThreadState: registers and system calls of stopped threads
+    linker_hook.py    LinkerHook: what the dynamic linker runs when it has mapped a library
 
 ``ftrace.py`` makes a folder an architecture, and the folder has its name. Every other file is a
 feature: what the first name of its ``__all__`` is stands in the file of the same name here. An
@@ -59,8 +64,15 @@ FEATURES: Final = {
     "plt": "a PLT is",
     "plt_thunks": "tracing library calls is",
     "accesses": "telling reads from writes is",
+    "breakpoints": "watching a running process is",
     "raw_image": "an Image is",
     "boot": "the boot tracer is",
+    "held_call": "tracing programs that others start is",
+    "injected_call": "tracing a running process is",
+    "signal_frames": "tracing a running process is",
+    "thread_state": "stopping processes is",
+    "frame_registers": "tracing returns in a running process is",
+    "linker_hook": "tracing libraries that are opened later is",
 }
 """Files that a folder may have, and what is not supported if one is absent."""
 

@@ -29,6 +29,8 @@ class Detour:
     frames: Callable[[int, bool], list[tuple[int, bytes]]]
     link: int
     """The DWARF number of the register with the return address."""
+    far: Callable[[int], bytes] | None = None
+    """Code that jumps to any address and changes nothing; None where it is not there yet."""
 
 
 def detour_of(arch: str) -> Detour:

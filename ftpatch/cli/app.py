@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -17,17 +17,19 @@ from ftpatch.cli.help_text import help_width
 from ftpatch.cli.plain_values import PlainGroup
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.signals import handle_signals
-from ftpatch.cli.verbs import RUNS_PROGRAMS, VERBS, Verbs, import_verb
+from ftpatch.cli.verbs import READING, RUNS_PROGRAMS, VERBS, Verbs, import_verb
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.io.cleanup import CLEANUP
 
 __all__ = ["command_line", "run"]
 
+COMPLETE = "_FTPATCH_COMPLETE"
+"""Environment variable by which a shell asks for completions."""
 _app = typer.Typer(
     name="ftpatch",
     cls=PlainGroup,
-    help="ftrace for ELF files on disk: turn call sites into NOPs and calls, verified the way "
-    "ftrace verifies.\n\nExample: ftpatch trace --libcalls ls -l",
+    help="ftrace for ELF files and running processes: turn call sites into NOPs and calls, "
+    "verified the way ftrace verifies.\n\nExample: ftpatch trace --libcalls ls -l",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -54,8 +56,10 @@ def run() -> int:
         import_verb(sys.argv[1])
     handle_signals()
     if sys.argv[1:] and sys.argv[1] in VERBS:
+        CLEANUP.writes = sys.argv[1] not in READING
         PROGRESS.begin(sys.argv[1])
-    code = _run()
+    completes = os.environ.get(COMPLETE, "").startswith("complete")
+    code = _complete() if completes else _run()
     PROGRESS.end()
     try:
         sys.stdout.flush()
@@ -78,13 +82,37 @@ def command_line() -> TyperGroup:
     return group
 
 
+def _complete() -> int:
+    """Offer a shell what may follow: nothing where that makes no sense, and no word of why, which
+    would stand in the middle of the line that is typed."""
+    try:
+        if "COMP_CWORD" in os.environ:  # bash's: a word, or the one that follows the last
+            words = os.environ["COMP_WORDS"].split()
+            if not 0 <= int(os.environ["COMP_CWORD"]) <= len(words):
+                return int(Exit.DONE)
+        command_line()(prog_name="ftpatch", standalone_mode=False)
+    except Exception:
+        if os.environ.get("FTPATCH_DEBUG"):
+            raise
+    return int(Exit.DONE)
+
+
+ELSEWHERE: Final = {
+    "record": "`ftpatch trace -o FILE`",
+    "live": "`ftpatch trace`",
+    "replay": "`ftpatch report`",
+}
+"""Verbs of uftrace and perf, and ours."""
+
+
 def _run() -> int:
     CLEANUP.failure = int(Exit.ERROR)
     try:
         code = command_line()(prog_name="ftpatch", standalone_mode=False)
     except FtpatchError as error:
         error_line(str(error))
-        return int(error.exit)
+        own = sys.argv[1:] and sys.argv[1] in RUNS_PROGRAMS
+        return int(Exit.OWN if own else error.exit)
     except ClickError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(getattr(error, "format_message")(), err=True)  # noqa: B009
@@ -92,8 +120,12 @@ def _run() -> int:
         context = getattr(error, "ctx", None)
         where = f"; see `{context.command_path} --help`" if context is not None else ""
         message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is
+        message = message.rstrip(".").replace(". Did you mean", "; did you mean")
+        for word, ours in ELSEWHERE.items():
+            if message.startswith(f"No such command '{word}'"):
+                message, where = f"No such command '{word}'", f"; use {ours}"
         if message:
-            error_line(message.rstrip(".") + where)
+            error_line(message if message.endswith("?") else message + where)
         own = context is not None and context.info_name in RUNS_PROGRAMS
         return int(Exit.OWN if own else Exit.ERROR)
     except OSError as error:

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["MaxCalls", "MaxDepth", "Only", "TimeFilter", "Trigger"]
+from ftpatch.api.call_filters import CallFilters
+
+__all__ = ["MaxCalls", "MaxDepth", "Only", "TimeFilter", "Trigger", "call_filters"]
 
 Only = Annotated[
     list[str],
@@ -51,3 +53,20 @@ Trigger = Annotated[
         "Repeatable.",
     ),
 ]
+
+
+def call_filters(
+    only: list[str],
+    max_depth: int | None,
+    time_filter: str | None,
+    max_calls: int | None,
+    trigger: list[str],
+) -> CallFilters:
+    """The filters that these options ask for."""
+    return CallFilters(
+        only=tuple(only),
+        depth=max_depth,
+        least=time_filter,
+        calls=max_calls,
+        triggers=tuple(trigger),
+    )

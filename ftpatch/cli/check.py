@@ -15,7 +15,7 @@ from ftpatch.cli.check_formats import Notes, Results, report_for
 from ftpatch.cli.completion import check_formats
 from ftpatch.cli.console import count, error_line, note_lines, watched
 from ftpatch.cli.exclude import Exclude, Folders, images_below
-from ftpatch.cli.options import Images, Json, Quiet, Verbose
+from ftpatch.cli.options import Images, Json, Pids, Quiet, Verbose, require_input
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.tree import each
 
@@ -58,12 +58,13 @@ WriteExpected = Annotated[
 ]
 Keyed = Iterable[tuple[Path, str, "Check | FtpatchError"]]
 """Path, the name by which a baseline knows the image (its file name; in a tree the path from its
-root), and what the check says or why there is none."""
+root, in a process the whole path), and what the check says or why there is none."""
 
 
 def command(
-    images: Images,
-    exclude: Exclude = [],  # noqa: B006 - typer copies it
+    images: Images = [],  # noqa: B006 - typer copies it
+    pids: Pids = [],  # noqa: B006
+    exclude: Exclude = [],  # noqa: B006
     json: Json = False,
     format_: CheckFormat = None,
     baseline: BaselineFile = None,
@@ -75,7 +76,8 @@ def command(
 ) -> None:
     """Check the table and its sites.
 
-    For a kernel, predict the ftrace bugs that its ftrace_init will report at boot.
+    For a kernel, predict the ftrace bugs that its ftrace_init will report at boot. With --pid,
+    check each image that the process has loaded, and compare its code with its file.
 
     Example: ftpatch check vmlinux --baseline known.json
     """
@@ -84,12 +86,17 @@ def command(
         raise typer.BadParameter("--baseline and --write-baseline are mutually exclusive")
     if expected is not None and write_expected is not None:
         raise typer.BadParameter("--expected and --write-expected are mutually exclusive")
+    require_input(images, pids)
     folders = images_below(images, exclude)
-    many = bool(folders)
+    many = bool(folders or pids)
     if any(path is not None for path in (baseline, write_baseline, expected, write_expected)):
         _distinct(images)
     functions = expected is not None or write_expected is not None
     rows: Keyed = _checked(images, folders, functions=functions)
+    if pids:
+        from ftpatch.cli.check_process import process_checks
+
+        rows = process_checks(pids, functions=functions)
     required: Expected | None = None
     if expected is not None:
         from ftpatch.ftrace.check.expected import read_expected
@@ -155,7 +162,7 @@ class _Gate:
                 yield path, check
                 continue
             self.bare += check.bare
-            self.checked += not check.bare
+            self.checked += bool(check.pid) or not check.bare
             left = check if self._known is None else self._known.sift(key, check)
             if left.findings:
                 self.code = max(self.code, Exit.FOUND)

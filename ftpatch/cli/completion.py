@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ftpatch.image.container import RawKind, Wrapper
 
-__all__ = ["check_formats", "images", "report_formats", "some_of", "traces", "tracers"]
+__all__ = ["check_formats", "images", "pids", "report_formats", "some_of", "traces", "tracers"]
 
 Complete = Callable[[str], list[str]]
 ELF, TRACE = b"\x7fELF", b"FTPTRACE"
@@ -51,6 +51,18 @@ def tracers(incomplete: str) -> list[str]:
 def images(incomplete: str) -> list[str]:
     """Complete a file that may be an image."""
     return _files(incomplete, _may_be_image)
+
+
+def pids(incomplete: str) -> list[tuple[str, str]]:
+    """Complete a process whose memory may be read, with its name."""
+    found = []
+    for place in Path("/proc").glob(f"{incomplete}*"):
+        try:
+            if place.name.isdigit() and (place / "exe").readlink():
+                found.append((place.name, (place / "comm").read_text(errors="replace").strip()))
+        except OSError:  # a kernel thread, another user's, or ended
+            continue
+    return sorted(found, key=lambda one: int(one[0]))
 
 
 def traces(incomplete: str) -> list[str]:

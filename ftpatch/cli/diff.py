@@ -14,6 +14,7 @@ from ftpatch.cli.console import error_line, json_line, lines, table
 from ftpatch.cli.options import Format, Json, Quiet, wants_json
 from ftpatch.cli.paint import fine
 from ftpatch.errors import Exit, FtpatchError
+from ftpatch.names.demangle import demangled_place
 
 if TYPE_CHECKING:
     from ftpatch.api.differences import Differences
@@ -178,5 +179,12 @@ def _text(found: Differences, stat: bool, limit: int) -> None:
 
 
 def _line(row: Difference) -> tuple[str, str, str, str]:
-    place = row.symbol or (f"offset {row.offset:#x}" if row.address is None else hex(row.address))
-    return row.kind, place, row.old, row.new
+    place = demangled_place(row.symbol) or (
+        f"offset {row.offset:#x}" if row.address is None else hex(row.address)
+    )
+    return row.kind, place, _named(row.old), _named(row.new)
+
+
+def _named(code: str) -> str:
+    """Instructions, with the names of callees as in the source."""
+    return " ".join(map(demangled_place, code.split(" ")))

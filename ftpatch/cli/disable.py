@@ -14,18 +14,23 @@ from ftpatch.cli.options import (
     Filter,
     Force,
     Format,
-    ImageOrTree,
     InPlace,
     Json,
     KeepRecords,
+    LoadedLibraries,
     Notrace,
+    OptionalTree,
     Output,
+    Pid,
     Quiet,
+    Recording,
     Regex,
     Site,
     StripSignature,
     Update,
     Verbose,
+    require_input,
+    require_pid,
     wants_json,
 )
 from ftpatch.cli.update import run_update
@@ -34,10 +39,13 @@ __all__ = ["command"]
 
 
 def command(
-    image: ImageOrTree,
-    filter_: Filter = [],  # noqa: B006 - typer copies it
+    image: OptionalTree = None,
+    pid: Pid = None,
+    lib: LoadedLibraries = [],  # noqa: B006 - typer copies it
+    filter_: Filter = [],  # noqa: B006
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,
+    recording: Recording = False,
     nop: Annotated[
         str | None,
         typer.Option(
@@ -61,9 +69,32 @@ def command(
 ) -> None:
     """Turn the selected sites into NOPs.
 
+    In a running process: those that `ftpatch enable --pid` turned into calls.
+
     Example: ftpatch disable vmlinux -f 'vfs_*' -n vfs_read
     """
     as_json = wants_json(json, format_)
+    require_input([] if image is None else [image], [] if pid is None else [pid])
+    if image is None:
+        from ftpatch.cli.process_update import (
+            disable_process,
+            require_unused,
+            require_unused_beside,
+            switch_recording,
+        )
+        from ftpatch.ftrace.filter import Selection
+
+        assert pid is not None
+        unused = {"--nop": nop, "--site": site, "-o": output, "--in-place": in_place}
+        require_unused(unused | {"--keep-records": keep_records, "--dry-run": dry_run})
+        if recording:
+            require_unused_beside("--recording", {"-f": filter_, "-n": notrace, "--lib": lib})
+            switch_recording(pid, on=False, as_json=as_json, quiet=quiet)
+            return
+        selection = Selection(filter_, notrace, regex)
+        disable_process(pid, selection, lib, as_json=as_json, quiet=quiet)
+        return
+    require_pid(recording=bool(recording), libraries=lib)
     update = Update(
         image=image,
         output=output,

@@ -17,16 +17,19 @@ from ftpatch.cli.options import (
     Filter,
     Force,
     Format,
-    ImageOrTree,
     InPlace,
     Json,
     KeepRecords,
     LibCalls,
+    LoadedLibraries,
     MaxEvents,
     MaxStack,
     Notrace,
+    OptionalTree,
     Output,
+    Pid,
     Quiet,
+    Recording,
     Regex,
     Sink,
     Site,
@@ -36,6 +39,8 @@ from ftpatch.cli.options import (
     Verbose,
     WithTime,
     bytes_of,
+    require_input,
+    require_pid,
     wants_json,
 )
 from ftpatch.cli.update import run_update
@@ -49,7 +54,8 @@ __all__ = ["command"]
 
 
 def command(
-    image: ImageOrTree,
+    image: OptionalTree = None,
+    pid: Pid = None,
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,
@@ -76,6 +82,8 @@ def command(
     most: MaxEvents = None,
     time: WithTime = False,
     args: Args = False,
+    lib: LoadedLibraries = [],  # noqa: B006
+    recording: Recording = False,
     libcalls: LibCalls = False,
     max_stack: MaxStack = 1024,
     size: Annotated[
@@ -97,23 +105,13 @@ def command(
 ) -> None:
     """Turn the selected sites into calls.
 
-    They call ftrace_caller, unless --to or --tracer names another callee.
+    They call ftrace_caller, unless --to or --tracer names another callee. In a running process they
+    call a tracer that is brought in; -o is its trace file.
 
     Example: ftpatch enable vmlinux -f 'vfs_*' -o vmlinux.vfs
     """
     as_json = wants_json(json, format_)
-    update = Update(
-        image=image,
-        output=output,
-        in_place=in_place,
-        force=force,
-        allow_setuid=allow_setuid,
-        dry_run=dry_run,
-        as_json=as_json,
-        quiet=quiet,
-        verbose=verbose,
-        strip_signature=strip_signature,
-    )
+    require_input([] if image is None else [image], [] if pid is None else [pid])
     tracing: Tracing | None = None
     booting: BootTracing | None = None
     if tracer != BOOT and (sink or until or most is not None or time):
@@ -127,6 +125,48 @@ def command(
         from ftpatch.tracer.plan import Tracing
 
         tracing = Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args)
+    if image is None:
+        from ftpatch.cli.process_update import (
+            enable_process,
+            require_unused,
+            require_unused_beside,
+            switch_recording,
+        )
+        from ftpatch.ftrace.filter import Selection
+
+        assert pid is not None
+        unused = {"--to": to, "--site": site, "--libcalls": libcalls, "--in-place": in_place}
+        unused |= {"--keep-records": keep_records, "--strip-signature": strip_signature}
+        require_unused(unused | {"--dry-run": dry_run, "--tracer boot": booting is not None})
+        if recording:
+            beside = {"-f": filter_, "-n": notrace, "--lib": lib, "--tracer": tracer, "-o": output}
+            require_unused_beside("--recording", beside)
+            switch_recording(pid, on=True, as_json=as_json, quiet=quiet)
+            return
+        enable_process(
+            pid,
+            Selection(filter_, notrace, regex),
+            lib,
+            tracing,
+            output,
+            force=force,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
+    require_pid(recording=bool(recording), libraries=lib)
+    update = Update(
+        image=image,
+        output=output,
+        in_place=in_place,
+        force=force,
+        allow_setuid=allow_setuid,
+        dry_run=dry_run,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        strip_signature=strip_signature,
+    )
     enable = Enable(
         filters=filter_,
         notrace=notrace,

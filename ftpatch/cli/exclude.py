@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,9 +41,9 @@ def images_below(paths: Sequence[Path], exclude: Sequence[str]) -> Folders:
     from ftpatch.image.folder import image_paths, no_images
 
     roots = [path for path in paths if path.is_dir()]
-    if exclude and not roots:
-        hint = "leave the file off the command line"
-        raise UsageError(None, "--exclude selects files of a directory", hint)
+    if exclude and not roots and all(map(os.path.lexists, paths)):
+        reason = "not a directory, and --exclude leaves out files of directories"
+        raise UsageError(paths[0], reason, "remove --exclude, or give the directory instead")
     globs = _Globs(exclude)
     found: Folders = {}
     for root in roots:
@@ -53,7 +54,8 @@ def images_below(paths: Sequence[Path], exclude: Sequence[str]) -> Folders:
             reason = "--exclude leaves no image of this directory"
             unread = [NoImages(root, reason) if images or errors else no_images(root)]
         found[root] = left, unread
-    globs.require_match()
+    if roots:
+        globs.require_match(roots)
     return found
 
 
@@ -61,7 +63,7 @@ class _Globs:
     """The globs of ``--exclude``, and what they were compared with."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._globs = {text: re.compile(fnmatch.translate(text.rstrip("/"))) for text in texts}
+        self._globs = {text: re.compile(fnmatch.translate(_normal(text))) for text in texts}
         self._unmatched = dict.fromkeys(texts)
         self._seen = dict[str, None]()
 
@@ -77,8 +79,14 @@ class _Globs:
             self._unmatched.pop(text, None)
         return bool(hit)
 
-    def require_match(self) -> None:
-        """Raise UsageError for a glob that matched nothing."""
+    def require_match(self, roots: Sequence[Path]) -> None:
+        """Raise UsageError for a glob that matched nothing below the roots."""
+        where = str(roots[0]) if len(roots) == 1 else "a directory given"
         for text in self._unmatched:
-            hint = meant(near(text.rstrip("/"), self._seen), "give a name, or a path below it")
+            hint = meant(near(_normal(text), self._seen), f"use a name, or a path below {where}")
             raise UsageError(None, f"--exclude {text!r} matches no image", hint)
+
+
+def _normal(text: str) -> str:
+    """A glob without what says nothing: ``./a/`` is ``a``."""
+    return os.path.normpath(text) if text else text

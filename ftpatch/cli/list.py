@@ -3,16 +3,41 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from ftpatch.cli.console import json_line, table
-from ftpatch.cli.options import Filter, Format, Image, Json, Notrace, Regex, wants_json
+from ftpatch.cli.options import (
+    Filter,
+    Format,
+    Json,
+    Notrace,
+    OptionalImage,
+    Pid,
+    Regex,
+    require_input,
+    wants_json,
+)
 from ftpatch.cli.paint import of_state
+from ftpatch.errors import Exit, UsageError
 
 __all__ = ["command"]
 
 
 def command(
-    image: Image,
-    filter_: Filter = [],  # noqa: B006 - typer copies it
+    image: OptionalImage = None,
+    pid: Pid = None,
+    lib: Annotated[
+        list[str],
+        typer.Option(
+            "--lib",
+            metavar="GLOB",
+            help="Images of the process to list, by name or path (* ? []) [default: all]. "
+            "Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
+    filter_: Filter = [],  # noqa: B006
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,
     json: Json = False,
@@ -20,9 +45,22 @@ def command(
 ) -> None:
     """List sites: address, function, state and callee.
 
+    With --pid, of each image that the process has loaded, as they stand in its memory.
+
     Example: ftpatch list vmlinux -f 'vfs_*'
     """
     as_json = wants_json(json, format_)
+    require_input([] if image is None else [image], [] if pid is None else [pid])
+    if pid is not None:
+        from ftpatch.cli.list_process import list_process
+        from ftpatch.ftrace.filter import Selection
+
+        if not list_process(pid, Selection(filter_, notrace, regex), lib, as_json=as_json):
+            raise typer.Exit(Exit.ERROR)
+        return
+    if lib:
+        raise UsageError(None, "--lib selects images of a process", "use it with --pid")
+    assert image is not None
     from ftpatch.api.site_columns import Sites
     from ftpatch.ftrace.sites import read_sites
     from ftpatch.image import open_image

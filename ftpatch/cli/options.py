@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from ftpatch.api.recording_limits import MIN_TRACE_SIZE
 from ftpatch.api.writing import Writing
-from ftpatch.cli.completion import images, some_of
+from ftpatch.cli.completion import images, pids, some_of
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
 
@@ -23,18 +24,24 @@ __all__ = [
     "DryRun",
     "Filter",
     "Force",
+    "FullNames",
     "Image",
-    "ImageOrTree",
     "Images",
     "InPlace",
     "Json",
     "KeepRecords",
     "LibCalls",
+    "LoadedLibraries",
     "MaxEvents",
     "MaxStack",
     "Notrace",
+    "OptionalImage",
+    "OptionalTree",
     "Output",
+    "Pid",
+    "Pids",
     "Quiet",
+    "Recording",
     "Regex",
     "Sink",
     "Site",
@@ -44,6 +51,8 @@ __all__ = [
     "Verbose",
     "WithTime",
     "bytes_of",
+    "require_pid",
+    "require_input",
     "wants_json",
 ]
 
@@ -56,8 +65,17 @@ Image = Annotated[
         help="Kernel, module, program or library.",
     ),
 ]
-ImageOrTree = Annotated[
-    Path,
+OptionalImage = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="IMAGE",
+        readable=False,
+        autocompletion=images,
+        help="Kernel, module, program or library.",
+    ),
+]
+OptionalTree = Annotated[
+    Path | None,
     typer.Argument(
         metavar="IMAGE",
         readable=False,
@@ -72,6 +90,36 @@ Images = Annotated[
         readable=False,
         autocompletion=images,
         help="Kernels, modules, programs, libraries or directories of them.",
+    ),
+]
+Pid = Annotated[
+    int | None,
+    typer.Option(
+        "--pid", metavar="PID", autocompletion=pids, help="Running process, instead of IMAGE."
+    ),
+]
+Pids = Annotated[
+    list[int],
+    typer.Option(
+        "--pid",
+        metavar="PID",
+        autocompletion=pids,
+        help="Running process, instead of IMAGE. Repeatable.",
+    ),
+]
+LoadedLibraries = Annotated[
+    list[str],
+    typer.Option(
+        "--lib",
+        metavar="GLOB",
+        help="With --pid: loaded libraries to trace as well, by name (* ? []); -f and -n apply to "
+        "their functions, too. Repeatable.",
+    ),
+]
+Recording = Annotated[
+    bool,
+    typer.Option(
+        "--recording", help="With --pid: the recording alone; the sites stay as they are."
     ),
 ]
 Filter = Annotated[
@@ -117,6 +165,12 @@ Site = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more details.")]
+FullNames = Annotated[
+    bool,
+    typer.Option(
+        "-v", "--verbose", help="Print C++, Rust and D names with their template arguments."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Format = Annotated[
     str | None,
@@ -178,6 +232,22 @@ class Update(Writing):
     verbose: bool
 
 
+def require_input(images: Sequence[Path], pids: Sequence[int]) -> None:
+    """Raise UsageError unless there are images or processes, and not both."""
+    if images and pids:
+        raise UsageError(None, "IMAGE and --pid are mutually exclusive", "choose one")
+    if not images and not pids:
+        raise UsageError(None, "no IMAGE and no --pid", "name a file, or a running process")
+
+
+def require_pid(*, recording: bool, libraries: Sequence[str]) -> None:
+    """Raise UsageError for options that ask for a process, where there is none."""
+    if recording:
+        raise UsageError(None, "--recording is that of a running process", "use it with --pid")
+    if libraries:
+        raise UsageError(None, "--lib names libraries of a process", "use it with --pid")
+
+
 def wants_json(json: bool, format_: str | None) -> bool:
     """Return True for JSON output. Raises UsageError for an unknown format."""
     if format_ not in (None, "text", "json"):
@@ -188,7 +258,7 @@ def wants_json(json: bool, format_: str | None) -> bool:
 
 def bytes_of(text: str) -> int:
     """Parse a trace file size such as ``64M``. Raises UsageError if malformed or too small."""
-    found = re.fullmatch(r"(\d{1,12})([KMG]?)", text, re.IGNORECASE)
+    found = re.fullmatch(r"(\d{1,12})([KMG]?)", text, re.IGNORECASE | re.ASCII)
     if found is None:
         raise UsageError(None, f"invalid size {text!r}", "use a size such as 64M or 1G")
     size = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2].upper()]

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ftpatch.cli.console import count, error_line, lines
+from ftpatch.names.demangle import demangled, demangled_place
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.ftrace_bug import FtraceBug
@@ -56,8 +58,9 @@ def refused_lines(image: Path, outcome: Outcome, shown: int = 10) -> None:
     from ftpatch.ftrace.ftrace_bug import bug_text
 
     for bug, reason in outcome.refused[:shown]:
-        error_line(f"{image}: {bug.place}: {reason}")
-        lines(bug_text(bug).splitlines(), error=True)
+        error_line(f"{image}: {demangled_place(bug.place)}: {reason}")
+        named = replace(bug, symbol=demangled(bug.symbol))
+        lines(bug_text(named).splitlines(), error=True)
     if len(outcome.refused) > shown:
         error_line(f"... and {len(outcome.refused) - shown} more; use --json for all")
 

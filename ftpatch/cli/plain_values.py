@@ -2,16 +2,19 @@
 """Words of the command line that are taken as they are.
 
 Newer versions of Typer have pydantic look at every value, and to load it is a quarter of what
-the start of a command takes. Words and paths need no looking at; all else is still Typer's.
+the start of a command takes. Words and paths need no looking at, and what is wrong with a number is
+said in fewer words; all else is still Typer's.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ftpatch.errors import UsageError
@@ -19,6 +22,9 @@ from ftpatch.errors import UsageError
 __all__ = ["PlainCommand", "PlainGroup"]
 
 PLAIN: tuple[type, ...] = (str, Path)
+NUMBER = re.compile("[+-]?[0-9]+")
+DIGITS = 18
+"""Those that a column of numbers can hold."""
 CHECKS = ("parser", "exists", "writable", "resolve_path", "allow_dash", "path_type")
 """Settings of a parameter that ask for more than its words."""
 
@@ -43,6 +49,8 @@ def _taking_plain(parameters: list[Any]) -> list[Any]:
     """Have parameters that are words or paths give them as they are, and flags that are not given
     nothing. Versions of Typer that load nothing for that are left alone."""
     for one in parameters:
+        if one.param_type_name == "argument" and hasattr(one, "display_type_rich"):
+            one.display_type_rich = _nothing  # its name says enough: IMAGE, not IMAGE <list[Path]>
         kind = getattr(one, "type_descriptor", None)
         if kind is None or getattr(one, "_runtime_param", one) is not None:
             continue
@@ -50,8 +58,15 @@ def _taking_plain(parameters: list[Any]) -> list[Any]:
         of = get_args(of)[0] if get_origin(of) is list else of
         anything = info.file_okay and info.dir_okay
         plain = of in PLAIN and anything and not any(getattr(info, name, None) for name in CHECKS)
-        one._runtime_param = _Words(of if plain else None, info.readable)
+        if of is int and not info.clamp:
+            one._runtime_param = _Numbers(info.min, info.max)
+        else:
+            one._runtime_param = _Words(of if plain else None, info.readable)
     return parameters
+
+
+def _nothing(**_: object) -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -81,3 +96,34 @@ class _Words:
             return False
         unread = self.of is Path and self.readable and os.path.lexists(word)
         return not unread or os.access(word, os.R_OK)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The same of whole numbers between two, each None where there is no limit."""
+
+    least: float | None
+    most: float | None
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
+        """The value; BadParameter for a word that is no such number."""
+        many = param.multiple or param.nargs == -1
+        if value is None:
+            return () if many else None
+        if many:
+            return [self._number(word, param, ctx) for word in value]
+        return self._number(value, param, ctx)
+
+    def _number(self, word: object, param: Any, ctx: Any) -> int:  # noqa: ANN401
+        reason = ""
+        if not NUMBER.fullmatch(str(word)):
+            reason = f"{str(word)!r} is not a whole number"
+        elif len(str(word)) > DIGITS:
+            reason = f"more than {DIGITS} digits"
+        elif self.least is not None and int(str(word)) < self.least:
+            reason = f"{word} is less than {self.least}"
+        elif self.most is not None and int(str(word)) > self.most:
+            reason = f"{word} is more than {self.most}"
+        if reason:
+            raise typer.BadParameter(reason, ctx=ctx, param=param)
+        return int(str(word))

@@ -12,7 +12,7 @@ import typer
 
 from ftpatch.api.probing import PlacedProbe, Probed, ProbeWords, probes_of, write_probes
 from ftpatch.api.writing import Writing
-from ftpatch.cli.completion import images
+from ftpatch.cli.completion import images, pids
 from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
@@ -36,8 +36,10 @@ TRAP = "trap"
 """The way whose probes handle the program's own use of SIGILL."""
 
 Program = Annotated[
-    Path,
-    typer.Argument(metavar="PROG", readable=False, autocompletion=images, help="Program to probe."),
+    str | None,
+    typer.Argument(
+        metavar="PROG", autocompletion=images, help="Program to probe; none with --pid."
+    ),
 ]
 Probes = Annotated[
     list[str],
@@ -49,8 +51,26 @@ Probes = Annotated[
 
 
 def command(
-    program: Program,
+    program: Program = None,
     probes: Probes = [],  # noqa: B006 - typer copies it
+    pid: Annotated[
+        int | None,
+        typer.Option(
+            "--pid", metavar="PID", autocompletion=pids, help="Running process, instead of PROG."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--seconds",
+            metavar="N",
+            help="With --pid: time to probe for [default: until Ctrl-C, or its end].",
+        ),
+    ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option("--keep", help="With --pid: leave the probes there for `ftpatch undo --pid`."),
+    ] = False,
     handler: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +112,7 @@ def command(
     p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   on entry, or at OFFSET
     r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... on return
     FUNC    symbol, also an imported one; C++, Rust or D source name, without
-            parameters if unambiguous; 0xADDRESS
+            parameters if unambiguous; 0xADDRESS; with --pid also LIB:FUNC
     FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
             +OFFSET(FETCH): memory at that address
     TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
@@ -103,15 +123,61 @@ def command(
     ftpatch probe /bin/cat 'p:o open path=+0($arg1):string' -o ./cat.p
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
+    ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
+
+    A running process is probed until --seconds have passed, it ends or you press Ctrl-C; then a
+    report is printed. -o keeps the recording.
 
     If any probe cannot be inserted, each such probe is reported and nothing is written, unless
     --keep-going is given.
     """
     as_json = wants_json(json, format_)
+    if pid is not None:
+        from ftpatch.cli.probe_process import Wanted, list_probes, probe_process
+        from ftpatch.cli.process_update import require_unused
+
+        require_unused(
+            {
+                "--handler": handler,
+                "--no-optimize": not optimize,
+                "--in-place": in_place,
+                "--allow-setuid": allow_setuid,
+                "--dry-run": dry_run,
+            }
+        )
+        given = [*([program] if program is not None else []), *probes]
+        if not given:
+            require_unused({"-o": output, "--seconds": seconds, "--keep": keep})
+            list_probes(pid, as_json=as_json)
+            return
+        wanted = Wanted(
+            probes=given,
+            depth=max_stack,
+            size=bytes_of(size),
+            trace=output,
+            overwrite=force,
+            seconds=seconds,
+            keeps=keep,
+            keep_going=keep_going,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        refused = Refused()
+        with _all_told(refused):
+            all_laid_in = probe_process(pid, wanted, refused)
+        if not all_laid_in:
+            raise typer.Exit(Exit.FOUND)
+        return
+    for name, value in {"--seconds": seconds, "--keep": keep}.items():
+        if value:
+            raise UsageError(None, f"{name} works with --pid only", "remove it")
+    if program is None:
+        raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
+    image = Path(program)
     if not probes:
         if output is not None or in_place or handler is not None:
-            raise UsageError(program, "no probes", "specify a probe, such as 'p main'")
-        _tell(program, as_json)
+            raise UsageError(image, "no probes", "specify a probe, such as 'p main'")
+        _tell(image, as_json)
         return
     words = ProbeWords(
         probes=probes,
@@ -122,7 +188,7 @@ def command(
         size=bytes_of(size),
     )
     writing = Writing(
-        image=program,
+        image=image,
         output=output,
         in_place=in_place,
         force=force,

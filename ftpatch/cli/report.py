@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.api.call_filters import CallFilters
-from ftpatch.cli.call_filters import MaxCalls, MaxDepth, Only, TimeFilter, Trigger
+from ftpatch.cli.call_filters import (
+    MaxCalls,
+    MaxDepth,
+    Only,
+    TimeFilter,
+    Trigger,
+    call_filters,
+)
 from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import error_line
-from ftpatch.cli.options import Json
+from ftpatch.cli.options import FullNames, Json
 from ftpatch.cli.report_task import Task, walked, write_report
 from ftpatch.cli.report_walk import can_walk
 from ftpatch.errors import UsageError
+from ftpatch.io.temporary import require_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +41,7 @@ Files = Annotated[
         metavar="FILE",
         readable=False,
         autocompletion=traces,
-        help="Trace files of a program; those of its children beside them are taken in.",
+        help="Trace files of a program; those of its children beside them are included.",
     ),
 ]
 ReportFormat = Annotated[
@@ -161,6 +168,7 @@ def command(
     tui: Tui = None,
     output: To = None,
     open_: Open = False,
+    verbose: FullNames = False,
     force: Anyway = False,
 ) -> None:
     """Report recorded events in ftrace's formats or for other tools.
@@ -171,30 +179,27 @@ def command(
     Example: ftpatch report shop.trace --format profile
     """
     require_format(format_, json)
-    from ftpatch.trace.children import children_of
+    from ftpatch.trace.children import Beside, children_of
 
     distinct: dict[str, Path] = {}
     for file in files:
         distinct.setdefault(os.path.realpath(file), file)
     files = [*distinct.values()]
-    children = [] if no_children else children_of(files)
+    beside = Beside(files)
+    children = [] if no_children else beside.children
     earlier = [] if no_children else children_of(diff)
     inputs = [*files, *children, *diff, *earlier]
     if output is not None and any(_same(output, file) for file in inputs):
         raise UsageError(output, "the output is one of the input traces", "name another file")
+    if output is not None and not os.path.lexists(output):
+        require_place(output)
     from ftpatch.api.report_programs import Programs
     from ftpatch.cli.report_diff import compare_runs
     from ftpatch.trace.choose import report_for
     from ftpatch.trace.window import ALWAYS, parse_span
 
     span = ALWAYS if time is None else parse_span(time)
-    filters = CallFilters(
-        only=tuple(only),
-        depth=max_depth,
-        least=time_filter,
-        calls=max_calls,
-        triggers=tuple(trigger),
-    )
+    filters = call_filters(only, max_depth, time_filter, max_calls, trigger)
     window = filters.window(span=span, tids=frozenset(tid), globs=tuple(filter_))
     named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
     ways: dict[str, object] = {
@@ -224,7 +229,12 @@ def command(
             own = filters.window(span=span, globs=tuple(filter_))
             names = named(program, source=False, option=option)
             task = Task(
-                files=[*paths, *more], window=own, programs=names, image=program, children=more
+                files=[*paths, *more],
+                window=own,
+                programs=names,
+                image=program,
+                children=more,
+                verbose=verbose,
             )
             runs.append(task)
         compare_runs(runs, output, force, json=json or format_ == "json")
@@ -243,7 +253,9 @@ def command(
         programs=named(image, source=source),
         image=image,
         children=children,
+        beside=beside,
         alone=no_children,
+        verbose=verbose,
     )
     if not (walks and walked(task, tui, force=force)):
         write_report(task, choose, output, force=force, browse=open_)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.console import clean, note_lines
@@ -35,8 +36,10 @@ def compare_runs(runs: Sequence[Task], output: Path | None, force: bool, *, json
     from ftpatch.trace import Style
     from ftpatch.trace.formats import reports
 
+    short = not json and not any(run.verbose for run in runs)
+
     def styled(events: EventSource) -> Style:
-        return Style(clean, notes_of(events.recording), progress)
+        return Style(clean, notes_of(events.recording), progress, short)
 
     form = reports()["json" if json else "profile"]
     with contextlib.ExitStack() as opened:
@@ -90,8 +93,7 @@ def _write_comparison(
     for source, which in zip(runs, ("before", "after"), strict=True):
         style, recording = styled(source), source.recording
         totals = _totals(source, style)
-        names = recording.functions.name if json else style.names(recording.functions)
-        sums.append((totals, names))
+        sums.append((totals, recording.functions.name))
         files = " ".join(clean(str(header.path)) for header in recording.headers)
         heads += [f"# {which}: {files}\n", *(f"# {which}: {note}\n" for note in style.notes)]
         if json:
@@ -105,6 +107,7 @@ def _write_comparison(
         parts = json_comparison(compared, timed=timed)
     else:
         out.write("".join([*heads, "#\n"]))
+        compared = replace(compared, names=[style.shown(name) for name in compared.names])
         parts = text_comparison(compared, timed=timed, clock=first.has_clock)
     for part in parts:
         out.write(part)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ftpatch.errors import OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
-from ftpatch.io.temporary import FOLDERS, claim, sweep
+from ftpatch.io.temporary import FOLDERS, claim, require_place, sweep
 
 if TYPE_CHECKING:
     from ftpatch.trace.report import Part
@@ -34,6 +34,7 @@ class FolderOutput:
         if os.path.lexists(path):
             raise UsageError(path, "the output exists", "remove it, or name another folder")
         self._path = path
+        require_place(path)
         try:
             sweep(path.parent, FOLDERS)
             with CLEANUP:

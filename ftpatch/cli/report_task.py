@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
     from ftpatch.trace import EventSource, Recording, Report
+    from ftpatch.trace.children import Beside
     from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
 
@@ -45,15 +46,18 @@ SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The trace files to report on together; ``children`` are those of them that nobody named,
-    ``alone``: no such files are wanted."""
+    """The trace files to report on together; ``children`` are those of them that nobody named, of
+    what lies ``beside`` the others; ``alone``: no such files are wanted;
+    ``verbose``: names in full, in text too."""
 
     files: Sequence[Path]
     window: Window
     programs: Programs
     image: Path | None = None
     children: Sequence[Path] = ()
+    beside: Beside | None = None
     alone: bool = False
+    verbose: bool = False
 
 
 def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
@@ -130,6 +134,7 @@ def _written(
             missing = notes_of(events.recording)
             processes = processes_of(events.recording) if form.text else ""
             style = Style(clean, [clean(processes), *missing] if processes else missing)
+            style.short = form.text and not task.verbose
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
                 style.progress = progress
             held = HeldBack(window, events.recording.functions)
@@ -168,13 +173,13 @@ def tell_children(children: Sequence[Path]) -> None:
 
 def _tell_newer(task: Task) -> None:
     """Of a name that exists the runtime makes NAME.PID, and so do children."""
-    from ftpatch.trace.children import children_of, damaged_beside
-    from ftpatch.trace.newer import newer
+    from ftpatch.trace.children import Beside
 
-    for error in [] if task.alone else damaged_beside(task.files)[:SHOWN]:
+    beside = task.beside or Beside(task.files)
+    for error in [] if task.alone else beside.damaged[:SHOWN]:
         warn_line(f"{error}; left out")
-    unwanted = children_of(task.files) if task.alone else []
-    found = [path for path in newer(task.files) if path not in unwanted]
+    unwanted = beside.children if task.alone else []
+    found = [path for path in beside.newer(task.files) if path not in unwanted]
     if found:
         warn_line(f"newer files, not part of this report: {_some(found)}")
 

@@ -7,7 +7,9 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
 
 from ftpatch.cli.paint import clean, is_drawn_on
@@ -16,7 +18,7 @@ from ftpatch.errors import FtpatchError
 from ftpatch.io.cleanup import CLEANUP, ENDING
 from ftpatch.io.mapped_faults import tell_faults
 
-__all__ = ["handle_signals", "interrupted"]
+__all__ = ["asked_to_end", "handle_signals", "interrupted"]
 
 SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
 """Escape sequences that end what was drawn: the line is empty, the cursor seen."""
@@ -41,12 +43,29 @@ def interrupted(number: int, frame: FrameType | None) -> None:
     PROGRESS.abandon()
     _end_workers()
     CLEANUP.discard()
-    said = f"interrupted; {CLEANUP.said()}"
+    left = CLEANUP.said()
+    said = f"interrupted; {left}" if left else "interrupted"
     if number == signal.SIGPIPE:
         written = CLEANUP.many or CLEANUP.appeared
-        said = f"standard output: Broken pipe; {CLEANUP.said()}" if written else ""
+        said = f"standard output: Broken pipe; {left}" if written else ""
     _say(said)
     os._exit(128 + number)
+
+
+@contextlib.contextmanager
+def asked_to_end() -> Iterator[threading.Event]:
+    """Signals that would end ftpatch ask it to take everything out."""
+    asked = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: asked.set())
+        for number in ENDING
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _unreadable(error: FtpatchError) -> None:

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ftpatch.cli.console import count, error_line, json_line, lines, table
+from ftpatch.cli.console import error_line, json_line, lines, table
 from ftpatch.cli.exclude import Exclude, images_below
-from ftpatch.cli.options import Format, Images, Json, Quiet, Verbose, wants_json
-from ftpatch.cli.paint import some, warn
-from ftpatch.cli.status_row import status_row
+from ftpatch.cli.options import (
+    Format,
+    Images,
+    Json,
+    Pids,
+    Quiet,
+    Verbose,
+    require_input,
+    wants_json,
+)
+from ftpatch.cli.paint import some
+from ftpatch.cli.status_notes import abi_lines, remarks
+from ftpatch.cli.status_row import inserted, inserted_words, status_row
 from ftpatch.errors import Exit, FtpatchError, NoTable
 from ftpatch.names.demangle import demangled
 
@@ -19,17 +29,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftpatch.ftrace.sites import Sites
-    from ftpatch.image import Image
 
 __all__ = ["command"]
 
-FEW = 5
-"""Functions without a record that are named."""
-
 
 def command(
-    images: Images,
-    exclude: Exclude = [],  # noqa: B006 - typer copies it
+    images: Images = [],  # noqa: B006 - typer copies it
+    pids: Pids = [],  # noqa: B006
+    exclude: Exclude = [],  # noqa: B006
     json: Json = False,
     format_: Format = None,
     quiet: Quiet = False,
@@ -37,11 +44,18 @@ def command(
 ) -> None:
     """Count records and sites, with their states and callees.
 
+    With --pid, of each image that the process has loaded, as they stand in its memory.
+
     Example: ftpatch status vmlinux
     """
     as_json = wants_json(json, format_)
-    failed = False
+    require_input(images, pids)
     folders = images_below(images, exclude)
+    failed = False
+    if pids:
+        from ftpatch.cli.status_process import process_status
+
+        failed = not process_status(pids, as_json=as_json, quiet=quiet, verbose=verbose)
     for path in images:
         if path in folders:
             from ftpatch.cli.status_tree import tree_status
@@ -59,9 +73,9 @@ def command(
         elif not quiet:
             _show(row)
             if sites is not None:
-                _notes(sites, row["lost"])
+                lines(remarks(sites, row["lost"]))
                 if verbose:
-                    _abi(sites)
+                    lines(f"  {text}" for text in abi_lines(sites))
     if failed:
         raise typer.Exit(Exit.ERROR)
 
@@ -73,7 +87,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
     from ftpatch.image import open_image
 
     image = open_image(path)
-    held = _held(image)
+    held = inserted(image)
     try:
         sites = read_sites(image)
     except NoTable:
@@ -89,64 +103,8 @@ def _read(path: Path) -> tuple[dict[str, Any], Sites | None]:
     return status_row(path, sites) | held, sites
 
 
-def _held(image: Image) -> dict[str, list[str]]:
-    """What else was inserted into a program."""
-    from ftpatch.image.injected import laid_in_by
-
-    by = laid_in_by(image) if image.is_program else None
-    if by == "watch":
-        from ftpatch.watch.plan import watched_lines
-
-        return {"watches": watched_lines(image)}
-    if by == "probe":
-        from ftpatch.probe.read_back import injected_probes
-
-        return {"probes": [one.text for one in injected_probes(image) or []]}
-    return {}
-
-
-def _notes(sites: Sites, number: int) -> None:
-    """What a count does not tell: functions that lost their record, pads that are too short."""
-    from ftpatch.ftrace.lost_records import find_lost
-    from ftpatch.ftrace.short_pads import too_short
-
-    if number:
-        lost = find_lost(sites)
-        few = ", ".join(map(demangled, lost.names(sites)[:FEW])) + ", ..." * (len(lost) > FEW)
-        have = "1 function has" if len(lost) == 1 else f"{len(lost)} functions have"
-        lines([(warn(have), f" {lost.what} but no record: {few}; see `ftpatch check`")])
-    if short := too_short(sites):
-        lines([short])
-
-
-def _abi(sites: Sites) -> None:
-    """What the image says of its sites."""
-    abi = sites.abi
-    symbols = sites.image.symbols
-    callee = next((n for n in sites.arch.mcount_names if symbols.find(n) == abi.mcount), "")
-    callee = f"{callee} at {abi.mcount:#x}".strip()
-    said = ["compiled in: a pad" if abi.pad else f"compiled in: a call to {callee}"]
-    if abi.prefix:
-        said.append(f"records point {abi.prefix} bytes before the function")
-    if abi.nop:
-        said.append(f"its own NOP: {abi.nop.hex(' ')}")
-    if abi.nop_ops:
-        said.append(f"CALL_OPS: a literal before each function, ftrace_nop_ops at {abi.nop_ops:#x}")
-    if abi.kernel:
-        drop = sites.arch.drop(abi)
-        said.append(
-            "records cannot be dropped" if drop is None else f"a dropped record holds {drop:#x}"
-        )
-    if sites.unexecuted:
-        said.append(f"{sites.unexecuted} pads lie entirely before their function and are no sites")
-    lines(f"  {text}" for text in said)
-
-
 def _show(row: dict[str, Any]) -> None:
-    told = ""
-    for key, verb, what in (("watches", "watches", "variable"), ("probes", "has", "probe")):
-        if key in row:
-            told += f", {verb} {count(len(row[key]), what)}: {', '.join(row[key])}"
+    told = inserted_words(row)
     if "records" not in row:
         lines([f"{row['path']}: {row['arch']} {row['container']}{told}"])
         return

@@ -15,19 +15,22 @@ from ftpatch.cli.options import (
     DryRun,
     Force,
     Format,
-    ImageOrTree,
     InPlace,
     Json,
+    OptionalTree,
+    Pid,
     Quiet,
+    require_input,
     wants_json,
 )
-from ftpatch.errors import UsageError
+from ftpatch.errors import Exit, UsageError
 
 __all__ = ["command"]
 
 
 def command(
-    image: ImageOrTree,
+    image: OptionalTree = None,
+    pid: Pid = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Undo all commands, not just the latest.")
     ] = False,
@@ -45,11 +48,21 @@ def command(
 ) -> None:
     """Undo the latest command that wrote the image.
 
-    The image becomes byte for byte what it was before.
+    The image becomes byte for byte what it was before; a running process has its code back, and
+    nothing of ftpatch mapped.
 
     Example: ftpatch undo vmlinux.ftpatch
     """
     as_json = wants_json(json, format_)
+    require_input([] if image is None else [image], [] if pid is None else [pid])
+    if image is None:
+        from ftpatch.cli.process_update import require_unused, undo_process
+
+        assert pid is not None
+        require_unused({"-o": output, "--in-place": in_place, "--dry-run": dry_run})
+        if not undo_process(pid, as_json=as_json, quiet=quiet):
+            raise typer.Exit(Exit.FOUND)
+        return
     if image.is_dir():
         from ftpatch.cli.undo_tree import run_tree_undo
 

@@ -21,6 +21,7 @@ from ftpatch.cli.outcome import (
 )
 from ftpatch.cli.paint import some
 from ftpatch.errors import Exit
+from ftpatch.names.demangle import demangled_place
 
 if TYPE_CHECKING:
     from ftpatch.update.update import Outcome
@@ -47,7 +48,7 @@ def run_update(update: Update, plan: Planner) -> None:
         if not update.quiet:
             _summary(outcome, seconds)
         for at, place in zip(outcome.ip.tolist(), outcome.places, strict=True):
-            lines([f"{at:#x} {place}".rstrip()])
+            lines([f"{at:#x} {demangled_place(place)}".rstrip()])
     if outcome.refused:
         if not update.as_json:
             number = count(len(outcome.refused), "site")

@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from ftpatch.cli.help_text import ArchCommand, help_width
 
-__all__ = ["RUNS_PROGRAMS", "VERBS", "Verbs", "import_verb"]
+__all__ = ["READING", "RUNS_PROGRAMS", "VERBS", "Verbs", "import_verb"]
 
 VERBS = (
     "status",
@@ -33,6 +33,8 @@ VERBS = (
     "trace",
 )
 """In the order of the help; each is the name of a file here."""
+READING = ("status", "list", "check", "diff")
+"""Verbs that write no image."""
 RUNS_PROGRAMS = ("trace", "boot")
 """Verbs whose exit code is that of what they ran."""
 

@@ -11,7 +11,7 @@ import typer
 
 from ftpatch.api.watching import Watch, told_watches, write_watches
 from ftpatch.api.writing import Writing
-from ftpatch.cli.completion import images
+from ftpatch.cli.completion import images, pids, report_formats
 from ftpatch.cli.console import json_line, lines, note_lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
@@ -31,8 +31,34 @@ __all__ = ["command"]
 
 
 Program = Annotated[
-    Path,
+    Path | None,
     typer.Argument(metavar="PROG", readable=False, autocompletion=images, help="Program to watch."),
+]
+WatchedPid = Annotated[
+    int | None,
+    typer.Option(
+        "--pid",
+        metavar="PID",
+        autocompletion=pids,
+        help="Running process to watch, instead of PROG; it is neither stopped nor changed.",
+    ),
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds",
+        metavar="N",
+        help="With --pid: time to watch for [default: until Ctrl-C, or its end].",
+    ),
+]
+Reported = Annotated[
+    list[str],
+    typer.Option(
+        "--report",
+        metavar="FORMAT[=FILE]",
+        autocompletion=report_formats,
+        help="With --pid: report to print, or to write to FILE. Repeatable.",
+    ),
 ]
 Requests = Annotated[
     list[str],
@@ -44,8 +70,11 @@ Requests = Annotated[
 
 
 def command(
-    program: Program,
+    program: Program = None,
     requests: Requests = [],  # noqa: B006 - typer copies it
+    pid: WatchedPid = None,
+    seconds: Seconds = None,
+    reports: Reported = [],  # noqa: B006
     size: Annotated[
         str | None,
         typer.Option("--size", metavar="SIZE", help="Trace file size [default: 64M]."),
@@ -74,6 +103,9 @@ def command(
     with the value before it. The processor has four breakpoints and cannot watch reads alone.
     If any request fails, nothing is written.
 
+    With --pid, accesses of all threads of a running process are recorded and reported, those of its
+    later threads and children included; -o keeps the trace file.
+
     \b
     Examples:
     ftpatch watch ./shop stock:rw- prices+16:-w- -o ./shop.w
@@ -81,8 +113,33 @@ def command(
     ftpatch watch ./shop.w                   lists its watches
     ftpatch watch ./shop.w stock:--- --in-place
     FTPATCH_TRACE=shop.trace ./shop.w; ftpatch report shop.trace
+    ftpatch watch --pid 1234 stock:rw- --seconds 10
     """
     as_json = wants_json(json, format_)
+    if pid is not None:
+        from ftpatch.cli.process_update import require_unused
+        from ftpatch.cli.watch_process import Wanted, watch_process
+        from ftpatch.watch.plan import SIZE
+
+        unused = {"--in-place": in_place, "--allow-setuid": allow_setuid, "--dry-run": dry_run}
+        require_unused(unused)
+        wanted = Wanted(
+            requests=[*([str(program)] if program else []), *requests],
+            seconds=seconds,
+            reports=reports,
+            output=output,
+            size=SIZE if size is None else bytes_of(size),
+            force=force,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        watch_process(pid, wanted)
+        return
+    if seconds is not None or reports:
+        option = "--report" if reports else "--seconds"
+        raise UsageError(None, f"{option} is that of a running process", "use it with --pid")
+    if program is None:
+        raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
     if not requests:
         if output is not None or in_place or size is not None:
             raise UsageError(program, "nothing to write", "specify a watch, such as counter:rw-")

@@ -21,6 +21,7 @@ class Tag:
     RELA = 7
     RELASZ = 8
     STRSZ = 10
+    SONAME = 14
     RPATH = 15
     REL = 17
     RELSZ = 18

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ftpatch.elf.elf_file import Elf
 
-__all__ = ["Cfi", "Entry", "Row", "frame_of", "packed"]
+__all__ = ["Cfi", "Entry", "Row", "frame_of", "packed", "saved_at", "size_of_fde"]
 
 OPERANDS = {
     0x00: "",
@@ -53,6 +53,7 @@ ADVANCE, OFFSET, RESTORE = 0x40, 0x80, 0xC0
 """Instructions in the upper two bits."""
 SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1, 10, 11, 12, 13, 14
 ADVANCES = {2: 1, 3: 2, 4: 4}
+OFFSET_EXTENDED, UNDEFINED, EXPRESSION, VAL_EXPRESSION = 5, 7, 16, 22
 NO_CFA = (-1, 0)
 MAX_ENTRY = 1 << 16
 """Maximum size of an entry (bytes)."""
@@ -119,6 +120,44 @@ def _read(elf: Elf, frame: int) -> Cfi | None:
     body = list(_rows(fde[at + size :], frame + 8 + start, cfa, alignment))
     kept = b"".join(row.code for row in rows)
     return Cfi(head, kept, cfa, body)
+
+
+def saved_at(cfi: Cfi, address: int) -> tuple[tuple[int, int], dict[int, int | None]]:
+    """The CFA at a link address, as in Row, and where each register of the caller is saved, by
+    number: bytes from the CFA on, None where it is nowhere, or not at such a place."""
+    _, alignment = _sleb(cfi.head, _skip(cfi.head, 0, "u"))
+    first = list(_rows(cfi.initial, 0, NO_CFA, 1))
+    cfa, initial = cfi.cfa, dict[int, int | None]()
+    saved, kept = initial, list[dict[int, int | None]]()
+    for number, row in enumerate([*first, *cfi.rows]):
+        if number >= len(first):
+            if row.at > address:
+                break
+            cfa = row.cfa
+        if number == len(first):
+            saved = dict(initial)
+        op, code = row.code[0], row.code
+        if op & 0xC0 == OFFSET:
+            saved[op & 0x3F] = _uleb(code, 1)[1] * alignment
+        elif op & 0xC0 == RESTORE:
+            saved.pop(op & 0x3F, None)
+            saved |= {key: at for key, at in initial.items() if key == op & 0x3F}
+        elif op == OFFSET_EXTENDED:
+            at, register = _uleb(code, 1)
+            saved[register] = _uleb(code, at)[1] * alignment
+        elif op in (UNDEFINED, EXPRESSION, VAL_EXPRESSION):
+            saved[_uleb(code, 1)[1]] = None
+        elif op == REMEMBER:
+            kept.append(dict(saved))
+        elif op == RESTORE_STATE:
+            saved = kept.pop()
+    return cfa, saved
+
+
+def size_of_fde(elf: Elf, frame: int) -> int:
+    """The number of bytes of code that an FDE describes."""
+    (size,) = struct.unpack_from("<I", _bytes(elf, frame), 12)
+    return int(size)
 
 
 def _bytes(elf: Elf, address: int) -> bytes:
@@ -194,6 +233,13 @@ def _uleb(code: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if not byte & 0x80:
             return at, value
+
+
+def _sleb(code: bytes, at: int) -> tuple[int, int]:
+    """Read an SLEB128: its end and its value."""
+    end, value = _uleb(code, at)
+    bits = 7 * (end - at)
+    return end, value - (value >> (bits - 1) << bits)
 
 
 def packed(entries: Sequence[Entry], address: int) -> tuple[bytes, list[tuple[int, int]]]:

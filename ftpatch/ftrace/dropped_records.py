@@ -24,7 +24,7 @@ class Unrecorded(StrEnum):
     """The kinds of such sites; the value is the text for users."""
 
     TRACED = (
-        "ftrace's function tracers get these calls whatever their filter; "
+        "a running function tracer records these calls whatever its filter; "
         "kprobes, BPF fentry and live patching are refused there"
     )
     IGNORED = "ftrace ignores these calls; kprobes, BPF fentry and live patching are refused there"

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.lost_records import find_lost
 from ftpatch.ftrace.sites import Sites
+from ftpatch.names.debug_strings import is_in_debug_strings
 from ftpatch.names.demangle import MANGLED, demangled
 from ftpatch.names.spelling import Wanted, is_glob, like, named
 from ftpatch.names.suggest import meant
@@ -34,6 +35,7 @@ __all__ = [
     "STREAMS",
     "Selection",
     "expand",
+    "linked",
     "near",
     "select_named",
     "select_sites",
@@ -158,6 +160,8 @@ def unmatched(text: str, every: Sequence[Sites], *, regex: bool) -> UsageError:
     name = text.removeprefix("!").partition(MODULE)[0]
     hint = "see `ftpatch list`"
     if not any(len(sites.image.symbols.rows_named(name)) for sites in every):
+        if not regex and any(is_in_debug_strings(sites.image, name) for sites in every):
+            reason += ": inlined wherever it is called, or no function"
         hint = meant(like(name, [one for sites in every for one in near(sites, name)]), hint)
     return UsageError(path, reason, hint)
 
@@ -172,6 +176,23 @@ def expand(selection: Selection) -> Selection:
     return Selection(
         list(_expanded(selection.filters)), list(_expanded(selection.notrace)), selection.regex
     )
+
+
+def linked(selection: Selection, bias: int) -> tuple[Selection, dict[str, str]]:
+    """An expanded selection for a file that is loaded ``bias`` bytes above its link address, whose
+    sites have other addresses there; and each of its patterns -> as it was."""
+    was = dict[str, str]()
+
+    def one(text: str) -> str:
+        bare = text.removeprefix("!")
+        if ADDRESS.fullmatch(bare):
+            here = hex((int(bare, 16) - bias) % (1 << 64))
+            was[here] = bare
+            return text[: -len(bare)] + here
+        return text
+
+    filters, notrace = list(map(one, selection.filters)), list(map(one, selection.notrace))
+    return Selection(filters, notrace, selection.regex), was
 
 
 def _expanded(filters: Sequence[str]) -> Iterator[str]:

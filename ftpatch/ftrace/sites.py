@@ -27,7 +27,7 @@ from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_by
 from ftpatch.image.language import how_to_compile
 
-__all__ = ["Sites", "read_sites"]
+__all__ = ["Sites", "read_sites", "reread"]
 
 FENTRY = "__fentry__"
 NO_TABLE = "no __mcount_loc and no __patchable_function_entries"
@@ -136,6 +136,22 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
         targets=targets,
         null=len(before.value) - len(live),
         unexecuted=int((~kept).sum()),
+    )
+
+
+def reread(sites: Sites, image: Image) -> Sites:
+    """The same sites with the code of another version of their image, which has the same layout."""
+    code = _decode(image, sites.arch, sites.abi, sites.ip, sites.offset).where(sites.offset >= 0)
+    calls = code.state == State.CALL
+    return replace(
+        sites,
+        image=image,
+        code=code.code,
+        state=code.state,
+        addr=code.addr,
+        width=code.width,
+        got=code.got,
+        targets=read_targets(image, sites.arch, code.addr[calls], code.got[calls]),
     )
 
 

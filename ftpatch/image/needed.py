@@ -88,14 +88,15 @@ def linker_of(image: Image) -> str:
 
 
 def matching(
-    program: Path, needed: Sequence[Needed], globs: Sequence[str]
+    program: Path, needed: Sequence[Needed], globs: Sequence[str], *, more: bool = False
 ) -> dict[str, list[Needed]]:
-    """Return the libraries that each glob matches. Raises UsageError for one that matches none."""
+    """Return the libraries that each glob matches. Raises UsageError for one that matches none,
+    unless ``more`` may be opened later."""
     found = {}
     for glob in globs:
         matches = re.compile(fnmatch.translate(glob)).fullmatch
         found[glob] = [one for one in needed if any(map(matches, one.names))]
-        if not found[glob]:
+        if not found[glob] and not more:
             names = ", ".join(Path(one.name).name for one in needed) or "none"
             raise UsageError(program, f"no library matches --lib {glob!r}", f"it has {names}")
     return found

@@ -21,7 +21,17 @@ from ftpatch.image import Image
 from ftpatch.inject.runtime import code_span
 from ftpatch.layout import constants, offset_of, pack, structure
 
-__all__ = ["Library", "fitting", "libraries_table", "linker_place", "ranges"]
+__all__ = [
+    "FOUND",
+    "ROOM",
+    "TOLD",
+    "Library",
+    "fitting",
+    "libraries_table",
+    "linker_place",
+    "ranges",
+    "told_length",
+]
 
 FOUND = offset_of("library", "told")
 """Bytes of a struct library before its struct trace_library."""
@@ -39,7 +49,8 @@ class Library:
     """A traced library. ``path`` of its file, and its ``image_id``; ``start`` and ``size`` of its
     events' range of ``func``, which stands for the addresses from ``base`` on; ``dynamic`` and
     ``place``: link addresses of its dynamic table and its struct library_hook; ``sites``: the
-    number traced."""
+    number traced. Of a library in a process, ``place`` is the address in memory, and ``bias`` that
+    less the link address."""
 
     path: bytes
     image_id: bytes
@@ -49,6 +60,7 @@ class Library:
     dynamic: int
     place: int
     sites: int
+    bias: int = 0
 
     def told(self) -> bytes:
         """Its struct trace_library."""
@@ -59,6 +71,7 @@ class Library:
             start=self.start,
             size=self.size,
             base=self.base,
+            bias=self.bias % (1 << 64),
             image_id=self.image_id,
         )
         return (fixed + self.path).ljust(length, b"\0")

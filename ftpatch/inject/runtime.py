@@ -177,11 +177,13 @@ def configuration(
     libraries: tuple[int, int] = (0, 0),
     probes: int = 0,
     hooks: int = 0,
+    attached: bool = False,
 ) -> dict[int, bytes]:
     """Build a stub's configuration, by address in the stub. ``entry``: the program's own entry
     point; ``sites``: how many there are; ``user``: a user's functions; ``libraries``: link
     addresses of their table and of DT_DEBUG's value; ``probes`` and ``hooks``: link addresses of
-    their tables.
+    their tables; ``attached``: the program runs already, so that the actions of its signals stay
+    its own. Link addresses are modulo 2**64: in a process, a stub may lie below its program.
 
     Raises InputError for a program that is too large for this tracer's events, or a stub without a
     configuration.
@@ -194,19 +196,20 @@ def configuration(
     while table < 2 * PROFILE_ENTRY * (sites + 1):
         table *= 2
     silent = 0 if has_abi_tag(image.elf) else constants["TRACE_SILENT"]
+    loses = _may_lose(image) if tracer is not USER and tracer.records else 0
     held = pack(
         "stub_config",
         magic=CONFIG_MAGIC,
-        self=place + shift,
+        self=(place + shift) % (1 << 64),
         entry=entry,
         base=base,
         size=size,
         depth=depth,
         machine=stub.machine,
         tracer=tracer.number,
-        flags=constants["TRACE_ARGS"] * arguments | silent,
+        flags=constants["TRACE_ARGS"] * arguments | silent | constants["TRACE_ATTACHED"] * attached,
         profile=table,
-        clock=_may_lose(image) if tracer is not USER and tracer.records else 0,
+        clock=loses & ~LOSES_CLOCK if attached else loses,
         image_id=image_id(image),
         caller=user[0],
         returned=user[1],

@@ -30,7 +30,8 @@ class Cleanup:
     """``name``: the file to remove, if it has one; ``appeared``: it is too late for that; ``many``:
     the command writes many files, some of which may have appeared; ``one_of_many``: an error in one
     file must not end the others; ``passing``: files and directories to remove in any case;
-    ``ending``: a signal is ending the process; ``failure``: the command's exit code on failure.
+    ``writes``: it may write at all; ``ending``: a signal is ending the process; ``failure``: the
+    command's exit code on failure.
 
     As a context manager, it defers signals that end the process to the end of the block. Masks
     alone cannot do that: other threads have their own, and Python's handlers run in the main one.
@@ -40,6 +41,7 @@ class Cleanup:
     appeared = False
     many = False
     one_of_many = False
+    writes = True
     ending = False
     failure = 2
 
@@ -58,6 +60,11 @@ class Cleanup:
             (number, handler), self._late = self._late, None
             handler(number, None)
 
+    @property
+    def is_asked(self) -> bool:
+        """Test whether a signal waits for the end of the block."""
+        return self._late is not None
+
     def postpones(self, number: int, handler: Handler) -> bool:
         """Return whether a handler must be deferred (it is then called later), or comes too
         late."""
@@ -66,10 +73,12 @@ class Cleanup:
         return self.ending or self._depth > 0
 
     def said(self) -> str:
-        """Describe what an interrupted command left behind."""
+        """Describe what an interrupted command left behind; empty of one that only reads."""
         if self.many:
             return "files written so far are kept"
-        return "the output is written" if self.appeared else "nothing was written"
+        if self.appeared:
+            return "the output is written"
+        return "nothing was written" if self.writes else ""
 
     def discard(self) -> None:
         """Remove the file, and whatever is removed in any case."""

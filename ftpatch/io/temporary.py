@@ -21,9 +21,10 @@ import stat
 import time
 from pathlib import Path
 
+from ftpatch.errors import OutputError
 from ftpatch.io.cleanup import CLEANUP
 
-__all__ = ["FOLDERS", "as_created", "claim", "lock", "named", "spare", "sweep"]
+__all__ = ["FOLDERS", "as_created", "claim", "lock", "named", "require_place", "spare", "sweep"]
 
 SETTLED = 60.0
 """Seconds after which anything that gets claimed has been."""
@@ -58,6 +59,20 @@ def named(folder: Path) -> tuple[Path, int]:
         if os.fstat(fd).st_nlink:  # otherwise someone swept it before it was locked
             return path, fd
         os.close(fd)
+
+
+def require_place(path: Path) -> None:
+    """Raise OutputError where no file of this name could be created: one is, and removed."""
+    try:
+        name, fd = named(path.parent)
+        os.close(fd)
+        with CLEANUP:
+            name.unlink()
+            CLEANUP.name = None
+        with contextlib.suppress(FileNotFoundError):
+            path.lstat()  # an error for a name that is too long
+    except OSError as error:
+        raise OutputError(path, f"cannot write: {error.strerror}") from None
 
 
 def as_created(fd: int) -> None:

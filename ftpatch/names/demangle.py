@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-__all__ = ["MANGLED", "demangled"]
+__all__ = ["MANGLED", "demangled", "demangled_place"]
 
 MANGLED = ("_Z", "_R", "_D")
 """Prefixes of mangled names: C++, both of Rust's schemes, and D; some C names have them as well."""
@@ -29,3 +29,9 @@ def demangled(name: str) -> str:
     # It agrees with c++filt, and gives up in time.
     source = demangle(bare, language=SCHEMES, style="gnu", limits=limits)
     return f"{source}{at}{behind}"
+
+
+def demangled_place(place: str) -> str:
+    """Demangle the name in ``_ZN4shop4Cart3addEi+0x4/0x20``, or any other place in a function."""
+    name, plus, offset = place.partition("+")
+    return f"{demangled(name)}{plus}{offset}" if name.startswith(MANGLED) else place

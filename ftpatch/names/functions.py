@@ -13,7 +13,8 @@ entry behind a row says how long it is.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ MAX_FDE_SIZE = 1 << 12
 class Functions:
     """n functions by address: ``start`` and ``end`` int64[n], link addresses; ``frame`` int64[n],
     those of their FDEs, 0 for none; ``reach`` int64[n, 2]: the range of text covered by each with
-    all those that overlap it. ``resolvers`` are called by the dynamic linker (STT_GNU_IFUNC)."""
+    all those that overlap it. ``resolvers`` are called by the dynamic linker (STT_GNU_IFUNC);
+    ``chosen``: what those in a process have chosen, as far as that is known."""
 
     image: Image
     start: NDArray[np.int64]
@@ -55,6 +57,7 @@ class Functions:
     reach: NDArray[np.int64]
     resolvers: frozenset[int]
     names: FunctionNames
+    chosen: Mapping[int, int] = field(default_factory=dict)
 
     def around(self, address: int) -> tuple[int, int] | None:
         """Start and end of the function that contains this address, None for none."""

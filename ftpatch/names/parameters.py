@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["SIGNATURE", "parameters_in", "unsigned"]
+__all__ = ["SIGNATURE", "called_name", "name_span", "parameters_in", "unsigned"]
 
 SIGNATURE = re.compile(r"\)( const| volatile| &&?| noexcept| \[clone [^]]*\])*$")
 """Suffix of a name that has parameters."""
+BEHIND = re.compile(r"( const| volatile|&| \[clone [^]]*\])*$")
+NAMED = re.compile(r"\boperator[^\w(]*$")
 BRACKETS = {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}
 
 
@@ -32,6 +34,34 @@ def parameters_in(name: str) -> int | None:
         else:
             parts[-1] += char
     return sum(part.strip() not in ("", "...") for part in parts)
+
+
+def called_name(name: str) -> str:
+    """A function's name without its parameters, and without a template's return type."""
+    begin, end = name_span(name)
+    return name[begin:end]
+
+
+def name_span(name: str) -> tuple[int, int]:
+    """Start and end of that in the text."""
+    end = len(name) if name.endswith(")") else len(BEHIND.sub("", name))
+    if not name[:end].endswith(")"):
+        return 0, len(name)
+    at = name.find("(")
+    if name.count("(") > 1:
+        depth = 0
+        for at in range(end - 1, -1, -1):
+            depth += (name[at] == ")") - (name[at] == "(")
+            if not depth:
+                break
+    end, depth = at, 0
+    if " " not in name[:end]:
+        return 0, end
+    for at in range(end - 1, -1, -1):
+        depth += (name[at] in ")>") - (name[at] in "(<")
+        if name[at] == " " and depth <= 0 and not NAMED.search(name[:at]):
+            return at + 1, end
+    return 0, end
 
 
 def _signature(name: str) -> tuple[int, int] | None:

@@ -9,15 +9,20 @@ std.algorithm.sort!("a < b", 0)                             std.algorithm.sort!(
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-__all__ = ["short_name"]
+from ftpatch.names.parameters import called_name
 
-ELLIPSIS = "…"
-SHORT = 4
+__all__ = ["fitted", "short_name", "without_arguments"]
+
+SHORT = 6
 """Characters of arguments that are not worth leaving out."""
 OPERATOR = re.compile(
     r"\boperator ?(<=>|<<=|>>=|->\*|<<|>>|->|[-<>=!+*/%^&|]=|&&|\|\||\+\+|--|[-<>=!+*/%^&|~,])"
 )
+OPENING = re.compile(r"<|!\(|\boperator")
+"""Possible beginnings of arguments."""
+NESTING = re.compile(r"->|[][(){}<>]|\boperator")
 BEFORE = "_:})]"
 """Characters before the arguments of a template, besides letters and digits; elsewhere ``<`` begins
 a type of Rust's, as in ``<shop::Cart as Drop>::drop``."""
@@ -25,9 +30,46 @@ a type of Rust's, as in ``<shop::Cart as Drop>::drop``."""
 
 def short_name(name: str) -> str:
     """The name with an ellipsis for template arguments; as it is, where they do not end."""
+    return _replaced(name, _shortened)
+
+
+def fitted(name: str, room: int) -> str:
+    """A name that ``short_name`` has made, in at most ``room`` columns: without what a template
+    returns and the parameters, and then without the outer namespaces."""
+    if len(name) <= room:
+        return name
+    plain = called_name(name)
+    if plain != name and len(plain) + len("(…)") <= room:
+        return f"{plain}(…)"
+    if len(plain) <= room:
+        return plain
+    if "::" not in plain:
+        return f"{plain[: room - 1]}…"
+    left = plain[len(plain) - room + 1 :]
+    at = left.find("::")
+    return f"…{left[at:] if 0 <= at < len(left) // 2 else left}"
+
+
+def without_arguments(name: str) -> str:
+    """The name without template arguments; as it is, where they do not end. What follows a name of
+    Rust's in colons has lost these, too: ``map`` of ``map::<u8>``."""
+    return _replaced(name, lambda _: "").replace("::::", "::").removesuffix("::")
+
+
+def _shortened(arguments: str) -> str:
+    first = 1 + arguments.startswith("!")
+    return (
+        arguments if len(arguments) <= SHORT + first + 1 else f"{arguments[:first]}…{arguments[-1]}"
+    )
+
+
+def _replaced(name: str, put: Callable[[str], str]) -> str:
+    """The name with something else for each ``<...>`` and ``!(...)``."""
     out: list[str] = []
     at = 0
-    while at < len(name):
+    while found := OPENING.search(name, at):
+        out.append(name[at : found.start()])
+        at = found.start()
         operator = OPERATOR.match(name, at)
         if operator:
             out.append(operator[0])
@@ -40,13 +82,12 @@ def short_name(name: str) -> str:
             last = _end(name, first, name[first - 1])
             if last < 0:
                 return name
-            inner = name[first:last]
-            out.append(name[at:first] + (inner if len(inner) <= SHORT else ELLIPSIS) + name[last])
+            out.append(put(name[at : last + 1]))
             at = last + 1
         elif not operator:
-            out.append(name[at])
-            at += 1
-    return "".join(out)
+            out.append(found[0])
+            at = found.end()
+    return "".join(out) + name[at:]
 
 
 def _begins(name: str, at: int) -> bool:
@@ -61,24 +102,18 @@ def _end(name: str, at: int, opening: str) -> int:
     """Where what was opened is closed, -1 for nowhere. In parentheses < and > may be anything."""
     closing = ">" if opening == "<" else ")"
     inner = around = 0
-    while at < len(name):
-        operator = OPERATOR.match(name, at)
-        if operator:
-            at = operator.end()
+    while found := NESTING.search(name, at):
+        operator = OPERATOR.match(name, found.start())
+        c = found[0]
+        at = operator.end() if operator else found.end()
+        if operator or len(c) > 1:
             continue
-        if name.startswith("->", at):
-            at += 2
-            continue
-        c = name[at]
         if c == closing and not inner and not around:
-            return at
+            return found.start()
         if c in "([{":
             around += 1
         elif c in ")]}":
             around -= 1
-        elif not around and c == "<" and opening == "<":
-            inner += 1
-        elif not around and c == ">" and opening == "<":
-            inner -= 1
-        at += 1
+        elif not around and opening == "<":
+            inner += 1 if c == "<" else -1
     return -1

@@ -6,6 +6,7 @@ sources.
     shop::Cart::add(int)         the source's, in which spaces do not count
     shop::Cart::add              without parameters: every function of that name
     int shop::most<int>(int)     a template's, with what it returns or without
+    shop::most                   without arguments: every instance of a template
 
 A glob or a regular expression is compared with each of them; with the last form only if it has a
 space, or `b*` would mean all that returns a bool. Rust's `<shop::Cart>::add::<u8>` is
@@ -28,6 +29,8 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
 from ftpatch.names.demangle import MANGLED, demangled
+from ftpatch.names.parameters import called_name, name_span
+from ftpatch.names.short_names import without_arguments
 from ftpatch.names.suggest import SHOWN
 
 __all__ = ["Wanted", "bare", "is_glob", "last_word", "like", "named", "spellings"]
@@ -39,8 +42,6 @@ KEPT = 1 << 26
 RANKED = 1 << 9
 """Names compared with an unknown one."""
 CLONE = re.compile(r" \[clone [^]]*\]")
-BEHIND = re.compile(r"( const| volatile|&| \[clone [^]]*\])*$")
-OPERATOR = re.compile(r"\boperator[^\w(]*$")
 TEMPLATE = re.compile(r"<[^<>]*>")
 TURBOFISH = re.compile(r"::<.*>$", re.DOTALL)
 WORD = re.compile(r"[^\W\d]\w*")
@@ -99,7 +100,7 @@ def spellings(name: str) -> tuple[str, ...]:
 
 def _spellings(name: str) -> tuple[str, ...]:
     source = demangled(name)
-    begin, end = _span(source)
+    begin, end = name_span(source)
     plain, rest = source[begin:end], source[begin:]
     found = [plain, rest]
     if "[clone" in rest:
@@ -108,7 +109,9 @@ def _spellings(name: str) -> tuple[str, ...]:
         found.append(TURBOFISH.sub("", plain))
     if plain.startswith("<"):
         found.append(_inherent(found[-1]))
-    return tuple(dict.fromkeys([*found, source]))
+    if "<" in plain:
+        found.append(without_arguments(plain))
+    return (*dict.fromkeys(one for one in found if one != source), source)
 
 
 class Wanted:
@@ -175,7 +178,7 @@ class Wanted:
             return True
         if not (self._regex or self._globs):
             return False
-        if not self._whole and len(forms) > 1 and _span(forms[-1])[0]:
+        if not self._whole and len(forms) > 1 and name_span(forms[-1])[0]:
             forms = forms[:-1]
         match = self._in_source.fullmatch
         return any(match(bare(form)) or (self._regex and match(form)) for form in forms)
@@ -219,7 +222,10 @@ def like(text: str, names: Sequence[str]) -> list[str]:
     if len(wanted) < 2:
         return []
     near = _ranked(wanted, [name for name in names if not name.startswith(UNWRITTEN)])
-    known = list(dict.fromkeys(_written(_called(demangled(name))) for name in near))
+    sources = [called_name(demangled(name)) for name in near]
+    if "<" not in text:  # nor has what is offered, which is every instance
+        sources = [without_arguments(name) for name in sources]
+    known = list(dict.fromkeys(map(_written, sources)))
     found = [name for name in known if last and last_word(name) == last]
     found += difflib.get_close_matches(text, known)
     ends = {last_word(name): name for name in reversed(known)}
@@ -244,7 +250,7 @@ def _ranked(word: str, names: Sequence[str]) -> list[str]:
 
 def last_word(name: str) -> str:
     """The last identifier of a function's name, empty for an operator's."""
-    plain = OPTIMIZED.sub("", TURBOFISH.sub("", _called(name)))
+    plain = OPTIMIZED.sub("", TURBOFISH.sub("", called_name(name)))
     while plain != (plain := TEMPLATE.sub("", plain)):
         pass
     found = WORD.fullmatch(re.split(r"::|\.", plain)[-1].removeprefix("~"))
@@ -265,31 +271,3 @@ def _inherent(name: str) -> str:
 
 def _written(name: str) -> str:
     return bare(name).replace("(anonymousnamespace)", "(anonymous namespace)")
-
-
-def _called(name: str) -> str:
-    """A function's name without its parameters, and without a template's return type."""
-    begin, end = _span(name)
-    return name[begin:end]
-
-
-def _span(name: str) -> tuple[int, int]:
-    """Span of it in the text."""
-    end = len(name) if name.endswith(")") else len(BEHIND.sub("", name))
-    if not name[:end].endswith(")"):
-        return 0, len(name)
-    at = name.find("(")
-    if name.count("(") > 1:
-        depth = 0
-        for at in range(end - 1, -1, -1):
-            depth += (name[at] == ")") - (name[at] == "(")
-            if not depth:
-                break
-    end, depth = at, 0
-    if " " not in name[:end]:
-        return 0, end
-    for at in range(end - 1, -1, -1):
-        depth += (name[at] in ")>") - (name[at] in "(<")
-        if name[at] == " " and depth <= 0 and not OPERATOR.search(name[:at]):
-            return at + 1, end
-    return 0, end

@@ -65,8 +65,9 @@ class Definition:
     """A probe at ``symbol`` + ``offset`` (bytes), or at the link address ``address`` if ``symbol``
     is None. Kind ``p`` fires when that place is reached, ``r`` when that function returns.
 
-    ``maxactive``: the number of calls an ``r`` probe can follow at once, 0 for the default.
-    ``text`` is the definition as written; comparisons ignore it.
+    ``library``: the loaded library that has it, by its path, its file's name or its SONAME; empty
+    for the program. ``maxactive``: the number of calls an ``r`` probe can follow at once, 0 for the
+    default. ``text`` is the definition as written; comparisons ignore it.
     """
 
     kind: Literal["p", "r"]
@@ -78,3 +79,4 @@ class Definition:
     maxactive: int = 0
     fetches: tuple[Fetch, ...] = ()
     text: str = field(default="", compare=False)
+    library: str = ""

@@ -38,6 +38,8 @@ RESERVED = frozenset(
 RETURN = "%return"
 CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*")
 """A name as written in C++ and Rust: ``shop::Cart::add``, ``max<int>(int,int)``."""
+LIBRARY = re.compile(r"([^:()<>%\s]+):(?!:)")
+"""The library before a function, as uprobe_events have PATH:OFFSET."""
 _FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
 
 
@@ -54,7 +56,9 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
     kind, maxactive, group, name = _head(words[0])
     if len(words) < 2:
         raise words[0].cut(len(words[0].text)).refuse("no function in the probe", _FORM)
-    returns, symbol, offset, address = _place(words[1], kind == "r")
+    library = LIBRARY.match(words[1].text)
+    place = words[1].cut(library.end()) if library else words[1]
+    returns, symbol, offset, address = _place(place, kind == "r")
     if name is None:
         where = f"0x{address:x}" if symbol is None else f"{symbol}_{offset}"
         name = f"{'r' if returns else 'p'}_{where}"
@@ -73,6 +77,7 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
         maxactive=maxactive,
         fetches=fetches,
         text=words[0].whole,
+        library=library[1] if library else "",
     )
 
 

@@ -77,6 +77,7 @@ def _address(functions: Functions, definition: Definition) -> int:
             )
     else:
         start = functions.names.address(definition.symbol)
+        start = functions.chosen.get(start, start)
         address = start + definition.offset
         around = functions.around(start)
         if around is not None and address >= around[1]:

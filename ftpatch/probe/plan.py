@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ftpatch.arch import Arch, arch_of, supports
 from ftpatch.arch.detour import Detour, detour_of
 from ftpatch.arch.move import Mover, mover_of
-from ftpatch.arch.registers import Registers, registers_of
+from ftpatch.arch.registers import registers_of
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.properties import without_shadow_stack
@@ -24,20 +24,18 @@ from ftpatch.image.injected import laid_in_id
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.probe_methods import PAD, Methods, ProbeMethod, displaced
+from ftpatch.inject.probe_methods import PAD, Methods, displaced
 from ftpatch.inject.runtime import configuration, probes_stub
 from ftpatch.inject.signal_calls import Asked, find_asked
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.inject.unwinding import with_frames
 from ftpatch.names.functions import Functions, read_functions
-from ftpatch.names.named_symbols import DATA, Named
-from ftpatch.names.suggest import meant
-from ftpatch.probe import Definition, definition_text
+from ftpatch.probe import Definition
+from ftpatch.probe.found import Found, Placed, fetchings, placed_of, spelled
 from ftpatch.probe.locations import Location, find_locations, find_pads
-from ftpatch.probe.steps import Fetching, Own, fetching
-from ftpatch.probe.tables import Place, Probe, Tables
+from ftpatch.probe.tables import Place, Tables
 
-__all__ = ["Handler", "Placed", "Probed", "Probing", "plan_probed"]
+__all__ = ["NEEDED", "Handler", "Probed", "Probing", "plan_probed"]
 
 ALIGN = 16
 """Alignment of detours (bytes)."""
@@ -66,17 +64,6 @@ class Probing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
-    """A placed probe: ``address`` where the file is changed, ``why`` the preceding method was not
-    usable."""
-
-    definition: Definition
-    address: int
-    method: ProbeMethod
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Probed:
     """The plan, its probes in definition order, and the functions through which the program could
     set or block SIGILL (none without breakpoints)."""
@@ -97,14 +84,6 @@ class _Program:
     methods: Methods
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """A location, and what each of its probes fetches."""
-
-    location: Location
-    fetchings: Sequence[Fetching]
-
-
 def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     """Plan probes at all places that are not ``refused``. Raises UsageError if none is left or the
     program cannot be probed; InputError if there is no room."""
@@ -117,33 +96,34 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     if laid_in_id(image) is not None:
         raise UsageError(image.path, "already has a tracer or probes", "run `ftpatch undo` first")
     functions = read_functions(image)
-    definitions = []
-    for one in probing.definitions:
-        with refused.told(image.path):
-            symbol = one.symbol and functions.names.spelled(one.symbol)
-            definitions.append(replace(one, symbol=symbol))
+    definitions = spelled(functions, _own(image, probing.definitions, refused), refused)
     methods = Methods(image, arch, mover, functions, find_pads(image))
     locations = find_locations(methods, functions, definitions, refused, optimize=probing.optimize)
     traps = any(one.chosen.method.traps for one in locations)
     asked = find_asked(image, arch) if traps else Asked()
     locations = _free(image, methods, locations, asked, refused)
-    found = _fetching(image, locations, registers_of(arch.name), refused)
+    found = fetchings(image, locations, registers_of(arch.name), refused)
     if not found:
         if refused.errors:
             raise refused.errors.pop()
         raise UsageError(image.path, "no probes", "specify a probe, such as 'p main'")
     program = _Program(image=image, arch=arch, mover=mover, functions=functions, methods=methods)
     plan = _plan(program, probing, found)
-    placed = {
-        definition: Placed(
-            definition=definition, address=chosen.address, method=chosen.method, why=chosen.why
-        )
-        for location, chosen in ((one.location, one.location.chosen) for one in found)
-        for definition in location.definitions
-    }
+    left = placed_of(found, definitions)
     traps = any(one.location.chosen.method.traps for one in found)
-    left = [placed[one] for one in definitions if one in placed]
     return Probed(plan=plan, placed=left, asks=asked.names if traps else ())
+
+
+def _own(image: Image, definitions: Sequence[Definition], refused: Refused) -> list[Definition]:
+    """Drop those of libraries."""
+    own = []
+    for one in definitions:
+        with refused.told(image.path):
+            if one.library:
+                reason = f"{one.name}: a library can only be probed in a running process"
+                raise UsageError(image.path, reason, "use --pid")
+            own.append(one)
+    return own
 
 
 def _free(
@@ -174,27 +154,7 @@ def _free(
     return free
 
 
-def _fetching(
-    image: Image, locations: Sequence[Location], registers: Registers, refused: Refused
-) -> list[_Found]:
-    """Keep the locations whose probes can fetch what they ask for, with the steps of each."""
-    own = Own(
-        image.symbols.find, lambda at, size: _has(image, at, size), lambda name: _like(image, name)
-    )
-    found = []
-    for location in locations:
-        definitions, fetchings = [], []
-        for one in location.definitions:
-            with refused.told(image.path):
-                fetchings.append(fetching(one, location.ip, registers, own))
-                definitions.append(one)
-        if definitions:
-            left = replace(location, definitions=tuple(definitions))
-            found.append(_Found(location=left, fetchings=tuple(fetchings)))
-    return found
-
-
-def _plan(program: _Program, probing: Probing, found: Sequence[_Found]) -> Plan:
+def _plan(program: _Program, probing: Probing, found: Sequence[Found]) -> Plan:
     """Insert the runtime and the detours, and displace the probed instructions."""
     image, arch = program.image, program.arch
     detour = detour_of(arch.name)
@@ -261,7 +221,7 @@ def _with_handler(stub: Stub, handler: Handler | None, page: int) -> tuple[Stub,
 
 
 def _with_detours(
-    stub: Stub, program: _Program, found: Sequence[_Found], detour: Detour
+    stub: Stub, program: _Program, found: Sequence[Found], detour: Detour
 ) -> tuple[Stub, list[int]]:
     """Add room for the detours and their unwind information; return the stub and the linked address
     of each detour."""
@@ -281,7 +241,7 @@ def _with_detours(
     return whole, starts
 
 
-def _tables(found: Sequence[_Found], detours: Sequence[int], handler: int, shift: int) -> Tables:
+def _tables(found: Sequence[Found], detours: Sequence[int], handler: int, shift: int) -> Tables:
     """Build the runtime's tables, for a stub that is ``shift`` bytes above its link address."""
     places = [
         Place(
@@ -293,28 +253,6 @@ def _tables(found: Sequence[_Found], detours: Sequence[int], handler: int, shift
         for one, start in zip(found, detours, strict=True)
     ]
     probes = [
-        Probe(
-            ip=one.location.ip,
-            returns=definition.kind == "r",
-            maxactive=definition.maxactive,
-            fetching=fetched,
-            text=definition_text(definition),
-            handler=handler + shift if handler else 0,
-            way=one.location.chosen.method.number,
-        )
-        for one in found
-        for definition, fetched in zip(one.location.definitions, one.fetchings, strict=True)
+        packed for one in found for packed in one.probes(handler=handler + shift if handler else 0)
     ]
     return Tables(places, probes)
-
-
-def _like(image: Image, name: str) -> str:
-    """Hint at similar names."""
-    found = Named(image.symbols, DATA)
-    return meant(found.find(name) or found.like(name), "see `nm`")
-
-
-def _has(image: Image, address: int, size: int) -> bool:
-    """Return whether these bytes are within a segment."""
-    ends = np.array([address, address + size - 1], np.int64).view(np.uint64)
-    return bool(image.elf.in_memory(ends).all())

@@ -51,6 +51,14 @@ class Fetching:
     words: int
     faults: bool
 
+    def above(self, distance: int) -> Fetching:
+        """The same for an image whose link addresses are ``distance`` higher, modulo 2**64."""
+        steps = tuple(
+            (step, what, _signed(value + distance) if step == Step.ADDRESS else value)
+            for step, what, value in self.steps
+        )
+        return Fetching(steps, self.words, self.faults)
+
 
 def fetching(definition: Definition, ip: int, registers: Registers, own: Own) -> Fetching:
     """Translate the fetches of a probe at link address ``ip``. Raises UsageError for an undefined
@@ -101,8 +109,12 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[
         case Source.ADDRESS:
             return [(Step.ADDRESS, 0, fetch.value)]
         case _:
-            # Signed, as in the runtime.
-            return [(Step.NUMBER, 0, (fetch.value + (1 << 63)) % (1 << 64) - (1 << 63))]
+            return [(Step.NUMBER, 0, _signed(fetch.value))]
+
+
+def _signed(number: int) -> int:
+    """The number of 64 bits, signed as in the runtime."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _reads(fetch: Fetch, first: tuple[Step, int, int], own: Own) -> list[tuple[Step, int, int]]:

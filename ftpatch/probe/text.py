@@ -53,6 +53,8 @@ def definition_text(definition: Definition) -> str:
         place = f"0x{definition.address or 0:x}"
     else:
         place = f"{definition.symbol}+{definition.offset}".removesuffix("+0")
+    if definition.library:
+        place = f"{definition.library}:{place}"
     return " ".join([head, place, *map(_fetch_text, definition.fetches)])
 
 

@@ -68,6 +68,11 @@ class Probe:
         return self.definition.offset
 
     @property
+    def library(self) -> str:
+        """The library it is in, empty for the program."""
+        return self.definition.library
+
+    @property
     def fields(self) -> tuple[Field, ...]:
         """Its values in the form reports use."""
         return tuple(

@@ -23,10 +23,16 @@ WHOLE = (1 << 64) - 1
 class Places:
     """Names of addresses, each looked up once: ``FUNC+OFFSET/SIZE`` as ``%pS`` prints them. Without
     a symbol it is ``PROGRAM+OFFSET``, or the bare address if the program was not relocated; in a
-    library, ``LIBRARY+OFFSET`` by link address."""
+    library, ``LIBRARY+OFFSET`` by link address. ``named`` makes these names printable, ``clean``
+    other texts and, where that is None, names too."""
 
-    def __init__(self, recording: Recording, clean: Callable[[str], str]) -> None:
-        self._recording, self._clean = recording, clean
+    def __init__(
+        self,
+        recording: Recording,
+        clean: Callable[[str], str],
+        named: Callable[[str], str] | None = None,
+    ) -> None:
+        self._recording, self._clean, self._named = recording, clean, named or clean
         self._known: dict[tuple[int, int, str], str] = {}
 
     def shown(self, text: str) -> str:
@@ -36,6 +42,13 @@ class Places:
     def linked(self, file: int, address: int) -> str:
         """Name a link address."""
         return self._one(file, (address + self._recording.headers[file].bias) & WHOLE, "place")
+
+    def point(self, file: int, point: Point) -> str:
+        """Name the place of a point; one of a library as those of modules are printed."""
+        if point.library and point.symbol is not None:
+            name = f"{self._program(file).called(point.symbol)}+{point.offset:#x}"
+            return self._clean(f"{name} [{PurePath(point.library).name}]")
+        return self.linked(file, point.ip)
 
     def callers(self, file: int, addresses: NDArray[np.uint64]) -> list[str]:
         """Name the calls that return to these memory addresses."""
@@ -57,8 +70,8 @@ class Places:
         start = int(starts[0]) if known[0] else point.ip - point.offset
         symbol = point.symbol
         if symbol is not None:
-            return self._clean(program.called(symbol)), start
-        return (self._clean(name) if known[0] else self.linked(file, point.ip)), start
+            return self._named(program.called(symbol)), start
+        return (self._named(name) if known[0] else self.linked(file, point.ip)), start
 
     def source(self, file: int, point: Point) -> str:
         """Return a point's source file and line, empty if unknown."""
@@ -72,7 +85,7 @@ class Places:
     def _one(self, file: int, address: int, what: str) -> str:
         key = file, address, what
         if key not in self._known:
-            self._known[key] = self._clean(self._name(*key))
+            self._known[key] = self._named(self._name(*key))
         return self._known[key]
 
     def _name(self, file: int, address: int, what: str) -> str:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The trace files of a program's children, beside its own.
+"""The trace files beside a program's own: of its children, of later runs, and damaged ones.
 
-Names do not tell them from files of other runs, which follow the same rule (file_path.c of
-stubs/runtime). The headers do: a child's parent is a process that ran the same file with the same
-tracer and was alive when the child began. If it is not known when that one ended, as of a process
-that was killed, its number may have been another process's by then: the load address, random and
-inherited by fork, has to be the same.
+Names do not tell them from each other, since all follow the same rule (file_path.c of
+stubs/runtime): NAME.PID where NAME exists, and so on. The headers do: a child's parent is a process
+that ran the same file with the same tracer and was alive when the child began. If it is not known
+when that one ended, as of a process that was killed, its number may have been another process's by
+then: the load address, random and inherited by fork, has to be the same.
 """
 
 from __future__ import annotations
@@ -14,62 +14,105 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from ftpatch.errors import InputError
 from ftpatch.trace.header import MAGIC, Flag, Header, open_trace
 
-__all__ = ["children_of", "damaged_beside"]
+__all__ = ["Beside", "children_of"]
 
-UNNAMED = re.compile(r"ftpatch\.\d+\.trace(\.\d+)?")
+UNNAMED = re.compile(r"ftpatch\.\d+\.trace(\.\d+)*")
 """Names of traces where FTPATCH_TRACE is not set."""
-NUMBERS = re.compile(r"(\.\d+)+")
+NUMBER = re.compile(r"\.\d+$")
 """The end of a name that another file of the run has without it."""
 SLACK, DRIFT = 10**9, 200
 """Two clocks may disagree by a second, and by one part in so many."""
 
 
 def children_of(files: Sequence[Path]) -> list[Path]:
-    """Find the traces of the children of the processes that ``files`` are of, and of theirs, by the
-    time they began, each once, whatever names it has. Files that are no traces have none."""
-    parents = list(_headers(files))
-    if not parents:
-        return []
-    held = {os.path.realpath(path) for path in files}
-    named = {path: None for file in files for path in (file, Path(os.path.realpath(file)))}
-    beside = {path: None for file in named for path in _beside(file)}
-    by_parent: dict[int, list[Header]] = defaultdict(list)
-    for one in _headers(path for path in beside if os.path.realpath(path) not in held):
-        by_parent[one.ppid].append(one)
-    known = {(one.pid, one.ticks) for one in parents}
-    found: list[Header] = []
-    while parents:
-        parent = parents.pop()
-        for one in by_parent[parent.pid]:
-            if (one.pid, one.ticks) not in known and _is_child(one, parent):
-                known.add((one.pid, one.ticks))
-                found.append(one)
-                parents.append(one)
-    return [one.path for one in sorted(found, key=lambda one: (one.realtime, one.pid))]
+    """Find the traces of the children of the processes that ``files`` are of, as Beside does."""
+    return Beside(files).children
 
 
-def damaged_beside(files: Sequence[Path]) -> list[InputError]:
-    """Find out about files that may be of children, and cannot be read: why not."""
-    held = {os.path.realpath(path) for path in files}
-    errors = []
-    for path in sorted({path for file in files for path in _beside(file)}):
-        if os.path.realpath(path) not in held and path.is_file():
-            try:
-                fd, _ = open_trace(path)
-            except InputError as error:
-                if _begins_as_trace(path):
-                    errors.append(error)
-            else:
-                os.close(fd)
-    return errors
+class Beside:
+    """The traces that lie beside ``files``, by the names that a runtime gives; they are read once,
+    when they are first asked for."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = list(files)
+
+    @cached_property
+    def children(self) -> list[Path]:
+        """Traces of the children of the processes that the files are of, and of theirs, by the time
+        they began, each once, whatever names it has. Files that are no traces have none."""
+        parents = list(self._own)
+        if not parents:
+            return []
+        by_parent: dict[int, list[Header]] = defaultdict(list)
+        for one in self._others[0]:
+            by_parent[one.ppid].append(one)
+        known = {(one.pid, one.ticks) for one in parents}
+        found: list[Header] = []
+        while parents:
+            parent = parents.pop()
+            for one in by_parent[parent.pid]:
+                if (one.pid, one.ticks) not in known and _is_child(one, parent):
+                    known.add((one.pid, one.ticks))
+                    found.append(one)
+                    parents.append(one)
+        return [one.path for one in sorted(found, key=lambda one: (one.realtime, one.pid))]
+
+    @property
+    def damaged(self) -> list[InputError]:
+        """Files that may be of children, and cannot be read: why not."""
+        return [error for path, error in self._others[1] if path.is_file() and _may_be_trace(path)]
+
+    def newer(self, held: Sequence[Path]) -> list[Path]:
+        """Traces begun after the first of ``held``, the files and children of them, and named after
+        one of these, the latest first."""
+        begun = {one.path: one.realtime for one in (*self._own, *self._others[0])}
+        first = min((begun.get(path, 0) for path in held), default=0)
+        if not first:
+            return []
+        names, taken = set(held), {os.path.realpath(path) for path in held}
+        found = [
+            one
+            for one in self._others[0]
+            if one.realtime > first
+            and any(one.path.with_name(stem) in names for stem in _stems(one.path.name))
+            and os.path.realpath(one.path) not in taken
+        ]
+        return [one.path for one in sorted(found, key=lambda one: one.realtime, reverse=True)]
+
+    @cached_property
+    def _own(self) -> list[Header]:
+        return _read(self._files)[0]
+
+    @cached_property
+    def _others(self) -> tuple[list[Header], list[tuple[Path, InputError]]]:
+        """Headers of the other files, in the order of their names, and those without."""
+        held = {os.path.realpath(path) for path in self._files}
+        named = {
+            path: None for file in self._files for path in (file, Path(os.path.realpath(file)))
+        }
+        return _read(path for path in _beside(named) if os.path.realpath(path) not in held)
 
 
-def _begins_as_trace(path: Path) -> bool:
+def _read(paths: Iterable[Path]) -> tuple[list[Header], list[tuple[Path, InputError]]]:
+    headers, errors = [], []
+    for path in paths:
+        try:
+            fd, header = open_trace(path)
+        except InputError as error:
+            errors.append((path, error))
+        else:
+            os.close(fd)
+            headers.append(header)
+    return headers, errors
+
+
+def _may_be_trace(path: Path) -> bool:
     """Test for a trace's magic number; what cannot be read may have it."""
     try:
         with path.open("rb") as file:
@@ -78,30 +121,33 @@ def _begins_as_trace(path: Path) -> bool:
         return True
 
 
-def _headers(paths: Iterable[Path]) -> Iterator[Header]:
-    for path in paths:
+def _beside(files: Iterable[Path]) -> list[Path]:
+    """Files that may be of the same runs, by their names: of each folder one listing."""
+    wanted: dict[Path, set[str]] = defaultdict(set)
+    unnamed = set[Path]()
+    for file in files:
+        wanted[file.parent].update((file.name, *_stems(file.name)))
+        if UNNAMED.fullmatch(file.name):
+            unnamed.add(file.parent)
+    found = []
+    for folder, stems in wanted.items():
         try:
-            fd, header = open_trace(path)
-        except InputError:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries]
+        except OSError:
             continue
-        os.close(fd)
-        yield header
+        for name in sorted(names):
+            alike = folder in unnamed and UNNAMED.fullmatch(name)
+            if alike or not stems.isdisjoint(_stems(name)):
+                found.append(folder / name)
+    return found
 
 
-def _beside(file: Path) -> list[Path]:
-    """Files that may be of the same run, by their names."""
-    if UNNAMED.fullmatch(file.name):
-        name = UNNAMED
-    else:
-        stems = {file.name}
-        if numbers := re.search(rf"{NUMBERS.pattern}$", file.name):
-            stems.add(file.name[: numbers.start()])
-        name = re.compile(f"({'|'.join(map(re.escape, stems))}){NUMBERS.pattern}")
-    try:
-        with os.scandir(file.parent) as entries:
-            return [file.with_name(e.name) for e in entries if name.fullmatch(e.name)]
-    except OSError:
-        return []
+def _stems(name: str) -> Iterator[str]:
+    """A name without its last number, without the one before, and so on."""
+    while number := NUMBER.search(name):
+        name = name[: number.start()]
+        yield name
 
 
 def _is_child(child: Header, parent: Header) -> bool:

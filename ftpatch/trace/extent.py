@@ -35,16 +35,18 @@ def is_of(path: Path, owner: bytes | None) -> bool:
     return owner is None or header.image_id == owner
 
 
-def settle(path: Path, used: int | None, image: Path | None) -> None:
-    """Record ``image`` in a trace whose traced copy is gone, and truncate the file to its first
-    ``used`` bytes. None: the trace is of another program; it is still being written. Raises
-    OSError."""
+def settle(path: Path, used: int | None, image: Path | None, comm: str = "") -> None:
+    """Record ``image``, and its task's name ``comm`` (empty: as it is), in a trace whose traced
+    copy is gone, and truncate the file to its first ``used`` bytes. None: the trace is of another
+    program; it is still being written. Raises OSError."""
     with path.open("r+b") as file:
         if used is not None:
             file.truncate(used)
         if image is None:
             return
-        for member, text in (("path", bytes(image)), ("comm", os.fsencode(image.name))):
+        for member, text in (("path", bytes(image)), ("comm", os.fsencode(comm))):
+            if not text:
+                continue
             size = structure("trace_header")[member].itemsize
             file.seek(offset_of("trace_header", member))
             file.write(text[: size - 1].ljust(size, b"\0"))

@@ -53,6 +53,8 @@ class Flag(IntFlag):
     """The disk was full before the file was."""
     SILENT = constants["TRACE_SILENT"]
     """The program's libc does not report its exit."""
+    ATTACHED = constants["TRACE_ATTACHED"]
+    """The process was running when the tracer came."""
 
 
 LOST = {
@@ -135,7 +137,7 @@ class Header:
             )
         if self.flags & Flag.STOPPED:
             notes.append("the tracer stopped early: invalid return address")
-        if not self.flags & (Flag.ENDED | Flag.SILENT):
+        if not self.flags & (Flag.ENDED | Flag.SILENT | Flag.ATTACHED):
             notes.append(
                 "the program did not end by exit(): it was killed, called _exit or exec, or still "
                 "runs"

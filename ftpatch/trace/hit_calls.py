@@ -107,5 +107,5 @@ def name_functions(hits: Hits, recording: Recording) -> NDArray[np.int32]:
             functions.address.append(start)
             (source,) = program.lines.places(addresses(start)) if program.lines else ("",)
             functions.source.append(source)
-            functions.library.append("")
+            functions.library.append(point.library)
     return np.array(out, np.int32)

@@ -52,6 +52,10 @@ class Point(Protocol):
         """Offset from that symbol in bytes."""
 
     @property
+    def library(self) -> str:
+        """The library it is in, as its definition names it; empty for the program."""
+
+    @property
     def returns(self) -> bool:
         """True if its hits are calls that returned."""
 

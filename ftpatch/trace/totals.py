@@ -24,24 +24,37 @@ STILL = (Kind.POINT, Kind.RETURN)
 
 @dataclass(frozen=True)
 class Totals:
-    """f functions, by decreasing time. ``function`` intp[f], ``hits`` int64[f], ``time`` and
-    ``own`` (excluding traced callees) int64[f]: nanoseconds."""
+    """f functions, by decreasing time. ``function`` intp[f], ``hits`` int64[f]; ``time``, ``own``
+    (excluding traced callees) and ``average`` (of a call) int64[f]: nanoseconds.
+
+    Where a function calls itself, directly or not, its ``time`` is that of the outermost call, of
+    which the inner ones are a part. All of them are hits, and count in the average.
+    """
 
     function: NDArray[np.intp]
     hits: NDArray[np.int64]
     time: NDArray[np.int64]
     own: NDArray[np.int64]
+    average: NDArray[np.int64]
 
     @classmethod
     def of(
-        cls, hits: NDArray[np.float64], time: NDArray[np.float64], own: NDArray[np.float64]
+        cls,
+        hits: NDArray[np.float64],
+        time: NDArray[np.float64],
+        own: NDArray[np.float64],
+        every: NDArray[np.float64] | None = None,
     ) -> Totals:
-        """Build from sums for every function, float64[f], dropping those without hits and time."""
+        """Build from sums for every function, float64[f], dropping those without hits and time.
+        ``every``: the time of all calls, inside others of their function too."""
         rows = np.flatnonzero((hits > 0) | (time > 0))
         rows = rows[np.lexsort((rows, -hits[rows], -time[rows]))]
         bound = float(1 << 62)
-        sums = (np.clip(column[rows], -bound, bound) for column in (hits, time, own))
-        return cls(rows, *(column.astype(np.int64) for column in sums))
+        columns = (hits, time, own, time if every is None else every)
+        calls, whole, alone, all_of_it = (
+            np.clip(column[rows], -bound, bound).astype(np.int64) for column in columns
+        )
+        return cls(rows, calls, whole, alone, all_of_it // np.maximum(calls, 1))
 
     def __len__(self) -> int:
         return len(self.function)
@@ -122,24 +135,29 @@ class Summing:
 
     def __init__(self, functions: Sized, window: Window) -> None:
         self._functions, self._window = functions, window
-        self._hits, self._time, self._own = (np.zeros(0) for _ in range(3))
+        self._hits, self._time, self._own, self._every = (np.zeros(0) for _ in range(4))
 
     def add(self, rows: Rows) -> None:
         """Add a batch."""
         size = max(len(self._functions), len(self._hits))
-        hits, time, own = (
-            np.pad(c, (0, size - len(c))) for c in (self._hits, self._time, self._own)
+        hits, time, own, every = (
+            np.pad(c, (0, size - len(c))) for c in (self._hits, self._time, self._own, self._every)
         )
         part = spent(rows, self._window)
         hits += np.bincount(rows.function[part.entered], minlength=size)
         sums = np.bincount(rows.function[part.ended], part.time, minlength=size)
-        time += sums
+        every += sums
         own += sums - _elsewhere(rows, part, size)
-        self._hits, self._time, self._own = hits, time, own
+        inner = (part.begun >= 0) & _inner(rows)[part.begun]
+        if inner.any():
+            function, within = rows.function[part.ended[inner]], part.time[inner]
+            sums = sums - np.bincount(function, within, minlength=size)
+        time += sums
+        self._hits, self._time, self._own, self._every = hits, time, own, every
 
     def totals(self) -> Totals:
         """Sums of all that has been added."""
-        return Totals.of(self._hits, self._time, self._own)
+        return Totals.of(self._hits, self._time, self._own, self._every)
 
 
 def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
@@ -148,6 +166,37 @@ def total(batches: Iterable[Rows], functions: Sized, window: Window) -> Totals:
     for rows in batches:
         sums.add(rows)
     return sums.totals()
+
+
+def _inner(rows: Rows) -> NDArray[np.bool_]:
+    """Mark the rows that enter a frame inside another call of its function, bool[n].
+
+    Frames of one function in one thread, in their order: one is inside another if any before it
+    ends after it begins.
+    """
+    out = np.zeros(len(rows), bool)
+    at = np.flatnonzero(rows.kind <= Kind.ENTER)
+    if not len(at):
+        return out
+    function = rows.function.take(at)
+    # Rows stand by thread. numpy sorts 16 bits by their digits, in a tenth of the time.
+    narrow = function.astype(np.uint16) if int(function.max()) < 1 << 16 else function
+    order = np.argsort(narrow, kind="stable")
+    at, narrow = at.take(order), narrow.take(order)
+    end = rows.pair.take(at)
+    end[end < 0] = len(rows)
+    other = narrow[1:] != narrow[:-1]
+    if rows.thread[0] != rows.thread[-1]:
+        thread = rows.thread.take(at)
+        other |= thread[1:] != thread[:-1]
+    begin = at
+    if other.any():  # ends of one group come before what begins in the next
+        base = np.concatenate([[0], np.cumsum(other)]) * (len(rows) + 1)
+        end += base
+        begin = at + base
+    np.maximum.accumulate(end, out=end)
+    out[at[1:]] = end[:-1] > begin[1:]
+    return out
 
 
 def _elsewhere(rows: Rows, part: Spent, size: int) -> NDArray[np.float64]:

@@ -140,13 +140,19 @@ class Window:
             globs.of(functions)
         return set[str]().union(*(globs.missing for globs in found))
 
-    def require_match(self, functions: Functions, elsewhere: Collection[str] = ()) -> None:
-        """Raise UsageError for a glob that matched no function that occurs, nor ``elsewhere``."""
+    def require_match(
+        self,
+        functions: Functions,
+        elsewhere: Collection[str] = (),
+        where: str = "in the trace",
+    ) -> None:
+        """Raise UsageError for a glob that matched no function that occurs, nor ``elsewhere``;
+        ``where`` the functions are, in the message."""
         missing = self.unmatched(functions).difference(elsewhere)
         if missing:
             text = min(missing)
             hint = meant(like(text, [*self._others, *functions.name]), "")
-            raise UsageError(None, f"filter {text!r} matches no function in the trace", hint)
+            raise UsageError(None, f"filter {text!r} matches no function {where}", hint)
 
 
 def parse_span(text: str) -> tuple[int, int]:
@@ -168,7 +174,7 @@ def parse_span(text: str) -> tuple[int, int]:
 
 def parse_least(text: str) -> int:
     """Parse ``10us`` to nanoseconds. Raises UsageError."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) *(ns|us|ms|s)", text)
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) *(ns|us|ms|s)", text, re.ASCII)
     if found is None:
         reason = f"--time-filter {text!r} is not a time with a unit"
         raise UsageError(None, reason, "use ns, us, ms or s, as in --time-filter 10us")

@@ -33,6 +33,7 @@ from ftpatch.io.output import Copy
 from ftpatch.trace.header import open_trace
 from ftpatch.trace.mapped import Mapped
 from ftpatch.tracer.choice import Choice
+from ftpatch.tracer.foreseen import may_open
 from ftpatch.tracer.library_plan import Place, plan_library
 from ftpatch.tracer.plan import Tracing
 from ftpatch.tracer.program import Cleared, tell_cleared
@@ -47,7 +48,7 @@ APART = ":;$"
 
 
 class Libraries:
-    """The libraries of one run."""
+    """The libraries of one run. ``may_open``: the program may open others later."""
 
     def __init__(
         self, program: Path, globs: Sequence[str], folder: Path, on_cleared: Cleared
@@ -65,12 +66,18 @@ class Libraries:
         self._image = open_image(program)
         self._needs = Needs(self._image)
         needed = self._needs.of(program, os.environ)
-        self._globs = matching(program, needed, globs)
+        self.may_open = may_open(self._image, needed)
+        self._globs = matching(program, needed, globs, more=self.may_open)
         chosen = {one for found in self._globs.values() for one in found}
         self._chosen = [one for one in needed if one in chosen]
         self._copies: dict[Needed, Path] = {}
         self._traced: dict[bytes, Needed] = {}
         self._left: dict[Needed, str] = {}
+
+    @property
+    def unmatched(self) -> list[str]:
+        """Globs that match no library that it is linked with."""
+        return [glob for glob, found in self._globs.items() if not found]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -140,7 +147,7 @@ class Libraries:
             except NoTable as error:
                 without[one] = error
         for glob, found in self._globs.items():
-            if any(one in opened for one in found):
+            if self.may_open or any(one in opened for one in found):
                 continue
             first = without[found[0]]
             if len(found) == 1:

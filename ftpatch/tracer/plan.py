@@ -39,7 +39,8 @@ LATE = ("mcount", "_mcount")
 class Tracing:
     """Options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether to
     record arguments and return values; the PLT entries and the shared libraries to trace as well,
-    and strings of the program's dynamic table, by the entry's offset."""
+    and strings of the program's dynamic table, by the entry's offset; how many sites ``more`` may
+    come later."""
 
     tracer: str
     depth: int
@@ -48,6 +49,7 @@ class Tracing:
     calls: Plt | None = None
     libraries: tuple[Library, ...] = ()
     strings: Mapping[int, bytes] = field(default_factory=dict)
+    more: int = 0
 
 
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
@@ -65,7 +67,9 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             )
         hint = "use an executable, or --to"
         raise UsageError(image.path, f"{image.kind} has no tracers yet", hint)
-    mask = traceable(sites, mask, libraries=bool(tracing.libraries or tracing.calls))
+    mask = traceable(
+        sites, mask, libraries=bool(tracing.libraries or tracing.calls or tracing.more)
+    )
     laid = _inject(image, sites.arch, tracing, len(sites))
     plan = plan_enable(sites, mask, laid.callee)
     changes = Changes.concat([plan.changes, laid.changes])
@@ -146,7 +150,10 @@ def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected
             depth=tracing.depth,
             size=tracing.size,
             entry=entry,
-            sites=sites + len(tracing.calls or ()) + sum(one.sites for one in tracing.libraries),
+            sites=sites
+            + len(tracing.calls or ())
+            + sum(one.sites for one in tracing.libraries)
+            + tracing.more,
             arguments=tracing.arguments,
             user=own,
             libraries=(table + shift, linker_place(image)) if table else (0, 0),

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ftpatch.core.changes import Changes
-from ftpatch.errors import NoTable
+from ftpatch.errors import FtpatchError, NoTable
+from ftpatch.ftrace.filter import Selection
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image
 from ftpatch.inject.runtime import TRACERS
@@ -17,7 +18,7 @@ from ftpatch.tracer.imported_calls import find_calls
 from ftpatch.tracer.plan import Tracing, plan_runtime, plan_traced, require_untraced
 from ftpatch.update.update import Prepared, cleared_name, prepare_bare, prepare_sites
 
-__all__ = ["Cleared", "prepare_program", "tell_cleared", "with_calls"]
+__all__ = ["Cleared", "prepare_program", "suggests_calls", "tell_cleared", "with_calls"]
 
 Cleared = Callable[[Path, str], None]
 """Called before the run with a file, and the property that its copy loses."""
@@ -29,7 +30,7 @@ def with_calls(image: Image, choice: Choice, tracing: Tracing) -> Tracing:
     require_tracer(tracing.tracer, "--libcalls")
     require_untraced(image)
     found = find_calls(image, hooks=TRACERS[tracing.tracer].hooks)
-    return replace(tracing, calls=choice.of_calls(found))
+    return replace(tracing, calls=choice.of_calls(image, found))
 
 
 def prepare_program(image: Image, choice: Choice, tracing: Tracing) -> Prepared:
@@ -45,6 +46,16 @@ def prepare_program(image: Image, choice: Choice, tracing: Tracing) -> Prepared:
     )
     choice.require(image.path)
     return prepared
+
+
+def suggests_calls(error: NoTable, image: Image, tracing: Tracing) -> NoTable:
+    """The error for a program without sites, with what can be traced of it: library calls."""
+    try:
+        with_calls(image, Choice(Selection()), tracing)
+    except FtpatchError:
+        return error
+    hint = f"use --libcalls to trace its calls of libraries, or {error.hint}"
+    return NoTable(error.path, error.reason, hint)
 
 
 def tell_cleared(image: Image, changes: Changes, on_cleared: Cleared) -> None:

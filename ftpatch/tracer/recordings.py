@@ -24,17 +24,28 @@ from ftpatch.trace.extent import is_of, read_extent, settle
 from ftpatch.trace.header import open_trace
 from ftpatch.tracer.server import Held, Server
 
-__all__ = ["TraceFiles"]
+__all__ = ["TraceFiles", "settle_ended"]
 
 
 class TraceFiles:
     """Files called ``trace``, and for other processes ``trace``.PID, of ``program``, a copy of
     ``image``. Existing files with such names are left alone, unless ``overwrite`` says that this
-    run takes the place of an earlier one, whose files go when this one has one to name. Raises
-    OutputError where one of them is still written."""
+    run takes the place of an earlier one, whose files go when this one has one to name.
+    ``image`` is None for a program that is no copy, and whose children alone are traced.
+    ``attached``: the folder in /proc of a process that runs ``program`` already, and not a copy.
+    Raises OutputError where a file is still written."""
 
-    def __init__(self, trace: Path, program: Path, image: Path, *, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        trace: Path,
+        program: Path,
+        image: Path | None,
+        *,
+        overwrite: bool = False,
+        attached: Path | None = None,
+    ) -> None:
         self._trace, self._program, self._image = trace, program, image
+        self._is_copy = attached is None
         self._earlier = [*_unwritten(trace)] if overwrite and trace.exists() else []
         self._others = set(self._named())
         self._done: list[Path] = []
@@ -43,7 +54,8 @@ class TraceFiles:
         """The error by which a recording was lost; empty if none was."""
         self._server: Server | None = None
         with contextlib.suppress(OSError):
-            self._server = Server(trace.parent, program, self._sweep)
+            network = attached and attached / "ns" / "net"
+            self._server = Server(trace.parent, program, self._sweep, network)
         if self._server is None:  # the program itself makes the files
             self._take_over()
 
@@ -74,6 +86,12 @@ class TraceFiles:
         if self._server:
             for one in self._server.stop():
                 os.close(one.fd)
+
+    @property
+    def recorded(self) -> int:
+        """Bytes recorded so far in the files that were handed out."""
+        held = self._server.held if self._server else []
+        return sum(read_extent(Path(f"/proc/self/fd/{one.fd}"))[1] for one in held)
 
     def finish(self) -> list[Path]:
         """Name all files, those of ended processes first. A file still being written keeps its
@@ -155,8 +173,9 @@ class TraceFiles:
             if not written:
                 os.chmod(file, 0o600)  # noqa: PTH101 - of a link in /proc, its target
             if pid:
-                image = self._image if is_of(file, self._owner) else None
-                settle(file, None if written else used, image)
+                image = self._image if self._image and is_of(file, self._owner) else None
+                comm = image.name if image and self._is_copy else ""
+                settle(file, None if written else used, image, comm)
             if written:
                 os.chmod(file, 0o400)  # noqa: PTH101
 
@@ -169,6 +188,28 @@ class TraceFiles:
         except OSError:  # the program may have removed the folder
             return []
         return sorted(filter(_is_own, found))
+
+
+def settle_ended(trace: Path) -> None:
+    """Cut the files of a run, whose processes record no more, to their length."""
+    for path in (trace, *children_of([trace])):
+        with contextlib.suppress(OSError):
+            pid, used = read_extent(path)
+            if pid and _is_own(path) and not _is_mapped(path):
+                path.chmod(0o600)
+                settle(path, used, None)
+
+
+def _is_mapped(path: Path) -> bool:
+    """Test whether a process writes to a trace."""
+    try:
+        fd, header = open_trace(path)
+    except InputError:
+        return False
+    try:
+        return _is_written(fd, [header.pid])
+    finally:
+        os.close(fd)
 
 
 def _is_own(path: Path) -> bool:

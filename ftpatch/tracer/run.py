@@ -11,13 +11,14 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ftpatch.errors import InputError, OutputError, SiteRefused, UsageError
+from ftpatch.errors import InputError, NoTable, OutputError, SiteRefused, UsageError
 from ftpatch.ftrace.filter import Selection, select_sites
+from ftpatch.ftrace.plan import Plan
+from ftpatch.ftrace.sites import Sites
 from ftpatch.image import open_image
 from ftpatch.inject.runtime import tracer_named
 from ftpatch.io.activity import ACTIVITIES
@@ -27,14 +28,26 @@ from ftpatch.io.temporary import FOLDERS, claim, sweep
 from ftpatch.names.suggest import meant, near
 from ftpatch.trace.header import open_trace
 from ftpatch.tracer.choice import Choice, require_tracer
+from ftpatch.tracer.executed import Executed
+from ftpatch.tracer.following import Following
+from ftpatch.tracer.foreseen import Foreseen
+from ftpatch.tracer.later import LATER_SITES, Later
 from ftpatch.tracer.libraries import Libraries
 from ftpatch.tracer.plan import Tracing, plan_traced
-from ftpatch.tracer.program import Cleared, prepare_program, tell_cleared, with_calls
+from ftpatch.tracer.program import (
+    Cleared,
+    prepare_program,
+    suggests_calls,
+    tell_cleared,
+    with_calls,
+)
 from ftpatch.tracer.recordings import TraceFiles
 from ftpatch.update.update import prepare, update
 
 __all__ = ["Request", "Run", "execute", "find_program", "run_traced"]
 
+Ready = Callable[[Foreseen], None]
+"""Called before the run with the functions that will be traced."""
 IGNORED = (signal.SIGINT, signal.SIGQUIT)
 """Sent by a terminal to the program as well, which decides."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
@@ -45,7 +58,8 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 class Request:
     """A command line to run, its tracer, and the functions to trace, in the program and in the
     shared libraries that match ``libraries``, and whether to trace ``calls`` to libraries; the file
-    to keep the recording in, None for none, and whether to ``overwrite`` one that is there."""
+    to keep the recording in, None for none, and whether to ``overwrite`` one that is there;
+    ``follow``: the programs that it starts are traced as well."""
 
     words: Sequence[str]
     tracing: Tracing
@@ -54,19 +68,22 @@ class Request:
     calls: bool = False
     recording: Path | None = None
     overwrite: bool = False
+    follow: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A program that has ended: its exit ``status`` and its trace ``files``; ``foreign``: images of
     programs recorded by another tracer, whose files are gone; ``untraced``: libraries without a
-    call in any file, and why; ``lost``: the error by which a recording was lost, if any."""
+    call in any file, and programs that were not followed, and why; ``lost``: the error by which a
+    recording was lost, if any; ``unmatched``: what options matched nothing."""
 
     status: int
     files: Sequence[Path] = ()
     foreign: Sequence[str] = ()
     untraced: Sequence[tuple[Path, str]] = ()
     lost: OutputError | None = None
+    unmatched: Sequence[str] = ()
 
 
 def _near(word: str) -> list[str]:
@@ -92,24 +109,38 @@ def find_program(word: str) -> Path:
 
 
 @contextlib.contextmanager
-def run_traced(path: Path, request: Request, on_cleared: Cleared) -> Iterator[Run]:
+def run_traced(path: Path, request: Request, on_cleared: Cleared, on_ready: Ready) -> Iterator[Run]:
     """Run a copy of the program at ``path``. Files not to be kept are removed at the end.
 
-    Raises what planning raises, InputError for a program that cannot be run, OutputError where
-    nothing can be written.
+    Raises what planning and ``on_ready`` raise, InputError for a program that cannot be run,
+    OutputError where nothing can be written.
     """
     try:
         sweep(Path(tempfile.gettempdir()), FOLDERS)
     except FileNotFoundError as error:  # no folder was writable
         raise OutputError(None, str(error.strerror)) from None
-    with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder, _place(path, folder) as patched:
+    with (
+        tempfile.TemporaryDirectory(prefix="ftpatch.") as folder,
+        _place(path, folder) as patched,
+        contextlib.ExitStack() as stack,
+    ):
         claim(Path(folder))
         CLEANUP.passing = [Path(folder), patched]
         libraries = _libraries(path, request, Path(folder), on_cleared)
-        _patch(path, patched, request, libraries, on_cleared)
-        claim(patched)
+        executed = Executed(tracing=request.tracing, selection=request.selection)
+        if libraries is not None and libraries.may_open:
+            later = Later(request.libraries, request.selection, request.tracing, Path(folder))
+            executed.later = stack.enter_context(contextlib.closing(later))
+        try:
+            on_ready(_patch(path, patched, request, libraries, on_cleared, executed))
+            claim(patched)
+        except NoTable:
+            if not request.follow:
+                raise
+            patched = path
+            on_ready(Foreseen(more=True))
         CLEANUP.appeared = False  # the copy is not what was asked for
-        yield _recorded(path, patched, request, libraries, Path(folder))
+        yield _recorded(path, patched, request, libraries, Path(folder), executed)
 
 
 def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) -> Libraries | None:
@@ -140,46 +171,96 @@ def _patch(
     request: Request,
     libraries: Libraries | None,
     on_cleared: Cleared,
-) -> None:
-    """Insert the tracer into a copy."""
+    executed: Executed,
+) -> Foreseen:
+    """Insert the tracer into a copy; return what it will trace. Raises NoTable where nothing of it
+    is, also by its filters if others are followed."""
     selection, tracing = request.selection, request.tracing
+    chosen = Foreseen(more=request.follow)
+    missing: set[str] | None = set() if request.follow else None
+
+    def plan(sites: Sites) -> Plan:
+        mask = select_sites(sites, selection, missing)
+        if missing is not None and not mask.any():
+            raise NoTable(path, "the filters select no site")
+        chosen.add(sites.image, sites.ip[mask])
+        return plan_traced(sites, mask, tracing)
+
     with Copy(path, patched, force=False, allow_setuid=False, in_place=False) as copy:
         if libraries is not None or request.calls:
             image, choice = open_image(path), Choice(selection)
+            chosen = choice.chosen
+            chosen.more = request.follow or executed.later is not None
+            if executed.later is not None:
+                tracing = replace(tracing, more=LATER_SITES)
             if request.calls:
                 tracing = with_calls(image, choice, tracing)
             if libraries is not None:
                 tracing = libraries.patch(choice, tracing, patched)
             prepared = prepare_program(image, choice, tracing)
+            missing = choice.missing
         else:
-            prepared = prepare(
-                path,
-                lambda sites: plan_traced(sites, select_sites(sites, selection, None), tracing),
-                strip_signature=False,
-            )
+            try:
+                prepared = prepare(path, plan, strip_signature=False)
+            except NoTable as error:
+                raise suggests_calls(error, open_image(path), tracing) from None
         if prepared.refused:
             raise SiteRefused(path, prepared.refused[0][1])
         tell_cleared(prepared.image, prepared.plan.changes, on_cleared)
         update(copy, prepared)
     if not os.access(patched, os.X_OK):
         raise InputError(path, "cannot be executed")
+    executed.missing = missing
+    return chosen
 
 
 def _recorded(
-    path: Path, patched: Path, request: Request, libraries: Libraries | None, folder: Path
+    path: Path,
+    patched: Path,
+    request: Request,
+    libraries: Libraries | None,
+    folder: Path,
+    executed: Executed,
 ) -> Run:
     """Run the copy and collect its recordings."""
     trace = (request.recording or folder / "trace").absolute()
     environment = libraries.environment if libraries else os.environ
-    with TraceFiles(trace, patched, path.absolute(), overwrite=request.overwrite) as made:
+    image = path.absolute() if patched != path else None
+    with TraceFiles(trace, patched, image, overwrite=request.overwrite) as made:
+        executed.environment = made.environment
+        followings = list[Following]()
+        if request.follow or executed.later is not None:
+            followings.append(Following(executed.start, once=not request.follow))
         with ACTIVITIES.away():
-            status = execute(patched, request.words, {**environment, **made.environment})
+            everything = {**environment, **made.environment}
+            status = execute(patched, request.words, everything, *followings)
         files, foreign = _of_tracer(made.finish(), request)
     if made.unkept:
         error = OutputError(trace, f"the recording is lost: {made.unkept}")
         return Run(status=status, foreign=foreign, lost=error)
-    untraced = libraries.untraced(patched, files) if libraries and files else ()
-    return Run(status=status, files=files, foreign=foreign, untraced=untraced)
+    untraced = libraries.untraced(patched, files) if libraries and files else []
+    left = executed.later.untraced if executed.later else {}
+    return Run(
+        status=status,
+        files=files,
+        foreign=foreign,
+        untraced=[*untraced, *executed.untraced.items(), *left.items()],
+        unmatched=_unmatched(executed, libraries),
+    )
+
+
+def _unmatched(executed: Executed, libraries: Libraries | None) -> list[str]:
+    """The filters and globs that have matched nothing until the end."""
+    later, missing = executed.later, executed.missing or set()
+    if later is None:
+        return [f"filter {text!r} matches no function of any program" for text in sorted(missing)]
+    if later.missing is not None:
+        missing = missing & later.missing
+    globs = [glob for glob in libraries.unmatched if glob not in later.matched] if libraries else []
+    return [
+        *(f"--lib {glob!r} matches no library that the program has loaded" for glob in globs),
+        *(f"filter {text!r} matches no function of what was loaded" for text in sorted(missing)),
+    ]
 
 
 def _of_tracer(files: Sequence[Path], request: Request) -> tuple[list[Path], list[str]]:
@@ -201,24 +282,42 @@ def _of_tracer(files: Sequence[Path], request: Request) -> tuple[list[Path], lis
     return alike, foreign
 
 
-def execute(patched: Path, words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run the copy under the program's own name; return 128 + N if signal N killed it."""
-    before = None
-    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # or there would be no exit status
+def execute(
+    patched: Path,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    following: Following | None = None,
+) -> int:
+    """Run the copy under the program's own name; return 128 + N if signal N killed it. Raises
+    InputError for what cannot be run, or not be followed."""
+    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    if ignored:  # or there would be no exit status
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        before = partial(signal.signal, signal.SIGCHLD, signal.SIG_IGN)
+
+    def before() -> None:
+        if ignored:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        if following is not None:
+            following.before()
+
     try:
         child = subprocess.Popen(  # everything that a shell would pass on
-            list(words), executable=patched, env=environment, close_fds=False, preexec_fn=before
+            list(words),
+            executable=patched,
+            env=environment,
+            close_fds=False,
+            preexec_fn=before if ignored or following else None,
         )
     except OSError as error:
         raise InputError(words[0], f"cannot run: {error.strerror}") from None
+    send = child.send_signal if following is None else following.send
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
     for number in PASSED_ON:
         handlers[number] = signal.getsignal(number)
         if handlers[number] is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: child.send_signal(number))
-    code = child.wait()
+            signal.signal(number, lambda number, _: send(number))
+    code = child.wait() if following is None else following.wait()
+    child.returncode = code
     for number, handler in handlers.items():
         signal.signal(number, handler)
     return code if code >= 0 else 128 - code

@@ -9,6 +9,7 @@ descriptor.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import resource
@@ -25,6 +26,8 @@ __all__ = ["Held", "Server"]
 
 CREDENTIALS = struct.Struct("3i")
 """struct ucred: pid, uid, gid."""
+LIBC = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNET = 0x4000_0000
 WAITING = 1024
 """Backlog of the socket (processes)."""
 WAIT = 0.01
@@ -47,14 +50,19 @@ class Server:
     ``sweep`` is called in the server's thread with all of them, and returns those to keep open."""
 
     def __init__(
-        self, folder: Path, program: Path, sweep: Callable[[list[Held]], list[Held]]
+        self,
+        folder: Path,
+        program: Path,
+        sweep: Callable[[list[Held]], list[Held]],
+        network: Path | None = None,
     ) -> None:
-        """Raises OSError if the file system has no O_TMPFILE, or no socket can be made."""
+        """``network``: the network namespace to listen in, as in /proc/PID/ns. Raises OSError if
+        the file system has no O_TMPFILE, or no socket can be made."""
         self._folder, self._program, self._sweep = folder, program, sweep
         self.held: list[Held] = []
         os.close(self._unnamed())
         self._name = f"ftpatch.{secrets.token_hex(16)}"
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = _socket_in(network)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         try:
             self._socket.bind(f"\0{self._name}")
@@ -125,3 +133,33 @@ class Server:
 def _allow(descriptors: int, limits: tuple[int, int]) -> None:
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, limits[1]))
+
+
+def _socket_in(network: Path | None) -> socket.socket:
+    """A socket of a network namespace, which names in the abstract namespace belong to. Raises
+    OSError for one that we may not enter."""
+    own = Path("/proc/self/ns/net")
+    if network is None or network.samefile(own):
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made: list[socket.socket | OSError] = []
+
+    def enter() -> None:
+        try:
+            fd = os.open(network, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if LIBC.setns(fd, CLONE_NEWNET):
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number))
+            finally:
+                os.close(fd)
+            made.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        except OSError as error:
+            made.append(error)
+
+    # Only the thread that calls setns() is moved.
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    if isinstance(made[0], OSError):
+        raise made[0]
+    return made[0]

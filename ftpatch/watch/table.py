@@ -14,7 +14,7 @@ from ftpatch.layout import constants, pack, structure, unpack
 from ftpatch.watch.grammar import LENGTHS, parse_watch
 from ftpatch.watch.watches import Watch, watch_line
 
-__all__ = ["SLOTS", "TABLE_SIZE", "Told", "pack_watches", "unpack_watches"]
+__all__ = ["SLOTS", "TABLE_SIZE", "TYPES", "Told", "pack_watches", "unpack_watches"]
 
 SLOTS = constants["WATCHES"]
 """Breakpoints of x86's processors (SDM vol. 3, section 18.2.1, "Debug Address Registers")."""
@@ -23,7 +23,7 @@ TABLE_SIZE = SLOTS * _ENTRY.itemsize
 """Bytes."""
 _MAX_TEXT = _ENTRY["text"].itemsize
 """Size of the text (bytes)."""
-_TYPES = {"r--": 1, "-w-": 2, "rw-": 3}
+TYPES = {"r--": 1, "-w-": 2, "rw-": 3}
 """HW_BREAKPOINT_R, _W and _RW of include/uapi/linux/hw_breakpoint.h."""
 
 
@@ -51,7 +51,7 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
             "trace_watch",
             address=watch.address,
             length=watch.length,
-            type=_TYPES[watch.type],
+            type=TYPES[watch.type],
             size=len(text),
             text=text,
         )
@@ -87,7 +87,7 @@ def _told(
     line = text[:size].ljust(size, b"\0").decode("utf-8", "backslashreplace")
     request = parse_watch(line)
     fits = request.length in (None, length) and length in LENGTHS and not address % length
-    if not fits or _TYPES.get(request.type) != type:
+    if not fits or TYPES.get(request.type) != type:
         raise wrong
     watch = Watch(
         symbol=request.symbol,

@@ -12,7 +12,7 @@ from ftpatch.trace.header import Header
 from ftpatch.watch import readable, watch_line
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, Told, unpack_watches
 
-__all__ = ["read_watched", "refusal_note"]
+__all__ = ["read_watched", "reason_of", "refusal_note"]
 
 AT = constants["TRACE_HEADER"]
 """Size of the header before them (bytes)."""
@@ -52,6 +52,10 @@ def refusal_note(told: Told) -> str:
     """Explain in a clause that a watch has no events; empty if it was set."""
     if not told.refusal:
         return ""
-    known = _REASONS.get(told.refusal)
-    why = known or (os.strerror(told.refusal) if told.refusal < 1 << 31 else "unknown")
+    why = reason_of(told.refusal)
     return f"{watch_line(told.watch)}: not watched: errno {told.refusal}, {why}"
+
+
+def reason_of(code: int) -> str:
+    """Explain an errno of perf_event_open(2)."""
+    return _REASONS.get(code) or (os.strerror(code) if code < 1 << 31 else "unknown")

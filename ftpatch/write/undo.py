@@ -22,6 +22,10 @@ from ftpatch.write.write import write
 __all__ = ["Undo", "plan_undo", "require_undoable", "take_back"]
 
 
+class NoJournal(InputError):
+    """There is nothing to take back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
     """State of a file before ``blocks`` (the latest first): ``changes`` back to the old
@@ -39,13 +43,13 @@ class Undo:
 def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     """Take back the latest block, or all.
 
-    Raises InputError where there is no journal, SiteRefused where the new bytes are not there any
+    Raises NoJournal where there is none, SiteRefused where the new bytes are not there any
     more.
     """
     image.require_writable()
     blocks = read_blocks(image.path, image.data[: image.end])
     if not blocks:
-        raise InputError(
+        raise NoJournal(
             image.path, "no journal: not changed by ftpatch", "strip and objcopy remove it"
         )
     blocks = blocks if everything else blocks[:1]

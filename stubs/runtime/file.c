@@ -175,7 +175,7 @@ long make_file(int again)
 		return at;
 	}
 	mapping_kept((ulong)at, (ulong)size);
-	if (path[0])
+	if (path[0] && !(ftpatch_config.flags & TRACE_ATTACHED))
 		bus_kept();
 	header = (struct trace_header *)at;
 	header->version = TRACE_VERSION;

@@ -53,6 +53,15 @@ void libraries_found(void)
 
 	if (!ftpatch_config.libraries)
 		return;
+	/* A linker that runs may be changing its list: ftpatch has found them. */
+	if (ftpatch_config.flags & TRACE_ATTACHED) {
+		for (i = 0, library = first(); library->told.length && i < MOST;
+		     i++, library = next(library)) {
+			hooks[i] = (struct library_hook *)(ulong)library->place;
+			biases[i] = (ulong)library->told.bias;
+		}
+		return;
+	}
 	/* The linker fills in DT_DEBUG's value in the program's dynamic table. */
 	debug = *(struct r_debug **)(ulong)(ftpatch_config.debug + process.bias);
 	for (map = debug ? debug->map : 0; map && steps < LONGEST; map = map->next, steps++)

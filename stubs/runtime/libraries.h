@@ -22,7 +22,7 @@ struct library_hook {
  * */
 struct library {
 	u64 dynamic; /* link address of the library's dynamic table, which identifies it */
-	u64 place;   /* ... of its struct library_hook */
+	u64 place;   /* ... of its struct library_hook; with TRACE_ATTACHED its address in memory */
 	struct trace_library told; /* copied to the trace file, with its bias filled in */
 };
 

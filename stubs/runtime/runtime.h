@@ -35,7 +35,9 @@ typedef unsigned long ulong;
 /* What the program may give up through seccomp. */
 enum gives_up { GIVES_UP_CLOCK = 1, GIVES_UP_CALLS = 2 };
 
-/* Filled in by ftpatch when it injects the stub; all addresses are link addresses. */
+/* Filled in by ftpatch when it injects the stub; all addresses are link addresses. With TRACE_ATTACHED
+ * it came into a running process: trace_start() is called there, and what the runtime may change of the
+ * process (the actions of signals, its exit) stays as it is. */
 struct stub_config {
 	char magic[16];
 	u64 self;     /* of this struct */
@@ -55,6 +57,7 @@ struct stub_config {
 	u64 debug;     /* value of DT_DEBUG in the program's dynamic table */
 	u64 probes;    /* struct probe_table (probes.h) or struct trace_watch[4], 0: none */
 	u64 hooks;     /* struct hook_table (hooks.h), 0: none */
+	u64 hz;        /* ticks per second, 0: to be measured */
 };
 
 extern const struct stub_config ftpatch_config __attribute__((visibility("hidden")));

@@ -111,7 +111,8 @@ static void unmade(long ret, const char *wanted)
 	say(wanted ? "FTPATCH_TRACE" : 0, wanted, text);
 }
 
-/* Called from the process's first instructions: sp points to argc. */
+/* Called from the process's first instructions: sp points to argc; or in a process that runs, with a
+ * copy of what was there. */
 void trace_start(ulong *sp)
 {
 	char **argv = (char **)(sp + 1), **envp = argv + *sp + 1;
@@ -152,14 +153,15 @@ void trace_start(ulong *sp)
 #endif
 	if (ftpatch_config.tracer != TRACER_USER && !place_kept(envp, name))
 		return;
-	process.stack = (ulong)sp;
+	if (!(ftpatch_config.flags & TRACE_ATTACHED)) /* else sp is not on it */
+		process.stack = (ulong)sp;
 	process.pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	room = space();
 	if (ftpatch_config.tracer != TRACER_USER) {
 		process.size = wanted_size(envp);
 		if (process.size > room)
 			process.size = room > LEAST ? room : LEAST;
-		process.hz = ticks_hz() ?: measured_hz();
+		process.hz = ticks_hz() ?: ftpatch_config.hz ?: measured_hz();
 	}
 	if (ftpatch_config.clock & GIVES_UP_CLOCK)
 		clock_kept();

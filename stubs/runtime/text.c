@@ -63,6 +63,8 @@ void say(const char *variable, const char *value, const char *what)
 	} ignored = {1 /* SIG_IGN */, 0, 0, 0}, pipe = {0, 0, 0, 0}, large = {0, 0, 0, 0};
 	char line[512];
 
+	if (ftpatch_config.flags & TRACE_ATTACHED) /* whoever attached sees what is missing */
+		return;
 	line[0] = 0;
 	append(line, sizeof(line), "ftpatch: ");
 	if (variable) {

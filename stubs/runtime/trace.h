@@ -82,6 +82,7 @@ enum trace_flags {
 	TRACE_STOPPED = 4, /* a return address was invalid: the tracer stopped and restored it */
 	TRACE_NO_ROOM = 8, /* the disk was full before the file was: the reason for LOST_FULL */
 	TRACE_SILENT = 16, /* no glibc, the only libc that calls us at exit: no TRACE_ENDED */
+	TRACE_ATTACHED = 32, /* the process was running when the tracer came: no TRACE_ENDED either */
 };
 
 /* Calls that were not recorded, by reason. */

@@ -6,8 +6,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ from tests.support.images import fentry_kernel
 from tests.support.samples import WITH_TABLE, Sample, sample
 
 KERNEL = sample("vmlinux-x86_64").path
+API: Any = ftpatch
+"""The same, without types."""
 every_sample = pytest.mark.parametrize("one", WITH_TABLE, ids=lambda one: one.name)
 
 
@@ -222,3 +226,37 @@ def test_an_index_gives_one_site() -> None:
     assert list(sites[:2]) == rows[:2] and list(sites[sites.symbol == rows[1].symbol]) == [rows[1]]
     with pytest.raises(IndexError):
         sites[len(rows)]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda _: API.open(3), "path is int, not a path"),
+        (lambda _: API.open(b"image"), "path is bytes, not a path"),
+        (lambda _: API.open(""), "path is an empty path; "),
+        (lambda _: API.Tree(None), "path is NoneType, not a path"),
+        (lambda image: API.Trace(image.path, 3), "path is int, not a path"),
+        (lambda image: API.Trace(image.path, image=3), "image is int, not a path"),
+        (lambda image: API.Trace(image.path, tid="1"), "tid is str, not a whole number"),
+        (lambda image: API.Trace(image.path, tid=[1, 2.5]), "tid is float, not a whole number"),
+        (lambda image: API.Trace(image.path, only=3), "only is int, not text"),
+        (lambda image: API.Trace(image.path, max_depth="1"), "max_depth is str, not a whole"),
+        (lambda image: API.Trace(image.path, time=0.5), "time is float, not text"),
+        (lambda image: image.enable(3), "filter is int, not text, or several texts"),
+        (lambda image: image.enable(["a", None]), "filter is NoneType, not text"),
+        (lambda image: image.enable(b"a"), "filter is bytes, not text"),
+        (lambda image: image.enable(to=0x1000), "to is int, not text"),
+        (lambda image: image.enable(tracer="nop", max_stack="9"), "max_stack is str, not a whole"),
+        (lambda image: image.enable(tracer="nop", size=True), "size is bool, not a whole number"),
+        (lambda image: image.enable(output=3), "output is int, not a path"),
+        (lambda image: image.disable(notrace=3), "notrace is int, not text"),
+        (lambda image: image.diff(3), "other is int, not a path"),
+        (lambda image: image.sites.select(3), "filter is int, not text"),
+    ],
+)
+def test_arguments_of_other_types(call: Callable[[Any], object], said: str) -> None:
+    """They are errors of ours, and name the argument."""
+    image: Any = ftpatch.open(KERNEL)
+    with pytest.raises(ftpatch.FtpatchError) as told:
+        call(image)
+    assert str(told.value).startswith(said)

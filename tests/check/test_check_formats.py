@@ -171,6 +171,26 @@ def test_a_junit_document() -> None:
     assert error.text == outcome(Path("text"))
 
 
+def test_a_junit_document_of_a_directory_is_short() -> None:
+    """Trees have thousands of modules, and most of them break nothing."""
+    _three()
+    Path("tree").mkdir()
+    for name in ("good", "bad"):
+        Path(name).rename(Path("tree") / name)
+    result = ftpatch("check", "--format", "junit", "tree")
+    told = {suite.attrib["name"]: suite for suite in _document(result)}
+    cases = {
+        name: {case.attrib["name"]: [e.tag for e in case] for case in suite.iter("testcase")}
+        for name, suite in told.items()
+    }
+    assert cases == {
+        "tree/good": {"other invariants": []},
+        "tree/bad": {"other invariants": [], "ftrace_init": ["failure"]},
+    }
+    good = ET.tostring(told["tree/good"])
+    assert len(good) < 100 + 15 * len("tree/good")
+
+
 def test_junitparser_reads_it(tmp_path: Path) -> None:
     _three()
     assert ftpatch("check", "--write-baseline", "known", "bad").code == 0

@@ -40,7 +40,7 @@ def _is_one_line(result: Result) -> None:
     [
         (["--nope"], "No such option"),
         (["nosuch"], "No such command"),
-        (["enable"], "Missing argument"),
+        (["enable"], "no IMAGE and no --pid"),
         (["enable", "IMAGE", "OTHER"], "unexpected extra argument"),
         (["enable", "--nope", "IMAGE"], "No such option"),
         (["status", "--format", "yaml", "IMAGE"], "text or json"),

@@ -16,7 +16,7 @@ import pytest
 from ftpatch.cli.completion import check_formats, images, report_formats, some_of, tracers, traces
 from ftpatch.elf.relocations import Form
 from tests.support.boot_images import bzimage, zboot
-from tests.support.command import ROOT, ftpatch
+from tests.support.command import ROOT, ftpatch, ftpatch_process
 from tests.support.raw_images import ARM64, V6, Made
 from tests.support.samples import SAMPLES
 from tests.support.trace_writer import TraceFile
@@ -76,6 +76,12 @@ def test_bash_offers_files_of_the_kind() -> None:
     assert _bash("report", "some") == ["some.trace"]
 
 
+def test_bash_offers_processes() -> None:
+    own = str(os.getpid())
+    assert own in _bash("status", "--pid", own) and own in _bash("check", "--pid", own[:-1])
+    assert _bash("list", "--pid", "x") == []
+
+
 def test_every_value_is_taken_by_its_option(tmp_path: Path) -> None:
     """And what is not offered is not."""
     image = SAMPLES[0].path
@@ -124,3 +130,29 @@ def test_folders_are_left_to_the_shell() -> None:
     shutil.copy(SAMPLES[0].path, "kernels/one")
     assert images("kernels/") == ["kernels/one"]
     assert images("nowhere/") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("words", "position"),
+    [
+        ("ftpatch st", "x"),
+        ("ftpatch st", ""),
+        ("ftpatch st", "1.5"),
+        ("ftpatch st", "-9"),
+        ("ftpatch st", "3"),
+        ("ftpatch st", "9" * 30),
+        ("", "1"),
+        ("ftpatch stat 'us", "99"),
+        (None, "1"),
+    ],
+)
+def test_nonsense_is_offered_nothing(
+    shell: str, words: str | None, position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_FTPATCH_COMPLETE", f"complete_{shell}")
+    for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
+        monkeypatch.setenv(name, words) if words is not None else monkeypatch.delenv(name, False)
+    monkeypatch.setenv("COMP_CWORD", position)
+    done = ftpatch_process()
+    assert (done.code, done.out, done.err) == (0, "", "")

@@ -44,6 +44,8 @@ def _looked_at(*words: str) -> set[str]:
         (["a/b"], {"a/b/one.ko"}),
         (["b"], {"a/b/one.ko", "b/three"}),
         (["t[hw]*"], {"a/two.ko", "b/three"}),
+        (["./four"], {"four"}),
+        ([".//a/./b/"], {"a/b/one.ko"}),
         (["four", "a"], {"four", "a/b/one.ko", "a/two.ko"}),
     ],
 )
@@ -59,7 +61,16 @@ def test_by_name_and_by_path(globs: list[str], left_out: set[str]) -> None:
         (["tree", "--exclude", "a", "--exclude", "Two"], "--exclude 'Two' matches no image; "),
         (["tree", "--exclude", "tree/four"], "--exclude 'tree/four' matches no image; "),
         (["tree", "--exclude", "*"], "tree: --exclude leaves no image of this directory"),
-        (["tree/four", "--exclude", "four"], "--exclude selects files of a directory; "),
+        (
+            ["tree", "--exclude", "xyz"],
+            "--exclude 'xyz' matches no image; use a name, or a path below tree\n",
+        ),
+        (
+            ["tree/four", "--exclude", "four"],
+            "tree/four: not a directory, and --exclude leaves out files of directories; "
+            "remove --exclude, or give the directory instead\n",
+        ),
+        (["none", "--exclude", "four"], "none: cannot read: No such file or directory\n"),
     ],
 )
 def test_what_leaves_out_nothing_or_everything(verb: str, words: list[str], said: str) -> None:

@@ -31,6 +31,7 @@ def test_help_fits_80_columns(name: str) -> None:
     assert result.code == 0 and not result.err
     assert max(map(len, result.out.splitlines())) <= 80
     assert "…" not in result.out
+    assert not re.search(r"list\[|<\w+>|``", result.out), "Python's words, not the user's"
     if not name:
         summaries = result.out.split("Commands:\n")[1]
         assert "..." not in summaries, "a summary is cut off"

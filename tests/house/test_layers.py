@@ -27,6 +27,7 @@ LEVELS = (
     ("ftrace",),
     ("ftrace/check",),
     ("write",),
+    ("process",),
     ("update", "diff"),
     ("inject",),
     ("trace",),

@@ -118,3 +118,36 @@ def test_set_up_waits_for_locks(script: str, tmp_path: Path) -> None:
     said = (tmp_path / "said").read_text().splitlines()
     assert [line.split()[2] for line in said] == ["update", "update", "install"]
     assert all(line.startswith("-o DPkg::Lock::Timeout=300 ") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("more", "size", "installed"), [([], "0.2 GB", "."), (["tests"], "0.8 GB", ".[test]")]
+)
+def test_what_is_installed_is_said_before(
+    more: list[str], size: str, installed: str, tmp_path: Path
+) -> None:
+    """Installing takes a while, and pip is quiet."""
+    python = tmp_path / "env/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "pip: $*"\n')
+    python.chmod(0o755)
+    words = ["sh", str(SCRIPTS / "environment.sh"), sys.executable, str(tmp_path / "env"), *more]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    told, pip = done.stdout.splitlines()
+    assert size in told and str(tmp_path / "env") in told
+    assert pip.startswith("pip: -m pip install") and pip.split()[-1] == installed
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_a_demo_does_without_what_the_tests_need(tmp_path: Path) -> None:
+    def commands(target: str, *words: str) -> list[str]:
+        make = ["make", "-n", *words, f"VENV={tmp_path}", target]
+        done = subprocess.run(make, cwd=SCRIPTS.parent, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if "environment.sh" in line]
+
+    (demo,) = commands("demo")
+    (lint,) = commands("lint")
+    assert lint.endswith(" tests") and demo == lint.removesuffix(" tests")
+    for name in (".installed", ".ready"):
+        (tmp_path / name).touch()
+    assert commands("demo") == commands("lint") == []

@@ -114,6 +114,29 @@ def test_people_see_what_sources_say(cart: Path) -> None:
     assert ADD not in ftpatch("list", cart).out
 
 
+def test_so_they_do_of_what_is_wrong_or_differs(cart: Path, tmp_path: Path) -> None:
+    """In text; JSON has the symbol table's names."""
+    (site,) = ftpatch("list", cart, "-f", ADD2, "--json").json
+    data = bytearray(cart.read_bytes())
+    data[site["offset"] : site["offset"] + 5] = b"\xcc" * 5
+    bad = tmp_path / "bad"
+    bad.write_bytes(data)
+    found = "site-known: " + site["ip"] + " shop::Cart::add(int, int)+0x0: "
+    for form in ("text", "github", "junit", "sarif"):
+        assert found in ftpatch("check", bad, "--format", form).out
+    assert f'"{ADD2}+0x0"' in ftpatch("check", bad, "--json").out
+    refused = ftpatch("enable", bad, "--tracer", "nop")
+    assert refused.code == 1 and refused.err.count("shop::Cart::add(int, int)+0x0/0x") == 2
+    words = ("-f", ADD, "--to", "shop::other()", "-v", "-o", tmp_path / "out")
+    assert "shop::Cart::add(int)+0x0" in ftpatch("enable", cart, *words).out
+    differs = ftpatch("diff", cart, tmp_path / "out").out
+    assert "shop::Cart::add(int)+0x0" in differs and "call shop::other()" in differs
+    assert "_Z" not in differs + refused.err
+    subprocess.run(["objcopy", tmp_path / "out", tmp_path / "copy"], check=True)
+    calls = ftpatch("check", tmp_path / "copy")  # without the journal
+    assert calls.code == 1 and "calls shop::other(), which is not one of" in calls.out
+
+
 def test_a_callee_by_its_name(cart: Path) -> None:
     def enable(callee: str) -> str:
         done = ftpatch("enable", cart, "-f", "fib", "--to", callee, "--dry-run")
@@ -138,7 +161,7 @@ def test_a_callee_by_its_name(cart: Path) -> None:
         ("report TRACE -f fibb", "no function in the trace; did you mean fib?"),
         ("report TRACE --format perfeto", "unknown format 'perfeto'; did you mean perfetto?"),
         ("probe PROG p@fibb", "no such function 'fibb'; did you mean fib?"),
-        ("enabel PROG", "Did you mean 'enable'?"),
+        ("enabel PROG", "did you mean 'enable'?"),
         ("list PROG --fromat json", "--format"),
         ("enable KERNEL --site ftrace_cal --to do_exit", "; did you mean ftrace_call"),
         ("enable KERNEL --to do_exti", "no such symbol 'do_exti'; did you mean do_exit"),

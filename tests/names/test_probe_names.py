@@ -120,7 +120,6 @@ def test_an_offset_stands_behind_parameters(cart: Path) -> None:
     [
         ("shop::Cart::add", "is ambiguous (2 definitions)"),
         ("Cart::add", "did you mean shop::Cart::add"),
-        ("shop::most", "did you mean shop::most<int>?"),
         ("mian", "did you mean main?"),
         ("hiden", "did you mean (anonymous namespace)::hidden?"),
         ("table", "'table' is not a function; `ftpatch watch` it"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftpatch.names.short_names import short_name
+from ftpatch.names.short_names import fitted, short_name, without_arguments
 
 WORDS = st.sampled_from(["shop", "Cart", "vector", "x1", "operator<<", "operator->", "operator>"])
 LONG = st.sampled_from(
@@ -44,7 +44,8 @@ def test_template_arguments_are_left_out(parts: list[tuple[str, str]]) -> None:
         ("", ""),
         ("shop::most<int>(int)", "shop::most<int>(int)"),
         ("f(std::set<int, std::less<int> > const&)", "f(std::set<…> const&)"),
-        ("shop::Cart::operator()<float>(float)", "shop::Cart::operator()<…>(float)"),
+        ("shop::Cart::operator()<float>(float)", "shop::Cart::operator()<float>(float)"),
+        ("shop::Cart::operator()<float const&>(int)", "shop::Cart::operator()<…>(int)"),
         ("shop::operator<=>(shop::Cart, int)", "shop::operator<=>(shop::Cart, int)"),
         (
             "<shop::Cart<u8, u16> as core::fmt::Debug>::fmt",
@@ -59,6 +60,42 @@ def test_template_arguments_are_left_out(parts: list[tuple[str, str]]) -> None:
 )
 def test_examples(name: str, short: str) -> None:
     assert short_name(name) == short
+
+
+@pytest.mark.parametrize(
+    ("name", "room", "shown"),
+    [
+        ("int shop::most<…>(int)", 22, "int shop::most<…>(int)"),
+        ("int shop::most<…>(int)", 21, "shop::most<…>(…)"),
+        ("int shop::most<…>(int)", 15, "shop::most<…>"),
+        ("int shop::most<…>(int)", 12, "…::most<…>"),
+        ("shop::Cart::add(int) const", 20, "shop::Cart::add(…)"),
+        ("shop::operator<(shop::Cart, int)", 20, "shop::operator<(…)"),
+        ("some_function_of_c", 8, "some_fu…"),
+        ("n::some_function_of_cpp", 8, "…_of_cpp"),
+    ],
+)
+def test_names_in_little_room(name: str, room: int, shown: str) -> None:
+    """The end of a C++ name tells most."""
+    assert fitted(name, room) == shown
+    assert len(shown) <= room
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"),
+    [
+        (
+            "std::vector<int, std::allocator<int> >::push_back(int&&)",
+            "std::vector::push_back(int&&)",
+        ),
+        ("core::iter::map::<alloc::vec::Vec<u8>>", "core::iter::map"),
+        ("shop::operator<< <char>(int)", "shop::operator<< (int)"),
+        ("shop::operator<(int)", "shop::operator<(int)"),
+        ("<shop::Cart<u8> as Drop>::drop", "<shop::Cart as Drop>::drop"),
+    ],
+)
+def test_names_without_arguments(name: str, bare: str) -> None:
+    assert without_arguments(name) == bare
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")

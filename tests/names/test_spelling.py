@@ -57,7 +57,7 @@ NAMES = [
         ("shop::most<int>", [MOST]),
         ("shop::most<int>(int, int)", [MOST]),
         ("int shop::most<int>(int, int)", [MOST]),
-        ("shop::most", []),  # arguments of a C++ template as they are written
+        ("shop::most", [MOST]),  # every instance of a template
         ("shop::Cart::total", [CLONE]),
         ("shop::Cart::total()", [CLONE]),
         ("shop::Cart::operator==", [EQUAL]),
@@ -121,6 +121,8 @@ def test_what_an_expression_means(text: str, meant: list[str]) -> None:
         ("!mian", "main"),
         ("m::shop::Plane::one", "m::shop::Plain::one"),
         ("shop.Cart.ad", "shop.Cart.add"),
+        ("most", "shop::most"),
+        ("shop::most<in>", "shop::most<int>"),
     ],
 )
 def test_what_was_perhaps_meant(text: str, meant: str) -> None:

@@ -2,13 +2,14 @@
 """Which part of the tests `make test` runs, and how to run the same part again.
 
 Of a test that takes time it runs a sample of its cases, in which every value that many of them
-share occurs; of the cases that slow.txt names, some in each file; tests that can do with less ask
+share occurs; of the cases that slow.txt names, some in each folder; tests that can do with less ask
 ``scaled`` how far to go. The sample is another one each day, and FTPATCH_SEED chooses it. Which
 inputs fuzzers and hypothesis draw is another matter: what a change has to pass may not depend on
 luck, so they are the same each time; FTPATCH_FUZZ chooses others, as `make fuzz` does all the time.
 FTPATCH_FULL in the environment asks for everything: ``1`` for all cases, ``rest`` for those that
 the sample of this seed leaves out, and ``product`` for the whole product of forms of traced
-programs besides (`make test-matrix`).
+programs besides, and for the hours of tests that go on as long as one likes (`make test-matrix`,
+`make test-processes`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ TODAY = os.environ.setdefault("FTPATCH_TODAY", datetime.date.today().strftime("%
 SEED = int(os.environ.get("FTPATCH_SEED") or TODAY)
 FUZZ = int(os.environ.get("FTPATCH_FUZZ") or 1)
 """Seed of what fuzzers and hypothesis draw."""
-SHARE = 1 / 16
-"""Of a test's cases, or of a file's slow ones; what as many cases of a test share must occur."""
+SHARE = 1 / 24
+"""Of a test's cases; what as many of them share must occur."""
+SLOW_SHARE = 1 / 16
+"""Of a folder's slow cases."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines()[1:])
@@ -50,8 +53,11 @@ def describe() -> str:
     return f"FTPATCH_SEED={SEED}{full}{drawn}"
 
 
-def scaled(full: int, part: int) -> int:
-    """Choose between the size of a test in full and in a sample."""
+def scaled(full: int, part: int, product: int = 0) -> int:
+    """Choose between the size of a test in full and in a sample, and in the product if that is
+    another one."""
+    if PRODUCT and product:
+        return product
     return full if FULL else part
 
 
@@ -92,22 +98,25 @@ def split(
     if MODE not in ("", "rest") or any("::" in name for name in named):
         return list(items), []
     groups: dict[str, list[pytest.Function]] = defaultdict(list)
+    slow: dict[Path, list[pytest.Function]] = defaultdict(list)
     for item in items:
         name = item.nodeid.partition("[")[0]
         if not isinstance(item, pytest.Function):
             continue
         if name in SLOW:
-            groups[name.partition("::")[0]].append(item)
+            slow[item.path.parent].append(item)
         elif any(part in name for part in WHOLE):
             continue
         elif hasattr(item, "callspec") and _takes_time(item):
             groups[name].append(item)
     left = set[pytest.Item]()
     for name, group in groups.items():
-        # Of slow cases no more than their share: what they have in common occurs on another day.
-        values = [_values(item) if "::" in name else () for item in group]
-        chosen = {group[index] for index in sample(values, name)}
+        chosen = {group[index] for index in sample([_values(item) for item in group], name)}
         left |= set(group) - chosen
+    for folder, group in slow.items():
+        # No more than their share: what they have in common occurs on another day.
+        rng = random.Random(f"{SEED} {folder.name}")
+        left |= set(group) - set(rng.sample(group, math.ceil(SLOW_SHARE * len(group))))
     if MODE == "rest":
         left = {item for item in items if item not in left and not _is_scaled(item)}
     return [item for item in items if item not in left], [item for item in items if item in left]

@@ -61,7 +61,8 @@ class _Reader:
         if self.stack:
             self.stack[-1].inner += spent
         own = spent - frame.inner
-        self.of(frame.func).total += spent
+        if all(other.func != frame.func for other in self.stack):  # or it is a part of that
+            self.of(frame.func).total += spent
         self.of(frame.func).own += own
         self.folded[path] = self.folded.get(path, 0) + own
         return frame

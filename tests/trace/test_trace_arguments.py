@@ -39,6 +39,9 @@ MISSING = {
     },
 }
 """Values that are in registers that are not recorded, or in memory."""
+OUTERMOST = {"main.argc", "main.argv"}
+"""On i386 they are on the stack, and missing if main() begins at the end of a page of it: the
+tracer does not read a page that may not be there for a thread's outermost call."""
 DONE_WITHOUT = {
     *("other.n", "other.ld", "tight.z", "wide.w", "local.unused", "count.none", "count.3"),
     *("by_address.none", "hidden.n", "shown.twice"),
@@ -79,6 +82,8 @@ def test_arguments_are_what_the_program_prints(build: Build, source: str, tmp_pa
             raw.add(call.name)
         else:
             found |= set(missing(call.printed, call.named, call.name))
+    if build.arch == "i386":
+        found -= OUTERMOST
     if build.level == "-O0":
         expected = {"Left"} if source.endswith(".cpp") else set()
         others = {"skips"} if build.compiler == "clang" else set()
@@ -86,6 +91,14 @@ def test_arguments_are_what_the_program_prints(build: Build, source: str, tmp_pa
         assert found == (MISSING[build.arch] if source.endswith(".c") else set())
     assert raw <= COPIES
     assert found <= MISSING[build.arch] | (DONE_WITHOUT if build.level != "-O0" else set())
+
+
+def test_an_outermost_call_has_those_on_the_stack(tmp_path: Path) -> None:
+    program = Build("i386", "gcc", "-O2").program(SOURCES / "arguments.c", tmp_path)
+    runs = [calls(program, "i386") for _ in range(4)]  # the stack begins elsewhere each time
+    names = [call.named for run in runs for call in run if call.name == "main"]
+    assert len(names) == 4
+    assert {"argc": 1} in [{"argc": one["argc"]} for one in names if one]
 
 
 @pytest.mark.scaled

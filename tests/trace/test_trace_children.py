@@ -10,10 +10,13 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import ftpatch
+from ftpatch.trace import children
+from ftpatch.trace.header import open_trace
 from tests.support.command import ftpatch as command
 from tests.support.trace_writer import ENTRY, EXIT, PROFILE, Thread, TraceFile, program
 
@@ -254,3 +257,16 @@ def test_a_child_that_cannot_be_read_is_named(family: Path, tmp_path: Path) -> N
 
 def _counts(*files: Path) -> int:
     return sum(row["event"] == "entry" for row in command("report", "--json", *files).json)
+
+
+def test_each_file_beside_is_read_once(tmp_path: Path) -> None:
+    """For children, for what is damaged, and for what is newer."""
+    trace = TraceFile([Thread(1).add(ENTRY, "main", 0).add(EXIT, "main", 9)])
+    for name in ("run", "run.2", "run.3"):
+        trace.write(tmp_path / name)
+    (tmp_path / "run.4").write_bytes(b"FTPTRACE")
+    with mock.patch.object(children, "open_trace", wraps=open_trace) as opened:
+        done = command("report", tmp_path / "run")
+    assert done.code == 0 and "run.4: the header is truncated" in done.err
+    paths = [call.args[0].name for call in opened.call_args_list]
+    assert sorted(paths) == ["run", "run.2", "run.3", "run.4"]

@@ -129,8 +129,8 @@ def test_only_what_is_chosen(tmp_path: Path) -> None:
     assert {row["function"] for row in report.json} == {"main"}
 
 
-def test_a_library_that_is_opened_later_is_not_traced(tmp_path: Path) -> None:
-    """Not even where it calls one that is."""
+def test_a_library_that_is_opened_later(tmp_path: Path) -> None:
+    """It calls one that the program is linked with."""
     build(tmp_path)
     later = tmp_path / "later.c"
     later.write_text('#include "shared.h"\nint later(int n) { return leaf(n) + 1; }\n')
@@ -145,7 +145,8 @@ def test_a_library_that_is_opened_later_is_not_traced(tmp_path: Path) -> None:
     program = compiled(tmp_path, main, "opens", PAD, shared, "-Wl,-rpath,$ORIGIN")
     traced = trace(program)
     _same(traced, (0, "4\n"))
-    assert traced.calls == [(0, "main"), (1, "leaf"), (1, "leaf"), (0, "end"), (1, "leaf")]
+    inside = [(1, "leaf"), (1, "later"), (2, "leaf")]
+    assert traced.calls == [(0, "main"), *inside, (0, "end"), (1, "leaf")]
 
 
 def test_threads_of_constructors(tmp_path: Path) -> None:

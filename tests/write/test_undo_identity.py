@@ -262,3 +262,19 @@ def test_a_forged_journal(what: str, tmp_path: Path) -> None:
         return
     assert result.code == 2 and result.err.count("\n") == 1 and path.read_bytes() == before
     assert "journal" in result.err or "xz" in result.err
+
+
+def test_the_original_names_what_was_written(tmp_path: Path) -> None:
+    """`undo vmlinux` after `enable vmlinux`: the journal is in the output."""
+    image = tmp_path / "vmlinux"
+    shutil.copy(sample("vmlinux-x86_64").path, image)
+    before = image.read_bytes()
+    plain = ftpatch("undo", image)
+    assert plain.code == 2 and "strip and objcopy remove it" in plain.err
+    assert ftpatch("enable", image, "-f", "vfs_*").code == 0
+    hinted = ftpatch("undo", image)
+    assert hinted.code == 2 and hinted.err.endswith(f"; use `ftpatch undo {image}.ftpatch`\n")
+    assert image.read_bytes() == before
+    assert ftpatch(*hinted.err.split("`")[1].split()[1:]).code == 0
+    assert Path(f"{image}.ftpatch").read_bytes() == before
+    assert "strip and objcopy remove it" in ftpatch("undo", image).err, "it has none any more"

@@ -39,4 +39,9 @@ def _frames(offset: int, held: bool) -> list[tuple[int, bytes]]:
     return [(5, cfa_offset(offset + 128)), (10, cfa_offset(offset + 136)), (23, cfa_offset(offset))]
 
 
-DETOUR: Final = Detour(size=23, make=_make, stack=7, frames=_frames, link=16)
+def _far(to: int) -> bytes:
+    # A shadow stack or not, nothing of it is an indirect branch's target.
+    return bytes.fromhex("3e ff 25 00 00 00 00") + struct.pack("<Q", to)  # notrack jmp [rip]
+
+
+DETOUR: Final = Detour(size=23, make=_make, stack=7, frames=_frames, link=16, far=_far)

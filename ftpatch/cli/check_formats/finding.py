@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.console import count, lines, note_lines
+from ftpatch.names.demangle import demangled, demangled_place
 
 if TYPE_CHECKING:
     from ftpatch.errors import FtpatchError
     from ftpatch.ftrace.check.check import Check, Finding, Note
 
-__all__ = ["Notes", "Results", "message", "noted", "remarks"]
+__all__ = ["Notes", "Results", "message", "named", "noted", "remarks"]
 
 SHOWN = 5
 """Functions of a note that are named where its sites have no line of their own."""
@@ -35,17 +36,23 @@ class Notes:
     last: Iterable[str] = ()
 
 
+def named(path: Path, check: Check) -> str:
+    """Return what a report calls an image: its path, behind the number of its process."""
+    return f"{check.pid}: {path}" if check.pid else str(path)
+
+
 def message(finding: Finding) -> str:
     """``site-known: 0xffffffff81000044 vfs_write+0x4: ...``."""
-    place = f"{finding.ip:#x}" + (f" {finding.symbol}" if finding.symbol else "")
-    if finding.symbol and not finding.ip:
-        place = finding.symbol  # which is nowhere
+    symbol = demangled_place(finding.symbol)
+    place = f"{finding.ip:#x}" + (f" {symbol}" if symbol else "")
+    if symbol and not finding.ip:
+        place = symbol  # which is nowhere
     return f"{finding.invariant}: {place}: {finding.message}"
 
 
 def noted(note: Note) -> str:
     """``note: 2 sites: record dropped: ...: vfs_read, vfs_write``."""
-    names = ", ".join(note.names[:SHOWN])
+    names = ", ".join(map(demangled, note.names[:SHOWN]))
     more = len(note.names) - SHOWN
     names += f" and {more} more" if more > 0 else ""
     return f"note: {count(len(note.ip), 'site')}: {note.message}: {names}"

@@ -34,11 +34,12 @@ def github(results: Results, notes: Notes) -> None:
         if isinstance(outcome, FtpatchError):
             lines([annotation("error", [str(outcome)], file=file, title="ftpatch: cannot read")])
             continue
-        places = source_places(path, outcome.findings)
+        places = source_places(path, outcome, outcome.findings)
         for finding, place in zip(outcome.findings, places, strict=True):
             said = [message(finding), *finding.bug.splitlines()]
             about = {"file": file} if place is None else _source(*place)
             title = f"ftpatch {finding.invariant}"
+            title += f" in process {outcome.pid}" if outcome.pid else ""
             lines([annotation("error", said, **about, title=title)])
         if not notes.quiet:
             for note in outcome.notes:

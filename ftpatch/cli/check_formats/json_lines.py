@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ftpatch.cli.check_formats.finding import Notes, Results, remarks
 from ftpatch.cli.console import error_line, json_line
 from ftpatch.errors import FtpatchError
@@ -18,13 +20,15 @@ def json_lines(results: Results, notes: Notes) -> None:
             error_line(str(outcome))
             continue
         for finding in outcome.findings:
-            row = {
+            row: dict[str, Any] = {
                 "path": str(path),
                 "invariant": finding.invariant,
                 "ip": hex(finding.ip),
                 "symbol": finding.symbol,
                 "message": finding.message,
             }
+            if outcome.pid:
+                row["pid"] = outcome.pid
             if outcome.ftrace_init is not None:
                 row["verdict"] = outcome.ftrace_init.verdict.value
             json_line(row | ({"bug": finding.bug} if finding.bug else {}))

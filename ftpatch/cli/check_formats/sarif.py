@@ -38,7 +38,9 @@ KNOWN = [{"kind": "external", "justification": "listed in the baseline"}]
 
 def sarif(results: Results, notes: Notes) -> None:
     """Print the log when all results are in."""
-    from ftpatch.ftrace.check.check import INVARIANTS
+    from ftpatch.ftrace.check.check import IN_MEMORY, INVARIANTS
+
+    invariants = INVARIANTS
 
     found, told = list[dict[str, Any]](), list[dict[str, Any]]()
     readable = True
@@ -47,12 +49,14 @@ def sarif(results: Results, notes: Notes) -> None:
             readable = False
             told.append(_notification(path, "error", str(outcome)))
             continue
-        found += _results(path, outcome, list(INVARIANTS))
+        if outcome.pid:
+            invariants = INVARIANTS | IN_MEMORY
+        found += _results(path, outcome, list(invariants))
         if not notes.quiet:
             told += [_notification(path, "note", noted(note)) for note in outcome.notes]
     rules = [
         {"id": name, "shortDescription": {"text": _sentence(words)}}
-        for name, words in INVARIANTS.items()
+        for name, words in invariants.items()
     ]
     driver = {"name": "ftpatch", "semanticVersion": __version__, "rules": rules}
     invocation = {"executionSuccessful": readable, "toolExecutionNotifications": told}
@@ -65,7 +69,7 @@ def sarif(results: Results, notes: Notes) -> None:
 def _results(path: Path, check: Check, rules: list[str]) -> Iterator[dict[str, Any]]:
     findings = [(finding, False) for finding in check.findings]
     findings += [(finding, True) for finding in check.known]
-    places = source_places(path, [finding for finding, _ in findings])
+    places = source_places(path, check, [finding for finding, _ in findings])
     for (finding, known), place in zip(findings, places, strict=True):
         text = "\n".join(map(clean, [message(finding), *finding.bug.splitlines()]))
         result: dict[str, Any] = {
@@ -79,6 +83,8 @@ def _results(path: Path, check: Check, rules: list[str]) -> Iterator[dict[str, A
             },
             "properties": {"ip": hex(finding.ip)},
         }
+        if check.pid:
+            result["properties"]["pid"] = check.pid
         if place is not None:
             result["analysisTarget"] = {"uri": _uri(path)}
         if check.ftrace_init is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ftpatch.errors import InputError
 
 if TYPE_CHECKING:
-    from ftpatch.ftrace.check.check import Finding
+    from ftpatch.ftrace.check.check import Check, Finding
 
 __all__ = ["Place", "source_places"]
 
@@ -22,20 +22,21 @@ RELOCATABLE = {b"\1\0", b"\0\1"}
 """e_type, and ET_REL in either byte order: line tables that only a loader completes."""
 
 
-def source_places(path: Path, findings: Sequence[Finding]) -> list[Place | None]:
-    """The source of each finding, None where nothing tells it. An image whose debug information
-    cannot be read has none: its findings matter, and are told nevertheless."""
+def source_places(path: Path, check: Check, findings: Sequence[Finding]) -> list[Place | None]:
+    """The source of each of a check's findings, None where nothing tells it. An image whose debug
+    information cannot be read has none: its findings matter, and are told nevertheless."""
     from ftpatch.core.columns import addresses
     from ftpatch.trace.lines import Lines
 
     none: list[Place | None] = [None] * len(findings)
     if not any(finding.ip for finding in findings):
         return none
+    path = check.source or path
     try:
         with path.open("rb") as file:
             if file.read(TYPE.stop)[TYPE] in RELOCATABLE:
                 return none
-        found = Lines(path, absolute=True).places(addresses(*(finding.ip for finding in findings)))
+        found = Lines(path, absolute=True).places(addresses(*(one.linked for one in findings)))
     except (InputError, OSError):
         return none
     here = Path.cwd()

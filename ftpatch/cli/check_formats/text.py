@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.check_formats.finding import Notes, Results, message, noted, remarks
+from ftpatch.cli.check_formats.finding import Notes, Results, message, named, noted, remarks
 from ftpatch.cli.console import count, error_line, lines
 from ftpatch.cli.paint import Tone, Word, bad, fine, joined, warn
 from ftpatch.errors import FtpatchError, NoImages
+from ftpatch.names.demangle import demangled
 
 if TYPE_CHECKING:
     from ftpatch.ftrace.check.check import Check, Note
@@ -32,18 +32,19 @@ def text(results: Results, notes: Notes) -> None:
         found += bool(outcome.findings)
         known += len(outcome.known)
         bare += outcome.bare
-        checked += not outcome.bare
+        checked += bool(outcome.pid) or not outcome.bare
+        name = named(path, outcome)
         for finding in outcome.findings:
             rest = message(finding).removeprefix(finding.invariant)
-            lines([(f"{path}: ", bad(finding.invariant), rest), *finding.bug.splitlines()])
+            lines([(f"{name}: ", bad(finding.invariant), rest), *finding.bug.splitlines()])
         if not notes.quiet:
-            lines((f"{path}: ", *_noted(note)) for note in outcome.notes)
+            lines((f"{name}: ", *_noted(note)) for note in outcome.notes)
         if not notes.quiet and not notes.many:
-            _summary(path, outcome)
+            _summary(name, outcome)
         elif not notes.quiet and _stands_out(outcome):
-            _verdict(path, outcome)
+            _verdict(name, outcome)
         if notes.verbose:
-            _each(path, outcome)
+            _each(name, outcome)
     if notes.many and not notes.quiet and total + unread:
         unreadable = f"{unread} unreadable"
         held = f"{found} with findings"
@@ -79,23 +80,23 @@ def _noted(note: Note) -> tuple[str, str]:
     return warn("note"), noted(note).removeprefix("note")
 
 
-def _summary(path: Path, check: Check) -> None:
+def _summary(image: str, check: Check) -> None:
     outlook = check.ftrace_init
     if check.bare:
-        lines([f"{path}: no call sites, nothing to check"])
+        lines([f"{image}: no call sites, nothing to check"])
         return
-    _verdict(path, check)
+    _verdict(image, check)
     if outlook is not None and outlook.death is None:
         end = "one ftrace bug" if outlook.bug else "no ftrace bug"
         number = f"ftrace: allocating {outlook.entries} entries"
         if outlook.module:
             number = f"{count(outlook.entries, 'record')} for ftrace_module_init"
-        lines([f"{path}: {number}, {end}"])
+        lines([f"{image}: {number}, {end}"])
     if check.known:
         end = "" if check.findings else ", nothing new"
-        lines([(f"{path}: ", warn(count(len(check.known), "known exception")), end)])
+        lines([(f"{image}: ", warn(count(len(check.known), "known exception")), end)])
     elif not check.findings:
-        lines([(f"{path}: ", fine("every invariant holds"))])
+        lines([(f"{image}: ", fine("every invariant holds"))])
 
 
 def _stands_out(check: Check) -> bool:
@@ -105,27 +106,27 @@ def _stands_out(check: Check) -> bool:
     return outlook is not None and not (outlook.module and outlook.verdict == "boots")
 
 
-def _verdict(path: Path, check: Check) -> None:
+def _verdict(image: str, check: Check) -> None:
     outlook = check.ftrace_init
     if outlook is not None:
         words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
         others = {finding.invariant for finding in check.findings} - {"ftrace_init"}
         words += ", apart from the findings above" if others and outlook.verdict == "boots" else ""
-        lines([(f"{path}: verdict: ", Word(words, TONES[outlook.verdict]))])
+        lines([(f"{image}: verdict: ", Word(words, TONES[outlook.verdict]))])
 
 
-def _each(path: Path, check: Check) -> None:
-    from ftpatch.ftrace.check.check import INVARIANTS
+def _each(image: str, check: Check) -> None:
+    from ftpatch.ftrace.check.check import invariants_of
 
     if check.ftrace_init is not None:
-        lines([f"{path}: ftrace_init_nop compares {check.ftrace_init.compares}"])
+        lines([f"{image}: ftrace_init_nop compares {check.ftrace_init.compares}"])
     broken = Counter(finding.invariant for finding in check.findings)
     known = Counter(finding.invariant for finding in check.known)
-    for name, words in INVARIANTS.items():
+    for name, words in invariants_of(check).items():
         found = [bad(count(broken[name], "finding"))] * bool(broken[name])
         found += [warn(count(known[name], "known exception"))] * bool(known[name])
-        lines([(f"{path}: {name}: {words}: ", *joined(found or [fine("holds")], ", "))])
-    lines(f"{path}: known exception: {message(finding)}" for finding in check.known)
+        lines([(f"{image}: {name}: {words}: ", *joined(found or [fine("holds")], ", "))])
+    lines(f"{image}: known exception: {message(finding)}" for finding in check.known)
     for note in check.notes:
         places = zip(note.ip, note.names, strict=True)
-        lines(f"{path}: note: {ip:#x} {name}: {note.message}" for ip, name in places)
+        lines(f"{image}: note: {ip:#x} {demangled(name)}: {note.message}" for ip, name in places)

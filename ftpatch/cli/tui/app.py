@@ -20,7 +20,7 @@ from textual.widgets import ContentSwitcher, Footer, Input, Static
 from ftpatch.cli.console import clean
 from ftpatch.cli.tui.driver import TerminalDriver
 from ftpatch.cli.tui.function_table import FunctionTable
-from ftpatch.cli.tui.keys import BINDINGS, CSS, KEYS, VIEWS
+from ftpatch.cli.tui.keys import BINDINGS, CSS, KEYS, VIEWS, views_of
 from ftpatch.cli.tui.listing import Listing
 from ftpatch.cli.tui.outline_table import OutlineTable
 from ftpatch.cli.tui.recorded import Recorded, Stopped
@@ -35,7 +35,6 @@ __all__ = ["Walk"]
 Read = TypeVar("Read")
 TICK = 0.2
 """Seconds between two looks at how far a reading has come."""
-NANO = 10**9
 ABOVE = 3
 """Lines of source to show above a function's first one that has code."""
 
@@ -138,25 +137,15 @@ class Walk(App[int]):
     def action_thread(self, step: int) -> None:
         """Show the next thread's calls around the same moment."""
         listing = self._listing("time")
-        table, threads = listing.table, len(self._recorded.recording.tids)
-        if isinstance(table, TimeTable) and threads > 1:
-            moment = table.begin(listing.cursor)
-            other = TimeTable(self._recorded, table.calls, (table.thread + step) % threads)
-            listing.show(other, other.line_at(moment))
+        if isinstance(listing.table, TimeTable):
+            listing.show(*listing.table.other_thread(step, listing.cursor))
 
     def action_unfold(self, unfold: bool) -> None:
         """Unfold a line, or fold it; of one that is folded already, go to the one around it."""
         listing = self._current
-        table, line = listing.table, listing.cursor
-        if not isinstance(table, OutlineTable) or not len(table):
-            return
-        if unfold:
-            table.outline.unfold(line)
-        elif table.outline.is_unfolded(int(table.outline.shown[line])):
-            table.outline.fold(line)
-        else:
-            line = table.outline.outer_line(line)
-        listing.show(table, line)
+        table = listing.table
+        if isinstance(table, OutlineTable) and len(table):
+            listing.show(table, table.unfold(listing.cursor, unfold))
 
     def action_ask(self, what: str) -> None:
         """Ask for a text to search for, or for a moment."""
@@ -181,18 +170,7 @@ class Walk(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of one view are not keys of another."""
-        needs = {
-            "sort": ("functions",),
-            "reverse": ("functions",),
-            "thread": ("time",),
-            "unfold": ("tree", "around"),
-            "found": ("functions", "around", "tree", "time"),
-        }
-        if action == "ask" and parameters == ("moment",):
-            return self._view == "time"
-        if action == "ask":
-            return self._view in needs["found"]
-        return self._view in needs.get(action, VIEWS)
+        return self._view in views_of(action, parameters)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take what was asked for."""
@@ -225,9 +203,7 @@ class Walk(App[int]):
         """Walk to the function; a node of the call tree unfolds."""
         listing = event.listing
         if listing.id == "tree" and isinstance(listing.table, OutlineTable):
-            outline = listing.table.outline
-            node = int(outline.shown[listing.cursor])
-            self.action_unfold(not outline.is_unfolded(node))
+            self.action_unfold(not listing.table.is_unfolded(listing.cursor))
         elif listing.function != UNKNOWN and listing.id != "source":
             self._walk_to(listing.function)
 
@@ -324,16 +300,12 @@ class Walk(App[int]):
     def _go_to(self, text: str) -> None:
         """Go to a moment of the time line."""
         listing = self._listing("time")
-        try:
-            seconds = float(text)
-        except ValueError:
-            self._say(f"{text!r} is not a number of seconds")
-            return
         if isinstance(listing.table, TimeTable):
-            known = self._recorded.recording.has_clock
-            bound = float(1 << 62)
-            moment = int(max(-bound, min(seconds * (NANO if known else 1), bound)))
-            listing.show(listing.table, listing.table.line_at(moment))
+            line = listing.table.line_of(text)
+            if line is None:
+                self._say(f"{text!r} is not a number of seconds")
+            else:
+                listing.show(listing.table, line)
 
     def _find(self, wanted: NDArray[np.bool_], *, back: bool = False) -> None:
         if not self._current.find(wanted, back=back):

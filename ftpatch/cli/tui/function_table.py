@@ -30,7 +30,6 @@ class FunctionTable:
         self.columns = (*TIMES, "Calls", "Name") if timed else ("Calls", "Name")
         self._timed = timed
         self._known = recorded.recording.has_clock
-        self._average = totals.time // np.maximum(totals.hits, 1)
         self.sort = self.columns[0]
         self.falling = True
         self.message = "No calls were recorded."
@@ -47,7 +46,7 @@ class FunctionTable:
         keys = {
             "Total": totals.time,
             "Self": totals.own,
-            "Avg": self._average,
+            "Avg": totals.average,
             "Calls": totals.hits,
         }
         key = keys.get(column)
@@ -76,7 +75,7 @@ class FunctionTable:
         row, totals = int(self._order[index]), self._recorded.totals
         numbers = f"{int(totals.hits[row]):>{CALLS}} "
         if self._timed:
-            times = (totals.own, totals.time, self._average)
+            times = (totals.own, totals.time, totals.average)
             for column in times[: _times(width)]:
                 numbers += f"{spent(int(column[row]), self._known):>{TIME}} "
         name = self._recorded.names[int(totals.function[row])]

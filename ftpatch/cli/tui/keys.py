@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
-__all__ = ["BINDINGS", "CSS", "KEYS", "VIEWS"]
+__all__ = ["BINDINGS", "CSS", "KEYS", "VIEWS", "views_of"]
 
 VIEWS = {
     "functions": "Functions",
@@ -16,6 +16,15 @@ VIEWS = {
     "help": "Help",
 }
 """Identifiers of views, and their names."""
+SEARCHED = ("functions", "around", "tree", "time")
+NEEDS = {
+    "sort": ("functions",),
+    "reverse": ("functions",),
+    "thread": ("time",),
+    "unfold": ("tree", "around"),
+    "found": SEARCHED,
+}
+"""Views of actions that not all of them have."""
 CSS = """
 Screen { layout: vertical; }
 #top { height: 1; padding: 0 1; background: $panel; text-style: bold; }
@@ -66,5 +75,13 @@ Esc        close the search
 q          quit; Ctrl-Z: suspend
 
 Times are as in the other reports: Total includes the functions called, Self
-does not, Avg is Total / Calls. Share is of the time of the whole list.\
+does not. Of a function that calls itself, Total is the time of its outermost
+calls; Avg is of all its calls. Share is of the time of the whole list.\
 """.splitlines()
+
+
+def views_of(action: str, parameters: tuple[object, ...]) -> tuple[str, ...]:
+    """The views in which a key's action means something."""
+    if action == "ask":
+        return ("time",) if parameters == ("moment",) else SEARCHED
+    return NEEDS.get(action, tuple(VIEWS))

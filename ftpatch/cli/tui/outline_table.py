@@ -64,6 +64,21 @@ class OutlineTable:
         """The function of a line."""
         return int(self.outline.function[self.outline.shown[index]])
 
+    def is_unfolded(self, line: int) -> bool:
+        """Return whether what is inside the node of a line is seen."""
+        return self.outline.is_unfolded(int(self.outline.shown[line]))
+
+    def unfold(self, line: int, unfold: bool) -> int:
+        """Unfold a line, or fold it; the line to go to, which for one that is folded already is the
+        one around it."""
+        if unfold:
+            self.outline.unfold(line)
+        elif self.is_unfolded(line):
+            self.outline.fold(line)
+        else:
+            return self.outline.outer_line(line)
+        return line
+
     def next(self, index: int, chosen: NDArray[np.bool_], *, back: bool = False) -> int | None:
         """The next line about chosen functions, which unfolds what it is in."""
         return self.outline.next(index, chosen, back=back)

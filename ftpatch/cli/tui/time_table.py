@@ -14,6 +14,7 @@ from ftpatch.trace.time_line import TimeLine
 
 __all__ = ["TimeTable"]
 
+NANO = 10**9
 TIME, LASTED, DEPTH = 15, 12, 5
 """Columns of a moment, a duration and a depth."""
 MARKS = {Kind.UNWOUND: "!", Kind.END: "+"}
@@ -63,9 +64,22 @@ class TimeTable:
         """The line of the last call that began by a moment (nanoseconds)."""
         return self.calls.at(self.thread, moment) - self._part.start if len(self) else 0
 
-    def begin(self, index: int) -> int:
-        """The moment when the call of a line began (nanoseconds)."""
-        return int(self.calls.begin[self._part.start + index]) if len(self) else 0
+    def line_of(self, text: str) -> int | None:
+        """The line at a number of seconds; None for what is no number."""
+        try:
+            number = float(text) * (NANO if self._known else 1)
+        except ValueError:
+            return None
+        bound = float(1 << 62)
+        return self.line_at(int(max(-bound, min(number, bound))))
+
+    def other_thread(self, step: int, line: int) -> tuple[TimeTable, int]:
+        """The calls of the next thread, or the one before, and the line there of the moment when
+        the call of this line began."""
+        begin = int(self.calls.begin[self._part.start + line]) if len(self) else 0
+        threads = max(len(self._recorded.recording.tids), 1)
+        other = TimeTable(self._recorded, self.calls, (self.thread + step) % threads)
+        return other, other.line_at(begin)
 
     def next(self, index: int, chosen: NDArray[np.bool_], *, back: bool = False) -> int | None:
         """The next line about chosen functions."""

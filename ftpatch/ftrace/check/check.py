@@ -33,7 +33,18 @@ from ftpatch.ftrace.ftrace_init import predict
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
 
-__all__ = ["INVARIANTS", "Check", "Finding", "Note", "check_image", "check_open", "check_sites"]
+__all__ = [
+    "CODE_AS_FILE",
+    "INVARIANTS",
+    "IN_MEMORY",
+    "Check",
+    "Finding",
+    "Note",
+    "check_image",
+    "check_open",
+    "check_sites",
+    "invariants_of",
+]
 
 Rule = Callable[[Sites], Broken]
 
@@ -73,6 +84,9 @@ INVARIANTS: dict[str, str] = {
     "record-expected": "each function listed in the --expected file has a record",
 }
 """All names, in the order of findings, and what holds."""
+CODE_AS_FILE = "code-as-file"
+IN_MEMORY: dict[str, str] = {CODE_AS_FILE: "code in the process's memory is as in its file"}
+"""Invariants of an image in a process, besides those."""
 
 
 SIGNED = " (a kernel before 6.1 may print the bytes from 80 on as ffffff80)"
@@ -107,6 +121,13 @@ def check_open(image: Image, *, functions: bool = False, one_of_many: bool = Fal
             ),
             ftrace_init=None,
         )
+
+
+def invariants_of(check: Check) -> dict[str, str]:
+    """The invariants that a check is about, and what holds."""
+    if not check.pid:
+        return INVARIANTS
+    return IN_MEMORY if check.bare else INVARIANTS | IN_MEMORY
 
 
 def check_sites(sites: Sites) -> Check:

@@ -14,6 +14,7 @@ from ftpatch.ftrace.check.findings import Broken, broken
 from ftpatch.ftrace.short_pads import too_short
 from ftpatch.ftrace.site_code import call_rows, read_code, written
 from ftpatch.ftrace.sites import Sites
+from ftpatch.names.demangle import demangled
 
 __all__ = ["foreign", "overlapping", "relocated", "unknown", "undone", "unlinked", "unplaced"]
 
@@ -89,5 +90,5 @@ def foreign(sites: Sites) -> Broken:
     rows = np.flatnonzero((sites.state == State.CALL) & ~np.isin(sites.addr, own) & ~ours)
     names = [sites.targets.name[i] for i in sites.targets.index(sites.addr[rows]).tolist()]
     return sites.ip[rows], [
-        f"calls {name}, which is not one of the image's ftrace entries" for name in names
+        f"calls {demangled(name)}, which is not one of the image's ftrace entries" for name in names
     ]

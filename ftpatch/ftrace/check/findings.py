@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +27,25 @@ def broken(sites: Sites, mask: NDArray[np.bool_], message: str) -> Broken:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One broken invariant; ``ip`` is the site's or record's address, ``symbol`` where that is
-    (``vfs_read+0x4``; empty where no symbol tells), ``bug`` ftrace_bug's text."""
+    (``vfs_read+0x4``; empty where no symbol tells), ``bug`` ftrace_bug's text; ``bias``: ip in a
+    process less what it is in the image's file."""
 
     invariant: str
     ip: int
     symbol: str
     message: str
     bug: str = ""
+    bias: int = 0
+
+    @property
+    def linked(self) -> int:
+        """The address in the image's file."""
+        return self.ip - self.bias
 
     @property
     def function(self) -> str:
         """The function that it is in, without an offset; the address where no symbol tells."""
-        return self.symbol.rpartition("+")[0] or self.symbol or hex(self.ip)
+        return self.symbol.rpartition("+")[0] or self.symbol or hex(self.linked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,8 @@ class Note:
 class Check:
     """All findings, those of them apart that a baseline knows; for a kernel, what its ftrace_init
     will do; notes on sites; ``recorded``, if asked for: the functions that have a record. ``bare``:
-    there is no table, and so nothing to check."""
+    there is no table, and so nothing to check but, in the process ``pid`` (0: it is a file's
+    check), its code. ``source``: where the file of that can be read now."""
 
     findings: tuple[Finding, ...]
     ftrace_init: FtraceInit | None
@@ -68,3 +77,5 @@ class Check:
     notes: tuple[Note, ...] = ()
     recorded: tuple[str, ...] = ()
     bare: bool = False
+    pid: int = 0
+    source: Path | None = None

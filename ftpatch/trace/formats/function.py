@@ -34,7 +34,7 @@ def _function(source: EventSource, style: Style) -> Iterator[str]:
     yield PROCESS_HEADER if several else HEADER
     of = zip(recording.comms, recording.tids, recording.pids, strict=True)
     tasks = np.array([_task(style.clean(comm), tid, pid, several) for comm, tid, pid in of], object)
-    callers = Callers(recording, style.clean)
+    callers = Callers(recording, style.shown)
     calls = CallTexts(recording, style.clean)
     stamp = _seconds if recording.has_clock else str
     for rows in by_time(style.rows(source)):

@@ -121,7 +121,7 @@ class _Hits:
 
     def __init__(self, recording: Recording, hits: Hits, style: Style) -> None:
         self._recording, self._hits, self._style = recording, hits, style
-        self._places = Places(recording, style.clean)
+        self._places = Places(recording, style.clean, style.shown)
 
     def tell(self, rows: Rows) -> Strings:
         """What stands behind the line and the indentation of each row."""

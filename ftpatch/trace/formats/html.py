@@ -51,6 +51,7 @@ def _table(sums: Summing, extremes: Extremes) -> Mapping[str, Any]:
         "calls": totals.hits,
         "total": totals.time,
         "own": totals.own,
+        "avg": totals.average,
         "least": least,
         "most": most,
     }

@@ -10,7 +10,7 @@ The type is that of the access where the code tells; else that of the watch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ftpatch.trace.accesses import Access, Accesses
 from ftpatch.trace.render.style import Style
@@ -42,19 +42,19 @@ def _ksym(source: EventSource, style: Style) -> Iterator[str]:
     ]
     sums: dict[Key, list[int]] = {}
     for access in accesses:
-        symbol = style.clean(access.variable.place)
+        symbol = style.shown(access.variable.place)
         place = LATE if access.place is None else access.place
         name = LATE if access.function is None else access.function
         cpu = "???" if access.cpu is None else f"{access.cpu:03}"
         type = access.kind.upper() or "?"
-        line = f"{tasks[access.thread]} [{cpu}] {symbol:<30} {type:<7} {style.clean(place)}"
+        line = f"{tasks[access.thread]} [{cpu}] {symbol:<30} {type:<7} {style.shown(place)}"
         yield f"{line:<84} {_values(access)}\n"
         total = sums.setdefault((access.variable.line, access.variable.address, name), [0, 0, 0])
         total[0] += 1
         total[1] += "r" in access.kind
         total[2] += "w" in access.kind
     yield "#\n"
-    yield from _totals(accesses, sums, style.clean)
+    yield from _totals(accesses, sums, style)
 
 
 def _values(access: Access) -> str:
@@ -76,12 +76,12 @@ def _refusals(recording: Recording, accesses: Accesses) -> Iterator[str]:
             yield f"{place}{one.line}: accesses missed: {one.missed}"
 
 
-def _totals(
-    accesses: Accesses, sums: dict[Key, list[int]], clean: Callable[[str], str]
-) -> Iterator[str]:
+def _totals(accesses: Accesses, sums: dict[Key, list[int]], style: Style) -> Iterator[str]:
     """How often each function came to each symbol; what nobody came to."""
+    clean = style.clean
     lines = [
-        (clean(watch), -total[0], clean(name), total) for (watch, _, name), total in sums.items()
+        (clean(watch), -total[0], style.shown(name), total)
+        for (watch, _, name), total in sums.items()
     ]
     seen = {line[0] for line in lines}
     idle = {clean(one.line) for one in accesses.variables if one.meant} - seen

@@ -33,7 +33,7 @@ def _probes(source: EventSource, style: Style) -> Iterator[str | bytes]:
     assert hits is not None
     yield from style.header(tracer="probes")
     yield HEADER
-    places = Places(recording, style.clean)
+    places = Places(recording, style.clean, style.shown)
     pairs = zip(recording.comms, recording.tids, strict=True)
     tasks = [f"{style.clean(comm):>16}-{tid:<7} " for comm, tid in pairs]
     known = recording.has_clock

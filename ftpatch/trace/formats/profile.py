@@ -72,9 +72,11 @@ def _lines(source: EventSource, totals: Totals, style: Style) -> Iterator[str]:
     recording = source.recording
     names, sources = style.names(recording.functions), recording.functions.source
     timed, known = source.has_returns, recording.has_clock
-    for function, hits, time, own in totals.rows():
+    for (function, hits, time, own), average in zip(
+        totals.rows(), totals.average.tolist(), strict=True
+    ):
         place = f" ({style.clean(sources[function])})" if sources[function] else ""
-        spent = (time, time // max(hits, 1), own)
+        spent = (time, average, own)
         cells = [time_text(max(ns, 0), known) if timed else "-" for ns in spent]
         line = "".join(f"{cell:<16}" for cell in cells)
         yield f"{hits:>10}    {line}{names[function]}{place}\n"
@@ -89,7 +91,7 @@ class _Sums:
 
 
 def _hits(recording: Recording, hits: Hits, style: Style) -> Iterator[str]:
-    places, known = Places(recording, style.clean), recording.has_clock
+    places, known = Places(recording, style.clean, style.shown), recording.has_clock
     sums = [_count(hits, number, places) for number in range(len(hits.points))]
     yield from style.header(tracer="probes")
     yield HIT_HEADER

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ftpatch.names.short_names import fitted
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import EventSource
@@ -22,6 +23,8 @@ MIN_FUNCTIONS = 5
 """Functions that any screen has room for."""
 LEAST = 11
 """Columns that a number has at least."""
+MIN_NAME = 16
+"""Columns that a name has, on however narrow a screen."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,10 @@ class Brief(Report):
         ):
             yield f"#{self_:>{width - 1}} {total_:>{width}} {calls:>{LEAST}}  {name}\n"
         for (function, hits, _, _), (spent, whole) in zip(rows, cells, strict=False):
-            line = f"{spent:>{width}} {whole:>{width}} {hits:>{LEAST}}  {names[function]}"
-            fits = len(line) <= self._screen.columns
-            yield (line if fits else line[: max(self._screen.columns - 1, 40)] + "…") + "\n"
+            numbers = f"{spent:>{width}} {whole:>{width}} {hits:>{LEAST}}  "
+            room = max(self._screen.columns - len(numbers), MIN_NAME)
+            name = names[function]
+            yield f"{numbers}{fitted(name, room) if style.short else name}\n"
         if len(rows) > shown:
             yield f"# and {_counted(len(rows) - shown, 'function')} more\n"
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.names.parameters import SIGNATURE
+from ftpatch.names.short_names import short_name
 from ftpatch.trace.by_process import process_roots
 from ftpatch.trace.call_tree import Tree, grow
 from ftpatch.trace.rows import Rows
@@ -26,11 +27,13 @@ ERRORS = 4095
 @dataclass
 class Style:
     """``clean`` makes text from a file safe for a terminal; ``notes`` are the clauses at the top of
-    a text report; ``progress`` shows how many batches have been read."""
+    a text report; ``progress`` shows how many batches have been read; ``short``: names have an
+    ellipsis for template arguments."""
 
     clean: Callable[[str], str]
     notes: Sequence[str] = ()
     progress: Callable[[Iterator[Rows], int], Iterator[Rows]] = lambda rows, _: rows
+    short: bool = False
     _names: list[str] = field(default_factory=list)
 
     def rows(self, source: EventSource) -> Iterator[Rows]:
@@ -57,9 +60,13 @@ class Style:
         yield "#\n" if self.notes else ""
 
     def names(self, functions: Functions) -> list[str]:
-        """Names of all functions, cleaned."""
-        self._names += map(self.clean, functions.name[len(self._names) :])
+        """Names of all functions, as they are shown."""
+        self._names += map(self.shown, functions.name[len(self._names) :])
         return self._names
+
+    def shown(self, name: str) -> str:
+        """A function's name as it is shown."""
+        return self.clean(short_name(name) if self.short else name)
 
 
 class Callers:

@@ -102,7 +102,7 @@ def hit_parts(event: Group, places: Places) -> Iterator[Part]:
         yield by_file(event, event.caller, places.callers)
         yield f" <- {places.function(event.header, point)[0]})".encode()
     else:
-        yield f"{places.linked(event.header, point.ip)})".encode()
+        yield f"{places.point(event.header, point)})".encode()
     yield from text_parts(event, places)
 
 

@@ -4,13 +4,12 @@
 const sums = data.table;
 const STEP = 500; // rows to show at once
 const returned = (column) => (i) => (sums.most[i] < 0 ? -1 : column[i]);
-const average = (i) => Math.floor(sums.total[i] / (sums.calls[i] || 1));
 const COLUMNS = [
   { key: "calls", text: "calls", of: (i) => sums.calls[i], show: number },
   { key: "total", text: "total", of: (i) => sums.total[i], show: micros },
   { key: "own", text: "self", of: (i) => sums.own[i], show: micros },
   { key: "least", text: "min", of: returned(sums.least), show: micros },
-  { key: "avg", text: "avg", of: average, show: micros },
+  { key: "avg", text: "avg", of: (i) => sums.avg[i], show: micros },
   { key: "most", text: "max", of: returned(sums.most), show: micros },
   { key: "name", text: "function", of: (i) => names[sums.function[i]] },
 ];

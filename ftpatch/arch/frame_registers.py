@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+"""Registers as unwind information numbers them, and where a signal's frame keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["FrameRegisters"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameRegisters:
+    """``names`` of the registers in a thread's state, by DWARF number; the numbers of the ``stack``
+    pointer and of the return address (``back``); ``restorer``: the code that a signal's handler
+    returns to; ``signalled``: where that finds each register, by number, from the stack pointer on
+    (bytes); ``in_plt``: the CFA inside of a PLT entry, of its address and the stack pointer."""
+
+    names: tuple[str, ...]
+    stack: int
+    back: int
+    restorer: bytes
+    signalled: Mapping[int, int]
+    in_plt: Callable[[int, int], int]

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""``ftpatch probe --pid``: probe a running process for a while, or until it is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftpatch.cli.attended import Attending, attended, require_free, require_time
+from ftpatch.cli.console import count, error_line, json_line, lines
+from ftpatch.cli.process_update import attached_files, readable_images, require_place_for
+from ftpatch.errors import OutputError, Refused, UsageError
+from ftpatch.io.cleanup import CLEANUP
+from ftpatch.process.attached import detach
+from ftpatch.process.process import find_process
+from ftpatch.process.process_journal import recall
+
+if TYPE_CHECKING:
+    from ftpatch.probe.definition import Definition
+    from ftpatch.probe.targets import Target
+    from ftpatch.process.attached import Live
+    from ftpatch.process.loaded import Loaded
+    from ftpatch.process.process import Process
+
+__all__ = ["Wanted", "list_probes", "probe_process"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Options of a command: the ``probes``, the limits of their recording; the ``trace`` to keep,
+    if any, which may ``overwrite``; the ``seconds`` until they are taken out, None to wait for a
+    signal; ``keeps``: they stay until they are undone; ``keep_going``: as many as can be."""
+
+    probes: Sequence[str]
+    depth: int
+    size: int
+    trace: Path | None
+    overwrite: bool
+    seconds: float | None
+    keeps: bool
+    keep_going: bool
+    as_json: bool
+    quiet: bool
+
+
+def list_probes(pid: int, *, as_json: bool) -> None:
+    """Print the probes that a process has. Raises UsageError if there are none."""
+    process = find_process(pid)
+    entry = recall(process)
+    if entry is None or not entry.probes:
+        raise UsageError(
+            None, f"{process}: no probes in this process", "specify a probe, such as 'p main'"
+        )
+    for address, text in entry.probes:
+        if as_json:
+            json_line({"definition": text, "address": hex(address)})
+        else:
+            lines([text])
+
+
+def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
+    """Lay probes into a process; whether all could be. Raises what planning raises, InputError and
+    OutputError; ``refused`` has what was refused before."""
+    from ftpatch.api.recording_limits import require_limits
+
+    require_limits(max_stack=wanted.depth, size=wanted.size)
+    require_time(wanted.seconds)
+    if wanted.keeps and wanted.seconds is not None:
+        raise UsageError(None, "--keep and --seconds are mutually exclusive", "choose one")
+    process = find_process(pid)
+    require_free(process)
+    if wanted.trace is not None:
+        require_place_for(wanted.trace, overwrite=wanted.overwrite)
+    loaded = readable_images(process)
+    targets = _targets(loaded, wanted, refused)
+    if wanted.keeps:
+        _keep(process, loaded, targets, wanted)
+    else:
+        _watch(process, loaded, targets, wanted)
+    return not refused.errors
+
+
+def _targets(loaded: Sequence[Loaded], wanted: Wanted, refused: Refused) -> list[Target]:
+    from ftpatch.probe.targets import find_targets
+
+    targets = find_targets(loaded, _parsed(wanted.probes, loaded[0], refused), refused)
+    if refused.errors and not wanted.keep_going:
+        raise refused.errors.pop()
+    return targets
+
+
+def _parsed(probes: Sequence[str], program: Loaded, refused: Refused) -> Sequence[Definition]:
+    from ftpatch.api.probing import parsed_probes
+
+    return parsed_probes(program.file, probes, refused)
+
+
+def _watch(
+    process: Process, loaded: Sequence[Loaded], targets: Sequence[Target], wanted: Wanted
+) -> None:
+    """Probe until the end, and report."""
+
+    def probed(environment: dict[str, str], trace: str, asked: Callable[[], bool]) -> Live:
+        return _laid_in(process, loaded, targets, wanted, environment, trace, asked=asked)
+
+    one = Attending(
+        process=process,
+        image=loaded[0].path,
+        doing="probing",
+        done=("place", "probed"),
+        recording=wanted.trace,
+        overwrite=wanted.overwrite,
+        seconds=wanted.seconds,
+    )
+    attended(one, probed, partial(_report, wanted))
+
+
+def _report(wanted: Wanted, files: Sequence[Path]) -> None:
+    from ftpatch.api.report_programs import Programs
+    from ftpatch.cli.report_task import Task, write_report
+    from ftpatch.trace.choose import report_for
+    from ftpatch.trace.window import Window
+
+    if wanted.quiet:
+        return
+    task = Task(files=files, window=Window(), programs=Programs(None, tell=error_line))
+    name = "json" if wanted.as_json else None
+    write_report(task, partial(report_for, name=name), None, force=False, paged=True)
+
+
+def _keep(
+    process: Process, loaded: Sequence[Loaded], targets: Sequence[Target], wanted: Wanted
+) -> None:
+    """Probe, and leave the probes there."""
+    trace = (wanted.trace or Path(f"ftpatch.{process.pid}.trace")).absolute()
+    if trace.exists() and not wanted.overwrite:
+        raise OutputError(trace, "the output exists", "use --force to overwrite it")
+    with attached_files(process, trace, loaded[0].path, overwrite=wanted.overwrite) as made:
+        with CLEANUP:
+            known, asked = made.environment, lambda: CLEANUP.is_asked
+            live = _laid_in(process, loaded, targets, wanted, known, str(trace), asked=asked)
+            if CLEANUP.is_asked:
+                detach(process)
+        made.finish()
+    if made.unkept:
+        detach(process)
+        raise OutputError(trace, f"the recording is lost: {made.unkept}")
+    _tell(live, process, wanted)
+
+
+def _laid_in(
+    process: Process,
+    loaded: Sequence[Loaded],
+    targets: Sequence[Target],
+    wanted: Wanted,
+    environment: dict[str, str],
+    trace: str,
+    *,
+    asked: Callable[[], bool],
+) -> Live:
+    from ftpatch.probe.in_process import Limits, lay_into
+
+    limits = Limits(depth=wanted.depth, size=wanted.size)
+    return lay_into(process, loaded, targets, limits, environment, trace, asked=asked)
+
+
+def _tell(live: Live, process: Process, wanted: Wanted) -> None:
+    if wanted.as_json:
+        told = {"pid": process.pid, "trace": live.entry.trace, "changed": live.sites}
+        json_line(told | {"pause_ns": live.pause.pause, "threads": live.pause.threads})
+    elif not wanted.quiet:
+        pause, threads = live.pause.pause / 1e6, count(live.pause.threads, "thread")
+        number = count(live.sites, "place")
+        lines([f"{process}: {number} probed; {threads} paused for {pause:.1f} ms"])
+        lines([f"  recording to {live.entry.trace}; `ftpatch undo --pid {process.pid}` ends it"])

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""enable, disable and undo of a running process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ftpatch.cli.console import count, error_line, json_line, lines
+from ftpatch.errors import InputError, OutputError, UsageError
+from ftpatch.ftrace.filter import Selection
+from ftpatch.io.cleanup import CLEANUP
+from ftpatch.process.attached import Live, detach, record, settled
+from ftpatch.process.loaded import Loaded, loaded_images
+from ftpatch.process.maps import read_maps
+from ftpatch.process.process import Process, find_process
+from ftpatch.process.process_journal import Entry, recall
+from ftpatch.process.take_out import TakenOut
+from ftpatch.tracer.attach import choose
+from ftpatch.tracer.live import attach, attach_more, detach_some
+from ftpatch.tracer.plan import Tracing
+from ftpatch.tracer.recordings import TraceFiles, settle_ended
+
+__all__ = [
+    "attached_files",
+    "disable_process",
+    "enable_process",
+    "readable_images",
+    "require_place_for",
+    "require_unmapped",
+    "require_unused",
+    "require_unused_beside",
+    "switch_recording",
+    "tell_left",
+    "undo_process",
+]
+
+
+def readable_images(process: Process) -> list[Loaded]:
+    """The images of a process, the program first; says which cannot be read. Raises InputError if
+    the program is one of them."""
+    loaded, errors = loaded_images(process)
+    for error in errors:
+        error_line(str(error))
+    if not loaded:
+        raise InputError(None, f"{process}: no image of it can be read")
+    return loaded
+
+
+def attached_files(process: Process, trace: Path, image: Path, *, overwrite: bool) -> TraceFiles:
+    """The trace files of a process whose program is ``image``, as it knows it: with another root,
+    or a replaced file, there is only what the kernel has."""
+    if overwrite:
+        require_unmapped(process, trace)
+    exe = process.place / "exe"
+    with contextlib.suppress(OSError):
+        if not image.samefile(exe):
+            image = exe
+    if not image.exists():
+        image = exe
+    return TraceFiles(trace, exe, image, overwrite=overwrite, attached=process.place)
+
+
+def require_place_for(trace: Path, *, overwrite: bool) -> None:
+    """Raise OutputError where a trace file cannot be."""
+    if trace.exists() and not overwrite:
+        raise OutputError(trace, "the output exists", "use --force to overwrite it")
+    if not trace.absolute().parent.is_dir():
+        raise OutputError(trace, "cannot write: no such directory")
+
+
+def require_unmapped(process: Process, path: Path) -> None:
+    """Raise OutputError for a file that a process has mapped: its program, a library, its data."""
+    root = process.place / "root"
+    for one in {one.path for one in read_maps(process) if one.inode}:
+        with contextlib.suppress(OSError, ValueError):
+            if path.samefile(os.fsdecode(bytes(root) + one)):
+                reason = "the process has this file mapped"
+                raise OutputError(path, f"cannot write: {reason}", "name another file")
+
+
+def require_unused(options: Mapping[str, object]) -> None:
+    """Raise UsageError for an option, by its name, that means nothing to a process."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(None, f"{name} does not work with --pid", "remove it")
+
+
+def require_unused_beside(option: str, others: Mapping[str, object]) -> None:
+    """Raise UsageError for another option beside one that stands alone."""
+    for name, value in others.items():
+        if value:
+            raise UsageError(None, f"{option} and {name} are mutually exclusive", "choose one")
+
+
+def enable_process(
+    pid: int,
+    selection: Selection,
+    libraries: Sequence[str],
+    tracing: Tracing | None,
+    output: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Bring a tracer into a process, or let more sites call the one that is there."""
+    process = find_process(pid)
+    entry = recall(process)
+    if entry is not None and (tracing is not None or output is not None):
+        raise UsageError(
+            None,
+            f"{process}: already has the {entry.tracer} tracer",
+            f"remove --tracer and -o, or run `ftpatch undo --pid {pid}` first",
+        )
+    _require_tracer(process, entry)
+    loaded = readable_images(process)
+    chosen = choose(loaded, selection, libraries)
+    if entry is not None:
+        live = attach_more(process, chosen)
+        _tell(process, live, "enabled", as_json=as_json, quiet=quiet)
+        return
+    if tracing is None:
+        tracing = Tracing(tracer="function_graph", depth=1024, size=64 << 20, arguments=False)
+    trace = (output or Path(f"ftpatch.{pid}.trace")).absolute()
+    require_place_for(trace, overwrite=force)
+    with attached_files(process, trace, loaded[0].path, overwrite=force) as made:
+        with CLEANUP:
+            live = attach(process, loaded, chosen, tracing, made.environment, str(trace))
+            if CLEANUP.is_asked:
+                detach(process)
+        made.finish()
+    if made.unkept:
+        detach(process)
+        raise OutputError(trace, f"the recording is lost: {made.unkept}")
+    _tell(process, live, "enabled", as_json=as_json, quiet=quiet)
+
+
+def _require_tracer(process: Process, entry: Entry | None) -> None:
+    """Raise UsageError for a process that has probes."""
+    if entry is not None and entry.probes:
+        hint = f"run `ftpatch undo --pid {process.pid}` first"
+        raise UsageError(None, f"{process}: it has probes, and no tracer", hint)
+
+
+def disable_process(
+    pid: int, selection: Selection, libraries: Sequence[str], *, as_json: bool, quiet: bool
+) -> None:
+    """Let sites of a process call its tracer no more."""
+    process = find_process(pid)
+    _require_tracer(process, recall(process))
+    chosen = choose(readable_images(process), selection, libraries)
+    live = detach_some(process, chosen)
+    _tell(process, live, "disabled", as_json=as_json, quiet=quiet)
+
+
+def switch_recording(pid: int, *, on: bool, as_json: bool, quiet: bool) -> None:
+    """Switch the recording of a process's tracer on or off."""
+    process = find_process(pid)
+    entry = record(process, on=on)
+    state = "on" if on else "off"
+    if as_json:
+        json_line({"pid": pid, "trace": entry.trace, "recording": on})
+    elif not quiet:
+        lines([f"{process}: recording {state}; its sites stay as they are"])
+
+
+def undo_process(pid: int, *, as_json: bool, quiet: bool) -> bool:
+    """Take out of a process what ftpatch put into it; whether nothing is left."""
+    process = find_process(pid)
+    entry = settled(process)
+    done = detach(process)
+    if entry.trace:
+        settle_ended(Path(entry.trace))
+    for one, out in done:
+        _tell_taken_out(one, out, as_json=as_json, quiet=quiet)
+    return not any(out.left for _, out in done)
+
+
+def _tell(process: Process, live: Live, what: str, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        told = {"pid": process.pid, "trace": live.entry.trace, "changed": live.sites}
+        json_line(told | {"pause_ns": live.pause.pause, "threads": live.pause.threads})
+    elif not quiet:
+        pause = live.pause.pause / 1e6
+        threads = count(live.pause.threads, "thread")
+        lines(
+            [f"{process}: {count(live.sites, 'site')} {what}; {threads} paused for {pause:.1f} ms"]
+        )
+        if what == "enabled":
+            lines(
+                [f"  recording to {live.entry.trace}; `ftpatch undo --pid {process.pid}` ends it"]
+            )
+
+
+def _tell_taken_out(process: Process, out: TakenOut, *, as_json: bool, quiet: bool) -> None:
+    pause = max((one.pause for one in out.pauses), default=0)
+    if as_json:
+        told = {"pid": process.pid, "changed": out.sites, "returns": out.returns}
+        left = {"left": out.left, "foreign": [hex(one) for one in out.foreign]}
+        json_line(told | left | {"pause_ns": pause})
+        return
+    if not quiet:
+        lines([f"{process}: {count(out.sites, 'site')} as before; paused for {pause / 1e6:.1f} ms"])
+    tell_left(process, out)
+
+
+def tell_left(process: Process, out: TakenOut) -> None:
+    """Say what could not be taken out."""
+    if out.left:
+        later = f"run `ftpatch undo --pid {process.pid}` later"
+        error_line(f"{process}: the tracer stays mapped: {out.left}; {later}")
+    for address in out.foreign:
+        error_line(f"{process}: {address:#x} was changed by somebody else, and left alone")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Answers of a runtime in a process to unwinders: struct lookups of stubs/runtime/lookups.h."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ftpatch.errors import InputError, UsageError
+from ftpatch.inject.stub import Stub
+from ftpatch.layout import constants, offset_of, pack, structure
+
+__all__ = ["answers", "asked_place", "lookups", "lookups_entries"]
+
+NAME: Final = "ftpatch_lookups"
+ENTRIES: Final = {
+    "_dl_find_object": "ftpatch_find_object",
+    "dl_iterate_phdr": "ftpatch_iterate_phdr",
+}
+"""The stub's functions, by those in place of which they are called."""
+MAX_AREAS: Final = constants["LOOKED_UP"]
+"""Maximum number of areas."""
+
+
+def answers(stub: Stub) -> bool:
+    """Test whether a stub has answers for unwinders."""
+    return stub.address(NAME) is not None
+
+
+def lookups(
+    stub: Stub, functions: Mapping[str, int], areas: Sequence[tuple[int, int, int]]
+) -> dict[int, bytes]:
+    """Build the table, by address in the stub. ``functions``: addresses of the process's own, by
+    name; ``areas``: start and end of the code of each, and its .eh_frame_hdr. Raises InputError for
+    a stub without a table, UsageError for too many areas."""
+    if len(areas) > MAX_AREAS:
+        raise UsageError(None, "too many libraries for one trace", "trace fewer")
+    held = pack(
+        "lookups",
+        find_object=functions.get("_dl_find_object", 0),
+        iterate_phdr=functions.get("dl_iterate_phdr", 0),
+        count=len(areas),
+    )
+    parts = [pack("looked_up", low=low, high=high, table=table) for low, high, table in areas]
+    data = held[: offset_of("lookups", "area")] + b"".join(parts)
+    return {_address(stub, NAME): data.ljust(structure("lookups").itemsize, b"\0")}
+
+
+def lookups_entries(stub: Stub) -> dict[str, int]:
+    """The linked addresses of what is called in place of the process's own functions, by their
+    names. Raises InputError."""
+    return {name: _address(stub, entry) for name, entry in ENTRIES.items()}
+
+
+def asked_place(stub: Stub, arch: str) -> int:
+    """The linked address of the word that tells that an unwinder has asked. Raises InputError."""
+    return _address(stub, NAME) + offset_of("lookups", "asked", arch)
+
+
+def _address(stub: Stub, name: str) -> int:
+    found = stub.address(name)
+    if found is None:
+        raise InputError(stub.path, f"the stub has no {name}")
+    return found

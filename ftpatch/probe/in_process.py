@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""Planning probes for a running process: an area near each probed image, with its detours.
+
+program   | e9 rel32 ...   | area: runtime, detours, tables |
+library   | e9 rel32 ...   | area: detours, which call the runtime from afar |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from ftpatch.core.changes import Changes
+from ftpatch.elf.headers import Segment
+from ftpatch.errors import InputError
+from ftpatch.inject.library_tables import linker_place
+from ftpatch.inject.runtime import configuration, probes_stub
+from ftpatch.inject.stub import Part, Stub
+from ftpatch.io.cleanup import CLEANUP
+from ftpatch.probe import definition_text
+from ftpatch.probe.near_detours import NearDetours
+from ftpatch.probe.tables import Place, Probe, Tables
+from ftpatch.probe.targets import COPY, Target
+from ftpatch.process.areas import Area, filled
+from ftpatch.process.attached import Live, bring
+from ftpatch.process.bring_in import CODE, STACK
+from ftpatch.process.loaded import Loaded
+from ftpatch.process.maps import Mapping
+from ftpatch.process.planned import Calls, Planned
+from ftpatch.process.process import Process
+from ftpatch.process.room import Room
+from ftpatch.process.started import started
+from ftpatch.process.throwing import require_no_exceptions
+
+__all__ = ["Limits", "lay_into"]
+
+TOP: Final = 1 << 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """``depth``: entries of a ret_stack; ``size``: size of a trace file in bytes."""
+
+    depth: int
+    size: int
+
+
+def lay_into(
+    process: Process,
+    loaded: Sequence[Loaded],
+    targets: Sequence[Target],
+    limits: Limits,
+    environment: dict[str, str],
+    trace: str,
+    *,
+    asked: Callable[[], bool] = lambda: CLEANUP.is_asked,
+) -> Live:
+    """Lay the probes of all targets into a process, as ``bring`` does; ``loaded`` begins with the
+    program."""
+
+    def plan(mappings: Sequence[Mapping]) -> Planned:
+        return _plan(process, loaded[0], targets, mappings, limits, environment)
+
+    return bring(process, plan, loaded, trace, asked=asked)
+
+
+def _plan(
+    process: Process,
+    program: Loaded,
+    targets: Sequence[Target],
+    mappings: Sequence[Mapping],
+    limits: Limits,
+    environment: dict[str, str],
+) -> Planned:
+    """Plan the probes of all targets. ``environment``: as in a program that starts with its
+    runtime. Raises UsageError and InputError."""
+    arch = targets[0].arch
+    returning = (one.loaded.file for one in targets if one.returns)
+    require_no_exceptions(returning, f"use p probes, or {COPY}")
+    tracer, stub = probes_stub(arch.name)
+    callers = _address(stub, "ftrace_caller"), _address(stub, "ftrace_regs_caller")
+    whole, own, others, number = stub, dict[int, NearDetours](), list[NearDetours](), 0
+    for target in targets:
+        is_far = target.loaded is not program
+        detours = NearDetours(target, number, is_far=is_far)
+        number += len(target.found)
+        if is_far:
+            others.append(detours)
+        else:
+            whole, at = whole.with_code(bytes(detours.size), arch.page)
+            own[at] = detours
+    tables = _tables(targets, program)
+    whole, table = whole.with_data(bytes(len(tables.pack(0))), arch.page)
+    room = Room(process, mappings, arch)
+    main = room.place(program.span, whole.parts, before=CODE, behind=STACK)
+    shift = main.shift - program.bias
+    values = configuration(
+        program.file,
+        stub,
+        tracer,
+        shift=shift,
+        depth=limits.depth,
+        size=limits.size,
+        entry=0,
+        sites=0,
+        arguments=False,
+        probes=(table + shift) % TOP,
+        libraries=(0, _linker(program)),
+        attached=True,
+    )
+    values[table] = tables.pack((table + shift) % TOP)
+    there = callers[0] + main.shift, callers[1] + main.shift
+    areas, changes = list[Area](), list[Changes]()
+    for at, detours in own.items():
+        made = detours.make(at + main.shift, there)
+        values[at] = made.code
+        changes.append(made.changes)
+    for detours in others:
+        part = Part(0, np.zeros(detours.size, np.uint8), detours.size, Segment.PF_R | Segment.PF_X)
+        area = room.place(detours.target.loaded.span, [part])
+        made = detours.make(area.shift, there)
+        areas.append(replace(area, contents=((area.shift, made.code),)))
+        changes.append(made.changes)
+    start, block = started(process, main, _address(stub, "trace_start"), environment)
+    jumps = Changes.concat(changes)
+    return Planned(
+        arch=arch.name,
+        tracer=tracer.name,
+        records=tracer.records,
+        hooks=True,  # a call that was moved leaves a shadow stack without an entry, too
+        areas=(replace(main, contents=(*filled(main, values), block)), *areas),
+        start=start,
+        calls=Calls(jumps, np.zeros(len(jumps), bool)),
+        runtime=_address(stub, "process") + main.shift,
+        returns=_address(stub, "return_to_handler") + main.shift,
+        otherwise=COPY,
+        probes=tuple(
+            (target.loaded.above(one.location.chosen.address), definition_text(definition))
+            for target in targets
+            for one in target.found
+            for definition in one.location.definitions
+        ),
+    )
+
+
+def _tables(targets: Sequence[Target], program: Loaded) -> Tables:
+    """Build the runtime's tables. Its link addresses are the program's: a library's are as far from
+    those as the library is in memory."""
+    places, probes = list[Place](), list[Probe]()
+    for target in targets:
+        above = target.loaded.bias - program.bias
+        for one in target.found:
+            address = (one.location.chosen.address + above) % TOP
+            count = len(one.location.definitions)
+            places.append(Place(address=address, detour=0, probes=count, trap=False))
+            probes += one.probes(above=above)
+    return Tables(places, probes)
+
+
+def _linker(program: Loaded) -> int:
+    """Link address of the dynamic linker's list of libraries, by which callers are named; 0 for
+    none."""
+    if program.file.elf.segment(Segment.PT_INTERP) is None:
+        return 0
+    try:
+        return linker_place(program.file)
+    except InputError:
+        return 0
+
+
+def _address(stub: Stub, name: str) -> int:
+    """The linked address of a symbol. Raises InputError for a stub without it."""
+    found = stub.address(name)
+    if found is None:
+        raise InputError(stub.path, f"the stub has no {name}")
+    return found

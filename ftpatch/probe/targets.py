@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""The images of a process that are to be probed: where, and by which method.
+
+Only pads and jumps are used: a trap would need a signal handler of ours in the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ftpatch.arch import Arch, arch_of, supporting, supports
+from ftpatch.arch.move import Mover, mover_of
+from ftpatch.arch.registers import registers_of
+from ftpatch.errors import Refused, UsageError
+from ftpatch.image.injected import laid_in_id
+from ftpatch.inject.probe_methods import Methods
+from ftpatch.names.functions import Functions, read_functions
+from ftpatch.names.suggest import meant, near
+from ftpatch.probe import Definition
+from ftpatch.probe.found import Found, fetchings, spelled
+from ftpatch.probe.implementations import implementations
+from ftpatch.probe.locations import Location, find_locations, find_pads
+from ftpatch.probe.plan import NEEDED
+from ftpatch.process.loaded import Loaded
+
+__all__ = ["COPY", "Target", "find_targets"]
+
+OWN_CODE = "injected_call"
+"""Per architecture, beside NEEDED."""
+KEEPING = ("swapcontext", "__swapcontext")
+"""Functions that keep their return address in a structure of their caller's (ucontext_t)."""
+COPY = "probe a copy of the file instead"
+"""The hint where a process cannot be probed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An image of a process, with the locations of its probes; ``mover`` moves its instructions."""
+
+    loaded: Loaded
+    arch: Arch
+    mover: Mover
+    functions: Functions
+    methods: Methods
+    found: Sequence[Found]
+
+    @property
+    def returns(self) -> bool:
+        """Test whether return addresses are replaced."""
+        kinds = {each.kind for one in self.found for each in one.location.definitions}
+        return "r" in kinds
+
+
+def find_targets(
+    loaded: Sequence[Loaded], definitions: Sequence[Definition], refused: Refused
+) -> list[Target]:
+    """Find the locations, image by image, leaving out what is ``refused``. ``loaded`` begins with
+    the program. Raises UsageError if none is left."""
+    by_image: dict[int, list[Definition]] = {}
+    for one in definitions:
+        with refused.told():
+            by_image.setdefault(_image(loaded, one), []).append(one)
+    out = []
+    for row, those in by_image.items():
+        with refused.told():
+            target = _target(loaded[row], loaded, those, refused)
+            if target.found:
+                out.append(target)
+    if not out:
+        if refused.errors:
+            raise refused.errors.pop()
+        raise UsageError(loaded[0].path, "no probes", "specify a probe, such as 'p main'")
+    return out
+
+
+def _image(loaded: Sequence[Loaded], definition: Definition) -> int:
+    """The row of the image that has the probe's function. Raises UsageError."""
+    name = definition.library
+    if not name:
+        _require_own(loaded, definition)
+        return 0
+    rows = [row for row, one in enumerate(loaded) if name in one.names]
+    if len(rows) > 1:
+        paths = {str(loaded[row].path) for row in rows}
+        hint = f"use its path: {', '.join(sorted(paths))}" if len(paths) > 1 else COPY
+        raise UsageError(loaded[0].path, f"{name!r} is loaded {len(rows)} times", hint)
+    if not rows:
+        known = {one.path.name for one in loaded}
+        hint = meant(near(name, known), "see `ftpatch status -v --pid`")
+        raise UsageError(loaded[0].path, f"no library {name!r} is loaded", hint)
+    return rows[0]
+
+
+def _require_own(loaded: Sequence[Loaded], definition: Definition) -> None:
+    """Raise UsageError for a function that libraries have, and the program does not even import."""
+    name, program = definition.symbol, loaded[0]
+    if name is None or any(
+        len(table.rows_named(name, defined=False))
+        for table in (program.file.symbols, program.file.dynamic_symbols)
+    ):
+        return
+    those = [one for one in loaded[1:] if one.file.dynamic_symbols.find(name) is not None]
+    if those:
+        reason = f"no such function {name!r} in the program"
+        raise UsageError(program.path, reason, f"use {those[0].path.name}:{name}")
+
+
+def _target(
+    loaded: Loaded,
+    others: Sequence[Loaded],
+    definitions: Sequence[Definition],
+    refused: Refused,
+) -> Target:
+    """Find the locations of one image. Raises UsageError for one that cannot be probed."""
+    image = loaded.image
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    if arch is None or not supports(arch.name, OWN_CODE, *NEEDED):
+        known = ", ".join(supporting(OWN_CODE))
+        reason = "processes cannot be probed on its architecture"
+        raise UsageError(loaded.path, reason, f"supported: {known}")
+    if laid_in_id(loaded.file) is not None:
+        reason = "its file has a tracer or probes of ftpatch"
+        raise UsageError(loaded.path, reason, "start the program without them")
+    mover, functions = mover_of(arch.name), read_functions(image)
+    if functions.resolvers:
+        chosen = implementations(loaded, others, functions, arch)
+        functions = replace(functions, chosen=chosen)
+    methods = Methods(image, arch, mover, functions, find_pads(image))
+    named = spelled(functions, definitions, refused)
+    locations = find_locations(methods, functions, named, refused, optimize=True)
+    usable = []
+    for one in locations:
+        with refused.told(loaded.path):
+            _require_usable(loaded, methods, functions, one)
+            usable.append(one)
+    found = fetchings(image, usable, registers_of(arch.name), refused)
+    return Target(
+        loaded=loaded,
+        arch=arch,
+        mover=mover,
+        functions=functions,
+        methods=methods,
+        found=found,
+    )
+
+
+def _keeping(functions: Functions) -> set[int]:
+    """Link addresses of functions that copy their return address to where nobody finds it."""
+    return {
+        int(table.value[row])
+        for table, behind in functions.names.tables
+        for name in KEEPING
+        for row in table.rows_named(name + behind)
+    }
+
+
+def _require_usable(
+    loaded: Loaded, methods: Methods, functions: Functions, location: Location
+) -> None:
+    """Raise UsageError for a location that needs a trap, that is called by the dynamic linker, or
+    whose code somebody else has changed."""
+    names, chosen = ", ".join(one.name for one in location.definitions), location.chosen
+    place = functions.image.kallsyms.places(np.array([location.ip], np.uint64))[0]
+    place = place or f"{location.ip:#x}"
+    if location.ip in functions.resolvers:
+        reason = f"{names}: {place} only chooses the function's implementation (IFUNC)"
+        raise UsageError(loaded.path, reason, "probe that by its address, 0x...")
+    returns = any(one.kind == "r" for one in location.definitions)
+    if returns and location.ip in _keeping(functions):
+        reason = f"{names}: {place} keeps its return address in memory of the program"
+        raise UsageError(loaded.path, reason, "use a p probe")
+    if chosen.method.traps:
+        reason = f"{names}: {place} has no room for a jump: {chosen.why}"
+        raise UsageError(loaded.path, reason, COPY)
+    start, end = methods.span(chosen)
+    offset = int(loaded.file.elf.offset_of(np.array([start], np.uint64))[0])
+    if ((loaded.changed >= offset) & (loaded.changed < offset + end - start)).any():
+        reason = f"{names}: {place} is not in memory what it is in the file"
+        raise UsageError(loaded.path, reason, "see `ftpatch check --pid`")

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""A plan for a process: what is mapped in it, what is started there, and what its code becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.injected_call import Function
+from ftpatch.core.changes import Changes
+from ftpatch.process.areas import Area
+
+__all__ = ["Calls", "Planned", "joined"]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Changes of code in memory, n of them, and which of them replace ``nop`` code, bool[n]."""
+
+    changes: Changes
+    nop: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A plan for a process: the name of the ``tracer``; whether it ``records``, and ``hooks``
+    returns; ``areas`` to map, of which the first has the runtime; ``start`` of that; ``calls``: the
+    Changes to code; ``callees``: path and load address of each image, and what its sites call;
+    ``runtime`` and ``returns``: addresses of struct process and return_to_handler; ``probes``: the
+    address that was changed for each, and its definition; ``slots``: (address, old, new) of the
+    words by which unwinders come to ask the runtime, and the address of the one that tells that
+    they have (``asked``); ``linker``: bounds of the code that may be about to change a slot;
+    ``otherwise``: the hint where returns
+    cannot be hooked."""
+
+    arch: str
+    tracer: str
+    records: bool
+    hooks: bool
+    areas: tuple[Area, ...]
+    start: Function
+    calls: Calls
+    runtime: int
+    returns: int
+    otherwise: str
+    callees: tuple[tuple[str, int, int], ...] = ()
+    probes: tuple[tuple[int, str], ...] = ()
+    slots: tuple[tuple[int, int, int], ...] = ()
+    asked: int = 0
+    linker: tuple[int, int] | None = None
+
+
+def joined(parts: Iterable[Calls]) -> Calls:
+    """All of them."""
+    parts = list(parts)
+    changes = Changes.concat(part.changes for part in parts)
+    return Calls(changes, np.concatenate([np.empty(0, bool), *(part.nop for part in parts)]))

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: MIT
+"""Watched variables of a running process: nothing in it is stopped or changed.
+
+The kernel sets the processor's breakpoints for each thread, and runs a BPF program of ours at each
+access. Both belong to descriptors of ftpatch, and go with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from ftpatch.arch import arch_of
+from ftpatch.arch.breakpoints import Breakpoints, breakpoints_of
+from ftpatch.errors import InputError, UsageError
+from ftpatch.image.injected import image_id, laid_in_id
+from ftpatch.process.bpf import load_program, make_ring
+from ftpatch.process.loaded import Loaded
+from ftpatch.process.memory import memory_file
+from ftpatch.process.perf import Breakpoint, Events
+from ftpatch.process.process import Process, read_status
+from ftpatch.process.refusals import elf_kind
+from ftpatch.process.ring import Ring
+from ftpatch.trace.mapped import Mapped
+from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
+from ftpatch.watch.plan import part_notes
+from ftpatch.watch.recorder import Recorder, mark_of
+from ftpatch.watch.table import SLOTS, TYPES, pack_watches
+from ftpatch.watch.trace_file import Traced
+from ftpatch.watch.trace_watches import reason_of
+from ftpatch.watch.variables import Variables
+
+__all__ = ["Chosen", "Watching", "choose_watches"]
+
+RING: Final = 8 << 20
+"""Bytes of the ring: 170,000 accesses between two looks."""
+OWN: Final = Path("/proc/self/exe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The variables to watch: ``watches`` of the first of the images ``loaded``, the program, with
+    link addresses; ``notes`` on them, and on those that are not just a variable (``partial``)."""
+
+    loaded: Sequence[Loaded]
+    watches: tuple[Watch, ...]
+    notes: tuple[str, ...]
+    partial: tuple[str, ...]
+    kind: Breakpoints
+
+    @property
+    def program(self) -> Loaded:
+        """The program."""
+        return self.loaded[0]
+
+
+def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Chosen:
+    """Find the variables of a process's program. Raises UsageError for what cannot be watched, and
+    InputError for a process of another kind than the machine's own."""
+    program = loaded[0]
+    image = program.file
+    kind = _kind(program)
+    variables = Variables(image)
+    spelled = [replace(one, symbol=variables.spelled(one.symbol)) for one in requests]
+    try:
+        watches, notes = apply_requests(
+            (), spelled, slots=SLOTS, resolve=variables.resolve, read_only=False
+        )
+        pack_watches(watches)  # their names are not too long
+    except UsageError as error:
+        raise UsageError(error.path or image.path, error.reason, error.hint) from None
+    if not watches:
+        raise UsageError(image.path, "nothing to watch", "specify a watch, such as counter:rw-")
+    for watch in watches:
+        line = watch_line(readable(watch))
+        if not variables.has(watch.address, watch.length):
+            raise UsageError(
+                image.path, f"{line}: it ends beyond the address space", "watch fewer bytes"
+            )
+        if watch.type == "-w-" and variables.never_written(watch.address):
+            notes.append(f"{line}: the variable is constant, the program cannot write it")
+    return Chosen(
+        loaded=loaded,
+        watches=watches,
+        notes=tuple(notes),
+        partial=tuple(part_notes(image, watches)),
+        kind=kind,
+    )
+
+
+class Watching:
+    """Watches the variables ``chosen`` in all threads of a process, from ``begin`` on; a context,
+    at whose end nothing is left. ``lines`` are the watches as written."""
+
+    def __init__(self, process: Process, chosen: Chosen) -> None:
+        self._process, self._chosen = process, chosen
+        self._held = contextlib.ExitStack()
+        self._events = Events(chosen.kind.perf_event_open)
+        self._values: list[int] = []
+        self._ring: Ring | None = None
+        self._recorder: Recorder | None = None
+        self.lines = [watch_line(readable(one)) for one in chosen.watches]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._held.close()
+
+    @property
+    def threads(self) -> int:
+        """Threads in which the breakpoints were set; those that they make have them as well."""
+        return self._events.threads
+
+    @property
+    def complete(self) -> bool:
+        """False where threads began faster than they could be watched."""
+        return self._events.complete
+
+    @property
+    def recorded(self) -> int:
+        """Accesses written so far."""
+        return self._recorder.recorded if self._recorder else 0
+
+    def begin(self) -> None:
+        """Set the breakpoints. Raises InputError for what the kernel refuses: then none is set."""
+        kind, bias = self._chosen.kind, self._chosen.program.above
+        try:
+            fd = make_ring(kind.bpf, RING)
+        except OSError as error:
+            raise self._no_programs(error) from None
+        self._ring = Ring(fd, RING)
+        self._held.callback(self._ring.close)
+        wanted = [
+            Breakpoint(address=bias(one.address), length=one.length, type=TYPES[one.type])
+            for one in self._chosen.watches
+        ]
+        programs: list[int] = []
+
+        def of_mark(mark: int) -> Sequence[int]:
+            try:
+                for number, one in enumerate(wanted):
+                    program = load_program(
+                        kind.bpf,
+                        fd,
+                        address=one.address,
+                        length=one.length,
+                        mark=mark_of(number, mark),
+                        ip=kind.ip,
+                    )
+                    self._held.callback(os.close, program)
+                    programs.append(program)
+            except OSError as error:
+                raise self._no_programs(error) from None
+            return programs[-len(wanted) :]
+
+        self._held.callback(self._events.close)
+        self._events.place(self._process, wanted, of_mark, self._refused)
+        self._values = [self._value(one) for one in wanted]
+        self._events.begin()
+
+    def record(self, path: Path, size: int) -> None:
+        """Write to a trace file of at most ``size`` bytes from now on. Raises OSError."""
+        traced = _traced(self._process, self._chosen)
+        self._recorder = Recorder(path, traced, size=size, values=self._values)
+
+    def look(self) -> None:
+        """Write what has been recorded since. Raises OSError."""
+        assert self._ring is not None and self._recorder is not None
+        self._recorder.add(self._ring.take())
+
+    def finish(self) -> list[Path]:
+        """End, and name the trace files, the process's own first. Raises OSError."""
+        counted = self._events.stop()
+        self.look()
+        assert self._recorder is not None
+        self._recorder.finish(counted)
+        return self._recorder.paths
+
+    def _value(self, one: Breakpoint) -> int:
+        """A variable's value before anything is recorded."""
+        with memory_file(self._process, os.O_RDONLY) as fd:
+            try:
+                return int.from_bytes(os.pread(fd, one.length, one.address), "little")
+            except (OSError, OverflowError):
+                return 0
+
+    def _refused(self, number: int, error: OSError) -> InputError:
+        code = error.errno or 0
+        return InputError(
+            None,
+            f"{self._process}: {self.lines[number]}: not watched: errno {code}, {reason_of(code)}",
+        )
+
+    def _no_programs(self, error: OSError) -> InputError:
+        if error.errno in (errno.EPERM, errno.EACCES):
+            return InputError(
+                None,
+                f"{self._process}: this user may not load the BPF programs that read the values",
+                "run as root, or with CAP_BPF and CAP_PERFMON",
+            )
+        return InputError(
+            None, f"{self._process}: no BPF programs: {error.strerror}", "Linux 5.13 has them"
+        )
+
+
+def _kind(program: Loaded) -> Breakpoints:
+    """The breakpoints of a process. Raises InputError for one of another kind than the machine's
+    own, or without."""
+    skeleton = program.file.elf.skeleton
+    bits = skeleton.elf_class
+    kind = skeleton.machine, bits
+    arch = arch_of(*kind)
+    if kind != elf_kind(OWN):
+        what = "a 32-bit process" if bits == 32 else "a process of another architecture"
+        raise InputError(
+            None,
+            f"{program.process}: {what}",
+            "only those of the machine's own kind can be watched",
+        )
+    if arch is None:
+        raise InputError(None, f"{program.process}: its architecture is not supported")
+    return breakpoints_of(arch.name)
+
+
+def _traced(process: Process, chosen: Chosen) -> Traced:
+    program = chosen.program
+    image, path = program.file, program.path
+    exe = process.place / "exe"
+    with contextlib.suppress(OSError):
+        if not path.samefile(exe):
+            path = exe  # with another root, or a replaced file, there is only what the kernel has
+    if not path.exists():
+        path = exe
+    return Traced(
+        pid=process.pid,
+        ppid=int(read_status(process.place).get("PPid", 0)),
+        comm=process.name,
+        image=path,
+        image_id=laid_in_id(image) or image_id(image),
+        machine=image.elf.skeleton.machine,
+        bias=program.bias,
+        objects=[_mapped(one) for one in chosen.loaded[1:]],
+        watches=chosen.watches,
+    )
+
+
+def _mapped(library: Loaded) -> Mapped:
+    """A library, of which the trace tells where its code is."""
+    low, high = library.span
+    base = low - library.bias
+    return Mapped(
+        start=0,
+        size=high - low,
+        base=base,
+        bias=library.bias,
+        image_id=b"",
+        path=str(library.path),
+    )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Processes that end, or become another program, while something is done to them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from ftpatch.errors import InputError
+from ftpatch.process.memory_target import writable_memory
+from ftpatch.process.process import find_process
+from tests.support.busy import ours_in
+from tests.support.command import ftpatch
+from tests.support.padded import padded
+from tests.support.running import PROGRAM, running, starts_by_maps
+
+pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
+
+
+def test_writing_to_one_that_has_ended(tmp_path: Path) -> None:
+    """The kernel writes 0 bytes then, and reports no error."""
+    path = padded(tmp_path, PROGRAM)
+    with running(path) as program:
+        start = starts_by_maps(program.pid)[str(path)]
+        with writable_memory(find_process(program.pid)) as target:
+            held = target.read(start, 4)
+            assert held is not None
+            target.write(start, held)
+            program.kill()
+            program.wait()
+            with pytest.raises(InputError, match="has ended"):
+                target.write(start, held)
+
+
+def test_no_memory_is_left(tmp_path: Path) -> None:
+    """The first call fails: it says so at once, and nothing stays."""
+    with running(padded(tmp_path, PROGRAM)) as program:
+        pid = ("--pid", str(program.pid))
+        resource.prlimit(program.pid, resource.RLIMIT_AS, (4096, resource.RLIM_INFINITY))
+        begun = time.monotonic()
+        said = ftpatch("enable", *pid, "-o", tmp_path / "t.trace")
+        assert said.code == 2 and "RLIMIT_AS" in said.err and time.monotonic() - begun < 5
+        assert ftpatch("check", *pid).code == 0
+        said = ftpatch("undo", *pid)
+        assert said.code == 2 and "put nothing into it" in said.err
+
+
+def test_one_that_is_stopped_is_undone_later(tmp_path: Path) -> None:
+    with running(padded(tmp_path, PROGRAM)) as program:
+        pid = ("--pid", str(program.pid))
+        assert ftpatch("enable", *pid, "-o", tmp_path / "t.trace").code == 0
+        os.kill(program.pid, signal.SIGSTOP)
+        said = ftpatch("undo", *pid)
+        assert said.code == 2 and "SIGSTOP" in said.err
+        state = Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        assert state == "T"
+        os.kill(program.pid, signal.SIGCONT)
+        assert ftpatch("undo", *pid).code == 0
+        assert ftpatch("check", *pid).code == 0 and ours_in(program.pid) == []
