@@ -52,6 +52,8 @@ class ThreadState:
     ``again(registers, before, handled)`` turns the -EINTR of an interrupted call into what lets it
     be made again, and returns whether anything was to change; ``handled()`` tells whether a signal
     with a handler is about to be delivered, when EINTR is what the program has to see.
+    ``unmade(registers, last)`` tells whether a thread that was let go with ``last`` has yet to make
+    its call again, and puts its registers back to that.
     ``resumed(registers, before, handled)`` are the registers with which a thread that was moved
     elsewhere goes on. ``apart(registers)`` keeps the kernel from making the call again where the
     thread was moved to. ``asks_before``: ``before`` is needed.
@@ -76,6 +78,7 @@ class ThreadState:
     shadow_stack: tuple[str, str]
     asks_before: bool
     again: Callable[[np.void, Before, Callable[[], bool]], bool]
+    unmade: Callable[[np.void, np.void], bool]
     resumed: Callable[[np.void, Before, bool], np.void]
     apart: Callable[[np.void], None]
     vectors: tuple[int, int] = (0, 0)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from ftpatch.errors import InputError
 
 __all__ = ["STARTED", "Process", "find_process", "read_status", "threads_of"]
@@ -22,12 +24,13 @@ STARTED = 22
 class Process:
     """A process: ``pid``, ``started``: when, in clock ticks since the machine's boot; ``name``: its
     first thread's (comm); ``thread``: one that has memory, which is another when the first has
-    ended."""
+    ended; ``let_go``: registers with which its threads went on after the last stop, by number."""
 
     pid: int
     started: int
     name: str = field(compare=False)
     thread: int = field(compare=False)
+    let_go: dict[int, np.void] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def place(self) -> Path:

@@ -233,7 +233,8 @@ class World:
                     "only processes of the machine's own kind can be stopped",
                 )
             registers = registers_in(layout, held)
-            if self.state.again(
+            last = self.process.let_go.get(tid)
+            if (last is not None and self.state.unmade(registers, last)) or self.state.again(
                 registers,
                 self._waiting.get(tid, ()),
                 lambda: is_signalled(self._place(tid), number),
@@ -309,6 +310,7 @@ class World:
             self._let_go()
 
     def _let_go(self) -> None:
+        self.process.let_go.clear()
         for tid in list(self._waiting):
             with suppress(InputError):
                 self._look(tid)
@@ -318,6 +320,8 @@ class World:
                     set_registers(thread.tid, thread.leaving.tobytes())
                     if thread.blocks:  # second: we may be killed in between
                         block_signals(thread.tid)
+            else:
+                self.process.let_go[thread.tid] = thread.registers
             detach(thread.tid)
         self.pause_ns = time.monotonic_ns() - self.since
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,9 @@ from tests.support.stopping import Running, built, running, until
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
 ROUNDS = scaled(20, 6)
+PREEMPTED = scaled(400, 100)
+BUSY, PAUSE, BETWEEN = 300_000, 10_000, 0.0003
+"""Nanoseconds for which the processor is taken, and left; seconds between two stops."""
 PLAIN, RESTARTING = signal.SIGUSR1, signal.SIGHUP
 """Signals that the program handles without and with SA_RESTART."""
 CASES = [case for case in ENDED + RESUMED if case != "pthread_join"]
@@ -29,6 +33,11 @@ Send = Callable[[Running, int], None]
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(SOURCE, tmp_path_factory.mktemp("waiting"))
+
+
+@pytest.fixture(scope="module")
+def preempting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(Path(__file__).with_name("preempting.c"), tmp_path_factory.mktemp("preempting"))
 
 
 def _alone(program: Running, number: int) -> None:
@@ -89,6 +98,41 @@ def test_a_handler_ends_a_call_as_it_would_have(
     wanted = _said(waiting, case, number, _alone)
     assert f"handled {ROUNDS}" in wanted
     assert _said(waiting, case, number, send) == wanted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.scaled
+@pytest.mark.parametrize("case", ["accept4", "epoll_wait", "poll_limit", "read_pipe"])
+def test_a_call_that_was_to_be_made_again_has_begun(
+    waiting: Path, case: str, preempting: Path
+) -> None:
+    """A second stop may find the thread before its call, while the kernel lets it go on: it has
+    no processor. A handler ends the call all the same."""
+    ours = os.sched_getaffinity(0)
+    if len(ours) < 2:
+        pytest.skip("needs two processors")
+    *others, last = sorted(ours)
+    with running(waiting, case) as program:
+        program.wait_asleep()
+        os.sched_setaffinity(program.pid, {last})
+        os.sched_setaffinity(0, others)
+        words = [preempting, str(last), str(BUSY), str(PAUSE)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as hog:
+            try:
+                assert hog.stdout is not None and hog.stdout.readline()
+                for _ in range(PREEMPTED):
+                    program.wait_asleep()
+                    for send in (False, True):
+                        with stopped(program.process):
+                            if send:
+                                os.kill(program.pid, PLAIN)
+                        time.sleep(BETWEEN)
+                program.wait_asleep()
+            finally:
+                hog.kill()
+                os.sched_setaffinity(0, ours)
+        said = program.ended().splitlines()[-1]
+    assert f"interrupted {PREEMPTED} handled {PREEMPTED} " in said
 
 
 @pytest.mark.scaled

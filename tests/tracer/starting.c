@@ -180,9 +180,13 @@ LEFT int main(int argc, char **argv)
 		start(words);
 	} else if (!strcmp(way, "state")) {
 		state();
-	} else if (!strcmp(way, "stop")) {
+	} else if (!strcmp(way, "stop")) { /* and wait until that has been seen */
+		sigemptyset(&set);
+		sigaddset(&set, SIGUSR1);
+		sigprocmask(SIG_BLOCK, &set, 0);
 		raise(SIGSTOP);
 		puts("goes on");
+		sigwait(&set, &status);
 		result = 4;
 	} else if (!strcmp(way, "stops")) { /* who waits for a child sees it stop and go on */
 		if (!(child = vfork())) {
@@ -194,6 +198,7 @@ LEFT int main(int argc, char **argv)
 		kill(child, SIGCONT);
 		waitpid(child, &status, WCONTINUED);
 		printf("continued %d\n", WIFCONTINUED(status));
+		kill(child, SIGUSR1);
 		result = ended(child);
 	} else if (!strcmp(way, "ignores")) { /* SIGCHLD, in a call that a signal ends */
 		int fd = epoll_create1(0);

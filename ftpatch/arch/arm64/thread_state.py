@@ -48,6 +48,11 @@ def _again(registers: np.void, before: Before, handled: Callable[[], bool]) -> b
     return True
 
 
+def _unmade(registers: np.void, last: np.void) -> bool:
+    """Never: at the stop pc and x0 are back already, and do not tell with which of -ERESTART*."""
+    return False
+
+
 def _resumed(registers: np.void, before: Before, handled: bool) -> np.void:
     """With RESTART_SYSCALL where the kernel keeps the rest of a time-out (-ERESTART_RESTARTBLOCK),
     and would set this number itself only if pc stayed."""
@@ -85,6 +90,7 @@ THREAD_STATE: Final = ThreadState(
     shadow_stack=("", ""),
     asks_before=True,
     again=_again,
+    unmade=_unmade,
     resumed=_resumed,
     apart=_apart,
     vectors=(2, 528),  # NT_PRFPREG, struct user_fpsimd_state

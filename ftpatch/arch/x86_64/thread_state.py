@@ -27,8 +27,8 @@ NAMES: Final = (
     *("rsi", "rdi", "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base"),
     *("ds", "es", "fs", "gs"),
 )
-
 """struct user_regs_struct (arch/x86/include/asm/user_64.h)."""
+SET_BACK: Final = ("rip", "rax", "orig_rax")
 
 
 def _again(registers: np.void, before: Before, handled: Callable[[], bool]) -> bool:
@@ -40,6 +40,31 @@ def _again(registers: np.void, before: Before, handled: Callable[[], bool]) -> b
     if signed(registers["rax"]) != EINTR or call < 0 or call in ONCE:
         return False
     registers["rax"] = NOHAND % (1 << 64)
+    return True
+
+
+def _unmade(registers: np.void, last: np.void) -> bool:
+    """Undo what the kernel did to let the call be made again: a handler that runs now would run
+    before the call, which would no longer end for it.
+
+        last         ... syscall | rip    rax -ERESTART*
+        registers    ... | rip syscall    rax the number, or that of restart_syscall(2)
+
+    orig_rax is -1 where an interrupt came once more before the instruction."""
+    call = signed(last["orig_rax"])
+    if call < 0 or signed(last["rax"]) not in RESTARTS:
+        return False
+    if registers["rip"] + THREAD_STATE.size != last["rip"]:
+        return False
+    if registers["rax"] not in (call, RESTART_SYSCALL) or signed(registers["orig_rax"]) not in (
+        call,
+        -1,
+    ):
+        return False
+    if any(registers[name] != last[name] for name in NAMES if name not in SET_BACK):
+        return False
+    for name in SET_BACK:
+        registers[name] = last[name]
     return True
 
 
@@ -74,6 +99,7 @@ THREAD_STATE: Final = ThreadState(
     shadow_stack=("x86_Thread_features", "shstk"),
     asks_before=False,
     again=_again,
+    unmade=_unmade,
     resumed=_resumed,
     apart=_apart,
 )
