@@ -116,7 +116,7 @@ def test_a_call_that_was_to_be_made_again_has_begun(
         program.wait_asleep()
         os.sched_setaffinity(program.pid, {last})
         os.sched_setaffinity(0, others)
-        words = [preempting, str(last), str(BUSY), str(PAUSE)]
+        words = [str(preempting), str(last), str(BUSY), str(PAUSE)]
         with subprocess.Popen(words, stdout=subprocess.PIPE) as hog:
             try:
                 assert hog.stdout is not None and hog.stdout.readline()

@@ -37,6 +37,10 @@ __attribute__((noinline)) void only(void)
 }
 #endif
 
+#ifdef MORE
+__asm__(".skip " MORE);
+#endif
+
 LEFT static void told(void)
 {
 	char text[64];

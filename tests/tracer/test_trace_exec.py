@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from elftools.elf.constants import P_FLAGS
+from elftools.elf.elffile import ELFFile
 
 from tests.support.command import PATIENCE, child_env, ftpatch_command, ftpatch_process
-from tests.support.stopping import until
+from tests.support.stopping import running, until
 from tests.support.trace_file_programs import entries, native
 
 pytestmark = native
@@ -118,6 +120,43 @@ def test_the_program_itself_may_have_no_sites(built: Path) -> None:
         "trace", "--follow-exec", f"{built}/bare", "spawn", f"{built}/pads", "1"
     )
     assert (found.code, found.err) == (1, "") and found.out.count("work();") == 3
+
+
+def test_no_page_of_code_has_room(built: Path, tmp_path: Path) -> None:
+    """The code of a static program may fill its last page."""
+    program = tmp_path / "filled"
+    free = 64
+    for _ in range(2):  # the second leaves hardly a byte
+        more = f'-DMORE="{free - 64}"'
+        words = ["gcc", "-O1", "-w", "-pthread", PADS, "-static", more, "-DLOG=0"]
+        subprocess.run([*words, str(SOURCE), "-o", str(program)], check=True)
+        with program.open("rb") as file:
+            (code,) = (
+                one
+                for one in ELFFile(file).iter_segments("PT_LOAD")
+                if one["p_flags"] & P_FLAGS.PF_X
+            )
+        free = -(code["p_vaddr"] + code["p_memsz"]) % 4096
+    assert free < 100
+    words = [f"{built}/pads", "spawn", str(program), "waits"]
+    with subprocess.Popen(
+        ftpatch_command("trace", "--follow-exec", "-f", "work", *words),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=child_env(),
+    ) as traced:
+        assert traced.stdout is not None
+        pid = int(traced.stdout.readline().split()[1])
+        os.kill(pid, signal.SIGTERM)
+        out = traced.stdout.read()
+    assert traced.returncode == 3 and "# 2 processes: " in out and ", filled-" in out
+    with running(program, "waits") as alone:
+        found = ftpatch_process(
+            "enable", "--pid", str(alone.pid), "-f", "work", "-o", tmp_path / "rec"
+        )
+        assert (found.code, found.err) == (0, "")
+        found = ftpatch_process("undo", "--pid", str(alone.pid))
+        assert (found.code, found.err) == (0, "")
 
 
 def test_a_filter_that_matches_nothing_is_named(built: Path) -> None:
