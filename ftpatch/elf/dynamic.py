@@ -28,6 +28,7 @@ class Tag:
     PLTREL = 20
     DEBUG = 21
     JMPREL = 23
+    INIT_ARRAYSZ = 27
     RUNPATH = 29
     PLTRELSZ = 2
     PLTGOT = 3

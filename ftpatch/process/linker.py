@@ -50,6 +50,8 @@ CREDENTIALS: Final = struct.Struct("3i")
 CALL: Final = struct.Struct("<8Q")
 RESULT: Final = struct.Struct("<q")
 ERRORS: Final = -4096
+FUNCTION_CALL: Final = -1
+"""A number of no system call: the last argument is a function, which takes the first."""
 PATIENCE: Final = 30
 """Seconds for a system call of a process on a busy machine."""
 REST: Final = 0.01
@@ -109,6 +111,10 @@ class Asking:
 
     def __init__(self, process: Process, connection: socket.socket) -> None:
         self.process, self._connection = process, connection
+
+    def run(self, function: int, argument: int) -> None:
+        """Let it call a function. Raises InputError."""
+        self.call(FUNCTION_CALL, (argument, 0, 0, 0, 0, function))
 
     def call(self, number: int, arguments: Sequence[int]) -> int:
         """Let it make a system call; return the result. Raises InputError where that fails."""

@@ -41,13 +41,16 @@ FULL: Final = "too many libraries for one trace"
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """``bias`` of the program, ``base`` of its events; ``entry``: address of what libraries call;
-    ``is_ready``: it records."""
+    ``is_ready``: it records; ``has_begun``: it was started, by what ``start`` is the address
+    of."""
 
     target: MemoryTarget
     arch: Arch
     bias: int
     base: int
     entry: int
+    start: int
+    has_begun: bool
     is_ready: bool
     _end: int
     _config: int
@@ -85,6 +88,8 @@ class Runtime:
             bias=program.bias,
             base=int(config["base"]),
             entry=place("trace_entry"),
+            start=place("trace_start"),
+            has_begun=bool(state["pid"]),
             is_ready=bool(state["ready"] and state["header"]),
             _end=(end - base + PAGE - 1) // PAGE * PAGE,
             _config=start + shift,

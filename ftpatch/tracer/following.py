@@ -39,7 +39,7 @@ from ftpatch.process.ptrace import (
 from ftpatch.process.refusals import own_arch
 from ftpatch.process.thread import is_signalled
 
-__all__ = ["Following"]
+__all__ = ["Following", "NotFollowed"]
 
 OPTIONS: Final = Option.FORK | Option.VFORK | Option.CLONE | Option.EXEC
 ENDS: Final = (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED)
@@ -47,6 +47,10 @@ YES, NO = b"y", b"n"
 Started = Callable[[Process, str], bool]
 """Called in the thread that traces with a process that has just started a program and the
 machine's architecture; returns whether all of the process is to stay stopped. Raises Ended."""
+
+
+class NotFollowed(InputError):
+    """A program that cannot be followed, and has not been started therefore."""
 
 
 class Following:
@@ -84,8 +88,7 @@ class Following:
 
     def wait(self) -> int:
         """Wait until the program has ended; return its exit code, or less than 0 for a signal. What
-        it has left running is followed no more. Raises InputError if it cannot be followed, and has
-        not been started therefore."""
+        it has left running is followed no more. Raises NotFollowed."""
         self._ended.wait()
         self._close()
         if self._failure is not None:
@@ -114,7 +117,7 @@ class Following:
             seize(pid, Option.EXEC if self._once else OPTIONS)
         except (OSError, Ended) as error:
             os.write(self._answered, NO)
-            raise InputError(
+            raise NotFollowed(
                 None,
                 f"the program cannot be followed: {error.__class__.__name__}",
                 "a container or a security module may forbid ptrace(2)",

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import arch_of, supports
+from ftpatch.elf.dynamic import Tag, dynamic_tags
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import FtpatchError
@@ -27,7 +28,7 @@ from ftpatch.names.plt import Plt
 from ftpatch.process.refusals import own_arch
 from ftpatch.trace.symbolize import Functions, Program
 
-__all__ = ["Foreseen", "may_open"]
+__all__ = ["Foreseen", "constructs", "may_open"]
 
 STARTS = re.compile(
     "system|syscall"
@@ -91,13 +92,24 @@ class Foreseen:
             return False
 
 
-def may_open(program: Image, needed: Sequence[Needed]) -> bool:
-    """Return whether a program with these libraries may open others, which can be traced."""
+def constructs(program: Image, traced: Sequence[Needed]) -> bool:
+    """Return whether one of these libraries of a program has constructors, which can be traced."""
+    if not _can_be_hooked(program):
+        return False
+    images = map(open_image, (one.path for one in traced))
+    # Every library has one by crtbegin.o, frame_dummy().
+    return any(dynamic_tags(one.elf).get(Tag.INIT_ARRAYSZ, 0) > one.elf.word for one in images)
+
+
+def _can_be_hooked(program: Image) -> bool:
     skeleton, arch = program.elf.skeleton, own_arch()
     own = arch_of(skeleton.machine, skeleton.elf_class)
-    if arch is None or own is not arch:
-        return False
-    if not supports(arch.name, "linker_hook"):
+    return arch is not None and own is arch and supports(arch.name, "linker_hook")
+
+
+def may_open(program: Image, needed: Sequence[Needed]) -> bool:
+    """Return whether a program with these libraries may open others, which can be traced."""
+    if not _can_be_hooked(program):
         return False
     others = [one.path for one in needed if not RUNTIMES.fullmatch(one.path.name)]
     return any(_imports(one, OPENS) for one in (program, *map(open_image, others)))

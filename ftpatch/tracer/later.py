@@ -30,16 +30,21 @@ from ftpatch.process.linker import Asking, Listener, hook_linker
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import read_maps
 from ftpatch.process.memory_target import MemoryTarget, writable_memory
+from ftpatch.process.process import Process
 from ftpatch.process.send import injected_call_of
 from ftpatch.tracer.attach import Chosen, calls_of
 from ftpatch.tracer.connected import Runtime
 from ftpatch.tracer.plan import Tracing, traceable
 
-__all__ = ["LATER_SITES", "Later"]
+__all__ = ["LATER_SITES", "UNHOOKED", "Later"]
 
 LATER_SITES: Final = 4096
 """Sites of libraries for which a profile's table has room, beyond those that are known."""
+UNHOOKED: Final = Path("constructors and libraries opened later")
+"""What is untraced where the dynamic linker cannot be hooked."""
 WORD: Final = 8
+START_STACK: Final = 28
+"""Field of /proc/PID/stat."""
 PRIVATE: Final = 0x2 | 0x20
 """MAP_PRIVATE, MAP_ANONYMOUS."""
 NOREPLACE: Final = PRIVATE | 0x100000
@@ -77,16 +82,18 @@ class Later:
 
     def _tell(self, error: FtpatchError) -> None:
         reason = f"{error.reason}; {error.hint}".removesuffix("; ")
-        self.untraced.setdefault(Path(error.path or "libraries opened later"), reason)
+        self.untraced.setdefault(Path(error.path or UNHOOKED), reason)
 
     def _answer(self, asking: Asking) -> None:
         """Patch what is new in a process that asks. Raises what planning raises."""
         loaded, _ = loaded_images(asking.process)
-        wanted = [one for one in loaded[1:] if self._is_wanted(one)]
-        if not wanted:
-            return
         with writable_memory(asking.process) as target:
             runtime = Runtime.of(loaded[0], target, self._tracing)
+            if not runtime.has_begun:
+                # Before any constructor runs; from the program's entry point it would be too late.
+                asking.run(runtime.start, _stack(asking.process))
+                runtime = Runtime.of(loaded[0], target, self._tracing)
+            wanted = [one for one in loaded[1:] if self._is_wanted(one)]
             for one in wanted:
                 key = (one.path, one.bias)
                 if not runtime.is_ready:
@@ -126,9 +133,8 @@ class Later:
         hook = stub.address("ftpatch_library")
         callee = stub.address("ftrace_regs_caller" if arguments else "ftrace_caller")
         assert hook is not None and callee is not None
-        row, library = runtime.row_of(
-            one, {other.bias for other in loaded if other.path == one.path}
-        )
+        # Its row may be another instance's: a copy that is there has the original's name.
+        row, library = runtime.row_of(one, {other.bias for other in loaded})
         delta = runtime.bias + runtime.base + library.start - one.bias - library.base
         call, low, high = injected_call_of(arch.name), *one.span
         own = {
@@ -173,6 +179,19 @@ class Later:
             lambda size: asking.call(call.mmap, (0, size, READ_WRITE, PRIVATE, -1, 0)),
         )
         target.apply(calls)
+
+
+def _stack(process: Process) -> int:
+    """Where a process's stack had argc when it began (mm->start_stack, proc_pid_stat(5)). Raises
+    InputError."""
+    try:
+        held = (process.place / "stat").read_bytes()
+    except OSError as error:
+        raise InputError(None, f"{process}: cannot be read: {error.strerror}") from None
+    found = int(held.rpartition(b")")[2].split()[START_STACK - 3])
+    if not found:
+        raise InputError(None, f"{process}: its stack is not shown")
+    return found
 
 
 def _word(value: int) -> bytes:

@@ -33,7 +33,7 @@ from ftpatch.io.output import Copy
 from ftpatch.trace.header import open_trace
 from ftpatch.trace.mapped import Mapped
 from ftpatch.tracer.choice import Choice
-from ftpatch.tracer.foreseen import may_open
+from ftpatch.tracer.foreseen import constructs, may_open
 from ftpatch.tracer.library_plan import Place, plan_library
 from ftpatch.tracer.plan import Tracing
 from ftpatch.tracer.program import Cleared, tell_cleared
@@ -48,7 +48,8 @@ APART = ":;$"
 
 
 class Libraries:
-    """The libraries of one run. ``may_open``: the program may open others later."""
+    """The libraries of one run. ``may_open``: the program may open others later; ``constructs``:
+    some have constructors to be traced."""
 
     def __init__(
         self, program: Path, globs: Sequence[str], folder: Path, on_cleared: Cleared
@@ -70,6 +71,7 @@ class Libraries:
         self._globs = matching(program, needed, globs, more=self.may_open)
         chosen = {one for found in self._globs.values() for one in found}
         self._chosen = [one for one in needed if one in chosen]
+        self.constructs = constructs(self._image, self._chosen)
         self._copies: dict[Needed, Path] = {}
         self._traced: dict[bytes, Needed] = {}
         self._left: dict[Needed, str] = {}

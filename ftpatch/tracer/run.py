@@ -29,9 +29,9 @@ from ftpatch.names.suggest import meant, near
 from ftpatch.trace.header import open_trace
 from ftpatch.tracer.choice import Choice, require_tracer
 from ftpatch.tracer.executed import Executed
-from ftpatch.tracer.following import Following
+from ftpatch.tracer.following import Following, NotFollowed
 from ftpatch.tracer.foreseen import Foreseen
-from ftpatch.tracer.later import LATER_SITES, Later
+from ftpatch.tracer.later import LATER_SITES, UNHOOKED, Later
 from ftpatch.tracer.libraries import Libraries
 from ftpatch.tracer.plan import Tracing, plan_traced
 from ftpatch.tracer.program import (
@@ -128,7 +128,7 @@ def run_traced(path: Path, request: Request, on_cleared: Cleared, on_ready: Read
         CLEANUP.passing = [Path(folder), patched]
         libraries = _libraries(path, request, Path(folder), on_cleared)
         executed = Executed(tracing=request.tracing, selection=request.selection)
-        if libraries is not None and libraries.may_open:
+        if libraries is not None and (libraries.may_open or libraries.constructs):
             later = Later(request.libraries, request.selection, request.tracing, Path(folder))
             executed.later = stack.enter_context(contextlib.closing(later))
         try:
@@ -190,9 +190,9 @@ def _patch(
         if libraries is not None or request.calls:
             image, choice = open_image(path), Choice(selection)
             chosen = choice.chosen
-            chosen.more = request.follow or executed.later is not None
-            if executed.later is not None:
-                tracing = replace(tracing, more=LATER_SITES)
+            chosen.more = request.follow
+            if libraries is not None and libraries.may_open:
+                chosen.more, tracing = True, replace(tracing, more=LATER_SITES)
             if request.calls:
                 tracing = with_calls(image, choice, tracing)
             if libraries is not None:
@@ -228,12 +228,18 @@ def _recorded(
     image = path.absolute() if patched != path else None
     with TraceFiles(trace, patched, image, overwrite=request.overwrite) as made:
         executed.environment = made.environment
+        everything = {**environment, **made.environment}
         followings = list[Following]()
         if request.follow or executed.later is not None:
             followings.append(Following(executed.start, once=not request.follow))
         with ACTIVITIES.away():
-            everything = {**environment, **made.environment}
-            status = execute(patched, request.words, everything, *followings)
+            try:
+                status = execute(patched, request.words, everything, *followings)
+            except NotFollowed as unhooked:
+                if request.follow or executed.later is None:
+                    raise
+                executed.later.untraced[UNHOOKED] = f"{unhooked.reason}; {unhooked.hint}"
+                status = execute(patched, request.words, everything)
         files, foreign = _of_tracer(made.finish(), request)
     if made.unkept:
         error = OutputError(trace, f"the recording is lost: {made.unkept}")

@@ -111,8 +111,8 @@ static void unmade(long ret, const char *wanted)
 	say(wanted ? "FTPATCH_TRACE" : 0, wanted, text);
 }
 
-/* Called from the process's first instructions: sp points to argc; or in a process that runs, with a
- * copy of what was there. */
+/* Called from the process's first instructions, and before them by the dynamic linker where it is
+ * hooked: sp points to argc; or in a process that runs, with a copy of what was there. */
 void trace_start(ulong *sp)
 {
 	char **argv = (char **)(sp + 1), **envp = argv + *sp + 1;
@@ -123,6 +123,8 @@ void trace_start(ulong *sp)
 	char *region, *known;
 	long ret;
 
+	if (process.pid)
+		return;
 	for (aux = (ulong *)envp; *aux; aux++)
 		;
 	for (aux++; aux[0]; aux += 2) {

@@ -95,7 +95,14 @@ next:
     mov r10, [rsp + 96]
     mov r8, [rsp + 104]
     mov r9, [rsp + 112]
+    test rax, rax
+    jns make
+    call r9
+    xor eax, eax
+    jmp made
+make:
     syscall
+made:
     mov [rsp + 64], rax
     mov eax, 44
     mov edi, ebx

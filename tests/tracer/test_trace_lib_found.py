@@ -160,7 +160,7 @@ def test_other_verbs_on_a_copy(tmp_path: Path) -> None:
     program = build(tmp_path)
     kept = tmp_path / "copy.so"
 
-    def run(patched: Path, words: list[str], environment: dict[str, str]) -> int:
+    def run(patched: Path, words: list[str], environment: dict[str, str], *_: object) -> int:
         shutil.copy(Path(environment["LD_LIBRARY_PATH"].split(":")[0], "libshared.so.1"), kept)
         return 0
 
@@ -190,7 +190,8 @@ def test_what_other_programs_make_of_a_copy(tmp_path: Path) -> None:
     expected = plain(child)
     traced = trace(parent)
     assert (traced.code, traced.out, traced.err) == (8, expected[1], "")
-    assert traced.calls == [(0, "main"), (1, "leaf"), (0, "end"), (1, "leaf")]
+    calls = [(0, "begin"), (1, "leaf"), (0, "main"), (1, "leaf"), (0, "end"), (1, "leaf")]
+    assert traced.calls == calls
 
 
 def test_no_shadow_stack_is_asked_for(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_no_shadow_stack_is_asked_for(tmp_path: Path) -> None:
     program = build(tmp_path, sites=(PAD + cet, PAD + cet))
     notes = []
 
-    def run(patched: Path, words: list[str], environment: dict[str, str]) -> int:
+    def run(patched: Path, words: list[str], environment: dict[str, str], *_: object) -> int:
         copy = Path(environment["LD_LIBRARY_PATH"].split(":")[0], "libshared.so.1")
         for path in (copy, program.with_name("libshared.so.1")):
             words = ["readelf", "-n", str(path)]

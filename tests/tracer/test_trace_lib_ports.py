@@ -51,7 +51,7 @@ def test_arm64(suffix: str, level: str, guard: str, tmp_path: Path) -> None:
     linker.chmod(0o755)
     seen = []
 
-    def run(patched: Path, words: list[str], environment: dict[str, str]) -> int:
+    def run(patched: Path, words: list[str], environment: dict[str, str], *_: object) -> int:
         place = environment.pop("LD_LIBRARY_PATH").split(":")[0]
         command = [*emulator, "-E", f"LD_LIBRARY_PATH={place}", str(patched)]
         done = subprocess.run(command, env=environment, capture_output=True, check=False)

@@ -112,6 +112,7 @@ def test_it_does_what_it_did(name: str, form: Form, tmp_path: Path) -> None:
             patched: Path,
             words: list[str],
             environment: dict[str, str],
+            *_: object,
             seen: list[tuple[int, bytes]] = seen,
         ) -> int:
             place = tmp_path / "traced"

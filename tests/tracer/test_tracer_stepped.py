@@ -145,7 +145,7 @@ def test_in_a_library(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program = library_program("stepped.c", LibraryForm(), tmp_path)
     found = []
 
-    def run(patched: Path, words: list[str], environment: dict[str, str]) -> int:
+    def run(patched: Path, words: list[str], environment: dict[str, str], *_: object) -> int:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("FTPATCH_TRACE_SOCKET")  # each round is to have a file of its own
