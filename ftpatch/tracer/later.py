@@ -41,7 +41,7 @@ __all__ = ["LATER_SITES", "UNHOOKED", "Later"]
 LATER_SITES: Final = 4096
 """Sites of libraries for which a profile's table has room, beyond those that are known."""
 UNHOOKED: Final = Path("constructors and libraries opened later")
-"""What is untraced where the dynamic linker cannot be hooked."""
+"""Named as untraced where the dynamic linker cannot be hooked."""
 WORD: Final = 8
 START_STACK: Final = 28
 """Field of /proc/PID/stat."""
