@@ -28,7 +28,7 @@ gdb-multiarch             what debuggers see of arm64 programs under qemu-user
 chromium                  HTML reports in a browser
 chromium-driver           HTML reports in a browser
 uftrace                   the bench of tracers, and reports for uftrace
-golang-go                 reports for pprof
+golang-go                 reports for pprof, Go programs while they run
 trace-cmd                 reports for trace-cmd
 kernelshark               reports for KernelShark
 apache2-utils             nginx under load, traced while it runs

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Source language of a program, where it decides about compiler options.
+"""Source language of a program, where it decides about compiler options, or what is possible.
 
-Go        sections .go.buildinfo, .note.go.buildid, .gopclntab (debug/buildinfo, cmd/link)
+Go        sections .go.buildinfo, .note.go.buildid, .gopclntab; without sections, the first 15
+          bytes of .go.buildinfo, the magic and the size of a pointer (debug/buildinfo, cmd/link)
 Rust      "rustc version" in .comment; /rustc/COMMIT/ in paths of panics, which strip leaves
 """
 
@@ -11,10 +12,10 @@ import re
 
 from ftpatch.image import Image
 
-__all__ = ["how_to_compile"]
+__all__ = ["how_to_compile", "is_go"]
 
 GO = {".go.buildinfo", ".note.go.buildid", ".gopclntab"}
-GO_BUILD = re.compile(rb"\xff Go buildinf:")
+GO_BUILD = re.compile(rb"\xff Go buildinf:[\x04\x08]")
 RUSTC = b"rustc version "
 PANICS = re.compile(rb"/rustc/[0-9a-f]{40}/")
 
@@ -32,8 +33,17 @@ def how_to_compile(image: Image, nops: int, *, fentry: bool) -> str:
     )
 
 
-def _language(image: Image) -> str:
+def is_go(image: Image) -> bool:
+    """Test whether a program or library has Go's runtime."""
     if {section.name for section in image.elf.sections} & GO:
+        return True
+    if image.is_kernel or image.is_relocatable:
+        return False
+    return GO_BUILD.search(image.data.data) is not None
+
+
+def _language(image: Image) -> str:
+    if is_go(image):
         return "Go"
     comment = image.elf.section(".comment")
     if comment is not None:
@@ -42,6 +52,4 @@ def _language(image: Image) -> str:
             return "Rust"
     if image.is_kernel or image.is_relocatable:
         return ""
-    if GO_BUILD.search(image.data.data):
-        return "Go"
     return "Rust" if PANICS.search(image.data.data) else ""

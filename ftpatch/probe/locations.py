@@ -13,6 +13,7 @@ from ftpatch.arch.returns_twice import returns_twice
 from ftpatch.errors import FtpatchError, Refused, UsageError
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image
+from ftpatch.image.language import is_go
 from ftpatch.inject.probe_methods import Chosen, Methods
 from ftpatch.names.functions import Functions
 from ftpatch.probe import Definition
@@ -38,9 +39,14 @@ def find_locations(
     *,
     optimize: bool,
 ) -> list[Location]:
-    """Find the locations by address, leaving out what is ``refused``."""
+    """Find the locations by address, leaving out what is ``refused``. Raises UsageError for a Go
+    program: a probe needs more than the 800 bytes (StackLimit, internal/abi) that a goroutine's
+    stack is sure to have left, and its stack is copied, by the return addresses on it."""
     by_ip: dict[int, list[Definition]] = {}
     path = functions.image.path
+    if is_go(functions.image):
+        reason = "a Go program, whose goroutines' stacks have no room for probes, and are copied"
+        raise UsageError(path, reason, "use uprobes at entries")
     for definition in definitions:
         with refused.told():
             by_ip.setdefault(_address(functions, definition), []).append(definition)

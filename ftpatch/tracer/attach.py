@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Arch, State, arch_of
 from ftpatch.core.changes import Kind
-from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
+from ftpatch.errors import InputError, SiteRefused, UsageError
 from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.filter import Selection
 from ftpatch.ftrace.plan import plan_enable
 from ftpatch.ftrace.site_code import written
+from ftpatch.ftrace.sites import read_sites
 from ftpatch.image.injected import image_id
+from ftpatch.image.language import is_go
 from ftpatch.inject.library_tables import Library, fitting, libraries_table, ranges
 from ftpatch.inject.lookups import answers, asked_place, lookups, lookups_entries
 from ftpatch.inject.runtime import (
@@ -72,18 +74,15 @@ def choose(loaded: Sequence[Loaded], selection: Selection, globs: Sequence[str])
     """Choose sites of a process's program, and of its libraries that match ``globs``. Raises
     UsageError for a filter or a glob that matches nothing, NoTable where there are no sites."""
     program = loaded[0]
-    choice, out, without = Choice(selection), [], list[NoTable]()
+    choice, out = Choice(selection), []
     matched = _matching(program, loaded[1:], globs)
     for one in [program, *matched]:
-        try:
+        if one.sites_of_file.table_name:
             sites = one.sites
-        except NoTable as error:
-            without.append(error)
-            continue
-        mask = traceable(sites, choice.of(sites), libraries=True)
-        out.append(Chosen(loaded=one, mask=mask))
+            mask = traceable(sites, choice.of(sites), libraries=True)
+            out.append(Chosen(loaded=one, mask=mask))
     if not out:
-        raise without[0]
+        read_sites(program.file)  # raises NoTable, which tells what to do
     if matched and not any(len(one.mask) for one in out if one.loaded is not program):
         names = ", ".join(one.path.name for one in matched)
         raise UsageError(program.path, f"no library to trace: {names} without call sites", LISTED)
@@ -182,8 +181,13 @@ def plan_attached(
 def _require_slots(unwinders: Unwinders, chosen: Sequence[Chosen]) -> None:
     """Raise UsageError for an image that may throw, or let pass, exceptions for which there is no
     slot: no unwinder would find return_to_handler in memory that belongs to no image, and the
-    process would end."""
-    for one in [*unwinders.missed, *(each.loaded for each in chosen)]:
+    process would end; so would Go's runtime (traceback.go: "unexpected return pc")."""
+    images = [each.loaded for each in chosen]
+    for one in images:
+        if is_go(one.file):
+            reason = "a Go program, whose runtime reads the return addresses that would be replaced"
+            raise UsageError(one.path, reason, "use --tracer function")
+    for one in [*unwinders.missed, *images]:
         if unwinders.misses(one):
             raise UsageError(
                 one.path,

@@ -21,6 +21,7 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
+from ftpatch.image.language import is_go
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.hook_table import find_hooks
 from ftpatch.inject.inject import inject
@@ -35,7 +36,6 @@ __all__ = ["Watched", "part_notes", "plan_watched", "read_watches", "watched_lin
 
 SIZE = 64 << 20
 """Default size of a trace file."""
-GO = (".gopclntab", ".note.go.buildid")
 DEPTH = 8
 """Entries of a ret_stack: no returns are hooked."""
 
@@ -122,7 +122,7 @@ def _check(image: Image, arch: Arch | None) -> None:
     if not image.is_program or arch is None:
         reason = f"not a program ({image.container.name})"
         raise UsageError(image.path, reason, "variables of executables can be watched")
-    if any(one.name in GO for one in image.elf.sections):
+    if is_go(image):
         reason = "a Go program, whose runtime treats SIGTRAP as a crash"
         raise UsageError(image.path, reason, "use a debugger")
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.busy import ours_in, taken_out
 from tests.support.command import ftpatch
+from tests.support.told import Told
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
 CALLS = 500
@@ -56,29 +57,6 @@ require("readline").createInterface({input: process.stdin}).on("line", line => {
 }
 
 
-class _Told:
-    """A program that says ``ready``, and answers each number."""
-
-    def __init__(self, *words: str) -> None:
-        pipe = subprocess.PIPE
-        self._program = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
-        self.pid = str(self._program.pid)
-
-    def __enter__(self) -> _Told:
-        assert self._program.stdout is not None and self._program.stdout.readline() == "ready\n"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._program.communicate()
-        assert self._program.returncode == 0
-
-    def asks(self, calls: int) -> str:
-        assert self._program.stdin is not None and self._program.stdout is not None
-        self._program.stdin.write(f"{calls}\n")
-        self._program.stdin.flush()
-        return self._program.stdout.readline()
-
-
 JAVA = """
 import java.util.Scanner;
 class Yields {
@@ -109,7 +87,7 @@ def test_a_virtual_machine(tmp_path: Path) -> None:
     (tmp_path / "Yields.java").write_text(JAVA)
     subprocess.run([javac, "-d", tmp_path, tmp_path / "Yields.java"], check=True)
     trace = tmp_path / "t.trace"
-    with _Told(java, "-cp", str(tmp_path), "Yields") as program:
+    with Told(java, "-cp", str(tmp_path), "Yields") as program:
         words = ("p:gave libc.so.6:sched_yield", "r:back libc.so.6:sched_yield")
         assert program.asks(5) == "done 5\n"
         said = ftpatch("probe", "--pid", program.pid, *words, "--keep", "-o", trace)
@@ -117,7 +95,7 @@ def test_a_virtual_machine(tmp_path: Path) -> None:
         assert program.asks(CALLS) == f"done {CALLS}\n"
         taken_out(int(program.pid))
         assert program.asks(10) == "done 10\n"
-        assert ftpatch("check", "--pid", program.pid).code == 0
+        program.require_clean()
     lines = ftpatch("report", trace).out.splitlines()
     assert sum(": gave: " in line for line in lines) >= 4 * CALLS  # its own threads do so, too
     assert sum(": back: " in line for line in lines) >= 4 * CALLS
@@ -129,7 +107,7 @@ def test_calls_of_a_script_are_counted(name: str, tmp_path: Path) -> None:
     if path is None:
         pytest.skip(f"needs {name}")
     trace = tmp_path / "t.trace"
-    with _Told(path, *SCRIPTS[name]) as program:
+    with Told(path, *SCRIPTS[name]) as program:
         assert program.asks(5) == "done 5\n"
         words = ("p:asked libc.so.6:getppid", "r:told libc.so.6:getppid $retval:s32")
         said = ftpatch("probe", "--pid", program.pid, *words, "--keep", "-o", trace)
@@ -138,7 +116,7 @@ def test_calls_of_a_script_are_counted(name: str, tmp_path: Path) -> None:
         taken_out(int(program.pid))
         assert ours_in(int(program.pid)) == []
         assert program.asks(10) == "done 10\n"
-        assert ftpatch("check", "--pid", program.pid).code == 0
+        program.require_clean()
     lines = ftpatch("report", trace).out.splitlines()
     assert sum(": asked: " in line for line in lines) == CALLS
     told = [line for line in lines if ": told: " in line]

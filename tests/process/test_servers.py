@@ -19,7 +19,7 @@ from tests.support.command import ftpatch
 from tests.support.sampling import scaled
 from tests.support.servers import Redis, build_nginx, build_redis, nginx, redis
 from tests.support.sources import FetchError
-from tests.support.trace_events import ENTRIES, PROFILE, read_trace
+from tests.support.trace_events import calls_in, read_trace
 
 pytestmark = pytest.mark.skipif(
     "FTPATCH_SOURCES" not in os.environ, reason="fetches and builds: `make test-programs`"
@@ -51,15 +51,7 @@ def nginx_built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _calls(traces: Sequence[Path]) -> int:
     """Calls in all trace files. What a child recorded is in a file of its own."""
-    count = 0
-    for path in traces:
-        trace = read_trace(path)
-        assert not any(trace.lost.values()), trace.lost
-        if trace.tracer == PROFILE:
-            count += sum(entry[0] for entry in trace.profile.values())
-        else:
-            count += sum(event.type in ENTRIES for event in trace.events)
-    return count
+    return sum(calls_in(read_trace(path)).total() for path in traces)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ __all__ = ["Nginx", "Redis", "build_nginx", "build_redis", "nginx", "redis"]
 PAD = "-fpatchable-function-entry=5"
 LIMIT = 1800
 """Seconds for a build."""
+TITLE = b"nginx: worker process"
 SOON = 20.0
 """Seconds in which a server starts, or takes another configuration."""
 
@@ -61,9 +62,11 @@ class Redis:
         words = ("--port", "0", "--unixsocket", str(self.socket), "--save", "", *log)
         self.process = subprocess.Popen([place / "redis-server", *words])
         self.pid = str(self.process.pid)
-        _until(self.socket.exists)
         self._client = socket.socket(socket.AF_UNIX)
-        self._client.connect(str(self.socket))
+
+    def begin(self) -> None:
+        """Wait until it answers: the socket's file is there before anyone listens."""
+        _until(lambda: self._client.connect_ex(str(self.socket)) == 0)
         self._reader = self._client.makefile("rb")
 
     def close(self) -> None:
@@ -130,7 +133,10 @@ class Nginx:
         words = ("-p", str(folder), "-c", str(folder / "nginx.conf"))
         self.process = subprocess.Popen([program, *words], stderr=subprocess.DEVNULL)
         self.pid = str(self.process.pid)
-        _until(lambda: len(self.workers) == 2 and self._answers())
+
+    def begin(self) -> None:
+        """Wait until it answers."""
+        _until(lambda: self._has_two() and self._answers())
 
     def close(self) -> None:
         """End it; fails if it has ended by itself."""
@@ -148,7 +154,15 @@ class Nginx:
         """Replace its workers by new ones."""
         old = set(self.workers)
         self.process.send_signal(1)
-        _until(lambda: len(self.workers) == 2 and not old & set(self.workers))
+        _until(lambda: self._has_two() and not old & set(self.workers))
+
+    def _has_two(self) -> bool:
+        """Test whether it has two workers, with their titles: before, they load libraries (NSS)."""
+        workers = self.workers
+        with suppress(FileNotFoundError):
+            titles = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in workers]
+            return len(workers) == 2 and all(one.startswith(TITLE) for one in titles)
+        return False
 
     def _answers(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
@@ -187,6 +201,7 @@ def redis(place: Path) -> Iterator[Redis]:
     with tempfile.TemporaryDirectory(prefix="redis.") as folder:
         server = Redis(place, Path(folder))
         with _ended(server.process):
+            server.begin()
             yield server
             server.close()
 
@@ -197,6 +212,7 @@ def nginx(program: Path) -> Iterator[Nginx]:
     with tempfile.TemporaryDirectory(prefix="nginx.") as folder:
         server = Nginx(program, Path(folder))
         with _ended(server.process):
+            server.begin()
             yield server
             server.close()
 

@@ -12,6 +12,7 @@ import re
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.kernels.apt import DAY, C, FetchError, folder, lock
@@ -41,11 +42,27 @@ def _fetched(package: str) -> Path:
         return found[0]
     _update(home)
     place.mkdir(exist_ok=True)
-    _run(["apt-get", *_settings(home), "source", "-q", "--download-only", package], place)
+    words = ["apt-get", *_settings(home), "source", "-q", "--download-only"]
+    try:
+        _run([*words, package], place)
+    except FetchError:
+        # A mirror may lack the newest version, which its lists name, and have others.
+        for version in _versions(home, package):
+            with suppress(FetchError):
+                _run([*words, f"{package}={version}"], place)
+                break
+        else:
+            raise
     found = sorted(place.glob("*.dsc"))
     if not found:
         raise FetchError(f"apt-get source {package} fetched nothing")
     return found[0]
+
+
+def _versions(home: Path, package: str) -> list[str]:
+    """All versions of a source package that the lists name."""
+    words = ["apt-cache", *_settings(home), "showsrc", "--only-source", package]
+    return re.findall(r"^Version: (\S+)$", _run(words, home), flags=re.M)
 
 
 def _update(home: Path) -> None:
@@ -77,7 +94,8 @@ def _settings(home: Path) -> list[str]:
     return [f"-o{key}={value}" for key, value in settings.items()]
 
 
-def _run(command: Sequence[str], cwd: Path) -> None:
+def _run(command: Sequence[str], cwd: Path) -> str:
+    """Run a command, and return what it printed. Raises FetchError."""
     try:
         done = subprocess.run(
             command, cwd=cwd, env=C, capture_output=True, text=True, timeout=STEP, check=False
@@ -86,3 +104,4 @@ def _run(command: Sequence[str], cwd: Path) -> None:
         raise FetchError(f"{command[0]}: {error}") from error
     if done.returncode:
         raise FetchError(f"{command[0]}: {'; '.join(done.stderr.strip().splitlines()[-3:])}")
+    return done.stdout

@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ENTRIES", "EXITS", "LEFT", "LOST", "Event", "Thread", "Trace", "balance", "read_trace"]
+__all__ = [
+    *("ENTRIES", "EXITS", "LEFT", "LOST", "Event", "Thread", "Trace"),
+    *("balance", "calls_in", "read_trace"),
+]
 
 HEADER = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
 CHUNK = struct.Struct("<IIQIIQ")
@@ -60,6 +64,14 @@ class Trace:
         """Those of all threads."""
         for thread in self.threads:
             yield from thread.events
+
+
+def calls_in(trace: Trace) -> Counter[int]:
+    """Calls by function. Nothing may have been lost."""
+    assert not any(trace.lost.values()), trace.lost
+    if trace.tracer == PROFILE:
+        return Counter({func: entry[0] for func, entry in trace.profile.items()})
+    return Counter(event.func for event in trace.events if event.type in ENTRIES)
 
 
 def read_trace(path: Path, *, jumps: bool = False) -> Trace:
