@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +18,15 @@ from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import is_walked, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from ftpatch.api.report_programs import Programs
     from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
     from ftpatch.trace import EventSource, Recording, Report
     from ftpatch.trace.children import Beside
+    from ftpatch.trace.header import Header
+    from ftpatch.trace.lost_events import Reason
     from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
 
@@ -31,9 +35,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Task",
     "allow_descriptors",
+    "headers_of",
     "notes_of",
     "progress",
     "tell_children",
+    "tell_lost",
     "walked",
     "write_report",
 ]
@@ -48,7 +54,7 @@ SHOWN = 3
 class Task:
     """The trace files to report on together; ``children`` are those of them that nobody named, of
     what lies ``beside`` the others; ``alone``: no such files are wanted;
-    ``verbose``: names in full, in text too."""
+    ``verbose``: names in full, in text too; ``told``: notes that standard error has already."""
 
     files: Sequence[Path]
     window: Window
@@ -58,6 +64,7 @@ class Task:
     beside: Beside | None = None
     alone: bool = False
     verbose: bool = False
+    told: Collection[str] = ()
 
 
 def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
@@ -149,7 +156,7 @@ def _written(
                 window.require_match(events.recording.functions)
             out.appear()
         if not form.text:
-            note_lines(missing)
+            note_lines(notes_of(events.recording, but=task.told))
         note_lines(events.notes())
     finally:
         events.close()
@@ -194,11 +201,40 @@ def progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:
     return watched(rows, steps, "batches")
 
 
-def notes_of(recording: Recording) -> list[str]:
-    """Say what is missing, and of which file, if there are several."""
+def notes_of(recording: Recording, *, but: Collection[str] = ()) -> list[str]:
+    """Say what is missing, and of which file, if there are several; ``but``: notes to leave out."""
     several = len(recording.headers) > 1
     return [
         (f"{clean(str(header.path))}: " if several else "") + note
         for header in recording.headers
         for note in header.notes
+        if note not in but
     ]
+
+
+def headers_of(files: Sequence[Path]) -> list[Header]:
+    """The headers of trace files. Raises InputError."""
+    from ftpatch.trace.header import open_trace
+
+    headers = []
+    for file in files:
+        fd, header = open_trace(file)
+        os.close(fd)
+        headers.append(header)
+    return headers
+
+
+def tell_lost(headers: Sequence[Header]) -> set[str]:
+    """Say on standard error how many events were lost in recording these files, and what to do
+    about that. Returns their notes that say so."""
+    from ftpatch.trace.header import Tracer
+    from ftpatch.trace.lost_events import lost_advice, lost_text
+
+    lost: Counter[Reason] = Counter()
+    for header in headers:
+        lost.update(header.lost_events)
+    if lost:
+        functions = any(one.tracer not in (Tracer.PROBES, Tracer.WATCH) for one in headers)
+        advice = lost_advice(lost, functions=functions)
+        warn_line(": ".join(filter(None, (lost_text(lost, options=False), advice))))
+    return {header.lost_note for header in headers if header.lost_note}

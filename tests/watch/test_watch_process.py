@@ -191,7 +191,10 @@ def test_a_file_that_is_full(tmp_path: Path) -> None:
     missed = 2 * writes - len(rows)
     assert missed > 0
     assert f"# cell:rw-: accesses missed: {missed}\n" in result.out
-    assert f"entries lost: {missed} ({missed} file full: --size)" in result.out
+    assert f"# {missed} events lost when the trace file was full (--size)\n" in result.out
+    assert f"ftpatch: {missed} events lost when the trace file was full: use a larger --size\n" in (
+        result.err
+    )
 
 
 def test_the_end_of_the_process_and_of_the_time(tmp_path: Path) -> None:
