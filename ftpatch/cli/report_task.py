@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.browser import open_in_browser, require_browser
-from ftpatch.cli.console import clean, count, note_lines, warn_line, watched
+from ftpatch.cli.console import clean, count, note_lines, warn_line
 from ftpatch.cli.held_back import HeldBack
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import is_walked, walk
+from ftpatch.io.activity import doing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -197,8 +198,12 @@ def _some(files: Sequence[Path]) -> str:
 
 
 def progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:
-    """Show on standard error how far the batches have come."""
-    return watched(rows, steps, "batches")
+    """Show on standard error how much of the recording has been read; a single batch has no
+    parts to tell."""
+    with doing("reading the recording", steps if steps > 1 else 0) as now:
+        for batch in rows:
+            now.done += 1
+            yield batch
 
 
 def notes_of(recording: Recording, *, but: Collection[str] = ()) -> list[str]:
