@@ -95,12 +95,13 @@ Images = Annotated[
 Pid = Annotated[
     int | None,
     typer.Option(
-        "--pid", metavar="PID", autocompletion=pids, help="Running process, instead of IMAGE."
+        "-p", "--pid", metavar="PID", autocompletion=pids, help="Running process, instead of IMAGE."
     ),
 ]
 Pids = Annotated[
     list[int],
     typer.Option(
+        "-p",
         "--pid",
         metavar="PID",
         autocompletion=pids,

@@ -42,6 +42,7 @@ __all__ = ["command"]
 TracedPid = Annotated[
     int | None,
     typer.Option(
+        "-p",
         "--pid",
         metavar="PID",
         autocompletion=pids,
