@@ -104,8 +104,9 @@ def test_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def _status(pid: int) -> list[str]:
-    """What /proc tells of a process, without what changes by itself."""
-    moving = ("Vm", "Rss", "voluntary", "nonvoluntary", "State", "Threads")
+    """What /proc tells of a process, without what changes by itself: SigQ counts the signals queued
+    for the user, in any process (proc_pid_status(5))."""
+    moving = ("Vm", "Rss", "voluntary", "nonvoluntary", "State", "Threads", "SigQ")
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return [line for line in lines if not line.startswith(moving)]
 
