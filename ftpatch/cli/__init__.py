@@ -22,11 +22,10 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as every filter: `ftpatch list | head`
     _open_closed_streams()
-    if "--pid" in " ".join(sys.argv):
-        from ftpatch.cli.guardian import outlive, outlives
+    from ftpatch.cli.guardian import outlive, outlives
 
-        if outlives(sys.argv[1:]):
-            outlive()
+    if outlives(sys.argv[1:]):
+        outlive()
     # A command lives for a second: to look for cycles while libraries load, and to take them apart
     # at the end, would be a fifth of it.
     gc.disable()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ __all__ = ["outlive", "outlives"]
 
 CHANGING: Final = {"trace", "enable", "disable", "undo", "probe"}
 """Verbs that change a process."""
+PID: Final = re.compile(r"(?:--pid[ =]|-[qv]*p ?)\d")
+"""The option that names a process, and the next word; other short ones may stand before it."""
 PR_SET_PDEATHSIG: Final = 1
 SI_KERNEL: Final = 0x80
 """The terminal sends a signal to all of its processes."""
@@ -31,8 +34,9 @@ KEPT: Final = {signal.SIGKILL, signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, s
 
 def outlives(words: Sequence[str]) -> bool:
     """Test whether a command line changes a running process."""
-    pid = any(word == "--pid" or word.startswith("--pid=") for word in words)
-    return pid and words[0] in CHANGING
+    if not words or words[0] not in CHANGING:
+        return False
+    return any(PID.match(" ".join(pair)) for pair in zip(words, [*words[1:], ""], strict=True))
 
 
 def outlive() -> None:

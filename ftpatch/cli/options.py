@@ -95,12 +95,13 @@ Images = Annotated[
 Pid = Annotated[
     int | None,
     typer.Option(
-        "--pid", metavar="PID", autocompletion=pids, help="Running process, instead of IMAGE."
+        "-p", "--pid", metavar="PID", autocompletion=pids, help="Running process, instead of IMAGE."
     ),
 ]
 Pids = Annotated[
     list[int],
     typer.Option(
+        "-p",
         "--pid",
         metavar="PID",
         autocompletion=pids,
@@ -168,7 +169,9 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more detai
 FullNames = Annotated[
     bool,
     typer.Option(
-        "-v", "--verbose", help="Print C++, Rust and D names with their template arguments."
+        "-v",
+        "--verbose",
+        help="Print C++, Rust and D names whole, with template arguments and return types.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]

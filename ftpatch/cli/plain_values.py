@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ftpatch.errors import UsageError
@@ -58,8 +57,8 @@ def _taking_plain(parameters: list[Any]) -> list[Any]:
         of = get_args(of)[0] if get_origin(of) is list else of
         anything = info.file_okay and info.dir_okay
         plain = of in PLAIN and anything and not any(getattr(info, name, None) for name in CHECKS)
-        if of is int and not info.clamp:
-            one._runtime_param = _Numbers(info.min, info.max)
+        if of in (int, float) and not info.clamp:
+            one._runtime_param = _Numbers(of, info.min, info.max)
         else:
             one._runtime_param = _Words(of if plain else None, info.readable)
     return parameters
@@ -100,13 +99,14 @@ class _Words:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """The same of whole numbers between two, each None where there is no limit."""
+    """The same of numbers between two, each None where there is no limit; ``of``: int or float."""
 
+    of: type[int] | type[float]
     least: float | None
     most: float | None
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
-        """The value; BadParameter for a word that is no such number."""
+        """The value. Raises UsageError for a word that is no such number."""
         many = param.multiple or param.nargs == -1
         if value is None:
             return () if many else None
@@ -114,16 +114,29 @@ class _Numbers:
             return [self._number(word, param, ctx) for word in value]
         return self._number(value, param, ctx)
 
-    def _number(self, word: object, param: Any, ctx: Any) -> int:  # noqa: ANN401
-        reason = ""
-        if not NUMBER.fullmatch(str(word)):
-            reason = f"{str(word)!r} is not a whole number"
-        elif len(str(word)) > DIGITS:
-            reason = f"more than {DIGITS} digits"
-        elif self.least is not None and int(str(word)) < self.least:
-            reason = f"{word} is less than {self.least}"
-        elif self.most is not None and int(str(word)) > self.most:
-            reason = f"{word} is more than {self.most}"
-        if reason:
-            raise typer.BadParameter(reason, ctx=ctx, param=param)
-        return int(str(word))
+    def _number(self, word: object, param: Any, ctx: Any) -> int | float:  # noqa: ANN401
+        name, hint = param.opts[-1], f"see `{ctx.command_path} --help`"
+        try:
+            number = self._parsed(str(word))
+        except ValueError as error:
+            raise UsageError(None, f"{name} {str(word)!r} {error}", hint) from None
+        for limit, beyond, what in (
+            (self.least, number < (self.least or 0), "less"),
+            (self.most, number > (self.most or 0), "more"),
+        ):
+            if limit is not None and beyond:
+                raise UsageError(None, f"{name} {word} is {what} than {limit:g}", hint)
+        return number
+
+    def _parsed(self, word: str) -> int | float:
+        """Raises ValueError with the rest of a sentence about the word."""
+        if self.of is float:
+            try:
+                return float(word)
+            except ValueError:
+                raise ValueError("is not a number") from None
+        if not NUMBER.fullmatch(word):
+            raise ValueError("is not a whole number")
+        if len(word) > DIGITS:
+            raise ValueError(f"has more than {DIGITS} digits")
+        return int(word)

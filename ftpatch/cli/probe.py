@@ -56,7 +56,11 @@ def command(
     pid: Annotated[
         int | None,
         typer.Option(
-            "--pid", metavar="PID", autocompletion=pids, help="Running process, instead of PROG."
+            "-p",
+            "--pid",
+            metavar="PID",
+            autocompletion=pids,
+            help="Running process, instead of PROG.",
         ),
     ] = None,
     seconds: Annotated[

@@ -120,13 +120,15 @@ def _watch(
 
 def _report(wanted: Wanted, files: Sequence[Path]) -> None:
     from ftpatch.api.report_programs import Programs
-    from ftpatch.cli.report_task import Task, write_report
+    from ftpatch.cli.report_task import Task, headers_of, tell_lost, write_report
     from ftpatch.trace.choose import report_for
     from ftpatch.trace.window import Window
 
+    told = tell_lost(headers_of(files))
     if wanted.quiet:
         return
-    task = Task(files=files, window=Window(), programs=Programs(None, tell=error_line))
+    programs = Programs(None, tell=error_line)
+    task = Task(files=files, window=Window(), programs=programs, told=told)
     name = "json" if wanted.as_json else None
     write_report(task, partial(report_for, name=name), None, force=False, paged=True)
 

@@ -19,7 +19,7 @@ from ftpatch.cli.call_filters import (
     call_filters,
 )
 from ftpatch.cli.completion import report_formats, traces
-from ftpatch.cli.console import error_line
+from ftpatch.cli.console import error_line, lines
 from ftpatch.cli.options import FullNames, Json
 from ftpatch.cli.report_task import Task, walked, write_report
 from ftpatch.cli.report_walk import can_walk
@@ -238,6 +238,7 @@ def command(
             )
             runs.append(task)
         compare_runs(runs, output, force, json=json or format_ == "json")
+        _tell_written(output)
         return
     if graph is not None:
         _require_none({"--json": json, f"--format {format_}": format_}, "--graph")
@@ -259,6 +260,12 @@ def command(
     )
     if not (walks and walked(task, tui, force=force)):
         write_report(task, choose, output, force=force, browse=open_)
+        _tell_written(output)
+
+
+def _tell_written(output: Path | None) -> None:
+    if output is not None:
+        lines([f"wrote {output}"])
 
 
 def _graph_of(function: str, events: EventSource) -> Report:

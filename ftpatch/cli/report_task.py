@@ -4,25 +4,30 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.browser import open_in_browser, require_browser
-from ftpatch.cli.console import clean, count, note_lines, warn_line, watched
+from ftpatch.cli.console import clean, count, note_lines, warn_line
 from ftpatch.cli.held_back import HeldBack
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.report_walk import is_walked, walk
+from ftpatch.io.activity import doing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from ftpatch.api.report_programs import Programs
     from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
     from ftpatch.trace import EventSource, Recording, Report
     from ftpatch.trace.children import Beside
+    from ftpatch.trace.header import Header
+    from ftpatch.trace.lost_events import Reason
     from ftpatch.trace.rows import Rows
     from ftpatch.trace.window import Window
 
@@ -31,9 +36,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Task",
     "allow_descriptors",
+    "headers_of",
     "notes_of",
     "progress",
     "tell_children",
+    "tell_lost",
     "walked",
     "write_report",
 ]
@@ -48,7 +55,7 @@ SHOWN = 3
 class Task:
     """The trace files to report on together; ``children`` are those of them that nobody named, of
     what lies ``beside`` the others; ``alone``: no such files are wanted;
-    ``verbose``: names in full, in text too."""
+    ``verbose``: names in full, in text too; ``told``: notes that standard error has already."""
 
     files: Sequence[Path]
     window: Window
@@ -58,6 +65,7 @@ class Task:
     beside: Beside | None = None
     alone: bool = False
     verbose: bool = False
+    told: Collection[str] = ()
 
 
 def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
@@ -149,7 +157,7 @@ def _written(
                 window.require_match(events.recording.functions)
             out.appear()
         if not form.text:
-            note_lines(missing)
+            note_lines(notes_of(events.recording, but=task.told))
         note_lines(events.notes())
     finally:
         events.close()
@@ -190,15 +198,48 @@ def _some(files: Sequence[Path]) -> str:
 
 
 def progress(rows: Iterator[Rows], steps: int) -> Iterator[Rows]:
-    """Show on standard error how far the batches have come."""
-    return watched(rows, steps, "batches")
+    """Show on standard error how much of the recording has been read; a single batch has no
+    parts to tell."""
+    with doing("reading the recording", steps if steps > 1 else 0) as now:
+        for batch in rows:
+            now.done += 1
+            yield batch
 
 
-def notes_of(recording: Recording) -> list[str]:
-    """Say what is missing, and of which file, if there are several."""
+def notes_of(recording: Recording, *, but: Collection[str] = ()) -> list[str]:
+    """Say what is missing, and of which file, if there are several; ``but``: notes to leave out."""
     several = len(recording.headers) > 1
     return [
         (f"{clean(str(header.path))}: " if several else "") + note
         for header in recording.headers
         for note in header.notes
+        if note not in but
     ]
+
+
+def headers_of(files: Sequence[Path]) -> list[Header]:
+    """The headers of trace files. Raises InputError."""
+    from ftpatch.trace.header import open_trace
+
+    headers = []
+    for file in files:
+        fd, header = open_trace(file)
+        os.close(fd)
+        headers.append(header)
+    return headers
+
+
+def tell_lost(headers: Sequence[Header]) -> set[str]:
+    """Say on standard error how many events were lost in recording these files, and what to do
+    about that. Returns their notes that say so."""
+    from ftpatch.trace.header import Tracer
+    from ftpatch.trace.lost_events import lost_advice, lost_text
+
+    lost: Counter[Reason] = Counter()
+    for header in headers:
+        lost.update(header.lost_events)
+    if lost:
+        functions = any(one.tracer not in (Tracer.PROBES, Tracer.WATCH) for one in headers)
+        advice = lost_advice(lost, functions=functions)
+        warn_line(": ".join(filter(None, (lost_text(lost, options=False), advice))))
+    return {header.lost_note for header in headers if header.lost_note}

@@ -42,6 +42,7 @@ __all__ = ["command"]
 TracedPid = Annotated[
     int | None,
     typer.Option(
+        "-p",
         "--pid",
         metavar="PID",
         autocompletion=pids,
@@ -197,8 +198,12 @@ def _trace_process(pid: int, request: Request, asked: Asked, seconds: float | No
         raise UsageError(None, "--libcalls works on programs that ftpatch starts", "use --lib GLOB")
     if request.follow:
         raise UsageError(None, "--follow-exec works on programs that ftpatch starts", "remove it")
-    tracer = tracer_named(request.tracing.tracer)
-    reports = Reports(tracer, asked, find_process(pid).place / "exe")
+    process = find_process(pid)
+    idle = (
+        f"{process}: no selected function was called while it was traced, and calls that had begun "
+        "before are not recorded: trace for longer, or select what they call"
+    )
+    reports = Reports(tracer_named(request.tracing.tracer), asked, process.place / "exe", idle)
     trace_process(pid, request, reports.write, seconds)
     return int(Exit.DONE)
 
@@ -210,7 +215,8 @@ def _trace(request: Request, asked: Asked) -> int:
     from ftpatch.tracer.run import find_program, run_traced
 
     path = find_program(request.words[0])
-    reports = Reports(tracer_named(request.tracing.tracer), asked, path)
+    idle = f"{path}: no selected function was called"
+    reports = Reports(tracer_named(request.tracing.tracer), asked, path, idle)
     signal.signal(signal.SIGPIPE, interrupted)
 
     def on_cleared(image: Path, name: str) -> None:

@@ -61,16 +61,17 @@ class _Report:
 
 
 class Reports:
-    """The reports of one run: what is wrong with them is said before the program runs."""
+    """The reports of one run: what is wrong with them is said before the program runs. ``idle``:
+    what to say instead of printing a report of a recording without a call."""
 
-    def __init__(self, known: Recorder, asked: Asked, program: Path) -> None:
+    def __init__(self, known: Recorder, asked: Asked, program: Path, idle: str = "") -> None:
         """Raises UsageError for a format that there is not, or that needs what the tracer does not
         record, and for files that cannot be; OutputError where one cannot be written."""
         from ftpatch.api.report_sources import default_report, kind_of
         from ftpatch.trace import Data
         from ftpatch.trace.header import Tracer
 
-        self._asked, self._program = asked, program
+        self._asked, self._program, self._idle = asked, program, idle
         self._reports: list[_Report] = []
         self._opened: list[tuple[Report, Path]] = []
         if not known.records:
@@ -121,16 +122,24 @@ class Reports:
     def write(self, traces: Sequence[Path]) -> None:
         """Write and open them; raises the first error when the others are written."""
         from ftpatch.api.report_programs import Programs
-        from ftpatch.cli.report_task import Task, write_report
+        from ftpatch.cli.report_task import Task, headers_of, tell_lost, write_report
         from ftpatch.trace.choose import report_for
 
+        headers = headers_of(traces)
+        told = tell_lost(headers)
+        is_idle = bool(self._idle) and not told and not any(one.taken for one in headers)
+        if is_idle:
+            warn_line(self._idle)
         errors = []
         for one in self._reports:
+            if is_idle and one.file is None and one.form.text:
+                continue
             task = Task(
                 files=traces,
                 window=self._asked.filters.window(),
                 programs=Programs(None, force=self._asked.force, tell=error_line),
                 verbose=self._asked.verbose,
+                told=told,
             )
             choose = self._choose_brief if self._brief else partial(report_for, name=one.name)
             try:

@@ -37,6 +37,7 @@ Program = Annotated[
 WatchedPid = Annotated[
     int | None,
     typer.Option(
+        "-p",
         "--pid",
         metavar="PID",
         autocompletion=pids,

@@ -2,6 +2,7 @@
 """Names for where there is little room: without what is long in the names of templates.
 
 std::vector<int, std::allocator<int> >::push_back(int&&)    std::vector<…>::push_back(int&&)
+void std::swap<shop::Cart>(shop::Cart&, shop::Cart&)        std::swap<…>(shop::Cart&, shop::Cart&)
 core::iter::map::<alloc::vec::Vec<u8>>                      core::iter::map::<…>
 std.algorithm.sort!("a < b", 0)                             std.algorithm.sort!(…)
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ftpatch.names.parameters import called_name
+from ftpatch.names.parameters import called_name, name_span
 
 __all__ = ["fitted", "short_name", "without_arguments"]
 
@@ -23,14 +24,21 @@ OPERATOR = re.compile(
 OPENING = re.compile(r"<|!\(|\boperator")
 """Possible beginnings of arguments."""
 NESTING = re.compile(r"->|[][(){}<>]|\boperator")
+KINDS = ("thunk to ", " for ")
+"""Words before a name that are no type: `non-virtual thunk to`, `transaction clone for`."""
 BEFORE = "_:})]"
 """Characters before the arguments of a template, besides letters and digits; elsewhere ``<`` begins
 a type of Rust's, as in ``<shop::Cart as Drop>::drop``."""
 
 
 def short_name(name: str) -> str:
-    """The name with an ellipsis for template arguments; as it is, where they do not end."""
-    return _replaced(name, _shortened)
+    """The name with an ellipsis for template arguments, and without what a template returns, which
+    other functions' names do not have; as it is, where they do not end."""
+    short = _replaced(name, _shortened)
+    begin, _ = name_span(short)
+    before, at = short[:begin], short[begin : begin + 2]
+    is_type = not before.endswith(KINDS) and "operator" not in before and at != "(*"
+    return short[begin:] if is_type else short
 
 
 def fitted(name: str, room: int) -> str:

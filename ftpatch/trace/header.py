@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ftpatch.errors import InputError
 from ftpatch.layout import constants, structure, texts, unpack
+from ftpatch.trace.lost_events import Reason, lost_by, lost_text
 from ftpatch.trace.mapped import Mapped, read_mapped, read_objects
 
 __all__ = ["MAGIC", "Flag", "Header", "Tracer", "open_trace"]
@@ -55,16 +56,6 @@ class Flag(IntFlag):
     """The program's libc does not report its exit."""
     ATTACHED = constants["TRACE_ATTACHED"]
     """The process was running when the tracer came."""
-
-
-LOST = {
-    constants["LOST_FULL"]: "file full: --size",
-    constants["LOST_DEPTH"]: "ret_stack full: --max-stack",
-    constants["LOST_NESTED"]: "in a signal handler",
-    constants["LOST_EARLY"]: "no thread pointer yet",
-    constants["LOST_THREAD"]: "too many threads",
-}
-"""Reasons for calls that were not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +106,19 @@ class Header:
         return min(self.size, self.header_size + self.taken)
 
     @property
+    def lost_events(self) -> dict[Reason, int]:
+        """Number of events that could not be recorded, by reason."""
+        return lost_by(self.lost, no_room=bool(self.flags & Flag.NO_ROOM))
+
+    @property
+    def lost_note(self) -> str:
+        """The same in words; empty if none was lost."""
+        return lost_text(self.lost_events) if self.lost_events else ""
+
+    @property
     def notes(self) -> list[str]:
         """Notes on what is missing in this trace, one clause each."""
-        notes = []
-        if any(self.lost):
-            full = {constants["LOST_FULL"]: "disk full"}
-            why = LOST | full if self.flags & Flag.NO_ROOM else LOST
-            parts = [f"{n} {why.get(i, 'other reasons')}" for i, n in enumerate(self.lost) if n]
-            notes.append(f"entries lost: {sum(self.lost)} ({', '.join(parts)})")
+        notes = [self.lost_note] if self.lost_note else []
         if self.children:
             known = self.refusal in errno.errorcode
             reason = os.strerror(self.refusal) if known else "their own files were small and full"

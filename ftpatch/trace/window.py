@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import UsageError
-from ftpatch.names.spelling import Wanted, like
-from ftpatch.names.suggest import meant
+from ftpatch.names.spelling import Wanted
+from ftpatch.trace.no_match import no_match
 from ftpatch.trace.rows import UNKNOWN, Rows
 from ftpatch.trace.symbolize import Functions
 
@@ -150,9 +150,7 @@ class Window:
         ``where`` the functions are, in the message."""
         missing = self.unmatched(functions).difference(elsewhere)
         if missing:
-            text = min(missing)
-            hint = meant(like(text, [*self._others, *functions.name]), "")
-            raise UsageError(None, f"filter {text!r} matches no function {where}", hint)
+            raise no_match("filter", min(missing), functions, self._others, where)
 
 
 def parse_span(text: str) -> tuple[int, int]:

@@ -147,9 +147,10 @@ def test_reading_a_trace_has_a_bar(tmp_path: Path) -> None:
     plain = ftpatch("report", trace, "--format", "folded")
     for words in (("--format", "folded"), ("--format", "folded", "-o", tmp_path / "out")):
         shown = on_screen("report", trace, *words, script=SLOW_BATCHES, columns=120)
-        bars = [line for _, line in _progress(shown) if " batches " in line]
-        assert any(re.search(r"[1-9]/\d+ .* \d+%  \d+ s left", line) for line in bars), shown.frames
-        assert shown.lines == ([] if "-o" in words else plain.out.splitlines())
+        bars = [line for _, line in _progress(shown) if " reading the recording " in line]
+        assert any(re.search(r" [1-9]\d*%  \d+ s left", line) for line in bars), shown.frames
+        written = [f"wrote {tmp_path / 'out'}"]
+        assert shown.lines == (written if "-o" in words else plain.out.splitlines())
 
 
 def test_what_cannot_be_known_has_a_clock() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.command import ftpatch, ftpatch_process
 from tests.support.padded import padded
 
 pytestmark = pytest.mark.skipif(
@@ -43,6 +43,43 @@ def test_an_inlined_function_is_told_from_a_misspelt_one(
     assert wrong.err.endswith("matches no site; did you mean added?\n")
     subprocess.run(["strip", "-g", program], check=True)
     assert SAID not in ftpatch("list", program, "-f", name).err, "nothing knows of it now"
+
+
+IN_TRACE = "matches no function in the trace: inlined wherever it is called, or no function"
+CLASSES = """
+struct Cart {
+    int sum = 0;
+    inline __attribute__((always_inline)) void add(int n) { sum += n; }
+    __attribute__((noipa)) int total() { return sum; }
+    __attribute__((noipa)) int unused() { return -sum; }
+};
+int main(int argc, char **argv) { Cart cart; cart.add(argc); return argc > 9 ? cart.unused() :
+    cart.total() - argc; }
+"""
+
+
+def test_in_a_report_as_well(tmp_path: Path) -> None:
+    """Also of methods; one that was only not called is something else."""
+    program, trace = tmp_path / "cart", tmp_path / "trace"
+    (tmp_path / "cart.cc").write_text(CLASSES)
+    words = [
+        "g++",
+        "-g",
+        "-O1",
+        "-fpatchable-function-entry=5",
+        f"{program}.cc",
+        "-o",
+        str(program),
+    ]
+    subprocess.run(words, check=True)
+    assert ftpatch_process("trace", "-o", trace, program).code == 0
+    for option in ("--graph", "-f", "-F"):
+        what = option if option == "--graph" else "filter"
+        done = ftpatch("report", trace, option, "Cart::add")
+        assert done.code == 2 and f"{what} 'Cart::add' {IN_TRACE}" in done.err, done.err
+        for other in ("Cart::unused", "Cart::lost"):
+            done = ftpatch("report", trace, option, other)
+            assert done.code == 2 and "inlined" not in done.err, done.err
 
 
 def test_a_function_without_a_pad_is_not_inlined(tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ def test_what_is_too_narrow_is_counted(page: Browser, tmp_path: Path, form: str)
 
 def test_what_is_missing_is_said(page: Browser, tmp_path: Path) -> None:
     page.open(write_page(_trace(tmp_path, lost0=3)))
-    assert "entries lost: 3" in page.text("#notes")
+    assert "3 events lost" in page.text("#notes")
     assert page.run("get('notes').getBoundingClientRect().height") > 0
     page.open(write_page(_trace(tmp_path)))
     assert page.text("#notes") == "" and page.text("#merged") == ""

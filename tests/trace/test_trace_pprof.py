@@ -82,7 +82,7 @@ def test_what_pprof_prints(tmp_path: Path) -> None:
     file = TraceFile([thread], header={"path": bytes(prog), "lost0": 3})
     path, out = file.write(tmp_path / "trace"), tmp_path / "out"
     result = ftpatch("report", "--format", "pprof", path, "-o", out)
-    assert result.code == 0 and "entries lost: 3" in result.err
+    assert result.code == 0 and "3 events lost" in result.err
     rows = [line.split() for line in _pprof("-top", "-cum", "-unit=ns", out).splitlines()]
     assert ["File:", "prog"] in rows and ["Type:", "time"] in rows
     assert rows[-2:] == [
@@ -94,7 +94,7 @@ def test_what_pprof_prints(tmp_path: Path) -> None:
         ["2", "66.67%", "66.67%", "2", "66.67%", "parse"],
         ["1", "33.33%", "100%", "3", "100%", "main"],
     ]
-    assert "entries lost: 3" in _pprof("-comments", out)
+    assert "3 events lost" in _pprof("-comments", out)
 
 
 def test_equal_traces_make_equal_files(tmp_path: Path) -> None:

@@ -104,8 +104,9 @@ def test_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def _status(pid: int) -> list[str]:
-    """What /proc tells of a process, without what changes by itself."""
-    moving = ("Vm", "Rss", "voluntary", "nonvoluntary", "State", "Threads")
+    """What /proc tells of a process, without what changes by itself: SigQ counts the signals queued
+    for the user, in any process (proc_pid_status(5))."""
+    moving = ("Vm", "Rss", "voluntary", "nonvoluntary", "State", "Threads", "SigQ")
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return [line for line in lines if not line.startswith(moving)]
 
@@ -191,7 +192,10 @@ def test_a_file_that_is_full(tmp_path: Path) -> None:
     missed = 2 * writes - len(rows)
     assert missed > 0
     assert f"# cell:rw-: accesses missed: {missed}\n" in result.out
-    assert f"entries lost: {missed} ({missed} file full: --size)" in result.out
+    assert f"# {missed} events lost when the trace file was full (--size)\n" in result.out
+    assert f"ftpatch: {missed} events lost when the trace file was full: use a larger --size\n" in (
+        result.err
+    )
 
 
 def test_the_end_of_the_process_and_of_the_time(tmp_path: Path) -> None:

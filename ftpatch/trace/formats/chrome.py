@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Trace events in JSON, for chrome://tracing, Perfetto and speedscope.
 
-The format is the JSON Array Format's object form: begin and end events, times in microseconds.
+The format is the JSON Array Format's object form: begin and end events, times in microseconds. An
+end needs no name by the specification; but speedscope ends a call only by an event of its name.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ftpatch.errors import UsageError
-from ftpatch.names.spelling import Wanted, like
-from ftpatch.names.suggest import meant
+from ftpatch.names.spelling import Wanted
 from ftpatch.trace.around import Around, callees, callers, outermost
+from ftpatch.trace.no_match import no_match
 from ftpatch.trace.render.style import Style, time_text
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource
@@ -41,8 +40,7 @@ class FunctionAround(Report):
         chosen = Wanted(self._wanted).match(functions.symbol)
         nodes = outermost(tree, chosen)
         if not len(nodes):
-            reason = f"--graph {self._wanted!r} matches no function in the trace"
-            raise UsageError(None, reason, meant(like(self._wanted, functions.name), ""))
+            raise no_match("--graph", self._wanted, functions)
         yield from style.header(tracer="graph")
         what = style.clean(self._wanted)
         yield f"# Callers of {what}: below each function, indented, those that called it\n"

@@ -28,7 +28,7 @@ ERRORS = 4095
 class Style:
     """``clean`` makes text from a file safe for a terminal; ``notes`` are the clauses at the top of
     a text report; ``progress`` shows how many batches have been read; ``short``: names have an
-    ellipsis for template arguments."""
+    ellipsis for template arguments, and not what templates return."""
 
     clean: Callable[[str], str]
     notes: Sequence[str] = ()
