@@ -104,8 +104,9 @@ def test_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def _status(pid: int) -> list[str]:
-    """What /proc tells of a process, without what changes by itself."""
-    moving = ("Vm", "Rss", "voluntary", "nonvoluntary", "State", "Threads")
+    """What /proc tells of a process, without what changes by itself; SigQ is the user's, of all
+    processes."""
+    moving = ("SigQ", "Vm", "Rss", "voluntary", "nonvoluntary", "State", "Threads")
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return [line for line in lines if not line.startswith(moving)]
 
