@@ -154,7 +154,7 @@ def command(
             quiet=quiet,
         )
         return
-    require_pid(recording=bool(recording), libraries=lib)
+    require_pid({"--recording": recording, "--lib": lib})
     update = Update(
         image=image,
         output=output,

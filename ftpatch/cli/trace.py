@@ -23,11 +23,13 @@ from ftpatch.cli.options import (
     Args,
     Filter,
     FullNames,
+    Json,
     LibCalls,
     MaxStack,
     Notrace,
     Regex,
     bytes_of,
+    format_of,
 )
 from ftpatch.cli.signals import interrupted
 from ftpatch.cli.trace_reports import Asked, Reports
@@ -106,6 +108,7 @@ def command(
             help="Format of the printed report; see `ftpatch report --help`.",
         ),
     ] = None,
+    json: Json = False,
     reports: Annotated[
         list[str],
         typer.Option(
@@ -153,6 +156,7 @@ def command(
     CLEANUP.failure = int(Exit.OWN)
     try:
         from ftpatch.ftrace.filter import Selection
+        from ftpatch.trace.formats import reports as formats
         from ftpatch.tracer.plan import Tracing
         from ftpatch.tracer.run import Request
 
@@ -168,7 +172,7 @@ def command(
         )
         filters = call_filters(only, max_depth, time_filter, max_calls, trigger)
         asked = Asked(
-            format=format_,
+            format=format_of(json, format_, formats()),
             reports=reports,
             filters=filters,
             recording=output,

@@ -15,8 +15,7 @@ from ftpatch.cli.check_formats.json_lines import json_lines
 from ftpatch.cli.check_formats.junit import junit
 from ftpatch.cli.check_formats.sarif import sarif
 from ftpatch.cli.check_formats.text import text
-from ftpatch.errors import UsageError
-from ftpatch.names.suggest import meant, near
+from ftpatch.cli.options import format_of
 
 __all__ = ["FORMATS", "Notes", "Report", "Results", "report_for"]
 
@@ -31,10 +30,5 @@ FORMATS: dict[str, Report] = {
 
 
 def report_for(json: bool, format_: str | None) -> Report:
-    """The report of a format. Raises UsageError for one that is not there."""
-    if format_ not in (None, *FORMATS):
-        hint = meant(near(format_ or "", FORMATS), "use text, json, github, junit or sarif")
-        raise UsageError(None, f"unknown format {format_!r}", hint)
-    if json and format_ not in (None, "json"):
-        raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
-    return FORMATS["json" if json else format_ or "text"]
+    """The report of a format. Raises UsageError as ``format_of``."""
+    return FORMATS[format_of(json, format_, FORMATS) or "text"]
