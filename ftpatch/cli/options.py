@@ -125,7 +125,7 @@ LoadedLibraries = Annotated[
 Recording = Annotated[
     bool,
     typer.Option(
-        "--recording", help="With --pid: the recording alone; the sites stay as they are."
+        "--recording", help="With --pid: switch only the recording; leave the sites alone."
     ),
 ]
 Filter = Annotated[
@@ -203,8 +203,8 @@ LiveReports = Annotated[
         "--report",
         metavar="FORMAT[=FILE]",
         autocompletion=report_formats,
-        help="With --pid: report to write to FILE; then prints none unless --format is given. "
-        "Repeatable.",
+        help="With --pid: report to print, or to write to FILE; no other is printed, unless "
+        "--format asks for one. Repeatable.",
     ),
 ]
 
@@ -214,8 +214,8 @@ LibCalls = Annotated[
     bool,
     typer.Option(
         "--libcalls",
-        help="Trace the program's calls to shared libraries as well, as NAME@plt. Neither it nor "
-        "they need pads; -f and -n apply to these calls, too.",
+        help="Trace the program's calls to shared libraries as well, as NAME@plt. Neither side "
+        "needs pads; -f and -n apply to these calls, too.",
     ),
 ]
 MaxStack = Annotated[

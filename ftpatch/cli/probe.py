@@ -72,7 +72,9 @@ def command(
     ] = None,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="With --pid: leave the probes there for `ftpatch undo --pid`."),
+        typer.Option(
+            "--keep", help="With --pid: leave the probes in place until `ftpatch undo --pid`."
+        ),
     ] = False,
     reports: LiveReports = [],  # noqa: B006
     handler: Annotated[

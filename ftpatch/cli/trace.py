@@ -115,7 +115,8 @@ def command(
             "--report",
             metavar="FORMAT[=FILE]",
             autocompletion=report_formats,
-            help="Report to write to FILE; then prints none unless --format is given. Repeatable.",
+            help="Report to print, or to write to FILE; no other is printed, unless --format asks "
+            "for one. Repeatable.",
         ),
     ] = [],  # noqa: B006
     only: Only = [],  # noqa: B006

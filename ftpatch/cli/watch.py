@@ -97,8 +97,8 @@ def command(
     with the value before it. The processor has four breakpoints and cannot watch reads alone.
     If any request fails, nothing is written.
 
-    With --pid, accesses of all threads of a running process are recorded and reported, those of its
-    later threads and children included; -o keeps the trace file.
+    With --pid, accesses of all threads of a running process are recorded and reported, including
+    threads and children that start later; -o keeps the trace file.
 
     \b
     Examples:
