@@ -15,9 +15,8 @@ from ftpatch.cli.check_formats.json_lines import json_lines
 from ftpatch.cli.check_formats.junit import junit
 from ftpatch.cli.check_formats.sarif import sarif
 from ftpatch.cli.check_formats.text import text
-from ftpatch.cli.options import format_of
 
-__all__ = ["FORMATS", "Notes", "Report", "Results", "report_for"]
+__all__ = ["FORMATS", "Notes", "Report", "Results"]
 
 Report = Callable[[Results, Notes], None]
 FORMATS: dict[str, Report] = {
@@ -27,8 +26,3 @@ FORMATS: dict[str, Report] = {
     "junit": junit,
     "sarif": sarif,
 }
-
-
-def report_for(json: bool, format_: str | None) -> Report:
-    """The report of a format. Raises UsageError as ``format_of``."""
-    return FORMATS[format_of(json, format_, FORMATS) or "text"]

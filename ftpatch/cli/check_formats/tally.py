@@ -17,7 +17,7 @@ __all__ = ["Tally"]
 
 
 class Tally:
-    """How many images there are, with how many findings."""
+    """Numbers of images, and of those with findings."""
 
     def __init__(self) -> None:
         self.images = self.unreadable = 0
