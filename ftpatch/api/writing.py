@@ -105,7 +105,8 @@ def output_path(image: Path, output: Path | None, in_place: bool) -> Path:
     if not image.name:
         raise InputError(image, "not a regular file", "use a single image")
     if in_place and image.is_symlink():
-        raise UsageError(image, "a symbolic link cannot be replaced in place", "use its target")
+        hint = f"use its target, {_target(image)}"
+        raise UsageError(image, "a symbolic link cannot be replaced in place", hint)
     if in_place:
         return image
     return output or image.with_name(image.name + SUFFIX)
@@ -137,23 +138,41 @@ def write_undo(
     """Take back the latest update, or all, in place unless there is an output. Raises InputError
     without a journal, SiteRefused where the image was modified by something else, OutputError."""
     in_place = writing.in_place or writing.output is None
+    if in_place and writing.image.is_symlink():
+        _planned_undo(writing.image, everything=everything)  # its target may have nothing to undo
     target = output_path(writing.image, writing.output, in_place)
     with copy_of(writing, target, in_place=in_place) as copy:
-        from ftpatch.image import open_image
-        from ftpatch.write.undo import NoJournal, plan_undo, take_back
+        from ftpatch.write.undo import take_back
 
-        image = open_image(writing.image)
-        try:
-            undo = plan_undo(image, everything=everything)
-        except NoJournal as error:
-            written = output_path(writing.image, None, False)
-            if not _has_journal(written):
-                raise
-            raise NoJournal(writing.image, error.reason, f"use `ftpatch undo {written}`") from None
+        image, undo = _planned_undo(writing.image, everything=everything)
         if not writing.dry_run:
             wait(copy)
             take_back(copy, image, undo)
     return Undone(undo, image, target, None if writing.dry_run else target, copy.names)
+
+
+def _planned_undo(path: Path, *, everything: bool) -> tuple[Image, Undo]:
+    """Open an image and plan its undo. Raises what plan_undo raises; NoJournal names the file that
+    a command wrote from the image, if that has one."""
+    from ftpatch.image import open_image
+    from ftpatch.write.undo import NoJournal, plan_undo
+
+    image = open_image(path)
+    try:
+        return image, plan_undo(image, everything=everything)
+    except NoJournal as error:
+        inputs = [one for one in (path, _target(path)) if one.suffix != SUFFIX]
+        for written in (one.with_name(one.name + SUFFIX) for one in inputs):
+            if _has_journal(written):
+                hint = f"use `ftpatch undo {written}`"
+                raise NoJournal(path, error.reason, hint) from None
+        raise
+
+
+def _target(path: Path) -> Path:
+    """The file that a symbolic link leads to, below the current directory by its relative path."""
+    real, here = path.resolve(), Path.cwd()
+    return real.relative_to(here) if real.is_relative_to(here) else real
 
 
 def _has_journal(path: Path) -> bool:

@@ -17,7 +17,17 @@ import typer
 from ftpatch.api.booting import BootWords, boot_kernel
 from ftpatch.cli.completion import report_formats
 from ftpatch.cli.console import clean, count, error_line, note_lines
-from ftpatch.cli.options import Filter, Json, MaxEvents, Notrace, Regex, Sink, Until, WithTime
+from ftpatch.cli.options import (
+    Filter,
+    Json,
+    MaxEvents,
+    Notrace,
+    Regex,
+    Sink,
+    Until,
+    WithTime,
+    format_of,
+)
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
@@ -108,9 +118,9 @@ def command(
         from ftpatch.boot.events import STREAM
         from ftpatch.cli import report
         from ftpatch.trace.choose import report_named
+        from ftpatch.trace.formats import reports
 
-        report.require_format(format_, json)
-        form = report_named(STREAM, "json" if json else format_)
+        form = report_named(STREAM, format_of(json, format_, reports()))
         with open_output(output, force=force, form=form):
             pass  # there will be one
         from ftpatch.boot.plan import BootTracing

@@ -49,7 +49,7 @@ Trigger = Annotated[
     typer.Option(
         "--trigger",
         metavar="GLOB@on|off",
-        help="Show calls only after this function was called (on), or no more once it was (off). "
+        help="Show calls only once this function has been called (on), or only until then (off). "
         "Repeatable.",
     ),
 ]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.cli.check_formats import Notes, Results, report_for
+from ftpatch.cli.check_formats import FORMATS, Notes, Results
 from ftpatch.cli.completion import check_formats
 from ftpatch.cli.console import count, error_line, note_lines, watched
 from ftpatch.cli.exclude import Exclude, Folders, images_below
-from ftpatch.cli.options import Images, Json, Pids, Quiet, Verbose, require_input
+from ftpatch.cli.options import Images, Json, Pids, Quiet, Verbose, format_of, require_input
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.tree import each
 
@@ -81,7 +81,7 @@ def command(
 
     Example: ftpatch check vmlinux --baseline known.json
     """
-    report = report_for(json, format_)
+    report = FORMATS[format_of(json, format_, FORMATS) or "text"]
     if baseline is not None and write_baseline is not None:
         raise typer.BadParameter("--baseline and --write-baseline are mutually exclusive")
     if expected is not None and write_expected is not None:

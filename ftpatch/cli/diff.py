@@ -159,11 +159,14 @@ def _text(found: Differences, stat: bool, limit: int) -> None:
         return
     paired = found.paired
     if stat or (limit and paired > limit):
+        groups, most = found.groups(), max(limit, SHOWN) if limit else None
         table(
-            ("sites", "kind", "before", "after"),
-            ((count, kind, old, new) for kind, old, new, count in found.groups()[:SHOWN]),
+            ("count", "kind", "before", "after"),
+            ((count, kind, old, new) for kind, old, new, count in groups[:most]),
             numbers=[0],
         )
+        if most is not None and len(groups) > most:
+            lines([f"... and {len(groups) - most} more; --limit 0 shows all"])
     if stat:
         return
     rows = list(found.sites(limit or None))

@@ -94,7 +94,7 @@ def command(
         selection = Selection(filter_, notrace, regex)
         disable_process(pid, selection, lib, as_json=as_json, quiet=quiet)
         return
-    require_pid(recording=bool(recording), libraries=lib)
+    require_pid({"--recording": recording, "--lib": lib})
     update = Update(
         image=image,
         output=output,

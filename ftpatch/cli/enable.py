@@ -106,7 +106,7 @@ def command(
     """Turn the selected sites into calls.
 
     They call ftrace_caller, unless --to or --tracer names another callee. In a running process they
-    call a tracer that is brought in; -o is its trace file.
+    call a tracer that ftpatch inserts; -o is its trace file.
 
     Example: ftpatch enable vmlinux -f 'vfs_*' -o vmlinux.vfs
     """
@@ -154,7 +154,7 @@ def command(
             quiet=quiet,
         )
         return
-    require_pid(recording=bool(recording), libraries=lib)
+    require_pid({"--recording": recording, "--lib": lib})
     update = Update(
         image=image,
         output=output,

@@ -45,7 +45,7 @@ def command(
 ) -> None:
     """List sites: address, function, state and callee.
 
-    With --pid, of each image that the process has loaded, as they stand in its memory.
+    With --pid, of each image that the process has loaded, as it is in memory.
 
     Example: ftpatch list vmlinux -f 'vfs_*'
     """

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +13,9 @@ import typer
 
 from ftpatch.api.recording_limits import MIN_TRACE_SIZE
 from ftpatch.api.writing import Writing
-from ftpatch.cli.completion import images, pids, some_of
+from ftpatch.cli.completion import images, pids, report_formats, some_of
 from ftpatch.errors import UsageError
-from ftpatch.names.suggest import meant, near
+from ftpatch.names.suggest import require_known
 
 __all__ = [
     "AllowSetuid",
@@ -31,6 +31,8 @@ __all__ = [
     "Json",
     "KeepRecords",
     "LibCalls",
+    "LiveFormat",
+    "LiveReports",
     "LoadedLibraries",
     "MaxEvents",
     "MaxStack",
@@ -51,11 +53,15 @@ __all__ = [
     "Verbose",
     "WithTime",
     "bytes_of",
+    "format_of",
+    "live_format",
     "require_pid",
     "require_input",
     "wants_json",
 ]
 
+TEXT_OR_JSON = ("text", "json")
+"""The formats of a verb that prints no report."""
 Image = Annotated[
     Path,
     typer.Argument(
@@ -120,7 +126,7 @@ LoadedLibraries = Annotated[
 Recording = Annotated[
     bool,
     typer.Option(
-        "--recording", help="With --pid: the recording alone; the sites stay as they are."
+        "--recording", help="With --pid: switch only the recording; leave the sites alone."
     ),
 ]
 Filter = Annotated[
@@ -180,8 +186,28 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="text|json",
-        autocompletion=some_of("text", "json"),
+        autocompletion=some_of(*TEXT_OR_JSON),
         help="Output format.",
+    ),
+]
+LiveFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=report_formats,
+        help="Output format: text or json. With --pid: format of the printed report; see `ftpatch "
+        "report --help`.",
+    ),
+]
+LiveReports = Annotated[
+    list[str],
+    typer.Option(
+        "--report",
+        metavar="FORMAT[=FILE]",
+        autocompletion=report_formats,
+        help="With --pid: report to print, or to write to FILE; no other is printed, unless "
+        "--format asks for one. Repeatable.",
     ),
 ]
 
@@ -191,8 +217,8 @@ LibCalls = Annotated[
     bool,
     typer.Option(
         "--libcalls",
-        help="Trace the program's calls to shared libraries as well, as NAME@plt. Neither it nor "
-        "they need pads; -f and -n apply to these calls, too.",
+        help="Trace the program's calls to shared libraries as well, as NAME@plt. Neither side "
+        "needs pads; -f and -n apply to these calls, too.",
     ),
 ]
 MaxStack = Annotated[
@@ -243,20 +269,37 @@ def require_input(images: Sequence[Path], pids: Sequence[int]) -> None:
         raise UsageError(None, "no IMAGE and no --pid", "name a file, or a running process")
 
 
-def require_pid(*, recording: bool, libraries: Sequence[str]) -> None:
-    """Raise UsageError for options that ask for a process, where there is none."""
-    if recording:
-        raise UsageError(None, "--recording is that of a running process", "use it with --pid")
-    if libraries:
-        raise UsageError(None, "--lib names libraries of a process", "use it with --pid")
+def require_pid(options: Mapping[str, object]) -> None:
+    """Raise UsageError for an option, by its name, that means nothing without a process."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(None, f"{name} needs --pid", "name a running process, or remove it")
+
+
+def format_of(json: bool, format_: str | None, known: Collection[str] = TEXT_OR_JSON) -> str | None:
+    """Return the format that --format or --json asks for. Raises UsageError for an unknown one, and
+    for two."""
+    if format_ is not None:
+        require_known("format", format_, known)
+    if json and format_ not in (None, "json"):
+        raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
+    return "json" if json else format_
 
 
 def wants_json(json: bool, format_: str | None) -> bool:
-    """Return True for JSON output. Raises UsageError for an unknown format."""
-    if format_ not in (None, "text", "json"):
-        hint = meant(near(format_, ("text", "json")), "use text or json")
-        raise UsageError(None, f"unknown format {format_!r}", hint)
-    return json or format_ == "json"
+    """Return True for JSON output. Raises UsageError as ``format_of``."""
+    return format_of(json, format_) == "json"
+
+
+def live_format(json: bool, format_: str | None) -> str | None:
+    """Return the format of a running process's report; text is the usual one. Raises UsageError as
+    ``format_of``."""
+    from ftpatch.trace.formats import reports
+
+    if format_ == "text":
+        format_of(json, format_)
+        return None
+    return format_of(json, format_, reports())
 
 
 def bytes_of(text: str) -> int:

@@ -18,13 +18,16 @@ from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
     Force,
-    Format,
     InPlace,
     Json,
+    LiveFormat,
+    LiveReports,
     MaxStack,
     Output,
     Quiet,
     bytes_of,
+    live_format,
+    require_pid,
     wants_json,
 )
 from ftpatch.cli.outcome import cleared_line
@@ -73,8 +76,11 @@ def command(
     ] = None,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="With --pid: leave the probes there for `ftpatch undo --pid`."),
+        typer.Option(
+            "--keep", help="With --pid: leave the probes in place until `ftpatch undo --pid`."
+        ),
     ] = False,
+    reports: LiveReports = [],  # noqa: B006
     handler: Annotated[
         str | None,
         typer.Option(
@@ -107,7 +113,7 @@ def command(
     allow_setuid: AllowSetuid = False,
     dry_run: DryRun = False,
     json: Json = False,
-    format_: Format = None,
+    format_: LiveFormat = None,
     quiet: Quiet = False,
 ) -> None:
     """Insert probes that record arguments and return values.
@@ -123,7 +129,7 @@ def command(
 
     \b
     Examples:
-    ftpatch probe ./shop 'p sell n=$arg1:s32' 'r sell $retval:s32' -o ./shop.p
+    ftpatch probe ./shop 'p sell n=$arg1:s32' 'r sell ret=$retval:s32' -o ./shop.p
     ftpatch probe /bin/cat 'p:o open path=+0($arg1):string' -o ./cat.p
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
@@ -135,10 +141,9 @@ def command(
     If any probe cannot be inserted, each such probe is reported and nothing is written, unless
     --keep-going is given.
     """
-    as_json = wants_json(json, format_)
     if pid is not None:
         from ftpatch.cli.probe_process import Wanted, list_probes, probe_process
-        from ftpatch.cli.process_update import require_unused
+        from ftpatch.cli.process_update import require_unused, require_unused_beside
 
         require_unused(
             {
@@ -151,9 +156,13 @@ def command(
         )
         given = [*([program] if program is not None else []), *probes]
         if not given:
-            require_unused({"-o": output, "--seconds": seconds, "--keep": keep})
-            list_probes(pid, as_json=as_json)
+            unused = {"-o": output, "--seconds": seconds, "--keep": keep, "--report": reports}
+            require_unused(unused)
+            list_probes(pid, as_json=wants_json(json, format_))
             return
+        timed = seconds is not None
+        if keep:
+            require_unused_beside("--keep", {"--seconds": timed, "--report": reports})
         wanted = Wanted(
             probes=given,
             depth=max_stack,
@@ -163,7 +172,9 @@ def command(
             seconds=seconds,
             keeps=keep,
             keep_going=keep_going,
-            as_json=as_json,
+            as_json=keep and wants_json(json, format_),
+            format=None if keep else live_format(json, format_),
+            reports=reports,
             quiet=quiet,
         )
         refused = Refused()
@@ -172,9 +183,8 @@ def command(
         if not all_laid_in:
             raise typer.Exit(Exit.FOUND)
         return
-    for name, value in {"--seconds": seconds, "--keep": keep}.items():
-        if value:
-            raise UsageError(None, f"{name} works with --pid only", "remove it")
+    as_json = wants_json(json, format_)
+    require_pid({"--seconds": seconds is not None, "--keep": keep, "--report": reports})
     if program is None:
         raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
     image = Path(program)

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftpatch.api.call_filters import CallFilters
 from ftpatch.cli.attended import Attending, attended, require_free, require_time
-from ftpatch.cli.console import count, error_line, json_line, lines
+from ftpatch.cli.console import count, json_line, lines
 from ftpatch.cli.process_update import attached_files, readable_images, require_place_for
+from ftpatch.cli.trace_reports import Asked, Reports
 from ftpatch.errors import OutputError, Refused, UsageError
+from ftpatch.inject.runtime import PROBES
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.process.attached import detach
 from ftpatch.process.process import find_process
@@ -32,7 +34,8 @@ __all__ = ["Wanted", "list_probes", "probe_process"]
 class Wanted:
     """Options of a command: the ``probes``, the limits of their recording; the ``trace`` to keep,
     if any, which may ``overwrite``; the ``seconds`` until they are taken out, None to wait for a
-    signal; ``keeps``: they stay until they are undone; ``keep_going``: as many as can be."""
+    signal; ``format`` and ``reports`` of what was recorded until then; ``keeps``: they stay until
+    they are undone, which is told ``as_json``; ``keep_going``: as many as can be."""
 
     probes: Sequence[str]
     depth: int
@@ -43,6 +46,8 @@ class Wanted:
     keeps: bool
     keep_going: bool
     as_json: bool
+    format: str | None
+    reports: Sequence[str]
     quiet: bool
 
 
@@ -68,18 +73,17 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
 
     require_limits(max_stack=wanted.depth, size=wanted.size)
     require_time(wanted.seconds)
-    if wanted.keeps and wanted.seconds is not None:
-        raise UsageError(None, "--keep and --seconds are mutually exclusive", "choose one")
     process = find_process(pid)
     require_free(process)
-    if wanted.trace is not None:
+    if wanted.keeps and wanted.trace is not None:
         require_place_for(wanted.trace, overwrite=wanted.overwrite)
+    reports = None if wanted.keeps else _reports(process, wanted)
     loaded = readable_images(process)
     targets = _targets(loaded, wanted, refused)
-    if wanted.keeps:
+    if reports is None:
         _keep(process, loaded, targets, wanted)
     else:
-        _watch(process, loaded, targets, wanted)
+        _watch(process, loaded, targets, wanted, reports)
     return not refused.errors
 
 
@@ -98,8 +102,25 @@ def _parsed(probes: Sequence[str], program: Loaded, refused: Refused) -> Sequenc
     return parsed_probes(program.file, probes, refused)
 
 
+def _reports(process: Process, wanted: Wanted) -> Reports:
+    asked = Asked(
+        format=wanted.format,
+        reports=wanted.reports,
+        filters=CallFilters(),
+        recording=wanted.trace,
+        open=False,
+        force=wanted.overwrite,
+        verbose=False,
+    )
+    return Reports(PROBES, asked, process.place / "exe")
+
+
 def _watch(
-    process: Process, loaded: Sequence[Loaded], targets: Sequence[Target], wanted: Wanted
+    process: Process,
+    loaded: Sequence[Loaded],
+    targets: Sequence[Target],
+    wanted: Wanted,
+    reports: Reports,
 ) -> None:
     """Probe until the end, and report."""
 
@@ -115,22 +136,14 @@ def _watch(
         overwrite=wanted.overwrite,
         seconds=wanted.seconds,
     )
-    attended(one, probed, partial(_report, wanted))
+    told = wanted.format or wanted.reports or not wanted.quiet
+    attended(one, probed, reports.write if told else _tell_lost)
 
 
-def _report(wanted: Wanted, files: Sequence[Path]) -> None:
-    from ftpatch.api.report_programs import Programs
-    from ftpatch.cli.report_task import Task, headers_of, tell_lost, write_report
-    from ftpatch.trace.choose import report_for
-    from ftpatch.trace.window import Window
+def _tell_lost(files: Sequence[Path]) -> None:
+    from ftpatch.cli.report_task import headers_of, tell_lost
 
-    told = tell_lost(headers_of(files))
-    if wanted.quiet:
-        return
-    programs = Programs(None, tell=error_line)
-    task = Task(files=files, window=Window(), programs=programs, told=told)
-    name = "json" if wanted.as_json else None
-    write_report(task, partial(report_for, name=name), None, force=False, paged=True)
+    tell_lost(headers_of(files))
 
 
 def _keep(

@@ -20,7 +20,7 @@ from ftpatch.cli.call_filters import (
 )
 from ftpatch.cli.completion import report_formats, traces
 from ftpatch.cli.console import error_line, lines
-from ftpatch.cli.options import FullNames, Json
+from ftpatch.cli.options import FullNames, Json, format_of
 from ftpatch.cli.report_task import Task, walked, write_report
 from ftpatch.cli.report_walk import can_walk
 from ftpatch.errors import UsageError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Choose = Callable[[EventSource], Report]
 
-__all__ = ["command", "require_format"]
+__all__ = ["command"]
 
 Files = Annotated[
     list[Path],
@@ -178,7 +178,9 @@ def command(
 
     Example: ftpatch report shop.trace --format profile
     """
-    require_format(format_, json)
+    from ftpatch.trace.formats import reports
+
+    name = format_of(json, format_, reports())
     from ftpatch.trace.children import Beside, children_of
 
     distinct: dict[str, Path] = {}
@@ -237,7 +239,7 @@ def command(
                 verbose=verbose,
             )
             runs.append(task)
-        compare_runs(runs, output, force, json=json or format_ == "json")
+        compare_runs(runs, output, force, json=name == "json")
         _tell_written(output)
         return
     if graph is not None:
@@ -247,7 +249,7 @@ def command(
     if graph is not None:
         choose: Choose = partial(_graph_of, graph)
     else:
-        choose = partial(report_for, name="json" if json else format_)
+        choose = partial(report_for, name=name)
     task = Task(
         files=[*files, *children],
         window=window,
@@ -283,16 +285,6 @@ def _require_none(options: dict[str, object], other: str) -> None:
     for option, given in options.items():
         if given:
             raise UsageError(None, f"{option} and {other} conflict")
-
-
-def require_format(format_: str | None, json: bool) -> None:
-    """Raise UsageError for a format that there is not, and for two."""
-    from ftpatch.trace.choose import require_known
-
-    if format_ is not None:
-        require_known(format_)
-    if json and format_ not in (None, "json"):
-        raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
 
 
 def _same(output: Path, file: Path) -> bool:

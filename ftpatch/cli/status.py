@@ -44,7 +44,7 @@ def command(
 ) -> None:
     """Count records and sites, with their states and callees.
 
-    With --pid, of each image that the process has loaded, as they stand in its memory.
+    With --pid, of each image that the process has loaded, as it is in memory.
 
     Example: ftpatch status vmlinux
     """

@@ -23,11 +23,13 @@ from ftpatch.cli.options import (
     Args,
     Filter,
     FullNames,
+    Json,
     LibCalls,
     MaxStack,
     Notrace,
     Regex,
     bytes_of,
+    format_of,
 )
 from ftpatch.cli.signals import interrupted
 from ftpatch.cli.trace_reports import Asked, Reports
@@ -107,13 +109,15 @@ def command(
             help="Format of the printed report; see `ftpatch report --help`.",
         ),
     ] = None,
+    json: Json = False,
     reports: Annotated[
         list[str],
         typer.Option(
             "--report",
             metavar="FORMAT[=FILE]",
             autocompletion=report_formats,
-            help="Report to write to FILE; then prints none unless --format is given. Repeatable.",
+            help="Report to print, or to write to FILE; no other is printed, unless --format asks "
+            "for one. Repeatable.",
         ),
     ] = [],  # noqa: B006
     only: Only = [],  # noqa: B006
@@ -154,6 +158,7 @@ def command(
     CLEANUP.failure = int(Exit.OWN)
     try:
         from ftpatch.ftrace.filter import Selection
+        from ftpatch.trace.formats import reports as formats
         from ftpatch.tracer.plan import Tracing
         from ftpatch.tracer.run import Request
 
@@ -169,7 +174,7 @@ def command(
         )
         filters = call_filters(only, max_depth, time_filter, max_calls, trigger)
         asked = Asked(
-            format=format_,
+            format=format_of(json, format_, formats()),
             reports=reports,
             filters=filters,
             recording=output,

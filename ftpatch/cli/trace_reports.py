@@ -83,7 +83,7 @@ class Reports:
         if asked.recording is not None:
             require_recording(asked.recording, kind, program, asked.format, force=asked.force)
         words = [*([asked.format] if asked.format else []), *asked.reports]
-        summed = Data.ACCESSES not in kind_of(kind).data
+        summed = not kind_of(kind).data & (Data.ACCESSES | Data.HITS)
         self._brief = not words and summed and sys.stdout.isatty()
         words = words or [default_report(kind)]
         self._reports = [_parsed(word, kind) for word in words]

@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Undo the latest command that wrote the image.
 
-    The image becomes byte for byte what it was before; a running process has its code back, and
-    nothing of ftpatch mapped.
+    The image is restored byte for byte; a running process gets its code back, and ftpatch is
+    unmapped from it.
 
     Example: ftpatch undo vmlinux.ftpatch
     """

@@ -59,7 +59,7 @@ def run_update(update: Update, plan: Planner) -> None:
 def _summary(outcome: Outcome, seconds: float) -> None:
     refused = len(outcome.refused)
     if outcome.new and outcome.changed:
-        lines([f"converting mcount calls to {outcome.new.hex(' ')}"])
+        lines([f"new code at each site: {outcome.new.hex(' ')}"])
     lines(
         [
             (

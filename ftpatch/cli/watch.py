@@ -11,18 +11,21 @@ import typer
 
 from ftpatch.api.watching import Watch, told_watches, write_watches
 from ftpatch.api.writing import Writing
-from ftpatch.cli.completion import images, pids, report_formats
+from ftpatch.cli.completion import images, pids
 from ftpatch.cli.console import json_line, lines, note_lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
     Force,
-    Format,
     InPlace,
     Json,
+    LiveFormat,
+    LiveReports,
     Output,
     Quiet,
     bytes_of,
+    live_format,
+    require_pid,
     wants_json,
 )
 from ftpatch.errors import UsageError
@@ -52,15 +55,6 @@ Seconds = Annotated[
         help="With --pid: time to watch for [default: until Ctrl-C, or its end].",
     ),
 ]
-Reported = Annotated[
-    list[str],
-    typer.Option(
-        "--report",
-        metavar="FORMAT[=FILE]",
-        autocompletion=report_formats,
-        help="With --pid: report to print, or to write to FILE. Repeatable.",
-    ),
-]
 Requests = Annotated[
     list[str],
     typer.Argument(
@@ -75,7 +69,7 @@ def command(
     requests: Requests = [],  # noqa: B006 - typer copies it
     pid: WatchedPid = None,
     seconds: Seconds = None,
-    reports: Reported = [],  # noqa: B006
+    reports: LiveReports = [],  # noqa: B006
     size: Annotated[
         str | None,
         typer.Option("--size", metavar="SIZE", help="Trace file size [default: 64M]."),
@@ -86,7 +80,7 @@ def command(
     allow_setuid: AllowSetuid = False,
     dry_run: DryRun = False,
     json: Json = False,
-    format_: Format = None,
+    format_: LiveFormat = None,
     quiet: Quiet = False,
 ) -> None:
     """Record who reads and writes a program's variables.
@@ -104,8 +98,8 @@ def command(
     with the value before it. The processor has four breakpoints and cannot watch reads alone.
     If any request fails, nothing is written.
 
-    With --pid, accesses of all threads of a running process are recorded and reported, those of its
-    later threads and children included; -o keeps the trace file.
+    With --pid, accesses of all threads of a running process are recorded and reported, including
+    threads and children that start later; -o keeps the trace file.
 
     \b
     Examples:
@@ -116,7 +110,6 @@ def command(
     FTPATCH_TRACE=shop.trace ./shop.w; ftpatch report shop.trace
     ftpatch watch --pid 1234 stock:rw- --seconds 10
     """
-    as_json = wants_json(json, format_)
     if pid is not None:
         from ftpatch.cli.process_update import require_unused
         from ftpatch.cli.watch_process import Wanted, watch_process
@@ -131,14 +124,13 @@ def command(
             output=output,
             size=SIZE if size is None else bytes_of(size),
             force=force,
-            as_json=as_json,
+            format=live_format(json, format_),
             quiet=quiet,
         )
         watch_process(pid, wanted)
         return
-    if seconds is not None or reports:
-        option = "--report" if reports else "--seconds"
-        raise UsageError(None, f"{option} is that of a running process", "use it with --pid")
+    as_json = wants_json(json, format_)
+    require_pid({"--report": reports, "--seconds": seconds is not None})
     if program is None:
         raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
     if not requests:

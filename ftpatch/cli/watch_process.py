@@ -42,7 +42,7 @@ class Wanted:
     output: Path | None
     size: int
     force: bool
-    as_json: bool
+    format: str | None
     quiet: bool
 
 
@@ -55,7 +55,7 @@ def watch_process(pid: int, wanted: Wanted) -> None:
     requests = [parse_watch(text) for text in wanted.requests]
     process = find_process(pid)
     asked = Asked(
-        format="json" if wanted.as_json else None,
+        format=wanted.format,
         reports=wanted.reports,
         filters=CallFilters(),
         recording=wanted.output,

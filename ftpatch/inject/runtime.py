@@ -17,7 +17,7 @@ from ftpatch.image import Image
 from ftpatch.image.injected import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.layout import constants, pack, structure
-from ftpatch.names.suggest import meant, near
+from ftpatch.names.suggest import require_known
 
 __all__ = [
     "PROBES",
@@ -88,12 +88,10 @@ def tracer_of(name: str, arch: str, *, arguments: bool) -> tuple[Tracer, Stub]:
 def tracer_named(name: str) -> Tracer:
     """Look up a tracer by name; the path of a stub is USER. Raises UsageError for an unknown
     name."""
-    if name in TRACERS:
-        return TRACERS[name]
     if "/" in name or name.endswith(".elf"):
         return USER
-    hint = meant(near(name, TRACERS), f"use {', '.join(TRACERS)}")
-    raise UsageError(None, f"unknown tracer {name!r}", hint)
+    require_known("tracer", name, TRACERS)
+    return TRACERS[name]
 
 
 def probes_stub(arch: str) -> tuple[Tracer, Stub]:

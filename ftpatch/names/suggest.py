@@ -6,7 +6,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 
-__all__ = ["SHOWN", "meant", "near"]
+from ftpatch.errors import UsageError
+
+__all__ = ["SHOWN", "any_of", "meant", "near", "require_known"]
 
 SHOWN = 3
 """Maximum number of suggestions."""
@@ -23,3 +25,16 @@ def meant(names: Iterable[str], otherwise: str) -> str:
     """Ask for one of at most SHOWN names; ``otherwise`` if there are none."""
     like = [*dict.fromkeys(names)][:SHOWN]
     return f"did you mean {' or '.join(like)}?" if like else otherwise
+
+
+def any_of(names: Iterable[str]) -> str:
+    """``a, b or c``."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def require_known(what: str, name: str, known: Collection[str]) -> None:
+    """Raise UsageError unless the ``name`` of a ``what`` (a format) is one of these."""
+    if name not in known:
+        hint = meant(near(name, known), f"use {any_of(known)}")
+        raise UsageError(None, f"unknown {what} {name!r}", hint)

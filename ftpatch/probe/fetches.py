@@ -25,9 +25,26 @@ TYPE_ALIKE = 0.75
 """Similarity of types that may have been meant: all are short."""
 STACK_WORDS = 2048
 """PARAM_MAX_STACK: the words of a 16 KiB kernel stack."""
+ELSEWHERE = {
+    "bool": "u8",
+    "short": "s16",
+    "ushort": "u16",
+    "int": "s32",
+    "uint": "u32",
+    "unsigned": "u32",
+    "long": "s64",
+    "ulong": "u64",
+    "size_t": "u64",
+    "ssize_t": "s64",
+    "usize": "u64",
+    "isize": "s64",
+    "char*": "string",
+}
+"""Types as C and Rust spell them, where a long has 64 bits; besides those of _SIZED."""
 INSTEAD = {"char": "u8", "ustring": "string", "symstr": "symbol", "string_size": "string"}
 """The kernel's types that are not supported here, and what to use instead. All of a program's
 memory is user memory."""
+_SIZED = re.compile(r"(?:__)?(u|s|i|uint|int)(8|16|32|64)(?:_t)?")
 _BITFIELD = re.compile(r"b[0-9]+@.*")
 _VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VALUE)"
 
@@ -185,13 +202,22 @@ def _type(value: Token, kind: Token | None, source: Source, memory: bool) -> str
     if name in INSTEAD:
         raise kind.refuse(f"type {name} is not supported", f"take {INSTEAD[name]}")
     if name not in TYPES:
-        hint = meant(near(name, TYPES, TYPE_ALIKE), f"one of {', '.join(TYPES)}")
+        hint = meant(_types_like(name), f"one of {', '.join(TYPES)}")
         raise kind.refuse("unknown type is specified", hint)
     if source is Source.COMM and name != "string":
         raise kind.refuse("$comm only accepts string type", "remove the type")
     if name == "string" and not memory and source is not Source.COMM:
         raise _no_memory(value)
     return name
+
+
+def _types_like(name: str) -> list[str]:
+    """The types that a word may have meant."""
+    if sized := _SIZED.fullmatch(name):
+        return [("u" if sized[1][0] == "u" else "s") + sized[2]]
+    if name in ELSEWHERE:
+        return [ELSEWHERE[name]]
+    return ["x64"] if name.endswith("*") else near(name, TYPES, TYPE_ALIKE)
 
 
 def _no_memory(value: Token) -> UsageError:

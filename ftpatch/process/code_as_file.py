@@ -41,7 +41,7 @@ def check_loaded(loaded: Loaded, *, functions: bool = False) -> Check:
     bare = not sites.table_name
     found = [] if bare else list(check_sites(sites).findings)
     if own := own_jumps(loaded.process):  # told of below
-        found = [one for one in found if not (one.ip and loaded.above(one.ip) in own)]
+        found = [one for one in found if one.ip is None or loaded.above(one.ip) not in own]
     if len(loaded.changed):
         found += _sites(loaded)
         found += _others(loaded)
@@ -57,7 +57,7 @@ def check_loaded(loaded: Loaded, *, functions: bool = False) -> Check:
 
 def _above(loaded: Loaded, finding: Finding) -> Finding:
     """The finding with its address in the process."""
-    if not finding.ip:
+    if finding.ip is None:
         return finding
     return replace(finding, ip=loaded.above(finding.ip), bias=loaded.bias)
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from ftpatch.errors import UsageError
-from ftpatch.names.suggest import meant, near
+from ftpatch.names.suggest import any_of, require_known
 from ftpatch.trace.formats import reports
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource, SourceKind
@@ -20,7 +19,6 @@ __all__ = [
     "reports_of",
     "require_filters",
     "require_fit",
-    "require_known",
 ]
 
 
@@ -38,7 +36,7 @@ def report_named(
     ``path``, for an unknown format, or one that needs what this kind does not have. ``returns``:
     whether a trace has returns, whatever its kind says."""
     name = name or kind.default
-    require_known(name)
+    require_known("format", name, reports())
     found = reports()[name]
     require_fit(found, kind, path, returns=returns)
     return found
@@ -51,11 +49,11 @@ def require_fit(
     have; ``returns``: whether a trace has returns, whatever its kind says."""
     if not report.shows & kind.data:
         reason = f"{kind.what} cannot be reported as {report.name}"
-        raise UsageError(path, reason, f"use {_names(reports_of(kind).values())}")
+        raise UsageError(path, reason, f"use {any_of(reports_of(kind))}")
     if report.returns and not (kind.returns if returns is None else returns):
-        others = (one for one in reports_of(kind).values() if not one.returns)
+        others = (name for name, one in reports_of(kind).items() if not one.returns)
         reason = f"{kind.no_returns}, and {report.name} needs them"
-        raise UsageError(path, reason, kind.hint or f"use {_names(others)}")
+        raise UsageError(path, reason, kind.hint or f"use {any_of(others)}")
 
 
 def require_filters(
@@ -83,17 +81,3 @@ def reports_of(kind: SourceKind) -> dict[str, Report]:
 def reports_ending(kind: SourceKind, ending: str) -> list[str]:
     """Return a kind's formats whose file names end in ``ending``, the default first."""
     return [name for name, one in reports_of(kind).items() if ending in one.ends]
-
-
-def require_known(name: str) -> None:
-    """Raise UsageError for an unknown format."""
-    known = [*reports()]
-    if name not in known:
-        hint = meant(near(name, known), f"use {', '.join(known)}")
-        raise UsageError(None, f"unknown format {name!r}", hint)
-
-
-def _names(found: Iterable[Report]) -> str:
-    """``a, b or c``."""
-    *first, last = [one.name for one in found]
-    return f"{', '.join(first)} or {last}" if first else last

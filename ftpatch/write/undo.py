@@ -49,9 +49,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     image.require_writable()
     blocks = read_blocks(image.path, image.data[: image.end])
     if not blocks:
-        raise NoJournal(
-            image.path, "no journal: not changed by ftpatch", "strip and objcopy remove it"
-        )
+        raise NoJournal(image.path, "no journal: nothing to undo", "strip and objcopy remove it")
     blocks = blocks if everything else blocks[:1]
     left = image.altered([block.changes for block in reversed(blocks)])
     before = image.altered([block.changes for block in blocks], old=True)

@@ -75,7 +75,7 @@ def test_checks_say_what_the_command_does(tmp_path: Path) -> None:
         checks = [image.check() for image in ftpatch.Process(program.pid).images]
         (row,) = command("check", "--json", "--pid", str(program.pid)).json
     (found,) = [finding for check in checks for finding in check.findings]
-    assert (hex(found.ip), found.symbol, found.message) == (
+    assert (hex(found.ip or 0), found.symbol, found.message) == (
         row["ip"],
         row["symbol"],
         row["message"],

@@ -68,6 +68,14 @@ def _put(name: str, image: Image | bytes) -> Path:
     return path
 
 
+def _bare() -> Image:
+    """A program without a table."""
+    image = pad_program()
+    image.sections.pop()
+    image.segments.pop()
+    return image
+
+
 def _three() -> list[Path]:
     """One image without findings, one with an ftrace bug, one that cannot be read."""
     bad = put_code(fentry_kernel(), symbols_at(X86)["vfs_read"], P6)
@@ -247,6 +255,50 @@ def test_a_path_that_is_no_text() -> None:
 def test_an_empty_document_is_a_document() -> None:
     (suite,) = _document(ftpatch("check", "--format", "junit", _put("good", pad_program())))
     assert suite.attrib["failures"] == suite.attrib["errors"] == "0"
+
+
+@pytest.mark.parametrize("what", ["good", "nothing", "text", "bare"])
+def test_every_format_says_that_nothing_was_found(what: str) -> None:
+    """Readers of the output get something to read, whatever there is to check."""
+    Path("tree").mkdir()
+    if what == "good":
+        _put("tree/good", pad_program())
+    elif what == "text":
+        _put("tree/readme", b"no ELF\n")
+    elif what == "bare":
+        _put("tree/bare", _bare())
+    note, code = {
+        "good": ("1 image, 0 unreadable, every invariant holds", 0),
+        "bare": ("1 image, 1 without call sites, 0 unreadable, nothing to check", 1),
+    }.get(what, ("0 images, 0 unreadable, nothing to check", 2))
+    result = ftpatch("check", "--json", "tree")
+    assert result.code == code
+    assert result.only == {"path": None, "invariant": None, "note": note, "sites": []}
+    said = _read_command(ftpatch("check", "--format", "github", "tree").out.rstrip("\n"))
+    if code == 2:
+        assert said is not None and said[0] == "error" and "no images in this directory" in said[2]
+    else:
+        assert said == ("notice", {"title": "ftpatch"}, note)
+        assert ftpatch("check", "-q", "--format", "github", "tree").out == ""
+    assert _document(ftpatch("check", "--format", "junit", "tree")).attrib["failures"] == "0"
+    (run,) = json.loads(ftpatch("check", "--format", "sarif", "tree").out)["runs"]
+    assert run["results"] == []
+
+
+def test_a_finding_about_an_image_has_no_address() -> None:
+    path = _put("bare", _bare())
+    words = "table-found: no __mcount_loc and no __patchable_function_entries; compile with "
+    assert ftpatch("check", path).out.startswith(f"bare: {words}")
+    assert ftpatch("check", "--json", path).only["ip"] is None
+    said = _read_command(ftpatch("check", "--format", "github", path).out)
+    assert said is not None and said[2].startswith(words)
+    (failure,) = _document(ftpatch("check", "--format", "junit", path)).iter("failure")
+    assert failure.text is not None and failure.text.startswith(words)
+    (run,) = json.loads(ftpatch("check", "--format", "sarif", path).out)["runs"]
+    (result,) = run["results"]
+    assert result["message"]["text"].startswith(words) and result["properties"] == {}
+    Path("known").write_text('{"image": "bare", "invariant": "table-found", "place": "0x0"}\n')
+    assert ftpatch("check", "--baseline", "known", path).code == 0, "as earlier versions wrote it"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_options_of_a_process_alone(program: Shared) -> None:
         result = ftpatch("watch", "prog", "cell:rw-", *words)
         assert (result.code, result.out) == (2, "")
         assert result.err == (
-            f"ftpatch: {words[0]} is that of a running process; use it with --pid\n"
+            f"ftpatch: {words[0]} needs --pid; name a running process, or remove it\n"
         )
     assert ftpatch("watch").err.endswith(
         "no PROG and no --pid; name a program, or a running process\n"

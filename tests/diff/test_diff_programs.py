@@ -159,3 +159,19 @@ def test_a_compressed_module_is_looked_into() -> None:
     subprocess.run(["xz", "--check=crc32", "demo.ko"], check=True)
     assert ftpatch("disable", "--in-place", "demo.ko.xz").code == 0
     assert {row["path"] for row in ftpatch("diff", "--json").json} == {"demo.ko.xz"}
+
+
+def test_kinds_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    data = bytearray(sample("vmlinux-x86_64").path.read_bytes())
+    (tmp_path / "before").write_bytes(data)
+    rodata = data.index(b"Linux version")
+    for number in range(60):
+        data[rodata - 64 * number] ^= number + 1
+    (tmp_path / "after").write_bytes(data)
+    both = ("diff", tmp_path / "before", tmp_path / "after")
+    every = ftpatch(*both, "--stat", "--limit", "0").out.splitlines()
+    assert every[0].startswith("COUNT  KIND") and len(every) > 42
+    assert sum(int(line.split()[0]) for line in every[1:]) == len(ftpatch(*both, "--json").json)
+    shown = ftpatch(*both, "--stat").out.splitlines()
+    assert shown[1:-1] == every[1:41]
+    assert shown[-1] == f"... and {len(every) - 41} more; --limit 0 shows all"

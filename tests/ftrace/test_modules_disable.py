@@ -194,4 +194,4 @@ def test_what_the_summary_says(tmp_path: Path) -> None:
     assert "6 sites, 4 selected: 4 changed, 0 unchanged, 4 dropped, 0 refused" in result.out
     assert "4 records dropped: these functions are out of reach of ftrace" in result.out
     assert "open_it+0x0" in result.out.splitlines()[-4]
-    assert "converting mcount calls to 0f 1f 44 00 00" in result.out
+    assert "new code at each site: 0f 1f 44 00 00" in result.out

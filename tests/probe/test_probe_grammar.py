@@ -190,7 +190,7 @@ ERRORS = [
      "use $comm alone"),
     ("p f $comm:u8", "$comm only accepts string type: 'u8' at column 11 of 'p f $comm:u8'; "
      "remove the type"),
-    ("p f %ax:int", "unknown type is specified: 'int' at column 9 of 'p f %ax:int'; "
+    ("p f %ax:float", "unknown type is specified: 'float' at column 9 of 'p f %ax:float'; "
      f"one of {', '.join(TYPES)}"),
     ("p f %ax:strng", "unknown type is specified: 'strng' at column 9 of 'p f %ax:strng'; "
      "did you mean string?"),
@@ -255,3 +255,26 @@ def test_any_text_means_something_or_is_refused(text: str) -> None:
     else:
         assert parse(definition_text(found)) == found
         assert parse_probes([text], REGISTERS, Refused(), arguments=6) == (found,)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("uint64", "u64"),
+        ("uint64_t", "u64"),
+        ("int8_t", "s8"),
+        ("__u16", "u16"),
+        ("i32", "s32"),
+        ("int", "s32"),
+        ("unsigned", "u32"),
+        ("long", "s64"),
+        ("size_t", "u64"),
+        ("char*", "string"),
+        ("void*", "x64"),
+        ("symbl", "symbol"),
+    ],
+)
+def test_types_of_c_are_known_by_their_names_here(given: str, meant: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse(f"p f %ax:{given}")
+    assert str(raised.value).endswith(f"; did you mean {meant}?")

@@ -182,7 +182,7 @@ def test_the_report(tmp_path: Path) -> None:
     out = _text(ftpatch("report", trace))
     assert out.startswith(
         "# tracer: ksym_tracer\n#\n"
-        "#       TASK-PID   CPU#      Symbol                    Type    Function\n"
+        "#       TASK-TID   CPU#      Symbol                    Type    Function\n"
     )
     lines = [line for line in out.splitlines() if not line.startswith("#")]
     assert len(lines) == len([row for row in rows_of(trace) if "access" in row])

@@ -68,7 +68,7 @@ def test_the_report(tmp_path: Path) -> None:
         "#\n"
         "# counter:rw-: accesses missed: 1\n"
         "#\n"
-        "#       TASK-PID   CPU#      Symbol                    Type    Function\n"
+        "#       TASK-TID   CPU#      Symbol                    Type    Function\n"
         "#          |        |          |                        |         |\n"
         "       prog-7     [002] counter+0x0                    W       main+0x4/0x20"
         "         0x0 -> 0x1\n"

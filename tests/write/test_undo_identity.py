@@ -278,3 +278,40 @@ def test_the_original_names_what_was_written(tmp_path: Path) -> None:
     assert ftpatch(*hinted.err.split("`")[1].split()[1:]).code == 0
     assert Path(f"{image}.ftpatch").read_bytes() == before
     assert "strip and objcopy remove it" in ftpatch("undo", image).err, "it has none any more"
+
+
+def test_a_second_undo_names_no_other_output(tmp_path: Path) -> None:
+    """What was written from an output is not what the first undo left."""
+    image = tmp_path / "vmlinux"
+    shutil.copy(sample("vmlinux-x86_64").path, image)
+    for one in (image, f"{image}.ftpatch"):
+        assert ftpatch("enable", one, "-f", "vfs_*").code == 0
+    assert ftpatch("enable", f"{image}.ftpatch", "-f", "fget", "--force").code == 0
+    assert ftpatch("undo", f"{image}.ftpatch").code == 0
+    again = ftpatch("undo", f"{image}.ftpatch")
+    assert again == Result(
+        2,
+        "",
+        f"ftpatch: {image}.ftpatch: no journal: nothing to undo; strip and objcopy remove it\n",
+    )
+
+
+def test_a_link_names_the_file_to_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("boot").mkdir()
+    shutil.copy(sample("vmlinux-x86_64").path, "boot/vmlinux-6.1")
+    Path("vmlinux").symlink_to("boot/vmlinux-6.1")
+    none = "no journal: nothing to undo"
+    assert ftpatch("undo", "vmlinux").err.startswith(f"ftpatch: vmlinux: {none}; strip")
+    assert ftpatch("enable", "boot/vmlinux-6.1", "-f", "vfs_*").code == 0
+    for written in ("boot/vmlinux-6.1.ftpatch", "vmlinux.ftpatch"):
+        if written == "vmlinux.ftpatch":  # the link's own goes first
+            assert ftpatch("enable", "vmlinux", "-f", "vfs_*").code == 0
+        result = ftpatch("undo", "vmlinux")
+        said = f"ftpatch: vmlinux: {none}; use `ftpatch undo {written}`\n"
+        assert result == Result(2, "", said)
+    Path("patched").symlink_to("boot/vmlinux-6.1.ftpatch")
+    linked = "a symbolic link cannot be replaced in place; use its target, boot/vmlinux-6.1.ftpatch"
+    assert ftpatch("undo", "patched").err == f"ftpatch: patched: {linked}\n"
+    assert ftpatch("undo", "patched", "-o", "original").code == 0
+    assert Path("original").read_bytes() == Path("vmlinux").read_bytes()

@@ -15,10 +15,8 @@ from ftpatch.cli.check_formats.json_lines import json_lines
 from ftpatch.cli.check_formats.junit import junit
 from ftpatch.cli.check_formats.sarif import sarif
 from ftpatch.cli.check_formats.text import text
-from ftpatch.errors import UsageError
-from ftpatch.names.suggest import meant, near
 
-__all__ = ["FORMATS", "Notes", "Report", "Results", "report_for"]
+__all__ = ["FORMATS", "Notes", "Report", "Results"]
 
 Report = Callable[[Results, Notes], None]
 FORMATS: dict[str, Report] = {
@@ -28,13 +26,3 @@ FORMATS: dict[str, Report] = {
     "junit": junit,
     "sarif": sarif,
 }
-
-
-def report_for(json: bool, format_: str | None) -> Report:
-    """The report of a format. Raises UsageError for one that is not there."""
-    if format_ not in (None, *FORMATS):
-        hint = meant(near(format_ or "", FORMATS), "use text, json, github, junit or sarif")
-        raise UsageError(None, f"unknown format {format_!r}", hint)
-    if json and format_ not in (None, "json"):
-        raise UsageError(None, f"--json and --format {format_} conflict", "choose one")
-    return FORMATS["json" if json else format_ or "text"]

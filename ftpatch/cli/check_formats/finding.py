@@ -42,12 +42,11 @@ def named(path: Path, check: Check) -> str:
 
 
 def message(finding: Finding) -> str:
-    """``site-known: 0xffffffff81000044 vfs_write+0x4: ...``."""
-    symbol = demangled_place(finding.symbol)
-    place = f"{finding.ip:#x}" + (f" {symbol}" if symbol else "")
-    if symbol and not finding.ip:
-        place = symbol  # which is nowhere
-    return f"{finding.invariant}: {place}: {finding.message}"
+    """``site-known: 0xffffffff81000044 vfs_write+0x4: ...``; without an address, or a function,
+    what has none."""
+    at = "" if finding.ip is None else hex(finding.ip)
+    place = " ".join(filter(None, (at, demangled_place(finding.symbol))))
+    return ": ".join(filter(None, (finding.invariant, place, finding.message)))
 
 
 def noted(note: Note) -> str:

@@ -18,7 +18,9 @@ from pathlib import Path
 
 from ftpatch.cli.check_formats.finding import Notes, Results, message, noted
 from ftpatch.cli.check_formats.source_places import source_places
+from ftpatch.cli.check_formats.tally import Tally
 from ftpatch.cli.console import clean, lines
+from ftpatch.cli.paint import painted
 from ftpatch.errors import FtpatchError
 
 __all__ = ["annotation", "github"]
@@ -28,12 +30,17 @@ PROPERTY = DATA | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 def github(results: Results, notes: Notes) -> None:
-    """Print an annotation for each finding, and for each image that could not be read."""
+    """Print an annotation for each finding, and for each image that could not be read, or a notice
+    that there are none."""
+    tally, told = Tally(), False
     for path, outcome in results:
+        tally.add(path, outcome)
         file = str(path)
         if isinstance(outcome, FtpatchError):
             lines([annotation("error", [str(outcome)], file=file, title="ftpatch: cannot read")])
+            told = True
             continue
+        told = told or bool(outcome.findings or outcome.notes)
         places = source_places(path, outcome, outcome.findings)
         for finding, place in zip(outcome.findings, places, strict=True):
             said = [message(finding), *finding.bug.splitlines()]
@@ -45,7 +52,9 @@ def github(results: Results, notes: Notes) -> None:
             for note in outcome.notes:
                 lines([annotation("notice", [noted(note)], file=file, title="ftpatch")])
     if not notes.quiet:
-        lines(annotation("notice", [line], title="ftpatch") for line in notes.last)
+        last = list(notes.last)
+        last += [] if told or last else [painted(tally.line(), colours=False)]
+        lines(annotation("notice", [line], title="ftpatch") for line in last)
 
 
 def _source(file: Path, line: int) -> dict[str, str]:

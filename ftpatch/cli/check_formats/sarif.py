@@ -81,7 +81,7 @@ def _results(path: Path, check: Check, rules: list[str]) -> Iterator[dict[str, A
             "partialFingerprints": {
                 "imageFunction/v1": clean(f"{path.name}:{finding.invariant}:{finding.function}")
             },
-            "properties": {"ip": hex(finding.ip)},
+            "properties": {} if finding.ip is None else {"ip": hex(finding.ip)},
         }
         if check.pid:
             result["properties"]["pid"] = check.pid

@@ -29,7 +29,7 @@ def source_places(path: Path, check: Check, findings: Sequence[Finding]) -> list
     from ftpatch.trace.lines import Lines
 
     none: list[Place | None] = [None] * len(findings)
-    if not any(finding.ip for finding in findings):
+    if all(finding.ip is None for finding in findings):
         return none
     path = check.source or path
     try:
@@ -41,7 +41,7 @@ def source_places(path: Path, check: Check, findings: Sequence[Finding]) -> list
         return none
     here = Path.cwd()
     return [
-        _place(text, here) if finding.ip else None
+        None if finding.ip is None else _place(text, here)
         for text, finding in zip(found, findings, strict=True)
     ]
 

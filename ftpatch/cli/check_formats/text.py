@@ -7,9 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.check_formats.finding import Notes, Results, message, named, noted, remarks
+from ftpatch.cli.check_formats.tally import Tally
 from ftpatch.cli.console import count, error_line, lines
 from ftpatch.cli.paint import Tone, Word, bad, fine, joined, warn
-from ftpatch.errors import FtpatchError, NoImages
+from ftpatch.errors import FtpatchError
 from ftpatch.names.demangle import demangled
 
 if TYPE_CHECKING:
@@ -20,19 +21,12 @@ __all__ = ["text"]
 
 def text(results: Results, notes: Notes) -> None:
     """Print all findings, then what holds."""
-    total = unread = empty = bare = checked = found = known = 0
+    tally = Tally()
     for path, outcome in results:
+        tally.add(path, outcome)
         if isinstance(outcome, FtpatchError):
             error_line(str(outcome))
-            empty += isinstance(outcome, NoImages)
-            unread += not isinstance(outcome, NoImages)
-            total += not path.is_dir()
             continue
-        total += 1
-        found += bool(outcome.findings)
-        known += len(outcome.known)
-        bare += outcome.bare
-        checked += bool(outcome.pid) or not outcome.bare
         name = named(path, outcome)
         for finding in outcome.findings:
             rest = message(finding).removeprefix(finding.invariant)
@@ -45,19 +39,8 @@ def text(results: Results, notes: Notes) -> None:
             _verdict(name, outcome)
         if notes.verbose:
             _each(name, outcome)
-    if notes.many and not notes.quiet and total + unread:
-        unreadable = f"{unread} unreadable"
-        held = f"{found} with findings"
-        end = bad(held) if found else held
-        if not found | unread | empty | known:
-            end = fine("every invariant holds")
-        if bare and not checked:
-            end = warn("nothing to check")
-        parts = [f"{count(total, 'image')}"]
-        parts += [f"{bare} without call sites"] if bare else []
-        parts += [bad(unreadable) if unread else unreadable, end]
-        parts += [warn(count(known, "known exception"))] if known else []
-        lines([joined(parts, ", ")])
+    if notes.many and not notes.quiet and tally.images + tally.unreadable:
+        lines([tally.line()])
     remarks(notes, error=False)
 
 

@@ -114,7 +114,7 @@ def check_open(image: Image, *, functions: bool = False, one_of_many: bool = Fal
             findings=(
                 Finding(
                     invariant="table-found",
-                    ip=0,
+                    ip=None,
                     symbol="",
                     message=f"{error.reason}; {error.hint}",
                 ),

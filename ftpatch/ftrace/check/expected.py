@@ -81,6 +81,7 @@ def _findings(image: Image, missing: list[str], held: set[str], source: str) -> 
     """A finding for each function, unless it has its record under another of its names."""
     symbols, kallsyms = image.symbols, image.kallsyms
     for name in missing:
+        at: int | None = None
         rows = symbols.rows_named(name)
         if len(rows):
             at = int(symbols.value[rows[0]])
@@ -93,7 +94,7 @@ def _findings(image: Image, missing: list[str], held: set[str], source: str) -> 
         elif ADDRESS.fullmatch(name):
             at, symbol, words = int(name, 16), "", f"{source} expects a record here"
         else:
-            at, symbol, words = 0, name, f"{source} expects a record, but no such function exists"
+            symbol, words = name, f"{source} expects a record, but no such function exists"
         yield Finding(invariant=INVARIANT, ip=at, symbol=symbol, message=words)
 
 

@@ -26,12 +26,12 @@ def broken(sites: Sites, mask: NDArray[np.bool_], message: str) -> Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One broken invariant; ``ip`` is the site's or record's address, ``symbol`` where that is
-    (``vfs_read+0x4``; empty where no symbol tells), ``bug`` ftrace_bug's text; ``bias``: ip in a
-    process less what it is in the image's file."""
+    """One broken invariant; ``ip`` is the site's or record's address (None if it is about the whole
+    image), ``symbol`` where that is (``vfs_read+0x4``; empty where no symbol tells), ``bug``
+    ftrace_bug's text; ``bias``: ip in a process less what it is in the image's file."""
 
     invariant: str
-    ip: int
+    ip: int | None
     symbol: str
     message: str
     bug: str = ""
@@ -39,8 +39,8 @@ class Finding:
 
     @property
     def linked(self) -> int:
-        """The address in the image's file."""
-        return self.ip - self.bias
+        """The address in the image's file, 0 if it is about the whole image."""
+        return (self.ip or 0) - self.bias
 
     @property
     def function(self) -> str:

@@ -20,7 +20,7 @@ from ftpatch.trace.source import Data, EventSource, Recording
 __all__ = ["REPORT"]
 
 HEADER = """\
-#       TASK-PID   CPU#      Symbol                    Type    Function
+#       TASK-TID   CPU#      Symbol                    Type    Function
 #          |        |          |                        |         |
 """
 Key = tuple[str, int, str]
