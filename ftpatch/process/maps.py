@@ -47,6 +47,8 @@ def read_maps(process: Process) -> list[Mapping]:
     """All mappings by address. Raises InputError where the kernel does not show them."""
     found = [match for line in _text(process).split(b"\n") if (match := LINE.match(line))]
     if not found:
+        if process.is_alive:
+            raise InputError(None, f"{process}: its first thread has just ended", "try again")
         raise InputError(None, f"{process}: it has no memory any more: the process has ended")
     return [_mapping(match) for match in found]
 

@@ -10,10 +10,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ftpatch.errors import InputError
+from ftpatch.process.maps import read_maps
+from ftpatch.process.process import find_process
 from tests.support.command import ftpatch, ftpatch_as
 from tests.support.padded import padded
 from tests.support.running import (
@@ -23,6 +27,7 @@ from tests.support.running import (
     program_with_library,
     running,
 )
+from tests.support.stopping import until
 
 pytestmark = needs_gdb
 NOBODY = 65534
@@ -56,6 +61,10 @@ def test_errors_are_one_line_each(folder: Path) -> None:
     assert "use it with --pid" in ftpatch("list", "--lib", "x", path).err
 
 
+def _wait_until_first_has_ended(pid: int) -> None:
+    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z"))
+
+
 def test_threads(folder: Path) -> None:
     """The number of a thread is none of a process; one whose first thread has ended is one."""
     source = r"""
@@ -75,8 +84,10 @@ int main(void) {
     with running(path) as program:
         pid = program.pid
         (other,) = {int(one.name) for one in Path(f"/proc/{pid}/task").iterdir()} - {pid}
-        while not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z"):
-            pass
+        _wait_until_first_has_ended(pid)
+        before = replace(find_process(pid), thread=pid)  # a moment ago
+        with pytest.raises(InputError, match="its first thread has just ended; try again"):
+            read_maps(before)
         result = ftpatch("status", "--pid", str(pid))
         check = ftpatch("check", "--pid", str(pid))
         refused = ftpatch("status", "--pid", str(other))
@@ -181,6 +192,7 @@ int main(void) {
 """
     path = padded(folder, source, "-pthread")
     with running(path) as program:
+        _wait_until_first_has_ended(program.pid)
         words = ("trace", "--pid", str(program.pid), "-f", "work", "--seconds", "0.2")
         said = ftpatch(*words, "--format", "profile")
         assert said.code == 0 and " work\n" in said.out, said.err

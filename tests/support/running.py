@@ -48,6 +48,9 @@ def running(*words: Path | str, **env: str) -> Iterator[subprocess.Popen[bytes]]
         assert program.stdout is not None and program.stdout.readline() == b"ready\n"
         try:
             yield program
+        except BaseException:
+            program.kill()  # it may wait for more than its standard input
+            raise
         finally:
             program.communicate()
 
