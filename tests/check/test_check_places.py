@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broken import CLEAN, found, put_code, put_words, words_of
+from tests.support.broken import found, put_code, put_words, words_of
 from tests.support.command import ftpatch
 from tests.support.elf_writer import SHF_ALLOC, SHF_EXECINSTR, Image, Section, Segment, Symbol
 from tests.support.images import (
@@ -164,14 +164,14 @@ def test_symbols_without_a_size_are_no_functions(tmp_path: Path) -> None:
 def test_calls_of_mcount_stand_behind_the_prologue(copy_of: Callable[[str], Path]) -> None:
     """That is their form; and so it was, where ftpatch has made NOPs of them."""
     path = copy_of("i386-mcount")
-    assert ftpatch("check", "--json", path).out == CLEAN
+    assert ftpatch("check", "--json", path).out == ""
     assert ftpatch("disable", "--in-place", path).code == 0
-    assert ftpatch("check", "--json", path).out == CLEAN
+    assert ftpatch("check", "--json", path).out == ""
 
 
 def test_an_image_without_symbols(tmp_path: Path) -> None:
     for name in ("pad-stripped", "pad-noheaders"):
-        assert ftpatch("check", "--json", sample(name).path).out == CLEAN
+        assert ftpatch("check", "--json", sample(name).path).out == ""
     image = pad_program()
     image.symbols = []
     assert found(image, tmp_path) == []

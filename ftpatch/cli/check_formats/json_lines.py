@@ -6,24 +6,19 @@ from __future__ import annotations
 from typing import Any
 
 from ftpatch.cli.check_formats.finding import Notes, Results, remarks
-from ftpatch.cli.check_formats.tally import Tally
 from ftpatch.cli.console import error_line, json_line
-from ftpatch.cli.paint import painted
 from ftpatch.errors import FtpatchError
 
 __all__ = ["json_lines"]
 
 
 def json_lines(results: Results, notes: Notes) -> None:
-    """Print an object for each finding, and for each note, or one that says that there are none;
-    what could not be read goes to standard error."""
-    tally, told = Tally(), False
+    """Print an object for each finding, and for each note; what could not be read goes to standard
+    error."""
     for path, outcome in results:
-        tally.add(path, outcome)
         if isinstance(outcome, FtpatchError):
             error_line(str(outcome))
             continue
-        told = told or bool(outcome.findings or outcome.notes)
         for finding in outcome.findings:
             row: dict[str, Any] = {
                 "path": str(path),
@@ -42,7 +37,4 @@ def json_lines(results: Results, notes: Notes) -> None:
             sites = [{"ip": hex(ip), "symbol": symbol} for ip, symbol in places]
             about = {"path": str(path), "invariant": None, "note": note.message}
             json_line(about | {"sites": sites})
-    if not told:
-        words = painted(tally.line(), colours=False)
-        json_line({"path": None, "invariant": None, "note": words, "sites": []})
     remarks(notes)
