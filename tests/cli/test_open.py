@@ -42,7 +42,7 @@ def _run(folder: Path, *words: str) -> tuple[Result, list[str]]:
 @pytest.mark.parametrize("form", ["html", "flamegraph", "json", "chrome"])
 def test_a_report_is_opened(trace: Path, form: str) -> None:
     done, opened = _run(trace.parent, "report", "trace", "--format", form, "-o", "out", "--open")
-    assert (done.code, done.out) == (0, ""), done.err
+    assert (done.code, done.out) == (0, "wrote out\n"), done.err
     assert opened == [(trace.parent / "out").as_uri()] and "a%20b%23c" in opened[0]
 
 
