@@ -65,7 +65,6 @@ class Later:
         self.matched = set[str]()
         self.missing: set[str] | None = None
         self.untraced: dict[Path, str] = {}
-        self._early = set[tuple[Path, int]]()
         self._listener = Listener(self._answer, self._tell)
 
     def close(self) -> None:
@@ -94,17 +93,13 @@ class Later:
                 asking.run(runtime.start, _stack(asking.process))
                 runtime = Runtime.of(loaded[0], target, self._tracing)
             wanted = [one for one in loaded[1:] if self._is_wanted(one)]
-            for one in wanted:
-                key = (one.path, one.bias)
-                if not runtime.is_ready:
-                    self._early.add(key)
-                elif key not in self._early:
-                    try:
-                        self._patch(asking, target, runtime, one, loaded)
-                    except NoTable:
-                        continue
-                    except FtpatchError as error:
-                        self._tell(type(error)(one.path, error.reason, error.hint))
+            for one in wanted if runtime.is_ready else ():
+                try:
+                    self._patch(asking, target, runtime, one, loaded)
+                except NoTable:
+                    continue
+                except FtpatchError as error:
+                    self._tell(type(error)(one.path, error.reason, error.hint))
 
     def _is_wanted(self, one: Loaded) -> bool:
         if one.path.is_relative_to(self._folder):
