@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,21 +68,28 @@ def _taken_out(process: Process) -> bool:
     return True
 
 
+def _cycles(process: Process, folder: Path, times: int) -> Iterator[tuple[int, list[Path] | None]]:
+    """The number and the files of each cycle in which all threads stopped, with every tracer in
+    turn; FOLDER/NUMBER.trace is its recording."""
+    for number in range(times):
+        tracer, arguments = TRACERS[number % len(TRACERS)]
+        try:
+            files = _cycle(process, folder / f"{number}.trace", tracer, arguments=arguments)
+        except InputError as error:
+            assert "did not stop" in str(error)  # a busy machine
+            _taken_out(process)
+            continue
+        yield number, files
+
+
 @pytest.mark.scaled
 @pytest.mark.parametrize("form", FORMS)
 def test_cycles_of_all_tracers(tmp_path: Path, form: str) -> None:
     path = busy_program(tmp_path, "-fno-exceptions", *FORMS[form])
     with busy(path, scaled(40, 20, 200), scaled(300, 100, 1000)) as program:
         process = find_process(program.pid)
-        for number in range(scaled(100, 8, 1000)):
-            tracer, arguments = TRACERS[number % len(TRACERS)]
+        for number, files in _cycles(process, tmp_path, scaled(100, 8, 1000)):
             trace = tmp_path / f"{number}.trace"
-            try:
-                files = _cycle(process, trace, tracer, arguments=arguments)
-            except InputError as error:
-                assert "did not stop" in str(error)  # a busy machine
-                _taken_out(process)
-                continue
             assert files is not None and ours_in(program.pid) == []
             assert trace in files
             if number < len(TRACERS) * 2:
@@ -99,15 +107,7 @@ def test_cycles_with_exceptions(tmp_path: Path) -> None:
     path = busy_program(tmp_path, *FORMS["pads"])
     with busy(path, scaled(40, 10, 100), scaled(300, 100, 1000)) as program:
         process = find_process(program.pid)
-        for number in range(scaled(40, 6, 400)):
-            tracer, arguments = TRACERS[number % len(TRACERS)]
-            trace = tmp_path / f"{number}.trace"
-            try:
-                files = _cycle(process, trace, tracer, arguments=arguments)
-            except InputError as error:
-                assert "did not stop" in str(error)  # a busy machine
-                _taken_out(process)
-                continue
+        for _, files in _cycles(process, tmp_path, scaled(40, 6, 400)):
             if files is None:
                 break
             assert ours_in(program.pid) == []
