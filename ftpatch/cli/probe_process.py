@@ -83,6 +83,7 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
     if reports is None:
         _keep(process, loaded, targets, wanted)
     else:
+        reports.require_returns(recorded=any(target.returns for target in targets))
         _watch(process, loaded, targets, wanted, reports)
     return not refused.errors
 

@@ -79,7 +79,7 @@ class Reports:
             if asked.format or asked.reports or asked.recording or asked.open or narrowed:
                 raise UsageError(None, f"the {known.name} tracer records no events")
             return
-        kind = Tracer(known.number)
+        self._kind = kind = Tracer(known.number)
         if asked.recording is not None:
             require_recording(asked.recording, kind, program, asked.format, force=asked.force)
         words = [*([asked.format] if asked.format else []), *asked.reports]
@@ -118,6 +118,14 @@ class Reports:
                 hint = error.hint or "see `ftpatch list`"
                 raise UsageError(self._program, error.reason, hint) from None
             warn_line(f"{self._program}: {error}")
+
+    def require_returns(self, *, recorded: bool) -> None:
+        """Raise UsageError for a report that needs returns, if none will be ``recorded``."""
+        from ftpatch.api.report_sources import kind_of
+        from ftpatch.trace.choose import require_fit
+
+        for one in self._reports:
+            require_fit(one.form, kind_of(self._kind), returns=recorded)
 
     def write(self, traces: Sequence[Path]) -> None:
         """Write and open them; raises the first error when the others are written."""

@@ -243,6 +243,7 @@ def test_options_that_mean_nothing(tmp_path: Path) -> None:
             (("p six", "-o", there), "the output exists"),
             (("p six", "-o", tmp_path / "none" / "t"), "cannot write: no such directory"),
             (("p six", "--size", "1"), "too small"),
+            (("p six", "--format", "folded", "--seconds", "60"), "and folded needs them"),
             ((), "no probes in this process"),
         ):
             said = ftpatch("probe", *running.pid, *words)
