@@ -24,6 +24,23 @@ static inline u64 ticks_hz(void)
 	return hz;
 }
 
+#define KEEPS_HANDLER_OUT
+static inline int is_handler(const ulong *at)
+{
+	ulong apart, held;
+
+	__asm__ __volatile__("ldr %1, %2\n\tadr %0, return_to_handler\n\tsub %0, %0, %1\n\tmov %1, xzr"
+			     : "=&r"(apart), "=&r"(held) : "m"(*at));
+	return !apart;
+}
+static inline void put_handler(ulong *at)
+{
+	ulong handler;
+
+	__asm__ __volatile__("adr %0, return_to_handler\n\tstr %0, %1\n\tmov %0, xzr"
+			     : "=&r"(handler), "=m"(*at));
+}
+
 /* 0 before there is one, as the kernel starts programs. */
 static inline ulong thread_pointer(void)
 {

@@ -20,7 +20,7 @@ REGISTERS struct frame *frame_elsewhere(ulong slot)
 
 	for (t = process.threads; t; t = t->next)
 		for (frame = t->top; frame-- > t->low;)
-			if (frame->slot == slot && frame->ret != (ulong)return_to_handler &&
+			if (frame->slot == slot && !is_handler(&frame->ret) &&
 			    (!latest || frame->calltime > latest->calltime))
 				latest = frame;
 	return latest;
@@ -43,7 +43,7 @@ static REGISTERS int keep(struct thread *t, const struct frame *gone)
 
 	for (frame = t->low; frame < t->bottom; frame++) {
 		if (frame->slot == gone->slot) {
-			if (gone->ret == (ulong)return_to_handler)
+			if (is_handler(&gone->ret))
 				return 1; /* a tail call whose caller is kept already */
 			break; /* overwritten, and not coming back */
 		}
@@ -105,7 +105,7 @@ static inline void time_ends(struct thread *t, struct frame *frame, u64 now)
  * back are put aside. Only this much is certain: a frame with the same slot is dead if something
  * else is stored there now. The number of frames is recorded in the trace. 0 if there is no room
  * for them. */
-REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent)
+REGISTERS int frames_left(struct thread *t, ulong slot, const ulong *place)
 {
 	struct frame *frame = t->top;
 	u64 now = ticks();
@@ -113,7 +113,7 @@ REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent)
 	while (frame > t->bottom && frame[-1].slot <= slot) {
 		int dead = frame[-1].slot == slot;
 
-		if (dead && parent == (ulong)return_to_handler)
+		if (dead && is_handler(place))
 			break; /* a tail call */
 		time_ends(t, frame - 1, now);
 		if (!dead && !keep(t, frame - 1))

@@ -63,7 +63,6 @@ static inline u32 args_there(const struct thread *t, ulong slot)
 REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *args))
 {
 	struct thread *t = begun(slot);
-	ulong parent = *place;
 	struct frame *frame;
 	u64 now, func;
 #if !defined(PROFILE) && !defined(USER)
@@ -75,7 +74,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	if (unlikely(process.stopped || !RECORDING))
 		goto out;
 	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) &&
-	    !frames_left(t, slot, parent)) {
+	    !frames_left(t, slot, place)) {
 		lost(LOST_DEPTH);
 		goto out;
 	}
@@ -87,7 +86,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	func = (u64)(ip - process.bias - (ulong)ftpatch_config.base) << TYPE_BITS;
 	now = ticks();
 #if defined(USER)
-	user(caller, ip, parent);
+	user(caller, ip, *place);
 	if (!ftpatch_config.returned)
 		goto out;
 #elif defined(PROFILE)
@@ -120,11 +119,11 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 	}
 #endif
 	frame->slot = slot;
-	frame->ret = parent;
+	frame->ret = *place;
 	frame->calltime = now;
 	barrier();
 	t->top = frame + 1;
-	*place = (ulong)return_to_handler;
+	put_handler(place);
 out:
 	end(t, slot);
 }
@@ -189,7 +188,8 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(result value))
 	u64 now = ticks();
 	struct thread *t = current_thread();
 	struct frame *frame;
-	ulong ret, own = slot;
+	ulong own = slot;
+	int shared;
 
 	if (t) /* hooked functions are not called from a nested handler: that one was left */
 		begin(t, own);
@@ -207,14 +207,14 @@ REGISTERS void trace_return(ulong *place, ulong slot WITH(result value))
 			break;
 		}
 		frame = t->top - 1;
-		ret = frame->ret;
 		if (RECORDING)
 			leave(t, frame, now WITH(value));
-		if (ret != (ulong)return_to_handler)
-			*place = ret;
+		shared = is_handler(&frame->ret);
+		if (likely(!shared))
+			*place = frame->ret;
 		barrier();
 		t->top = frame;
-	} while (unlikely(ret == (ulong)return_to_handler));
+	} while (unlikely(shared));
 	if (t)
 		end(t, own);
 }

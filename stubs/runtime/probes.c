@@ -102,10 +102,10 @@ static int instance_taken(struct thread *t, u32 number, u64 now)
 /* An r probe's function was entered. */
 static void entered(struct thread *t, u32 number, u64 now, struct registers *regs)
 {
-	ulong *place = return_place(regs), slot = stack_pointer(regs), parent = *place;
+	ulong *place = return_place(regs), slot = stack_pointer(regs);
 	struct frame *frame;
 
-	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) && !frames_left(t, slot, parent)) {
+	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) && !frames_left(t, slot, place)) {
 		missed(number);
 		return;
 	}
@@ -116,23 +116,24 @@ static void entered(struct thread *t, u32 number, u64 now, struct registers *reg
 	}
 	frame->func = (u64)number << TYPE_BITS | KEPT | is_counted(number);
 	frame->slot = slot;
-	frame->ret = parent;
+	frame->ret = *place;
 	frame->calltime = now;
 	barrier();
 	t->top = frame + 1;
-	*place = (ulong)return_to_handler;
+	put_handler(place);
 }
 
 /* A function returned whose frame is this one. */
 void probe_returned(struct thread *t, struct frame *frame, u64 now, struct registers *regs)
 {
-	struct probe_instance instance = {0, 0, frame->ret, frame->slot, now - frame->calltime};
-	const struct frame *below;
+	struct probe_instance instance = {0, 0, 0, frame->slot, now - frame->calltime};
+	const struct frame *below = frame;
 	u32 number = (u32)(frame->func >> TYPE_BITS);
 
 	/* Of several probes on one function, and for a tail call, only one has the real address. */
-	for (below = frame; instance.ret == (ulong)return_to_handler && below > t->bottom; below--)
-		instance.ret = below[-1].ret;
+	while (is_handler(&below->ret) && below > t->bottom)
+		below--;
+	instance.ret = below->ret;
 	instance_freed(frame);
 	record(t, number, now, EVENT_RETURNED, &instance, regs);
 }

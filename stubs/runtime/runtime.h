@@ -138,6 +138,21 @@ extern struct process process __attribute__((visibility("hidden")));
 
 void return_to_handler(void) __attribute__((visibility("hidden")));
 
+/* What is in a register at a call or a signal is pushed, and stays on that stack for long. `undo` has
+ * to take such a word for the return address of a call that is pending on a copied stack, and leaves
+ * the tracer mapped. So architectures whose processes are traced keep return_to_handler out of
+ * registers, as far as they can. */
+#ifndef KEEPS_HANDLER_OUT
+static inline int is_handler(const ulong *at)
+{
+	return *at == (ulong)return_to_handler;
+}
+static inline void put_handler(ulong *at)
+{
+	*at = (ulong)return_to_handler;
+}
+#endif
+
 /* start.c */
 void trace_start(ulong *sp);
 REGISTERS void trace_forked(void);

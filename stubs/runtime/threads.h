@@ -26,7 +26,7 @@ REGISTERS struct thread *thread_of_return(struct thread *t, ulong slot);
 /* frames.c */
 REGISTERS struct frame *frame_elsewhere(ulong slot);
 REGISTERS void frames_kept(struct thread *t);
-REGISTERS int frames_left(struct thread *t, ulong slot, ulong parent);
+REGISTERS int frames_left(struct thread *t, ulong slot, const ulong *place);
 REGISTERS int frame_surfaced(struct thread *t, ulong slot, u64 now);
 REGISTERS ulong slot_below(ulong slot);
 
