@@ -21,18 +21,24 @@ from ftpatch.layout import constants, offset_of, structure, texts
 from ftpatch.process.maps import read_maps
 from ftpatch.process.memory_target import MemoryTarget
 
-__all__ = ["PutBack", "Runtime", "put_back", "read_runtime", "replaced", "slots_used"]
+__all__ = [
+    "PutBack",
+    "Runtime",
+    "mapped_by",
+    "put_back",
+    "read_runtime",
+    "replaced",
+    "slots_used",
+]
 
 WORD: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """State of a runtime: what it has ``mapped``, (address, bytes, address of the word that holds
-    the address, or 0) of each; ``frames``: struct frame[n] of all threads, with the address
+    """The ret_stacks of a runtime. ``frames``: struct frame[n] of all threads, with the address
     (``places``) and the thread pointer (``owners``) of each, uint64[n]."""
 
-    mapped: tuple[tuple[int, int, int], ...]
     frames: NDArray[np.void]
     places: NDArray[np.uint64]
     owners: NDArray[np.uint64]
@@ -50,12 +56,41 @@ class PutBack:
 
 
 def read_runtime(arch: str, target: MemoryTarget, at: int) -> Runtime | None:
-    """Read a runtime's state, whose struct process is at an address; None if it is not there."""
-    layout, frame = structure("process", arch), structure("frame", arch)
-    held = target.read(at, layout.itemsize)
-    if held is None:
+    """Read a runtime's ret_stacks, whose struct process is at an address; None if it is not
+    there."""
+    frame, process = structure("frame", arch), _process(arch, target, at)
+    if process is None:
         return None
-    process = np.frombuffer(held, layout)[0]
+    held, lows, owners = [b""], list[int](), list[int]()
+    for row in _threads(arch, target, process):
+        low, top = int(row["low"]), int(row["top"])
+        stack = target.read(low, top - low) if low and top > low else None
+        if stack:
+            held.append(stack)
+            lows.append(low)
+            owners.append(int(row["tp"]))
+    counts = np.array([len(stack) // frame.itemsize for stack in held[1:]], np.intp)
+    frames = np.frombuffer(b"".join(held), frame)
+    starts = np.array(lows, np.uint64) - np.uint64(frame.itemsize) * _before(counts)
+    rows = np.arange(len(frames), dtype=np.uint64)
+    return Runtime(
+        frames=frames,
+        places=np.repeat(starts, counts) + rows * np.uint64(frame.itemsize),
+        owners=np.repeat(np.array(owners, np.uint64), counts),
+    )
+
+
+def _before(counts: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """The sum of all counts before each."""
+    return (np.cumsum(counts) - counts).astype(np.uint64)
+
+
+def mapped_by(arch: str, target: MemoryTarget, at: int) -> list[tuple[int, int, int]]:
+    """List what a runtime has mapped: (address, bytes, address of the word that holds that, or 0)
+    of each. ``at``: address of its struct process."""
+    process = _process(arch, target, at)
+    if process is None:
+        return []
     sizes = {
         "known": structure("known_threads", arch).itemsize,
         "region": int(process["stride"]) * int(process["most"]),
@@ -70,35 +105,26 @@ def read_runtime(arch: str, target: MemoryTarget, at: int) -> Runtime | None:
         for name, size in sizes.items()
         if process[name] and size
     ]
-    mapped += [one for one in _traces(arch, target) if one[0] != int(process["header"])]
-    frames, places, owners = (
-        [np.empty(0, frame)],
-        [np.empty(0, np.uint64)],
-        [np.empty(0, np.uint64)],
-    )
-    for row in _threads(arch, target, process):
-        low, top = int(row["low"]), int(row["top"])
-        if low and top > low:
-            frames.append(np.frombuffer(target.read(low, top - low) or b"", frame))
-            rows = np.arange(len(frames[-1]), dtype=np.uint64)
-            places.append(rows * np.uint64(frame.itemsize) + np.uint64(low))
-            owners.append(np.full(len(rows), row["tp"], np.uint64))
-    return Runtime(
-        mapped=tuple(mapped),
-        frames=np.concatenate(frames),
-        places=np.concatenate(places),
-        owners=np.concatenate(owners),
-    )
+    return mapped + [one for one in _traces(arch, target) if one[0] != int(process["header"])]
+
+
+def _process(arch: str, target: MemoryTarget, at: int) -> np.void | None:
+    """A runtime's struct process."""
+    layout = structure("process", arch)
+    held = target.read(at, layout.itemsize)
+    if held is None:
+        return None
+    found: np.void = np.frombuffer(held, layout)[0]
+    return found
 
 
 def slots_used(arch: str, target: MemoryTarget, at: int) -> NDArray[np.uint64]:
     """All places of return addresses that a runtime still knows, those of calls that are over as
     well, in ascending order. ``at``: address of its struct process."""
-    layout, frame = structure("process", arch), structure("frame", arch)
-    held = target.read(at, layout.itemsize)
+    frame, process = structure("frame", arch), _process(arch, target, at)
     found = [np.empty(0, np.uint64)]
-    if held is not None:
-        for row in _threads(arch, target, np.frombuffer(held, layout)[0]):
+    if process is not None:
+        for row in _threads(arch, target, process):
             low, limit = int(row["low"]), int(row["limit"])
             rows = target.read(low, limit - low) if low and limit > low else None
             found.append(np.frombuffer(rows or b"", frame)["slot"].astype(np.uint64))

@@ -73,14 +73,16 @@ def rewrite(
         return np.where(found, row, -1)
 
     def attempt(world: World) -> bool:
-        rows = inside(np.array([thread.ip for thread in world.threads], np.uint64))
+        ips = np.array([thread.ip for thread in world.threads], np.uint64)
+        rows = inside(ips)
         if (inside(saved_ips(arch, world, target)) >= 0).any():
             return False
         if not passable[rows[rows >= 0]].all():
             return False
         # A system call that is made again may be in the old code, and its thread stands behind it.
-        again = inside(np.array([_resumed(thread) for thread in world.threads], np.uint64))
-        if ((again >= 0) & (rows < 0)).any():
+        behind = (rows < 0) & (inside(ips - np.uint64(world.state.size)) >= 0)
+        again = [_resumed(world.threads[row]) for row in np.flatnonzero(behind).tolist()]
+        if (inside(np.array(again, np.uint64)) >= 0).any():
             return False
         for page in pages:
             if target.read(page.start, len(page.before)) != page.before:

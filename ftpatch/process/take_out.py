@@ -33,7 +33,7 @@ from ftpatch.process.memory_target import MemoryTarget
 from ftpatch.process.page_ends import Padding, lend, paddings_of
 from ftpatch.process.pending import (
     PutBack,
-    Runtime,
+    mapped_by,
     put_back,
     read_runtime,
     replaced,
@@ -103,15 +103,16 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
     if not areas:  # it has started another program, or an earlier attempt came this far
         return TakenOut(sites=0, pauses=tuple(given))
     sites, foreign, pause = restore_code(target, entry, entry.changes, wait)
-    pauses, found, runtime = [*given, pause], PutBack(), list[Runtime]()
+    pauses, found = [*given, pause], PutBack()
     live: list[tuple[int, int]] = []
     walks, led = Walks(target, entry, loaded) if entry.slots else None, list[Slot]()
     linked = bool(thread_state_of(entry.arch).link)
     signed = linked and bool(entry.returns) and signs(entry.arch, target, entry.changes)
+    read_runtime(entry.arch, target, entry.runtime)  # once, so that nothing is loaded in the pause
 
     def attempt(world: World) -> bool:
         nonlocal found
-        areas[:] = _still_there(target, entry)
+        areas[:] = [area for area in areas if _is_headed(target, entry, area)]
         spans = [(start, start + size) for start, size, _, _ in areas]
         if is_used(entry.arch, world, target, spans):
             return False
@@ -122,7 +123,6 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
         if not kept:
             led[:] = put_slots_back(target, entry.slots)
         if held is not None:
-            runtime[:] = [held]
             if linked:
                 now = put_back_linked(entry.arch, world, target, held, entry.returns, signed=signed)
             else:
@@ -139,7 +139,8 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
             left = f"calls were pending for {wait:g} s whose return addresses are signed"
         return replace(out, left=left, pauses=tuple(pauses))
     pauses.append(pause_)
-    mapped = runtime[0].mapped if runtime else ()
+    has_main = _has_main(areas, entry)
+    mapped = mapped_by(entry.arch, target, entry.runtime) if has_main else []
     own = [(start, start + size) for start, size, *_ in (*mapped, *areas)]
     if found.moved and _is_somewhere(target, entry, own, live):
         put_slots(target, led)  # what returns there may be walked over
@@ -170,6 +171,13 @@ def _still_there(target: MemoryTarget, entry: Entry) -> list[Span]:
         if entry.token and (head == entry.token or (head == bytes(len(entry.token)) and whole)):
             out.append(area)
     return out
+
+
+def _is_headed(target: MemoryTarget, entry: Entry, area: Span) -> bool:
+    """Whether an area that was there begins as it did: with an exec, the memory is gone for whoever
+    opened it before."""
+    head = target.read(area[0], len(entry.token))
+    return head in (entry.token, bytes(len(entry.token)))
 
 
 def _give_back(target: MemoryTarget, entry: Entry, wait: float) -> list[Pause]:
