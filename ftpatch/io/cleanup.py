@@ -30,7 +30,8 @@ class Cleanup:
     """``name``: the file to remove, if it has one; ``appeared``: it is too late for that; ``many``:
     the command writes many files, some of which may have appeared; ``one_of_many``: an error in one
     file must not end the others; ``passing``: files and directories to remove in any case;
-    ``writes``: it may write at all; ``ending``: a signal is ending the process; ``failure``: the
+    ``entered``: numbers of the processes that hold something of ours; ``writes``: it may write at
+    all; ``ending``: a signal is ending the process; ``failure``: the
     command's exit code on failure.
 
     As a context manager, it defers signals that end the process to the end of the block. Masks
@@ -47,6 +48,7 @@ class Cleanup:
 
     def __init__(self) -> None:
         self.passing: list[Path] = []
+        self.entered: set[int] = set()
         self._depth = 0
         self._late: tuple[int, Handler] | None = None
 
@@ -74,6 +76,9 @@ class Cleanup:
 
     def said(self) -> str:
         """Describe what an interrupted command left behind; empty of one that only reads."""
+        if self.entered:
+            pids = "".join(f" --pid {pid}" for pid in sorted(self.entered))
+            return f"`ftpatch undo{pids}` takes out what it has left"
         if self.many:
             return "files written so far are kept"
         if self.appeared:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from ftpatch.core.changes import Changes, Space
 from ftpatch.errors import InputError
+from ftpatch.io.cleanup import CLEANUP
 from ftpatch.process.process import Process, find_process
 
 __all__ = ["Entry", "forget", "holding", "keep", "locked", "name_of", "recall"]
@@ -109,6 +110,7 @@ def keep(process: Process, entry: Entry) -> None:
         Path(new).replace(path)
     except OSError as error:
         raise InputError(path, f"cannot write: {error.strerror}") from None
+    CLEANUP.entered.add(process.pid)
 
 
 def recall(process: Process) -> Entry | None:
@@ -208,6 +210,7 @@ def forget(process: Process) -> None:
     """Remove a process's entry: nothing of ours is left in it."""
     with contextlib.suppress(OSError):
         (_folder(make=False) / name_of(process)).unlink()
+    CLEANUP.entered.discard(process.pid)
 
 
 def holds(pid: int, areas: Sequence[tuple[int, int, int, int]], token: bytes) -> bool:

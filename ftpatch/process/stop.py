@@ -55,7 +55,7 @@ CODE, STACK = 26, 28
 RETRIES: Final = 10
 """Number of times that a refused request is made again."""
 STARVED: Final = 4.0
-"""Seconds after the deadline to wait for threads that only lack a processor."""
+"""Seconds after the deadline to wait while only a processor is lacking."""
 LATER: Final = 1.0
 """Seconds after the deadline at which a request that blocks is given up."""
 
@@ -172,11 +172,12 @@ class World:
                 time.sleep(POLL)
 
     def _are_starved(self, now: float) -> bool:
-        """Whether all threads that have not stopped would, if they had a processor."""
+        """Whether all threads that were not seen to stop would be, if they, or we, had a
+        processor."""
         if now > self._deadline + STARVED:
             return False
         states = (read_status(self._place(tid)).get("State", "") for tid in self._waiting)
-        return all(state.startswith("R") for state in states)
+        return all(state.startswith(("R", "t")) for state in states)
 
     def _reap(self) -> None:
         """Let a process that starts another program do so: it waits for its threads that have

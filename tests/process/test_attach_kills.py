@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.busy import busy, busy_program, ended, ours_in, taken_out
-from tests.support.command import child_env, ftpatch, ftpatch_command
+from tests.support.command import child_env, ftpatch, ftpatch_command, patched_process
 from tests.support.sampling import scaled
 from tests.support.stopping import until
 
@@ -55,6 +55,36 @@ def test_a_command_that_is_killed_before_it_begins_changes_nothing(tmp_path: Pat
             seen += ours_in(program.pid)
         assert seen == []
         assert "has put nothing into it" in ftpatch("undo", "--pid", str(program.pid)).err
+
+
+SIGNALLED = """
+import os, signal
+from ftpatch.cli import process_update
+from ftpatch.errors import InputError
+from ftpatch.process import attached
+before = {where}
+def signalled(*words, **more):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return before(*words, **more)
+def busy(process):
+    raise InputError(None, "a thread did not stop")
+{where} = signalled
+process_update.detach = busy
+"""
+
+
+@pytest.mark.parametrize("where", ["process_update._tell", "attached.called"])
+def test_an_interrupted_command_says_what_it_has_left(tmp_path: Path, where: str) -> None:
+    """Also where it could not be taken out, or the signal came after that."""
+    path, trace = busy_program(tmp_path, "-fpatchable-function-entry=5"), tmp_path / "t.trace"
+    with busy(path, 2, 100) as program:
+        words = ("enable", "--pid", str(program.pid), "--tracer", "function", "-o", trace)
+        said = patched_process(SIGNALLED.format(where=where), *words)
+        assert said.code == 128 + signal.SIGTERM
+        left = f"`ftpatch undo --pid {program.pid}` takes out what it has left"
+        assert said.err == f"ftpatch: interrupted; {left}\n"
+        taken_out(program.pid)
+        assert ours_in(program.pid) == []
 
 
 def _has_opened(process: Path, path: Path) -> bool:

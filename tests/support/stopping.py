@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ftpatch.process.process import Process, find_process
+from tests.support.command import PATIENCE
 
 __all__ = ["Running", "built", "running", "until"]
 
@@ -61,12 +62,12 @@ class Running:
 
     def status(self) -> int:
         """What the shell says of its end: 128 and the signal."""
-        self._shell.communicate(timeout=60)
+        self._shell.communicate(timeout=PATIENCE)
         return self._shell.returncode
 
     def ended(self, said: str = "\n") -> str:
         """What it prints until it ends, when it is told something. It must end well."""
-        out, _ = self._shell.communicate(said, timeout=60)
+        out, _ = self._shell.communicate(said, timeout=PATIENCE)
         assert self._shell.returncode == 0, (self._shell.returncode, out)
         return out
 
