@@ -11,7 +11,7 @@ from ftpatch.cli.console import error_line, json_line, table
 from ftpatch.cli.paint import of_state
 from ftpatch.ftrace.filter import Selection
 from ftpatch.names.demangle import demangled
-from ftpatch.process.own_jumps import own_jumps
+from ftpatch.process.own_code import own_jumps
 from ftpatch.process.process import find_process
 
 __all__ = ["list_process"]

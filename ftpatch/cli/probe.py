@@ -156,8 +156,9 @@ def command(
         )
         given = [*([program] if program is not None else []), *probes]
         if not given:
-            unused = {"-o": output, "--seconds": seconds, "--keep": keep, "--report": reports}
-            require_unused(unused)
+            recorded = seconds is not None or output is not None
+            if recorded or keep or reports:
+                raise UsageError(None, "no probes", "specify a probe, such as 'p main'")
             list_probes(pid, as_json=wants_json(json, format_))
             return
         timed = seconds is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -47,6 +48,8 @@ __all__ = [
 
 OTHERS = 64
 """Approximate number of open descriptors that are not traces."""
+ROW = re.compile("^[^#\n]", re.MULTILINE)
+"""The beginning of what is not a heading in a text report."""
 SHOWN = 3
 """Maximum number of files to name."""
 
@@ -145,10 +148,11 @@ def _written(
             style.short = form.text and not task.verbose
             if form.sums or not out.is_terminal:  # a bar would stand among the lines
                 style.progress = progress
-            held = HeldBack(window, events.recording.functions)
+            held, is_empty = HeldBack(window, events.recording.functions), form.text
             parts = form.render(events, style)
             for part in held.parts(parts) if holds else parts:
                 out.write(part)
+                is_empty = is_empty and isinstance(part, str) and not ROW.search(part)
                 if out.is_left:
                     break
             if held.dropped:
@@ -156,6 +160,8 @@ def _written(
             if window.wanted and not out.is_left:
                 window.require_match(events.recording.functions)
             out.appear()
+        if is_empty and not out.is_left and window.options:
+            warn_line(f"no event passes {' and '.join(window.options)}")
         if not form.text:
             note_lines(notes_of(events.recording, but=task.told))
         note_lines(events.notes())

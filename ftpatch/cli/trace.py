@@ -200,7 +200,8 @@ def _trace_process(pid: int, request: Request, asked: Asked, seconds: float | No
     if request.words:
         raise UsageError(None, "a program and --pid are mutually exclusive", "name one of them")
     if request.calls:
-        raise UsageError(None, "--libcalls works on programs that ftpatch starts", "use --lib GLOB")
+        hint = f"use `ftpatch probe --pid {pid} 'p LIB:FUNC'` for one function of a library"
+        raise UsageError(None, "--libcalls works on programs that ftpatch starts", hint)
     if request.follow:
         raise UsageError(None, "--follow-exec works on programs that ftpatch starts", "remove it")
     process = find_process(pid)
@@ -219,6 +220,8 @@ def _trace(request: Request, asked: Asked) -> int:
     from ftpatch.inject.runtime import tracer_named
     from ftpatch.tracer.run import find_program, run_traced
 
+    if not request.words:
+        raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
     path = find_program(request.words[0])
     idle = f"{path}: no selected function was called"
     reports = Reports(tracer_named(request.tracing.tracer), asked, path, idle)

@@ -21,7 +21,7 @@ from ftpatch.ftrace.check.findings import Check, Finding
 from ftpatch.ftrace.check.function_rules import recorded
 from ftpatch.ftrace.sites import Sites
 from ftpatch.process.loaded import Loaded
-from ftpatch.process.own_jumps import own_jumps
+from ftpatch.process.own_code import own_jumps
 
 __all__ = ["check_loaded"]
 
@@ -40,7 +40,8 @@ def check_loaded(loaded: Loaded, *, functions: bool = False) -> Check:
     sites = loaded.sites
     bare = not sites.table_name
     found = [] if bare else list(check_sites(sites).findings)
-    if own := own_jumps(loaded.process):  # told of below
+    own = own_jumps(loaded.process).keys() | _calls_of_own(loaded)
+    if own:  # told of below
         found = [one for one in found if one.ip is None or loaded.above(one.ip) not in own]
     if len(loaded.changed):
         found += _sites(loaded)
@@ -53,6 +54,13 @@ def check_loaded(loaded: Loaded, *, functions: bool = False) -> Check:
         pid=loaded.process.pid,
         source=loaded.place,
     )
+
+
+def _calls_of_own(loaded: Loaded) -> set[int]:
+    """Addresses in the process of the sites that call ftpatch's own tracer."""
+    sites = loaded.sites
+    calls = sites.ip[(sites.state == State.CALL) & loaded.calls_own(sites.addr)]
+    return set(map(loaded.above, calls.tolist()))
 
 
 def _above(loaded: Loaded, finding: Finding) -> Finding:

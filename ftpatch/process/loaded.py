@@ -35,6 +35,7 @@ from ftpatch.ftrace.sites import Sites, read_sites, reread
 from ftpatch.image import Image, open_image
 from ftpatch.process.maps import Mapping, read_maps
 from ftpatch.process.memory import Memory, opened_memory
+from ftpatch.process.own_code import OwnTracer, own_tracer
 from ftpatch.process.process import Process
 
 __all__ = ["Loaded", "loaded_images"]
@@ -125,11 +126,31 @@ class Loaded:
         return self.named(reread(self.sites_of_file, self.image))
 
     def named(self, sites: Sites) -> Sites:
-        """The sites with addresses of the process for the names of callees that have none."""
+        """The sites with addresses of the process for the names of callees that have none, and
+        with the name of ftpatch's own tracer."""
         targets = sites.targets
-        rows = zip(targets.name, targets.addr.tolist(), strict=True)
-        name = tuple(hex(self.above(at)) if name == hex(at) else name for name, at in rows)
+        own = self.calls_own(targets.addr).tolist()
+        rows = zip(targets.name, targets.addr.tolist(), own, strict=True)
+        name = tuple(
+            self._named(at, is_own=is_own) if name == hex(at) else name for name, at, is_own in rows
+        )
         return replace(sites, targets=replace(targets, name=name))
+
+    def _named(self, address: int, *, is_own: bool) -> str:
+        if is_own and self.tracer is not None:
+            return f"ftpatch ({self.tracer.name})"
+        return hex(self.above(address))
+
+    @cached_property
+    def tracer(self) -> OwnTracer | None:
+        """The tracer that ftpatch has put into the process, if any."""
+        return own_tracer(self.process)
+
+    def calls_own(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Test which link addresses are in that tracer, bool[n]."""
+        if self.tracer is None:
+            return np.zeros(len(addresses), bool)
+        return self.tracer.holds(addresses + np.uint64(self.bias % (1 << 64)))
 
     def select(self, selection: Selection, missing: set[str]) -> NDArray[np.bool_]:
         """Mask of the sites that are selected, bool[n], by addresses of the process. Filters that

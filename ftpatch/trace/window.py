@@ -105,6 +105,12 @@ class Window:
         return tuple(option for option, given in options.items() if given)
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """The options of all that is asked for."""
+        options = {"--time": not self.is_whole, "--tid": self.tids, "--filter": self.globs}
+        return (*(option for option, given in options.items() if given), *self.filters)
+
+    @property
     def wanted(self) -> set[str]:
         """Everything that must match a function."""
         return {*self.globs, *self.only, *(text for text, _ in self.triggers)}

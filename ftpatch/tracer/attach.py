@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Arch, State, arch_of
 from ftpatch.core.changes import Kind
-from ftpatch.errors import InputError, SiteRefused, UsageError
+from ftpatch.errors import InputError, NoTable, SiteRefused, UsageError
 from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.filter import Selection
 from ftpatch.ftrace.plan import plan_enable
@@ -81,13 +81,34 @@ def choose(loaded: Sequence[Loaded], selection: Selection, globs: Sequence[str])
             sites = one.sites
             mask = traceable(sites, choice.of(sites), libraries=True)
             out.append(Chosen(loaded=one, mask=mask))
+    pid = program.process.pid
     if not out:
-        read_sites(program.file)  # raises NoTable, which tells what to do
+        try:
+            read_sites(program.file)
+        except NoTable as error:
+            hint = f"use `ftpatch probe --pid {pid}`, which needs none, or {error.hint}"
+            raise NoTable(program.path, error.reason, hint) from None
     if matched and not any(len(one.mask) for one in out if one.loaded is not program):
         names = ", ".join(one.path.name for one in matched)
         raise UsageError(program.path, f"no library to trace: {names} without call sites", LISTED)
-    choice.require(program.path, f"see `ftpatch list --pid {program.process.pid}`")
+    for text in sorted(choice.missing or ()):
+        others = [one for one in loaded[1:] if one not in matched]
+        if (library := _having(others, text, regex=selection.regex)) is not None:
+            reason = f"filter {text!r} matches no site of it, but of {library.path}"
+            raise UsageError(program.path, reason, f"add --lib {library.path.name!r}")
+    choice.require(program.path, f"see `ftpatch list --pid {pid}`")
     return [one for one in out if one.mask.any()]
+
+
+def _having(libraries: Sequence[Loaded], text: str, *, regex: bool) -> Loaded | None:
+    """The first library with a site that a filter matches."""
+    for one in libraries:
+        if one.sites_of_file.table_name:
+            missing = set[str]()
+            one.select(Selection([text], [], regex), missing)
+            if not missing:
+                return one
+    return None
 
 
 def _matching(program: Loaded, libraries: Sequence[Loaded], globs: Sequence[str]) -> list[Loaded]:

@@ -97,3 +97,22 @@ def test_a_program_without_a_call(fib: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.json"
     result = ftpatch_process("trace", "-f", "never", "--report", f"chrome={page}", fib, "3")
     assert result.err == f"ftpatch: {fib}: {EMPTY}\n" and json.loads(page.read_text())
+
+
+def test_no_program_is_one_line() -> None:
+    said = ftpatch_process("trace")
+    hint = "name a program, or a running process"
+    assert (said.code, said.out, said.err) == (125, "", f"ftpatch: no PROG and no --pid; {hint}\n")
+
+
+@pytest.mark.parametrize("form", ["graph", "function", "json"])
+def test_filters_that_leave_nothing_are_named(form: str, fib: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "fib.trace"
+    assert ftpatch_process("trace", "-o", trace, fib, "5").code == 0
+    words = ("report", trace, "--format", form, "-f", "fib")
+    whole = ftpatch_process(*words, "--time", "0-9")
+    assert whole.code == 0 and whole.err == "" and "fib" in whole.out
+    none = ftpatch_process(*words, "--time", "8-9", "-t", "1s")
+    assert none.code == 0 and "fib" not in none.out
+    told = "ftpatch: no event passes --time and --filter and --time-filter\n"
+    assert none.err == ("" if form == "json" else told)

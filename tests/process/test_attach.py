@@ -190,7 +190,42 @@ def test_a_library_is_traced_as_well(tmp_path: Path) -> None:
         assert running.ask("c50") == _sum(50)
         assert ftpatch("undo", "--pid", running.pid).code == 0
         _clean(running, before)
+        said = ftpatch("enable", "--pid", running.pid, "-f", "three", "-o", trace, "--force")
+        missed = f"filter 'three' matches no site of it, but of {library}; add --lib 'libthree.so'"
+        assert said.code == 2 and said.err == f"ftpatch: {path}: {missed}\n"
     assert _counted(trace) == {"three": 50, "two": 50}
+
+
+def test_its_own_tracer_is_named(tmp_path: Path) -> None:
+    path, trace = padded(tmp_path, PROGRAM), tmp_path / "t.trace"
+    with _running(path) as running:
+        pid = ("--pid", running.pid)
+        assert ftpatch("enable", *pid, "-f", "one", "-o", trace).code == 0
+        (row, *_) = ftpatch("status", *pid, "--json").json
+        assert row["targets"] == {"ftpatch (function_graph)": 1}
+        undo = f"ftpatch's own tracer, function_graph, which `ftpatch undo --pid {running.pid}`"
+        assert undo in ftpatch("status", *pid).out
+        (found,) = ftpatch("check", *pid, "--json").json
+        assert found["invariant"] == "code-as-file" and found["symbol"].startswith("one")
+        words = "a call to ftpatch (function_graph) in memory, a NOP in the file"
+        assert found["message"] == words
+        assert ftpatch("undo", *pid).code == 0
+        assert "own tracer" not in ftpatch("status", *pid).out
+
+
+def test_a_program_without_call_sites(tmp_path: Path) -> None:
+    source = tmp_path / "bare.c"
+    source.write_text(PROGRAM)
+    path = tmp_path / "bare"
+    subprocess.run(["gcc", "-O1", "-w", str(source), "-o", str(path)], check=True)
+    with _running(path) as running:
+        said = ftpatch("trace", "--pid", running.pid)
+        assert said.code == 125 and said.err.count("\n") == 1
+        assert f"use `ftpatch probe --pid {running.pid}`, which needs none, or compile" in said.err
+        said = ftpatch("probe", "--pid", running.pid, "--seconds", "1")
+        assert (
+            said.code == 2 and said.err == "ftpatch: no probes; specify a probe, such as 'p main'\n"
+        )
 
 
 def test_errors_leave_everything_as_it_was(tmp_path: Path) -> None:

@@ -207,3 +207,13 @@ def test_calls_that_r_probes_saw() -> None:
     (row,) = ftpatch("report", "--diff", old, probes, "--json", "-f", "walk*").json
     assert row["before"] == row["after"] == {"hits": 2, "total": 2000, "self": 2000}
     assert row["difference"] == {"hits": 0, "total": 0, "self": 0}
+
+
+def test_columns_of_long_times_do_not_touch() -> None:
+    """A function that is a million times slower."""
+    old = _run("old", 200, calls=("hash",), names=FUNCTIONS)
+    new = _run("new", 294_249_222, calls=("hash",), names=FUNCTIONS)
+    out = ftpatch("report", "--diff", old, new, "-f", "hash").out.splitlines()
+    rows = [line.split() for line in out if line.endswith(" hash")]
+    times = ["0.200", "us", "294249.2", "us", "+294249.0", "us"]
+    assert rows == [["1", "1", *times, ">9999", "hash"]] * 2

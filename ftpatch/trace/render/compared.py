@@ -11,6 +11,8 @@ from ftpatch.trace.render.style import time_text
 
 __all__ = ["json_comparison", "text_comparison"]
 
+RATIO = 10000
+"""One that has no room, and tells no more than that it is large."""
 TIMES = """\
 #      Hit                 {}
 #   before     after  before      after       difference    ratio  Function
@@ -38,7 +40,7 @@ def text_comparison(compared: Compared, *, timed: bool, clock: bool) -> Iterator
         for name, old, new in _rows(compared, measure):
             times = [time_text(one[measure], clock) if any(one) else "-" for one in (old, new)]
             times.append(_signed(new[measure] - old[measure], clock))
-            spent = "".join(f"{cell:<12}" for cell in times)
+            spent = "".join(f"{cell.rstrip():<11} " for cell in times)
             ratio = _ratio_text(old, new, measure)
             yield f"{_hits(old)}{_hits(new)}  {spent}{ratio:>7}  {name}\n"
 
@@ -77,6 +79,8 @@ def _ratio_text(old: list[int], new: list[int], measure: int) -> str:
     ratio = _ratio(old[measure], new[measure])
     if ratio is None:
         return "-"
+    if ratio >= RATIO:
+        return f">{RATIO - 1}"
     return f"{ratio:.2f}" if ratio < 1000 else f"{ratio:.0f}"
 
 

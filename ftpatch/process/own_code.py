@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Code that ftpatch itself has put into a process, by its journal: a tracer, and the jumps of
+probes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.errors import InputError
+from ftpatch.process.process import Process
+from ftpatch.process.process_journal import recall
+
+__all__ = ["OwnTracer", "own_jumps", "own_tracer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTracer:
+    """A tracer in a process: its ``name``, and the bounds of its code (``spans``)."""
+
+    name: str
+    spans: tuple[tuple[int, int], ...]
+
+    def holds(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Test which addresses are in its code, bool[n]."""
+        inside = np.zeros(len(addresses), bool)
+        for low, high in self.spans:
+            inside |= (addresses >= low) & (addresses < high)
+        return inside
+
+
+def own_tracer(process: Process) -> OwnTracer | None:
+    """The tracer that is in a process; None without one, or where the journal cannot be read."""
+    try:
+        entry = recall(process)
+    except InputError:
+        return None
+    if entry is None or entry.probes:
+        return None
+    spans = tuple((start, start + size) for start, size, *_ in entry.areas)
+    return OwnTracer(name=entry.tracer, spans=spans)
+
+
+def own_jumps(process: Process) -> dict[int, str]:
+    """Names of the probes by the addresses in the process of all bytes of their jumps; none where
+    the journal cannot be read."""
+    try:
+        entry = recall(process)
+    except InputError:
+        return {}
+    if entry is None or not entry.probes:
+        return {}
+    names = dict[int, str]()
+    for address, text in entry.probes:
+        name = text.split(" ", 1)[0]
+        names[address] = f"{names[address]}, {name}" if address in names else name
+    changes = zip(entry.changes.offset.tolist(), entry.changes.width.tolist(), strict=True)
+    return {at + byte: names[at] for at, width in changes if at in names for byte in range(width)}
