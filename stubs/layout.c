@@ -14,6 +14,7 @@ struct registers;
 #include "lookups.h"
 #include "probes.h"
 #include "profile.h"
+#include "tally.h"
 #include "watch.h"
 
 /* Macros are not in debug information, and enums have no texts: these are read as they stand here. */

@@ -24,11 +24,11 @@ from ftpatch.core.columns import objects
 from ftpatch.errors import UsageError
 from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.address_names import Places
+from ftpatch.trace.by_process import whole_totals
 from ftpatch.trace.children import children_of
 from ftpatch.trace.hits import Column, Hits, Show
 from ftpatch.trace.rows import UNKNOWN
 from ftpatch.trace.source import Data, EventSource
-from ftpatch.trace.totals import total
 from ftpatch.trace.window import ALWAYS, Window, parse_span
 
 __all__ = ["Columns", "Trace"]
@@ -182,12 +182,9 @@ def _require_calls(source: EventSource, what: str) -> None:
 
 
 def _profile(source: EventSource) -> Columns:
-    totals, recording = source.sums(), source.recording
     if not source.kind.data & (Data.CALLS | Data.SUMS):
         raise UsageError(None, f"{source.kind.what} have no profile of functions", "use columns()")
-    if totals is None:
-        totals = total(source.rows(), recording.functions, recording.window)
-    functions = recording.functions
+    totals, functions = whole_totals(source, source.rows()), source.recording.functions
     return {
         "function": objects(functions.name)[totals.function],
         "address": np.array(functions.address, np.uint64)[totals.function],

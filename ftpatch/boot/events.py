@@ -122,6 +122,9 @@ class BootTrace:
     def sums(self, header: int | None = None) -> None:
         """None: a stream has only calls."""
 
+    def tally(self) -> None:
+        """None: only rows lead to sums."""
+
     def accesses(self) -> None:
         """None: a stream has only calls."""
 

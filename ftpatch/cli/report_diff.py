@@ -114,10 +114,6 @@ def _write_comparison(
 
 
 def _totals(source: EventSource, style: Style) -> Totals:
-    from ftpatch.trace.totals import total
+    from ftpatch.trace.by_process import whole_totals
 
-    recording = source.recording
-    sums = source.sums()
-    if sums is not None:
-        return sums
-    return total(style.rows(source), recording.functions, recording.window)
+    return whole_totals(source, style.rows(source))

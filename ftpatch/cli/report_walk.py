@@ -76,13 +76,11 @@ def recorded(events: EventSource, style: Style) -> Recorded:
     """Read the sums of functions, and leave the rest for later. Raises UsageError for a filter
     without a match."""
     from ftpatch.cli.tui.recorded import Recorded, calls_of
-    from ftpatch.trace.totals import total
+    from ftpatch.trace.by_process import whole_totals
 
     recording = events.recording
-    totals = events.sums()
-    if totals is None:
-        rows = style.progress(calls_of(events), events.steps) if events.steps else calls_of(events)
-        totals = total(rows, recording.functions, recording.window)
+    rows = style.progress(calls_of(events), events.steps) if events.steps else calls_of(events)
+    totals = whole_totals(events, rows)
     if recording.window.wanted:
         recording.window.require_match(recording.functions)
     return Recorded(events, totals, [style.clean(note) for note in (*style.notes, *events.notes())])

@@ -7,7 +7,6 @@ The configuration is `struct stub_config` of stubs/runtime/runtime.h.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.properties import has_abi_tag
@@ -17,6 +16,7 @@ from ftpatch.image import Image
 from ftpatch.image.injected import CONFIG_MAGIC, image_id
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.layout import constants, pack, structure
+from ftpatch.layout.built import built
 from ftpatch.names.suggest import require_known
 
 __all__ = [
@@ -105,7 +105,7 @@ def watch_stub(image: Image, arch: str) -> tuple[Tracer, Stub]:
     On arm64 an access that raises a signal is repeated after the handler returns, and raises it
     again, forever: see BP_SIGNAL_IS_SUPPORTED in the kernel's tools/perf/tests/tests.h.
     """
-    known = [path.parent.name for path in (_stubs() / "built").glob(f"*/{WATCH.name}.elf")]
+    known = [path.parent.name for path in built().glob(f"*/{WATCH.name}.elf")]
     if arch not in known:
         reason = f"watches are not supported on {arch}"
         why = "a processor that traps before the access, such as arm64, would trap forever"
@@ -120,7 +120,7 @@ def library_stub(arch: str, *, arguments: bool) -> Stub:
 
 
 def _built(name: str, arch: str, arguments: bool) -> Stub:
-    path = _stubs() / "built" / arch / f"{name}{'_args' if arguments else ''}.elf"
+    path = built() / arch / f"{name}{'_args' if arguments else ''}.elf"
     if not path.is_file():
         raise InputError(None, f"no {name} tracer for {arch}")
     return read_stub(path)
@@ -217,10 +217,3 @@ def configuration(
         hooks=hooks,
     )
     return {place: held}
-
-
-def _stubs() -> Path:
-    """The folder of the stubs: in the installed package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "stubs"
-    return inside if inside.is_dir() else package.parent / "stubs"

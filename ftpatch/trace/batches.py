@@ -82,12 +82,29 @@ class Batches:
         except OSError as error:
             raise InputError(path, f"cannot read: {error.strerror}") from None
 
+    def words(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint64]]]:
+        """Yield the numbers of some chunks, thread by thread, and their words, uint64[k, n], until
+        the next ones are asked for. Their events are those of a batch, if no chunk is longer than
+        BATCH_WORDS."""
+        room = np.empty((self._step, self._width), np.uint64)
+        for first in range(0, len(self._chunks), self._step):
+            index = self._together(first)
+            words = room[: len(index)]
+            words.fill(0)
+            for row, chunk in zip(words, index.tolist(), strict=True):
+                self.fill(row, chunk)
+            yield index, words
+
+    def _together(self, first: int) -> NDArray[np.intp]:
+        """The chunks of a batch, from the first on, thread by thread."""
+        index = np.arange(first, min(first + self._step, len(self._chunks)))
+        return index[np.argsort(self._chunks.thread[index], kind="stable")]
+
     def _all(self) -> Iterator[Batch]:
         for first in range(0, len(self._chunks), self._step):
             after = first + self._step
             later = self._chunks.start[after : after + 1].tolist()
-            index = np.arange(first, min(after, len(self._chunks)))
-            index = index[np.argsort(self._chunks.thread[index], kind="stable")]
+            index = self._together(first)
             if self._width > BATCH_WORDS:
                 yield from self._in_pieces(int(index[0]), later)
                 continue

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import EventSource, Origin, Recording
-from ftpatch.trace.totals import Summing, Totals
+from ftpatch.trace.totals import Summing, Totals, total
 
-__all__ = ["process_name", "process_roots", "processes_of", "totals_of"]
+__all__ = ["process_name", "process_roots", "processes_of", "totals_of", "whole_totals"]
 
 NAMED = 8
 """Processes that are named one by one."""
@@ -44,6 +44,17 @@ def process_roots(recording: Recording) -> NDArray[np.int64] | None:
     return first + recording.owner.astype(np.int64)
 
 
+def whole_totals(source: EventSource, batches: Iterable[Rows]) -> Totals:
+    """Sums over everything. ``batches``: the source's rows, read if nothing else gives them."""
+    sums = source.sums()
+    if sums is not None:
+        return sums
+    tallied = source.tally()
+    if tallied is not None:
+        return tallied[0]
+    return total(batches, source.recording.functions, source.recording.window)
+
+
 def totals_of(source: EventSource, batches: Iterable[Rows]) -> tuple[Totals, dict[int, Totals]]:
     """Sums over everything and, if there are several processes, over each that has any, by its
     header's number. ``batches``: the source's rows, if it has no sums of its own."""
@@ -53,6 +64,13 @@ def totals_of(source: EventSource, batches: Iterable[Rows]) -> tuple[Totals, dic
     if sums is not None:
         found = ((number, source.sums(number)) for number in several)
         return sums, {number: one for number, one in found if one is not None and len(one)}
+
+    tallied = source.tally()
+    if tallied is not None:
+        whole_of_it, by_header = tallied
+        return whole_of_it, {
+            number: by_header[number] for number in several if len(by_header[number])
+        }
 
     def summing() -> Summing:
         return Summing(recording.functions, recording.window)

@@ -22,6 +22,7 @@ from ftpatch.trace.profiles import read_profiles
 from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, EventSource, Recording, SourceKind
+from ftpatch.trace.tally import tally
 from ftpatch.trace.totals import Totals
 from ftpatch.trace.window import Window
 
@@ -61,6 +62,10 @@ class TraceEvents:
         """Sums recorded in place of events."""
         return None
 
+    def tally(self) -> tuple[Totals, list[Totals]] | None:
+        """Sums over the functions of its calls, without rows."""
+        return None
+
     def accesses(self) -> Accesses | None:
         """Accesses to variables."""
         return None
@@ -85,6 +90,9 @@ class _Calls(TraceEvents):
         headers, owner = self.trace.headers, self.recording.owner
         points = np.array([h.tracer == Tracer.FUNCTION for h in headers], bool)
         return read_rows(self.trace.batches, self.recording, points[owner])
+
+    def tally(self) -> tuple[Totals, list[Totals]] | None:
+        return tally(self.trace)
 
 
 class _Profile(TraceEvents):

@@ -163,6 +163,10 @@ class EventSource(Protocol):
         """Sums recorded instead of events, those of one header's process or of all; None if the
         kind has none."""
 
+    def tally(self) -> tuple[Totals, list[Totals]] | None:
+        """Sums over the functions of its calls, and over those of each header's process, without
+        rows; None if only rows lead to them."""
+
     def accesses(self) -> Accesses | None:
         """Accesses to variables, None if the kind has none."""
 

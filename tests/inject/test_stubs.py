@@ -16,6 +16,8 @@ from tests.support.command import ROOT
 
 STUBS = ROOT / "stubs"
 BUILT = sorted((STUBS / "built").glob("*/*.elf"))
+READERS = sorted((STUBS / "built").glob("*/*.so"))
+LOADED = ("PT_LOAD", "PT_GNU_STACK")
 ARCHES = sorted({path.parent.name for path in BUILT})
 COMPILERS = {
     path.parent.name: re.findall(r"^COMPILER := (\S+)-gcc$", path.read_text(), re.M)[0]
@@ -84,3 +86,17 @@ def test_general_registers_only(path: Path) -> None:
         text += done.stdout
     for word in ("xmm", "ymm", "%st", "fldt", "fstp", "v0.", "v1.", "\tq0", "\tq1"):
         assert word not in text, word
+
+
+@pytest.mark.parametrize("path", READERS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_this_process_loads_stands_alone(path: Path) -> None:
+    """No other library, no relocation, nothing both written and executed."""
+    assert path.parent.name in ARCHES
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        tags = {tag.entry.d_tag for tag in elf.get_section_by_name(".dynamic").iter_tags()}
+        assert not tags & {"DT_NEEDED", "DT_RELA", "DT_REL", "DT_JMPREL", "DT_TEXTREL", "DT_INIT"}
+        flags = {s["p_flags"] for s in elf.iter_segments() if s["p_type"] in LOADED}
+        assert flags <= {4, 5, 6}
+        undefined = elf.get_section_by_name(".dynsym").iter_symbols()
+        assert not [s.name for s in undefined if s.name and s["st_shndx"] == "SHN_UNDEF"]

@@ -20,8 +20,16 @@ from tests.support.command import ROOT
 STUBS, KEPT = ROOT / "stubs", ROOT / "ftpatch" / "layout"
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted(KEPT.glob("*.json"))}
 PREFIX = {"x86_64": "x86_64-linux-gnu", "i386": "i686-linux-gnu", "arm64": "aarch64-linux-gnu"}
-FLAGS = ["-std=gnu11", "-ffreestanding", "-mgeneral-regs-only", "-Iruntime"]
-INCLUDES = ("system_calls.h", "libraries.h", "lookups.h", "probes.h", "profile.h", "watch.h")
+FLAGS = ["-std=gnu11", "-ffreestanding", "-mgeneral-regs-only", "-Iruntime", "-Ireader"]
+INCLUDES = (
+    "system_calls.h",
+    "libraries.h",
+    "lookups.h",
+    "probes.h",
+    "profile.h",
+    "tally.h",
+    "watch.h",
+)
 every_arch = pytest.mark.parametrize("arch", FILES)
 
 

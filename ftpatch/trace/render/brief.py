@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ftpatch.names.short_names import fitted
+from ftpatch.trace.by_process import whole_totals
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import EventSource
-from ftpatch.trace.totals import Totals, total
+from ftpatch.trace.totals import Totals
 
 __all__ = ["Brief", "Screen"]
 
@@ -61,10 +62,7 @@ class Brief(Report):
         yield from self._summary(source, style)
 
     def _summary(self, source: EventSource, style: Style) -> Iterator[str]:
-        recording = source.recording
-        totals = source.sums()
-        if totals is None:
-            totals = total(style.rows(source), recording.functions, recording.window)
+        totals = whole_totals(source, style.rows(source))
         yield from style.header()
         yield f"# {_counted(int(totals.hits.sum()), 'call')} of "
         order = "self time" if source.has_returns else "calls"
