@@ -107,8 +107,11 @@ def find_unwinders(
                 missed.append(one)  # its own, whose name was stripped
             continue
         held = [Slot(address, name, _word(one, address)) for address, name in found]
-        if all(slot.name in entries and slot.old == _of_file(one, slot) for slot in held):
-            binds = True  # nothing is relocated there yet
+        if (
+            all(slot.name == EXPORTED and slot.old == _of_file(one, slot) for slot in held)
+            and export
+        ):
+            binds = True  # nothing is relocated there yet, or the first call will bind it
         elif all(_leads_there(one, slot, functions, entries) for slot in held):
             slots += held
         else:

@@ -20,6 +20,7 @@ from ftpatch.process.callers import Callers, Unknown
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import read_spans
 from ftpatch.process.memory_target import MemoryTarget
+from ftpatch.process.planned import Exported
 from ftpatch.process.process_journal import Entry
 from ftpatch.process.rewrite import Pause, when_stopped
 from ftpatch.process.standing import is_used, stack_words
@@ -27,7 +28,7 @@ from ftpatch.process.stop import World
 from ftpatch.process.thread import Thread
 from ftpatch.process.unwinders import EXPORTED, find_unwinders, walks_of
 
-__all__ = ["Slot", "Walks", "late_slots", "lead", "put_slots", "put_slots_back"]
+__all__ = ["Slot", "Walks", "late_slots", "lead", "put_leads", "put_slots", "put_slots_back"]
 
 WORD: Final = 8
 TOP: Final = (1 << 64) - 1
@@ -106,15 +107,14 @@ class Walks:
 def lead(target: MemoryTarget, entry: Entry, linker: tuple[int, int] | None, wait: float) -> None:
     """Let the slots and exports of ``entry`` lead to the tracer. ``linker``: bounds of the code
     that binds some of them yet, and in which no thread may be meanwhile. Raises InputError."""
-    slots = [*entry.slots, *((one.address, one.old, one.new) for one in entry.exports)]
     if linker is None:
-        put_slots(target, slots)
+        put_leads(target, entry.slots, entry.exports)
         return
 
     def attempt(world: World) -> bool:
         if is_used(entry.arch, world, target, [linker]):
             return False
-        put_slots(target, slots)
+        put_leads(target, entry.slots, entry.exports)
         return True
 
     if when_stopped(target, wait, attempt) is None:
@@ -147,6 +147,12 @@ def late_slots(
         if slot.old == one.entry
     ]
     return found, pause
+
+
+def put_leads(target: MemoryTarget, slots: Sequence[Slot], exports: Sequence[Exported]) -> None:
+    """Let slots and exports lead to the tracer. Raises InputError."""
+    put_slots(target, slots)
+    put_slots(target, [(one.address, one.old, one.new) for one in exports])
 
 
 def put_slots(target: MemoryTarget, slots: Sequence[Slot]) -> None:

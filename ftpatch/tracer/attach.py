@@ -53,12 +53,19 @@ from ftpatch.tracer.plan import Tracing, traceable
 from ftpatch.update.refused_sites import refused_sites
 from ftpatch.write.verify import verify_image
 
-__all__ = ["Chosen", "calls_of", "choose", "plan_attached"]
+__all__ = ["THROWS", "Chosen", "calls_of", "choose", "plan_attached"]
 
 HOOK: Final = "ftpatch_library"
 LISTED: Final = "see `ftpatch status -v --pid`"
 CALLEE: Final = "ftrace_caller"
 """Name of what sites call, for messages."""
+
+
+THROWS: Final = (
+    "it may throw exceptions, which cannot pass calls whose return is traced",
+    "use --tracer function, or trace a copy of the file",
+)
+"""Reason and hint for what cannot be traced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +146,7 @@ def plan_attached(
         depth=tracing.depth,
         size=tracing.size,
         entry=0,
-        sites=sites,
+        sites=sites + tracing.more,
         arguments=tracing.arguments,
         libraries=((table + shift) % (1 << 64), 0) if table else (0, 0),
         attached=True,
@@ -190,11 +197,7 @@ def _require_slots(unwinders: Unwinders, chosen: Sequence[Chosen]) -> None:
             raise UsageError(one.path, reason, "use --tracer function")
     for one in [*unwinders.missed, *images]:
         if unwinders.misses(one):
-            raise UsageError(
-                one.path,
-                "it may throw exceptions, which cannot pass calls whose return is traced",
-                "use --tracer function, or trace a copy of the file",
-            )
+            raise UsageError(one.path, *THROWS)
 
 
 def _looked_up(stub: Stub, area: Area) -> tuple[int, int, int]:
