@@ -40,7 +40,7 @@ from ftpatch.process.process import Process, find_process, read_status
 from ftpatch.process.refusals import own_arch
 from ftpatch.process.send import injected_call_of
 
-__all__ = ["Asking", "Listener", "Started", "hook_linker", "hooked_at"]
+__all__ = ["Asking", "Listener", "Started", "debug_of", "hook_linker", "hooked_at"]
 
 FUNCTION: Final = "_dl_debug_state"
 DEBUG: Final = "_r_debug"
@@ -134,6 +134,11 @@ def hooked_at(
         raise InputError(linker.path, f"somebody else has changed {FUNCTION}")
     config, argument = WORDS.unpack(held[_words_at(code) :])
     return to + _words_at(code), Started(config=config, argument=argument)
+
+
+def debug_of(loaded: Sequence[Loaded]) -> int:
+    """The address of the linker's struct r_debug. Raises InputError."""
+    return _linker(loaded)[2]
 
 
 def _linker(loaded: Sequence[Loaded]) -> tuple[Loaded, int, int]:

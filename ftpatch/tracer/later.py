@@ -14,7 +14,7 @@ All that is known of them is in the process itself: a forked child has it as wel
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -32,7 +32,8 @@ from ftpatch.layout import offset_of
 from ftpatch.process.areas import READ_WRITE, filled, find_hole, placed
 from ftpatch.process.bring_in import TOKEN
 from ftpatch.process.held import Held
-from ftpatch.process.linker import Asking, Listener, Started, hook_linker, hooked_at
+from ftpatch.process.link_map import take_for
+from ftpatch.process.linker import Asking, Listener, Started, debug_of, hook_linker, hooked_at
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import read_maps
 from ftpatch.process.memory_target import MemoryTarget, writable_memory
@@ -57,9 +58,9 @@ START_STACK: Final = 28
 
 class Later:
     """Libraries of programs of one run that match ``globs``. ``folder`` has patched copies, which
-    are left alone; ``environment``: as in a program that starts with its runtime; ``matched``:
-    globs that have matched some; ``missing``: filters that have matched nothing, None if there was
-    no image; ``untraced``: files, and why."""
+    are left alone, of the originals that ``copies`` tells; ``environment``: as in a program that
+    starts with its runtime; ``matched``: globs that have matched some; ``missing``: filters that
+    have matched nothing, None if there was no image; ``untraced``: files, and why."""
 
     def __init__(
         self, globs: Sequence[str], selection: Selection, tracing: Tracing, folder: Path
@@ -68,6 +69,7 @@ class Later:
         self._globs, self._tracing, self._folder = globs, tracing, folder
         self._selection = expand(selection)
         self.environment = dict[str, str]()
+        self.copies: Mapping[Path, Path] = {}
         self.matched = set[str]()
         self.missing: set[str] | None = None
         self.untraced: dict[Path, str] = {}
@@ -113,6 +115,7 @@ class Later:
             runtime = Runtime.of(loaded[0], target, self._tracing, started.config)
             if not runtime.has_begun:
                 # Before any constructor runs; from the program's entry point it would be too late.
+                self._take_copies(target, loaded)
                 asking.run(runtime.start, _stack(asking.process))
                 runtime = Runtime.of(loaded[0], target, self._tracing, started.config)
             if not (runtime.is_ready and wanted):
@@ -149,6 +152,16 @@ class Later:
             tracing = replace(self._tracing, more=LATER_SITES)
             started = bring_asking(asking, target, loaded, chosen, tracing, self.environment)
             target.write(place, started.pack())
+
+    def _take_copies(self, target: MemoryTarget, loaded: Sequence[Loaded]) -> None:
+        """Let the linker take copies for their originals: a program that opens one by its path gets
+        the copy, in which it is linked with."""
+        for one in loaded:
+            original = self.copies.get(one.path)
+            if original is not None:
+                with contextlib.suppress(OSError):
+                    held, other = one.path.stat(), original.stat()
+                    take_for(target, debug_of(loaded), one.bias, held, other)
 
     @contextlib.contextmanager
     def _telling(self, one: Loaded) -> Iterator[None]:

@@ -203,6 +203,8 @@ def _patch(
                 tracing = with_calls(image, choice, tracing)
             if libraries is not None:
                 tracing = libraries.patch(choice, tracing, patched)
+                if executed.later is not None:
+                    executed.later.copies = libraries.copies
             prepared = prepare_program(image, choice, tracing)
             missing = choice.missing
         else:
