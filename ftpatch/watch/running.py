@@ -95,10 +95,19 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
             )
         if own.type == "-w-" and variables.never_written(own.address):
             notes.append(f"{line}: the variable is constant, the program cannot write it")
+        if owner is not program and _is_exported(watch.symbol, owner, program):
+            reason = "the program has a variable of that name, which the library may use instead"
+            notes.append(f"{line}: {reason}")
         partial += part_notes(owner.file, [own])
     return Chosen(
         loaded=loaded, watches=watches, notes=tuple(notes), partial=tuple(partial), kind=kind
     )
+
+
+def _is_exported(symbol: str, *images: Loaded) -> bool:
+    """Test whether all of these images export a symbol: the program may have been linked with a
+    copy of the library's variable (R_*_COPY)."""
+    return all(one.file.dynamic_symbols.find(symbol) is not None for one in images)
 
 
 def _owner(loaded: Sequence[Loaded], library: str) -> Loaded:

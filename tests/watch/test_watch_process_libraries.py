@@ -14,6 +14,7 @@ import pytest
 from ftpatch.errors import UsageError
 from ftpatch.watch import Watch, parse_watch, watch_line
 from tests.support.command import ftpatch
+from tests.support.stopping import until
 from tests.support.watch_live import accesses, cannot, watching
 
 LIBRARY = """
@@ -118,6 +119,26 @@ def test_what_cannot_be(text: str, reason: str, tmp_path: Path) -> None:
     with _running(tmp_path) as program:
         said = ftpatch("watch", "--pid", str(program.pid), text)
     assert said.code == 2 and said.err.count("\n") == 1 and reason in said.err
+
+
+def test_a_variable_that_the_program_has_a_copy_of(tmp_path: Path) -> None:
+    """The library's own is not used then, and that is said."""
+    if cannot():
+        pytest.skip(cannot())
+    (tmp_path / "lib.c").write_text("int copied = 1; int get(void) { return copied; }\n")
+    (tmp_path / "main.c").write_text(
+        "#include <unistd.h>\nextern int copied; int get(void);\n"
+        "int main(void) { copied = 2; pause(); return get(); }\n"
+    )
+    words = ["gcc", "-O1", "-w", "-fPIC", "-shared", "lib.c", "-o", "libown.so"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    subprocess.run(["gcc", "-O1", "main.c", "./libown.so", "-o", "main"], cwd=tmp_path, check=True)
+    with subprocess.Popen(["./main"], cwd=tmp_path) as program:
+        until(lambda: "libown" in Path(f"/proc/{program.pid}/maps").read_text())
+        words = ["libown.so:copied:rw-", "--seconds", "0.1"]
+        said = ftpatch("watch", "--pid", str(program.pid), *words)
+        program.kill()
+    assert "libown.so:copied:rw-: the program has a variable of that name" in said.err
 
 
 def test_not_in_files(tmp_path: Path) -> None:
