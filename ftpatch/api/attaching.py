@@ -51,9 +51,9 @@ Bring = Callable[[dict[str, str], str, Callable[[], bool]], Live]
 
 @dataclass(frozen=True, kw_only=True)
 class Attached:
-    """What was brought into a process or changed there: ``changed`` sites or places; ``trace``: the
-    file that it records to; the ``pause`` of the process in seconds, and how many ``threads`` it
-    was of; ``refused``: the errors of probes that could not be inserted."""
+    """The outcome of a change to a process: ``changed`` sites or places; ``trace``: the file that
+    it records to; the ``pause`` of the process in seconds, and how many ``threads`` it was of;
+    ``refused``: the errors of probes that could not be inserted."""
 
     changed: int
     trace: Path
@@ -64,9 +64,10 @@ class Attached:
 
 @dataclass(frozen=True, kw_only=True)
 class Undone:
-    """What was taken out of a process, and of children that it has forked since: ``changed`` sites
-    that are as before; the longest ``pause`` in seconds; ``left``: why something stays mapped,
-    empty where nothing does; ``foreign``: addresses that somebody else has changed, left alone."""
+    """The outcome of taking out, of a process and of children that it has forked since: ``changed``
+    sites that are as before; the longest ``pause`` in seconds; ``left``: why something stays
+    mapped, empty where nothing does; ``foreign``: addresses that somebody else has changed, left
+    alone."""
 
     changed: int
     pause: float
@@ -75,7 +76,7 @@ class Undone:
 
 
 def attached(live: Live, refused: Sequence[UsageError] = ()) -> Attached:
-    """What a user is told of a runtime in a process."""
+    """Tell of a runtime in a process."""
     pause, trace = live.pause, Path(live.entry.trace)
     return Attached(
         changed=live.sites,
@@ -87,7 +88,7 @@ def attached(live: Live, refused: Sequence[UsageError] = ()) -> Attached:
 
 
 def undone(done: Sequence[tuple[Process, TakenOut]]) -> Undone:
-    """What a user is told of what was taken out."""
+    """Tell of what was taken out."""
     every = [out for _, out in done]
     pauses = [pause.pause for out in every for pause in out.pauses]
     return Undone(

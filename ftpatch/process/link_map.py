@@ -19,14 +19,14 @@ __all__ = ["take_for"]
 
 MAP: Final = 8
 """Offset of r_map in struct r_debug of 64-bit machines."""
-LINKS: Final = struct.Struct("<4Q")
-"""l_addr, l_name, l_ld and l_next."""
+ADDRESS, NEXT = 0, 24
+"""Offsets of l_addr and l_next in a struct link_map."""
 FILE_ID: Final = struct.Struct("<2Q")
 SIZE: Final = 2048
 """Bytes of a struct link_map to search; that of glibc 2.41 has less."""
 PART: Final = 256
-MOST: Final = 1 << 16
-"""Number of entries to look at."""
+MAX_ENTRIES: Final = 1 << 16
+"""Entries to look at."""
 
 
 def take_for(
@@ -35,14 +35,12 @@ def take_for(
     """Let the linker whose struct r_debug is at ``debug`` take what it has loaded at ``bias``, the
     file ``held``, for another one; say whether it does. Raises InputError."""
     at = _word(target, debug + MAP)
-    for _ in range(MOST):
-        links = target.read(at, LINKS.size) if at else None
-        if links is None:
+    for _ in range(MAX_ENTRIES):
+        if not at:
             return False
-        address, _, _, following = LINKS.unpack(links)
-        if address == bias % (1 << 64):
+        if _word(target, at + ADDRESS) == bias % (1 << 64):
             return _replace(target, at, _packed(held), _packed(other))
-        at = following
+        at = _word(target, at + NEXT)
     return False
 
 

@@ -51,7 +51,7 @@ CREDENTIALS: Final = struct.Struct("3i")
 CALL: Final = struct.Struct("<8Q")
 RESULT: Final = struct.Struct("<q")
 WORDS: Final = struct.Struct("<QQ")
-"""What a hook has behind its code: see Started."""
+"""The words behind a hook's code: see Started."""
 ERRORS: Final = -4096
 FUNCTION_CALL: Final = -1
 """A number of no system call: the last argument is a function, which takes the first."""
@@ -123,8 +123,8 @@ def hook_linker(
 def hooked_at(
     target: MemoryTarget, loaded: Sequence[Loaded], arch: Arch, name: bytes
 ) -> tuple[int, Started]:
-    """Where a hooked process has its Started, and what it is. Raises InputError for a process whose
-    linker is not hooked by the listener of that name."""
+    """Find the Started of a hooked process: its address, and what it says. Raises InputError for a
+    process whose linker is not hooked by the listener of that name."""
     found: LinkerHook = feature(arch.name, "linker_hook")
     linker, at, _ = _linker(loaded)
     to = found.target(at, target.read(at, max(map(len, found.empty))) or b"")
