@@ -14,7 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ftpatch.api.attaching import Attached, Undone
     from ftpatch.api.differences import Difference, Differences
+    from ftpatch.api.observing import Watching
     from ftpatch.api.opened import Image, open
     from ftpatch.api.probing import PlacedProbe, Probe, Probed
     from ftpatch.api.processes import LoadedImage, Process
@@ -58,6 +60,9 @@ __all__ = [
     "Trace",
     "Process",
     "LoadedImage",
+    "Attached",
+    "Undone",
+    "Watching",
     "FtpatchError",
     "InputError",
     "NoTable",
@@ -74,6 +79,8 @@ _HOMES = {
     "api.differences": ("Difference", "Differences"),
     "api.trees": ("Tree", "TreeOutcome"),
     "api.processes": ("Process", "LoadedImage"),
+    "api.attaching": ("Attached", "Undone"),
+    "api.observing": ("Watching",),
     "api.traced_boot": ("Boot",),
     "update.update": ("Outcome",),
     "ftrace.check.findings": ("Check", "Finding", "Note"),

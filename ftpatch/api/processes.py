@@ -8,16 +8,22 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ftpatch.api.given import patterns
+from ftpatch.api.given import AnyPath, path_of, patterns, require_text
+from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
 from ftpatch.api.site_columns import Sites
 from ftpatch.arch import arch_of
-from ftpatch.errors import FtpatchError, InputError, NoTable, UsageError
+from ftpatch.errors import FtpatchError, InputError, NoTable, Refused, UsageError
 from ftpatch.ftrace.check.findings import Check
 from ftpatch.ftrace.filter import Selection, expand, unmatched
 from ftpatch.process.code_as_file import check_loaded
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.process import find_process
+
+if TYPE_CHECKING:
+    from ftpatch.api.attaching import Attached, Undone
+    from ftpatch.api.observing import Watching
 
 __all__ = ["LoadedImage", "Process"]
 
@@ -59,9 +65,9 @@ class LoadedImage:
 class Process:
     """A running process, with the images that it had loaded when this was made.
 
-    Nothing is stopped or changed. ``images`` has the program first; their code is read when it is
-    asked for. ``errors`` tells what could not be read as an image. Raises InputError for what is no
-    process, or may not be read.
+    Nothing is stopped or changed until a method is asked to. ``images`` has the program first;
+    their code is read when it is asked for. ``errors`` tells what could not be read as an image.
+    Raises InputError for what is no process, or may not be read.
     """
 
     def __init__(self, pid: int) -> None:
@@ -111,6 +117,141 @@ class Process:
             raise UsageError(
                 str(self._process), "the filters select no site", "see `ftpatch list --pid`"
             )
+        return found
+
+    def enable(
+        self,
+        filter: str | Sequence[str] = (),
+        *,
+        notrace: str | Sequence[str] = (),
+        regex: bool = False,
+        lib: str | Sequence[str] = (),
+        tracer: str | None = None,
+        max_stack: int = MAX_STACK,
+        size: int = TRACE_SIZE,
+        args: bool = False,
+        output: AnyPath | None = None,
+        force: bool = False,
+    ) -> Attached:
+        """Bring a tracer into the process (default: function_graph) and let the selected sites call
+        it, or, where one is there, let more sites call that.
+
+        It records to ``output`` (default: ftpatch.PID.trace in the working directory) until
+        ``undo``, also when Python has ended. ``lib`` names libraries, whose sites are selected as
+        well. Raises UsageError, InputError, SiteRefused or OutputError; then the process is as
+        before.
+        """
+        from ftpatch.api.attaching import attached, enable_in
+        from ftpatch.tracer.plan import Tracing
+
+        require_text(tracer=tracer)
+        require_limits(max_stack=max_stack, size=size)
+        live = enable_in(
+            self._process,
+            self._loaded(),
+            Selection(patterns("filter", filter), patterns("notrace", notrace), regex),
+            patterns("lib", lib),
+            Tracing(
+                tracer=tracer or "function_graph", depth=max_stack, size=size, arguments=bool(args)
+            ),
+            None if output is None else path_of("output", output),
+            named=tracer is not None or output is not None,
+            overwrite=force,
+        )
+        return attached(live)
+
+    def disable(
+        self,
+        filter: str | Sequence[str] = (),
+        *,
+        notrace: str | Sequence[str] = (),
+        regex: bool = False,
+        lib: str | Sequence[str] = (),
+    ) -> Attached:
+        """Let the selected sites call the tracer no more, which stays. Raises what ``enable``
+        does."""
+        from ftpatch.api.attaching import attached, disable_in
+
+        selection = Selection(patterns("filter", filter), patterns("notrace", notrace), regex)
+        return attached(disable_in(self._process, self._loaded(), selection, patterns("lib", lib)))
+
+    def record(self, on: bool) -> None:
+        """Switch the recording of the process's tracer on or off; its sites stay as they are.
+        Raises UsageError for a process without one, InputError."""
+        from ftpatch.process.attached import record
+
+        record(self._process, on=bool(on))
+
+    def probe(
+        self,
+        probes: str | Sequence[str],
+        *,
+        keep_going: bool = False,
+        max_stack: int = MAX_STACK,
+        size: int = TRACE_SIZE,
+        output: AnyPath | None = None,
+        force: bool = False,
+    ) -> Attached:
+        """Insert probes, such as ``"p libc.so.6:malloc n=$arg1:u64"``, which record to ``output``
+        as a tracer does, until ``undo``. Raises UsageError where one cannot be inserted, with a
+        note for each further one; with ``keep_going`` the others are inserted, and those errors are
+        in ``refused``. InputError, OutputError."""
+        from ftpatch.api.attaching import attached, kept, probe_in, probe_targets, require_free
+
+        require_limits(max_stack=max_stack, size=size)
+        require_free(self._process)
+        refused, loaded = Refused(), self._loaded()
+        words = patterns("probes", probes)
+        try:
+            targets = probe_targets(loaded, words, refused, keep_going=keep_going)
+        except UsageError as last:
+            first, *others = [*refused.errors, last]
+            for other in others:
+                first.add_note(str(other))
+            raise first from None
+        bring = probe_in(self._process, loaded, targets, depth=max_stack, size=size)
+        trace = None if output is None else path_of("output", output)
+        live = kept(self._process, loaded[0].path, trace, bring, overwrite=force)
+        return attached(live, refused.errors)
+
+    def watch(
+        self,
+        watches: str | Sequence[str],
+        *,
+        size: int = TRACE_SIZE,
+        output: AnyPath | None = None,
+        force: bool = False,
+    ) -> Watching:
+        """Watch variables, such as ``"stock:rw-"`` or ``"libfoo.so:counter:-w-"``, until ``stop``
+        of what is returned, or the end of the ``with`` block that has it. The process is neither
+        stopped nor changed. Accesses are recorded to ``output``, as a tracer's calls. Raises
+        UsageError, InputError where the kernel refuses, and OutputError."""
+        from ftpatch.api.observing import Watching
+
+        require_limits(size=size)
+        name = f"ftpatch.{self.pid}.trace" if output is None else output
+        return Watching(
+            self._process,
+            self._loaded(),
+            patterns("watches", watches),
+            path_of("output", name).absolute(),
+            size=size,
+            overwrite=force,
+        )
+
+    def undo(self) -> Undone:
+        """Take a tracer or probes out of the process, and of children that it has forked since.
+        What was recorded is complete then. Raises UsageError if there is nothing, InputError."""
+        from ftpatch.api.attaching import undo_in, undone
+
+        return undone(undo_in(self._process))
+
+    def _loaded(self) -> list[Loaded]:
+        """Its images as they are now. Raises InputError if the program cannot be read."""
+        found, errors = loaded_images(self._process)
+        self.errors += errors
+        if not found:
+            raise InputError(None, f"{self._process}: no image of it can be read")
         return found
 
     def _has_sites(self, image: LoadedImage) -> bool:

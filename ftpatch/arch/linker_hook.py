@@ -19,8 +19,10 @@ class LinkerHook:
     """``make(state, filtered, owner, name)``: the code. ``state``: address of r_state;
     ``filtered``: mode of seccomp in which a socket may be opened; ``owner``: uid of who listens;
     ``name`` of the socket in the abstract namespace. ``jump(at, to)``: an instruction that leads
-    there; ``empty``: beginnings of functions that it may replace."""
+    there, and ``target(at, code)`` where one leads, None if it is none; ``empty``: beginnings of
+    functions that it may replace."""
 
     make: Callable[[int, int, int, bytes], bytes]
     jump: Callable[[int, int], bytes]
+    target: Callable[[int, bytes], int | None]
     empty: tuple[bytes, ...]

@@ -13,8 +13,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ftpatch.api.attaching import attached_files
 from ftpatch.cli.console import count, error_line
-from ftpatch.cli.process_update import attached_files, tell_left
+from ftpatch.cli.process_update import tell_left
 from ftpatch.cli.signals import asked_to_end
 from ftpatch.errors import InputError, UsageError
 from ftpatch.io.activity import doing
@@ -24,7 +25,7 @@ from ftpatch.process.process_journal import forget, holding, recall
 from ftpatch.process.take_out import TakenOut
 from ftpatch.tracer.recordings import TraceFiles
 
-__all__ = ["Attending", "attended", "looks", "require_free", "require_time"]
+__all__ = ["Attending", "attended", "looks", "require_time"]
 
 LOOK = 0.1
 """Seconds between two looks at the process."""
@@ -49,13 +50,6 @@ def require_time(seconds: float | None) -> None:
     """Raise UsageError for what is not a time."""
     if seconds is not None and not seconds > 0:  # nan
         raise UsageError(None, f"--seconds {seconds:g}: not a time", "use more than 0")
-
-
-def require_free(process: Process) -> None:
-    """Raise UsageError for a process that ftpatch is in already."""
-    if recall(process) is not None:
-        hint = f"run `ftpatch undo --pid {process.pid}` first"
-        raise UsageError(None, f"{process}: ftpatch is in it already", hint)
 
 
 def attended(

@@ -3,28 +3,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftpatch.api.attaching import (
+    Bring,
+    kept,
+    probe_in,
+    probe_targets,
+    require_free,
+    require_place_for,
+)
 from ftpatch.api.call_filters import CallFilters
-from ftpatch.cli.attended import Attending, attended, require_free, require_time
+from ftpatch.cli.attended import Attending, attended, require_time
 from ftpatch.cli.console import count, json_line, lines
-from ftpatch.cli.process_update import attached_files, readable_images, require_place_for
+from ftpatch.cli.process_update import readable_images
 from ftpatch.cli.trace_reports import Asked, Reports
-from ftpatch.errors import OutputError, Refused, UsageError
+from ftpatch.errors import Refused, UsageError
 from ftpatch.inject.runtime import PROBES
-from ftpatch.io.cleanup import CLEANUP
-from ftpatch.process.attached import detach
 from ftpatch.process.process import find_process
 from ftpatch.process.process_journal import recall
 
 if TYPE_CHECKING:
-    from ftpatch.probe.definition import Definition
-    from ftpatch.probe.targets import Target
     from ftpatch.process.attached import Live
-    from ftpatch.process.loaded import Loaded
     from ftpatch.process.process import Process
 
 __all__ = ["Wanted", "list_probes", "probe_process"]
@@ -79,28 +82,16 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
         require_place_for(wanted.trace, overwrite=wanted.overwrite)
     reports = None if wanted.keeps else _reports(process, wanted)
     loaded = readable_images(process)
-    targets = _targets(loaded, wanted, refused)
+    targets = probe_targets(loaded, wanted.probes, refused, keep_going=wanted.keep_going)
+    bring = probe_in(process, loaded, targets, depth=wanted.depth, size=wanted.size)
     if reports is None:
-        _keep(process, loaded, targets, wanted)
+        image = loaded[0].path
+        live = kept(process, image, wanted.trace, bring, overwrite=wanted.overwrite)
+        _tell(live, process, wanted)
     else:
         reports.require_returns(recorded=any(target.returns for target in targets))
-        _watch(process, loaded, targets, wanted, reports)
+        _watch(process, loaded[0].path, bring, wanted, reports)
     return not refused.errors
-
-
-def _targets(loaded: Sequence[Loaded], wanted: Wanted, refused: Refused) -> list[Target]:
-    from ftpatch.probe.targets import find_targets
-
-    targets = find_targets(loaded, _parsed(wanted.probes, loaded[0], refused), refused)
-    if refused.errors and not wanted.keep_going:
-        raise refused.errors.pop()
-    return targets
-
-
-def _parsed(probes: Sequence[str], program: Loaded, refused: Refused) -> Sequence[Definition]:
-    from ftpatch.api.probing import parsed_probes
-
-    return parsed_probes(program.file, probes, refused)
 
 
 def _reports(process: Process, wanted: Wanted) -> Reports:
@@ -116,21 +107,11 @@ def _reports(process: Process, wanted: Wanted) -> Reports:
     return Reports(PROBES, asked, process.place / "exe")
 
 
-def _watch(
-    process: Process,
-    loaded: Sequence[Loaded],
-    targets: Sequence[Target],
-    wanted: Wanted,
-    reports: Reports,
-) -> None:
+def _watch(process: Process, image: Path, bring: Bring, wanted: Wanted, reports: Reports) -> None:
     """Probe until the end, and report."""
-
-    def probed(environment: dict[str, str], trace: str, asked: Callable[[], bool]) -> Live:
-        return _laid_in(process, loaded, targets, wanted, environment, trace, asked=asked)
-
     one = Attending(
         process=process,
-        image=loaded[0].path,
+        image=image,
         doing="probing",
         done=("place", "probed"),
         recording=wanted.trace,
@@ -138,49 +119,13 @@ def _watch(
         seconds=wanted.seconds,
     )
     told = wanted.format or wanted.reports or not wanted.quiet
-    attended(one, probed, reports.write if told else _tell_lost)
+    attended(one, bring, reports.write if told else _tell_lost)
 
 
 def _tell_lost(files: Sequence[Path]) -> None:
     from ftpatch.cli.report_task import headers_of, tell_lost
 
     tell_lost(headers_of(files))
-
-
-def _keep(
-    process: Process, loaded: Sequence[Loaded], targets: Sequence[Target], wanted: Wanted
-) -> None:
-    """Probe, and leave the probes there."""
-    trace = (wanted.trace or Path(f"ftpatch.{process.pid}.trace")).absolute()
-    if trace.exists() and not wanted.overwrite:
-        raise OutputError(trace, "the output exists", "use --force to overwrite it")
-    with attached_files(process, trace, loaded[0].path, overwrite=wanted.overwrite) as made:
-        with CLEANUP:
-            known, asked = made.environment, lambda: CLEANUP.is_asked
-            live = _laid_in(process, loaded, targets, wanted, known, str(trace), asked=asked)
-            if CLEANUP.is_asked:
-                detach(process)
-        made.finish()
-    if made.unkept:
-        detach(process)
-        raise OutputError(trace, f"the recording is lost: {made.unkept}")
-    _tell(live, process, wanted)
-
-
-def _laid_in(
-    process: Process,
-    loaded: Sequence[Loaded],
-    targets: Sequence[Target],
-    wanted: Wanted,
-    environment: dict[str, str],
-    trace: str,
-    *,
-    asked: Callable[[], bool],
-) -> Live:
-    from ftpatch.probe.in_process import Limits, lay_into
-
-    limits = Limits(depth=wanted.depth, size=wanted.size)
-    return lay_into(process, loaded, targets, limits, environment, trace, asked=asked)
 
 
 def _tell(live: Live, process: Process, wanted: Wanted) -> None:

@@ -3,33 +3,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ftpatch.api.attaching import disable_in, enable_in, undo_in
 from ftpatch.cli.console import count, error_line, json_line, lines
-from ftpatch.errors import InputError, OutputError, UsageError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.filter import Selection
-from ftpatch.io.cleanup import CLEANUP
-from ftpatch.process.attached import Live, detach, record, settled
+from ftpatch.process.attached import Live, record
 from ftpatch.process.loaded import Loaded, loaded_images
-from ftpatch.process.maps import read_maps
 from ftpatch.process.process import Process, find_process
-from ftpatch.process.process_journal import Entry, recall
 from ftpatch.process.take_out import TakenOut
-from ftpatch.tracer.attach import choose
-from ftpatch.tracer.live import attach, attach_more, detach_some
 from ftpatch.tracer.plan import Tracing
-from ftpatch.tracer.recordings import TraceFiles, settle_ended
 
 __all__ = [
-    "attached_files",
     "disable_process",
     "enable_process",
     "readable_images",
-    "require_place_for",
-    "require_unmapped",
     "require_unused",
     "require_unused_beside",
     "switch_recording",
@@ -47,38 +37,6 @@ def readable_images(process: Process) -> list[Loaded]:
     if not loaded:
         raise InputError(None, f"{process}: no image of it can be read")
     return loaded
-
-
-def attached_files(process: Process, trace: Path, image: Path, *, overwrite: bool) -> TraceFiles:
-    """The trace files of a process whose program is ``image``, as it knows it: with another root,
-    or a replaced file, there is only what the kernel has."""
-    if overwrite:
-        require_unmapped(process, trace)
-    exe = process.place / "exe"
-    with contextlib.suppress(OSError):
-        if not image.samefile(exe):
-            image = exe
-    if not image.exists():
-        image = exe
-    return TraceFiles(trace, exe, image, overwrite=overwrite, attached=process.place)
-
-
-def require_place_for(trace: Path, *, overwrite: bool) -> None:
-    """Raise OutputError where a trace file cannot be."""
-    if trace.exists() and not overwrite:
-        raise OutputError(trace, "the output exists", "use --force to overwrite it")
-    if not trace.absolute().parent.is_dir():
-        raise OutputError(trace, "cannot write: no such directory")
-
-
-def require_unmapped(process: Process, path: Path) -> None:
-    """Raise OutputError for a file that a process has mapped: its program, a library, its data."""
-    root = process.place / "root"
-    for one in {one.path for one in read_maps(process) if one.inode}:
-        with contextlib.suppress(OSError, ValueError):
-            if path.samefile(os.fsdecode(bytes(root) + one)):
-                reason = "the process has this file mapped"
-                raise OutputError(path, f"cannot write: {reason}", "name another file")
 
 
 def require_unused(options: Mapping[str, object]) -> None:
@@ -108,41 +66,17 @@ def enable_process(
 ) -> None:
     """Bring a tracer into a process, or let more sites call the one that is there."""
     process = find_process(pid)
-    entry = recall(process)
-    if entry is not None and (tracing is not None or output is not None):
-        raise UsageError(
-            None,
-            f"{process}: already has the {entry.tracer} tracer",
-            f"remove --tracer and -o, or run `ftpatch undo --pid {pid}` first",
-        )
-    _require_tracer(process, entry)
-    loaded = readable_images(process)
-    chosen = choose(loaded, selection, libraries)
-    if entry is not None:
-        live = attach_more(process, chosen)
-        _tell(process, live, "enabled", as_json=as_json, quiet=quiet)
-        return
-    if tracing is None:
-        tracing = Tracing(tracer="function_graph", depth=1024, size=64 << 20, arguments=False)
-    trace = (output or Path(f"ftpatch.{pid}.trace")).absolute()
-    require_place_for(trace, overwrite=force)
-    with attached_files(process, trace, loaded[0].path, overwrite=force) as made:
-        with CLEANUP:
-            live = attach(process, loaded, chosen, tracing, made.environment, str(trace))
-            if CLEANUP.is_asked:
-                detach(process)
-        made.finish()
-    if made.unkept:
-        detach(process)
-        raise OutputError(trace, f"the recording is lost: {made.unkept}")
+    live = enable_in(
+        process,
+        readable_images(process),
+        selection,
+        libraries,
+        tracing or Tracing(tracer="function_graph", depth=1024, size=64 << 20, arguments=False),
+        output,
+        named=tracing is not None or output is not None,
+        overwrite=force,
+    )
     _tell(process, live, "enabled", as_json=as_json, quiet=quiet)
-
-
-def _require_tracer(process: Process, entry: Entry | None) -> None:
-    """Raise UsageError for a process that has probes."""
-    if entry is not None and entry.probes:
-        hint = f"run `ftpatch undo --pid {process.pid}` first"
-        raise UsageError(None, f"{process}: it has probes, and no tracer", hint)
 
 
 def disable_process(
@@ -150,9 +84,7 @@ def disable_process(
 ) -> None:
     """Let sites of a process call its tracer no more."""
     process = find_process(pid)
-    _require_tracer(process, recall(process))
-    chosen = choose(readable_images(process), selection, libraries)
-    live = detach_some(process, chosen)
+    live = disable_in(process, readable_images(process), selection, libraries)
     _tell(process, live, "disabled", as_json=as_json, quiet=quiet)
 
 
@@ -170,10 +102,7 @@ def switch_recording(pid: int, *, on: bool, as_json: bool, quiet: bool) -> None:
 def undo_process(pid: int, *, as_json: bool, quiet: bool) -> bool:
     """Take out of a process what ftpatch put into it; whether nothing is left."""
     process = find_process(pid)
-    entry = settled(process)
-    done = detach(process)
-    if entry.trace:
-        settle_ended(Path(entry.trace))
+    done = undo_in(process)
     for one, out in done:
         _tell_taken_out(one, out, as_json=as_json, quiet=quiet)
     return not any(out.left for _, out in done)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.cli.attended import Attending, attended, require_free, require_time
+from ftpatch.api.attaching import require_free
+from ftpatch.cli.attended import Attending, attended, require_time
 from ftpatch.cli.process_update import readable_images
 from ftpatch.process.process import find_process
 from ftpatch.tracer.attach import choose

@@ -11,23 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftpatch.api.call_filters import CallFilters
+from ftpatch.api.observing import LOOK, recording
 from ftpatch.cli.attended import looks, require_time
 from ftpatch.cli.console import count, note_lines, warn_line
-from ftpatch.cli.process_update import readable_images, require_unmapped
+from ftpatch.cli.process_update import readable_images
 from ftpatch.cli.signals import asked_to_end
 from ftpatch.cli.trace_reports import Asked, Reports
-from ftpatch.errors import OutputError, UsageError
+from ftpatch.errors import UsageError
 from ftpatch.inject.runtime import WATCH
 from ftpatch.io.activity import doing
 from ftpatch.process.process import Process, find_process
-from ftpatch.trace.children import children_of
 from ftpatch.watch import parse_watch
 from ftpatch.watch.running import Watching, choose_watches
 
 __all__ = ["Wanted", "watch_process"]
 
-LOOK = 0.01
-"""Seconds between two looks at the ring."""
 START_STACK = 28
 """Field of /proc/PID/stat (proc_pid_stat(5))."""
 
@@ -70,28 +68,16 @@ def watch_process(pid: int, wanted: Wanted) -> None:
         note_lines(chosen.partial)
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder:
         trace = (wanted.output or Path(folder) / "trace").absolute()
-        require_unmapped(process, trace)
-        with asked_to_end() as ending, Watching(process, chosen) as watching:
-            watching.begin()
-            try:
-                _make_way(trace)
-                watching.record(trace, wanted.size)
-                _tell_begun(process, watching, wanted)
-                _look(process, watching, ending, wanted.seconds)
-                files = watching.finish()
-            except OSError as error:
-                reason = f"cannot write: {error.strerror}"
-                raise OutputError(error.filename or trace, reason) from None
+        with (
+            asked_to_end() as ending,
+            recording(process, chosen, trace, wanted.size) as watching,
+        ):
+            _tell_begun(process, watching, wanted)
+            _look(process, watching, ending, wanted.seconds)
+            files = watching.finish()
         if not wanted.quiet:
             note_lines([f"{process}: {_accesses(watching)} recorded"])
         reports.write(files)
-
-
-def _make_way(trace: Path) -> None:
-    """Remove the files of an earlier run."""
-    if trace.exists():
-        for path in [*children_of([trace]), trace]:
-            path.unlink()
 
 
 def _tell_begun(process: Process, watching: Watching, wanted: Wanted) -> None:

@@ -10,9 +10,9 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.inject.stub import Stub
 from ftpatch.layout import constants, offset_of, pack, structure
 
-__all__ = ["answers", "asked_place", "lookups", "lookups_entries"]
+__all__ = ["LOOKUPS_NAME", "answers", "asked_place", "lookups", "lookups_entries"]
 
-NAME: Final = "ftpatch_lookups"
+LOOKUPS_NAME: Final = "ftpatch_lookups"
 ENTRIES: Final = {
     "_dl_find_object": "ftpatch_find_object",
     "dl_iterate_phdr": "ftpatch_iterate_phdr",
@@ -24,7 +24,7 @@ MAX_AREAS: Final = constants["LOOKED_UP"]
 
 def answers(stub: Stub) -> bool:
     """Test whether a stub has answers for unwinders."""
-    return stub.address(NAME) is not None
+    return stub.address(LOOKUPS_NAME) is not None
 
 
 def lookups(
@@ -43,7 +43,7 @@ def lookups(
     )
     parts = [pack("looked_up", low=low, high=high, table=table) for low, high, table in areas]
     data = held[: offset_of("lookups", "area")] + b"".join(parts)
-    return {_address(stub, NAME): data.ljust(structure("lookups").itemsize, b"\0")}
+    return {_address(stub, LOOKUPS_NAME): data.ljust(structure("lookups").itemsize, b"\0")}
 
 
 def lookups_entries(stub: Stub) -> dict[str, int]:
@@ -54,7 +54,7 @@ def lookups_entries(stub: Stub) -> dict[str, int]:
 
 def asked_place(stub: Stub, arch: str) -> int:
     """The linked address of the word that tells that an unwinder has asked. Raises InputError."""
-    return _address(stub, NAME) + offset_of("lookups", "asked", arch)
+    return _address(stub, LOOKUPS_NAME) + offset_of("lookups", "asked", arch)
 
 
 def _address(stub: Stub, name: str) -> int:

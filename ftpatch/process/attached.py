@@ -81,6 +81,7 @@ def bring(
                 probes=planned.probes,
                 slots=planned.slots,
                 asked=planned.asked,
+                exports=planned.exports,
             )
             try:
                 entry = bring_in(target, entry, planned.areas, paddings, planned.start)

@@ -37,9 +37,10 @@ from ftpatch.process.maps import read_maps
 from ftpatch.process.memory_target import MemoryTarget
 from ftpatch.process.page_ends import paddings_of
 from ftpatch.process.process import Process, find_process, read_status
+from ftpatch.process.refusals import own_arch
 from ftpatch.process.send import injected_call_of
 
-__all__ = ["Asking", "Listener", "hook_linker"]
+__all__ = ["Asking", "Listener", "Started", "debug_of", "hook_linker", "hooked_at"]
 
 FUNCTION: Final = "_dl_debug_state"
 DEBUG: Final = "_r_debug"
@@ -49,6 +50,8 @@ CREDENTIALS: Final = struct.Struct("3i")
 """struct ucred: pid, uid, gid."""
 CALL: Final = struct.Struct("<8Q")
 RESULT: Final = struct.Struct("<q")
+WORDS: Final = struct.Struct("<QQ")
+"""The words behind a hook's code: see Started."""
 ERRORS: Final = -4096
 FUNCTION_CALL: Final = -1
 """A number of no system call: the last argument is a function, which takes the first."""
@@ -70,26 +73,37 @@ class _Code:
         return len(self.data)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """The runtime that a hooked process has, by addresses in it: that of its struct stub_config, 0
+    if there is none yet, and of what its start takes, 0 for where the stack began."""
+
+    config: int = 0
+    argument: int = 0
+
+    def pack(self) -> bytes:
+        """The words behind a hook's code."""
+        return WORDS.pack(self.config, self.argument)
+
+
 def hook_linker(
-    held: Held, target: MemoryTarget, loaded: Sequence[Loaded], arch: Arch, name: bytes
+    held: Held,
+    target: MemoryTarget,
+    loaded: Sequence[Loaded],
+    arch: Arch,
+    name: bytes,
+    started: Started,
 ) -> None:
     """Let the dynamic linker of a process that is held as it starts a program ask the listener of a
     name. Raises InputError for a linker that cannot be hooked, and what Held.map raises."""
     found: LinkerHook = feature(arch.name, "linker_hook")
-    for linker in loaded[1:]:
-        symbols = linker.file.dynamic_symbols
-        function, debug = symbols.find(FUNCTION), symbols.find(DEBUG)
-        if function is not None and debug is not None:
-            break
-    else:
-        raise InputError(loaded[0].path, "its dynamic linker tells nobody what it loads")
-    at = linker.above(function)
+    linker, at, debug = _linker(loaded)
     old = target.read(at, max(map(len, found.empty))) or b""
     if not any(old.startswith(one) for one in found.empty):
         raise InputError(linker.path, f"no room for a call in {FUNCTION}")
     filtered = int(read_status(held.process.place).get("Seccomp", "0"))
-    code = found.make(linker.above(debug) + STATE, filtered, os.getuid(), name)
-    part = _Code(np.frombuffer(code, np.uint8))
+    code = found.make(debug + STATE, filtered, os.getuid(), name)
+    part = _Code(np.frombuffer(code.ljust(_words_at(code), b"\0") + started.pack(), np.uint8))
     low, high = linker.span
     start = find_hole(
         held.process,
@@ -106,11 +120,46 @@ def hook_linker(
     target.write(at, found.jump(at, area.shift))
 
 
+def hooked_at(
+    target: MemoryTarget, loaded: Sequence[Loaded], arch: Arch, name: bytes
+) -> tuple[int, Started]:
+    """Find the Started of a hooked process: its address, and what it says. Raises InputError for a
+    process whose linker is not hooked by the listener of that name."""
+    found: LinkerHook = feature(arch.name, "linker_hook")
+    linker, at, _ = _linker(loaded)
+    to = found.target(at, target.read(at, max(map(len, found.empty))) or b"")
+    code = found.make(0, 0, 0, name)
+    held = (target.read(to, _words_at(code) + WORDS.size) if to is not None else None) or b""
+    if to is None or held[: len(code)][-len(name) :] != name:
+        raise InputError(linker.path, f"somebody else has changed {FUNCTION}")
+    config, argument = WORDS.unpack(held[_words_at(code) :])
+    return to + _words_at(code), Started(config=config, argument=argument)
+
+
+def debug_of(loaded: Sequence[Loaded]) -> int:
+    """The address of the linker's struct r_debug. Raises InputError."""
+    return _linker(loaded)[2]
+
+
+def _linker(loaded: Sequence[Loaded]) -> tuple[Loaded, int, int]:
+    """The dynamic linker, and the addresses of FUNCTION and DEBUG in it. Raises InputError."""
+    for one in loaded[1:]:
+        symbols = one.file.dynamic_symbols
+        function, debug = symbols.find(FUNCTION), symbols.find(DEBUG)
+        if function is not None and debug is not None:
+            return one, one.above(function), one.above(debug)
+    raise InputError(loaded[0].path, "its dynamic linker tells nobody what it loads")
+
+
+def _words_at(code: bytes) -> int:
+    return -(-len(code) // WORDS.size) * WORDS.size
+
+
 class Asking:
     """A process whose dynamic linker waits for what it is to do."""
 
-    def __init__(self, process: Process, connection: socket.socket) -> None:
-        self.process, self._connection = process, connection
+    def __init__(self, process: Process, connection: socket.socket, arch: str) -> None:
+        self.process, self._connection, self.arch = process, connection, arch
 
     def run(self, function: int, argument: int) -> None:
         """Let it call a function. Raises InputError."""
@@ -143,7 +192,8 @@ class Listener:
         self, answer: Callable[[Asking], None], tell: Callable[[FtpatchError], None]
     ) -> None:
         """Raises InputError if there can be no socket."""
-        self._answer, self._tell = answer, tell
+        arch = own_arch()
+        self._answer, self._tell, self._arch = answer, tell, arch.name if arch else ""
         self.name = f"ftpatch.{secrets.token_hex(16)}".encode()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._thread = threading.Thread(target=self._serve, name="linker", daemon=True)
@@ -175,6 +225,6 @@ class Listener:
                 raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
                 try:
                     process = find_process(CREDENTIALS.unpack(raw)[0])
-                    self._answer(Asking(process, connection))
+                    self._answer(Asking(process, connection, self._arch))
                 except FtpatchError as error:
                     self._tell(error)

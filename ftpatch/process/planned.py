@@ -13,7 +13,7 @@ from ftpatch.arch.injected_call import Function
 from ftpatch.core.changes import Changes
 from ftpatch.process.areas import Area
 
-__all__ = ["Calls", "Planned", "joined"]
+__all__ = ["Calls", "Exported", "Planned", "joined"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,18 @@ class Calls:
 
     changes: Changes
     nop: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The word at an ``address`` in a .dynsym, its ``old`` and ``new`` contents, and what slots
+    hold that are bound by that: the address of ``function``, or of the runtime's ``entry``."""
+
+    address: int
+    old: int
+    new: int
+    function: int
+    entry: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +45,8 @@ class Planned:
     address that was changed for each, and its definition; ``slots``: (address, old, new) of the
     words by which unwinders come to ask the runtime, and the address of the one that tells that
     they have (``asked``); ``linker``: bounds of the code that may be about to change a slot;
-    ``otherwise``: the hint where returns
-    cannot be hooked."""
+    ``exports``: those by which unwinders come that are loaded later; ``config``: address of struct
+    stub_config; ``otherwise``: the hint where returns cannot be hooked."""
 
     arch: str
     tracer: str
@@ -51,6 +63,8 @@ class Planned:
     slots: tuple[tuple[int, int, int], ...] = ()
     asked: int = 0
     linker: tuple[int, int] | None = None
+    exports: tuple[Exported, ...] = ()
+    config: int = 0
 
 
 def joined(parts: Iterable[Calls]) -> Calls:

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from ftpatch.core.changes import Changes, Space
 from ftpatch.errors import InputError
 from ftpatch.io.cleanup import CLEANUP
+from ftpatch.process.planned import Exported
 from ftpatch.process.process import Process, find_process
 
 __all__ = ["Entry", "forget", "holding", "keep", "locked", "name_of", "recall"]
@@ -62,8 +63,8 @@ class Entry:
     none; ``words``: of memory to write to; ``code``: where the next injected call may be written,
     up to ``code_end``; ``callees``: path and load address of each image, and what its sites
     call; ``slots``: (address, old, new) of the words by which unwinders come to ask the tracer, and
-    the address of the one that tells that they have (``asked``); ``probes``: the address that was
-    changed for each, and its definition."""
+    the address of the one that tells that they have (``asked``); ``exports``: those by which later
+    ones come; ``probes``: the address that was changed for each, and its definition."""
 
     arch: str
     tracer: str
@@ -82,6 +83,7 @@ class Entry:
     callees: tuple[tuple[str, int, int], ...] = ()
     slots: tuple[tuple[int, int, int], ...] = ()
     asked: int = 0
+    exports: tuple[Exported, ...] = ()
     probes: tuple[tuple[int, str], ...] = ()
 
 
@@ -160,6 +162,7 @@ def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
     areas = tuple((start, size, low, high) for start, size, low, high in told["areas"])
     callees = tuple((path, bias, to) for path, bias, to in told["callees"])
     slots = tuple((address, old, new) for address, old, new in told["slots"])
+    exports = tuple(Exported(**one) for one in told.get("exports", ()))
     probes = tuple((at, text) for at, text in told["probes"])
     texts |= {f"path {row}": path for row, (path, _, _) in enumerate(callees)}
     texts |= {f"probe {row}": text for row, (_, text) in enumerate(probes)}
@@ -173,6 +176,7 @@ def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
     words = [*numbers.values(), *(one for area in areas for one in area)]
     words += [one for _, bias, to in callees for one in (bias, to)]
     words += [one for slot in slots for one in slot]
+    words += [one for export in exports for one in asdict(export).values()]
     words += [at for at, _ in probes]
     if not all(type(one) is int and -TOP < one < TOP for one in words):
         raise ValueError("not an address")
@@ -202,6 +206,7 @@ def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
         token=bytes.fromhex(told["token"]),
         callees=callees,
         slots=slots,
+        exports=exports,
         probes=probes,
     )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -11,11 +12,12 @@ from ftpatch.arch.injected_call import Function
 from ftpatch.errors import InputError
 from ftpatch.process.areas import Area
 from ftpatch.process.bring_in import STACK, TOKEN
+from ftpatch.process.loaded import Loaded
 from ftpatch.process.process import Process
 
-__all__ = ["auxiliary", "started"]
+__all__ = ["auxiliary", "linker_span", "started"]
 
-AT_EXECFN, AT_SECURE = 31, 23
+AT_BASE, AT_EXECFN, AT_SECURE = 7, 31, 23
 WORD: Final = 8
 
 
@@ -27,6 +29,12 @@ def auxiliary(process: Process) -> dict[int, int]:
         raise InputError(process.place, f"cannot read: {error.strerror}") from None
     pairs = np.frombuffer(raw, np.uint64, len(raw) // WORD // 2 * 2).reshape(-1, 2)
     return {key: value for key, value in pairs.tolist() if key}
+
+
+def linker_span(process: Process, loaded: Sequence[Loaded]) -> tuple[int, int] | None:
+    """Bounds of the dynamic linker's code; None if there is none. Raises InputError."""
+    address = auxiliary(process).get(AT_BASE, 0)
+    return next((one.span for one in loaded if address and one.address == address), None)
 
 
 def started(

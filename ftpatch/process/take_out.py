@@ -2,6 +2,7 @@
 """Taking everything out of a process again that its journal tells of.
 
     1. the call sites get their old code back           all threads stopped
+       no unwinder that is loaded from now on asks      all threads stopped
     2. no thread is in the runtime, or will be          all threads stopped, again until it is so
        the return addresses that it replaced are put back on the stacks that no thread walks up
        and when that is all of them, the slots of unwinders
@@ -27,7 +28,7 @@ from ftpatch.core.changes import Changes
 from ftpatch.errors import InputError
 from ftpatch.process.bring_in import STACK
 from ftpatch.process.linked import put_back_linked, signs
-from ftpatch.process.loaded import Loaded
+from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import read_maps
 from ftpatch.process.memory_target import MemoryTarget
 from ftpatch.process.page_ends import Padding, lend, paddings_of
@@ -44,8 +45,9 @@ from ftpatch.process.register_sets import thread_pointer_of
 from ftpatch.process.rewrite import Pause, rewrite, when_stopped
 from ftpatch.process.send import injected_call_of, send
 from ftpatch.process.standing import is_used
+from ftpatch.process.started import linker_span
 from ftpatch.process.stop import World
-from ftpatch.process.walks import Slot, Walks, put_slots, put_slots_back
+from ftpatch.process.walks import Slot, Walks, late_slots, put_slots, put_slots_back
 
 __all__ = ["TakenOut", "give_back", "restore_code", "take_out"]
 
@@ -105,7 +107,16 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
     sites, foreign, pause = restore_code(target, entry, entry.changes, wait)
     pauses, found = [*given, pause], PutBack()
     live: list[tuple[int, int]] = []
-    walks, led = Walks(target, entry, loaded) if entry.slots else None, list[Slot]()
+    slots, led = list(entry.slots), list[Slot]()
+    if entry.exports:
+        late = late_slots(target, entry, linker_span(target.process, loaded), wait)
+        if late is None:
+            left = f"a thread was in the dynamic linker for {wait:g} s"
+            return TakenOut(sites=sites, foreign=foreign, left=left, pauses=tuple(pauses))
+        slots += [one for one in late[0] if one not in slots]
+        pauses.append(late[1])
+        loaded, _ = loaded_images(target.process)
+    walks = Walks(target, entry, loaded) if slots else None
     linked = bool(thread_state_of(entry.arch).link)
     signed = linked and bool(entry.returns) and signs(entry.arch, target, entry.changes)
     read_runtime(entry.arch, target, entry.runtime)  # once, so that nothing is loaded in the pause
@@ -121,7 +132,7 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
         if walks is not None and walks.are_there and held is not None:
             kept = walks.under_way(world, replaced(held, entry.returns))
         if not kept:
-            led[:] = put_slots_back(target, entry.slots)
+            led[:] = put_slots_back(target, slots)
         if held is not None:
             if linked:
                 now = put_back_linked(entry.arch, world, target, held, entry.returns, signed=signed)

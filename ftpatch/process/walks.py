@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 from ftpatch.arch.signal_frames import saved_instruction_pointers
 from ftpatch.errors import InputError
 from ftpatch.process.callers import Callers, Unknown
-from ftpatch.process.loaded import Loaded
+from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import read_spans
 from ftpatch.process.memory_target import MemoryTarget
+from ftpatch.process.planned import Exported
 from ftpatch.process.process_journal import Entry
-from ftpatch.process.rewrite import when_stopped
+from ftpatch.process.rewrite import Pause, when_stopped
 from ftpatch.process.standing import is_used, stack_words
 from ftpatch.process.stop import World
 from ftpatch.process.thread import Thread
-from ftpatch.process.unwinders import walks_of
+from ftpatch.process.unwinders import EXPORTED, find_unwinders, walks_of
 
-__all__ = ["Slot", "Walks", "lead", "put_slots", "put_slots_back"]
+__all__ = ["Slot", "Walks", "late_slots", "lead", "put_leads", "put_slots", "put_slots_back"]
 
 WORD: Final = 8
 TOP: Final = (1 << 64) - 1
@@ -104,21 +105,54 @@ class Walks:
 
 
 def lead(target: MemoryTarget, entry: Entry, linker: tuple[int, int] | None, wait: float) -> None:
-    """Let the slots of ``entry`` lead to the tracer. ``linker``: bounds of the code that binds some
-    of them yet, and in which no thread may be meanwhile. Raises InputError."""
+    """Let the slots and exports of ``entry`` lead to the tracer. ``linker``: bounds of the code
+    that binds some of them yet, and in which no thread may be meanwhile. Raises InputError."""
     if linker is None:
-        put_slots(target, entry.slots)
+        put_leads(target, entry.slots, entry.exports)
         return
 
     def attempt(world: World) -> bool:
         if is_used(entry.arch, world, target, [linker]):
             return False
-        put_slots(target, entry.slots)
+        put_leads(target, entry.slots, entry.exports)
         return True
 
     if when_stopped(target, wait, attempt) is None:
         reason = f"a thread stayed in the dynamic linker for {wait:g} s"
         raise InputError(None, f"{target.name}: {reason}", "try again")
+
+
+def late_slots(
+    target: MemoryTarget, entry: Entry, linker: tuple[int, int] | None, wait: float
+) -> tuple[list[Slot], Pause] | None:
+    """Let the exports of ``entry`` say what they did; return the slots of unwinders that were bound
+    by them, and the pause. ``linker``: bounds of the code that binds them, in which no thread may
+    be meanwhile; None if one stays there. Raises InputError."""
+    exports = [(one.address, one.old, one.new) for one in entry.exports]
+
+    def attempt(world: World) -> bool:
+        if linker is not None and is_used(entry.arch, world, target, [linker]):
+            return False
+        put_slots_back(target, exports)
+        return True
+
+    pause = when_stopped(target, wait, attempt)
+    if pause is None:
+        return None
+    loaded, _ = loaded_images(target.process)
+    found = [
+        (slot.address, one.function, one.entry)
+        for one in entry.exports
+        for slot in find_unwinders(loaded, {EXPORTED: one.entry}).slots
+        if slot.old == one.entry
+    ]
+    return found, pause
+
+
+def put_leads(target: MemoryTarget, slots: Sequence[Slot], exports: Sequence[Exported]) -> None:
+    """Let slots and exports lead to the tracer. Raises InputError."""
+    put_slots(target, slots)
+    put_slots(target, [(one.address, one.old, one.new) for one in exports])
 
 
 def put_slots(target: MemoryTarget, slots: Sequence[Slot]) -> None:

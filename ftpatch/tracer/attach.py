@@ -43,23 +43,29 @@ from ftpatch.process.bring_in import CODE, STACK
 from ftpatch.process.loaded import Loaded
 from ftpatch.process.maps import Mapping
 from ftpatch.process.memory_target import in_memory
-from ftpatch.process.planned import Calls, Planned, joined
+from ftpatch.process.planned import Calls, Exported, Planned, joined
 from ftpatch.process.process import Process
 from ftpatch.process.room import Room
-from ftpatch.process.started import auxiliary, started
-from ftpatch.process.unwinders import Unwinders, find_unwinders
+from ftpatch.process.started import linker_span, started
+from ftpatch.process.unwinders import EXPORTED, Unwinders, find_unwinders
 from ftpatch.tracer.choice import Choice, require_tracer
 from ftpatch.tracer.plan import Tracing, traceable
 from ftpatch.update.refused_sites import refused_sites
 from ftpatch.write.verify import verify_image
 
-__all__ = ["Chosen", "calls_of", "choose", "plan_attached"]
+__all__ = ["THROWS", "Chosen", "calls_of", "choose", "plan_attached"]
 
 HOOK: Final = "ftpatch_library"
-AT_BASE: Final = 7
 LISTED: Final = "see `ftpatch status -v --pid`"
 CALLEE: Final = "ftrace_caller"
 """Name of what sites call, for messages."""
+
+
+THROWS: Final = (
+    "it may throw exceptions, which cannot pass calls whose return is traced",
+    "use --tracer function, or trace a copy of the file",
+)
+"""Reason and hint for what cannot be traced."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +167,12 @@ def plan_attached(
         depth=tracing.depth,
         size=tracing.size,
         entry=0,
-        sites=sites,
+        sites=sites + tracing.more,
         arguments=tracing.arguments,
         libraries=((table + shift) % (1 << 64), 0) if table else (0, 0),
         attached=True,
     )
-    if unwinders.slots:
+    if unwinders.functions:
         tables = [_looked_up(stub, main), *(_looked_up(hooked, one.area) for one in beside)]
         values |= lookups(stub, unwinders.functions, tables)
     start, block = started(process, main, _address(stub, "trace_start"), environment)
@@ -194,8 +200,10 @@ def plan_attached(
         returns=0 if returns is None else returns + main.shift,
         otherwise="use --tracer function",
         slots=_led(unwinders, stub, main) if unwinders.slots else (),
-        asked=asked_place(stub, arch.name) + main.shift if unwinders.slots else 0,
-        linker=_linker(process, loaded) if unwinders.unbound else None,
+        asked=asked_place(stub, arch.name) + main.shift if unwinders.functions else 0,
+        linker=linker_span(process, loaded) if unwinders.unbound else None,
+        exports=_exported(unwinders, stub, main),
+        config=_address(stub, "ftpatch_config") + main.shift,
     )
 
 
@@ -210,17 +218,7 @@ def _require_slots(unwinders: Unwinders, chosen: Sequence[Chosen]) -> None:
             raise UsageError(one.path, reason, "use --tracer function")
     for one in [*unwinders.missed, *images]:
         if unwinders.misses(one):
-            raise UsageError(
-                one.path,
-                "it may throw exceptions, which cannot pass calls whose return is traced",
-                "use --tracer function, or trace a copy of the file",
-            )
-
-
-def _linker(process: Process, loaded: Sequence[Loaded]) -> tuple[int, int] | None:
-    """Bounds of the dynamic linker's code; None if there is none."""
-    address = auxiliary(process).get(AT_BASE, 0)
-    return next((one.span for one in loaded if address and one.address == address), None)
+            raise UsageError(one.path, *THROWS)
 
 
 def _looked_up(stub: Stub, area: Area) -> tuple[int, int, int]:
@@ -232,6 +230,16 @@ def _led(unwinders: Unwinders, stub: Stub, main: Area) -> tuple[tuple[int, int, 
     """The slots of unwinders, by address, and what they hold and are to hold."""
     entries = lookups_entries(stub)
     return tuple((one.address, one.old, entries[one.name] + main.shift) for one in unwinders.slots)
+
+
+def _exported(unwinders: Unwinders, stub: Stub, main: Area) -> tuple[Exported, ...]:
+    """What is exported for unwinders that are loaded later."""
+    one = unwinders.export
+    if one is None:
+        return ()
+    entry = lookups_entries(stub)[EXPORTED] + main.shift
+    new = (entry - one.bias) % (1 << 64)
+    return (Exported(one.address, one.old, new, unwinders.functions[EXPORTED], entry),)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ it is connected with (stubs/runtime/libraries.c).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,13 +17,18 @@ import numpy as np
 
 from ftpatch.arch import Arch, arch_of
 from ftpatch.errors import InputError, UsageError
-from ftpatch.image.injected import image_id, laid_in_at
+from ftpatch.image.injected import CONFIG_MAGIC, image_id
 from ftpatch.inject.library_tables import FOUND, ROOM, TOLD, Library, told_length
+from ftpatch.inject.lookups import LOOKUPS_NAME, answers, lookups_entries
 from ftpatch.inject.runtime import code_span, tracer_of
-from ftpatch.layout import constants, offset_of, structure
+from ftpatch.inject.stub import Stub
+from ftpatch.layout import constants, offset_of, pack, structure
+from ftpatch.process.areas import Area
 from ftpatch.process.loaded import Loaded
 from ftpatch.process.maps import read_maps
 from ftpatch.process.memory_target import MemoryTarget
+from ftpatch.process.unwinders import LOOKUPS, Unwinders, find_unwinders
+from ftpatch.process.walks import put_slots
 from ftpatch.tracer.plan import Tracing
 
 __all__ = ["Runtime"]
@@ -42,7 +47,7 @@ FULL: Final = "too many libraries for one trace"
 class Runtime:
     """``bias`` of the program, ``base`` of its events; ``entry``: address of what libraries call;
     ``is_ready``: it records; ``has_begun``: it was started, by what ``start`` is the address
-    of."""
+    of; ``is_attached``: it was brought in, and is in memory of no image."""
 
     target: MemoryTarget
     arch: Arch
@@ -52,6 +57,9 @@ class Runtime:
     start: int
     has_begun: bool
     is_ready: bool
+    is_attached: bool
+    _stub: Stub
+    _shift: int
     _end: int
     _config: int
     _header: int
@@ -59,18 +67,21 @@ class Runtime:
     _biases: int
 
     @classmethod
-    def of(cls, program: Loaded, target: MemoryTarget, tracing: Tracing) -> Runtime:
-        """Find it. Raises InputError for a program without one."""
+    def of(cls, program: Loaded, target: MemoryTarget, tracing: Tracing, at: int) -> Runtime:
+        """Find the one whose struct stub_config is at an address. Raises InputError if none is
+        there."""
         skeleton = program.file.elf.skeleton
         arch = arch_of(skeleton.machine, skeleton.elf_class)
-        at = laid_in_at(program.file)
-        if arch is None or at is None:
+        if arch is None:
             raise InputError(program.path, "no tracer is in the program")
         _, stub = tracer_of(tracing.tracer, arch.name, arguments=tracing.arguments)
         layout = structure("stub_config", arch.name)
-        config = np.frombuffer(program.file.data[at : at + layout.itemsize].tobytes(), layout)[0]
+        held = target.read(at, layout.itemsize) or bytes(layout.itemsize)
+        config = np.frombuffer(held, layout)[0]
+        if not held.startswith(CONFIG_MAGIC):
+            raise InputError(program.path, "no tracer is in the program")
         start = stub.address("ftpatch_config") or 0
-        shift = int(config["self"]) - start + program.bias
+        shift = at - start
 
         def place(name: str) -> int:
             found = stub.address(name)
@@ -91,12 +102,45 @@ class Runtime:
             start=place("trace_start"),
             has_begun=bool(state["pid"]),
             is_ready=bool(state["ready"] and state["header"]),
+            is_attached=bool(int(config["flags"]) & constants["TRACE_ATTACHED"]),
+            _stub=stub,
+            _shift=shift,
             _end=(end - base + PAGE - 1) // PAGE * PAGE,
             _config=start + shift,
             _header=int(state["header"]),
             _hooks=place("hooks"),
             _biases=place("biases"),
         )
+
+    def meet(self, loaded: Sequence[Loaded]) -> Unwinders | None:
+        """Let the unwinders among a process's images ask it; None if they need not. Raises
+        InputError."""
+        if not (self.is_attached and self._stub.address("return_to_handler") and self._looks):
+            return None
+        entries = lookups_entries(self._stub)
+        there = {name: entries[name] + self._shift for name in LOOKUPS}
+        found = find_unwinders(loaded, there)
+        slots = [(one.address, one.old, there[one.name]) for one in found.slots]
+        put_slots(self.target, [one for one in slots if one[1] != one[2]])
+        return found
+
+    def look_up(self, area: Area, table: int) -> None:
+        """Let unwinders find the code in a library's area, whose .eh_frame_hdr is linked at
+        ``table``, if they ask."""
+        if not self._looks or not self.is_attached:
+            return
+        place = (self._stub.address(LOOKUPS_NAME) or 0) + self._shift
+        at = place + offset_of("lookups", "count", self.arch.name)
+        count = int.from_bytes(self._read(at, 4), "little")
+        if count < constants["LOOKED_UP"]:
+            own = pack("looked_up", low=area.text[0], high=area.text[1], table=table + area.shift)
+            areas = place + offset_of("lookups", "area", self.arch.name)
+            self._write(areas + count * len(own), own)
+            self._write(at, (count + 1).to_bytes(4, "little"))
+
+    @property
+    def _looks(self) -> bool:
+        return answers(self._stub)
 
     def row_of(self, one: Loaded, biases: set[int]) -> tuple[int, Library]:
         """The row for a library, and what is to stand there: that of the same file if it was opened

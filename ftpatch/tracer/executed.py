@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A tracer for a program that a traced process has started: planned as for a running one, brought
-in before anything of it has run.
+in before anything of it has run. Where libraries are to be traced, the dynamic linker is hooked,
+and the tracer comes when it has mapped them (bring_asking.py).
 
     exec | area mapped | AT_ENTRY: the area | sites call | dynamic linker | trace_start | program
          '------------ held ----------------------------'
@@ -82,6 +83,11 @@ class Executed:
             if self.later is not None:  # it records by itself
                 self.later.hook(held, loaded, arch_named(arch))
             return True
+        linked = program.file.elf.segment(Segment.PT_INTERP) is not None
+        if self.later is not None and linked and program.file.is_program:
+            _require_permitted(process, program.path)
+            if self.later.hook(held, loaded, arch_named(arch)):
+                return True
         if not program.file.is_program or not len(program.sites_of_file):
             return False
         missing = set[str]()
@@ -96,7 +102,6 @@ class Executed:
         plan = plan_attached(
             process, loaded, [chosen], read_maps(process), self.tracing, self.environment
         )
-        linked = program.file.elf.segment(Segment.PT_INTERP) is not None
         entry = program.above(header_field(program.file.elf, "e_entry"))
         with writable_memory(process) as target:
             place = held.map(target, plan.areas[0], paddings_of(loaded))

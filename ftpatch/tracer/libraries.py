@@ -93,6 +93,11 @@ class Libraries:
             out[PRELOAD] = "".join(copies.get(word, word) for word in words)
         return out
 
+    @property
+    def copies(self) -> dict[Path, Path]:
+        """The originals by their copies, links resolved."""
+        return {Path(os.path.realpath(copy)): one.path for one, copy in self._copies.items()}
+
     def patch(self, choice: Choice, tracing: Tracing, patched: Path) -> Tracing:
         """Inject stubs into copies of the libraries; return the options for the program, whose copy
         is to appear at ``patched``."""

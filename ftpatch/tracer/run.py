@@ -128,7 +128,8 @@ def run_traced(path: Path, request: Request, on_cleared: Cleared, on_ready: Read
         CLEANUP.passing = [Path(folder), patched]
         libraries = _libraries(path, request, Path(folder), on_cleared)
         executed = Executed(tracing=request.tracing, selection=request.selection)
-        if libraries is not None and (libraries.may_open or libraries.constructs):
+        in_memory = bool(request.libraries) and request.follow
+        if in_memory or (libraries is not None and (libraries.may_open or libraries.constructs)):
             later = Later(request.libraries, request.selection, request.tracing, Path(folder))
             executed.later = stack.enter_context(contextlib.closing(later))
         try:
@@ -137,17 +138,20 @@ def run_traced(path: Path, request: Request, on_cleared: Cleared, on_ready: Read
         except NoTable:
             if not request.follow:
                 raise
-            patched = path
+            patched = path.absolute()  # a bare name would be searched for
             on_ready(Foreseen(more=True))
         CLEANUP.appeared = False  # the copy is not what was asked for
         yield _recorded(path, patched, request, libraries, Path(folder), executed)
 
 
 def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) -> Libraries | None:
-    """The libraries to trace along with the program."""
+    """The libraries to trace along with the program, by copies. None where there are none, and
+    where those of all programs are patched in memory."""
     if not request.libraries:
         return None
     require_tracer(request.tracing.tracer, "--lib")
+    if request.follow:
+        return None
     return Libraries(path, request.libraries, folder, on_cleared)
 
 
@@ -177,6 +181,8 @@ def _patch(
     is, also by its filters if others are followed."""
     selection, tracing = request.selection, request.tracing
     chosen = Foreseen(more=request.follow)
+    if executed.later is not None:
+        tracing = replace(tracing, more=LATER_SITES)
     missing: set[str] | None = set() if request.follow else None
 
     def plan(sites: Sites) -> Plan:
@@ -192,11 +198,13 @@ def _patch(
             chosen = choice.chosen
             chosen.more = request.follow
             if libraries is not None and libraries.may_open:
-                chosen.more, tracing = True, replace(tracing, more=LATER_SITES)
+                chosen.more = True
             if request.calls:
                 tracing = with_calls(image, choice, tracing)
             if libraries is not None:
                 tracing = libraries.patch(choice, tracing, patched)
+                if executed.later is not None:
+                    executed.later.copies = libraries.copies
             prepared = prepare_program(image, choice, tracing)
             missing = choice.missing
         else:
@@ -225,9 +233,11 @@ def _recorded(
     """Run the copy and collect its recordings."""
     trace = (request.recording or folder / "trace").absolute()
     environment = libraries.environment if libraries else os.environ
-    image = path.absolute() if patched != path else None
+    image = path.absolute() if patched != path.absolute() else None
     with TraceFiles(trace, patched, image, overwrite=request.overwrite) as made:
         executed.environment = made.environment
+        if executed.later is not None:
+            executed.later.environment = made.environment
         everything = {**environment, **made.environment}
         followings = list[Following]()
         if request.follow or executed.later is not None:
@@ -251,21 +261,25 @@ def _recorded(
         files=files,
         foreign=foreign,
         untraced=[*untraced, *executed.untraced.items(), *left.items()],
-        unmatched=_unmatched(executed, libraries),
+        unmatched=_unmatched(executed, libraries, request),
     )
 
 
-def _unmatched(executed: Executed, libraries: Libraries | None) -> list[str]:
+def _unmatched(executed: Executed, libraries: Libraries | None, request: Request) -> list[str]:
     """The filters and globs that have matched nothing until the end."""
-    later, missing = executed.later, executed.missing or set()
-    if later is None:
-        return [f"filter {text!r} matches no function of any program" for text in sorted(missing)]
-    if later.missing is not None:
-        missing = missing & later.missing
-    globs = [glob for glob in libraries.unmatched if glob not in later.matched] if libraries else []
+    later, globs = executed.later, list[str]()
+    known = [executed.missing] if executed.missing is not None else []
+    if later is not None:
+        known += [later.missing] if later.missing is not None else []
+        globs = list(libraries.unmatched if libraries is not None else request.libraries)
+        globs = [glob for glob in globs if glob not in later.matched]
+    missing = sorted(set.intersection(*known)) if known else []
+    library, function = "library that the program has loaded", "function of what was loaded"
+    if request.follow:
+        library, function = "library of any program", "function of any program"
     return [
-        *(f"--lib {glob!r} matches no library that the program has loaded" for glob in globs),
-        *(f"filter {text!r} matches no function of what was loaded" for text in sorted(missing)),
+        *(f"--lib {glob!r} matches no {library}" for glob in globs),
+        *(f"filter {text!r} matches no {function}" for text in missing),
     ]
 
 

@@ -75,7 +75,7 @@ def _variable(recording: Recording, header: int, told: Told) -> Variable:
     return Variable(
         header=header,
         line=watch_line(watch),
-        symbol=watch.symbol,
+        symbol=_named(watch),
         place=_place(recording, header, watch),
         address=watch.address,
         offset=watch.offset,
@@ -89,11 +89,16 @@ def _variable(recording: Recording, header: int, told: Told) -> Variable:
     )
 
 
+def _named(watch: Watch) -> str:
+    """The variable, with its library."""
+    return f"{watch.library}:{watch.symbol}" if watch.library else watch.symbol
+
+
 def _place(recording: Recording, header: int, watch: Watch) -> str:
     """As ``%pS`` prints it, with the symbol's size if the image has it."""
     image = recording.program_of(header).image
-    text = f"{watch.symbol}+{watch.offset:#x}"
-    if image is None:
+    text = f"{_named(watch)}+{watch.offset:#x}"
+    if image is None or watch.library:
         return text
     symbols = image.symbols
     there = symbols.value == watch.address - watch.offset

@@ -6,7 +6,7 @@ requests; the tracer answers EINVAL to all, here each has its own message. OPS a
 in fixed positions: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not. The second form is that
 of the wprobe events proposed for the kernel (patches to Documentation/trace/wprobetrace.rst). In
 both, SYMBOL may be a C++ name as in the source, which contains ``::``, or a link address, as for
-wprobe events.
+wprobe events. In a process, ``LIB:`` before it names a library.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _TODAY = re.compile(r"([rwx-]*|[^@:]{1,3}(?=@[^:]*(:[0-9]*)?\Z))@")
 they do not consist of these letters alone, and no number follows the colon."""
 _COLON = re.compile(r"(?<!:)(?<!\[abi):(?!:)")
 """The separator; in ``shop::names[abi:cxx11]`` no colon is one."""
+_LIBRARY = re.compile(r"[^:@]*[./][^:@]*")
+"""A library's path, file name or DT_SONAME: a dot or a slash is in each."""
 ADDRESS = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 """A link address in place of a symbol."""
 _CPP = re.compile(r"(?=.*[:<\[(])(?:[^\W\d]|\()[^+%=]*")
@@ -41,12 +43,19 @@ _CPP = re.compile(r"(?=.*[:<\[(])(?:[^\W\d]|\()[^+%=]*")
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request: ``offset`` and ``length`` in bytes, None for a length not given; ``type`` is
-    ``rw-``, ``-w-`` or ``r--``, or ``---``, which clears."""
+    ``rw-``, ``-w-`` or ``r--``, or ``---``, which clears; ``library`` that has the symbol, by a
+    name of it, empty for the program."""
 
     symbol: str
     offset: int
     length: int | None
     type: str
+    library: str = ""
+
+    @property
+    def place(self) -> str:
+        """The symbol, with its library."""
+        return f"{self.library}:{self.symbol}" if self.library else self.symbol
 
 
 def parse_watch(text: str) -> Request:
@@ -58,6 +67,7 @@ def parse_watch(text: str) -> Request:
         return Request(EVERY, 0, None, CLEAR)
     today = _TODAY.match(whole.text)
     place = whole.cut(today.end()) if today else whole
+    library, place = _library(place, given=1 - bool(today))
     colons = [found.start() for found in _COLON.finditer(place.text)]
     if len(colons) > 1:
         hint = "`:` separates the symbol from the operators"
@@ -66,11 +76,22 @@ def parse_watch(text: str) -> Request:
     name = place.cut(0, colons[0]) if colons else place
     if today:
         type = _prefix(whole.cut(0, today.end() - 1))
-        return Request(*_symbol(name), _length(last), type)
+        return Request(*_symbol(name), _length(last), type, library)
     if last is None:
         raise whole.refuse("no `:` in the request", _FORM)
     type = _operators(last)
-    return Request(*_symbol(name), None, type)
+    return Request(*_symbol(name), None, type, library)
+
+
+def _library(place: Token, *, given: int) -> tuple[str, Token]:
+    """The library before a symbol, and the rest. ``given``: colons that have to follow; behind a
+    symbol, a number is a length."""
+    colons = [found.start() for found in _COLON.finditer(place.text)]
+    if not given and colons and read_number(place.text[colons[-1] + 1 :]) is not None:
+        given = 1
+    if len(colons) != given + 1 or not _LIBRARY.fullmatch(place.text[: colons[0]]):
+        return "", place
+    return place.text[: colons[0]], place.cut(colons[0] + 1)
 
 
 def _symbol(place: Token) -> tuple[str, int]:

@@ -76,6 +76,10 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
     assert arch is not None
     laid = _laid_in(image)
     before = () if laid is None else _watches(image, laid)
+    for one in requests:
+        if one.library:
+            reason = f"{one.place}: libraries are watched in running processes only"
+            raise UsageError(image.path, reason, "use --pid")
     variables = Variables(image)
     spelled = [replace(one, symbol=variables.spelled(one.symbol)) for one in requests]
     try:

@@ -20,6 +20,7 @@ from ftpatch.arch import arch_of
 from ftpatch.arch.breakpoints import Breakpoints, breakpoints_of
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image.injected import image_id, laid_in_id
+from ftpatch.names.suggest import meant, near
 from ftpatch.process.bpf import load_program, make_ring
 from ftpatch.process.loaded import Loaded
 from ftpatch.process.memory import memory_file
@@ -45,8 +46,9 @@ OWN: Final = Path("/proc/self/exe")
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The variables to watch: ``watches`` of the first of the images ``loaded``, the program, with
-    link addresses; ``notes`` on them, and on those that are not just a variable (``partial``)."""
+    """The variables to watch: ``watches`` of the images ``loaded``, the program first, by its link
+    addresses, as if all were of it; ``notes`` on them, and on those that are not just a variable
+    (``partial``)."""
 
     loaded: Sequence[Loaded]
     watches: tuple[Watch, ...]
@@ -61,37 +63,69 @@ class Chosen:
 
 
 def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Chosen:
-    """Find the variables of a process's program. Raises UsageError for what cannot be watched, and
-    InputError for a process of another kind than the machine's own."""
+    """Find the variables of a process's program and libraries. Raises UsageError for what cannot be
+    watched, and InputError for a process of another kind than the machine's own."""
     program = loaded[0]
-    image = program.file
     kind = _kind(program)
-    variables = Variables(image)
-    spelled = [replace(one, symbol=variables.spelled(one.symbol)) for one in requests]
+    owners = {one.library: _owner(loaded, one.library) for one in requests}
+    known = {name: Variables(one.file) for name, one in owners.items()}
+    spelled = [replace(one, symbol=known[one.library].spelled(one.symbol)) for one in requests]
+    places = {one.place: one for one in spelled}
+
+    def resolve(place: str) -> tuple[int, int]:
+        one = places[place]
+        address, size = known[one.library].resolve(one.symbol)
+        return (address + owners[one.library].bias - program.bias) % (1 << 64), size
+
     try:
-        watches, notes = apply_requests(
-            (), spelled, slots=SLOTS, resolve=variables.resolve, read_only=False
-        )
+        watches, notes = apply_requests((), spelled, slots=SLOTS, resolve=resolve, read_only=False)
         pack_watches(watches)  # their names are not too long
     except UsageError as error:
-        raise UsageError(error.path or image.path, error.reason, error.hint) from None
+        raise UsageError(error.path or program.path, error.reason, error.hint) from None
     if not watches:
-        raise UsageError(image.path, "nothing to watch", "specify a watch, such as counter:rw-")
+        raise UsageError(program.path, "nothing to watch", "specify a watch, such as counter:rw-")
+    partial = list[str]()
     for watch in watches:
-        line = watch_line(readable(watch))
-        if not variables.has(watch.address, watch.length):
+        line, owner = watch_line(readable(watch)), owners[watch.library]
+        own = replace(watch, address=(watch.address + program.bias - owner.bias) % (1 << 64))
+        variables = known[watch.library]
+        if not variables.has(own.address, own.length):
             raise UsageError(
-                image.path, f"{line}: it ends beyond the address space", "watch fewer bytes"
+                owner.path, f"{line}: it ends beyond the address space", "watch fewer bytes"
             )
-        if watch.type == "-w-" and variables.never_written(watch.address):
+        if own.type == "-w-" and variables.never_written(own.address):
             notes.append(f"{line}: the variable is constant, the program cannot write it")
+        if owner is not program and _is_exported(watch.symbol, owner, program):
+            reason = "the program has a variable of that name, which the library may use instead"
+            notes.append(f"{line}: {reason}")
+        partial += part_notes(owner.file, [own])
     return Chosen(
-        loaded=loaded,
-        watches=watches,
-        notes=tuple(notes),
-        partial=tuple(part_notes(image, watches)),
-        kind=kind,
+        loaded=loaded, watches=watches, notes=tuple(notes), partial=tuple(partial), kind=kind
     )
+
+
+def _is_exported(symbol: str, *images: Loaded) -> bool:
+    """Test whether all of these images export a symbol: the program may have been linked with a
+    copy of the library's variable (R_*_COPY)."""
+    return all(one.file.dynamic_symbols.find(symbol) is not None for one in images)
+
+
+def _owner(loaded: Sequence[Loaded], library: str) -> Loaded:
+    """The image that a request is about. Raises UsageError for a library that is not there, or
+    there twice."""
+    if not library:
+        return loaded[0]
+    found = [one for one in loaded if library in one.names]
+    if len(found) == 1:
+        return found[0]
+    known = {one.path.name for one in loaded}
+    reason = f"no library {library!r} is loaded"
+    hint = meant(near(library, known), "see `ftpatch status -v --pid`")
+    if found:
+        paths = sorted({str(one.path) for one in found})
+        reason = f"{library!r} is loaded {len(found)} times"
+        hint = f"use its path: {', '.join(paths)}" if len(paths) > 1 else "use a debugger"
+    raise UsageError(loaded[0].path, reason, hint)
 
 
 class Watching:

@@ -96,5 +96,6 @@ def _told(
         length=length,
         type=request.type,
         usual=request.length is None,
+        library=request.library,
     )
     return Told(watch, hits, missed, refusal)

@@ -27,7 +27,8 @@ _PREFIXES = {"rw-": "rw", "-w-": "w", "r--": "r"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """``length`` bytes at ``address`` (virtual), which is ``symbol`` + ``offset`` (bytes), watched
-    as ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the default."""
+    as ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the default;
+    ``library`` that has the symbol, empty for the program."""
 
     symbol: str
     offset: int
@@ -35,6 +36,7 @@ class Watch:
     length: int
     type: str
     usual: bool = True
+    library: str = ""
 
 
 Named = TypeVar("Named", Watch, Request)
@@ -51,10 +53,11 @@ def apply_requests(
 ) -> tuple[tuple[Watch, ...], list[str]]:
     """Apply the requests of one command in order; return the resulting watches, and notes on them.
 
-    ``slots``: the CPU's number of breakpoints. ``resolve`` returns a symbol's address and size
-    (bytes, 0: unknown), and raises UsageError for one that does not exist. ``read_only``: the CPU
-    can watch reads alone, as arm64's can; otherwise they are watched together with writes, and a
-    note says so. ``longest``: the CPU's maximum length in bytes, 4 on 32-bit x86.
+    ``slots``: the CPU's number of breakpoints. ``resolve`` returns address and size (bytes, 0:
+    unknown) of a request's ``place``, and raises UsageError for one that does not exist.
+    ``read_only``: the CPU can watch reads alone, as arm64's can; otherwise they are watched
+    together with writes, and a note says so. ``longest``: the CPU's maximum length in bytes, 4 on
+    32-bit x86.
 
     Watches are identified by address, as in the kernel: another type or length for a watched
     address replaces the old one. Either all requests take effect or none: raises UsageError for the
@@ -100,12 +103,18 @@ def watch_line(watch: Watch) -> str:
     """Format a watch unambiguously: ``table+16:-w-``, or ``w@table+16:2`` if the length is not the
     default. ``parse_watch`` turns it back into the request."""
     return _line(
-        Request(watch.symbol, watch.offset, None if watch.usual else watch.length, watch.type)
+        Request(
+            watch.symbol,
+            watch.offset,
+            None if watch.usual else watch.length,
+            watch.type,
+            watch.library,
+        )
     )
 
 
 def _line(request: Request) -> str:
-    place = f"{request.symbol}+{request.offset}" if request.offset else request.symbol
+    place = f"{request.place}+{request.offset}" if request.offset else request.place
     # A symbol such as w@VERSION would be read as the second form.
     today = request.symbol.partition("@")[0].strip("rwx") == "" and "@" in request.symbol
     if request.type == CLEAR or (request.length is None and not today):
@@ -120,7 +129,7 @@ def _address(
     """Address, and how many bytes of the symbol are left from there (0: unknown); None for all."""
     if request.symbol == EVERY:
         return None
-    start, size = resolve(request.symbol)
+    start, size = resolve(request.place)
     if size and request.offset >= size:
         hint = f"{request.symbol} has {size} bytes"
         raise UsageError(None, f"{line}: the offset is beyond the symbol", hint)
@@ -150,6 +159,7 @@ def _watch(request: Request, line: str, address: int, left: int, longest: int) -
         length=length,
         type=request.type,
         usual=length == usual,
+        library=request.library,
     )
 
 

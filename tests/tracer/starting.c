@@ -142,7 +142,7 @@ LEFT int main(int argc, char **argv)
 		result = ended(child);
 	} else if (!strcmp(way, "spawn")) {
 		result = posix_spawn(&child, words[0], 0, 0, words, environ) ? 95 : ended(child);
-	} else if (!strcmp(way, "bare")) { /* without any environment */
+	} else if (!strcmp(way, "empty")) { /* without any environment */
 		if (!(child = vfork())) {
 			execve(words[0], words, none);
 			_exit(98);

@@ -65,7 +65,7 @@ CHAINS = (
     "pads fork pads 5",
     "pads vfork pads 5",
     "pads spawn pads 5",
-    "pads bare pads 5",
+    "pads empty pads 5",
     "pads exec pads 5",
     "pads thread pads 5",
     "pads fork static 5",

@@ -175,3 +175,21 @@ def test_killed_it_is_in_nobodys_way(folder: Path) -> None:
         os.waitid(os.P_PID, traced.pid, os.WEXITED | os.WNOWAIT)
         traced.stdin.close()
         assert traced.stdout.read() == "6: 6 calls\n" * 3
+
+
+@pytest.mark.parametrize("name", ["HERE/libleaf.so", "./libleaf.so", "HERE/alias.so"])
+def test_what_it_is_linked_with_is_there_once(name: str, folder: Path) -> None:
+    """Opened by whatever path, it is the one that the program is linked with: its own counter
+    tells."""
+    if not (folder / "alias.so").exists():
+        (folder / "alias.so").symlink_to("libleaf.so")
+        words = ["gcc", "-O1", "-w", PAD, "-pthread", str(SOURCE), "-o", f"{folder}/linked"]
+        needed = ["-Wl,--no-as-needed", f"-L{folder}", "-lleaf"]
+        subprocess.run([*words, *needed], check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        found, said = _trace(folder, f"{folder}/linked once {name} 3")
+    assert said.count("\n") == 3 and said.endswith("14 calls\n")  # 2 + 3 * 4
+    calls = _calls(found)
+    assert found.err == ""
+    assert [calls[one] for one in ("leaf", "begun", "gone", "entry")] == [1 + 3 * 3 + 1, 1, 1, 3]

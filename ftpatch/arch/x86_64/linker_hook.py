@@ -72,6 +72,7 @@ CODE: Final = bytes.fromhex(
 DATA: Final = struct.Struct("<QIII")
 """debug, filtered, owner, size; behind them `address`, a struct sockaddr_un."""
 AF_UNIX: Final = b"\x01\x00"
+JUMP: Final = b"\xe9"  # jmp rel32
 RET: Final = b"\xc3"
 NOPS: Final = (
     b"\x66\x66\x2e\x0f\x1f",  # data16 cs nop word [rax + rax]: its beginning
@@ -90,12 +91,19 @@ def _make(state: int, filtered: int, owner: int, name: bytes) -> bytes:
 
 
 def _jump(at: int, to: int) -> bytes:
-    return b"\xe9" + struct.pack("<i", to - at - 5)  # jmp rel32
+    return JUMP + struct.pack("<i", to - at - 5)
+
+
+def _target(at: int, code: bytes) -> int | None:
+    if len(code) < 5 or code[:1] != JUMP:
+        return None
+    return at + 5 + int.from_bytes(code[1:5], "little", signed=True)
 
 
 LINKER_HOOK: Final = LinkerHook(
     make=_make,
     jump=_jump,
+    target=_target,
     empty=(
         b"\xf3\x0f\x1e\xfa" + RET,  # endbr64; ret
         *(RET + nop for nop in NOPS),  # which stands alone in 16 bytes
