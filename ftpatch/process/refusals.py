@@ -14,8 +14,18 @@ from ftpatch.arch.thread_state import ThreadState, thread_state_of
 from ftpatch.errors import InputError
 from ftpatch.process.process import Process, read_status
 
-__all__ = ["elf_kind", "not_stopped", "own_arch", "require_may_stop", "why_not_seized"]
+__all__ = [
+    "STOPS",
+    "NotStopped",
+    "elf_kind",
+    "not_stopped",
+    "own_arch",
+    "require_may_stop",
+    "why_not_seized",
+]
 
+STOPS: Final = 3
+"""Number of attempts to stop a process: a thread may lack a processor, or wait for a disk."""
 SCOPE: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 SCOPES: Final = {
     "1": ("only a process's parents may trace it", "run as root"),
@@ -91,7 +101,11 @@ def why_not_seized(process: Process, tid: int) -> InputError | None:
     )
 
 
-def not_stopped(process: Process, tids: list[int], wait: float) -> InputError:
+class NotStopped(InputError):
+    """Threads have not stopped in time."""
+
+
+def not_stopped(process: Process, tids: list[int], wait: float) -> NotStopped:
     """The error for threads that have not stopped in time."""
     tid = min(tids, default=process.pid)
     place = process.place / "task" / str(tid)
@@ -101,7 +115,7 @@ def not_stopped(process: Process, tids: list[int], wait: float) -> InputError:
     except OSError:
         where = ""
     what = f"{state}, {where}" if where not in ("", "0") else state
-    return InputError(
+    return NotStopped(
         None,
         f"{process}: thread {tid} did not stop within {wait:g} s: {what}",
         "it may wait for a disk, or for a child that vfork() made; try again",

@@ -20,6 +20,7 @@ from ftpatch.arch.signal_frames import saved_instruction_pointers
 from ftpatch.core.changes import Changes
 from ftpatch.errors import InputError
 from ftpatch.process.memory_target import MemoryTarget, in_pages
+from ftpatch.process.refusals import STOPS, NotStopped
 from ftpatch.process.standing import saved_ips
 from ftpatch.process.stop import World, stopped
 from ftpatch.process.thread import Thread
@@ -112,13 +113,21 @@ def when_stopped(
     target: MemoryTarget, wait: float, attempt: Callable[[World], bool]
 ) -> Pause | None:
     """Stop a process, and call ``attempt`` with its threads; again after a while, for ``wait``
-    seconds, until that returns true. None if it never did."""
+    seconds, until that returns true. None if it never did. Raises InputError, NotStopped if its
+    threads did not stop STOPS times."""
     begun = time.monotonic_ns()
-    rest, tried = FIRST_REST, 0
+    rest, tried, failed = FIRST_REST, 0, 0
     while True:
         tried += 1
-        with stopped(target.process) as world:
-            done = attempt(world)
+        try:
+            with stopped(target.process) as world:
+                done = attempt(world)
+        except NotStopped:
+            failed += 1
+            if failed == STOPS:
+                raise
+            time.sleep(MAX_REST)
+            continue
         waited = world.since - begun
         if done:
             threads = len(world.threads)

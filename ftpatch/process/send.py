@@ -19,6 +19,7 @@ from ftpatch.arch import feature
 from ftpatch.arch.injected_call import GoingOn, InjectedCall, Step
 from ftpatch.errors import InputError
 from ftpatch.process.memory_target import MemoryTarget
+from ftpatch.process.refusals import STOPS, NotStopped
 from ftpatch.process.register_sets import is_guarded, vectors_of
 from ftpatch.process.standing import is_used
 from ftpatch.process.stop import one_stopped, stopped
@@ -62,15 +63,22 @@ def send(
     Raises CallFailed if the thread does not come through, InputError if the memory cannot be
     written.
     """
-    code, begun = b"", time.monotonic()
-    while not (code := _sent(arch, target, at, steps, contents)):
-        if time.monotonic() - begun > WAIT:
+    code, begun, failed = b"", time.monotonic(), 0
+    while not code:
+        try:
+            code = _sent(arch, target, at, steps, contents)
+        except NotStopped:
+            failed += 1
+            if failed == STOPS:
+                raise
+        if not code and time.monotonic() - begun > WAIT:
             raise InputError(
                 None,
                 f"{target.name}: its threads never stopped without vectors wider than 128 bits",
                 "try again",
             )
-        time.sleep(REST)
+        if not code:
+            time.sleep(REST)
     begun, look = time.monotonic(), LOOK
     while not is_through():
         spent = time.monotonic() - begun

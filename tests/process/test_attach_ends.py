@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -62,3 +63,34 @@ def test_one_that_is_stopped_is_undone_later(tmp_path: Path) -> None:
         os.kill(program.pid, signal.SIGCONT)
         assert ftpatch("undo", *pid).code == 0
         assert ftpatch("check", *pid).code == 0 and ours_in(program.pid) == []
+
+
+VFORKS = r"""
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    puts("ready"); fflush(stdout);
+    getchar();
+    if (!vfork()) { usleep(2000000); _exit(0); }
+    puts("back"); fflush(stdout);
+    getchar();
+}
+"""
+
+
+def test_a_thread_that_does_not_stop_at_first(tmp_path: Path) -> None:
+    """It waits for a child that vfork() made, for longer than a stop may take."""
+    path, trace = padded(tmp_path, VFORKS), tmp_path / "t.trace"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(path, stdin=pipe, stdout=pipe) as program:
+        assert program.stdin and program.stdout and program.stdout.readline() == b"ready\n"
+        program.stdin.write(b"\n")
+        program.stdin.flush()
+        time.sleep(0.1)
+        said = ftpatch("enable", "--pid", str(program.pid), "-o", trace)
+        assert said.code == 0, said.err
+        assert program.stdout.readline() == b"back\n"
+        assert ftpatch("undo", "--pid", str(program.pid)).code == 0
+        assert ftpatch("check", "--pid", str(program.pid)).code == 0
+        program.communicate(b"\n")
+    assert program.returncode == 0
