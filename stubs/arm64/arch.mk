@@ -4,3 +4,4 @@ COMPILER := aarch64-linux-gnu-gcc
 FLAGS := -mbranch-protection=none -mno-outline-atomics -ffixed-x18 -Wl,-z,max-page-size=65536,-n
 # No watch: where an access that was watched goes on, the kernel comes to it again and again.
 FURTHER := probes
+ATTACHED := runtime/lookups.c
