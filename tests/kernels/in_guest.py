@@ -23,7 +23,10 @@ from ftpatch.errors import InputError
 from ftpatch.process.process import find_process
 from ftpatch.process.stop import stopped
 
-__all__ = ["CASES", "TRACE", "Running", "done", "forked", "ftpatch", "running", "tried"]
+__all__ = [
+    "CASES", "PATIENCE", "TRACE", "Running", "counted", "done", "forked", "ftpatch", "running",
+    "tried",
+]  # fmt: skip
 
 TRACE = Path("/tmp/t.trace")
 CYCLES = 20

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,10 @@ def _killed(after: float, *words: object, both: bool) -> int:
         if ended:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
-    (os.killpg if both else os.kill)(child, signal.SIGKILL)
+    if both:
+        with suppress(ProcessLookupError):  # it has not come so far
+            os.killpg(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
