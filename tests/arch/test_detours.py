@@ -73,4 +73,4 @@ def test_a_frame_of_arm64_holds_the_registers(tmp_path: Path) -> None:
     held = data.read_bytes()
     words = [int.from_bytes(held[at : at + 8], "little") for at in range(0, len(held), 8)]
     assert words == [known.signalled[0], known.signalled[known.stack], known.ip]
-    assert known.restorer == _assembled(tmp_path, "mov x8, #139; svc #0\n")
+    assert known.restorer == _assembled(tmp_path, "mov x8, 139; svc 0\n")
