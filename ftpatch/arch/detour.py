@@ -8,12 +8,23 @@ from dataclasses import dataclass
 
 from ftpatch.arch import feature
 
-__all__ = ["OFFSET", "RESTORE", "Detour", "cfa_offset", "detour_of", "uleb"]
+__all__ = ["OFFSET", "RESTORE", "Detour", "FarDetour", "cfa_offset", "detour_of", "uleb"]
 
 DEF_CFA_OFFSET = 0x0E
 OFFSET = 0x80
 RESTORE = 0xC0
 """DW_CFA_*; the last two with a register in the lower bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FarDetour:
+    """A prologue whose callee is anywhere. ``entry(to)``: what leads to the code at address ``to``
+    from near detours, once for all of them; ``size`` and ``make(at, place, entry)``: as Detour has
+    them, with the address of that."""
+
+    entry: Callable[[int], bytes]
+    size: int
+    make: Callable[[int, int, int], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +40,7 @@ class Detour:
     frames: Callable[[int, bool], list[tuple[int, bytes]]]
     link: int
     """The DWARF number of the register with the return address."""
-    far: Callable[[int], bytes] | None = None
-    """Code that jumps to any address and changes nothing; None where it is not there yet."""
+    far: FarDetour
 
 
 def detour_of(arch: str) -> Detour:

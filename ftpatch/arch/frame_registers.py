@@ -12,13 +12,18 @@ __all__ = ["FrameRegisters"]
 @dataclass(frozen=True, kw_only=True)
 class FrameRegisters:
     """``names`` of the registers in a thread's state, by DWARF number; the numbers of the ``stack``
-    pointer and of the return address (``back``); ``restorer``: the code that a signal's handler
-    returns to; ``signalled``: where that finds each register, by number, from the stack pointer on
-    (bytes); ``in_plt``: the CFA inside of a PLT entry, of its address and the stack pointer."""
+    pointer and of the return address (``back``), and whether that is a register, which has it until
+    it is saved (``link``); the bits of it that are an ``address``; ``restorer``: the code that a
+    signal's handler returns to; ``signalled``: where that finds each register, by number, and where
+    the instruction pointer (``ip``), from the stack pointer on (bytes); ``in_plt``: the CFA inside
+    of a PLT entry, of its address and the stack pointer."""
 
     names: tuple[str, ...]
     stack: int
     back: int
+    link: bool
+    address: int
     restorer: bytes
     signalled: Mapping[int, int]
+    ip: int
     in_plt: Callable[[int, int], int]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Detours of one image of a process, in memory near it.
 
-    | notrack jmp ftrace_caller | notrack jmp ftrace_regs_caller | detour | detour | ...
+    | entry: ftrace_caller | entry: ftrace_regs_caller | detour | detour | ...
 
-The jumps are there only for libraries, from which the runtime may be out of a call's reach.
+The entries are there only for libraries, from which the runtime may be out of a call's reach:
+jumps, or addresses, as the architecture has it.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ class NearDetours:
 
     def __init__(self, target: Target, first: int, *, is_far: bool) -> None:
         self.target = target
-        self._detour, self._first = detour_of(target.arch.name), first
+        near, self._first = detour_of(target.arch.name), first
         self._starts = list[int]()
-        self._far = self._detour.far if is_far else None
-        end = 2 * len(self._far(0)) if self._far else 0
+        self._far = near.far if is_far else None
+        self._detour = self._far or near
+        end = 2 * len(self._far.entry(0)) if self._far else 0
         for one in target.found:
             self._starts.append(end + -end % ALIGN)
             chosen = one.location.chosen
@@ -56,9 +58,9 @@ class NearDetours:
         Raises UsageError where something is out of reach."""
         code = bytearray(self.size)
         if self._far:
-            jumps = [self._far(to) for to in callers]
-            code[: len(b"".join(jumps))] = b"".join(jumps)
-            callers = at, at + len(jumps[0])
+            entries = [self._far.entry(to) for to in callers]
+            code[: len(b"".join(entries))] = b"".join(entries)
+            callers = at, at + len(entries[0])
         changes = []
         for number, (one, start) in enumerate(zip(self.target.found, self._starts, strict=True)):
             part = self._one(one, at + start, self._first + number, callers)

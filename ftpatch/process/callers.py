@@ -58,9 +58,10 @@ class Callers:
 
     def of(self, thread: Thread, replaced: Mapping[int, int]) -> Iterator[tuple[int, int]]:
         """Yield the address of each caller of a thread, and where that lies on the stack;
-        ``replaced``: the true return addresses by the places of those that are not. Raises Unknown
+        ``replaced``: the true return addresses by the places of those that are not; where they are
+        in a register, by the stack pointers at which their functions were entered. Raises Unknown
         where that cannot be told."""
-        known = self._registers
+        known, ip = self._registers, thread.ip
         held = {
             number: int(thread.registers[name])
             for number, name in enumerate(known.names)
@@ -68,12 +69,11 @@ class Callers:
         }
         exact = True
         for _ in range(MAX_FRAMES):
-            ip = held[known.back]
             if self._target.read(ip, len(known.restorer)) == known.restorer:
                 sp = held[known.stack]
                 held = {number: self._word(sp + at) for number, at in known.signalled.items()}
-                exact = True
-                yield held[known.back], sp + known.signalled[known.back]
+                exact, ip = True, self._word(sp + known.ip)
+                yield ip, sp + known.ip
                 continue
             rules = self._rules(ip if exact else ip - 1)
             register, distance = rules.cfa
@@ -83,22 +83,30 @@ class Callers:
                 cfa = held[register] + distance
             else:
                 raise Unknown
-            place = rules.saved.get(known.back, None)
-            if place is None:
+            at_back = rules.saved.get(known.back, None)
+            if at_back is not None:
+                place = cfa + at_back
+            elif known.link and exact and known.back not in rules.saved:
+                place = held[known.stack]  # not saved yet, or again in its register
+            else:
                 return  # the first function of a thread
             for number, at in rules.saved.items():
                 if at is None:
                     held.pop(number, None)
                 else:
                     held[number] = self._word(cfa + at)
-            place += cfa
-            held[known.back] = replaced.get(place, held[known.back])
+            ip = replaced.get(cfa if known.link else place, held[known.back] & known.address)
             held[known.stack] = cfa
             exact = False
-            if not held[known.back]:
+            if not ip:
                 return
-            yield held[known.back], place
+            yield ip, place
         raise Unknown
+
+    @property
+    def address(self) -> int:
+        """The bits of a return address that are not its signature."""
+        return self._registers.address
 
     def _word(self, address: int) -> int:
         held = self._target.read(address, WORD)

@@ -109,6 +109,7 @@ def put_back_linked(
     target: MemoryTarget,
     runtime: Runtime,
     returns: int,
+    kept: Sequence[tuple[int, int]] = (),
     *,
     signed: bool,
 ) -> PutBack:
@@ -117,6 +118,8 @@ def put_back_linked(
     nothing reads it. So it cannot be told here whether a stack was copied. ``signed``: none is,
     while any call of a thread is pending."""
     pending = (runtime.frames["slot"] != 0) & (runtime.frames["ret"] != returns)
+    for low, high in kept:
+        pending &= (runtime.frames["slot"] < low) | (runtime.frames["slot"] >= high)
     if not pending.any():
         return PutBack()
     slots = runtime.frames["slot"][pending].tolist()

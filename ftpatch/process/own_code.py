@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch import Abi, arch_named
 from ftpatch.errors import InputError
 from ftpatch.process.process import Process
 from ftpatch.process.process_journal import recall
@@ -44,8 +45,8 @@ def own_tracer(process: Process) -> OwnTracer | None:
 
 
 def own_jumps(process: Process) -> dict[int, str]:
-    """Names of the probes by the addresses in the process of all bytes of their jumps; none where
-    the journal cannot be read."""
+    """Names of the probes by the addresses in the process of all bytes of their jumps, and by the
+    ip of the sites, if those are pads; none where the journal cannot be read."""
     try:
         entry = recall(process)
     except InputError:
@@ -56,5 +57,11 @@ def own_jumps(process: Process) -> dict[int, str]:
     for address, text in entry.probes:
         name = text.split(" ", 1)[0]
         names[address] = f"{names[address]}, {name}" if address in names else name
+    lead = arch_named(entry.arch).lead(Abi(pad=True))
     changes = zip(entry.changes.offset.tolist(), entry.changes.width.tolist(), strict=True)
-    return {at + byte: names[at] for at, width in changes if at in names for byte in range(width)}
+    return {
+        at + byte: names[at]
+        for at, width in changes
+        if at in names
+        for byte in (lead, *range(width))
+    }

@@ -135,7 +135,9 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
             led[:] = put_slots_back(target, slots)
         if held is not None:
             if linked:
-                now = put_back_linked(entry.arch, world, target, held, entry.returns, signed=signed)
+                now = put_back_linked(
+                    entry.arch, world, target, held, entry.returns, kept, signed=signed
+                )
             else:
                 now = put_back(entry.arch, target, held, entry.returns, kept)
             found = replace(now, done=found.done + now.done, moved=found.moved or now.moved)

@@ -58,7 +58,7 @@ class Walks:
     def under_way(self, world: World, replaced: Mapping[int, int]) -> list[tuple[int, int]]:
         """Bounds of the stacks that threads walk up and on which return addresses are replaced: a
         walk over others meets nothing of the tracer's. ``replaced``: the true ones, by the places
-        of those that the tracer replaced."""
+        of those that the tracer replaced, or where a register has them, as Callers takes them."""
         spans = read_spans(self._target.process)
         places = np.array(sorted(replaced), np.uint64)
         out = []
@@ -82,10 +82,15 @@ class Walks:
     ) -> bool:
         if self._inside(np.array([thread.ip], np.uint64)).any():
             return True
-        rows = np.flatnonzero(self._inside(words))
+        words = words & np.uint64(self._callers.address)
+        rows = np.flatnonzero(self._inside(words) & (words != np.uint64(self._entry.returns)))
         start = thread.sp // WORD * WORD
-        places = [int(row) * WORD + start for row in rows.tolist()]
-        last = max((place for place in places if place not in replaced), default=0)
+        last = int(rows[-1]) * WORD + start if len(rows) else 0
+        # What an unwinder has called may be traced: where it returns to is on the ret_stack.
+        slots = np.array([*replaced], np.uint64)
+        slots = slots[self._inside(np.array([*replaced.values()], np.uint64))]
+        slots = slots[(slots >= start) & (slots < start + words.nbytes)]
+        last = max(last, int(slots.max(initial=0)))
         if not last and not handles:
             return False
         try:

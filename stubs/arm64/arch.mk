@@ -5,3 +5,4 @@ FLAGS := -mbranch-protection=none -mno-outline-atomics -ffixed-x18 -Wl,-z,max-pa
 # No watch: where an access that was watched goes on, the kernel comes to it again and again.
 FURTHER := probes
 READER := tally
+ATTACHED := runtime/lookups.c

@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from . import fetch
+from .apt import lock
 from .breakage import BREAKAGES, SITES
 from .cases import SEED, Case, Patched, cases
 from .cli import ftpatch
 from .fetch import FetchError, Kernel
 from .independent import Vmlinux
 from .mod_breakage import module_breakages
-from .qemu import Console, boot
+from .process_guest import ALSO, CC, CXX, NEWER, OLDER, found_in_guest
+from .qemu import Console, boot, need
 from .trees import Tree, ensure_tree
 from .variants import Loaded, load_all
 
@@ -180,3 +183,33 @@ def untouched(scratch: Path) -> Callable[[Vmlinux, bool], Console]:
         return seen[key]
 
     return look
+
+
+@pytest.fixture(scope="session")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each case of running processes found, in one boot for all workers."""
+    return _in_guest(tmp_path_factory, OLDER)
+
+
+@pytest.fixture(scope="session")
+def said_by_newer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same of some cases, on a newer kernel."""
+    return _in_guest(tmp_path_factory, NEWER, *ALSO)
+
+
+def _in_guest(factory: pytest.TempPathFactory, meta: str, *cases: str) -> dict[str, Any]:
+    base = factory.getbasetemp()
+    held = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"{meta}.json"
+    need(CC)
+    need(CXX)
+    with lock(f"processes-{meta}"):
+        if not held.is_file():
+            try:
+                found = found_in_guest(factory.mktemp("processes"), meta, *cases)
+            except FetchError as error:
+                if os.environ.get("CI") == "true" and meta == OLDER:
+                    pytest.fail(str(error), pytrace=False)
+                pytest.skip(str(error))
+            held.write_text(json.dumps(found))
+    out: dict[str, Any] = json.loads(held.read_text())
+    return out

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Run in a guest by its own Python: ftpatch on processes of its architecture.
-
-Each case prints one line with what it found, in JSON; test_processes.py says what is right. Most
-commands run in this process: to start one takes seconds under emulation.
+"""Run in a guest by its own Python: ftpatch on processes of its architecture; test_processes.py
+says what is right. Most commands run in this process: to start one takes seconds under emulation.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import re
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -26,10 +23,11 @@ from ftpatch.errors import InputError
 from ftpatch.process.process import find_process
 from ftpatch.process.stop import stopped
 
-__all__ = ["CASES", "SAID"]
+__all__ = [
+    "CASES", "PATIENCE", "TRACE", "Running", "counted", "done", "forked", "ftpatch", "running",
+    "tried",
+]  # fmt: skip
 
-SAID = "@@ case "
-"""Begins a line with the outcome of a case."""
 TRACE = Path("/tmp/t.trace")
 CYCLES = 20
 ROUNDS = 300
@@ -69,17 +67,23 @@ def forked(meanwhile: Callable[[], None], *words: object) -> tuple[int, str, str
     return os.waitstatus_to_exitcode(status), out.read_text(), err.read_text()
 
 
-def done(*words: object) -> str:
-    """Run a command that must succeed, and return its output. It is repeated where threads did not
-    come to where they have to, which they may not on a busy machine."""
+def tried(*words: object) -> tuple[int, str, str]:
+    """Run a command as ``ftpatch`` does, again where threads did not come to where they have to,
+    which they may not on a busy machine."""
     end = time.monotonic() + PATIENCE
     while True:
-        if words[0] == "enable":
+        if words[0] in ("enable", "probe") and TRACE in words:
             TRACE.unlink(missing_ok=True)
         code, out, err = ftpatch(*words)
-        if not code:
-            return out
-        assert SLOW.search(out + err) and time.monotonic() < end, (words, code, out, err)
+        if not code or not SLOW.search(out + err) or time.monotonic() > end:
+            return code, out, err
+
+
+def done(*words: object) -> str:
+    """Run a command that must succeed, and return its output."""
+    code, out, err = tried(*words)
+    assert not code, (words, code, out, err)
+    return out
 
 
 class Running:
@@ -291,21 +295,3 @@ def calls() -> dict[str, Any]:
 CASES: tuple[Callable[[], dict[str, Any]], ...] = (
     *(reads, function, function_graph, pending, signed, cycles, traces, calls),
 )
-
-
-def main() -> None:
-    wanted = sys.argv[1:]  # which commands replace
-    for case in CASES:
-        if wanted and case.__name__ not in wanted:
-            continue
-        begun = time.monotonic()
-        try:
-            found = case()
-        except BaseException:
-            found = {"error": traceback.format_exc()}
-        found["seconds"] = round(time.monotonic() - begun, 1)
-        print(f"{SAID}{case.__name__} {json.dumps(found)}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

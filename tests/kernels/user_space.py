@@ -48,7 +48,11 @@ UNUSED = (
 LOADER = "ld-linux-aarch64.so.1"
 """Expected in /lib by all programs, a link in its package."""
 PLACE = f"usr/lib/python{PYTHON}/site-packages"
-ASSEMBLED = ("nop", "mov x9, lr", "bl 0x101000", "b 0x101000", "br x16")
+ASSEMBLED = (
+    *("nop", "mov x9, lr", "bl 0x101000", "b 0x101000", "br x16"),
+    *("str x0, [sp, -16]!", "ldr x0, [sp], 16"),
+    "stp x30, x17, [sp, -16]!; movz x17, 0; movk x17, 0, lsl 16; ldp x30, x17, [sp], 16",
+)
 AT = 0x10_0000
 KEYSTONE = '''"""What Keystone assembled elsewhere."""
 KS_ARCH_ARM64 = KS_MODE_LITTLE_ENDIAN = 0

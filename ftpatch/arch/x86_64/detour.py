@@ -13,7 +13,7 @@ import struct
 from typing import Final
 
 from ftpatch.arch.assemble import template
-from ftpatch.arch.detour import Detour, cfa_offset
+from ftpatch.arch.detour import Detour, FarDetour, cfa_offset
 
 __all__ = ["DETOUR"]
 
@@ -44,4 +44,12 @@ def _far(to: int) -> bytes:
     return bytes.fromhex("3e ff 25 00 00 00 00") + struct.pack("<Q", to)  # notrack jmp [rip]
 
 
-DETOUR: Final = Detour(size=23, make=_make, stack=7, frames=_frames, link=16, far=_far)
+SIZE: Final = 23
+DETOUR: Final = Detour(
+    size=SIZE,
+    make=_make,
+    stack=7,
+    frames=_frames,
+    link=16,
+    far=FarDetour(entry=_far, size=SIZE, make=_make),
+)
