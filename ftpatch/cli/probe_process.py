@@ -32,12 +32,14 @@ __all__ = ["Wanted", "list_probes", "probe_process"]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Options of a command: the ``probes``, the limits of their recording; the ``trace`` to keep,
-    if any, which may ``overwrite``; the ``seconds`` until they are taken out, None to wait for a
-    signal; ``format`` and ``reports`` of what was recorded until then; ``keeps``: they stay until
-    they are undone, which is told ``as_json``; ``keep_going``: as many as can be."""
+    """Options of a command: the ``probes``, by jumps where they can be if they ``optimize``; the
+    limits of their recording; the ``trace`` to keep, if any, which may ``overwrite``; the
+    ``seconds`` until they are taken out, None to wait for a signal; ``format`` and ``reports`` of
+    what was recorded until then; ``keeps``: they stay until they are undone, which is told
+    ``as_json``; ``keep_going``: as many as can be."""
 
     probes: Sequence[str]
+    optimize: bool
     depth: int
     size: int
     trace: Path | None
@@ -91,7 +93,8 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
 def _targets(loaded: Sequence[Loaded], wanted: Wanted, refused: Refused) -> list[Target]:
     from ftpatch.probe.targets import find_targets
 
-    targets = find_targets(loaded, _parsed(wanted.probes, loaded[0], refused), refused)
+    definitions = _parsed(wanted.probes, loaded[0], refused)
+    targets = find_targets(loaded, definitions, refused, optimize=wanted.optimize)
     if refused.errors and not wanted.keep_going:
         raise refused.errors.pop()
     return targets
