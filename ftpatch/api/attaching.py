@@ -208,13 +208,20 @@ def undo_in(process: Process) -> list[tuple[Process, TakenOut]]:
 
 
 def probe_targets(
-    loaded: Sequence[Loaded], probes: Sequence[str], refused: Refused, *, keep_going: bool
+    loaded: Sequence[Loaded],
+    probes: Sequence[str],
+    refused: Refused,
+    *,
+    optimize: bool,
+    keep_going: bool,
 ) -> Sequence[Target]:
-    """Find where probes are to go. Raises UsageError; ``refused`` has what was refused before."""
+    """Find where probes are to go, by jumps where they can be if they ``optimize``. Raises
+    UsageError; ``refused`` has what was refused before."""
     from ftpatch.api.probing import parsed_probes
     from ftpatch.probe.targets import find_targets
 
-    targets = find_targets(loaded, parsed_probes(loaded[0].file, probes, refused), refused)
+    definitions = parsed_probes(loaded[0].file, probes, refused)
+    targets = find_targets(loaded, definitions, refused, optimize=optimize)
     if refused.errors and not keep_going:
         raise refused.errors.pop()
     return targets

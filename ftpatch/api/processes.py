@@ -186,6 +186,7 @@ class Process:
         self,
         probes: str | Sequence[str],
         *,
+        optimize: bool = True,
         keep_going: bool = False,
         max_stack: int = MAX_STACK,
         size: int = TRACE_SIZE,
@@ -193,9 +194,9 @@ class Process:
         force: bool = False,
     ) -> Attached:
         """Insert probes, such as ``"p libc.so.6:malloc n=$arg1:u64"``, which record to ``output``
-        as a tracer does, until ``undo``. Raises UsageError where one cannot be inserted, with a
-        note for each further one; with ``keep_going`` the others are inserted, and those errors are
-        in ``refused``. InputError, OutputError."""
+        as a tracer does, until ``undo``; without ``optimize`` by traps alone. Raises UsageError
+        where one cannot be inserted, with a note for each further one; with ``keep_going`` the
+        others are inserted, and those errors are in ``refused``. InputError, OutputError."""
         from ftpatch.api.attaching import attached, kept, probe_in, probe_targets, require_free
 
         require_limits(max_stack=max_stack, size=size)
@@ -203,7 +204,9 @@ class Process:
         refused, loaded = Refused(), self._loaded()
         words = patterns("probes", probes)
         try:
-            targets = probe_targets(loaded, words, refused, keep_going=keep_going)
+            targets = probe_targets(
+                loaded, words, refused, optimize=optimize, keep_going=keep_going
+            )
         except UsageError as last:
             first, *others = [*refused.errors, last]
             for other in others:

@@ -63,7 +63,7 @@ class InjectedCall:
     ``tail(going_on)``, ``tail_size`` bytes; ``mmap``, ``mprotect`` and ``munmap``: numbers of these
     calls; ``reach``: bytes within which a site calls what is mapped for it; ``needed``: numbers and
     arguments, as far as they matter, of all system calls that a runtime and what is injected for it
-    make."""
+    make; ``trapping``: those that it makes beside them if there are traps."""
 
     make: Callable[[Sequence[Step]], bytes]
     tail: Callable[[GoingOn], bytes]
@@ -73,3 +73,4 @@ class InjectedCall:
     munmap: int
     reach: int
     needed: tuple[tuple[int, tuple[int, ...]], ...]
+    trapping: tuple[tuple[int, tuple[int, ...]], ...] = ()

@@ -148,7 +148,6 @@ def command(
         require_unused(
             {
                 "--handler": handler,
-                "--no-optimize": not optimize,
                 "--in-place": in_place,
                 "--allow-setuid": allow_setuid,
                 "--dry-run": dry_run,
@@ -166,6 +165,7 @@ def command(
             require_unused_beside("--keep", {"--seconds": timed, "--report": reports})
         wanted = Wanted(
             probes=given,
+            optimize=optimize,
             depth=max_stack,
             size=bytes_of(size),
             trace=output,

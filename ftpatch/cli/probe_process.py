@@ -35,12 +35,14 @@ __all__ = ["Wanted", "list_probes", "probe_process"]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Options of a command: the ``probes``, the limits of their recording; the ``trace`` to keep,
-    if any, which may ``overwrite``; the ``seconds`` until they are taken out, None to wait for a
-    signal; ``format`` and ``reports`` of what was recorded until then; ``keeps``: they stay until
-    they are undone, which is told ``as_json``; ``keep_going``: as many as can be."""
+    """Options of a command: the ``probes``, by jumps where they can be if they ``optimize``; the
+    limits of their recording; the ``trace`` to keep, if any, which may ``overwrite``; the
+    ``seconds`` until they are taken out, None to wait for a signal; ``format`` and ``reports`` of
+    what was recorded until then; ``keeps``: they stay until they are undone, which is told
+    ``as_json``; ``keep_going``: as many as can be."""
 
     probes: Sequence[str]
+    optimize: bool
     depth: int
     size: int
     trace: Path | None
@@ -82,7 +84,9 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
         require_place_for(wanted.trace, overwrite=wanted.overwrite)
     reports = None if wanted.keeps else _reports(process, wanted)
     loaded = readable_images(process)
-    targets = probe_targets(loaded, wanted.probes, refused, keep_going=wanted.keep_going)
+    targets = probe_targets(
+        loaded, wanted.probes, refused, optimize=wanted.optimize, keep_going=wanted.keep_going
+    )
     bring = probe_in(process, loaded, targets, depth=wanted.depth, size=wanted.size)
     if reports is None:
         image = loaded[0].path

@@ -3,6 +3,7 @@
 
 program   | e9 rel32 ...   | area: runtime, detours, tables |
 library   | e9 rel32 ...   | area: detours, which call the runtime from afar |
+any       | e9 rel32 ...   | area: its system calls about signals, if there are traps |
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ftpatch.inject.runtime import configuration, probes_stub
 from ftpatch.inject.stub import Part, Stub
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.probe import definition_text
+from ftpatch.probe.led_calls import NearCalls
 from ftpatch.probe.near_detours import NearDetours
 from ftpatch.probe.tables import Place, Probe, Tables
 from ftpatch.probe.targets import COPY, Target
@@ -29,7 +31,7 @@ from ftpatch.process.attached import Live, bring
 from ftpatch.process.bring_in import CODE, STACK
 from ftpatch.process.loaded import Loaded
 from ftpatch.process.maps import Mapping
-from ftpatch.process.planned import Calls, Planned
+from ftpatch.process.planned import Calls, Planned, Signals
 from ftpatch.process.process import Process
 from ftpatch.process.room import Room
 from ftpatch.process.started import started
@@ -82,6 +84,8 @@ def _plan(
     require_no_exceptions(returning, f"use p probes, or {COPY}")
     tracer, stub = probes_stub(arch.name)
     callers = _address(stub, "ftrace_caller"), _address(stub, "ftrace_regs_caller")
+    # By address, in which the runtime looks for traps.
+    targets = sorted(targets, key=lambda one: (one.loaded.address - program.bias) % TOP)
     whole, own, others, number = stub, dict[int, NearDetours](), list[NearDetours](), 0
     for target in targets:
         is_far = target.loaded is not program
@@ -92,8 +96,8 @@ def _plan(
         else:
             whole, at = whole.with_code(bytes(detours.size), arch.page)
             own[at] = detours
-    tables = _tables(targets, program)
-    whole, table = whole.with_data(bytes(len(tables.pack(0))), arch.page)
+    size = len(_tables(targets, program, [0] * number).pack(0))
+    whole, table = whole.with_data(bytes(size), arch.page)
     room = Room(process, mappings, arch)
     main = room.place(program.span, whole.parts, before=CODE, behind=STACK)
     shift = main.shift - program.bias
@@ -111,19 +115,24 @@ def _plan(
         libraries=(0, _linker(program)),
         attached=True,
     )
-    values[table] = tables.pack((table + shift) % TOP)
     there = callers[0] + main.shift, callers[1] + main.shift
-    areas, changes = list[Area](), list[Changes]()
+    areas, changes, places = list[Area](), list[Changes](), dict[int, int]()
     for at, detours in own.items():
         made = detours.make(at + main.shift, there)
         values[at] = made.code
         changes.append(made.changes)
+        places |= detours.places(at + main.shift)
     for detours in others:
         part = Part(0, np.zeros(detours.size, np.uint8), detours.size, Segment.PF_R | Segment.PF_X)
         area = room.place(detours.target.loaded.span, [part])
         made = detours.make(area.shift, there)
         areas.append(replace(area, contents=((area.shift, made.code),)))
         changes.append(made.changes)
+        places |= detours.places(area.shift)
+    ordered = [(places[row] - program.bias) % TOP for row in range(number)]
+    values[table] = _tables(targets, program, ordered).pack((table + shift) % TOP)
+    signals, led = _signals(targets, room, stub, main.shift)
+    areas += led
     start, block = started(process, main, _address(stub, "trace_start"), environment)
     jumps = Changes.concat(changes)
     return Planned(
@@ -143,19 +152,56 @@ def _plan(
             for one in target.found
             for definition in one.location.definitions
         ),
+        signals=signals,
     )
 
 
-def _tables(targets: Sequence[Target], program: Loaded) -> Tables:
+def _signals(
+    targets: Sequence[Target], room: Room, stub: Stub, shift: int
+) -> tuple[Signals | None, list[Area]]:
+    """Plan what traps need, if there are any: areas for system calls of all images that have some,
+    which are led to the runtime, ``shift`` bytes above its link address."""
+    if not any(target.traps for target in targets):
+        return None, []
+    state, take, release, asked = (
+        _address(stub, name) + shift
+        for name in ("ftpatch_signals", "traps_taken", "signal_given_back", "ftrace_asked")
+    )
+    areas, changes = list[Area](), list[Changes]()
+    gates, spans = dict[int, int](), list[tuple[int, int]]()
+    for loaded, found in targets[0].asked:
+        if not found.led:
+            continue
+        calls = NearCalls(loaded, targets[0].arch, found.led)
+        part = Part(0, np.zeros(calls.size, np.uint8), calls.size, Segment.PF_R | Segment.PF_X)
+        area = room.place(loaded.span, [part])
+        made = calls.make(area.shift, asked)
+        areas.append(replace(area, contents=((area.shift, made.code),)))
+        changes.append(made.changes)
+        gates |= made.gates
+        spans += made.spans
+    signals = Signals(
+        state=state,
+        take=take,
+        release=release,
+        changes=Changes.concat(changes),
+        gates=gates,
+        spans=tuple(spans),
+    )
+    return signals, areas
+
+
+def _tables(targets: Sequence[Target], program: Loaded, detours: Sequence[int]) -> Tables:
     """Build the runtime's tables. Its link addresses are the program's: a library's are as far from
-    those as the library is in memory."""
+    those as the library is in memory, and so are all ``detours``."""
     places, probes = list[Place](), list[Probe]()
     for target in targets:
         above = target.loaded.bias - program.bias
         for one in target.found:
             address = (one.location.chosen.address + above) % TOP
             count = len(one.location.definitions)
-            places.append(Place(address=address, detour=0, probes=count, trap=False))
+            traps, detour = one.location.chosen.method.traps, detours[len(places)]
+            places.append(Place(address=address, detour=detour, probes=count, trap=traps))
             probes += one.probes(above=above)
     return Tables(places, probes)
 

@@ -68,6 +68,10 @@ class NearDetours:
             changes.append(self._jump(one, at + start))
         return Made(bytes(code), in_memory(Changes.concat(changes), self.target.loaded))
 
+    def places(self, at: int) -> dict[int, int]:
+        """The address of each detour by its number, if they are made for an address."""
+        return {self._first + row: at + start for row, start in enumerate(self._starts)}
+
     def _one(self, found: Found, at: int, number: int, callers: tuple[int, int]) -> bytes:
         target, chosen = self.target, found.location.chosen
         entry_only = target.functions.is_entry(found.location.ip) or chosen.method is PAD

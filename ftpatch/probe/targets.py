@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The images of a process that are to be probed: where, and by which method.
-
-Only pads and jumps are used: a trap would need a signal handler of ours in the process.
-"""
+"""The images of a process that are to be probed: where, and by which method."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from ftpatch.arch.registers import registers_of
 from ftpatch.errors import Refused, UsageError
 from ftpatch.image.injected import laid_in_id
 from ftpatch.inject.probe_methods import Methods
+from ftpatch.inject.signal_calls import Asked, find_asked
 from ftpatch.names.functions import Functions, read_functions
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe import Definition
@@ -30,6 +29,8 @@ __all__ = ["COPY", "Target", "find_targets"]
 
 OWN_CODE = "injected_call"
 """Per architecture, beside NEEDED."""
+TRAPPED = ("led_call", "signal_masks")
+"""Per architecture, for traps."""
 KEEPING = ("swapcontext", "__swapcontext")
 """Functions that keep their return address in a structure of their caller's (ucontext_t)."""
 COPY = "probe a copy of the file instead"
@@ -38,7 +39,8 @@ COPY = "probe a copy of the file instead"
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An image of a process, with the locations of its probes; ``mover`` moves its instructions."""
+    """An image of a process, with the locations of its probes; ``mover`` moves its instructions;
+    ``asked``: the system calls about signals of all images of the process, if there are traps."""
 
     loaded: Loaded
     arch: Arch
@@ -46,6 +48,12 @@ class Target:
     functions: Functions
     methods: Methods
     found: Sequence[Found]
+    asked: Sequence[tuple[Loaded, Asked]] = ()
+
+    @property
+    def traps(self) -> bool:
+        """Test whether any of its probes is a trap."""
+        return any(one.location.chosen.method.traps for one in self.found)
 
     @property
     def returns(self) -> bool:
@@ -55,10 +63,15 @@ class Target:
 
 
 def find_targets(
-    loaded: Sequence[Loaded], definitions: Sequence[Definition], refused: Refused
+    loaded: Sequence[Loaded],
+    definitions: Sequence[Definition],
+    refused: Refused,
+    *,
+    optimize: bool = True,
 ) -> list[Target]:
     """Find the locations, image by image, leaving out what is ``refused``. ``loaded`` begins with
-    the program. Raises UsageError if none is left."""
+    the program; without ``optimize`` there are traps where there could be jumps. Raises UsageError
+    if none is left."""
     by_image: dict[int, list[Definition]] = {}
     for one in definitions:
         with refused.told():
@@ -66,9 +79,11 @@ def find_targets(
     out = []
     for row, those in by_image.items():
         with refused.told():
-            target = _target(loaded[row], loaded, those, refused)
+            target = _target(loaded[row], loaded, those, refused, optimize=optimize)
             if target.found:
                 out.append(target)
+    if any(target.traps for target in out):
+        out = _beside_calls(loaded, out, refused)
     if not out:
         if refused.errors:
             raise refused.errors.pop()
@@ -113,6 +128,8 @@ def _target(
     others: Sequence[Loaded],
     definitions: Sequence[Definition],
     refused: Refused,
+    *,
+    optimize: bool,
 ) -> Target:
     """Find the locations of one image. Raises UsageError for one that cannot be probed."""
     image = loaded.image
@@ -130,7 +147,7 @@ def _target(
         functions = replace(functions, chosen=chosen)
     methods = Methods(image, arch, mover, functions, find_pads(image))
     named = spelled(functions, definitions, refused)
-    locations = find_locations(methods, functions, named, refused, optimize=True)
+    locations = find_locations(methods, functions, named, refused, optimize=optimize)
     usable = []
     for one in locations:
         with refused.told(loaded.path):
@@ -147,6 +164,69 @@ def _target(
     )
 
 
+def _beside_calls(
+    loaded: Sequence[Loaded], targets: Sequence[Target], refused: Refused
+) -> list[Target]:
+    """Find the system calls about signals of all images. Leave out traps if one cannot be led to
+    the runtime, and probes on the code that leads there."""
+    arch = targets[0].arch
+    asked = [(one, find_asked(one.image, arch)) for one in loaded if _is_of(one, arch)]
+    for image, found in asked:
+        _require_as_file(image, found)
+    unled = [(image, at) for image, found in asked for at in found.unled]
+    led = {id(image): found.led for image, found in asked}
+    out = []
+    for target in targets:
+        free = []
+        for one in target.found:
+            location, path = one.location, target.loaded.path
+            names = ", ".join(each.name for each in location.definitions)
+            with refused.told():
+                if location.chosen.method.traps:
+                    _require_led(names, path, arch, unled)
+                start, end = target.methods.span(location.chosen)
+                for low, high in led[id(target.loaded)]:
+                    if start < high and low < end:
+                        reason = f"{names}: {low:#x} to {high:#x} are reserved for traps"
+                        raise UsageError(path, reason, "probe another address")
+                free.append(one)
+        if free:
+            out.append(replace(target, found=free, asked=asked))
+    return out
+
+
+def _require_as_file(loaded: Loaded, asked: Asked) -> None:
+    """Raise UsageError if somebody else has changed the code of such a call."""
+    if not len(loaded.changed) or not asked.led:
+        return
+    bounds = np.array(asked.led, np.uint64)
+    low = loaded.file.elf.offset_of(bounds[:, 0], executable=True)[:, None]
+    size = (bounds[:, 1] - bounds[:, 0]).astype(np.int64)[:, None]
+    held = (loaded.changed >= low) & (loaded.changed < low + size)
+    if held.any():
+        at = int(bounds[held.any(axis=1)][0, 0])
+        reason = f"a trap needs the system call at {at:#x}, which is not what it is in the file"
+        raise UsageError(loaded.path, reason, "see `ftpatch check --pid`")
+
+
+def _is_of(loaded: Loaded, arch: Arch) -> bool:
+    skeleton = loaded.file.elf.skeleton
+    found = arch_of(skeleton.machine, skeleton.elf_class)
+    return found is arch
+
+
+def _require_led(names: str, path: Path, arch: Arch, unled: Sequence[tuple[Loaded, int]]) -> None:
+    """Raise UsageError for a trap if a system call is ``unled``, or its architecture has none in
+    processes."""
+    if not supports(arch.name, *TRAPPED):
+        raise UsageError(path, f"{names}: it needs a trap, in a running process", COPY)
+    if unled:
+        one, at = unled[0]
+        reason = f"{names}: it needs a trap, and the system call at {one.path.name}+{at:#x} may "
+        reason += "set or block SIGILL, and cannot be redirected"
+        raise UsageError(path, reason, "probe another address")
+
+
 def _keeping(functions: Functions) -> set[int]:
     """Link addresses of functions that copy their return address to where nobody finds it."""
     return {
@@ -160,8 +240,8 @@ def _keeping(functions: Functions) -> set[int]:
 def _require_usable(
     loaded: Loaded, methods: Methods, functions: Functions, location: Location
 ) -> None:
-    """Raise UsageError for a location that needs a trap, that is called by the dynamic linker, or
-    whose code somebody else has changed."""
+    """Raise UsageError for a location that is called by the dynamic linker, or whose code somebody
+    else has changed."""
     names, chosen = ", ".join(one.name for one in location.definitions), location.chosen
     place = functions.image.kallsyms.places(np.array([location.ip], np.uint64))[0]
     place = place or f"{location.ip:#x}"
@@ -172,9 +252,6 @@ def _require_usable(
     if returns and location.ip in _keeping(functions):
         reason = f"{names}: {place} keeps its return address in memory of the program"
         raise UsageError(loaded.path, reason, "use a p probe")
-    if chosen.method.traps:
-        reason = f"{names}: {place} has no room for a jump: {chosen.why}"
-        raise UsageError(loaded.path, reason, COPY)
     start, end = methods.span(chosen)
     offset = int(loaded.file.elf.offset_of(np.array([start], np.uint64))[0])
     if ((loaded.changed >= offset) & (loaded.changed < offset + end - start)).any():

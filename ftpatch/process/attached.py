@@ -17,9 +17,10 @@ from ftpatch.process.bring_in import bring_in
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import Mapping, read_maps
 from ftpatch.process.memory_target import MemoryTarget, writable_memory
+from ftpatch.process.own_signal import take_signal
 from ftpatch.process.page_ends import paddings_of
 from ftpatch.process.permitted import require_permitted
-from ftpatch.process.planned import Calls, Planned
+from ftpatch.process.planned import Calls, Planned, Signals
 from ftpatch.process.process import Process
 from ftpatch.process.process_journal import Entry, forget, holding, keep, locked, name_of, recall
 from ftpatch.process.rewrite import Pause, rewrite
@@ -67,7 +68,11 @@ def bring(
         for tries in range(TRIES):
             planned = plan(read_maps(process))
             require_permitted(
-                process, planned.arch, hooks=planned.hooks, otherwise=planned.otherwise
+                process,
+                planned.arch,
+                hooks=planned.hooks,
+                traps=planned.signals is not None,
+                otherwise=planned.otherwise,
             )
             entry = Entry(
                 arch=planned.arch,
@@ -83,10 +88,15 @@ def bring(
                 asked=planned.asked,
                 exports=planned.exports,
             )
+            if planned.signals is not None:
+                state, release = planned.signals.state, planned.signals.release
+                entry = replace(entry, signals=state, release=release)
             try:
                 entry = bring_in(target, entry, planned.areas, paddings, planned.start)
                 entry = _ready(target, entry, planned)
                 lead(target, entry, planned.linker, WAIT)
+                if planned.signals is not None:
+                    entry = _signals_taken(target, entry, planned.signals)
                 entry, pause = called(target, entry, planned.calls)
                 break
             except FtpatchError as error:
@@ -112,6 +122,15 @@ def called(target: MemoryTarget, entry: Entry, calls: Calls) -> tuple[Entry, Pau
         also=lambda world: give_back(target, entry, world),
     )
     return entry, pause
+
+
+def _signals_taken(target: MemoryTarget, entry: Entry, plan: Signals) -> Entry:
+    """Lead the system calls about signals to the runtime, and take the signal of traps over."""
+    led = tuple(plan.changes.offset.tolist())
+    entry = replace(entry, led=led)
+    entry, _ = called(target, entry, Calls(plan.changes, np.zeros(len(led), bool)))
+    take_signal(target, entry, plan, WAIT)
+    return entry
 
 
 def _interrupted(process: Process) -> InputError:

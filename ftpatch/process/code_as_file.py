@@ -125,7 +125,8 @@ def _others(loaded: Loaded) -> Iterator[Finding]:
         differ = "1 byte differs" if number == 1 else f"{number} bytes differ"
         message = f"{differ} from the file"
         if names := probes.get(loaded.above(int(address[start]))):
-            message = f"a jump to ftpatch's code ({names}), {message}"
+            kind = "a trap" if number == 1 else "a jump"
+            message = f"{kind} to ftpatch's code ({names}), {message}"
         yield _finding(
             loaded,
             offset=int(offset[start]),

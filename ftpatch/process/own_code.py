@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Code that ftpatch itself has put into a process, by its journal: a tracer, and the jumps of
-probes."""
+"""Code that ftpatch itself has put into a process, by its journal: a tracer, and the jumps and
+traps of probes."""
 
 from __future__ import annotations
 
@@ -45,15 +45,16 @@ def own_tracer(process: Process) -> OwnTracer | None:
 
 
 def own_jumps(process: Process) -> dict[int, str]:
-    """Names of the probes by the addresses in the process of all bytes of their jumps, and by the
-    ip of the sites, if those are pads; none where the journal cannot be read."""
+    """Names of the probes by the addresses in the process of all bytes of their jumps or traps, and
+    of what leads system calls to them, and by the ip of the sites, if those are pads; none where
+    the journal cannot be read."""
     try:
         entry = recall(process)
     except InputError:
         return {}
     if entry is None or not entry.probes:
         return {}
-    names = dict[int, str]()
+    names = dict.fromkeys(entry.led, "system calls about signals")
     for address, text in entry.probes:
         name = text.split(" ", 1)[0]
         names[address] = f"{names[address]}, {name}" if address in names else name

@@ -17,8 +17,11 @@ UNFILTERED = "0"
 """Seccomp in /proc/PID/status: no filter."""
 
 
-def require_permitted(process: Process, arch: str, *, hooks: bool, otherwise: str) -> None:
-    """Raise InputError for a process that seccomp forbids what a runtime does; UsageError, with the
+def require_permitted(
+    process: Process, arch: str, *, hooks: bool, traps: bool = False, otherwise: str
+) -> None:
+    """Raise InputError for a process that seccomp forbids what a runtime does, if it ``traps`` or
+    if not; UsageError, with the
     hint ``otherwise``, for one with a shadow stack, where return addresses cannot be replaced, if
     it ``hooks`` returns."""
     status, state = read_status(process.place), thread_state_of(arch)
@@ -31,9 +34,10 @@ def require_permitted(process: Process, arch: str, *, hooks: bool, otherwise: st
         )
     if status.get("Seccomp", UNFILTERED) == UNFILTERED:
         return
+    call = injected_call_of(arch)
     wanted = [
         Call(number=number, arguments=arguments, audit=state.audit)
-        for number, arguments in injected_call_of(arch).needed
+        for number, arguments in (*call.needed, *(call.trapping if traps else ()))
     ]
     with one_stopped(process) as world:
         (thread,) = world.threads

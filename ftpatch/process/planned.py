@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from ftpatch.arch.injected_call import Function
 from ftpatch.core.changes import Changes
 from ftpatch.process.areas import Area
 
-__all__ = ["Calls", "Exported", "Planned", "joined"]
+__all__ = ["Calls", "Exported", "Planned", "Signals", "joined"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,21 @@ class Exported:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Signals:
+    """A signal that a runtime takes over from the program: addresses of its struct signals
+    (``state``), and of the functions that ``take`` it and ``release`` it; ``changes`` that lead
+    system calls to it; ``gates``: where each of these calls is asked for, by the address of its
+    instruction; ``spans``: bounds of the code from the load of its number to that."""
+
+    state: int
+    take: int
+    release: int
+    changes: Changes
+    gates: Mapping[int, int]
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Planned:
     """A plan for a process: the name of the ``tracer``; whether it ``records``, and ``hooks``
     returns; ``areas`` to map, of which the first has the runtime; ``start`` of that; ``calls``: the
@@ -46,7 +61,8 @@ class Planned:
     words by which unwinders come to ask the runtime, and the address of the one that tells that
     they have (``asked``); ``linker``: bounds of the code that may be about to change a slot;
     ``exports``: those by which unwinders come that are loaded later; ``config``: address of struct
-    stub_config; ``otherwise``: the hint where returns cannot be hooked."""
+    stub_config; ``otherwise``: the hint where returns cannot be hooked; ``signals``: what traps
+    need."""
 
     arch: str
     tracer: str
@@ -65,6 +81,7 @@ class Planned:
     linker: tuple[int, int] | None = None
     exports: tuple[Exported, ...] = ()
     config: int = 0
+    signals: Signals | None = None
 
 
 def joined(parts: Iterable[Calls]) -> Calls:

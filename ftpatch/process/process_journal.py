@@ -37,7 +37,10 @@ __all__ = ["Entry", "forget", "holding", "keep", "locked", "name_of", "recall"]
 
 VERSION = 2
 COLUMNS = ("offset", "width", "old", "new", "kind", "owner")
-NUMBERS = ("runtime", "returns", "words", "code", "code_end", "header", "asked")
+NUMBERS = (
+    *("runtime", "returns", "words", "code", "code_end", "header", "asked"),
+    *("signals", "release"),
+)
 MAX_SIZE = 1 << 28
 """Bytes of a file to read, and of what is in it."""
 TOP = 1 << 64
@@ -64,7 +67,10 @@ class Entry:
     up to ``code_end``; ``callees``: path and load address of each image, and what its sites
     call; ``slots``: (address, old, new) of the words by which unwinders come to ask the tracer, and
     the address of the one that tells that they have (``asked``); ``exports``: those by which later
-    ones come; ``probes``: the address that was changed for each, and its definition."""
+    ones come; ``probes``: the address that was changed for each, and its definition; ``led``: the
+    addresses of those ``changes`` that lead system calls to the runtime; ``signals`` and
+    ``release``: addresses of its struct signals, and of the function that gives the signal back, 0
+    for none."""
 
     arch: str
     tracer: str
@@ -85,6 +91,9 @@ class Entry:
     asked: int = 0
     exports: tuple[Exported, ...] = ()
     probes: tuple[tuple[int, str], ...] = ()
+    led: tuple[int, ...] = ()
+    signals: int = 0
+    release: int = 0
 
 
 def keep(process: Process, entry: Entry) -> None:
@@ -158,12 +167,13 @@ def _read(path: Path) -> Entry | None:
 def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
     """An entry, of values that may be any. Raises what is in DAMAGE."""
     texts = {name: told[name] for name in ("arch", "tracer", "trace", "origin")}
-    numbers = {name: told[name] for name in NUMBERS}
+    numbers = {name: told.get(name, 0) for name in NUMBERS}
     areas = tuple((start, size, low, high) for start, size, low, high in told["areas"])
     callees = tuple((path, bias, to) for path, bias, to in told["callees"])
     slots = tuple((address, old, new) for address, old, new in told["slots"])
     exports = tuple(Exported(**one) for one in told.get("exports", ()))
     probes = tuple((at, text) for at, text in told["probes"])
+    led = tuple(told.get("led", ()))
     texts |= {f"path {row}": path for row, (path, _, _) in enumerate(callees)}
     texts |= {f"probe {row}": text for row, (_, text) in enumerate(probes)}
     if not all(isinstance(text, str) for text in texts.values()):
@@ -178,6 +188,7 @@ def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
     words += [one for slot in slots for one in slot]
     words += [one for export in exports for one in asdict(export).values()]
     words += [at for at, _ in probes]
+    words += led
     if not all(type(one) is int and -TOP < one < TOP for one in words):
         raise ValueError("not an address")
     if any(not start <= low <= high <= start + size for start, size, low, high in areas):
@@ -208,6 +219,7 @@ def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
         slots=slots,
         exports=exports,
         probes=probes,
+        led=led,
     )
 
 

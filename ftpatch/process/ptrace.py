@@ -37,6 +37,7 @@ __all__ = [
     "seize",
     "set_mask",
     "set_registers",
+    "signal_thread",
 ]
 
 NT_PRSTATUS: Final = 1
@@ -136,6 +137,13 @@ def set_mask(tid: int, mask: int) -> None:
     """Let a stopped thread block these signals, and no others. Raises OSError."""
     room = ctypes.create_string_buffer(mask.to_bytes(MASK_SIZE, "little"), MASK_SIZE)
     ptrace(Request.SETSIGMASK, tid, MASK_SIZE, ctypes.addressof(room))
+
+
+def signal_thread(pid: int, tid: int, number: int) -> None:
+    """Send a signal to one thread of a process (tgkill(2)). Raises OSError."""
+    if _LIBC.tgkill(pid, tid, number):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def block_signals(tid: int) -> None:

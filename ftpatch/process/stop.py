@@ -188,9 +188,9 @@ class World:
     def _look(self, tid: int) -> None:
         """Take a thread's stop, if it has come to one."""
         try:
-            if (group_stop := self._come(tid)) is None:
+            if (group_stop := self.come(tid)) is None:
                 return
-            registers = self._set_up(tid)
+            registers = self.set_up(tid)
         except Ended:
             reap(tid)
             del self._waiting[tid]
@@ -207,7 +207,7 @@ class World:
             )
         )
 
-    def _come(self, tid: int) -> int | None:
+    def come(self, tid: int) -> int | None:
         """The signal of the stop to which a thread has come, 0 where it was asked to; None if it
         runs yet. Signals that come first are delivered. Raises Ended."""
         while (found := next_stop(tid)) is not None:
@@ -216,11 +216,11 @@ class World:
                 return 0 if number == signal.SIGTRAP else number
             if not event:
                 # A signal that is ignored wakes a thread nevertheless, if it is traced.
-                self._set_up(tid, number)
+                self.set_up(tid, number)
             go_on(tid, 0 if event else number)
         return None
 
-    def _set_up(self, tid: int, number: int = 0) -> np.void:
+    def set_up(self, tid: int, number: int = 0) -> np.void:
         """Read a thread's registers, and set up the system call that was interrupted, at once: we
         may be killed before it goes on. ``number``: the signal that it stopped for. Raises
         Ended."""
@@ -300,10 +300,10 @@ class World:
             while next_stop(tid) is None and thread.is_signalled and time.monotonic() < until:
                 pass  # another thread may take it
             interrupt(tid)
-            while self._come(tid) is None:
+            while self.come(tid) is None:
                 if time.monotonic() > until:
                     raise not_stopped(self.process, [tid], self.wait)
-            thread.registers, thread.before = self._set_up(tid), ()
+            thread.registers, thread.before = self.set_up(tid), ()
 
     def _go_on(self) -> None:
         """Let everything go. What has not stopped yet is the kernel's, when our thread ends."""
@@ -321,7 +321,9 @@ class World:
                     set_registers(thread.tid, thread.leaving.tobytes())
                     if thread.blocks:  # second: we may be killed in between
                         block_signals(thread.tid)
-            else:
+            if thread.waits and thread.leaving is not None:
+                self.process.let_go[thread.tid] = thread.leaving
+            elif thread.leaving is None:
                 self.process.let_go[thread.tid] = thread.registers
             detach(thread.tid)
         self.pause_ns = time.monotonic_ns() - self.since

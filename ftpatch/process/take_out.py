@@ -2,6 +2,9 @@
 """Taking everything out of a process again that its journal tells of.
 
     1. the call sites get their old code back           all threads stopped
+       the signal of traps is given back, once no       all threads stopped, again until it is so
+       thread handles one; then calls about signals
+       are led to it no more                            all threads stopped
        no unwinder that is loaded from now on asks      all threads stopped
     2. no thread is in the runtime, or will be          all threads stopped, again until it is so
        the return addresses that it replaced are put back on the stacks that no thread walks up
@@ -31,6 +34,7 @@ from ftpatch.process.linked import put_back_linked, signs
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import read_maps
 from ftpatch.process.memory_target import MemoryTarget
+from ftpatch.process.own_signal import give_back_signal, is_taken
 from ftpatch.process.page_ends import Padding, lend, paddings_of
 from ftpatch.process.pending import (
     PutBack,
@@ -104,8 +108,20 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
     areas = _still_there(target, entry)
     if not areas:  # it has started another program, or an earlier attempt came this far
         return TakenOut(sites=0, pauses=tuple(given))
-    sites, foreign, pause = restore_code(target, entry, entry.changes, wait)
-    pauses, found = [*given, pause], PutBack()
+    asks = np.isin(entry.changes.offset, entry.led)
+    sites, foreign, pause = restore_code(target, entry, entry.changes.take(~asks), wait)
+    given.append(pause)
+    if asks.any():
+        if is_taken(target, entry):
+            given_back = give_back_signal(target, entry, wait)
+            if given_back is None:
+                left = f"a thread was in the tracer, or about to handle a trap, for {wait:g} s"
+                return TakenOut(sites=sites, foreign=foreign, left=left, pauses=tuple(given))
+            given.append(given_back)
+        _, more, pause = restore_code(target, entry, entry.changes.take(asks), wait)
+        foreign += more
+        given.append(pause)
+    pauses, found = given, PutBack()
     live: list[tuple[int, int]] = []
     slots, led = list(entry.slots), list[Slot]()
     if entry.exports:

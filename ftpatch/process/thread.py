@@ -30,6 +30,8 @@ class Thread:
     """Registers to be set when it goes on; None: those it has."""
     blocks: bool = False
     """Block all signals then."""
+    waits: bool = False
+    """It goes on in the system call that the stop interrupted, with ``leaving``."""
 
     @property
     def place(self) -> Path:
@@ -83,6 +85,11 @@ class Thread:
         registers = self.registers.copy()
         registers[self.state.ip] = ip
         self.leave(registers)
+
+    def ask_again(self, registers: np.void) -> None:
+        """Go on with these registers in the system call that the stop interrupted: it is made again
+        with the arguments that they have."""
+        self.leaving, self.waits = registers.copy(), True
 
     def leave(self, registers: np.void, *, blocks: bool = False) -> None:
         """Go on with these registers, and in no system call; with ``blocks``, all signals are

@@ -6,6 +6,8 @@
 
 #include "threads.h"
 
+struct context;
+
 #define SIGILL 4
 #define SIGTRAP 5
 #ifdef WATCH
@@ -39,6 +41,7 @@ struct action {
 /* signals.c */
 int signal_passed_on(int signal, void *info, struct context *context, int sent);
 void signal_taken_over(const struct action *inherited, ulong flags_kept);
+void signal_given_back(void);
 
 #ifdef WATCH
 enum hook_which {
@@ -80,5 +83,6 @@ int hooked_dup3(int old, int new, int flags);
 
 /* trap.c */
 void signal_raised(void);
+void traps_taken(void);
 
 #endif

@@ -2,41 +2,27 @@
 /* The program's own use of the signal that we use. The kernel has one handler for it, and kills a
  * process that hits a breakpoint while the signal is blocked. So the program's requests about it
  * (system_calls.c) are handled here, and never reach the kernel: its action, and blocking it. */
-#include "hooks.h"
 #include "system_calls.h"
 #include "text.h"
 
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
 #define SA_SIGINFO 4
+#define SA_RESTORER 0x04000000ul
 #define SA_RESETHAND 0x80000000ul
 #define SIG_DFL ((void *)0)
 #define SIG_IGN ((void *)1)
 #define OUR_BIT (1ull << (OUR_SIGNAL - 1))
 #define SIGNALS 65
 #define MADV_WIPEONFORK 18
-#define ASKERS 512
 #define NEAR (1ul << 20) /* bytes; an address this close above is on the stack */
 
-static struct action own;  /* the program's action for it */
+struct signals ftpatch_signals __attribute__((used));
 static u8 masks[SIGNALS];  /* which of the program's actions block it */
 static ulong kept;         /* action flags that this kernel knows */
 static volatile ulong *here; /* nonzero in the process `own_pid` */
 static u32 own_pid;
 static u32 begun_blocked;  /* blocked in the first thread before we started */
-
-/* By thread pointer, made odd: 0 is free. */
-static struct asker {
-	ulong tp;
-	u32 blocked; /* IS_BLOCKED, IS_PENDING */
-	u32 waits;   /* IS_BLOCKED while a call waits with a temporary mask ... */
-	ulong behind; /* ... this instruction follows the call, 0: none */
-	u32 lent;    /* index of the next of ... */
-	struct lent_mask {
-		ulong mask, size;
-		u64 bits;
-	} masks[4];  /* ... the masks passed to the kernel instead */
-} askers[ASKERS];
 
 static void copy(struct action *to, const struct action *from)
 {
@@ -68,7 +54,7 @@ static struct asker *asker(void)
 	u32 i, at = (u32)(tp >> 12 ^ tp >> 6);
 
 	for (i = 0; i < ASKERS; i++) {
-		found = &askers[(at + i) % ASKERS];
+		found = &ftpatch_signals.askers[(at + i) % ASKERS];
 		none = 0;
 		if (found->tp == tp ||
 		    __atomic_compare_exchange_n(&found->tp, &none, tp, 0, __ATOMIC_RELAXED,
@@ -77,7 +63,7 @@ static struct asker *asker(void)
 			break;
 	}
 	if (i == ASKERS)
-		found = &askers[at % ASKERS]; /* more threads than entries */
+		found = &ftpatch_signals.askers[at % ASKERS]; /* more threads than entries */
 	if (begun_blocked) {
 		begun_blocked = 0;
 		found->blocked |= IS_BLOCKED;
@@ -123,15 +109,15 @@ static long acted(int signal, const struct action *new, struct action *old)
 	if (new && (!is_there(new) || !is_there((const char *)(new + 1) - 8)))
 		return -EFAULT;
 	if (signal == OUR_SIGNAL) {
-		copy(&changed, &own);
+		copy(&changed, &ftpatch_signals.own);
 		if (old) { /* the kernel checks the address */
 			ret = syscall6(SYS_rt_sigaction, signal, 0, (long)old, 8, 0, 0);
 			if (ret)
 				return ret;
 		}
 		if (new && !is_apart()) {
-			copy(&own, new);
-			own.flags &= kept;
+			copy(&ftpatch_signals.own, new);
+			ftpatch_signals.own.flags &= kept;
 		}
 		if (old)
 			copy(old, &changed);
@@ -215,6 +201,7 @@ static void waits(struct asked *call, u32 which, int inside)
 	lent->bits = *mask & ~OUR_BIT;
 	lent->mask = (ulong)&lent->bits;
 	lent->size = inside ? pair[1] : 0;
+	lent->from = (ulong)call->args[which];
 	call->args[which] = inside ? (long)lent : (long)&lent->bits;
 }
 
@@ -260,6 +247,8 @@ REGISTERS void signal_asked(struct asked *call)
 {
 	long *a = call->args, ret;
 
+	if (!ftpatch_signals.taken)
+		return;
 	process_known();
 	switch (call->number) {
 	case SYS_rt_sigaction:
@@ -303,10 +292,10 @@ REGISTERS void signal_asked(struct asked *call)
  * a process, so it can be blocked or ignored. */
 int signal_passed_on(int signal, void *info, struct context *context, int sent)
 {
-	void *handler = own.handler;
+	void *handler = ftpatch_signals.own.handler;
 	struct asker *t = asker();
 	u32 is_blocked = t->blocked & IS_BLOCKED;
-	u64 mask = (own.mask | *signal_mask(context)) & ~OUR_BIT;
+	u64 mask = (ftpatch_signals.own.mask | *signal_mask(context)) & ~OUR_BIT;
 
 	if (t->behind == context->ip)
 		is_blocked = t->waits & IS_BLOCKED;
@@ -317,26 +306,69 @@ int signal_passed_on(int signal, void *info, struct context *context, int sent)
 	}
 	if (handler == SIG_DFL || handler == SIG_IGN)
 		return handler == SIG_IGN && sent;
-	if (own.flags & SA_RESETHAND)
-		own.handler = SIG_DFL;
+	if (ftpatch_signals.own.flags & SA_RESETHAND)
+		ftpatch_signals.own.handler = SIG_DFL;
 	syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask), 0, 0);
-	if (own.flags & SA_SIGINFO)
+#ifdef HANDS_ON
+	hand_on(handler, ftpatch_signals.own.flags & SA_RESTORER ? ftpatch_signals.own.restorer : 0,
+		signal, info, context);
+#endif
+	if (ftpatch_signals.own.flags & SA_SIGINFO)
 		((void (*)(int, void *, void *))handler)(signal, info, context);
 	else
 		((void (*)(int))handler)(signal);
 	return 1;
 }
 
-/* Called after the libraries' constructors. */
+/* Let the program's handlers of other signals run with ours open, and when it is given back
+ * (`opened` 0), as the program asked. Setting an action that ignores its signal would drop what
+ * is pending of it; those need no mask. */
+static void handlers_opened(int opened)
+{
+	struct action action;
+	int signal;
+
+	for (signal = 1; signal < SIGNALS; signal++) {
+		if (signal == OUR_SIGNAL || syscall6(SYS_rt_sigaction, signal, 0, (long)&action, 8, 0, 0))
+			continue;
+		if (opened)
+			masks[signal] = (action.mask & OUR_BIT) != 0;
+		if (!masks[signal] || action.handler == SIG_DFL || action.handler == SIG_IGN)
+			continue;
+		action.mask = opened ? action.mask & ~OUR_BIT : action.mask | OUR_BIT;
+		syscall6(SYS_rt_sigaction, signal, (long)&action, 0, 8, 0, 0);
+	}
+}
+
+/* Called after the libraries' constructors; in a running process by a thread that blocks
+ * everything, while all others are stopped, and system calls are redirected already. */
 void signal_taken_over(const struct action *inherited, ulong flags_kept)
 {
 	u64 mask = OUR_BIT, before = 0;
 
 	kept = flags_kept;
-	copy(&own, inherited);
-	own.mask &= ~OUR_BIT;
+	copy(&ftpatch_signals.own, inherited);
+	ftpatch_signals.own.mask &= ~OUR_BIT;
 	process_told_apart();
+	ftpatch_signals.taken = 1;
+	if (ftpatch_config.flags & TRACE_ATTACHED) {
+		handlers_opened(1);
+		return;
+	}
 	calls_led();
 	syscall6(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mask, (long)&before, sizeof(mask), 0, 0);
 	begun_blocked = (before & OUR_BIT) != 0;
+}
+
+/* The same way back. From now on what the program asks goes to the kernel. */
+void signal_given_back(void)
+{
+	if (!ftpatch_signals.taken)
+		return;
+	handlers_opened(0);
+	syscall6(SYS_rt_sigaction, OUR_SIGNAL, (long)&ftpatch_signals.own, 0, 8, 0, 0);
+	ftpatch_signals.taken = 0;
+	if (here)
+		munmap_((ulong)here, process.page);
+	here = 0;
 }

@@ -4,7 +4,33 @@
 #ifndef FTPATCH_SYSTEM_CALLS_H
 #define FTPATCH_SYSTEM_CALLS_H
 
-#include "threads.h"
+#include "hooks.h"
+
+#define ASKERS 512
+
+/* What a thread asked about our signal, by its thread pointer, made odd: 0 is free. */
+struct asker {
+	ulong tp;
+	u32 blocked; /* IS_BLOCKED, IS_PENDING */
+	u32 waits;   /* IS_BLOCKED while a call waits with a temporary mask ... */
+	ulong behind; /* ... this instruction follows the call, 0: none */
+	ulong lent;  /* index of the next of ... */
+	struct lent_mask {
+		ulong mask, size;
+		u64 bits;
+		ulong from; /* the program's argument */
+	} masks[4];  /* ... the masks passed to the kernel instead */
+};
+
+/* What ftpatch reads and writes in a process that it has stopped, with no thread in the runtime
+ * (ftpatch/process/own_signal.py). */
+struct signals {
+	u64 taken;         /* the signal is ours: else requests pass through */
+	struct action own; /* the program's action for it */
+	struct asker askers[ASKERS];
+};
+
+extern struct signals ftpatch_signals __attribute__((visibility("hidden")));
 
 /* The registers of a system call, and its outcome. */
 struct asked {

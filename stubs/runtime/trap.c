@@ -76,7 +76,8 @@ static LANDING void trapped(int signal, struct trap_info *info, struct context *
 	}
 }
 
-void traps_caught(void)
+/* Catch them. The signal is the program's no more. */
+void traps_taken(void)
 {
 	struct action old = {0, 0, 0, 0}, own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
 						 0, WAITING};
@@ -85,9 +86,6 @@ void traps_caught(void)
 #ifdef WATCH
 	/* Other signals wait, but not the ones that our own look at the value raises. */
 	own.mask = ~(1ull << (OUR_SIGNAL - 1) | 1ull << (SIGSEGV - 1));
-#else
-	if (!ftpatch_config.probes || !probe_table()->traps)
-		return;
 #endif
 	__asm__("" : "+r"(handler)); /* no constant struct: nothing would relocate it */
 	own.handler = handler;
@@ -96,7 +94,16 @@ void traps_caught(void)
 	act(&own, &old);
 	act(0, &own);
 	signal_taken_over(&old, own.flags & SA_INTERRUPT ? ~0ul : KNOWN_FLAGS);
+}
+
+/* A process that runs already is told to, once its system calls are redirected. */
+void traps_caught(void)
+{
 #ifdef WATCH
+	traps_taken();
 	slots_set();
+#else
+	if (ftpatch_config.probes && probe_table()->traps && !(ftpatch_config.flags & TRACE_ATTACHED))
+		traps_taken();
 #endif
 }

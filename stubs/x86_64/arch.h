@@ -227,6 +227,23 @@ static inline void goes_on(struct context *context, ulong ip)
 	context->ip = ip;
 }
 
+/* Let a handler run as if the kernel had called it, with its own way back: nothing of ours is on the
+ * stack then, and may be taken out meanwhile. The signal's frame (struct rt_sigframe) begins with
+ * that, before its context. */
+#define HANDS_ON
+static inline void __attribute__((noreturn)) hand_on(void *handler, void *restorer, int signal, void *info,
+						    struct context *context)
+{
+	ulong *frame = (ulong *)context - 1;
+
+	if (restorer)
+		*frame = (ulong)restorer;
+	__asm__ __volatile__("movq %0, %%rsp\n\tnotrack jmp *%1"
+			     : : "r"(frame), "r"(handler), "D"(signal), "S"(info), "d"(context), "a"(0)
+			     : "memory");
+	__builtin_unreachable();
+}
+
 /* The signals blocked when this one arrived. */
 static inline u64 *signal_mask(struct context *context)
 {

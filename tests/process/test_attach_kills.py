@@ -59,6 +59,7 @@ def test_a_command_that_is_killed_before_it_begins_changes_nothing(tmp_path: Pat
 
 SIGNALLED = """
 import os, signal
+from ftpatch.api import attaching
 from ftpatch.cli import process_update
 from ftpatch.errors import InputError
 from ftpatch.process import attached
@@ -69,7 +70,7 @@ def signalled(*words, **more):
 def busy(process):
     raise InputError(None, "a thread did not stop")
 {where} = signalled
-process_update.detach = busy
+attaching.detach = busy
 """
 
 

@@ -195,7 +195,6 @@ def test_others_are_told_of_them(tmp_path: Path) -> None:
     (f"p {LIBC}:mallock", "did you mean malloc"),
     (f"r {LIBC}:swapcontext", "keeps its return address in memory of the program"),
     (f"r {LIBC}:_setjmp", "returns twice per call"),
-    ("p short", "has no room for a jump: 0x"),
     ("p chosen", "only chooses the function's implementation (IFUNC)"),
     ("r six+4", "must be a function entry"),
     ("p six @nothing", "@nothing: no such symbol"),
@@ -235,7 +234,6 @@ def test_options_that_mean_nothing(tmp_path: Path) -> None:
     with asked(path) as running:
         before = running.maps()
         for words, wanted in (
-            (("p six", "--no-optimize"), "--no-optimize does not work with --pid"),
             (("p six", "--in-place"), "--in-place does not work with --pid"),
             (("p six", "--handler", "a:b"), "--handler does not work with --pid"),
             (("p six", "--keep", "--seconds", "1"), "--keep and --seconds are mutually exclusive"),

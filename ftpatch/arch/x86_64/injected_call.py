@@ -127,6 +127,11 @@ NEEDED: Final = (
     (332, ()),  # statx
 )
 """By their numbers (arch/x86/entry/syscalls/syscall_64.tbl), as stubs/runtime makes them."""
+TRAPPING: Final = (
+    (13, (4, 4096, 0, 8)),  # rt_sigaction: SIGILL
+    (15, ()),  # rt_sigreturn
+    (234, (1, 1, 4)),  # tgkill: SIGILL
+)
 INJECTED_CALL: Final = InjectedCall(
     make=_make,
     tail=_tail,
@@ -136,4 +141,5 @@ INJECTED_CALL: Final = InjectedCall(
     munmap=11,
     reach=(1 << 31) - (1 << 20),
     needed=NEEDED,
+    trapping=TRAPPING,
 )
