@@ -76,12 +76,14 @@ def _page(verb: str, command: Any) -> Iterator[str]:  # noqa: ANN401
     yield from (f".PP\n{_paragraph(part)}\n" for part in more)
     if arguments:
         yield ".SH ARGUMENTS\n"
-        yield from (f".TP\n.I {_quoted(_metavar(one))}\n{_text(one.help)}\n" for one in arguments)
+        yield from (
+            f".TP\n.I {_quoted(_metavar(one))}\n{_text(command.told(one))}\n" for one in arguments
+        )
     yield ".SH OPTIONS\n"
     for one in options:
         names = ", ".join(f"\\fB{_quoted(name)}\\fR" for name in (*one.opts, *one.secondary_opts))
         value = "" if one.is_flag else f" \\fI{_quoted(_metavar(one))}\\fR"
-        yield f".TP\n{names}{value}\n{_text(one.help)}\n"
+        yield f".TP\n{names}{value}\n{_text(command.told(one))}\n"
     yield ".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nShow a summary of this page.\n"
     yield f".SH EXIT STATUS\n{RUNS if verb in ('trace', 'boot') else EXIT}"
     if example:

@@ -26,11 +26,11 @@ VERBS = (
     "undo",
     "diff",
     "extract",
+    "trace",
     "probe",
     "watch",
     "boot",
     "report",
-    "trace",
 )
 """In the order of the help; each is the name of a file here."""
 READING = ("status", "list", "check", "diff")

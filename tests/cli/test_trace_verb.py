@@ -263,7 +263,7 @@ def test_what_force_does_not_overwrite(tmp_path: Path) -> None:
         (["-D", "\u0663", "/bin/true"], "is not a whole number; see"),
         (["--max-calls", "9" * 30, "/bin/true"], "has more than 18 digits; see"),
         (["--max-stack", "65537", "/bin/true"], "--max-stack 65537 is more than 65536; see"),
-        (["--seconds", "x", "/bin/true"], "ftpatch: --seconds 'x' is not a number; see"),
+        (["--seconds", "x", "/bin/true"], "ftpatch: --seconds 'x' is not a time; see"),
         (["--size", "\u0663M", "/bin/true"], "invalid size"),
         (["-t", "\u0663us", "/bin/true"], "is not a time with a unit"),
         (["-o", "", "/bin/true"], "an empty path"),
