@@ -72,7 +72,8 @@ def command(
         typer.Option(
             "--seconds",
             metavar="N",
-            help="With --pid: time to probe for, 10 or 500ms [default: until Ctrl-C, or its end].",
+            help="With --pid: time to probe for, such as 10 or 500ms [default: until "
+            "Ctrl-C, or its end].",
         ),
     ] = None,
     keep: Annotated[

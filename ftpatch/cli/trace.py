@@ -56,7 +56,7 @@ Seconds = Annotated[
     typer.Option(
         "--seconds",
         metavar="N",
-        help="Time to trace a running process for, 10 or 500ms [default: "
+        help="Time to trace a running process for, such as 10 or 500ms [default: "
         "until Ctrl-C, or its end].",
     ),
 ]

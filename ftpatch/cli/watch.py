@@ -53,7 +53,8 @@ Seconds = Annotated[
     typer.Option(
         "--seconds",
         metavar="N",
-        help="With --pid: time to watch for, 10 or 500ms [default: until Ctrl-C, or its end].",
+        help="With --pid: time to watch for, such as 10 or 500ms [default: until "
+        "Ctrl-C, or its end].",
     ),
 ]
 Requests = Annotated[

@@ -257,6 +257,7 @@ def test_what_force_does_not_overwrite(tmp_path: Path) -> None:
     [
         (["nosuch_program"], "no such program 'nosuch_program'"),
         (["./nosuch"], "cannot read"),
+        (["/tmp"], "/tmp: a folder; name a file in it"),
         (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; use --libcalls to"),
         (["-D", "0", "/bin/true"], "ftpatch: --max-depth 0 is less than 1; see"),
         (["-D", "x", "/bin/true"], "ftpatch: --max-depth 'x' is not a whole number; see"),
@@ -288,3 +289,14 @@ def test_setuid(tmp_path: Path) -> None:
     path.chmod(0o4755)
     result = ftpatch_process("trace", path)
     assert result.code == 125 and "setuid" in result.err
+
+
+def test_a_program_of_this_folder_needs_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _compile(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in (path.name, "prog.c"):
+        done = ftpatch("trace", name)
+        assert (done.code, done.out) == (125, "")
+        assert done.err == f"ftpatch: {name!r} is not in $PATH; use ./{name}\n"
