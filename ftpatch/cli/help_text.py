@@ -33,7 +33,7 @@ class ArchCommand(PlainCommand):
         super().format_help(ctx, formatter)
 
     def told(self, parameter: Any) -> str:  # noqa: ANN401
-        """What the help says of a parameter, with the words filled in."""
+        """Return the help text of a parameter, with the words filled in."""
         text = super().told(parameter)
         for word, said in (("{kernels}", _kernels), ("{sinks}", _sinks)):
             text = text.replace(word, said()) if word in text else text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is wrong with the words of a command, and what to write instead.
+"""Errors about the words of a command, with what to write instead.
 
 Click finds most of it; what it says of it, in another style and without knowing what the words
 mean, is said anew here. Its classes are known by their names: newer versions of Typer bring their
@@ -30,7 +30,7 @@ ELSEWHERE: Final = {
 
 
 def misused(error: Any) -> UsageError | None:  # noqa: ANN401 - click's, whichever copy it is
-    """Say what click found in our words; None where its own do."""
+    """Return what click found, in our words; None where its own do."""
     context = getattr(error, "ctx", None)
     tell = _TOLD.get(type(error).__name__)
     return tell(error, context) if tell is not None and context is not None else None
@@ -83,7 +83,7 @@ _TOLD: Final[dict[str, Callable[[Any, Any], UsageError | None]]] = {
 
 
 def surplus(context: Any, words: Sequence[str]) -> UsageError:  # noqa: ANN401
-    """The error about words that follow the last argument of a verb. Where a verb selects
+    """Return the error about words that follow the last argument of a verb. Where a verb selects
     functions, a word that names no file may have been meant as one."""
     params = context.command.params
     names = [one.metavar for one in params if one.param_type_name == "argument"]
@@ -95,8 +95,8 @@ def surplus(context: Any, words: Sequence[str]) -> UsageError:  # noqa: ANN401
 
 
 def unknown_verb(words: Sequence[str], verbs: Collection[str]) -> UsageError:
-    """The error about a command line that begins with no verb: a word that other tools have, a
-    program, or a misspelt verb."""
+    """Return the error about a command line that begins with no verb: with a word that other tools
+    have, a program, or a misspelt verb."""
     word, *others = words
     hint = "see `ftpatch --help`"
     if word in ELSEWHERE:

@@ -54,7 +54,7 @@ class PlainCommand(TyperCommand):
         return rest
 
     def told(self, parameter: Any) -> str:  # noqa: ANN401
-        """What the help says of a parameter."""
+        """Return the help text of a parameter."""
         return parameter.help or ""
 
 
