@@ -150,7 +150,7 @@ def required(process: Process) -> Entry:
     if entry is None:
         raise UsageError(
             None,
-            f"{process}: nothing to undo: ftpatch is not attached",
+            f"{process}: ftpatch is not attached",
             "see `ftpatch check --pid` for what differs from its files",
         )
     return entry
