@@ -145,7 +145,7 @@ def test_what_cannot_be(works: Works, tmp_path: Path) -> None:
     process.enable("work", output=trace)
     with pytest.raises(ftpatch.UsageError, match="already has the function_graph tracer"):
         process.enable("rest", tracer="function")
-    with pytest.raises(ftpatch.UsageError, match="ftpatch is in it already"):
+    with pytest.raises(ftpatch.UsageError, match="ftpatch is already attached"):
         process.probe("p work")
     process.undo()
 
