@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ftpatch.cli.app import command_line
+from ftpatch.cli.verbs import _make
 from tests.support.command import ftpatch
 
 CLI = command_line()
@@ -84,3 +85,13 @@ def test_seconds_may_have_a_unit(verb: str, text: str, seconds: float) -> None:
     command = getattr(CLI, "commands")[verb]  # noqa: B009
     context = command.make_context(verb, ["--seconds", text, "-p", "1"])
     assert context.params["seconds"] == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_verb_knows_its_help_options_alone(name: str) -> None:
+    _make.cache_clear()
+    command = _make(name)
+    context = command.make_context(name, [], resilient_parsing=True)
+    option = command.get_help_option(context)
+    assert option is not None and option.opts == ["-h", "--help"]
+    _make.cache_clear()
