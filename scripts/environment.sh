@@ -28,7 +28,7 @@ if [ "$with" = tests ]; then
     echo "installing ftpatch and what its tests need in $venv: 0.8 GB of Python packages, minutes"
 else
     what=.
-    echo "installing ftpatch in $venv: 0.2 GB of Python packages, about a minute, once"
+    echo "installing ftpatch in $venv: 0.2 GB of Python packages, a minute or more, once"
 fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check -e "$what"

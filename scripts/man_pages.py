@@ -37,6 +37,30 @@ Usage, unreadable or unsupported input, I/O.
 RUNS = """\
 The status of the program that was run, or 125 if ftpatch itself failed.
 """
+ENVIRONMENT = {
+    "FTPATCH_TRACE": "File that a traced, probed or watched program records to.",
+    "FTPATCH_TRACE_SIZE": "Size of that file, such as 64M [default: that of --size].",
+    "FTPATCH_DEBUG": "If not empty, an internal error prints a traceback.",
+    "PAGER": "Program that shows reports longer than the screen [default: less -RF; empty: none].",
+    "NO_COLOR": "If not empty, nothing is coloured.",
+    "XDG_RUNTIME_DIR": "Folder of the journals of running processes, if not root's: in "
+    "$XDG_RUNTIME_DIR/ftpatch.",
+}
+SEE_ALSO = {
+    "status": ("list", "check"),
+    "list": ("status", "enable"),
+    "check": ("status", "diff"),
+    "enable": ("disable", "undo", "report"),
+    "disable": ("enable", "undo"),
+    "undo": ("diff", "enable"),
+    "diff": ("undo", "check"),
+    "extract": ("status", "check"),
+    "trace": ("report", "probe", "watch", "enable"),
+    "probe": ("report", "trace", "undo"),
+    "watch": ("report", "probe", "undo"),
+    "boot": ("report", "enable"),
+    "report": ("trace", "probe", "watch", "boot"),
+}
 
 
 def main(folder: Path) -> None:
@@ -58,8 +82,10 @@ def _overview(root: Any) -> Iterator[str]:  # noqa: ANN401 - click's, whichever 
         yield f".TP\n.BR ftpatch\\-{verb} (1)\n{_text(first)}\n"
     yield f".SH EXIT STATUS\n{EXIT}"
     yield ".PP\n.B trace\nand\n.B boot\nend with the status of what they ran, or with 125.\n"
-    yield ".SH ENVIRONMENT\n.TP\n.B FTPATCH_TRACE\n"
-    yield "File that a traced, probed or watched program records to.\n"
+    yield ".SH ENVIRONMENT\n"
+    yield from (f".TP\n.B {name}\n{_text(what)}\n" for name, what in ENVIRONMENT.items())
+    others = (f".BR ftpatch\\-{verb} (1)" for verb in VERBS)
+    yield ".SH SEE ALSO\n" + ",\n".join(others) + "\n"
 
 
 def _page(verb: str, command: Any) -> Iterator[str]:  # noqa: ANN401
@@ -76,17 +102,27 @@ def _page(verb: str, command: Any) -> Iterator[str]:  # noqa: ANN401
     yield from (f".PP\n{_paragraph(part)}\n" for part in more)
     if arguments:
         yield ".SH ARGUMENTS\n"
-        yield from (f".TP\n.I {_quoted(_metavar(one))}\n{_text(one.help)}\n" for one in arguments)
+        yield from (
+            f".TP\n.I {_quoted(_metavar(one))}\n{_text(command.told(one))}\n" for one in arguments
+        )
     yield ".SH OPTIONS\n"
     for one in options:
         names = ", ".join(f"\\fB{_quoted(name)}\\fR" for name in (*one.opts, *one.secondary_opts))
         value = "" if one.is_flag else f" \\fI{_quoted(_metavar(one))}\\fR"
-        yield f".TP\n{names}{value}\n{_text(one.help)}\n"
+        yield f".TP\n{names}{value}\n{_said(command, one)}\n"
     yield ".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nShow a summary of this page.\n"
     yield f".SH EXIT STATUS\n{RUNS if verb in ('trace', 'boot') else EXIT}"
     if example:
         yield f".SH EXAMPLES\n.nf\n{_quoted(example)}\n.fi\n"
-    yield ".SH SEE ALSO\n.BR ftpatch (1)\n"
+    others = "".join(f",\n.BR ftpatch\\-{name} (1)" for name in SEE_ALSO[verb])
+    yield f".SH SEE ALSO\n.BR ftpatch (1){others}\n"
+
+
+def _said(command: Any, parameter: Any) -> str:  # noqa: ANN401
+    """What `--help` says of a parameter, with its default and its range."""
+    bare = parameter.help or ""
+    _, shown = parameter.get_help_record(command.make_context("", [], resilient_parsing=True))
+    return _text(command.told(parameter) + shown.removeprefix(bare))
 
 
 def _head(name: str, what: str) -> str:

@@ -135,7 +135,7 @@ def require_free(process: Process) -> None:
     """Raise UsageError for a process that ftpatch is in already."""
     if recall(process) is not None:
         hint = f"run `ftpatch undo --pid {process.pid}` first"
-        raise UsageError(None, f"{process}: ftpatch is in it already", hint)
+        raise UsageError(None, f"{process}: ftpatch is already attached", hint)
 
 
 def kept(

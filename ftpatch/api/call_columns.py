@@ -70,7 +70,7 @@ def argument_columns(source: EventSource, chosen: Callable[[], NDArray[np.bool_]
 
 
 def plain(held: NDArray[np.object_]) -> NDArray[Any]:
-    """The same as numbers or truth values, where each is one and all have room."""
+    """The same as numbers or booleans, where each is one and all have room."""
     kinds = set(map(type, held))
     if kinds in ({float}, {bool}):
         return held.astype(kinds.pop())

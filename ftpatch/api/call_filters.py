@@ -4,6 +4,9 @@ need."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +18,18 @@ if TYPE_CHECKING:
     from ftpatch.trace.source import SourceKind
     from ftpatch.trace.window import Window
 
-__all__ = ["CallFilters", "require_calls"]
+__all__ = ["CallFilters", "named_as_parameters", "require_calls"]
+
+PARAMETERS = {
+    "-F": "only",
+    "--max-calls": "max_calls",
+    "--max-depth": "max_depth",
+    "--time": "time",
+    "--time-filter": "time_filter",
+    "--trigger": "trigger",
+}
+"""Names of the options for callers in Python."""
+OPTION = re.compile(rf"(?<![^ ])({'|'.join(PARAMETERS)})(?![^ ])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +63,19 @@ class CallFilters:
         from ftpatch.trace.choose import require_filters
 
         require_filters(self.window(), kind)
+
+
+@contextmanager
+def named_as_parameters() -> Iterator[None]:
+    """Let a UsageError name the parameters of Python instead of the options."""
+    try:
+        yield
+    except UsageError as error:
+        reason, hint = (
+            OPTION.sub(lambda found: PARAMETERS[found[1]], text)
+            for text in (error.reason, error.hint)
+        )
+        raise UsageError(error.path, reason, hint) from None
 
 
 def require_calls(source: EventSource) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.api.call_columns import Columns, argument_columns, call_columns, plain
-from ftpatch.api.call_filters import CallFilters
+from ftpatch.api.call_filters import CallFilters, named_as_parameters
 from ftpatch.api.given import (
     AnyPath,
     path_of,
@@ -44,8 +44,8 @@ class Trace:
     ``"10us"``), ``trigger`` (``"serve@on"``), ``max_calls``, ``time`` (``"0.5-2"``, seconds) and
     ``tid`` select as the options of ``ftpatch report`` do. ``notes`` are lines about what is
     missing: a program that has changed since then, events that were lost; complete when the columns
-    are read. Raises InputError for what is no trace, UsageError for filters that the recording does
-    not have the data for; the columns raise it for filters that match nothing.
+    are read. Raises InputError for a file that is not a trace, UsageError for filters that the
+    recording does not have the data for; ``columns()`` raises it for filters that match nothing.
     """
 
     def __init__(
@@ -79,12 +79,13 @@ class Trace:
             triggers=tuple(patterns("trigger", trigger)),
         )
         self._others = {
-            "span": ALWAYS if time is None else parse_span(time),
+            "span": ALWAYS if time is None else _span(time),
             "tids": frozenset(whole_numbers("tid", tid)),
             "globs": tuple(patterns("filter", filter)),
         }
         self._plain, self._force = not demangle, force
-        source = self._open()
+        with named_as_parameters():
+            source = self._open()
         self.kind: str = source.kind.what
         self._close(source)
 
@@ -105,7 +106,7 @@ class Trace:
         return self._read(_columns)
 
     def profile(self) -> Columns:
-        """One row for each function, by falling time: ``function`` (str), ``address``, ``hits``,
+        """One row for each function, by descending time: ``function`` (str), ``address``, ``hits``,
         and in nanoseconds ``total`` and ``self``, without what it called."""
         return self._read(_profile)
 
@@ -114,8 +115,8 @@ class Trace:
         for each of its parameters.
 
         The columns are those of calls, then the parameters by name, and ``value``, the word that
-        was returned. Debug information says how a parameter is declared: numbers and truth values
-        are columns of such, characters and enumerators str, structures dicts, arrays lists,
+        was returned. Debug information says how a parameter is declared: numbers and booleans
+        get typed columns, characters and enumerators str, structures dicts, arrays lists,
         pointers str; None is what was not recorded. Without it there are ``arg1`` to ``arg6``. A
         parameter whose name another column has gets ``_value`` behind it. Raises UsageError for a
         function that does not occur, and for a recording without arguments.
@@ -138,9 +139,10 @@ class Trace:
         """What ``read`` makes of the events, whose filters must match something."""
         source = self._open()
         try:
-            found, window = read(source), source.recording.window
-            if window.wanted:
-                window.require_match(source.recording.functions)
+            with named_as_parameters():
+                found, window = read(source), source.recording.window
+                if window.wanted:
+                    window.require_match(source.recording.functions)
             return found
         finally:
             self._close(source)
@@ -163,6 +165,11 @@ class Trace:
         self.notes += [f"{header.path}: {note}" for header in headers for note in header.notes]
         self.notes += source.notes()
         source.close()
+
+
+def _span(text: str) -> tuple[int, int]:
+    with named_as_parameters():
+        return parse_span(text)
 
 
 def _columns(source: EventSource) -> Columns:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from ftpatch import __version__
 from ftpatch.cli.console import error_line
 from ftpatch.cli.help_text import help_width
+from ftpatch.cli.misused import misused
 from ftpatch.cli.plain_values import PlainGroup
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.signals import handle_signals
@@ -97,14 +98,6 @@ def _complete() -> int:
     return int(Exit.DONE)
 
 
-ELSEWHERE: Final = {
-    "record": "`ftpatch trace -o FILE`",
-    "live": "`ftpatch trace`",
-    "replay": "`ftpatch report`",
-}
-"""Verbs of uftrace and perf, and ours."""
-
-
 def _run() -> int:
     CLEANUP.failure = int(Exit.ERROR)
     try:
@@ -118,14 +111,11 @@ def _run() -> int:
             typer.echo(getattr(error, "format_message")(), err=True)  # noqa: B009
             return int(Exit.ERROR)
         context = getattr(error, "ctx", None)
+        told = misused(error)
         where = f"; see `{context.command_path} --help`" if context is not None else ""
         message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is
-        message = message.rstrip(".").replace(". Did you mean", "; did you mean")
-        for word, ours in ELSEWHERE.items():
-            if message.startswith(f"No such command '{word}'"):
-                message, where = f"No such command '{word}'", f"; use {ours}"
         if message:
-            error_line(message if message.endswith("?") else message + where)
+            error_line(str(told) if told is not None else message.rstrip(".") + where)
         own = context is not None and context.info_name in RUNS_PROGRAMS
         return int(Exit.OWN if own else Exit.ERROR)
     except OSError as error:

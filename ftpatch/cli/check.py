@@ -209,11 +209,16 @@ def _write(path: Path, rows: Keyed, quiet: bool) -> Baseline | None:
     checked = _readable(path, rows)
     if checked is None:
         return None
+    done = _verb(path)
     known = write_baseline(path, checked)
     if not quiet:
         total = sum(len(check.findings) for _, check in checked)
-        note_lines([f"wrote {path}: {count(total, 'known exception')}"])
+        note_lines([f"{done} {path}: {count(total, 'known exception')}"])
     return known
+
+
+def _verb(path: Path) -> str:
+    return "replaced" if path.exists() else "wrote"
 
 
 def _expect(path: Path, rows: Keyed, quiet: bool) -> None:
@@ -222,9 +227,10 @@ def _expect(path: Path, rows: Keyed, quiet: bool) -> None:
 
     checked = _readable(path, rows)
     if checked is not None:
+        done = _verb(path)
         total = write_expected(path, checked)
         if not quiet:
-            note_lines([f"wrote {path}: {count(total, 'expected record')}"])
+            note_lines([f"{done} {path}: {count(total, 'expected record')}"])
 
 
 def _stale(path: Path | None, known: Baseline | None) -> Iterator[str]:

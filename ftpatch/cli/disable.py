@@ -17,7 +17,6 @@ from ftpatch.cli.options import (
     InPlace,
     Json,
     KeepRecords,
-    LoadedLibraries,
     Notrace,
     OptionalTree,
     Output,
@@ -41,7 +40,15 @@ __all__ = ["command"]
 def command(
     image: OptionalTree = None,
     pid: Pid = None,
-    lib: LoadedLibraries = [],  # noqa: B006 - typer copies it
+    lib: Annotated[
+        list[str],
+        typer.Option(
+            "--lib",
+            metavar="GLOB",
+            help="With --pid: loaded libraries whose sites to disable as well, by name (* ? []); "
+            "-f and -n apply to their functions, too. Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     filter_: Filter = [],  # noqa: B006
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,

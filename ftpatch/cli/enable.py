@@ -21,7 +21,6 @@ from ftpatch.cli.options import (
     Json,
     KeepRecords,
     LibCalls,
-    LoadedLibraries,
     MaxEvents,
     MaxStack,
     Notrace,
@@ -82,7 +81,15 @@ def command(
     most: MaxEvents = None,
     time: WithTime = False,
     args: Args = False,
-    lib: LoadedLibraries = [],  # noqa: B006
+    lib: Annotated[
+        list[str],
+        typer.Option(
+            "--lib",
+            metavar="GLOB",
+            help="With --pid: loaded libraries to trace as well, by name (* ? []); -f and -n apply "
+            "to their functions, too. Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     recording: Recording = False,
     libcalls: LibCalls = False,
     max_stack: MaxStack = 1024,

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ftpatch.cli.completion import images
 from ftpatch.cli.console import json_line, lines, tell_links
-from ftpatch.cli.options import Force, Format, Image, Json, Quiet, wants_json
+from ftpatch.cli.options import Force, Format, Json, Quiet, wants_json
 from ftpatch.errors import InputError, UsageError
 
 __all__ = ["command"]
@@ -19,7 +20,15 @@ PACKED = {".gz", ".xz", ".zst", ".lz4", ".lzma", ".bz2"}
 
 
 def command(
-    image: Image,
+    image: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IMAGE",
+            readable=False,
+            autocompletion=images,
+            help="bzImage, zboot image or compressed file.",
+        ),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(

@@ -28,11 +28,16 @@ class ArchCommand(PlainCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own click
         """Fill in the words and write the help."""
         for parameter in self.params:
-            told = getattr(parameter, "help", None) or ""
-            for word, said in (("{kernels}", _kernels), ("{sinks}", _sinks)):
-                if word in told:
-                    setattr(parameter, "help", told.replace(word, said()))  # noqa: B010
+            if getattr(parameter, "help", None):
+                setattr(parameter, "help", self.told(parameter))  # noqa: B010
         super().format_help(ctx, formatter)
+
+    def told(self, parameter: Any) -> str:  # noqa: ANN401
+        """Return the help text of a parameter, with the words filled in."""
+        text = super().told(parameter)
+        for word, said in (("{kernels}", _kernels), ("{sinks}", _sinks)):
+            text = text.replace(word, said()) if word in text else text
+        return text
 
 
 def _kernels() -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ __all__ = [
     "Filter",
     "Force",
     "FullNames",
-    "Image",
     "Images",
     "InPlace",
     "Json",
@@ -33,7 +33,6 @@ __all__ = [
     "LibCalls",
     "LiveFormat",
     "LiveReports",
-    "LoadedLibraries",
     "MaxEvents",
     "MaxStack",
     "Notrace",
@@ -55,6 +54,7 @@ __all__ = [
     "bytes_of",
     "format_of",
     "live_format",
+    "require_first",
     "require_pid",
     "require_input",
     "wants_json",
@@ -62,15 +62,6 @@ __all__ = [
 
 TEXT_OR_JSON = ("text", "json")
 """The formats of a verb that prints no report."""
-Image = Annotated[
-    Path,
-    typer.Argument(
-        metavar="IMAGE",
-        readable=False,
-        autocompletion=images,
-        help="Kernel, module, program or library.",
-    ),
-]
 OptionalImage = Annotated[
     Path | None,
     typer.Argument(
@@ -112,15 +103,6 @@ Pids = Annotated[
         metavar="PID",
         autocompletion=pids,
         help="Running process, instead of IMAGE. Repeatable.",
-    ),
-]
-LoadedLibraries = Annotated[
-    list[str],
-    typer.Option(
-        "--lib",
-        metavar="GLOB",
-        help="With --pid: loaded libraries to trace as well, by name (* ? []); -f and -n apply to "
-        "their functions, too. Repeatable.",
     ),
 ]
 Recording = Annotated[
@@ -267,6 +249,12 @@ def require_input(images: Sequence[Path], pids: Sequence[int]) -> None:
         raise UsageError(None, "IMAGE and --pid are mutually exclusive", "choose one")
     if not images and not pids:
         raise UsageError(None, "no IMAGE and no --pid", "name a file, or a running process")
+
+
+def require_first(program: Path, others: Sequence[str], what: str) -> None:
+    """Raise UsageError if a program's path stands behind the ``what`` that go into it."""
+    if not os.path.lexists(program) and any(map(os.path.isfile, others)):
+        raise UsageError(None, f"{str(program)!r} is not a file", f"PROG comes before the {what}")
 
 
 def require_pid(options: Mapping[str, object]) -> None:

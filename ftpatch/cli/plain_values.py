@@ -16,12 +16,17 @@ from typing import Any, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
+from ftpatch.cli.misused import surplus, unknown_verb
 from ftpatch.errors import UsageError
 
 __all__ = ["PlainCommand", "PlainGroup"]
 
 PLAIN: tuple[type, ...] = (str, Path)
 NUMBER = re.compile("[+-]?[0-9]+")
+NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+TIME = re.compile("(.*[0-9.]) *(ns|us|ms|s)")
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
+"""Seconds."""
 DIGITS = 18
 """Those that a column of numbers can hold."""
 CHECKS = ("parser", "exists", "writable", "resolve_path", "allow_dash", "path_type")
@@ -35,6 +40,23 @@ class PlainCommand(TyperCommand):
         """Its parameters, and --help."""
         return _taking_plain(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Parse the words. Raises UsageError for those that follow the last argument."""
+        ctx.allow_extra_args = not ctx.resilient_parsing
+        try:
+            rest = super().parse_args(ctx, args)
+        except Exception as error:
+            if getattr(error, "ctx", ctx) is None:  # an option without its value
+                setattr(error, "ctx", ctx)  # noqa: B010 - click's, whichever copy it is
+            raise
+        if rest and not ctx.resilient_parsing:
+            raise surplus(ctx, rest)
+        return rest
+
+    def told(self, parameter: Any) -> str:  # noqa: ANN401
+        """Return the help text of a parameter."""
+        return parameter.help or ""
+
 
 class PlainGroup(TyperGroup):
     """Commands together, the words before which are taken as they are."""
@@ -42,6 +64,12 @@ class PlainGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - typer's own click
         """Its own parameters, and --help."""
         return _taking_plain(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        """The command that words begin with. Raises UsageError if there is none."""
+        if args[0] not in self.commands and args[0][:1] != "-" and not ctx.resilient_parsing:
+            raise unknown_verb(args, self.commands)
+        return super().resolve_command(ctx, args)
 
 
 def _taking_plain(parameters: list[Any]) -> list[Any]:
@@ -58,7 +86,7 @@ def _taking_plain(parameters: list[Any]) -> list[Any]:
         anything = info.file_okay and info.dir_okay
         plain = of in PLAIN and anything and not any(getattr(info, name, None) for name in CHECKS)
         if of in (int, float) and not info.clamp:
-            one._runtime_param = _Numbers(of, info.min, info.max)
+            one._runtime_param = _Numbers(of, info.min, info.max, one.metavar == "PID")
         else:
             one._runtime_param = _Words(of if plain else None, info.readable)
     return parameters
@@ -99,11 +127,13 @@ class _Words:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """The same of numbers between two, each None where there is no limit; ``of``: int or float."""
+    """The same of numbers between two, each None where there is no limit; ``of``: int, or float for
+    seconds, behind which another unit may stand. ``pid``: it is a process."""
 
     of: type[int] | type[float]
     least: float | None
     most: float | None
+    pid: bool = False
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
         """The value. Raises UsageError for a word that is no such number."""
@@ -119,6 +149,8 @@ class _Numbers:
         try:
             number = self._parsed(str(word))
         except ValueError as error:
+            if self.pid and NAME.fullmatch(str(word)):
+                hint = f"find it with `pgrep {word}`"
             raise UsageError(None, f"{name} {str(word)!r} {error}", hint) from None
         for limit, beyond, what in (
             (self.least, number < (self.least or 0), "less"),
@@ -131,12 +163,14 @@ class _Numbers:
     def _parsed(self, word: str) -> int | float:
         """Raises ValueError with the rest of a sentence about the word."""
         if self.of is float:
+            found = TIME.fullmatch(word)
+            number, unit = found.groups() if found else (word, "s")
             try:
-                return float(word)
+                return float(number) * UNITS[unit]
             except ValueError:
-                raise ValueError("is not a number") from None
+                raise ValueError("is not a time") from None
         if not NUMBER.fullmatch(word):
-            raise ValueError("is not a whole number")
+            raise ValueError(f"is not a {'process' if self.pid else 'whole'} number")
         if len(word) > DIGITS:
             raise ValueError(f"has more than {DIGITS} digits")
         return int(word)

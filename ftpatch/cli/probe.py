@@ -27,6 +27,7 @@ from ftpatch.cli.options import (
     Quiet,
     bytes_of,
     live_format,
+    require_first,
     require_pid,
     wants_json,
 )
@@ -71,7 +72,8 @@ def command(
         typer.Option(
             "--seconds",
             metavar="N",
-            help="With --pid: time to probe for [default: until Ctrl-C, or its end].",
+            help="With --pid: time to probe for, such as 10 or 500ms [default: until "
+            "Ctrl-C, or its end].",
         ),
     ] = None,
     keep: Annotated[
@@ -194,6 +196,7 @@ def command(
             raise UsageError(image, "no probes", "specify a probe, such as 'p main'")
         _tell(image, as_json)
         return
+    require_first(image, probes, "probes")
     words = ProbeWords(
         probes=probes,
         handler=handler,

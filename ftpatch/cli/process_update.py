@@ -132,7 +132,8 @@ def _tell_taken_out(process: Process, out: TakenOut, *, as_json: bool, quiet: bo
         json_line(told | left | {"pause_ns": pause})
         return
     if not quiet:
-        lines([f"{process}: {count(out.sites, 'site')} as before; paused for {pause / 1e6:.1f} ms"])
+        restored = count(out.sites, "site")
+        lines([f"{process}: {restored} restored; paused for {pause / 1e6:.1f} ms"])
     tell_left(process, out)
 
 

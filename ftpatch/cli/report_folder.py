@@ -22,15 +22,15 @@ __all__ = ["FolderOutput"]
 
 class FolderOutput:
     """A context: what is written appears by ``appear``. Raises UsageError where there is no name
-    for the folder (``otherwise``: what to do), or where something has it; OutputError where it
-    cannot be written."""
+    for the folder of ``format_`` (``otherwise``: what to do), or where something has it;
+    OutputError where it cannot be written."""
 
     is_terminal = False
     is_left = False
 
-    def __init__(self, path: Path | None, *, otherwise: str) -> None:
+    def __init__(self, path: Path | None, *, format_: str, otherwise: str) -> None:
         if path is None:
-            raise UsageError(None, "this format is a folder", otherwise)
+            raise UsageError(None, f"format {format_} writes a folder", otherwise)
         if os.path.lexists(path):
             raise UsageError(path, "the output exists", "remove it, or name another folder")
         self._path = path

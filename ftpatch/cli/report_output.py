@@ -37,7 +37,8 @@ def open_output(
     if form.folder:
         from ftpatch.cli.report_folder import FolderOutput
 
-        return FolderOutput(path, otherwise=otherwise or "use -o FOLDER")
+        otherwise = otherwise or "name it with -o FOLDER"
+        return FolderOutput(path, format_=form.name, otherwise=otherwise)
     missing = otherwise or "use -o FILE"
     return Output(path, force=force, form=form, otherwise=missing, paged=paged)
 

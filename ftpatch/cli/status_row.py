@@ -17,7 +17,7 @@ __all__ = ["inserted", "inserted_words", "status_row"]
 
 
 def status_row(path: Path, sites: Sites) -> dict[str, Any]:
-    """Count records and sites, their states, and what they call."""
+    """Count records and sites, their states and their callees."""
     import numpy as np
 
     from ftpatch.arch import State

@@ -56,7 +56,8 @@ Seconds = Annotated[
     typer.Option(
         "--seconds",
         metavar="N",
-        help="Time to trace a running process for [default: until Ctrl-C, or its end].",
+        help="Time to trace a running process for, such as 10 or 500ms [default: "
+        "until Ctrl-C, or its end].",
     ),
 ]
 

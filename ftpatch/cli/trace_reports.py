@@ -175,9 +175,19 @@ class Reports:
 
 def _parsed(text: str, tracer: Tracer) -> _Report:
     """``FORMAT`` or ``FORMAT=FILE``."""
-    from ftpatch.api.report_sources import report_named
+    from ftpatch.api.report_sources import kind_of, report_named
+    from ftpatch.trace.choose import reports_ending
+    from ftpatch.trace.formats import reports
 
     name, equals, file = text.partition("=")
     if not name or (equals and not file):
         raise UsageError(None, f"--report {text!r} is not FORMAT or FORMAT=FILE")
+    if not equals and name not in reports():
+        ending = Path(name).suffix
+        fit = reports_ending(kind_of(tracer), ending) if ending else []
+        if fit:
+            fit = [ending[1:]] if ending[1:] in fit else fit
+            raise UsageError(
+                None, f"--report {name!r} is no format", f"use --report {fit[0]}={name}"
+            )
     return _Report(name, report_named(tracer, name), Path(file) if equals else None)

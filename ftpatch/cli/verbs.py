@@ -26,11 +26,11 @@ VERBS = (
     "undo",
     "diff",
     "extract",
+    "trace",
     "probe",
     "watch",
     "boot",
     "report",
-    "trace",
 )
 """In the order of the help; each is the name of a file here."""
 READING = ("status", "list", "check", "diff")
@@ -65,7 +65,8 @@ def _make(name: str) -> TyperCommand:
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     # What follows a program's name is the program's.
     own = {"allow_interspersed_args": False} if name == "trace" else {}
-    settings = {**help_width(), **own}
+    # Click would take these from the group, and keep what the first caller's group has.
+    settings = {**help_width(), "help_option_names": ["-h", "--help"], **own}
     alone.command(name, cls=ArchCommand, context_settings=settings)(import_verb(name))
     made = typer.main.get_command(alone)
     assert isinstance(made, TyperCommand)

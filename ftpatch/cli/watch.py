@@ -25,6 +25,7 @@ from ftpatch.cli.options import (
     Quiet,
     bytes_of,
     live_format,
+    require_first,
     require_pid,
     wants_json,
 )
@@ -52,7 +53,8 @@ Seconds = Annotated[
     typer.Option(
         "--seconds",
         metavar="N",
-        help="With --pid: time to watch for [default: until Ctrl-C, or its end].",
+        help="With --pid: time to watch for, such as 10 or 500ms [default: until "
+        "Ctrl-C, or its end].",
     ),
 ]
 Requests = Annotated[
@@ -145,6 +147,7 @@ def command(
             note_lines(part_notes(image, read))
         _said(told_watches(image, read), as_json, quiet)
         return
+    require_first(program, requests, "watches")
     writing = Writing(
         image=program,
         output=output,

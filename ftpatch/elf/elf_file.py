@@ -41,6 +41,8 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
         raise InputError(path, "cannot read: a NUL character in its name") from None
     try:
         if not path.is_file():
+            if path.is_dir():
+                raise InputError(path, "a folder", "name a file in it")
             raise InputError(path, "not a regular file", "use a single image")
         held = os.fstat(fd)
         if held.st_size == 0:

@@ -220,6 +220,8 @@ class Copy:
         return os.sendfile(self.fd, self._source, self.copied, count)
 
     def _check_source(self, source: Path, allow_setuid: bool) -> None:
+        if stat.S_ISDIR(self._stat.st_mode):
+            raise InputError(source, "a folder", "name a file in it")
         if not stat.S_ISREG(self._stat.st_mode):
             raise InputError(source, "not a regular file", "use a single image")
         privileged = bool(self._stat.st_mode & (stat.S_ISUID | stat.S_ISGID))

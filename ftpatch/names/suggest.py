@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
 
 from ftpatch.errors import UsageError
@@ -17,8 +18,9 @@ ALIKE = 0.6
 
 
 def near(text: str, known: Collection[str], alike: float = ALIKE) -> list[str]:
-    """The words similar to ``text``, at most SHOWN."""
-    return difflib.get_close_matches(text, known, SHOWN, alike)
+    """The words similar to ``text``, at most SHOWN; those that differ only in case alone."""
+    same = [word for word in known if word.casefold() == text.casefold()]
+    return same[:SHOWN] or difflib.get_close_matches(text, known, SHOWN, alike)
 
 
 def meant(names: Iterable[str], otherwise: str) -> str:
@@ -36,5 +38,6 @@ def any_of(names: Iterable[str]) -> str:
 def require_known(what: str, name: str, known: Collection[str]) -> None:
     """Raise UsageError unless the ``name`` of a ``what`` (a format) is one of these."""
     if name not in known:
-        hint = meant(near(name, known), f"use {any_of(known)}")
+        parts = [word for word in known if name in re.split("[_-]", word)]
+        hint = meant(parts or near(name, known), f"use {any_of(known)}")
         raise UsageError(None, f"unknown {what} {name!r}", hint)

@@ -63,7 +63,7 @@ def bring(
             raise _interrupted(process)
         if recall(process) is not None:
             hint = f"run `ftpatch undo --pid {process.pid}` first"
-            raise UsageError(None, f"{process}: ftpatch is in it already", hint)
+            raise UsageError(None, f"{process}: ftpatch is already attached", hint)
         paddings = paddings_of(loaded)
         for tries in range(TRIES):
             planned = plan(read_maps(process))
@@ -150,7 +150,7 @@ def required(process: Process) -> Entry:
     if entry is None:
         raise UsageError(
             None,
-            f"{process}: ftpatch has put nothing into it",
+            f"{process}: ftpatch is not attached",
             "see `ftpatch check --pid` for what differs from its files",
         )
     return entry

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One function in the call tree: by which ways it is called, and what it calls."""
+"""One function in the call tree: along which paths it is called, and what it calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Around:
     time: NDArray[np.int64]
 
     def lines(self) -> list[tuple[int, int]]:
-        """Node and level of each, every node before what is inside it, by falling time there."""
+        """Node and level of each, every node before what is inside it, by descending time there."""
         inner: dict[int, list[int]] = {}
         for node in np.lexsort((-self.function, self.time)).tolist():
             inner.setdefault(int(self.parent[node]), []).append(node)

@@ -32,7 +32,7 @@ class Compared:
     after: NDArray[np.int64]
 
     def order(self, measure: int) -> NDArray[np.intp]:
-        """Functions by falling difference of a measure, intp[f]: what became slower comes first."""
+        """Functions by descending difference of a measure, intp[f]: what became slower is first."""
         difference = self.after[:, measure] - self.before[:, measure]
         return np.argsort(-difference, kind="stable")
 

@@ -10,7 +10,7 @@ from ftpatch.image import Image
 from ftpatch.names.debug_strings import is_in_debug_strings
 from ftpatch.names.named_symbols import FUNCTIONS, Named
 from ftpatch.names.spelling import like
-from ftpatch.names.suggest import meant
+from ftpatch.names.suggest import SHOWN, any_of, meant
 from ftpatch.trace.symbolize import Functions
 
 __all__ = ["no_match"]
@@ -25,11 +25,13 @@ def no_match(
 ) -> UsageError:
     """Make it; ``what``: the option, ``where`` the functions are. It has the names that may have
     been meant, of functions and ``others``, or says that the function was inlined."""
-    reason = f"{what} {text!r} matches no function {where}"
+    kind = "function or probe" if others else "function"
+    reason = f"{what} {text!r} matches no {kind} {where}"
     name = text.removeprefix("!")
     if any(_is_inlined(image, name) for image in _images(functions)):
         reason += ": inlined wherever it is called, or no function"
-    return UsageError(None, reason, meant(like(text, [*others, *functions.name]), ""))
+    hint = f"use {any_of(others)}" if 0 < len(others) <= SHOWN else ""
+    return UsageError(None, reason, meant(like(text, [*others, *functions.name]), hint))
 
 
 def _images(functions: Functions) -> Iterator[Image]:

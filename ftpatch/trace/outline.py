@@ -13,8 +13,8 @@ __all__ = ["Outline"]
 
 class Outline:
     """n nodes: ``parent`` int64[n], -1 for roots; ``function``, ``hits``, ``time`` int64[n]. Those
-    inside one node stand by falling time. ``shown`` intp[m]: the nodes that are seen, in order; at
-    first the roots alone."""
+    inside one node stand by descending time. ``shown`` intp[m]: the nodes that are seen, in order;
+    at first the roots alone."""
 
     def __init__(
         self,

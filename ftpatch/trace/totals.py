@@ -59,6 +59,11 @@ class Totals:
     def __len__(self) -> int:
         return len(self.function)
 
+    @property
+    def has_nested(self) -> bool:
+        """True if the calls of a function took longer together than the outermost ones."""
+        return bool((self.average * self.hits > self.time).any())
+
     def rows(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield each one's function, hits, time and own time."""
         columns = (self.function, self.hits, self.time, self.own)

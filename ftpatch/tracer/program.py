@@ -54,7 +54,7 @@ def suggests_calls(error: NoTable, image: Image, tracing: Tracing) -> NoTable:
         with_calls(image, Choice(Selection()), tracing)
     except FtpatchError:
         return error
-    hint = f"use --libcalls to trace its calls of libraries, or {error.hint}"
+    hint = f"use --libcalls to trace its library calls, or {error.hint}"
     return NoTable(error.path, error.reason, hint)
 
 

@@ -100,6 +100,8 @@ def find_program(word: str) -> Path:
     setuid or setgid."""
     found = word if "/" in word else shutil.which(word)
     if found is None:
+        if Path(word).is_file():
+            raise UsageError(None, f"{word!r} is not in $PATH", f"use ./{word}")
         raise UsageError(None, f"no such program {word!r}", meant(_near(word), "use its path"))
     path = Path(found)
     with contextlib.suppress(OSError):

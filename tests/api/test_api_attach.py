@@ -133,9 +133,9 @@ def test_what_cannot_be(works: Works, tmp_path: Path) -> None:
         (lambda: process.enable(tracer="grpah"), "grpah"),
         (lambda: process.enable(size=1), "too small"),
         (lambda: process.enable("work", tracer=3), "tracer"),  # type: ignore[arg-type]
-        (lambda: process.disable("work"), "ftpatch has put nothing into it"),
-        (process.undo, "ftpatch has put nothing into it"),
-        (lambda: process.record(True), "ftpatch has put nothing into it"),
+        (lambda: process.disable("work"), "ftpatch is not attached"),
+        (process.undo, "ftpatch is not attached"),
+        (lambda: process.record(True), "ftpatch is not attached"),
         (lambda: process.probe(()), "no probes"),
         (lambda: process.watch(()), "nothing to watch"),
         (lambda: process.watch("nothing:rw-"), "no such symbol"),
@@ -145,7 +145,7 @@ def test_what_cannot_be(works: Works, tmp_path: Path) -> None:
     process.enable("work", output=trace)
     with pytest.raises(ftpatch.UsageError, match="already has the function_graph tracer"):
         process.enable("rest", tracer="function")
-    with pytest.raises(ftpatch.UsageError, match="ftpatch is in it already"):
+    with pytest.raises(ftpatch.UsageError, match="ftpatch is already attached"):
         process.probe("p work")
     process.undo()
 

@@ -133,11 +133,15 @@ def test_a_profile_of_some_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"time_filter": "10"}, "is not a time with a unit"),
-        ({"trigger": "parse"}, "is not GLOB@on or GLOB@off"),
-        ({"time": "2-1"}, "ends before it begins"),
-        ({"max_depth": 0}, "--max-depth 0 is less than 1"),
-        ({"max_calls": -1}, "--max-calls -1 is less than 1"),
+        (
+            {"time_filter": "10"},
+            "^time_filter '10' is not a time with a unit; .*as in time_filter 10us$",
+        ),
+        ({"trigger": "parse"}, "^trigger 'parse' is not GLOB@on or GLOB@off; as in trigger '"),
+        ({"time": "2-1"}, "^time '2-1' ends before it begins"),
+        ({"time": "soon"}, "^time 'soon' is not FROM-TO in seconds; as in time 0.5-2$"),
+        ({"max_depth": 0}, "^max_depth 0 is less than 1$"),
+        ({"max_calls": -1}, "^max_calls -1 is less than 1$"),
         ({"tid": 9}, "no thread 9"),
     ],
 )
@@ -160,10 +164,10 @@ def test_a_filter_that_matches_nothing(option: str, tmp_path: Path) -> None:
 def test_what_has_no_calls_that_end(tmp_path: Path) -> None:
     points = TraceFile([Thread(1).add(ENTRY, "main", 1)], header={"tracer": FUNCTION})
     path = _write(points, tmp_path)
-    with pytest.raises(ftpatch.UsageError, match="does not record returns, and -F needs them"):
+    with pytest.raises(ftpatch.UsageError, match="does not record returns, and only needs them"):
         ftpatch.Trace(path, only="main")
     sums = TraceFile([], profiles=[[(site("main"), 1, 10, 10)]])
-    with pytest.raises(ftpatch.UsageError, match="--max-calls selects single calls"):
+    with pytest.raises(ftpatch.UsageError, match="max_calls selects single calls"):
         ftpatch.Trace(_write(sums, tmp_path), max_calls=3)
 
 

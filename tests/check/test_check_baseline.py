@@ -103,8 +103,10 @@ def test_the_ftrace_bug_is_known_by_its_function() -> None:
     assert {**LINE, "invariant": "ftrace_init", "place": "vfs_write"} in _entries()
     result = _check("image")
     assert result.code == 0 and "one ftrace bug" in result.out
+    assert "image: verdict: ftrace will be off (known)\n" in result.out
     put_code(image, symbols_at(X86)["vfs_read"], bytes(5))
     Path("image").write_bytes(image.build())
+    assert "image: verdict: ftrace will be off\n" in _check("image").out
     fresh = [(row["invariant"], row["symbol"]) for row in _check("image", "--json").json]
     assert ("ftrace_init", "vfs_read+0x0/0x40") in fresh
 
@@ -129,7 +131,8 @@ def test_a_line_covers_one_finding() -> None:
     Path("image").write_bytes(put_words(image, [*words, words[0], words[0]], name).build())
     result = _check("image")
     assert result.code == 1 and result.out.count("record-unique") == 1
-    assert ftpatch("check", "--write-baseline", "known", "image").code == 0
+    again = ftpatch("check", "--write-baseline", "known", "image")
+    assert (again.code, again.err) == (0, "ftpatch: replaced known: 2 known exceptions\n")
     assert len(_entries()) == 2 and _check("image").code == 0
 
 

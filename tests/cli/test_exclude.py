@@ -86,7 +86,7 @@ def test_what_cannot_be_read_can_be_left_out() -> None:
 
 
 def test_baselines_and_expected_functions() -> None:
-    """What is left out is neither written, nor missed, nor stale."""
+    """Excluded images are not written, not missed and not reported as stale."""
     path = Path("tree/four")
     data = bytearray(path.read_bytes())
     data[ftpatch("list", "--json", path).json[0]["offset"]] ^= 0xFF

@@ -231,4 +231,4 @@ def test_errors_lead_on(folder: Path) -> None:
     for hint, result in said.items():
         assert hint in result.err and result.err.count("\n") == 1, result.err
     for verb, ours in (("record", "`ftpatch trace -o FILE`"), ("replay", "`ftpatch report`")):
-        assert ftpatch(verb, path).err == f"ftpatch: No such command '{verb}'; use {ours}\n"
+        assert ftpatch(verb, path).err == f"ftpatch: no such command '{verb}'; use {ours}\n"

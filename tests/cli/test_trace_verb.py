@@ -257,13 +257,14 @@ def test_what_force_does_not_overwrite(tmp_path: Path) -> None:
     [
         (["nosuch_program"], "no such program 'nosuch_program'"),
         (["./nosuch"], "cannot read"),
+        (["/tmp"], "/tmp: a folder; name a file in it"),
         (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; use --libcalls to"),
         (["-D", "0", "/bin/true"], "ftpatch: --max-depth 0 is less than 1; see"),
         (["-D", "x", "/bin/true"], "ftpatch: --max-depth 'x' is not a whole number; see"),
         (["-D", "\u0663", "/bin/true"], "is not a whole number; see"),
         (["--max-calls", "9" * 30, "/bin/true"], "has more than 18 digits; see"),
         (["--max-stack", "65537", "/bin/true"], "--max-stack 65537 is more than 65536; see"),
-        (["--seconds", "x", "/bin/true"], "ftpatch: --seconds 'x' is not a number; see"),
+        (["--seconds", "x", "/bin/true"], "ftpatch: --seconds 'x' is not a time; see"),
         (["--size", "\u0663M", "/bin/true"], "invalid size"),
         (["-t", "\u0663us", "/bin/true"], "is not a time with a unit"),
         (["-o", "", "/bin/true"], "an empty path"),
@@ -288,3 +289,14 @@ def test_setuid(tmp_path: Path) -> None:
     path.chmod(0o4755)
     result = ftpatch_process("trace", path)
     assert result.code == 125 and "setuid" in result.err
+
+
+def test_a_program_of_this_folder_needs_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _compile(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in (path.name, "prog.c"):
+        done = ftpatch("trace", name)
+        assert (done.code, done.out) == (125, "")
+        assert done.err == f"ftpatch: {name!r} is not in $PATH; use ./{name}\n"

@@ -84,7 +84,7 @@ def _nothing_left(one: Running) -> None:
     end = time.monotonic() + 60
     while True:
         code, out, err = ftpatch("undo", "--pid", one.pid)
-        if not code or "has put nothing into it" in err:
+        if not code or "ftpatch is not attached" in err:
             return
         assert time.monotonic() < end, out + err
         time.sleep(0.1)

@@ -43,7 +43,7 @@ def test_others_are_told_of_them(said: dict[str, Any], way: str, words: str) -> 
         assert "ftpatch (p:probes/named)" in listed and "own probes" in status
     assert {line.split()[0].rpartition("/")[2] for line in found["probes"]} == {*found["hits"]}
     code, said_again = found["again"]
-    assert code == 2 and "ftpatch is in it already; run `ftpatch undo --pid" in said_again
+    assert code == 2 and "ftpatch is already attached; run `ftpatch undo --pid" in said_again
 
 
 def test_a_static_program(said: dict[str, Any]) -> None:

@@ -203,7 +203,12 @@ def test_options() -> None:
     names = [row["probe"] for row in deep if "time" in row]
     assert names.count("left") == 3 and names.count("walked") == 1 and "again" not in names
     missing = ftpatch("report", trace, "-f", "nothing")
-    assert missing.code == 2 and "filter 'nothing' matches no function" in missing.err
+    said = "filter 'nothing' matches no function or probe in the trace\n"
+    assert missing.code == 2 and missing.err.endswith(said)
+    near = ftpatch("report", trace, "-f", "wlaked")
+    assert near.err.endswith("no function or probe in the trace; did you mean walked or walk?\n")
+    few = ftpatch("report", only, "-f", "nothing")
+    assert few.err.endswith("no function or probe in the trace; use one or main\n")
     source = ftpatch("report", trace, "--source")
     assert source.code == 0 and "no debug information" in source.err
     rows = ftpatch("report", trace, "-f", "walk", "--json").json

@@ -250,7 +250,7 @@ def test_errors_leave_everything_as_it_was(tmp_path: Path) -> None:
             assert said.err.count("\n") == 1
         for verb in ("undo", "disable"):
             said = ftpatch(verb, *pid)
-            assert said.code == 2 and "has put nothing into it" in said.err
+            assert said.code == 2 and "ftpatch is not attached" in said.err
         _clean(running, before)
 
 

@@ -70,7 +70,9 @@ def test_two_commands_at_once(tmp_path: Path) -> None:
             ]
             said = [one.communicate()[1] for one in commands]
             assert sorted(one.returncode for one in commands) == [0, 2], said
-            assert "ftpatch is in it already" in "".join(said) or "already has the" in "".join(said)
+            assert "ftpatch is already attached" in "".join(said) or "already has the" in "".join(
+                said
+            )
             taken_out(program.pid)
             assert ours_in(program.pid) == []
 

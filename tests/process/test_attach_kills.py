@@ -31,7 +31,7 @@ def test_a_command_that_is_killed_is_ended_in_order(tmp_path: Path) -> None:
             until(lambda: len(ours_in(program.pid)) > 1)
             command.kill()
         until(lambda: ours_in(program.pid) == [], 60)
-        assert "has put nothing into it" in ftpatch("undo", "--pid", str(program.pid)).err
+        assert "ftpatch is not attached" in ftpatch("undo", "--pid", str(program.pid)).err
         assert ftpatch("check", "--pid", str(program.pid)).code == 0
 
 
@@ -54,7 +54,7 @@ def test_a_command_that_is_killed_before_it_begins_changes_nothing(tmp_path: Pat
         while child.exists():
             seen += ours_in(program.pid)
         assert seen == []
-        assert "has put nothing into it" in ftpatch("undo", "--pid", str(program.pid)).err
+        assert "ftpatch is not attached" in ftpatch("undo", "--pid", str(program.pid)).err
 
 
 SIGNALLED = """

@@ -49,13 +49,30 @@ def test_man_shows_all_that_help_says(page: Path) -> None:
         for line in help_.partition("Commands:\n")[2].splitlines():
             name, _, summary = line.strip().partition(" ")
             assert f"ftpatch-{name}(1) {summary.strip()}" in shown
+        environment = shown.partition("ENVIRONMENT")[2]
+        source = "".join(path.read_text() for path in (ROOT / "ftpatch/cli").rglob("*.py"))
+        read = set(re.findall(r"environ(?:\.get\(|\[)\"([A-Z_]+)\"", source))
+        ours = {name for name in read if not name.startswith(("COMP_", "TERM"))}
+        assert {"FTPATCH_DEBUG", "PAGER", "NO_COLOR"} <= ours
+        assert [name for name in sorted(ours) if name not in environment] == []
         return
     options = re.findall(r"^  (?:-\w, )?(--[\w-]+)", help_, re.MULTILINE)
     assert len(options) > 2
     assert [name for name in options if not re.search(rf"{name}[ ,]", shown)] == []
+    limits = re.findall(r"\[default: [^]]+\]|\[[^][]*\bx[<>]=[^][]*\]", " ".join(help_.split()))
+    assert [one for one in limits if one not in shown] == []
+    assert limits or verb not in ("trace", "boot", "report", "probe")
     sentences = re.split(r"\[required\]|\n\n|\n  -\S+", help_.partition("\n\n")[2])
     summary = " ".join(sentences[0].split())
     assert f"DESCRIPTION {summary} " in shown
+
+
+@every_page
+def test_see_also_names_pages_that_there_are(page: Path) -> None:
+    names = re.findall(r"\.BR (\S+) \(1\)", page.read_text().partition(".SH SEE ALSO")[2])
+    pages = [name.replace("\\-", "-") for name in names]
+    assert len(pages) > 2 and page.stem not in pages
+    assert {f"{name}.1" for name in pages} <= {path.name for path in PAGES}
 
 
 @pytest.mark.skipif(not shutil.which("mandoc"), reason="needs mandoc")

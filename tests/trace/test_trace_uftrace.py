@@ -185,7 +185,7 @@ def test_where_the_folder_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = _two(tmp_path)
     bare = ftpatch("report", "--format", "uftrace", path)
     assert (bare.code, bare.out) == (2, "")
-    assert bare.err == "ftpatch: this format is a folder; use -o FOLDER\n"
+    assert bare.err == "ftpatch: format uftrace writes a folder; name it with -o FOLDER\n"
     Path("there").mkdir()
     Path("there/mine").touch()
     taken = ftpatch("report", "--format", "uftrace", path, "-o", "there", "--force")

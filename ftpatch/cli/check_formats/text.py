@@ -95,7 +95,14 @@ def _verdict(image: str, check: Check) -> None:
         words = (OF_MODULES if outlook.module else VERDICTS)[outlook.verdict]
         others = {finding.invariant for finding in check.findings} - {"ftrace_init"}
         words += ", apart from the findings above" if others and outlook.verdict == "boots" else ""
+        words += " (known)" if outlook.verdict != "boots" and _is_known(check) else ""
         lines([(f"{image}: verdict: ", Word(words, TONES[outlook.verdict]))])
+
+
+def _is_known(check: Check) -> bool:
+    """Whether what decides the verdict is in the baseline."""
+    known, fresh = ({one.invariant for one in of} for of in (check.known, check.findings))
+    return "ftrace_init" in known - fresh
 
 
 def _each(image: str, check: Check) -> None:

@@ -30,7 +30,7 @@ HEADER = """\
 
 
 def _histogram(source: EventSource, style: Style) -> Iterator[str]:
-    """Functions by falling total time; calls that returned, at the time of their return."""
+    """Functions by descending total time; calls that returned, at the time of their return."""
     recording = source.recording
     counts, time = _count(source, style)
     yield from style.header(tracer="histogram")

@@ -25,6 +25,9 @@ HEADER = """\
        Hit    Time            Avg             Self            Function
        ---    ----            ---             ----            --------
 """
+NESTED = """\
+# Time counts outermost calls only, Avg all calls
+"""
 STEP = 1 << 18
 """Hits that are counted at once."""
 TOP = 10
@@ -60,6 +63,8 @@ def _functions(
 ) -> Iterator[str]:
     """All of them and, where there are several, those of each process."""
     yield from style.header(tracer="function_profile") if style.notes else ()
+    if source.has_returns and totals.has_nested:
+        yield NESTED
     yield HEADER
     yield from _lines(source, totals, style)
     for number, one in each.items():

@@ -71,7 +71,7 @@ class Brief(Report):
         yield f"#\n# {self._more}\n"
 
     def _lines(self, source: EventSource, totals: Totals, style: Style) -> Iterator[str]:
-        """By falling time of their own, or where that is not known, by calls. All times are in
+        """By descending time of their own, or where that is not known, by calls. All times are in
         microseconds, as ftrace's are: they stand below each other to be compared."""
         timed, known = source.has_returns, source.recording.has_clock
         names = style.names(source.recording.functions)
