@@ -105,7 +105,7 @@ def test_no_program_is_one_line() -> None:
     assert (said.code, said.out, said.err) == (125, "", f"ftpatch: no PROG and no --pid; {hint}\n")
 
 
-@pytest.mark.parametrize("form", ["graph", "function", "json"])
+@pytest.mark.parametrize("form", ["function_graph", "function", "json"])
 def test_filters_that_leave_nothing_are_named(form: str, fib: Path, tmp_path: Path) -> None:
     trace = tmp_path / "fib.trace"
     assert ftpatch_process("trace", "-o", trace, fib, "5").code == 0
