@@ -115,9 +115,13 @@ def attached_files(process: Process, trace: Path, image: Path, *, overwrite: boo
 
 def require_place_for(trace: Path, *, overwrite: bool) -> None:
     """Raise OutputError where a trace file cannot be."""
-    if trace.exists() and not overwrite:
+    try:
+        is_there, has_place = trace.exists(), trace.absolute().parent.is_dir()
+    except OSError as error:
+        raise OutputError(trace, f"cannot write: {error.strerror}") from None
+    if is_there and not overwrite:
         raise OutputError(trace, "the output exists", "use --force to overwrite it")
-    if not trace.absolute().parent.is_dir():
+    if not has_place:
         raise OutputError(trace, "cannot write: no such directory")
 
 

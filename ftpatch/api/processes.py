@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.api.given import AnyPath, path_of, patterns, require_text
+from ftpatch.api.given import AnyPath, path_of, patterns, require_text, whole_number
 from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
 from ftpatch.api.site_columns import Sites
 from ftpatch.arch import arch_of
@@ -67,12 +67,13 @@ class Process:
 
     Nothing is stopped or changed until a method is asked to. ``images`` has the program first;
     their code is read when it is asked for. ``errors`` tells what could not be read as an image.
-    Raises InputError for what is no process, or may not be read.
+    Raises InputError for what is no process, or may not be read, and UsageError for what is no
+    number.
     """
 
     def __init__(self, pid: int) -> None:
-        self._process = find_process(pid)
-        self.pid = pid
+        self.pid = whole_number("pid", pid)
+        self._process = find_process(self.pid)
         self.name: str = self._process.name
         found, errors = loaded_images(self._process)
         self.images: tuple[LoadedImage, ...] = tuple(map(LoadedImage, found))

@@ -69,6 +69,9 @@ class MemoryTarget:
                 if not written:  # the process has ended, and its memory is gone
                     raise InputError(None, f"{self.name}: it has ended")
                 done += written
+            except OverflowError:
+                where = f"{start + done:#x}"
+                raise InputError(None, f"{self.name}: {where} is beyond all memory") from None
             except OSError as error:
                 raise InputError(
                     None,

@@ -191,7 +191,9 @@ def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
     words += led
     if not all(type(one) is int and -TOP < one < TOP for one in words):
         raise ValueError("not an address")
-    if any(not start <= low <= high <= start + size for start, size, low, high in areas):
+    if not areas or any(
+        not start <= low <= high <= start + size for start, size, low, high in areas
+    ):
         raise ValueError("an area that is not one")
     changes = Changes(**columns, space=Space.MEMORY)
     rows, wide = changes.old.shape

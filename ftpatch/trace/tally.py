@@ -44,6 +44,8 @@ def _library() -> ctypes.CDLL | None:
         library.tally_unknown.restype = ctypes.c_int64
         library.tally_chunk.argtypes = [pointer, ctypes.c_double]
         library.tally_chunk.restype = ctypes.c_int64
+        library.tally_turn.argtypes = [pointer, ctypes.c_int64]
+        library.tally_turn.restype = None
         library.tally_end.argtypes = [pointer]
         library.tally_end.restype = None
         return library
@@ -110,11 +112,13 @@ class _Threads:
         if thread != self._thread:
             now = self._now
             depth = int(now["depth"])
+            self._library.tally_turn(self._at, -1)
             self._left[self._thread] = self._frames[:depth].copy(), int(now["last"])
             frames, last = self._left.pop(thread, (self._frames[:0], np.iinfo(np.int64).min))
             self._thread, now["depth"], now["last"] = thread, len(frames), last
             self._room(len(frames))
             self._frames[: len(frames)] = frames
+            self._library.tally_turn(self._at, 1)
             self._point_at_sums()
 
     def _point_at_sums(self) -> None:

@@ -80,10 +80,11 @@ static inline void leave(struct tally *t, s64 time)
 		sums_of(t, frame[-1].function)[2] -= took;
 }
 
-static void open_all(struct tally *t, int by)
+/* Count the open calls of a thread in `open`, by 1; or no longer, by -1: with another thread's turn. */
+PUBLIC void tally_turn(struct tally *t, s64 by)
 {
 	for (u64 i = 0; i < t->depth; i++)
-		*open_of(t, frames_of(t)[i].function) += by;
+		*open_of(t, frames_of(t)[i].function) += (u32)by;
 }
 
 /* Add a chunk, in which tally_unknown() found nothing irregular and whose functions have their numbers
@@ -93,9 +94,6 @@ PUBLIC s64 tally_chunk(struct tally *t, double rate)
 {
 	const u64 *words = (const u64 *)(unsigned long)t->words;
 	const u32 *numbers = (const u32 *)(unsigned long)t->numbers;
-	s64 bad = 0;
-
-	open_all(t, 1);
 	for (u64 at = 0; at < t->count && words[at]; at += 1 + behind[type_of(words[at])]) {
 		u64 word = words[at];
 		u32 type = type_of(word), func = func_of(word);
@@ -107,18 +105,14 @@ PUBLIC s64 tally_chunk(struct tally *t, double rate)
 		s64 since = t->base + (word >> TICKS_SHIFT) - t->origin;
 		s64 time = __builtin_lrint(since * rate);
 
-		if (time >> TALLY_NS_BITS != time >> 63) {
-			bad = -1;
-			break;
-		}
+		if (time >> TALLY_NS_BITS != time >> 63)
+			return -1;
 		time += t->shift;
 		if (time > t->last)
 			t->last = time;
 		if (type == EVENT_EXIT || type == EVENT_EXIT_VALUE) {
-			if (!t->depth || frames_of(t)[t->depth - 1].func != func) {
-				bad = -1;
-				break;
-			}
+			if (!t->depth || frames_of(t)[t->depth - 1].func != func)
+				return -1;
 			leave(t, time);
 		} else {
 			u32 function = numbers[func];
@@ -128,14 +122,12 @@ PUBLIC s64 tally_chunk(struct tally *t, double rate)
 			++*open_of(t, function);
 		}
 	}
-	open_all(t, -1);
-	return bad;
+	return 0;
 }
 
 /* The calls that are still open last until the thread's latest event. */
 PUBLIC void tally_end(struct tally *t)
 {
-	open_all(t, 1);
 	while (t->depth)
 		leave(t, t->last);
 }

@@ -22,7 +22,7 @@ struct tally {
 	u64 numbers; /* address of u32: numbers of functions, plus 1, by `func` */
 	u64 sums;    /* address of double[4] of each function: hits; nanoseconds of the outermost calls,
 			of its own, of all calls */
-	u64 open;    /* address of u32: calls of each function that are open; zeros between two chunks */
+	u64 open;    /* address of u32: calls of each function that are open in this thread */
 	u64 frames;  /* address of those that are open, with room for one more with each word */
 	u64 depth;   /* how many they are */
 	s64 last;    /* the latest event of the thread */

@@ -10,7 +10,9 @@ import pytest
 
 import ftpatch
 from tests.support.command import ftpatch as command
+from tests.support.padded import padded
 from tests.support.running import (
+    PROGRAM,
     address_by_nm,
     needs_gdb,
     poked,
@@ -86,3 +88,25 @@ def test_checks_say_what_the_command_does(tmp_path: Path) -> None:
 def test_what_is_no_process() -> None:
     with pytest.raises(ftpatch.InputError, match="no such process"):
         ftpatch.Process(99999999)
+
+
+@pytest.mark.parametrize("wrong", ["a\0b", "\ud800", "1", None, True, 1.5, Path("/")])
+def test_what_is_no_number(wrong: object) -> None:
+    with pytest.raises(ftpatch.UsageError, match=r"pid is .*, not a whole number"):
+        ftpatch.Process(wrong)  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_too_long(tmp_path: Path) -> None:
+    """Said in one line by each method that makes a file, before anything is changed."""
+    name = tmp_path / ("x" * 300)
+    with running(padded(tmp_path, PROGRAM)) as program:
+        process = ftpatch.Process(program.pid)
+        for make in (
+            lambda: process.enable("two", output=name),
+            lambda: process.probe("p two", output=name),
+            lambda: process.watch("stdout:rw-", output=name),
+        ):
+            with pytest.raises(ftpatch.OutputError, match="File name too long"):
+                make()
+        with pytest.raises(ftpatch.UsageError, match="not attached"):
+            process.undo()

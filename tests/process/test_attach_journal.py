@@ -173,6 +173,37 @@ def test_wrong_probes(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPa
         assert ours_in(program.pid) == []
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"areas": []}, "damaged"), ({"runtime": (1 << 64) - 1}, "is beyond all memory")],
+    ids=["no-areas", "runtime"],
+)
+def test_wrong_addresses(
+    tmp_path: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, object],
+    said: str,
+) -> None:
+    """One line; what it tells of is still undone by the right one."""
+    dumps = json.dumps
+    with running(padded(tmp_path, PROGRAM)) as program:
+        pid = ("--pid", str(program.pid))
+        assert ftpatch("enable", *pid, "-f", "two", "-o", tmp_path / "t.trace").code == 0
+        process = find_process(program.pid)
+        (path,) = folder.iterdir()
+        held, entry = path.read_bytes(), process_journal.recall(process)
+        assert entry is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(json, "dumps", lambda told: dumps(told | changed))
+            process_journal.keep(process, entry)
+        told = ftpatch("disable", *pid, "--recording")
+        assert told.code == 2 and said in told.err and told.err.count("\n") == 1
+        path.write_bytes(held)
+        assert ftpatch("undo", *pid).code == 0
+        assert ours_in(program.pid) == []
+
+
 def test_a_child_that_lives_on(tmp_path: Path) -> None:
     """Its parent has ended: the journal stays, and the child is undone by its own number."""
     path = padded(tmp_path, FORKING)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 from unittest import mock
 
 import numpy as np
@@ -172,3 +173,18 @@ def test_deep_stacks_and_many_threads(tmp_path: Path) -> None:
     told = _profile(path)
     with mock.patch.object(reading, "tally", lambda _: None):
         assert _profile(path) == told
+
+
+def test_a_chunk_costs_the_same_in_a_deep_stack(tmp_path: Path) -> None:
+    """Ten times the chunks, each of one more call, take ten times as long, not 100."""
+    times = []
+    for number in (10_000, 100_000):
+        thread = Thread(100)
+        for time in range(number):
+            thread.add(ENTRY, "walk", time)
+        path = TraceFile([thread], chunk_size=40).write(tmp_path / "trace")
+        begun = process_time()
+        found = _tally(path)
+        times.append(process_time() - begun)
+        assert found is not None and found[0].hits.tolist() == [number]
+    assert times[1] < 20 * times[0]
