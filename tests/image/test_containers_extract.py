@@ -212,7 +212,7 @@ def test_what_holds_nothing(data: bytes, words: str, tmp_path: Path) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, words in ((".", "regular file"), ("pipe", "regular file"), ("none", "No such file")):
+    for name, words in ((".", "a folder"), ("pipe", "regular file"), ("none", "No such file")):
         _refused(ftpatch_process("extract", tmp_path / name), words)
     assert _names(tmp_path) == ["pipe"]
 

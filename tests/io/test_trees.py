@@ -201,7 +201,7 @@ def test_what_may_not_be_read(tmp_path: Path) -> None:
 def test_verbs_for_one_image(verb: str, tree: Path) -> None:
     result = ftpatch(verb, tree)
     assert result.code == 2 and result.err.count("\n") == 1
-    assert "not a regular file" in result.err
+    assert result.err == f"ftpatch: {tree}: a folder; name a file in it\n"
 
 
 def test_a_tree_without_sites(tmp_path: Path) -> None:

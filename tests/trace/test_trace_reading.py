@@ -83,7 +83,8 @@ def _check_sums(file: TraceFile, path: Path) -> None:
             stacks[";".join(hex(BASE + func - 1) for func in way)] += ns
     result = ftpatch("report", "--format", "profile", path)
     got = {}
-    for line in result.out.splitlines()[2:]:
+    told = [line for line in result.out.splitlines() if not line.startswith("#")]
+    for line in told[2:]:
         cells = line.split()
         got[int(cells[-1], 16) - BASE + 1] = (int(cells[0]), _ns(cells[1]), _ns(cells[5]))
     assert got == {f: (s.hits, s.total, s.own) for f, s in expected.items() if s.hits or s.total}
