@@ -19,6 +19,7 @@ from tests.support.busy import ours_in
 from tests.support.command import ftpatch
 from tests.support.padded import padded
 from tests.support.running import PROGRAM, running, starts_by_maps
+from tests.support.stopping import until
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
 
@@ -51,6 +52,10 @@ def test_no_memory_is_left(tmp_path: Path) -> None:
         assert said.code == 2 and "ftpatch is not attached" in said.err
 
 
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_one_that_is_stopped_is_undone_later(tmp_path: Path) -> None:
     with running(padded(tmp_path, PROGRAM)) as program:
         pid = ("--pid", str(program.pid))
@@ -58,8 +63,8 @@ def test_one_that_is_stopped_is_undone_later(tmp_path: Path) -> None:
         os.kill(program.pid, signal.SIGSTOP)
         said = ftpatch("undo", *pid)
         assert said.code == 2 and "SIGSTOP" in said.err
-        state = Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        assert state == "T"
+        # Let go, it wakes once in the kernel to stop by itself (__ptrace_unlink()).
+        until(lambda: _state(program.pid) == "T")
         os.kill(program.pid, signal.SIGCONT)
         assert ftpatch("undo", *pid).code == 0
         assert ftpatch("check", *pid).code == 0 and ours_in(program.pid) == []
