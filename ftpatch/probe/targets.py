@@ -151,7 +151,7 @@ def _target(
     usable = []
     for one in locations:
         with refused.told(loaded.path):
-            _require_usable(loaded, methods, functions, one)
+            _require_usable(loaded, methods, functions, one, traps=supports(arch.name, *TRAPPED))
             usable.append(one)
     found = fetchings(image, usable, registers_of(arch.name), refused)
     return Target(
@@ -183,7 +183,7 @@ def _beside_calls(
             names = ", ".join(each.name for each in location.definitions)
             with refused.told():
                 if location.chosen.method.traps:
-                    _require_led(names, path, arch, unled)
+                    _require_led(names, path, unled)
                 start, end = target.methods.span(location.chosen)
                 for low, high in led[id(target.loaded)]:
                     if start < high and low < end:
@@ -215,11 +215,8 @@ def _is_of(loaded: Loaded, arch: Arch) -> bool:
     return found is arch
 
 
-def _require_led(names: str, path: Path, arch: Arch, unled: Sequence[tuple[Loaded, int]]) -> None:
-    """Raise UsageError for a trap if a system call is ``unled``, or its architecture has none in
-    processes."""
-    if not supports(arch.name, *TRAPPED):
-        raise UsageError(path, f"{names}: it needs a trap, in a running process", COPY)
+def _require_led(names: str, path: Path, unled: Sequence[tuple[Loaded, int]]) -> None:
+    """Raise UsageError for a trap if a system call is ``unled``."""
     if unled:
         one, at = unled[0]
         reason = f"{names}: it needs a trap, and the system call at {one.path.name}+{at:#x} may "
@@ -238,10 +235,10 @@ def _keeping(functions: Functions) -> set[int]:
 
 
 def _require_usable(
-    loaded: Loaded, methods: Methods, functions: Functions, location: Location
+    loaded: Loaded, methods: Methods, functions: Functions, location: Location, *, traps: bool
 ) -> None:
     """Raise UsageError for a location that is called by the dynamic linker, or whose code somebody
-    else has changed."""
+    else has changed, or that needs a trap where there are no ``traps`` in processes."""
     names, chosen = ", ".join(one.name for one in location.definitions), location.chosen
     place = functions.image.kallsyms.places(np.array([location.ip], np.uint64))[0]
     place = place or f"{location.ip:#x}"
@@ -252,6 +249,9 @@ def _require_usable(
     if returns and location.ip in _keeping(functions):
         reason = f"{names}: {place} keeps its return address in memory of the program"
         raise UsageError(loaded.path, reason, "use a p probe")
+    if chosen.method.traps and not traps:
+        reason = f"{names}: {place} has no room for a jump: {chosen.why}"
+        raise UsageError(loaded.path, reason, COPY)
     start, end = methods.span(chosen)
     offset = int(loaded.file.elf.offset_of(np.array([start], np.uint64))[0])
     if ((loaded.changed >= offset) & (loaded.changed < offset + end - start)).any():
