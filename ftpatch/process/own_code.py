@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import Abi, arch_named
 from ftpatch.errors import InputError
 from ftpatch.process.process import Process
-from ftpatch.process.process_journal import recall
+from ftpatch.process.process_journal import Entry, recall
 
 __all__ = ["OwnTracer", "own_jumps", "own_tracer"]
 
@@ -34,10 +34,7 @@ class OwnTracer:
 
 def own_tracer(process: Process) -> OwnTracer | None:
     """The tracer that is in a process; None without one, or where the journal cannot be read."""
-    try:
-        entry = recall(process)
-    except InputError:
-        return None
+    entry = _entry(process)
     if entry is None or entry.probes:
         return None
     spans = tuple((start, start + size) for start, size, *_ in entry.areas)
@@ -48,10 +45,7 @@ def own_jumps(process: Process) -> dict[int, str]:
     """Names of the probes by the addresses in the process of all bytes of their jumps or traps, and
     of what leads system calls to them, and by the ip of the sites, if those are pads; none where
     the journal cannot be read."""
-    try:
-        entry = recall(process)
-    except InputError:
-        return {}
+    entry = _entry(process)
     if entry is None or not entry.probes:
         return {}
     names = dict.fromkeys(entry.led, "system calls about signals")
@@ -66,3 +60,11 @@ def own_jumps(process: Process) -> dict[int, str]:
         if at in names
         for byte in (lead, *range(width))
     }
+
+
+def _entry(process: Process) -> Entry | None:
+    """What the journal tells of a process; None also where it cannot be read."""
+    try:
+        return recall(process)
+    except InputError:
+        return None
