@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftpatch.core.journal import read_blocks
 from ftpatch.errors import FtpatchError
 from ftpatch.image import open_image
 from ftpatch.io.cleanup import CLEANUP
@@ -37,7 +36,7 @@ class _Undo:
 
     def __call__(self, path: Path) -> UndoneModule | None:
         image = open_image(path)
-        if not read_blocks(path, image.data[: image.end]):
+        if not image.blocks:
             return None
         undo = plan_undo(image, everything=self.everything)
         target = None if self.dry_run else path

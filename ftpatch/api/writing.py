@@ -176,12 +176,10 @@ def _target(path: Path) -> Path:
 
 
 def _has_journal(path: Path) -> bool:
-    from ftpatch.core.journal import read_blocks
     from ftpatch.image import open_image
 
     try:
-        image = open_image(path)
-        return bool(read_blocks(path, image.data[: image.end]))
+        return bool(open_image(path).blocks)
     except FtpatchError:
         return False
 

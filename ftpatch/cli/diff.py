@@ -130,11 +130,9 @@ def _here(show: _Show) -> Exit:
 
 
 def _has_journal(path: Path) -> bool:
-    from ftpatch.core.journal import read_blocks
     from ftpatch.image import open_image
 
-    image = open_image(path)
-    return bool(read_blocks(path, image.data[: image.end]))
+    return bool(open_image(path).blocks)
 
 
 def _object(row: Difference) -> dict[str, object]:

@@ -14,6 +14,15 @@ Each command appends one block behind everything else, outside every segment:
              in version 2, of a file that is compressed, then the SHA-256 (32) of the whole file
              as it was, and that file; or nothing, where write.py would compress it to the same.
 
+Of a kernel in a container with a place of its own, such as a bzImage, the block lies behind the
+container (version 3), since there is no room in it:
+
+    | container | earlier blocks | zeros | payload | trailer |     | certificates, if it is signed |
+                                 ^ "cut"
+
+Its Changes count in the payload, ``length`` is the payload's, and in place of what was cut it says
+where that ends which stands before it.
+
 All numbers are little-endian. A block is untrusted input: a torn one (wrong magic or CRC) is
 ignored, one that contradicts itself is an error.
 """
@@ -36,8 +45,11 @@ from ftpatch.errors import InputError
 __all__ = ["Block", "journalled", "outer", "pack_block", "read_blocks"]
 
 MAGIC = b"\x7fftpatch"
-VERSION, COMPRESSED = 1, 2
+VERSION, COMPRESSED, BEHIND = 1, 2, 3
 """Versions of a block. The first says all of a file that is not compressed."""
+ALIGNMENT = 8
+"""Of the end of a block behind a container (bytes): that of certificates, which may follow
+(Microsoft PE/COFF, "The Attribute Certificate Table"), so that signing adds nothing between."""
 DIGEST = 32
 TRAILER = struct.Struct("<8sIIQQQQ")
 SEAL = struct.Struct("<II")
@@ -52,13 +64,16 @@ SLACK = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Block:
     """One command's Changes. The file was ``length`` bytes long before it, of which the last
-    ``len(cut)`` were cut off; what was inserted behind that goes up to ``start``, where the block
-    begins; it ends at offset ``end``. ``digest`` and ``packed`` are of the compressed file that
-    held it: SHA-256 and contents; both or the latter may be empty."""
+    ``len(cut)`` were cut off; what was inserted behind that has ``laid`` bytes. The block begins at
+    offset ``start`` and ends at ``end``; what stood there before it ends at ``before``. ``digest``
+    and ``packed`` are of the compressed file that held it: SHA-256 and contents; both or the latter
+    may be empty."""
 
     changes: Changes
     length: int
     cut: bytes
+    laid: int
+    before: int
     start: int
     end: int
     digest: bytes = b""
@@ -74,9 +89,12 @@ def outer(path: Path, held: bytes, length: int, *, known: bool) -> bytes:
     return hashlib.sha256(held).digest() + (b"" if known else held)
 
 
-def pack_block(changes: Changes, length: int, cut: bytes = b"", outside: bytes = b"") -> bytes:
+def pack_block(
+    changes: Changes, length: int, cut: bytes = b"", outside: bytes = b"", before: int | None = None
+) -> bytes:
     """The block for Changes to a file of ``length`` bytes, to be appended to it; ``outside`` is
-    what outer() gives."""
+    what outer() gives. With ``before`` it goes behind a container of so many bytes, whose payload
+    has ``length`` bytes."""
     if changes.space != Space.FILE:
         raise ValueError("a journal is of a file")
     changes = changes.ordered()
@@ -91,18 +109,21 @@ def pack_block(changes: Changes, length: int, cut: bytes = b"", outside: bytes =
         changes.new[within],
     )
     raw = b"".join(part.tobytes() for part in parts) + cut + outside
-    version = COMPRESSED if outside else VERSION
+    version = BEHIND if before is not None else COMPRESSED if outside else VERSION
+    stands = len(cut) if before is None else before
     payload = zlib.compress(raw, 1)
-    head = TRAILER.pack(MAGIC, version, len(changes), length, len(cut), len(payload), len(raw))
-    return payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
+    head = TRAILER.pack(MAGIC, version, len(changes), length, stands, len(payload), len(raw))
+    block = payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
+    return block if before is None else bytes(-(before + len(block)) % ALIGNMENT) + block
 
 
-def read_blocks(path: Path, data: NDArray[np.uint8]) -> list[Block]:
-    """The blocks at the end of a file (``data`` is uint8[size]), the latest first.
+def read_blocks(path: Path, data: NDArray[np.uint8], inside: int | None = None) -> list[Block]:
+    """The blocks at the end of a file (``data`` is uint8[size]), the latest first; ``inside``: of a
+    container whose payload has so many bytes.
 
     Raises InputError for a block that is whole but contradicts itself or the file.
     """
-    blocks = list(_blocks(path, data))
+    blocks = list(_blocks(path, data, inside))
     # Columns of all blocks are joined, as wide as the widest Change of all.
     widest = max((block.changes.old.shape[1] for block in blocks), default=0)
     if widest * sum(len(block.changes) for block in blocks) > MAX_BLOCK // 4:
@@ -116,7 +137,7 @@ def journalled(blocks: Sequence[Block], kind: Kind) -> Changes:
     return Changes.concat(part.take(part.kind == kind) for part in parts)
 
 
-def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
+def _blocks(path: Path, data: NDArray[np.uint8], inside: int | None) -> Iterator[Block]:
     end = len(data)
     size = TRAILER.size + SEAL.size
     while end >= size:
@@ -128,19 +149,24 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
         payload = data[end - size - packed : end - size].tobytes()
         if zlib.crc32(trailer[: TRAILER.size], zlib.crc32(payload)) != crc:
             return
-        if version not in (VERSION, COMPRESSED):
+        if version not in (VERSION, COMPRESSED, BEHIND):
             raise InputError(
                 path,
                 f"unsupported journal version {version}",
                 "use the version of ftpatch that wrote it",
             )
-        if cut > length or length - cut > end - size - packed:
+        before = length - cut
+        if version == BEHIND:
+            before, cut = cut, 0
+        if (version == BEHIND) != (inside is not None) or (inside or length) != length:
+            raise InputError(path, "journal: of another file", "start from the original")
+        if before < 0 or before > end - size - packed:
             raise InputError(path, "journal: the original length is longer than the file")
         # Changes do not overlap, so there is at most one per byte of the file.
-        most = (FIXED + 3) * length + (DIGEST + length + SLACK) * (version == COMPRESSED)
+        most = (FIXED + 3) * length + (DIGEST + length + SLACK) * (version != VERSION)
         raw = _unpack(path, payload, unpacked, most)
         changes, tail = _parse(path, raw, count, length - cut)
-        behind = DIGEST if version == COMPRESSED else 0
+        behind = 0 if version == VERSION else DIGEST
         if len(tail) < cut + behind or (not behind and len(tail) != cut):
             raise InputError(path, "journal: inconsistent lengths")
         digest, held = tail[cut : cut + behind], tail[cut + behind :]
@@ -148,12 +174,14 @@ def _blocks(path: Path, data: NDArray[np.uint8]) -> Iterator[Block]:
             changes=changes,
             length=length,
             cut=tail[:cut],
+            laid=0 if version == BEHIND else end - size - packed - before,
+            before=before,
             start=end - size - packed,
             end=end,
             digest=digest,
             packed=held,
         )
-        end = length - cut
+        end = before
 
 
 def _unpack(path: Path, payload: bytes, unpacked: int, most: int) -> bytes:

@@ -69,7 +69,7 @@ def byte_differences(old: Sites, new: Sites) -> Iterator[Row]:
         more, less = (f"{end - common} bytes" if end > common else "" for end in ends)
         yield "appended", None, common, "", more, less
     signatures = [len(sites.image.data) - sites.image.end for sites in (old, new)]
-    laid = [sum(b.start - b.length + len(b.cut) for b in s.blocks) for s in (old, new)]
+    laid = [sum(b.laid for b in s.blocks) for s in (old, new)]
     if old.image.path == new.image.path:  # what it was is a view of what it is, without the end
         signatures[0] += sum(len(block.cut) for block in new.blocks)
         laid[0] = 0

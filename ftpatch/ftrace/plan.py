@@ -24,6 +24,7 @@ from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.call_ops import lay_ops_stub, load_ops
 from ftpatch.ftrace.callees import CALLERS
 from ftpatch.ftrace.dropped_records import Unrecorded, of_call, of_nop
+from ftpatch.ftrace.moved_records import move_records
 from ftpatch.ftrace.records import follow, restore
 from ftpatch.ftrace.relocatable_calls import link_calls
 from ftpatch.ftrace.rewrite_table import rewrite_table
@@ -161,6 +162,7 @@ def _plan(
         old = np.where(lost[:, None], old, sites.arch.unlinked(old, sites.abi))
     elif sites.abi.kernel:
         parts += [restore(sites, back), follow(sites, away, calls)]
+        parts.append(move_records(sites, (sites.dropped | away) & ~back))
     code = Changes.of(
         Kind.CODE,
         sites.offset[wanted],

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import Abi, Arch, State, arch_of
 from ftpatch.arch.contract import U8, U64
 from ftpatch.core.columns import among
-from ftpatch.core.journal import Block, read_blocks
+from ftpatch.core.journal import Block
 from ftpatch.elf.known_files import elf_words, supported
 from ftpatch.errors import InputError, NoTable
 from ftpatch.ftrace.abi import certain_abi, read_abi
@@ -87,7 +87,7 @@ def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Site
     none, unless ``bare`` images will do, which have no sites; InputError where it cannot be read.
     """
     arch = _arch_of(image)
-    blocks = read_blocks(image.path, image.data[: image.end])
+    blocks = image.blocks
     image, original, left = _versions(image, blocks)
     span = _find_span(image, original, arch, named=named) or (Span("", ()) if bare else None)
     if span is None:

@@ -12,7 +12,7 @@ recognises it; what is left is the first RawKind, else the first ElfKind, that r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
@@ -57,8 +57,11 @@ class Wrapper(Container, Protocol):
     """True if this is a compressed stream and nothing else: it is named after its compression, and
     its contents may be anything."""
     repacks: ClassVar[tuple[str, ...]] = ()
-    """Compressions that a changed module can be repacked with; with any other the file inside can
-    be read but not changed."""
+    """Compressions that wrap() makes; with any other the file inside can be read but not
+    changed."""
+    holds_journal: ClassVar[bool] = True
+    """True if the journal lies in the file inside, as if that were not wrapped; False if there is
+    no room for it, and it lies behind this one."""
 
     def begins(self, head: memoryview) -> bool:
         """Return whether a file that begins like this is one."""
@@ -68,6 +71,15 @@ class Wrapper(Container, Protocol):
         """Extract the contents, at most ``limit`` bytes. Raises InputError for what is truncated,
         damaged, not supported or larger."""
         ...
+
+    def place(self, path: Path | str, data: memoryview) -> Stream:
+        """Find the compressed stream in the whole file. Raises InputError."""
+        return Stream(0, len(data))
+
+    def wrap(self, path: Path | str, layer: Layer, inside: memoryview, room: Stream) -> bytes:
+        """Return the file of a layer, unsigned, with other contents, whose stream may take the
+        ``room`` that it had when the file was built. Raises InputError for what does not fit."""
+        raise InputError(path, f"the contents of a {self.name} cannot be changed")
 
 
 @runtime_checkable
@@ -99,12 +111,13 @@ class ElfKind(Container, Protocol):
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One wrapping. ``compression``: as kind_of() names it, empty for none; ``offset``, ``size``:
-    where in the outer bytes the file inside, or its stream, lies."""
+    where in the ``outer`` bytes, all of this file, the file inside or its stream lies."""
 
     container: Wrapper
     compression: str
     offset: int
     size: int
+    outer: memoryview = field(default=memoryview(b""), repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -132,4 +145,4 @@ def unpack_stream(
         reason = f"the {container.name}'s payload is not in a kernel compression format"
         raise InputError(path, reason)
     inside = memoryview(unpack(path, held, limit, stream.unpacked)).toreadonly()
-    return Layer(container, kind, stream.offset, stream.size), inside
+    return Layer(container, kind, stream.offset, stream.size, data), inside

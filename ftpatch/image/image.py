@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.changes import Changes, Kind
+from ftpatch.core.journal import Block, read_blocks
 from ftpatch.elf.elf_file import Elf, map_file
 from ftpatch.elf.headers import Skeleton
 from ftpatch.elf.known_files import elf_words
@@ -19,27 +20,28 @@ from ftpatch.elf.relocatable import lay_out, lay_out_symbols, module_name
 from ftpatch.elf.relocations import Relocations, read_relocations
 from ftpatch.elf.symbols import Symbols, dynamic_symbols, read_symbols
 from ftpatch.errors import InputError, UsageError
-from ftpatch.image.container import Container, RawKind
+from ftpatch.image.boot_relocations import BootRelocations, read_boot_relocations
+from ftpatch.image.container import Container, Layer, RawKind
 from ftpatch.image.containers import elf_kinds
 from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
 from ftpatch.image.kallsyms.own_symbols import read_own_symbols
+from ftpatch.image.pe import unsigned_size
 from ftpatch.image.prefetch import payload_of
 from ftpatch.image.signature import signature_size
+from ftpatch.image.wrapping import blocks_behind, carrier
 
 __all__ = ["Image", "open_image"]
 
 
 @dataclass(frozen=True)
 class Image:
-    """An opened image: the ELF file, its container, and the compression of the file that it was
-    read from (empty: none). ``read_only``: it is inside another container, and has to be extracted
-    first."""
+    """An opened image: the ELF file, its container, and the ``layers`` of the file that it was read
+    from, outermost first."""
 
     elf: Elf
     container: Container
     symbols: Symbols = field(repr=False)
-    compression: str = ""
-    read_only: bool = False
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
 
     @property
     def path(self) -> Path:
@@ -72,9 +74,17 @@ class Image:
         """True if it starts as a process."""
         return self.container.is_program
 
+    @property
+    def compression(self) -> str:
+        """The compression of a file that is a compressed stream, empty for any other."""
+        return self.layers[0].compression if self.layers and self.layers[0].container.bare else ""
+
     def require_writable(self) -> None:
-        """Raise UsageError for an image inside another container."""
-        if self.read_only:
+        """Raise UsageError for an image in another file that can only be read: by its compression,
+        a module in a kernel's container, and one that was changed before it was packed, so that its
+        journal is in the way of what a decompressor reads."""
+        fixed = any(one.compression not in one.container.repacks for one in self.layers)
+        if fixed or (self.carrier is not None and (self.is_relocatable or self._inside)):
             raise UsageError(
                 self.path,
                 f"{self.kind} in another file cannot be changed",
@@ -83,14 +93,42 @@ class Image:
 
     @cached_property
     def end(self) -> int:
-        """End of the file (offset), without a module's signature. Raises InputError for a signature
-        that extends into the module."""
+        """End of its bytes (offset), without a signature that follows them. Raises InputError for
+        one that extends into a module."""
+        if isinstance(self.container, RawKind) and not self.layers:
+            return unsigned_size(self.data.data)
         if not self.is_relocatable:
             return len(self.data)
         end = len(self.data) - signature_size(self.path, self.data)
         if end < self.elf.end:
             raise InputError(self.path, "its module signature overlaps the module")
         return end
+
+    @property
+    def carrier(self) -> Layer | None:
+        """The layer that its journal lies behind; None if it lies in the image itself."""
+        return carrier(self.layers)
+
+    @property
+    def signed(self) -> bool:
+        """True if the file ends with a signature, of a module or for UEFI."""
+        if self.end < len(self.data):
+            return True
+        outer = self.layers[0].outer if self.layers else memoryview(b"")
+        return unsigned_size(outer) < len(outer)
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Its journal, the latest block first. Raises InputError for one that contradicts
+        itself."""
+        behind: list[Block] = []
+        if self.carrier is not None:
+            behind = blocks_behind(self.path, self.carrier, len(self.data))
+        return behind or self._inside
+
+    @cached_property
+    def _inside(self) -> list[Block]:
+        return read_blocks(self.path, self.data[: self.end])
 
     @cached_property
     def module_name(self) -> str:
@@ -118,6 +156,13 @@ class Image:
         return read_relocations(self.elf)
 
     @cached_property
+    def boot_relocations(self) -> BootRelocations:
+        """The relocations that a kernel's decompressor applies; empty where none follow it."""
+        last = self._inside[-1] if self._inside else None
+        end = self.end if last is None else last.length - len(last.cut)
+        return read_boot_relocations(self.elf, end if self.is_kernel else 0)
+
+    @cached_property
     def dynamic_symbols(self) -> Symbols:
         """The symbols that its dynamic relocations refer to."""
         return dynamic_symbols(self.elf)
@@ -140,14 +185,16 @@ class Image:
         if isinstance(self.container, RawKind) and old:  # located by the old content
             raw = _raw(self.container, elf.path, elf.data[:length])
             return replace(raw, elf=replace(raw.elf, data=elf.data))
-        if not any((block.kind == Kind.HEADER).any() for block in blocks):
+        if isinstance(self.container, RawKind) or not any(
+            (block.kind == Kind.HEADER).any() for block in blocks
+        ):
             return replace(self, elf=elf)
         return self.holding(elf.data, mapped=elf.mapped)  # the headers have changed
 
     def holding(self, data: NDArray[np.uint8], *, mapped: bool = False) -> Image:
         """Open a file as if it contained ``data``, uint8[size]."""
         image = _image(Elf.read(self.path, data, mapped=mapped))
-        return replace(image, compression=self.compression)
+        return replace(image, layers=self.layers)
 
 
 def open_image(path: Path) -> Image:
@@ -156,15 +203,11 @@ def open_image(path: Path) -> Image:
     payload = payload_of(path, data.data)
     inside = np.frombuffer(payload.data, np.uint8)
     if payload.raw is not None:
-        return replace(_raw(payload.raw, path, inside), read_only=bool(payload.layers))
+        return replace(_raw(payload.raw, path, inside), layers=payload.layers)
     if not payload.layers:
         return _image(Elf.read(path, data, mapped=mapped))
-    image = _image(Elf.read(path, inside))
-    outer, *further = payload.layers
-    if not further and image.is_relocatable and outer.compression in outer.container.repacks:
-        return replace(image, compression=outer.compression)
-    container = payload.container or image.container
-    return _named(replace(image, container=container, read_only=True))
+    image = replace(_image(Elf.read(path, inside)), layers=payload.layers)
+    return _named(replace(image, container=payload.container or image.container))
 
 
 def _raw(kind: RawKind, path: Path, data: NDArray[np.uint8]) -> Image:

@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.core.journal import read_blocks
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_at
 from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
@@ -136,7 +135,7 @@ def _before(image: Image) -> Image:
     own."""
     if laid_in_at(image) is None:
         return image
-    blocks = read_blocks(image.path, image.data[: image.end])
+    blocks = image.blocks
     return image.altered([block.changes for block in blocks], old=True)
 
 

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import arch_of
-from ftpatch.core.changes import Changes, Kind
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.elf.properties import cleared_property
 from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.ftrace_bug import FtraceBug
@@ -19,6 +19,7 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.ftrace.site_code import written
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
+from ftpatch.image.pe import read_pe
 from ftpatch.io.output import Copy
 from ftpatch.update.recheck import recheck
 from ftpatch.update.refused_sites import refused_sites
@@ -130,12 +131,10 @@ def prepare_sites(
 ) -> Prepared:
     """The same for an image that is open, and its sites."""
     planned = plan(sites)
-    if len(planned.changes) and image.end < len(image.data) and not strip_signature:
-        raise UsageError(
-            image.path,
-            "the module is signed, and the signature would not match the changed module",
-            "use --strip-signature (an unsigned module taints the kernel, or is rejected)",
-        )
+    if len(planned.changes) and image.signed:
+        if not strip_signature:
+            raise _signed(image)
+        planned = replace(planned, changes=Changes.concat([planned.changes, _unsigned(image)]))
     verdict = verify_image(image, planned.changes, sites.arch.align, written(image, sites.arch))
     refused = () if verdict.passed else tuple(refused_sites(sites, verdict, planned.action))
     if len(planned.changes) and not refused:
@@ -145,6 +144,36 @@ def prepare_sites(
         changed = updated(image, planned.changes, length=length, tail=planned.tail)
         recheck(sites, planned, changed)
     return Prepared(image, sites, planned, refused)
+
+
+def _signed(image: Image) -> UsageError:
+    what, how = "kernel", "or --sign to sign it anew (Secure Boot rejects an unsigned kernel)"
+    if image.is_module:
+        what, how = "module", "(an unsigned module taints the kernel, or is rejected)"
+    return UsageError(
+        image.path,
+        f"the {what} is signed, and the signature would not match the changed {what}",
+        f"use --strip-signature {how}",
+    )
+
+
+def _unsigned(image: Image) -> Changes:
+    """Changes to the PE header of an Image that is not wrapped: without a signature, as the build
+    leaves it."""
+    pe = read_pe(image.data.data) if not image.layers else None
+    if pe is None:
+        return Changes.concat([])
+    parts = [
+        Changes.of(
+            Kind.HEADER,
+            np.array([at], np.int64),
+            image.data[at : at + size].reshape(1, size),
+            np.zeros((1, size), np.uint8),
+            NO_OWNER,
+        )
+        for at, size in ((pe.checksum, 4), (pe.directory, 8))
+    ]
+    return Changes.concat(parts).effective()
 
 
 def prepare_bare(image: Image, plan: Plan) -> Prepared:

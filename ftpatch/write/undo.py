@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.changes import Changes
-from ftpatch.core.journal import Block, read_blocks
+from ftpatch.core.journal import Block
 from ftpatch.elf.skeleton import read_skeleton
 from ftpatch.errors import InputError, SiteRefused
 from ftpatch.image import Image
-from ftpatch.image.compression import kind_of, pack, unpack
 from ftpatch.image.container import RawKind
+from ftpatch.image.payload import read_payload
+from ftpatch.image.wrapping import rewrap, surrounds
 from ftpatch.io.output import Copy
 from ftpatch.write.write import write
 
@@ -47,7 +48,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     more.
     """
     image.require_writable()
-    blocks = read_blocks(image.path, image.data[: image.end])
+    blocks = image.blocks
     if not blocks:
         raise NoJournal(image.path, "no journal: nothing to undo", "strip and objcopy remove it")
     blocks = blocks if everything else blocks[:1]
@@ -69,7 +70,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     if oldest.cut:
         data = np.concatenate([data, np.frombuffer(oldest.cut, np.uint8)])
     _require_image(before, data)
-    packed, identical = _packed(image, oldest, data) if image.compression else (b"", True)
+    packed, identical = _packed(image, oldest, data) if image.layers else (b"", True)
     changes = replace(touched, old=now, new=then)
     return Undo(
         blocks=tuple(blocks),
@@ -84,7 +85,7 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
 def require_undoable(image: Image) -> None:
     """Raise what undoing the whole journal would raise, before an image is overwritten: what cannot
     be undone must not be written."""
-    if not read_blocks(image.path, image.data[: image.end]):
+    if not image.blocks:
         return
     try:
         plan_undo(image, everything=True)
@@ -110,13 +111,18 @@ def _packed(image: Image, block: Block, data: NDArray[np.uint8]) -> tuple[bytes,
     """The compressed file that held ``data``, and whether it is identical to the original. That is
     unknown if the journal is an old one, if another version of the compressor is installed, or if
     the file was compressed anew by other means."""
-    if block.packed and kind_of(memoryview(block.packed)) == image.compression:
-        held = np.frombuffer(unpack(image.path, memoryview(block.packed), len(data)), np.uint8)
-        told = hashlib.sha256(block.packed).digest() == block.digest
-        if not told or not np.array_equal(held, data):
-            raise InputError(image.path, "journal: the compressed file it keeps does not match")
-        return block.packed, True
-    packed = pack(image.compression, data.data)
+    if block.packed:
+        limit = len(data) * len(image.layers)
+        held = read_payload(image.path, memoryview(block.packed), limit)
+        if [layer.name for layer in held.layers] == [layer.name for layer in image.layers]:
+            told = hashlib.sha256(block.packed).digest() == block.digest
+            same = np.array_equal(np.frombuffer(held.data, np.uint8), data)
+            if not told or not same or not surrounds(image.layers, held.layers):
+                raise InputError(image.path, "journal: the compressed file it keeps does not match")
+            return block.packed, True
+    built = image.blocks[-1].packed if image.carrier is not None else b""
+    end = None if image.carrier is None else block.before
+    packed = rewrap(image.path, image.layers, data, built=built, end=end)
     return packed, hashlib.sha256(packed).digest() == block.digest
 
 

@@ -91,10 +91,10 @@ def _relocated(
     # An entry changed along with the code no longer writes there, or is meant to.
     changed = changes.offset[changes.kind == Kind.RELOCATION]
     stays = ~np.isin(relocations.entry + image.elf.word, changed) | (not image.is_relocatable)
-    touched = relocations.touch(
-        address, changes.width.astype(np.int64), np.where(stays, written, 0)
-    )
-    return np.isin(changes.kind, [Kind.CODE, Kind.PADDING]) & (touched > 0)
+    width = changes.width.astype(np.int64)
+    touched = relocations.touch(address, width, np.where(stays, written, 0)) > 0
+    touched |= image.boot_relocations.touch(address, width)
+    return np.isin(changes.kind, [Kind.CODE, Kind.PADDING]) & touched
 
 
 def _overlaps(offset: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.changes import Changes
-from ftpatch.core.journal import outer, pack_block, read_blocks
+from ftpatch.core.journal import outer, pack_block
 from ftpatch.errors import InputError, OutputError
 from ftpatch.image import Image
-from ftpatch.image.compression import MAX_UNPACKED, pack
+from ftpatch.image.wrapping import rewrap
 from ftpatch.io.output import Copy
 from ftpatch.write.target import FileTarget, write_all
 
@@ -28,29 +29,29 @@ def write(
     length: int | None = None,
     tail: bytes = b"",
     packed: bytes = b"",
+    sign: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Apply verified Changes to ``copy``, a copy of ``image``, and publish the file.
 
     With ``length`` the file ends there (bytes); ``tail`` follows. If anything changes and
-    ``journal`` is wanted, its block comes last. What was compressed is so again, or is ``packed``.
-    Raises OutputError, and InputError for what could not be read again; then nothing appears.
+    ``journal`` is wanted, its block comes last. What was compressed is so again, or is ``packed``;
+    ``sign`` is given the file's descriptor when it is complete. Raises OutputError, InputError for
+    what could not be read again, and what ``sign`` raises; then nothing appears.
     """
     try:
         copy.finish()
         copy.check_unchanged()
         if not len(changes) and not tail and length in (None, len(image.data)):
             pass  # a plain copy, however it was compressed
-        elif image.compression:
-            if not packed:
-                outside = _outside(copy, image) if journal else b""
-                end, behind = _behind(image, changes, journal, length, tail, outside)
-                packed = _packed(image, _joined(image, changes, end, behind))
-            _replace(copy, packed)
+        elif image.layers:
+            _replace(copy, packed or _wrapped(copy, image, changes, journal, length, tail))
+            sign(copy.fd)
         else:
             end, behind = _behind(image, changes, journal, length, tail)
             FileTarget(copy.target, image.data, copy.fd).apply(changes)
             os.ftruncate(copy.fd, end)
             write_all(copy.fd, behind, end)
+            sign(copy.fd)
         copy.appear()
     except OSError as error:
         raise OutputError(copy.target, f"cannot write: {error.strerror}") from None
@@ -93,6 +94,33 @@ def _behind(
     return size if length is None else length, tail + block
 
 
+def _wrapped(
+    copy: Copy, image: Image, changes: Changes, journal: bool, length: int | None, tail: bytes
+) -> bytes:
+    """The file that the image lies in, with the Changes and their block, inside or behind it."""
+    outside = _outside(copy, image) if journal and len(changes) else b""
+    built = image.blocks[-1].packed if image.blocks else b""
+    if image.carrier is None:
+        end, behind = _behind(image, changes, journal, length, tail, outside)
+        return rewrap(image.path, image.layers, _joined(image, changes, end, behind))
+
+    def block(before: int) -> bytes:
+        return pack_block(changes, len(image.data), outside=outside, before=before)
+
+    end, behind = _behind(image, changes, False, length, tail)
+    data = _joined(image, changes, end, behind)
+    if len(data) != len(image.data):
+        reason = f"the kernel in a {image.carrier.name} cannot grow"
+        raise InputError(image.path, reason, f"extract it: `ftpatch extract {image.path} -o FILE`")
+    return rewrap(
+        image.path,
+        image.layers,
+        data,
+        built=built,
+        behind=block if journal and len(changes) else lambda _: b"",
+    )
+
+
 def _outside(copy: Copy, image: Image) -> bytes:
     """Return the part of the compressed file that the journal keeps, so that undo can restore it
     exactly. The output of other compressors is kept whole. A file with a journal is most likely
@@ -100,15 +128,11 @@ def _outside(copy: Copy, image: Image) -> bytes:
     held = os.pread(copy.fd, copy.size, 0)
     while len(held) < copy.size and (more := os.pread(copy.fd, copy.size, len(held))):
         held += more
-    ours = bool(read_blocks(image.path, image.data[: image.end]))
-    known = ours and pack(image.compression, image.data.data) == held
+    known = False
+    if image.blocks:
+        built = image.blocks[-1].packed if image.carrier is not None else b""
+        known = rewrap(image.path, image.layers, image.data, built=built) == held
     return outer(image.path, held, len(image.data), known=known)
-
-
-def _packed(image: Image, data: NDArray[np.uint8]) -> bytes:
-    if len(data) > MAX_UNPACKED:
-        raise InputError(image.path, f"with its journal it exceeds {MAX_UNPACKED} bytes")
-    return pack(image.compression, data.data)
 
 
 def write_new(copy: Copy, data: bytes) -> None:

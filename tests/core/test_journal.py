@@ -114,7 +114,7 @@ def test_any_flipped_bit_of_a_block_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (block(version=3), "version 3"),
+        (block(version=4), "version 4"),
         (block(version=2), "inconsistent lengths"),
         (block(length=1 << 40), "longer than the file"),
         (block(length=len(FILE) + 1), "longer than the file"),

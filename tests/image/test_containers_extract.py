@@ -95,12 +95,14 @@ def test_what_was_extracted_can_be_changed(box: Box, tmp_path: Path) -> None:
     assert ftpatch("diff", path, file).out == "nothing differs\n"
 
 
-@few_boxes
 @pytest.mark.parametrize("journal", [False, True], ids=["", "journal"])
-def test_what_is_inside_cannot_be_changed_in_its_box(
-    box: Box, journal: bool, tmp_path: Path
-) -> None:
-    """Nor taken back, where someone packed what a command had changed."""
+@pytest.mark.parametrize("name", ["vmlinux.lz4", "Image.bz2", "vmlinuz-lz4.efi", "vmlinuz-xz"])
+def test_what_cannot_be_changed_in_its_box(name: str, journal: bool, tmp_path: Path) -> None:
+    """Compressions that are only read; and nor is anything taken back or added where someone packed
+    what a command had changed, with the journal in the place of what a decompressor reads."""
+    box = {**ELF_BOXES, **IMAGE_BOXES}[name]
+    if name == "vmlinuz-xz" and not journal:
+        pytest.skip("can be changed: test_repacked.py")
     inside = _put(tmp_path, "inside", _inside(box))
     if journal:
         assert ftpatch("enable", "--in-place", inside, "-f", "vfs_*").code == 0

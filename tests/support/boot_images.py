@@ -22,7 +22,8 @@ def bzimage(
     size = len(stream) if length is None else length
     struct.pack_into("<H", header, 0x206, version)
     struct.pack_into("<II", header, 0x248, 100, size)
-    return bytes(header) + b"\x90" * 100 + stream + b"decompressor" * 20
+    lengths = struct.pack("<I", size) + stream[-4:]  # input_len, output_len
+    return bytes(header) + b"\x90" * 92 + lengths + stream + b"decompressor" * 20
 
 
 def zboot(stream: bytes, size: int, word: str, offset: int = 0x1000) -> bytes:

@@ -63,11 +63,13 @@ class Stripped:
     .init.data with other pointers around the table.
 
     ``layout``: that of its own kallsyms, None for none; ``bounds``: whether that names where the
-    table is; ``arranged``: its records. ``sites``: address -> name, as built."""
+    table is; ``arranged``: its records; ``data``: what is in .data. ``sites``: address -> name,
+    as built."""
 
     layout: Layout | None = LAYOUTS[7]
     bounds: bool = True
     arranged: Arranged = sorted
+    data: bytes = b""
     sites: dict[int, str] = field(default_factory=dict)
     table: list[int] = field(default_factory=list)
 
@@ -104,7 +106,7 @@ class Stripped:
         # Initcalls, say: pointers to functions that the table has as well, but not beside it.
         early = [at for at in self.sites if at >= INIT] * 3
         words = [BASE + 0x20000, *early, 9, 9, 0, 0, 0, *self.table, 5, *early, 5]
-        parts = (
+        parts = [
             Section(".text", bytes(text), BASE, flags=AX),
             Section(".rodata", self._kallsyms(), BASE + 0x20000),
             Section("__ksymtab", bytes(16), BASE + 0x28000),
@@ -112,8 +114,10 @@ class Stripped:
             Section(".data..percpu", bytes(16), BASE + 0x2A000, flags=AW),
             Section(".init.text", bytes(init), INIT, flags=AX),
             Section(".init.data", made.table(words), BASE + 0x40000, flags=AW),
-        )
+        ]
         assert words[15:-11] == self.table
+        if self.data:
+            parts.append(Section(".data", self.data, BASE + 0x80000, flags=AW))
         made.sections += parts
         made.segments += [
             Segment((part.name,), PF_R | (PF_X if part.flags & SHF_EXECINSTR else PF_W))

@@ -24,7 +24,9 @@ ZSTD = zstandard.ZstdCompressor(write_content_size=False, write_checksum=True)
 def _lz4(data: bytes) -> bytes:
     out = b"\x02\x21\x4c\x18"
     for at in range(0, len(data), 8 << 20):
-        block = bytes(lz4.block.compress(data[at : at + (8 << 20)], store_size=False))
+        block = bytes(
+            lz4.block.compress(data[at : at + (8 << 20)], "high_compression", store_size=False)
+        )
         out += struct.pack("<I", len(block)) + block
     return out
 

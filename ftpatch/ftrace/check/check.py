@@ -26,7 +26,14 @@ from ftpatch.ftrace.check.findings import Broken, Check, Finding, Note
 from ftpatch.ftrace.check.function_rules import off_entry, recorded, unrecorded
 from ftpatch.ftrace.check.named_site_rules import astray
 from ftpatch.ftrace.check.notrace_rules import in_notrace
-from ftpatch.ftrace.check.record_rules import outside, repeated, unaligned, unfilled, unsorted
+from ftpatch.ftrace.check.record_rules import (
+    outside,
+    repeated,
+    unaligned,
+    unfilled,
+    unmoved,
+    unsorted,
+)
 from ftpatch.ftrace.dropped_records import unrecorded_sites
 from ftpatch.ftrace.ftrace_bug import bug_text
 from ftpatch.ftrace.ftrace_init import predict
@@ -51,6 +58,7 @@ Rule = Callable[[Sites], Broken]
 RULES: dict[str, tuple[str, Rule]] = {
     "record-unique": ("each site has one record", repeated),
     "record-relocated": ("each slot of a module's table is filled when it is loaded", unfilled),
+    "record-moved": ("KASLR moves each record of a kernel, and none that is null", unmoved),
     "record-in-text": ("each record is in executable text that the file holds", outside),
     "record-aligned": ("each site is aligned as an instruction", unaligned),
     "record-sorted": ("a table sorted at build time still is", unsorted),

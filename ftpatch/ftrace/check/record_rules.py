@@ -10,7 +10,7 @@ from ftpatch.elf.relocations import Form
 from ftpatch.ftrace.check.findings import Broken, broken
 from ftpatch.ftrace.sites import Sites
 
-__all__ = ["outside", "repeated", "unaligned", "unfilled", "unsorted"]
+__all__ = ["outside", "repeated", "unaligned", "unfilled", "unmoved", "unsorted"]
 
 LITERAL = 8
 """Bytes of the pointer that CALL_OPS has before each function."""
@@ -37,6 +37,21 @@ def unfilled(sites: Sites) -> Broken:
     empty = (sites.table.relocation < 0) & sites.image.is_relocatable
     slots = sites.table.slot[empty]
     return slots, ["no relocation fills this slot of the table"] * len(slots)
+
+
+def unmoved(sites: Sites) -> Broken:
+    """Slots that an x86 kernel's decompressor moves although they are null, or does not move along
+    with the kernel although they are records; the address is the slot's. Kernels that are built
+    with null records skip what is out of their text."""
+    table, moved = sites.table, sites.image.boot_relocations.place
+    if not len(moved):
+        return table.slot[:0], []
+    listed, null = np.isin(table.slot, moved), among(table.value, sites.arch.skips)
+    away = listed & null & (not among(sites.table_before.value, sites.arch.skips).any())
+    stays = ~listed & ~null
+    words = ("KASLR turns this null record into an ftrace bug", "KASLR does not move this record")
+    rows = np.flatnonzero(away | stays)
+    return table.slot[rows], [words[int(stays[row])] for row in rows.tolist()]
 
 
 def unaligned(sites: Sites) -> Broken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ftpatch.image.compression import FOR_MODULES, kind_of
+from ftpatch.image.compression import FOR_MODULES, kind_of, pack
 from ftpatch.image.container import Layer, Stream, Wrapper, unpack_stream
 
 __all__ = ["CONTAINER"]
@@ -24,7 +24,10 @@ class Compressed(Wrapper):
         return kind_of(head) is not None
 
     def unwrap(self, path: Path | str, data: memoryview, limit: int) -> tuple[Layer, memoryview]:
-        return unpack_stream(self, path, data, Stream(0, len(data)), limit)
+        return unpack_stream(self, path, data, self.place(path, data), limit)
+
+    def wrap(self, path: Path | str, layer: Layer, inside: memoryview, room: Stream) -> bytes:
+        return pack(layer.compression, inside)
 
 
 CONTAINER: Wrapper = Compressed()
