@@ -102,9 +102,12 @@ def switch_recording(pid: int, *, on: bool, as_json: bool, quiet: bool) -> None:
 def undo_process(pid: int, *, as_json: bool, quiet: bool) -> bool:
     """Take out of a process what ftpatch put into it; whether nothing is left."""
     process = find_process(pid)
-    done = undo_in(process)
-    for one, out in done:
-        _tell_taken_out(one, out, as_json=as_json, quiet=quiet)
+
+    def tell(done: Sequence[tuple[Process, TakenOut]]) -> None:
+        for one, out in done:
+            _tell_taken_out(one, out, as_json=as_json, quiet=quiet)
+
+    done = undo_in(process, tell)
     return not any(out.left for _, out in done)
 
 
