@@ -134,7 +134,9 @@ def _tell_taken_out(process: Process, out: TakenOut, *, as_json: bool, quiet: bo
         left = {"left": out.left, "foreign": [hex(one) for one in out.foreign]}
         json_line(told | left | {"pause_ns": pause})
         return
-    if not quiet:
+    if out.gone:
+        error_line(f"{process}: nothing to take out: what ftpatch put into it is gone (exec?)")
+    elif not quiet:
         restored = count(out.sites, "site")
         lines([f"{process}: {restored} restored; paused for {pause / 1e6:.1f} ms"])
     tell_left(process, out)
