@@ -20,9 +20,10 @@ from ftpatch.process.process import Process
 from ftpatch.process.process_journal import Entry, recall
 from ftpatch.process.take_out import TakenOut
 from ftpatch.tracer.attach import choose
+from ftpatch.tracer.bring_out import bring_out, settle_ended
 from ftpatch.tracer.live import attach, attach_more, detach_some
 from ftpatch.tracer.plan import Tracing
-from ftpatch.tracer.recordings import TraceFiles, settle_ended
+from ftpatch.tracer.recordings import TraceFiles
 
 if TYPE_CHECKING:
     from ftpatch.probe.targets import Target
@@ -201,13 +202,21 @@ def disable_in(
     return detach_some(process, choose(loaded, selection, libraries))
 
 
-def undo_in(process: Process) -> list[tuple[Process, TakenOut]]:
-    """Take out of a process, and of children, what ftpatch put into it. Raises UsageError if that
-    is nothing, InputError."""
+def undo_in(
+    process: Process, tell: Callable[[Sequence[tuple[Process, TakenOut]]], None] = lambda _: None
+) -> list[tuple[Process, TakenOut]]:
+    """Take out of a process, and of children, what ftpatch put into it, ``tell`` of it, and give
+    what was recorded its name. Raises UsageError if there is nothing, InputError, and OutputError
+    for a name that is taken."""
     entry = settled(process)
     done = detach(process)
-    if entry.trace:
-        settle_ended(Path(entry.trace))
+    try:
+        if entry.trace:
+            trace = Path(entry.trace)
+            settle_ended(trace)  # where it had its name at once
+            bring_out(trace)
+    finally:
+        tell(done)
     return done
 
 

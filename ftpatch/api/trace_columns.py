@@ -30,6 +30,7 @@ from ftpatch.trace.hits import Column, Hits, Show
 from ftpatch.trace.rows import UNKNOWN
 from ftpatch.trace.source import Data, EventSource
 from ftpatch.trace.window import ALWAYS, Window, parse_span
+from ftpatch.tracer.bring_out import recorded
 
 __all__ = ["Columns", "Trace"]
 
@@ -66,7 +67,7 @@ class Trace:
         demangle: bool = True,
         force: bool = False,
     ) -> None:
-        named = tuple(path_of("path", one) for one in (path, *others))
+        named = tuple(recorded(path_of("path", one)) for one in (path, *others))
         self.paths = (*named, *(children_of(named) if children else ()))
         self.notes: list[str] = []
         self._image = None if image is None else path_of("image", image)

@@ -102,9 +102,12 @@ def switch_recording(pid: int, *, on: bool, as_json: bool, quiet: bool) -> None:
 def undo_process(pid: int, *, as_json: bool, quiet: bool) -> bool:
     """Take out of a process what ftpatch put into it; whether nothing is left."""
     process = find_process(pid)
-    done = undo_in(process)
-    for one, out in done:
-        _tell_taken_out(one, out, as_json=as_json, quiet=quiet)
+
+    def tell(done: Sequence[tuple[Process, TakenOut]]) -> None:
+        for one, out in done:
+            _tell_taken_out(one, out, as_json=as_json, quiet=quiet)
+
+    done = undo_in(process, tell)
     return not any(out.left for _, out in done)
 
 
@@ -131,7 +134,9 @@ def _tell_taken_out(process: Process, out: TakenOut, *, as_json: bool, quiet: bo
         left = {"left": out.left, "foreign": [hex(one) for one in out.foreign]}
         json_line(told | left | {"pause_ns": pause})
         return
-    if not quiet:
+    if out.gone:
+        error_line(f"{process}: nothing to take out: what ftpatch put into it is gone (exec?)")
+    elif not quiet:
         restored = count(out.sites, "site")
         lines([f"{process}: {restored} restored; paused for {pause / 1e6:.1f} ms"])
     tell_left(process, out)

@@ -182,9 +182,11 @@ def command(
 
     name = format_of(json, format_, reports())
     from ftpatch.trace.children import Beside, children_of
+    from ftpatch.tracer.bring_out import recorded
 
     distinct: dict[str, Path] = {}
-    for file in files:
+    diff = [*map(recorded, diff)]
+    for file in map(recorded, files):
         distinct.setdefault(os.path.realpath(file), file)
     files = [*distinct.values()]
     beside = Beside(files)

@@ -13,7 +13,7 @@ from ftpatch.cli.status_row import inserted, inserted_words, status_row
 from ftpatch.errors import FtpatchError
 from ftpatch.names.demangle import demangled
 from ftpatch.process.loaded import Loaded, loaded_images
-from ftpatch.process.own_code import own_jumps
+from ftpatch.process.own_code import OwnCode
 from ftpatch.process.process import find_process
 
 if TYPE_CHECKING:
@@ -110,12 +110,13 @@ def _show(
         states = [some(total[state], state, f"{total[state]} {state}") for state in STATES]
         told = some(differing, "dropped", f"{differing} differing from the file")
         lines([(f"{process}: {count(sites, 'site')}: ", *joined([*states, told], ", "))])
-    if own := own_jumps(process):
-        names = ", ".join(dict.fromkeys(own.values()))
+    own = rows[0][0].own if rows else OwnCode(process)
+    if own.jumps:
+        names = ", ".join(dict.fromkeys(own.jumps.values()))
         lines([f"{process}: ftpatch's own probes, which `ftpatch probe --pid` lists: {names}"])
-    if (tracer := rows[0][0].tracer if rows else None) is not None:
+    if own.tracer is not None:
         undo = f"`ftpatch undo --pid {process.pid}`"
-        lines([f"{process}: ftpatch's own tracer, {tracer.name}, which {undo} takes out"])
+        lines([f"{process}: ftpatch's own tracer, {own.tracer.name}, which {undo} takes out"])
     if verbose:
         lines(f"  {_named(loaded)}" for loaded, row in rows if row["table"] is None)
 

@@ -30,6 +30,7 @@ from ftpatch.cli.options import (
     Regex,
     bytes_of,
     format_of,
+    require_pid,
 )
 from ftpatch.cli.signals import interrupted
 from ftpatch.cli.trace_reports import Asked, Reports
@@ -56,8 +57,8 @@ Seconds = Annotated[
     typer.Option(
         "--seconds",
         metavar="N",
-        help="Time to trace a running process for, such as 10 or 500ms [default: "
-        "until Ctrl-C, or its end].",
+        help="With --pid: time to trace for, such as 10 or 500ms [default: until Ctrl-C, or its "
+        "end].",
     ),
 ]
 
@@ -183,9 +184,10 @@ def command(
             force=force,
             verbose=verbose,
         )
-        code = (
-            _trace(request, asked) if pid is None else _trace_process(pid, request, asked, seconds)
-        )
+        if pid is None:
+            code = _trace(request, asked, seconds)
+        else:
+            code = _trace_process(pid, request, asked, seconds)
     except FtpatchError as error:
         error_line(str(error))
         raise typer.Exit(int(Exit.OWN)) from None
@@ -215,7 +217,7 @@ def _trace_process(pid: int, request: Request, asked: Asked, seconds: float | No
     return int(Exit.DONE)
 
 
-def _trace(request: Request, asked: Asked) -> int:
+def _trace(request: Request, asked: Asked, seconds: float | None) -> int:
     """Run the program and report; its exit code."""
     from ftpatch.cli.outcome import cleared_line
     from ftpatch.inject.runtime import tracer_named
@@ -223,6 +225,7 @@ def _trace(request: Request, asked: Asked) -> int:
 
     if not request.words:
         raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
+    require_pid({"--seconds": seconds is not None})
     path = find_program(request.words[0])
     idle = f"{path}: no selected function was called"
     reports = Reports(tracer_named(request.tracing.tracer), asked, path, idle)

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.cli.browser import open_in_browser, require_browser
-from ftpatch.cli.console import clean, error_line, warn_line
+from ftpatch.cli.console import clean, error_line, lines, warn_line
 from ftpatch.cli.recording_file import require_recording
 from ftpatch.errors import FtpatchError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ftpatch.api.call_filters import CallFilters
     from ftpatch.cli.report_folder import FolderOutput
     from ftpatch.cli.report_output import Output
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from ftpatch.trace import EventSource, Report
     from ftpatch.trace.header import Tracer
     from ftpatch.tracer.foreseen import Foreseen
+
+    Choose = Callable[[EventSource], Report]
 
 __all__ = ["Asked", "Reports"]
 
@@ -85,6 +89,8 @@ class Reports:
         words = [*([asked.format] if asked.format else []), *asked.reports]
         summed = not kind_of(kind).data & (Data.ACCESSES | Data.HITS)
         self._brief = not words and summed and sys.stdout.isatty()
+        kept = asked.recording is not None
+        self._sums_hits = not words and kept and bool(kind_of(kind).data & Data.HITS)
         words = words or [default_report(kind)]
         self._reports = [_parsed(word, kind) for word in words]
         printed = [one.name for one in self._reports if one.file is None]
@@ -149,13 +155,17 @@ class Reports:
                 verbose=self._asked.verbose,
                 told=told,
             )
-            choose = self._choose_brief if self._brief else partial(report_for, name=one.name)
+            choose: Choose = partial(report_for, name=one.name)
+            if self._brief or self._sums_hits:
+                choose = self._choose_brief if self._brief else _choose_sums
             try:
                 write_report(task, choose, one.file, force=self._asked.force, paged=not self._brief)
             except FtpatchError as error:
                 errors.append(error)
         if errors:
             raise errors[0]
+        if self._sums_hits:
+            lines([f"wrote {self._asked.recording}"])
         for _, page in self._opened:
             open_in_browser(page)
 
@@ -171,6 +181,13 @@ class Reports:
             files = f"{kept}*" if len(events.recording.headers) > 1 else f"{kept}"
             more = f"Every call: ftpatch report {clean(files)} --format {usual.name}"
         return Brief(usual.form, Screen(size.columns, size.lines), more)
+
+
+def _choose_sums(_: EventSource) -> Report:
+    """The sums of what is kept for a report."""
+    from ftpatch.trace.render.hit_sums import HitSums
+
+    return HitSums()
 
 
 def _parsed(text: str, tracer: Tracer) -> _Report:

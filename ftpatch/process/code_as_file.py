@@ -21,7 +21,6 @@ from ftpatch.ftrace.check.findings import Check, Finding
 from ftpatch.ftrace.check.function_rules import recorded
 from ftpatch.ftrace.sites import Sites
 from ftpatch.process.loaded import Loaded
-from ftpatch.process.own_code import own_jumps
 
 __all__ = ["check_loaded"]
 
@@ -40,7 +39,7 @@ def check_loaded(loaded: Loaded, *, functions: bool = False) -> Check:
     sites = loaded.sites
     bare = not sites.table_name
     found = [] if bare else list(check_sites(sites).findings)
-    own = own_jumps(loaded.process).keys() | _calls_of_own(loaded)
+    own = loaded.own.jumps.keys() | _calls_of_own(loaded)
     if own:  # told of below
         found = [one for one in found if one.ip is None or loaded.above(one.ip) not in own]
     if len(loaded.changed):
@@ -75,7 +74,7 @@ def _sites(loaded: Loaded) -> Iterator[Finding]:
     now, before, probes = (
         loaded.sites,
         loaded.named(loaded.sites_of_file),
-        own_jumps(loaded.process),
+        loaded.own.jumps,
     )
     rows = np.flatnonzero(loaded.differing)
     widths = np.maximum(now.width, before.width)[rows].tolist()
@@ -113,7 +112,7 @@ def _others(loaded: Loaded) -> Iterator[Finding]:
     address = loaded.file.elf.address_of(offset)
     kallsyms = loaded.file.kallsyms
     function = kallsyms.groups_of(address)
-    probes = own_jumps(loaded.process)
+    probes = loaded.own.jumps
     fresh = np.ones(len(offset), bool)
     fresh[1:] = (np.diff(offset) > NEAR) | (function[1:] != function[:-1])
     first = np.flatnonzero(fresh)

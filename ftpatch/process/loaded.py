@@ -35,7 +35,7 @@ from ftpatch.ftrace.sites import Sites, read_sites, reread
 from ftpatch.image import Image, open_image
 from ftpatch.process.maps import Mapping, read_maps
 from ftpatch.process.memory import Memory, opened_memory
-from ftpatch.process.own_code import OwnTracer, own_tracer
+from ftpatch.process.own_code import OwnCode, OwnTracer
 from ftpatch.process.process import Process
 
 __all__ = ["Loaded", "loaded_images"]
@@ -48,14 +48,15 @@ HEAD = 4
 class Loaded:
     """An image in the memory of ``process``. ``file``: as its file has it; ``bias``: its load
     address less its link address; ``place``: where the file can be opened while the process runs;
-    ``deleted``: it has no name any more, or another one has that. What is read from memory is as it
-    was when it was first asked for."""
+    ``deleted``: it has no name any more, or another one has that; ``own``: what is ftpatch's own in
+    all images. What is read from memory is as it was when it was first asked for."""
 
     process: Process
     mappings: list[Mapping] = field(repr=False)
     file: Image = field(repr=False)
     bias: int
     place: Path = field(repr=False)
+    own: OwnCode = field(repr=False)
     deleted: bool = False
 
     @property
@@ -141,10 +142,10 @@ class Loaded:
             return f"ftpatch ({self.tracer.name})"
         return hex(self.above(address))
 
-    @cached_property
+    @property
     def tracer(self) -> OwnTracer | None:
         """The tracer that ftpatch has put into the process, if any."""
-        return own_tracer(self.process)
+        return self.own.tracer
 
     def calls_own(self, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Test which link addresses are in that tracer, bool[n]."""
@@ -204,6 +205,7 @@ def loaded_images(process: Process) -> tuple[list[Loaded], list[FtpatchError]]:
             files[mapping.file].append(mapping)
     found: list[Loaded] = []
     errors: list[FtpatchError] = []
+    own = OwnCode(process)
     with opened_memory(process, mappings) as memory:
         for parts in files.values():
             if not any(part.executable for part in parts):
@@ -219,6 +221,7 @@ def loaded_images(process: Process) -> tuple[list[Loaded], list[FtpatchError]]:
                             file=file,
                             bias=bias,
                             place=place,
+                            own=own,
                             deleted=parts[0].deleted,
                         )
                         for bias in _biases(memory, file, parts)
@@ -226,20 +229,20 @@ def loaded_images(process: Process) -> tuple[list[Loaded], list[FtpatchError]]:
             except FtpatchError as error:
                 errors.append(error)
     process.require_alive()
-    own = _own(process)
-    return sorted(found, key=lambda one: _key(one, own)), errors
+    program = _program(process)
+    return sorted(found, key=lambda one: _key(one, program)), errors
 
 
-def _own(process: Process) -> str:
+def _program(process: Process) -> str:
     try:
         return str((process.place / "exe").readlink())
     except OSError:
         return ""
 
 
-def _key(loaded: Loaded, own: str) -> tuple[bool, int]:
+def _key(loaded: Loaded, program: str) -> tuple[bool, int]:
     name = str(loaded.path)
-    return own not in (name, f"{name} (deleted)"), loaded.bias
+    return program not in (name, f"{name} (deleted)"), loaded.bias
 
 
 def _file(process: Process, parts: list[Mapping]) -> tuple[Image, Path] | None:

@@ -195,6 +195,8 @@ def _entry(told: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Entry:
         not start <= low <= high <= start + size for start, size, low, high in areas
     ):
         raise ValueError("an area that is not one")
+    if not bytes.fromhex(told["token"]):
+        raise ValueError("no token")
     changes = Changes(**columns, space=Space.MEMORY)
     rows, wide = changes.old.shape
     if changes.new.shape != (rows, wide) or {changes.old.dtype, changes.new.dtype} != {

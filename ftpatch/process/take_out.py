@@ -75,12 +75,14 @@ Span = tuple[int, int, int, int]
 class TakenOut:
     """The outcome: ``sites`` that got their old code back; ``foreign``: addresses that held
     neither old nor new code and were left alone; ``returns`` that were put back; ``left``: why
-    something stays mapped, empty if nothing does; ``pauses`` of the process."""
+    something stays mapped, empty if nothing does; ``gone``: nothing that the journal tells of was
+    there any more; ``pauses`` of the process."""
 
     sites: int
     foreign: tuple[int, ...] = ()
     returns: int = 0
     left: str = ""
+    gone: bool = False
     pauses: tuple[Pause, ...] = ()
 
 
@@ -107,7 +109,8 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
     given = _give_back(target, entry, wait)
     areas = _still_there(target, entry)
     if not areas:  # it has started another program, or an earlier attempt came this far
-        return TakenOut(sites=0, pauses=tuple(given))
+        _require_unchanged(target, entry)
+        return TakenOut(sites=0, gone=True, pauses=tuple(given))
     asks = np.isin(entry.changes.offset, entry.led)
     sites, foreign, pause = restore_code(target, entry, entry.changes.take(~asks), wait)
     given.append(pause)
@@ -178,6 +181,19 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
     if areas:
         _unmap(target, replace(entry, lent=None), areas, mapped, paddings_of(loaded), wait)
     return replace(out, pauses=tuple(pauses))
+
+
+def _require_unchanged(target: MemoryTarget, entry: Entry) -> None:
+    """Raise InputError where code still leads to memory that is not there as the journal has it."""
+    held, there = target.held(entry.changes)
+    led = there & (held == entry.changes.new).all(axis=1)
+    if (led & (entry.changes.new != entry.changes.old).any(axis=1)).any():
+        raise InputError(
+            None,
+            f"{target.name}: the journal is wrong: the tracer is not where it says, and sites call "
+            "one",
+            "nothing was changed; `ftpatch check --pid` lists these sites",
+        )
 
 
 def _has_main(areas: Sequence[Span], entry: Entry) -> bool:

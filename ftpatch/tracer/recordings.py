@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import itertools
 import os
 import re
 import signal
-import stat
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -22,9 +19,11 @@ from ftpatch.image.injected import laid_in_id
 from ftpatch.trace.children import children_of
 from ftpatch.trace.extent import is_of, read_extent, settle
 from ftpatch.trace.header import open_trace
+from ftpatch.tracer.bring_out import bring_out, make_place, require_free_name
 from ftpatch.tracer.server import Held, Server
+from ftpatch.tracer.written import is_own, is_written
 
-__all__ = ["TraceFiles", "settle_ended"]
+__all__ = ["TraceFiles"]
 
 
 class TraceFiles:
@@ -32,8 +31,9 @@ class TraceFiles:
     ``image``. Existing files with such names are left alone, unless ``overwrite`` says that this
     run takes the place of an earlier one, whose files go when this one has one to name.
     ``image`` is None for a program that is no copy, and whose children alone are traced.
-    ``attached``: the folder in /proc of a process that runs ``program`` already, and not a copy.
-    Raises OutputError where a file is still written."""
+    ``attached``: the folder in /proc of a process that runs ``program`` already, and not a copy:
+    its files lie elsewhere until nobody writes to them (place_of()).
+    Raises OutputError where a file is still written, or for attached there is one already."""
 
     def __init__(
         self,
@@ -46,7 +46,14 @@ class TraceFiles:
     ) -> None:
         self._trace, self._program, self._image = trace, program, image
         self._is_copy = attached is None
+        if attached:
+            require_free_name(trace, overwrite=overwrite)
         self._earlier = [*_unwritten(trace)] if overwrite and trace.exists() else []
+        self._name: Path | None = None
+        """What ``trace`` is called in the end, if it lies elsewhere until then."""
+        if attached:
+            self._name, self._trace = trace, make_place(trace)
+            self._earlier += self._named()
         self._others = set(self._named())
         self._done: list[Path] = []
         self._first: int | None = None
@@ -55,8 +62,12 @@ class TraceFiles:
         self._server: Server | None = None
         with contextlib.suppress(OSError):
             network = attached and attached / "ns" / "net"
-            self._server = Server(trace.parent, program, self._sweep, network)
+            self._server = Server(self._trace.parent, program, self._sweep, network)
         if self._server is None:  # the program itself makes the files
+            if attached and attached.stat().st_uid != os.geteuid():  # and not where only we may
+                self._leave_place()
+                self._name, self._trace = None, trace
+                self._others = set(self._named())
             self._take_over()
 
     def _take_over(self) -> None:
@@ -75,7 +86,7 @@ class TraceFiles:
 
     def __enter__(self) -> Self:
         """Start serving files."""
-        # Opening a file for writing breaks the lease that _is_written() holds, and the kernel sends
+        # Opening a file for writing breaks the lease that is_written() holds, and the kernel sends
         # this signal. Unlike SIG_IGN, a handler does not survive exec into the program.
         if signal.getsignal(signal.SIGIO) is signal.SIG_DFL:
             signal.signal(signal.SIGIO, lambda *_: None)
@@ -86,6 +97,13 @@ class TraceFiles:
         if self._server:
             for one in self._server.stop():
                 os.close(one.fd)
+        self._leave_place()
+
+    def _leave_place(self) -> None:
+        """Remove the folder that the files were to lie in, if there are none."""
+        if self._name is not None:
+            with contextlib.suppress(OSError):
+                self._trace.parent.rmdir()
 
     @property
     def recorded(self) -> int:
@@ -95,7 +113,7 @@ class TraceFiles:
 
     def finish(self) -> list[Path]:
         """Name all files, those of ended processes first. A file still being written keeps its
-        size."""
+        size. Raises OutputError where somebody has taken the name meanwhile."""
         self._take_over()
         server, self._server = self._server, None
         held = self._sweep(server.stop()) if server else []
@@ -105,7 +123,8 @@ class TraceFiles:
             if path not in self._others and path not in self._done and read_extent(path)[0]:
                 self._settle(path)
                 self._done.append(path)
-        return sorted(self._done)
+        named = bring_out(self._name) if self._name is not None else []
+        return [one for one in named if read_extent(one)[0]] or sorted(self._done)
 
     def _sweep(self, held: list[Held]) -> list[Held]:
         """Name the files of processes that ended, and return the rest."""
@@ -113,7 +132,7 @@ class TraceFiles:
             self._first = held[0].fd
         rest = []
         for one in held:
-            if _is_written(one.fd, [one.pid]):
+            if is_written(one.fd, [one.pid]):
                 rest.append(one)
             else:
                 self._appear(one)
@@ -123,7 +142,7 @@ class TraceFiles:
         self._take_over()
         source = Path(f"/proc/self/fd/{held.fd}")
         pid, _ = read_extent(source)
-        if pid or _is_written(held.fd, [held.pid]):  # its header may not be written yet
+        if pid or is_written(held.fd, [held.pid]):  # its header may not be written yet
             first = held.fd == self._first
             self._first = -1 if first else self._first
             self._settle(source, held.pid)
@@ -167,7 +186,7 @@ class TraceFiles:
             pid, used = read_extent(file)
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                written = _is_written(fd, [pid, *pids])
+                written = is_written(fd, [pid, *pids])
             finally:
                 os.close(fd)
             if not written:
@@ -187,44 +206,13 @@ class TraceFiles:
                 found = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
         except OSError:  # the program may have removed the folder
             return []
-        return sorted(filter(_is_own, found))
-
-
-def settle_ended(trace: Path) -> None:
-    """Cut the files of a run, whose processes record no more, to their length."""
-    for path in (trace, *children_of([trace])):
-        with contextlib.suppress(OSError):
-            pid, used = read_extent(path)
-            if pid and _is_own(path) and not _is_mapped(path):
-                path.chmod(0o600)
-                settle(path, used, None)
-
-
-def _is_mapped(path: Path) -> bool:
-    """Test whether a process writes to a trace."""
-    try:
-        fd, header = open_trace(path)
-    except InputError:
-        return False
-    try:
-        return _is_written(fd, [header.pid])
-    finally:
-        os.close(fd)
-
-
-def _is_own(path: Path) -> bool:
-    """Test whether it is a regular file without another name."""
-    try:
-        held = path.lstat()
-    except OSError:  # gone
-        return False
-    return stat.S_ISREG(held.st_mode) and held.st_nlink == 1
+        return sorted(filter(is_own, found))
 
 
 def _unwritten(trace: Path) -> Iterator[Path]:
     """The files of the run that ``trace`` is of. Raises OutputError for one that is written."""
     for path in (trace, *children_of([trace])):
-        if path != trace and not _is_own(path):
+        if path != trace and not is_own(path):
             continue
         try:
             fd, header = open_trace(path)
@@ -232,39 +220,9 @@ def _unwritten(trace: Path) -> Iterator[Path]:
             if path == trace:
                 yield path
             continue
-        written = _is_written(fd, [header.pid])
+        written = is_written(fd, [header.pid])
         os.close(fd)
         if written:
             reason = f"still written by process {header.pid}"
             raise OutputError(path, reason, "wait for its end, or use another name")
         yield path
-
-
-def _is_written(fd: int, pids: list[int]) -> bool:
-    """Test whether any process has a file open for writing, or mapped. ``pids``: the candidates
-    where the kernel cannot tell."""
-    try:
-        # F_RDLCK is granted only if nobody has the file open for writing (fcntl(2), "Leases").
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-    except OSError as error:
-        return error.errno == errno.EAGAIN or any(map(_runs, pids))
-    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    return False
-
-
-def _runs(pid: int) -> bool:
-    """Test whether a process still runs. Its main thread may have exited before the others: that
-    alone is state Z."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return False
-    return any(_state(task) not in ("Z", "X", "") for task in tasks)
-
-
-def _state(task: Path) -> str:
-    try:
-        text = (task / "stat").read_text(errors="replace")
-    except OSError:
-        return ""
-    return text.rpartition(")")[2].strip()[:1]

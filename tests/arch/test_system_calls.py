@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ftpatch.arch.disassemble import engine
+from ftpatch.arch.disassemble import Instruction, disassemble, engine
+from ftpatch.arch.x86_64 import system_calls as x86_64
 from ftpatch.arch.x86_64.system_calls import NUMBERS, system_calls
 from ftpatch.elf.elf_file import Elf, map_file
 from tests.support.command import ROOT
@@ -132,3 +133,20 @@ def test_the_runtime_knows_the_same_calls(arch: str) -> None:
     numbers.pop("SYS_rt_sigpending")
     looked_for = importlib.import_module(f"ftpatch.arch.{arch}.system_calls").NUMBERS
     assert {int(number) for number in numbers.values()} == looked_for
+
+
+def test_little_is_disassembled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large libraries have hundreds of these two bytes after moves that are of no number."""
+    moves = bytes.fromhex("4889df 488b4708 4c89e6 448b6310 4889c2 897c2408")  # GNU as, AT&T:
+    # mov %rbx,%rdi; mov 8(%rdi),%rax; mov %r12,%rsi; mov 16(%rbx),%r12d; mov %rax,%rdx;
+    # mov %edi,8(%rsp)
+    code, begun = 100 * (6 * moves + b"\x0f\x05"), 0
+
+    def counted(arch: str, part: bytes, address: int) -> list[Instruction]:
+        nonlocal begun
+        begun += 1
+        return disassemble(arch, part, address)
+
+    monkeypatch.setattr(x86_64, "disassemble", counted)
+    assert not list(system_calls(code, 0x1000))
+    assert begun < 100

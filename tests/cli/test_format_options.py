@@ -52,14 +52,16 @@ def test_formats_are_refused_alike(name: str) -> None:
         assert result.err == f"ftpatch: {said}\n"
 
 
-@pytest.mark.parametrize("verb", ["probe", "watch"])
-def test_reports_need_a_process(verb: str) -> None:
-    for words in (["--report", "json"], ["--seconds", "1"]):
-        result = ftpatch(verb, "x", "y", *words)
-        assert (result.code, result.out) == (2, "")
-        assert result.err == (
-            f"ftpatch: {words[0]} needs --pid; name a running process, or remove it\n"
-        )
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [(verb, words) for verb in ("probe", "watch") for words in ("--report json", "--seconds 1")]
+    + [("trace", "--seconds 1s")],
+)
+def test_some_need_a_process(verb: str, words: str) -> None:
+    result = ftpatch(verb, *words.split(), "true", "y")
+    assert (result.code, result.out) == (FAILURE.get(verb, 2), "")
+    said = f"{words.split()[0]} needs --pid; name a running process, or remove it"
+    assert result.err == f"ftpatch: {said}\n"
 
 
 def test_reports_of_probes_are_those_of_trace(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ftpatch.cli.completion import pids
+from ftpatch.process import own_code, process_journal
+from ftpatch.process.process import Process
 from tests.support.command import Result, ftpatch
 from tests.support.padded import padded
 from tests.support.running import (
@@ -298,3 +300,20 @@ def test_completion_offers_what_may_be_read(folder: Path) -> None:
         assert (str(program.pid), "prog") in pids(str(program.pid)[:-1])
         assert pids(str(program.pid)) == [(str(program.pid), "prog")]
     assert "2" not in [pid for pid, _ in pids("")] and pids("x") == []
+
+
+def test_the_journal_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever number of images there is."""
+    asked = list[str]()
+
+    def counted(process: Process) -> process_journal.Entry | None:
+        asked.append(str(process))
+        return process_journal.recall(process)
+
+    monkeypatch.setattr(own_code, "recall", counted)
+    path, _ = program_with_library(tmp_path)
+    with running(path) as program:
+        for words in ((), ("--json",)):
+            assert ftpatch("check", "--pid", str(program.pid), *words).code == 0
+            assert len(asked) == 1
+            asked.clear()

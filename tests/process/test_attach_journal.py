@@ -226,3 +226,53 @@ def test_a_child_that_lives_on(tmp_path: Path) -> None:
         assert ours_in(child) == []
     finally:
         os.kill(child, 9)
+
+
+@pytest.mark.parametrize("forged", ["areas", "token", "no-token"])
+def test_one_whose_tracer_is_elsewhere(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, forged: str
+) -> None:
+    """It is refused while sites call a tracer, and stays for the right one to take its place."""
+    dumps = json.dumps
+    with running(padded(tmp_path, PROGRAM)) as program:
+        pid = ("--pid", str(program.pid))
+        assert ftpatch("enable", *pid, "-f", "two", "-o", tmp_path / "t.trace").code == 0
+        process, states = find_process(program.pid), _states(*pid)
+        (path,) = folder.iterdir()
+        held, entry = path.read_bytes(), process_journal.recall(process)
+        assert entry is not None
+        start, size, *_ = entry.areas[0]
+        away = start + (1 << 30)
+        every: dict[str, dict[str, object]] = {
+            "areas": {"areas": [[away, size, away, away]]},
+            "token": {"token": 16 * "5a"},
+            "no-token": {"token": ""},
+        }
+        changed = every[forged]
+        with monkeypatch.context() as patched:
+            patched.setattr(json, "dumps", lambda told: dumps(told | changed))
+            process_journal.keep(process, entry)
+        for _ in range(2):
+            said = ftpatch("undo", *pid)
+            assert said.code == 2 and not said.out and said.err.count("\n") == 1
+            assert ("damaged" if forged == "no-token" else "the journal is wrong") in said.err
+        assert path.exists()
+        path.write_bytes(held)
+        assert _states(*pid) == states
+        assert ftpatch("undo", *pid).code == 0
+        assert ours_in(program.pid) == []
+
+
+def test_nothing_to_take_out(tmp_path: Path, folder: Path) -> None:
+    """What it tells of has been undone already: that is what is said, and not of no site."""
+    with running(padded(tmp_path, PROGRAM)) as program:
+        pid = ("--pid", str(program.pid))
+        assert ftpatch("enable", *pid, "-f", "two", "-o", tmp_path / "t.trace").code == 0
+        (path,) = folder.iterdir()
+        held = path.read_bytes()
+        assert ftpatch("undo", *pid).code == 0
+        path.write_bytes(held)
+        said = ftpatch("undo", *pid)
+        assert said.code == 0 and not said.out
+        assert said.err.endswith("nothing to take out: what ftpatch put into it is gone (exec?)\n")
+        assert not path.exists()

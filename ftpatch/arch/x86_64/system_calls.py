@@ -31,8 +31,13 @@ NUMBER = re.compile(r"\$(0x[0-9a-f]+|\d+), %[er]ax")
 COPY = re.compile(r"%([er]?\w+), %[er]ax")
 KEPT = re.compile(r"(?:-?0x[0-9a-f]+)?\(%r[sb]p\), %[er]ax")
 FIRST = re.compile(
-    rb"[\x40-\x4f]?(?:[\x63\x89\x8b]|\xc7\xc0)|\xb8|[\x31\x33]\xc0|\x6a|\x68", re.DOTALL
+    rb"[\x40-\x4f]?(?:\x89[\xc0\xc8\xd0\xd8\xe0\xe8\xf0\xf8]"  # mov %reg, %eax
+    rb"|[\x63\x8b][\xc0-\xc7\x04\x44\x84\x45\x85]"  # mov, movslq to %eax: register, stack
+    rb"|\xc7\xc0)|\xb8|[\x31\x33]\xc0|\x6a[\x0d\x0e]|\x68",
+    re.DOTALL,
 )
+"""First bytes of what gives the number, or tells that it is another: only from there on is code
+disassembled."""
 PREFIXES = (range(0x40, 0x50), (0x41, 0x49))
 """In front of what is no first byte then; and of b8."""
 LEGACY = ("ax", "cx", "dx", "bx", "sp", "bp", "si", "di")

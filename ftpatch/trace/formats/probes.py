@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.trace.address_names import Places
-from ftpatch.trace.hits import Group, Hits
+from ftpatch.trace.hits import Group
 from ftpatch.trace.render.cells import Cells, decimals, texts
+from ftpatch.trace.render.hit_sums import hit_sums
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.render.values import Part, hit_parts, lines_of_hits
 from ftpatch.trace.report import Report
@@ -52,7 +53,7 @@ def _probes(source: EventSource, style: Style) -> Iterator[str | bytes]:
 
     yield from lines_of_hits(hits, parts)
     yield "#\n"
-    yield from _sums(hits, style)
+    yield from hit_sums(hits, style)
 
 
 def _stamp(time: NDArray[np.int64], known: bool) -> list[Part]:
@@ -69,20 +70,6 @@ def _took(ns: NDArray[np.int64], known: bool) -> list[Cells | bytes]:
     if not known:
         return [decimals(ns), b" ticks"]
     return [decimals(ns // 1000), b".", decimals(ns % 1000, least=3), b" us"]
-
-
-def _sums(hits: Hits, style: Style) -> Iterator[str]:
-    """How often each point was hit, and missed, as kprobe_profile has it."""
-    counts = np.bincount(hits.point, minlength=len(hits.points)).tolist()
-    totals: dict[tuple[str, str], list[int]] = {}
-    for point, number in zip(hits.points, counts, strict=True):
-        total = totals.setdefault((style.clean(point.name), point.way), [0, 0])
-        total[0] += number
-        total[1] += point.missed
-    width = max([len("PROBE"), *(len(name) for name, _ in totals)])
-    yield f"# {'PROBE':{width}}  WAY   {'HITS':>10}  {'MISSED':>10}\n"
-    for (name, way), (hit, missed) in totals.items():
-        yield f"# {name:{width}}  {way:4}  {hit:>10}  {missed:>10}\n"
 
 
 class Probes(Report):
