@@ -48,6 +48,13 @@ qemu-system-x86           booting x86 kernels
 qemu-system-arm           booting arm64 kernels
 qemu-system-misc          booting riscv64 kernels
 opensbi                   booting riscv64 kernels
+ovmf                      booting patched kernels by UEFI
+grub-pc-bin               booting patched kernels by GRUB
+grub-efi-amd64-bin        booting patched kernels by GRUB, from UEFI
+grub-common               booting patched kernels by GRUB
+xorriso                   disks that GRUB boots from
+mtools                    disks that UEFI boots from
+sbsigntool                patched kernels signed for Secure Boot
 '
 missing=
 if ! command -v dpkg-query >/dev/null; then

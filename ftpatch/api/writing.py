@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -51,19 +52,22 @@ class Writing:
     force: bool = False
     allow_setuid: bool = False
     strip_signature: bool = False
+    sign: str | None = None
     dry_run: bool = False
 
 
 class WritingOptions(TypedDict, total=False):
     """Keywords of everything that writes: ``output`` (default: the image's name + ``.ftpatch``) or
     ``in_place``; ``force``: over an existing output; ``allow_setuid``: of a setuid program;
-    ``strip_signature``: of a signed module; ``dry_run``: verify all, write nothing."""
+    ``strip_signature``: of a signed module or kernel; ``sign``: the command that signs the kernel
+    anew; ``dry_run``: verify all, write nothing."""
 
     output: AnyPath | None
     in_place: bool
     force: bool
     allow_setuid: bool
     strip_signature: bool
+    sign: str | None
     dry_run: bool
 
 
@@ -119,15 +123,18 @@ def write_update(writing: Writing, plan: Planner, wait: Wait = lambda _: None) -
     # The copy runs while everything heavy is imported and planned.
     with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.update.update import update
+        from ftpatch.write.sign import Signer
 
-        prepared = plan.prepare(writing.image, strip_signature=writing.strip_signature)
+        signer = None if writing.sign is None else Signer(writing.sign)
+        strip = writing.strip_signature or signer is not None
+        prepared = plan.prepare(writing.image, strip_signature=strip)
         packed = prepared.image.compression
         if writing.output and target.suffix in PACKED and target.suffix != PACKED_AS.get(packed):
             how = f"the output is compressed like the input ({packed or 'uncompressed'})"
             raise UsageError(target, how, "use a name with a matching suffix")
         if not prepared.refused and not writing.dry_run:
             wait(copy)
-            update(copy, prepared)
+            update(copy, prepared, partial(signer, name=target) if signer else lambda _: None)
     written = None if prepared.refused or writing.dry_run else target
     return Updated(prepared, target, written, copy.names)
 

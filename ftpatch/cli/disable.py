@@ -24,6 +24,7 @@ from ftpatch.cli.options import (
     Quiet,
     Recording,
     Regex,
+    Sign,
     Site,
     StripSignature,
     Update,
@@ -68,6 +69,7 @@ def command(
     keep_records: KeepRecords = False,
     allow_setuid: AllowSetuid = False,
     strip_signature: StripSignature = False,
+    sign: Sign = None,
     dry_run: DryRun = False,
     json: Json = False,
     format_: Format = None,
@@ -93,6 +95,7 @@ def command(
 
         assert pid is not None
         unused = {"--nop": nop, "--site": site, "-o": output, "--in-place": in_place}
+        unused |= {"--sign": sign, "--strip-signature": strip_signature}
         require_unused(unused | {"--keep-records": keep_records, "--dry-run": dry_run})
         if recording:
             require_unused_beside("--recording", {"-f": filter_, "-n": notrace, "--lib": lib})
@@ -113,6 +116,7 @@ def command(
         quiet=quiet,
         verbose=verbose,
         strip_signature=strip_signature,
+        sign=sign,
     )
     disable = Disable(
         filters=filter_,

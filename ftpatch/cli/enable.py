@@ -30,6 +30,7 @@ from ftpatch.cli.options import (
     Quiet,
     Recording,
     Regex,
+    Sign,
     Sink,
     Site,
     StripSignature,
@@ -104,6 +105,7 @@ def command(
     keep_records: KeepRecords = False,
     allow_setuid: AllowSetuid = False,
     strip_signature: StripSignature = False,
+    sign: Sign = None,
     dry_run: DryRun = False,
     json: Json = False,
     format_: Format = None,
@@ -144,6 +146,7 @@ def command(
         assert pid is not None
         unused = {"--to": to, "--site": site, "--libcalls": libcalls, "--in-place": in_place}
         unused |= {"--keep-records": keep_records, "--strip-signature": strip_signature}
+        unused |= {"--sign": sign}
         require_unused(unused | {"--dry-run": dry_run, "--tracer boot": booting is not None})
         if recording:
             beside = {"-f": filter_, "-n": notrace, "--lib": lib, "--tracer": tracer, "-o": output}
@@ -173,6 +176,7 @@ def command(
         quiet=quiet,
         verbose=verbose,
         strip_signature=strip_signature,
+        sign=sign,
     )
     enable = Enable(
         filters=filter_,

@@ -44,6 +44,7 @@ __all__ = [
     "Quiet",
     "Recording",
     "Regex",
+    "Sign",
     "Sink",
     "Site",
     "StripSignature",
@@ -145,7 +146,18 @@ AllowSetuid = Annotated[
 ]
 StripSignature = Annotated[
     bool,
-    typer.Option("--strip-signature", help="Accept a signed module and write it unsigned."),
+    typer.Option(
+        "--strip-signature", help="Accept a signed module or kernel and write it unsigned."
+    ),
+]
+Sign = Annotated[
+    str | None,
+    typer.Option(
+        "--sign",
+        metavar="COMMAND",
+        help="Sign the kernel for UEFI: COMMAND signs the file {} in place, as 'sbsign --key db.key"
+        " --cert db.crt --output {} {}' does.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Verify everything, write nothing.")]
 Site = Annotated[

@@ -20,7 +20,7 @@ from ftpatch.cli.outcome import (
     undefined_line,
 )
 from ftpatch.cli.paint import some
-from ftpatch.errors import Exit
+from ftpatch.errors import Exit, UsageError
 from ftpatch.names.demangle import demangled_place
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ __all__ = ["run_update"]
 def run_update(update: Update, plan: Planner) -> None:
     """Plan with the image's sites, verify, write. Exits 1 where a site is refused."""
     if update.image.is_dir():
+        if update.sign is not None:
+            raise UsageError(update.image, "--sign works on a kernel, not on a directory")
         from ftpatch.cli.update_tree import run_tree_update
 
         run_tree_update(update, plan)

@@ -17,7 +17,7 @@ Each command appends one block behind everything else, outside every segment:
 Of a kernel in a container with a place of its own, such as a bzImage, the block lies behind the
 container (version 3), since there is no room in it:
 
-    | container | earlier blocks | zeros | payload | trailer |     | certificates, if it is signed |
+    | container | earlier blocks | payload | trailer |     | certificates, if it is signed |
                                  ^ "cut"
 
 Its Changes count in the payload, ``length`` is the payload's, and in place of what was cut it says
@@ -48,8 +48,8 @@ MAGIC = b"\x7fftpatch"
 VERSION, COMPRESSED, BEHIND = 1, 2, 3
 """Versions of a block. The first says all of a file that is not compressed."""
 ALIGNMENT = 8
-"""Of the end of a block behind a container (bytes): that of certificates, which may follow
-(Microsoft PE/COFF, "The Attribute Certificate Table"), so that signing adds nothing between."""
+"""Of the end of a block where certificates may follow (bytes): theirs (Microsoft PE/COFF, "The
+Attribute Certificate Table"), so that signing adds nothing between."""
 DIGEST = 32
 TRAILER = struct.Struct("<8sIIQQQQ")
 SEAL = struct.Struct("<II")
@@ -90,11 +90,17 @@ def outer(path: Path, held: bytes, length: int, *, known: bool) -> bytes:
 
 
 def pack_block(
-    changes: Changes, length: int, cut: bytes = b"", outside: bytes = b"", before: int | None = None
+    changes: Changes,
+    length: int,
+    cut: bytes = b"",
+    outside: bytes = b"",
+    *,
+    start: int | None = None,
+    behind: bool = False,
 ) -> bytes:
     """The block for Changes to a file of ``length`` bytes, to be appended to it; ``outside`` is
-    what outer() gives. With ``before`` it goes behind a container of so many bytes, whose payload
-    has ``length`` bytes."""
+    what outer() gives. With ``start``, the offset at which it will begin, it ends at a multiple of
+    eight bytes. With ``behind`` that is behind a container whose payload has ``length`` bytes."""
     if changes.space != Space.FILE:
         raise ValueError("a journal is of a file")
     changes = changes.ordered()
@@ -109,12 +115,16 @@ def pack_block(
         changes.new[within],
     )
     raw = b"".join(part.tobytes() for part in parts) + cut + outside
-    version = BEHIND if before is not None else COMPRESSED if outside else VERSION
-    stands = len(cut) if before is None else before
+    version = BEHIND if behind else COMPRESSED if outside else VERSION
+    stands = start or 0 if behind else len(cut)
     payload = zlib.compress(raw, 1)
+    if start is not None:
+        size = len(payload) + TRAILER.size + SEAL.size
+        payload += bytes(
+            -(start + size) % ALIGNMENT
+        )  # behind the end that zlib's stream has itself
     head = TRAILER.pack(MAGIC, version, len(changes), length, stands, len(payload), len(raw))
-    block = payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
-    return block if before is None else bytes(-(before + len(block)) % ALIGNMENT) + block
+    return payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
 
 
 def read_blocks(path: Path, data: NDArray[np.uint8], inside: int | None = None) -> list[Block]:

@@ -186,10 +186,11 @@ def prepare_bare(image: Image, plan: Plan) -> Prepared:
     return Prepared(image, None, plan, ())
 
 
-def update(copy: Copy, prepared: Prepared) -> None:
-    """Write what was prepared into ``copy`` and let it appear. Raises OutputError."""
+def update(copy: Copy, prepared: Prepared, sign: Callable[[int], None] = lambda _: None) -> None:
+    """Write what was prepared into ``copy`` and let it appear; ``sign`` is given the descriptor of
+    what is complete. Raises OutputError, and what ``sign`` raises."""
     image, plan = prepared.image, prepared.plan
-    write(copy, image, plan.changes, length=_length(image, plan), tail=plan.tail)
+    write(copy, image, plan.changes, length=_length(image, plan), tail=plan.tail, sign=sign)
 
 
 def lay_in(copy: Copy, image: Image, plan: Plan) -> None:

@@ -13,6 +13,7 @@ from ftpatch.core.changes import Changes
 from ftpatch.core.journal import outer, pack_block
 from ftpatch.errors import InputError, OutputError
 from ftpatch.image import Image
+from ftpatch.image.pe import read_pe
 from ftpatch.image.wrapping import rewrap
 from ftpatch.io.output import Copy
 from ftpatch.write.target import FileTarget, write_all
@@ -90,8 +91,10 @@ def _behind(
     size = len(image.data)
     cut = b"" if length is None else image.data[length:].tobytes()
     wanted = journal and (len(changes) or cut)
-    block = pack_block(changes, size, cut, outside) if wanted else b""
-    return size if length is None else length, tail + block
+    end = size if length is None else length
+    start = end + len(tail) if read_pe(image.data.data) is not None else None
+    block = pack_block(changes, size, cut, outside, start=start) if wanted else b""
+    return end, tail + block
 
 
 def _wrapped(
@@ -104,8 +107,8 @@ def _wrapped(
         end, behind = _behind(image, changes, journal, length, tail, outside)
         return rewrap(image.path, image.layers, _joined(image, changes, end, behind))
 
-    def block(before: int) -> bytes:
-        return pack_block(changes, len(image.data), outside=outside, before=before)
+    def block(start: int) -> bytes:
+        return pack_block(changes, len(image.data), outside=outside, start=start, behind=True)
 
     end, behind = _behind(image, changes, False, length, tail)
     data = _joined(image, changes, end, behind)

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import pytest
 
 __all__ = [
     "APPEND", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot", "kaslr_choices",
-    "need", "normal", "raw_image", "read_console", "run_machine",
+    "need", "normal", "raw_image", "read_console", "run_machine", "run_qemu",
 ]  # fmt: skip
 
 BOOT_LIMIT = 300  # seconds; a boot takes 1 to 3 here, 15 on a slow machine
@@ -137,8 +137,15 @@ def run_machine(
     limit: int = BOOT_LIMIT,
 ) -> str:
     """What a kernel prints, up to the line that holds ``until``."""
-    need(MACHINES[arch][0])
     command = [*MACHINES[arch], "-kernel", image, "-append", append, *words]
+    return run_qemu(command, until, bug_ends=bug_ends, limit=limit)
+
+
+def run_qemu(
+    command: Sequence[str | Path], until: str, *, bug_ends: bool = False, limit: int = BOOT_LIMIT
+) -> str:
+    """What comes out of a machine's serial port, up to the line that holds ``until``."""
+    need(str(command[0]))
     lines, bug_seen = [], False
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -27,6 +27,7 @@ class Tree:
     name: str  # "6.1-amd64"
     arch: str  # ftpatch's word
     kernel: Path  # the vmlinux of a bzImage, or the Image
+    vmlinuz: Path  # as it is installed
     modules: dict[str, Path]  # dummy.ko or dummy.ko.xz
     busybox: Path
 
@@ -44,12 +45,16 @@ def ensure_tree(kernel: Kernel) -> Tree:
     archive = kernel.meta.archive
     where = kernel.path.parent / "image"
     with lock(kernel.meta.name):
+        package = kernel.path.parent.name.partition("_")[0].removesuffix("-dbg")
         if not where.is_dir():
-            package = kernel.path.parent.name.partition("_")[0].removesuffix("-dbg")
             _download(archive, package, where)
+        elif not (where / "vmlinuz").is_file():  # by an earlier version of this
+            _download(archive, package, where.with_name("image.part"))
+            (where.with_name("image.part") / "vmlinuz").replace(where / "vmlinuz")
+            shutil.rmtree(where.with_name("image.part"))
     held = {path.name.partition(".")[0]: path for path in where.glob("*.ko*")}
     arch = {"amd64": "x86_64"}.get(archive.arch, archive.arch)
-    return Tree(kernel.name, arch, where / "kernel", held, busybox(archive))
+    return Tree(kernel.name, arch, where / "kernel", where / "vmlinuz", held, busybox(archive))
 
 
 def _download(archive: Archive, package: str, where: Path) -> None:
@@ -64,10 +69,11 @@ def _download(archive: Archive, package: str, where: Path) -> None:
             module = ".ko" in file.suffixes and file.name.partition(".")[0] in MODULES
             kernel = file.parent.name == "boot" and file.name.startswith("vmlinu")
             if module or kernel:
-                with (part / ("kernel" if kernel else file.name)).open("wb") as out:
+                with (part / ("vmlinuz" if kernel else file.name)).open("wb") as out:
                     shutil.copyfileobj(content, out, 1 << 20)
+        shutil.copyfile(part / "vmlinuz", part / "kernel")
         _unpack(part / "kernel")
-        if len(list(part.iterdir())) != 1 + len(MODULES):
+        if len(list(part.iterdir())) != 2 + len(MODULES):
             raise FetchError(f"{deb.name} holds no kernel with {', '.join(MODULES)}")
         part.replace(where)
 
