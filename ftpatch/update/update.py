@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import arch_of
-from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.core.changes import Changes, Kind
 from ftpatch.elf.properties import cleared_property
 from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.ftrace_bug import FtraceBug
@@ -19,7 +19,7 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.ftrace.site_code import written
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
-from ftpatch.image.pe import read_pe
+from ftpatch.image.unsigned import unsigned_header
 from ftpatch.io.output import Copy
 from ftpatch.update.recheck import recheck
 from ftpatch.update.refused_sites import refused_sites
@@ -134,7 +134,9 @@ def prepare_sites(
     if len(planned.changes) and image.signed:
         if not strip_signature:
             raise _signed(image)
-        planned = replace(planned, changes=Changes.concat([planned.changes, _unsigned(image)]))
+        planned = replace(
+            planned, changes=Changes.concat([planned.changes, unsigned_header(image)])
+        )
     verdict = verify_image(image, planned.changes, sites.arch.align, written(image, sites.arch))
     refused = () if verdict.passed else tuple(refused_sites(sites, verdict, planned.action))
     if len(planned.changes) and not refused:
@@ -155,25 +157,6 @@ def _signed(image: Image) -> UsageError:
         f"the {what} is signed, and the signature would not match the changed {what}",
         f"use --strip-signature {how}",
     )
-
-
-def _unsigned(image: Image) -> Changes:
-    """Changes to the PE header of an Image that is not wrapped: without a signature, as the build
-    leaves it."""
-    pe = read_pe(image.data.data) if not image.layers else None
-    if pe is None:
-        return Changes.concat([])
-    parts = [
-        Changes.of(
-            Kind.HEADER,
-            np.array([at], np.int64),
-            image.data[at : at + size].reshape(1, size),
-            np.zeros((1, size), np.uint8),
-            NO_OWNER,
-        )
-        for at, size in ((pe.checksum, 4), (pe.directory, 8))
-    ]
-    return Changes.concat(parts).effective()
 
 
 def prepare_bare(image: Image, plan: Plan) -> Prepared:

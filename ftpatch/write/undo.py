@@ -16,6 +16,7 @@ from ftpatch.errors import InputError, SiteRefused
 from ftpatch.image import Image
 from ftpatch.image.container import RawKind
 from ftpatch.image.payload import read_payload
+from ftpatch.image.unsigned import unsigned_header
 from ftpatch.image.wrapping import rewrap, surrounds
 from ftpatch.io.output import Copy
 from ftpatch.write.write import write
@@ -52,11 +53,15 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     if not blocks:
         raise NoJournal(image.path, "no journal: nothing to undo", "strip and objcopy remove it")
     blocks = blocks if everything else blocks[:1]
-    left = image.altered([block.changes for block in reversed(blocks)])
-    before = image.altered([block.changes for block in blocks], old=True)
+    # What a command leaves unsigned may have been signed since.
+    signature = unsigned_header(image)
+    own = image.altered([signature]) if len(signature) else image
+    left = own.altered([block.changes for block in reversed(blocks)])
+    before = own.altered([block.changes for block in blocks], old=True)
     touched = Changes.concat([block.changes for block in blocks])
+    changed = touched.offset[(touched.held(own.data) != touched.held(left.data)).any(axis=1)]
+    touched = Changes.concat([touched, signature.take(~np.isin(signature.offset, touched.offset))])
     now, then = touched.held(image.data), touched.held(before.data)
-    changed = touched.offset[(now != touched.held(left.data)).any(axis=1)]
     if len(changed):
         raise SiteRefused(
             image.path,

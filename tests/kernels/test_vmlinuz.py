@@ -75,8 +75,10 @@ def test_it_boots_with_kaslr_as_before(
     plain, path = booted(original.vmlinuz, original), silent
     if verb == "enable":
         path = scratch / f"{original.name}.vfs"
-        words = ["-f", "vfs_*", "--strip-signature", "-o", path]
-        assert ftpatch("enable", original.vmlinuz, *words).one["changed"] > 50
+        report = ftpatch(
+            "enable", original.vmlinuz, "-f", "vfs_*", "--strip-signature", "-o", path
+        ).one
+        assert report["changed"] > 50
     seen = booted(path, original)
     assert seen.reached_panic and seen.ftrace_bug is None, seen.tail
     assert seen.warnings <= plain.warnings and seen.allocating == plain.allocating
