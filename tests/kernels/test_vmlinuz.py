@@ -81,7 +81,11 @@ def test_it_boots_with_kaslr_as_before(
         assert report["changed"] > 50
     seen = booted(path, original)
     assert seen.reached_panic and seen.ftrace_bug is None, seen.tail
-    assert seen.warnings <= plain.warnings and seen.allocating == plain.allocating
+    assert seen.warnings <= plain.warnings and plain.allocating is not None
+    # A kernel that is built with null records does not count them.
+    counted = ftpatch("status", original.vmlinuz).one["null"] == 0
+    dropped = 0 if counted else ftpatch("status", path).one["dropped"]
+    assert seen.allocating == plain.allocating - dropped
     if original.arch != "i386":
         moved = re.search("Kernel Offset: (0x[0-9a-f]+) from", seen.text)
         assert moved is not None and int(moved[1], 16) > 0
