@@ -117,11 +117,14 @@ def _xz_settings(held: memoryview) -> tuple[int, list[int], int]:
     and 3.1): those that this kernel's own reader is known to have. A filter that Python cannot set
     is left out."""
     head = held[12:1036].tobytes()
+    branches: list[int] = []
+    dictionary = 1 << 25
+    if not head[0]:  # the index: a stream without a block
+        return held[7] & 0xF, branches, dictionary
     flags, at = head[1], 2
     for present in (flags & 0x40, flags & 0x80):
         if present:
             _, at = _number(head, at)
-    branches, dictionary = [], 1 << 25
     for _ in range((flags & 3) + 1):
         one, at = _number(head, at)
         size, at = _number(head, at)
