@@ -16,6 +16,7 @@ from unittest import mock
 import pytest
 import zstandard
 
+from ftpatch.image.compression import kind_of
 from ftpatch.image.payload import read_payload
 from tests.support.command import ftpatch
 from tests.support.images import fentry_kernel
@@ -195,14 +196,20 @@ def test_kinds_that_no_kernel_unpacks_modules_of(suffix: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("order", ["gz xz", "xz zst", "gz gz"])
 def test_two_layers(order: str, tmp_path: Path) -> None:
-    """Neither may be lost without a word."""
+    """Neither is lost."""
     outer, inner = order.split()
     data = PACKERS[inner][1](module(FORMS["x86_64"]).build())
     path = _packed(tmp_path, outer, data)
     assert ftpatch("status", "--json", path).only["sites"] == 6
-    result = ftpatch("disable", "--in-place", path)
-    assert result.code == 2 and result.err.count("\n") == 1
-    assert _held(path) == data
+    before = path.read_bytes()
+    assert ftpatch("disable", "--in-place", path).code == 0
+    inside = tmp_path / "demo.ko"
+    inside.write_bytes(module(FORMS["x86_64"]).build())
+    assert ftpatch("disable", "--in-place", inside).code == 0
+    assert kind_of(memoryview(path.read_bytes())) == kind_of(memoryview(before))
+    assert kind_of(memoryview(_held(path))) == kind_of(memoryview(data))
+    assert ftpatch("list", "--json", path).json == ftpatch("list", "--json", inside).json
+    assert ftpatch("undo", path).code == 0 and path.read_bytes() == before
 
 
 @pytest.mark.parametrize("packer", ["gz", "xz", "zst"])
@@ -217,8 +224,15 @@ def test_what_else_is_inside(packer: str, what: str, tmp_path: Path) -> None:
     }[what]
     path = _packed(tmp_path, packer, held)
     data = path.read_bytes()
-    assert ftpatch("status", path).code == (0 if what in ("kernel", "program") else 2)
-    result = ftpatch("disable", "--in-place", path)
+    image = what in ("kernel", "program")
+    assert ftpatch("status", path).code == (0 if image else 2)
+    verb = "enable" if what == "program" else "disable"
+    words = ["--tracer", "function"] if what == "program" else []
+    result = ftpatch(verb, *words, "--in-place", path)
+    if image:
+        assert (result.code, result.err) == (0, "") and path.read_bytes() != data
+        assert ftpatch("undo", path).code == 0 and path.read_bytes() == data
+        return
     assert result.code == 2 and result.err.count("\n") == 1 and path.read_bytes() == data
 
 
