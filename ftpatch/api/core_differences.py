@@ -14,7 +14,7 @@ from ftpatch.arch import State
 from ftpatch.core.columns import addresses
 from ftpatch.diff.code_text import code_text, whole_instructions
 from ftpatch.diff.diff import Difference
-from ftpatch.kcore.check_text import stretches
+from ftpatch.kcore.check_text import jump_from, stretches
 from ftpatch.kcore.explained import Explained, explain
 from ftpatch.kcore.in_core import InCore, open_in_core
 
@@ -88,5 +88,7 @@ class CoreDifferences:
         new = text.now(addresses(low), high - low)[0].tobytes()
         place = self._kernel.file.kallsyms.places(addresses(low))[0]
         offset = int(self._kernel.file.elf.offset_of(addresses(low))[0])
-        words = [code_text(sites, side, low) for side in (old, new)]
-        return Difference(kind, self._kernel.above(low), offset, place, *words)
+        target = jump_from(self._kernel, self._found, low)
+        words = f"a jump to {target}" if target else code_text(sites, new, low)
+        before = code_text(sites, old, low)
+        return Difference(kind, self._kernel.above(low), offset, place, before, words)

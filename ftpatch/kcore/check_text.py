@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import feature
+from ftpatch.arch.text_patching import TextPatching
 from ftpatch.core.columns import addresses
 from ftpatch.ftrace.check.check import CALLEE_KNOWN, TEXT_EXPLAINED
 from ftpatch.ftrace.check.findings import Check, Finding, Note
 from ftpatch.kcore.explained import Explained, explain
 from ftpatch.kcore.in_core import InCore
 
-__all__ = ["check_text", "stretches"]
+__all__ = ["check_text", "jump_from", "stretches"]
 
 NEAR = 16
 """Bytes that may lie between two differences of one finding."""
@@ -78,26 +79,22 @@ def _unexplained(kernel: InCore, found: Explained) -> Iterator[Finding]:
         number = int(((found.left >= low) & (found.left < low + size)).sum())
         told = "1 byte is" if number == 1 else f"{number} bytes are"
         message = f"{told} not as in vmlinux, nor as any table of the kernel allows"
-        code = _bytes(found.text.now(addresses(low), SHOWN))
-        # A distance may begin with the file's byte: then the opcode is before it.
-        target = _jump(kernel, code, low)
-        if target:
-            message += f": a jump to {_named(kernel, found, target)}"
+        target = jump_from(kernel, found, low)
+        message += f": a jump to {target}" if target else ""
         yield _finding(kernel, found, (low, size), TEXT_EXPLAINED, place, message)
 
 
-def _jump(kernel: InCore, code: bytes, at: int) -> int:
-    patching = feature(kernel.sites_of_file.arch.name, "text_patching")
-    target: int = patching.jump_target(code, at)
-    return target
-
-
-def _named(kernel: InCore, found: Explained, target: int) -> str:
-    """A place by its link address: in the kernel's text, in a module, or anywhere."""
+def jump_from(kernel: InCore, found: Explained, at: int) -> str:
+    """Target of a jump, or a call, at a link address: in the kernel's text, in a module, or
+    anywhere; empty if there is none."""
+    patching: TextPatching = feature(kernel.sites_of_file.arch.name, "text_patching")
+    target = patching.jump_target(_bytes(found.text.now(addresses(at), SHOWN)), at)
+    if not target:
+        return ""
     if found.text.inside(addresses(target))[0]:
         return kernel.file.kallsyms.places(addresses(target))[0]
-    at = kernel.above(target)
-    return f"{at:#x} {found.callees.name(at)}".rstrip()
+    above = kernel.above(target)
+    return f"{above:#x} {found.callees.name(above)}".rstrip()
 
 
 def _notes(kernel: InCore, found: Explained) -> Iterator[Note]:

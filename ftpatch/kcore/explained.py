@@ -66,7 +66,9 @@ def explain(kernel: InCore) -> Explained:
     _literals(text, sites, callees)
     _gates(text, patching, callees)
     kprobes = tuple(read_kprobes(memory))
-    found = tuple(one for one in kprobes if _kprobe(text, one, patching))
+    unread = sites.ip[sites.state == State.UNEXPECTED] - np.uint64(sites.lead)
+    starts = set(unread.tolist())
+    found = tuple(one for one in kprobes if _kprobe(text, one, patching, starts))
     return Explained(
         text=text,
         callees=callees,
@@ -163,14 +165,19 @@ def _gates(text: Text, patching: TextPatching, callees: Callees) -> None:
                 text.accept(at, size)
 
 
-def _kprobe(text: Text, probe: Kprobe, patching: TextPatching) -> bool:
-    """Settle a probe in the text: its breakpoint, or a jump to its slot; whether it is there."""
+def _kprobe(text: Text, probe: Kprobe, patching: TextPatching, starts: set[int]) -> bool:
+    """Settle a probe in the text: its breakpoint, or a jump to its slot; whether it is there. Where
+    it is on the first instruction of a site (``starts``), the second may call ftrace's entries."""
     at = text.kernel.below(probe.address)
     if not text.inside(addresses(at))[0]:
         return False
     code = text.now(addresses(at), MAX_CODE)[0].tobytes()
     if code.startswith(patching.breakpoint):
-        text.accept(at, len(patching.breakpoint))
+        size = len(patching.breakpoint)
+        text.accept(at, size)
+        target = patching.jump_target(code[size:], at + size)
+        if at in starts and target in {text.find(name) for name in CALLERS} - {0}:
+            text.accept(at + size, patching.branch_size)
     elif probe.slot and patching.jump_target(code, at) == text.kernel.below(probe.slot):
         text.accept(at, patching.branch_size)
     return True
