@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* An inline hook as rootkits lay it: e9, or e8, over a function's code, past write protection. */
 #include <linux/kprobes.h>
 #include <linux/module.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /* A live patch of one function. */
 #include <linux/livepatch.h>
 #include <linux/module.h>
