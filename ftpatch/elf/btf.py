@@ -79,7 +79,7 @@ class Btf:
         if (names >= len(self.strings)).any():
             return None
         bits = bits & 0xFFFFFF if info & BITFIELDS else bits
-        if (bits > 8 * size).any() or (np.diff(bits) < 0).any():
+        if not size or (bits > 8 * size).any() or (np.diff(bits) < 0).any():
             return None
         pairs = zip(names.tolist(), bits.tolist(), strict=True)
         offset = {self._text(at): bit // 8 for at, bit in pairs}
@@ -95,13 +95,14 @@ class Btf:
 
     def require(self, name: str, *members: str) -> Struct:
         """The same. Raises InputError if there is none."""
-        if name not in self.known:
+        found = self.known.get(name)
+        if found is None or not found.offset.keys() >= set(members):
             found = self.struct(name, members)
             if found is None:
                 listed = ", ".join(members)
                 raise InputError(self.elf.path, f"its BTF has no struct {name} with {listed}")
             self.known[name] = found
-        return self.known[name]
+        return found
 
 
 def read_btf(elf: Elf) -> Btf | None:

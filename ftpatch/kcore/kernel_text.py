@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8, U64
 from ftpatch.elf.btf import Struct
+from ftpatch.errors import InputError
 from ftpatch.kcore.in_core import InCore
 from ftpatch.kcore.lists import Memory
 
@@ -28,29 +30,36 @@ WORD = 8
 
 @dataclass(frozen=True)
 class _Fields:
-    """A table of structures: its bytes, uint8[n, size], and where it begins."""
+    """A table of structures: its bytes, uint8[n, size], and where it begins; ``path`` and ``name``:
+    of the BTF and of the structure. Raises InputError for members that it does not have."""
 
     rows: U8
     start: int
     struct: Struct
+    path: Path
+    name: str
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def at(self, offset: int, dtype: str) -> NDArray[np.int64]:
         width = np.dtype(dtype).itemsize
+        if offset + width > self.rows.shape[1]:
+            raise InputError(self.path, f"in its BTF, struct {self.name} is too short")
         part = np.ascontiguousarray(self.rows[:, offset : offset + width])
         return part.view(dtype)[:, 0].astype(np.int64)
 
     def offset(self, name: str) -> int:
+        if name not in self.struct.offset:
+            raise InputError(self.path, f"its BTF has no struct {self.name} with {name}")
         return self.struct.offset[name]
 
     def column(self, name: str, dtype: str) -> NDArray[np.int64]:
-        return self.at(self.struct.offset[name], dtype)
+        return self.at(self.offset(name), dtype)
 
     def address(self, name: str, dtype: str = "<i4") -> U64:
         own = np.arange(len(self), dtype=np.uint64) * np.uint64(self.struct.size)
-        own += np.uint64(self.start + self.struct.offset[name])
+        own += np.uint64(self.start + self.offset(name))
         return own + self.column(name, dtype).view(np.uint64)
 
 
@@ -167,12 +176,14 @@ class Text:
 
     def table(self, begin: str, end: str, struct: str, members: Sequence[str]) -> _Fields:
         start, data = self._contents(begin, end)
+        path = self.kernel.path
         if not data:
-            return _Fields(np.zeros((0, 1), np.uint8), 0, Struct(1, dict.fromkeys(members, 0)))
+            none = Struct(WORD, dict.fromkeys(members, 0))
+            return _Fields(np.zeros((0, WORD), np.uint8), 0, none, path, struct)
         layout = self.memory.btf.require(struct, *members)
         number = len(data) // layout.size
         rows = np.frombuffer(data, np.uint8, number * layout.size).reshape(number, layout.size)
-        return _Fields(rows, start, layout)
+        return _Fields(rows, start, layout, path, struct)
 
     def _contents(self, begin: str, end: str) -> tuple[int, bytes]:
         """Address and bytes of a section, or of what is between two symbols, in the file."""
