@@ -11,8 +11,10 @@ gdb stub.
 from __future__ import annotations
 
 import json
+import mmap
 import re
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -25,10 +27,11 @@ from .guest import APPEND, INIT, cpio
 from .qemu import MACHINES, need
 from .trees import Tree
 
-__all__ = ["Dumped", "Gdb", "dump_steps"]
+__all__ = ["Dumped", "Gdb", "dump_steps", "with_note"]
 
 LIMIT = 300  # seconds; a boot takes 4 to 20
 MARK = "@@ dump "
+DIRECT = 0xFFFF888000000000  # page_offset_base of x86-64, without KASLR
 MEMORY = "256M"  # a dump has as much
 
 
@@ -133,6 +136,38 @@ def dump_steps(
             machine.kill()
     assert list(found) == list(steps), "".join(lines[-30:])
     return found
+
+
+def with_note(dump: Path, out: Path) -> None:
+    """Write QEMU's dump as kdump has it: without sections, which QEMU adds, with VMCOREINFO as a
+    note, and with addresses of the kernel's direct mapping (nokaslr)."""
+    with dump.open("rb") as source:
+        with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            texts = re.findall(rb"OSRELEASE=[\t\n -~]{200,}", data)
+        info = max(texts, key=len)
+        source.seek(0)
+        head = bytearray(source.read(64))
+        (start,), (count,) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<H", head, 56)
+        source.seek(start)
+        rows = [list(struct.unpack("<IIQQQQQQ", source.read(56))) for _ in range(count)]
+        note, *parts = rows
+        source.seek(note[2])
+        notes = source.read(note[5]) + struct.pack("<III", 11, len(info), 0)
+        notes += b"VMCOREINFO\0\0" + info + bytes(-len(info) % 4)
+        at = 4096 + (-len(notes) % 4096) + len(notes)
+        made = [[4, 0, 4096, 0, 0, len(notes), len(notes), 4]]
+        for _, _, _, _, physical, size, memory, _ in parts:
+            made.append([1, 7, at, DIRECT + physical, physical, size, memory, 0])
+            at += size
+        struct.pack_into("<QQIHHHHHH", head, 32, 64, 0, 0, 64, 56, len(made), 0, 0, 0)
+        with out.open("wb") as file:
+            file.write(head + b"".join(struct.pack("<IIQQQQQQ", *row) for row in made))
+            file.seek(4096)
+            file.write(notes)
+            for row, part in zip(made[1:], parts, strict=True):
+                file.seek(row[2])
+                source.seek(part[2])
+                file.write(source.read(part[5]))
 
 
 def _plant(stub: Path, plant: Plant, said: str) -> None:
