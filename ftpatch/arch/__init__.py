@@ -17,6 +17,7 @@
     boot.py           BootTracer
     injected_call.py  InjectedCall: code for a running thread to pass through
     signal_frames.py  SavedAt: where threads in signal handlers go on
+    text_patching.py  TextPatching: what a kernel does to its own text
     signal_masks.py   SavedAt: with which signals blocked
     led_call.py       LedCall: system calls led to a runtime in a running process
     thread_state.py   ThreadState: registers and system calls of stopped threads
@@ -76,6 +77,7 @@ FEATURES: Final = {
     "frame_registers": "tracing returns in a running process is",
     "linker_hook": "tracing libraries that are opened later is",
     "led_call": "probes with traps in a running process are",
+    "text_patching": "comparing a kernel in memory is",
     "signal_masks": "probes with traps in a running process are",
 }
 """Files that a folder may have, and what is not supported if one is absent."""

@@ -15,7 +15,17 @@ from ftpatch.cli.check_formats import FORMATS, Notes, Results
 from ftpatch.cli.completion import check_formats
 from ftpatch.cli.console import count, error_line, note_lines, watched
 from ftpatch.cli.exclude import Exclude, Folders, images_below
-from ftpatch.cli.options import Images, Json, Pids, Quiet, Verbose, format_of, require_input
+from ftpatch.cli.options import (
+    Core,
+    Images,
+    Json,
+    Pids,
+    Quiet,
+    Verbose,
+    format_of,
+    require_input,
+    require_kernel,
+)
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.tree import each
 
@@ -64,6 +74,7 @@ root, in a process the whole path), and what the check says or why there is none
 def command(
     images: Images = [],  # noqa: B006 - typer copies it
     pids: Pids = [],  # noqa: B006
+    core: Core = None,
     exclude: Exclude = [],  # noqa: B006
     json: Json = False,
     format_: CheckFormat = None,
@@ -77,7 +88,8 @@ def command(
     """Check the table and its sites.
 
     For a kernel, predict the ftrace bugs that its ftrace_init will report at boot. With --pid,
-    check each image that the process has loaded, and compare its code with its file.
+    check each image that the process has loaded, and compare its code with its file. With --core,
+    account for every byte of a kernel's text that is not as in its vmlinux.
 
     Example: ftpatch check vmlinux --baseline known.json
     """
@@ -86,6 +98,10 @@ def command(
         raise typer.BadParameter("--baseline and --write-baseline are mutually exclusive")
     if expected is not None and write_expected is not None:
         raise typer.BadParameter("--expected and --write-expected are mutually exclusive")
+    if core is not None:
+        if expected is not None or write_expected is not None:
+            raise UsageError(None, "--expected is about records, and --core about text", "drop one")
+        require_kernel(images, pids)
     require_input(images, pids)
     folders = images_below(images, exclude)
     many = bool(folders or pids)
@@ -97,6 +113,12 @@ def command(
         from ftpatch.cli.check_process import process_checks
 
         rows = process_checks(pids, functions=functions)
+    if core is not None:
+        from ftpatch.kcore.check_text import check_text
+        from ftpatch.kcore.in_core import open_in_core
+
+        (image,) = images
+        rows = [(image, image.name, check_text(open_in_core(image, core)))]
     required: Expected | None = None
     if expected is not None:
         from ftpatch.ftrace.check.expected import read_expected

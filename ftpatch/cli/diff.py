@@ -11,12 +11,13 @@ import typer
 
 from ftpatch.api.writing import SUFFIX
 from ftpatch.cli.console import error_line, json_line, lines, table
-from ftpatch.cli.options import Format, Json, Quiet, wants_json
+from ftpatch.cli.options import Core, Format, Json, Quiet, require_kernel, wants_json
 from ftpatch.cli.paint import fine
-from ftpatch.errors import Exit, FtpatchError
+from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.names.demangle import demangled_place
 
 if TYPE_CHECKING:
+    from ftpatch.api.core_differences import CoreDifferences
     from ftpatch.api.differences import Differences
     from ftpatch.diff.diff import Difference
 
@@ -44,6 +45,7 @@ def command(
             "IMAGE.ftpatch].",
         ),
     ] = None,
+    core: Core = None,
     stat: Annotated[bool, typer.Option("--stat", help="Group differences of one kind.")] = False,
     limit: Annotated[
         int | None,
@@ -60,11 +62,23 @@ def command(
 ) -> None:
     """Compare two images site by site.
 
-    Changed sites are shown with the instructions of both sides, then all other differences.
+    Changed sites are shown with the instructions of both sides, then all other differences. With
+    --core, what was enabled in a kernel that crashed, or that runs, and what nothing explains.
 
     Example: ftpatch diff vmlinux vmlinux.ftpatch
     """
     show = _Show(wants_json(json, format_), stat, limit, quiet)
+    if core is not None:
+        from ftpatch.api.core_differences import CoreDifferences
+
+        if other is not None:
+            raise UsageError(None, "OTHER and --core are mutually exclusive", "choose one")
+        kernel = require_kernel([] if image is None else [image], [])
+        found = CoreDifferences.read(kernel, core)
+        show.print(found)
+        if not found.identical:
+            raise typer.Exit(Exit.FOUND)
+        return
     if image is not None:
         differs = show(image, other)
         code = Exit.FOUND if differs else Exit.DONE
@@ -89,6 +103,11 @@ class _Show:
         from ftpatch.image import open_image
 
         found = Differences(*sides_of(open_image(image), other))
+        self.print(found, path)
+        return not found.identical
+
+    def print(self, found: Differences | CoreDifferences, path: str | None = None) -> None:
+        """Print the differences."""
         named: dict[str, object] = {} if path is None else {"path": path}
         if self.as_json and self.stat:
             for kind, old, new, count in found.groups():
@@ -100,7 +119,6 @@ class _Show:
             if path is not None:
                 lines([f"{path}:"])
             _text(found, self.stat, SHOWN if self.limit is None else self.limit)
-        return not found.identical
 
 
 def _here(show: _Show) -> Exit:
@@ -146,7 +164,7 @@ def _object(row: Difference) -> dict[str, object]:
     }
 
 
-def _text(found: Differences, stat: bool, limit: int) -> None:
+def _text(found: Differences | CoreDifferences, stat: bool, limit: int) -> None:
     if found.identical:
         lines([fine("nothing differs")])
         return

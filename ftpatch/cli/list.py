@@ -9,6 +9,7 @@ import typer
 
 from ftpatch.cli.console import json_line, table
 from ftpatch.cli.options import (
+    Core,
     Filter,
     Format,
     Json,
@@ -17,6 +18,7 @@ from ftpatch.cli.options import (
     Pid,
     Regex,
     require_input,
+    require_kernel,
     wants_json,
 )
 from ftpatch.cli.paint import of_state
@@ -28,6 +30,7 @@ __all__ = ["command"]
 def command(
     image: OptionalImage = None,
     pid: Pid = None,
+    core: Core = None,
     lib: Annotated[
         list[str],
         typer.Option(
@@ -45,12 +48,23 @@ def command(
 ) -> None:
     """List sites: address, function, state and callee.
 
-    With --pid, of each image that the process has loaded, as it is in memory.
+    With --pid, of each image that the process has loaded, as it is in memory. With --core, of a
+    kernel that crashed, or that runs, and who traced each site.
 
     Example: ftpatch list vmlinux -f 'vfs_*'
     """
     as_json = wants_json(json, format_)
-    require_input([] if image is None else [image], [] if pid is None else [pid])
+    images, pids = [] if image is None else [image], [] if pid is None else [pid]
+    if core is not None:
+        from ftpatch.cli.list_core import list_core
+        from ftpatch.ftrace.filter import Selection
+
+        if lib:
+            raise UsageError(None, "--lib selects images of a process", "use it with --pid")
+        kernel = require_kernel(images, pids)
+        list_core(kernel, core, Selection(filter_, notrace, regex), as_json=as_json)
+        return
+    require_input(images, pids)
     if pid is not None:
         from ftpatch.cli.list_process import list_process
         from ftpatch.ftrace.filter import Selection

@@ -22,6 +22,7 @@ __all__ = [
     "AllowSetuid",
     "Args",
     "BOOT",
+    "Core",
     "DryRun",
     "Filter",
     "Force",
@@ -56,6 +57,7 @@ __all__ = [
     "format_of",
     "live_format",
     "require_first",
+    "require_kernel",
     "require_pid",
     "require_input",
     "wants_json",
@@ -104,6 +106,15 @@ Pids = Annotated[
         metavar="PID",
         autocompletion=pids,
         help="Running process, instead of IMAGE. Repeatable.",
+    ),
+]
+Core = Annotated[
+    Path | None,
+    typer.Option(
+        "--core",
+        metavar="FILE",
+        readable=False,
+        help="Crash dump, or /proc/kcore, of the kernel IMAGE: its text as it was in memory.",
     ),
 ]
 Recording = Annotated[
@@ -261,6 +272,16 @@ def require_input(images: Sequence[Path], pids: Sequence[int]) -> None:
         raise UsageError(None, "IMAGE and --pid are mutually exclusive", "choose one")
     if not images and not pids:
         raise UsageError(None, "no IMAGE and no --pid", "name a file, or a running process")
+
+
+def require_kernel(images: Sequence[Path], pids: Sequence[int]) -> Path:
+    """Return the one image that --core goes with. Raises UsageError for others, or for none."""
+    if pids:
+        raise UsageError(None, "--core and --pid are mutually exclusive", "choose one")
+    if len(images) != 1:
+        reason = "--core needs the vmlinux of the kernel that it is of"
+        raise UsageError(None, reason, "name that one IMAGE")
+    return images[0]
 
 
 def require_first(program: Path, others: Sequence[str], what: str) -> None:

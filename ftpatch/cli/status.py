@@ -10,6 +10,7 @@ import typer
 from ftpatch.cli.console import error_line, json_line, lines, table
 from ftpatch.cli.exclude import Exclude, images_below
 from ftpatch.cli.options import (
+    Core,
     Format,
     Images,
     Json,
@@ -17,6 +18,7 @@ from ftpatch.cli.options import (
     Quiet,
     Verbose,
     require_input,
+    require_kernel,
     wants_json,
 )
 from ftpatch.cli.paint import some
@@ -36,6 +38,7 @@ __all__ = ["command"]
 def command(
     images: Images = [],  # noqa: B006 - typer copies it
     pids: Pids = [],  # noqa: B006
+    core: Core = None,
     exclude: Exclude = [],  # noqa: B006
     json: Json = False,
     format_: Format = None,
@@ -44,11 +47,18 @@ def command(
 ) -> None:
     """Count records and sites, with their states and callees.
 
-    With --pid, of each image that the process has loaded, as it is in memory.
+    With --pid, of each image that the process has loaded, as it is in memory. With --core, of a
+    kernel that crashed, or that runs.
 
     Example: ftpatch status vmlinux
     """
     as_json = wants_json(json, format_)
+    if core is not None:
+        from ftpatch.cli.status_core import core_status
+
+        kernel = require_kernel(images, pids)
+        core_status(kernel, core, as_json=as_json, quiet=quiet, verbose=verbose)
+        return
     require_input(images, pids)
     folders = images_below(images, exclude)
     failed = False

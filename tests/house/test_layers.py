@@ -27,7 +27,7 @@ LEVELS = (
     ("ftrace",),
     ("ftrace/check",),
     ("write",),
-    ("process",),
+    ("process", "kcore"),
     ("update", "diff"),
     ("inject",),
     ("trace",),
@@ -39,7 +39,7 @@ LEVELS = (
 """Folders, each below those that may import it; what stands in one row may not import each other.
 A sub-folder is of its parent's level unless it is named here."""
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-HEAVY = {"keystone", "capstone", "rich", "elftools", "demangle", "google", "perfetto"}
+HEAVY = {"keystone", "capstone", "rich", "elftools", "demangle", "google", "perfetto", "drgn"}
 """Libraries that no command should wait for before it needs them."""
 ARCHITECTURES = sorted(path.parent.name for path in (PACKAGE / "arch").glob("*/ftrace.py"))
 MACHINES = {*ARCHITECTURES, "i686", "aarch64", "EM_X86_64", "EM_AARCH64"}

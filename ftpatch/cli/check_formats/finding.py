@@ -37,7 +37,10 @@ class Notes:
 
 
 def named(path: Path, check: Check) -> str:
-    """Return what a report calls an image: its path, behind the number of its process."""
+    """Return what a report calls an image: its path, behind the number of its process; a kernel in
+    a core by the core's."""
+    if check.core is not None:
+        return str(check.core)
     return f"{check.pid}: {path}" if check.pid else str(path)
 
 

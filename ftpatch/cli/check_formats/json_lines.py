@@ -29,6 +29,8 @@ def json_lines(results: Results, notes: Notes) -> None:
             }
             if outcome.pid:
                 row["pid"] = outcome.pid
+            if outcome.core is not None:
+                row["core"] = str(outcome.core)
             if outcome.ftrace_init is not None:
                 row["verdict"] = outcome.ftrace_init.verdict.value
             json_line(row | ({"bug": finding.bug} if finding.bug else {}))

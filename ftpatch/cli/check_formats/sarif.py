@@ -38,7 +38,7 @@ KNOWN = [{"kind": "external", "justification": "listed in the baseline"}]
 
 def sarif(results: Results, notes: Notes) -> None:
     """Print the log when all results are in."""
-    from ftpatch.ftrace.check.check import IN_MEMORY, INVARIANTS
+    from ftpatch.ftrace.check.check import INVARIANTS, invariants_of
 
     invariants = INVARIANTS
 
@@ -49,8 +49,8 @@ def sarif(results: Results, notes: Notes) -> None:
             readable = False
             told.append(_notification(path, "error", str(outcome)))
             continue
-        if outcome.pid:
-            invariants = INVARIANTS | IN_MEMORY
+        if outcome.pid or outcome.core is not None:
+            invariants = INVARIANTS | invariants_of(outcome)
         found += _results(path, outcome, list(invariants))
         if not notes.quiet:
             told += [_notification(path, "note", noted(note)) for note in outcome.notes]
@@ -85,6 +85,8 @@ def _results(path: Path, check: Check, rules: list[str]) -> Iterator[dict[str, A
         }
         if check.pid:
             result["properties"]["pid"] = check.pid
+        if check.core is not None:
+            result["properties"]["core"] = str(check.core)
         if place is not None:
             result["analysisTarget"] = {"uri": _uri(path)}
         if check.ftrace_init is not None:

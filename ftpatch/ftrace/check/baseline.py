@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ftpatch.errors import InputError, OutputError, UsageError
-from ftpatch.ftrace.check.check import IN_MEMORY, INVARIANTS
+from ftpatch.ftrace.check.check import IN_CORE, IN_MEMORY, INVARIANTS
 from ftpatch.ftrace.check.findings import Check, Finding
 from ftpatch.ftrace.filter import STREAMS
 from ftpatch.io.cleanup import CLEANUP
@@ -102,7 +102,7 @@ def _entry(path: Path, number: int, line: bytes) -> Entry:
         raise InputError(path, f"line {number}: expected an object with {', '.join(Entry._fields)}")
     if not all(isinstance(value, str) for value in row.values()):
         raise InputError(path, f"line {number}: a value is not a string")
-    if row["invariant"] not in INVARIANTS | IN_MEMORY:
+    if row["invariant"] not in INVARIANTS | IN_MEMORY | IN_CORE:
         raise InputError(path, f"line {number}: unknown invariant {row['invariant']}")
     return Entry(**row)
 

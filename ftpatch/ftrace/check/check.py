@@ -41,12 +41,15 @@ from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
 
 __all__ = [
+    "CALLEE_KNOWN",
     "CODE_AS_FILE",
     "INVARIANTS",
+    "IN_CORE",
     "IN_MEMORY",
     "Check",
     "Finding",
     "Note",
+    "TEXT_EXPLAINED",
     "check_image",
     "check_open",
     "check_sites",
@@ -95,6 +98,12 @@ INVARIANTS: dict[str, str] = {
 CODE_AS_FILE = "code-as-file"
 IN_MEMORY: dict[str, str] = {CODE_AS_FILE: "code in the process's memory is as in its file"}
 """Invariants of an image in a process, besides those."""
+TEXT_EXPLAINED, CALLEE_KNOWN = "text-explained", "callee-known"
+IN_CORE: dict[str, str] = {
+    TEXT_EXPLAINED: "the kernel's text in memory is as in its file, or as its tables allow",
+    CALLEE_KNOWN: "each site in memory is a NOP, or calls what ftrace or BPF has registered",
+}
+"""Invariants of a kernel in a core."""
 
 
 SIGNED = " (a kernel before 6.1 may print the bytes from 80 on as ffffff80)"
@@ -133,6 +142,8 @@ def check_open(image: Image, *, functions: bool = False, one_of_many: bool = Fal
 
 def invariants_of(check: Check) -> dict[str, str]:
     """The invariants that a check is about, and what holds."""
+    if check.core is not None:
+        return IN_CORE
     if not check.pid:
         return INVARIANTS
     return IN_MEMORY if check.bare else INVARIANTS | IN_MEMORY

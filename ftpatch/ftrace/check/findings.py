@@ -69,7 +69,8 @@ class Check:
     """All findings, those of them apart that a baseline knows; for a kernel, what its ftrace_init
     will do; notes on sites; ``recorded``, if asked for: the functions that have a record. ``bare``:
     there is no table, and so nothing to check but, in the process ``pid`` (0: it is a file's
-    check), its code. ``source``: where the file of that can be read now."""
+    check), its code. ``source``: where the file of that can be read now; ``core``: the dump that a
+    kernel's text was read from."""
 
     findings: tuple[Finding, ...]
     ftrace_init: FtraceInit | None
@@ -79,3 +80,4 @@ class Check:
     bare: bool = False
     pid: int = 0
     source: Path | None = None
+    core: Path | None = None

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Modules for a Debian kernel, built from source with its own headers."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .apt import FetchError, folder, lock
+from .fetch import Kernel
+from .qemu import need
+
+__all__ = ["build_modules"]
+
+HERE = Path(__file__).parent
+BUILD_LIMIT = 300  # seconds; it takes 3
+
+
+def build_modules(kernel: Kernel, *sources: str, scratch: Path) -> dict[str, bytes]:
+    """The modules by the names of their files. Raises FetchError where there are no headers."""
+    need("gcc-12")
+    headers = _headers(kernel)
+    for name in sources:
+        (scratch / name).write_bytes((HERE / name).read_bytes())
+    objects = " ".join(name.replace(".c", ".o") for name in sources)
+    (scratch / "Makefile").write_text(f"obj-m := {objects}\n")
+    command: list[str | Path] = ["make", "-C", headers, f"M={scratch}", "modules"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_LIMIT)
+    assert done.returncode == 0, done.stderr
+    names = [name.replace(".c", ".ko") for name in sources]
+    return {name: (scratch / name).read_bytes() for name in names}
+
+
+def _headers(kernel: Kernel) -> Path:
+    """The folder that a module is built in, in the cache."""
+    assert kernel.meta is not None
+    package, _, version = kernel.path.parent.name.partition("_")
+    release = package.removeprefix("linux-image-").removesuffix("-dbg")
+    short = release.rpartition("-")[0]
+    where = kernel.path.parent / "headers"
+    built = where / "usr/src" / f"linux-headers-{release}"
+    with lock(f"{kernel.meta.name}-headers"):
+        if not where.is_dir():
+            archive = kernel.meta.archive
+            archive.update()
+            major = ".".join(short.split(".")[:2])
+            wanted = (f"headers-{release}", f"headers-{short}-common", f"kbuild-{major}")
+            with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as held:
+                part = Path(held) / "headers"
+                for name in wanted:
+                    place = Path(held) / name
+                    place.mkdir()
+                    deb = archive.download(f"linux-{name}={version}", place)
+                    subprocess.run(["dpkg-deb", "-x", deb, part], check=True)
+                makefile = part / built.relative_to(where) / "Makefile"
+                if not makefile.is_file():
+                    raise FetchError(f"linux-headers-{release} has no Makefile")
+                text = makefile.read_text()
+                makefile.write_text(text.replace("/usr/src", str(where / "usr/src")))
+                part.replace(where)
+    return built
