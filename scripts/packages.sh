@@ -55,6 +55,7 @@ grub-common               booting patched kernels by GRUB
 xorriso                   disks that GRUB boots from
 mtools                    disks that UEFI boots from
 sbsigntool                patched kernels signed for Secure Boot
+openssl                   patched kernels signed for Secure Boot
 '
 missing=
 if ! command -v dpkg-query >/dev/null; then
