@@ -119,10 +119,9 @@ def pack_block(
     stands = start or 0 if behind else len(cut)
     payload = zlib.compress(raw, 1)
     if start is not None:
+        # Zeros behind the end that zlib's stream has itself.
         size = len(payload) + TRAILER.size + SEAL.size
-        payload += bytes(
-            -(start + size) % ALIGNMENT
-        )  # behind the end that zlib's stream has itself
+        payload += bytes(-(start + size) % ALIGNMENT)
     head = TRAILER.pack(MAGIC, version, len(changes), length, stands, len(payload), len(raw))
     return payload + head + SEAL.pack(zlib.crc32(head, zlib.crc32(payload)), 0)
 

@@ -20,7 +20,7 @@ from ftpatch.errors import InputError
 from ftpatch.image.decoders import DECODERS, Damaged, TooMuch
 from ftpatch.io.activity import doing
 
-__all__ = ["FOR_MODULES", "MAX_UNPACKED", "kind_of", "pack", "unpack"]
+__all__ = ["FOR_MODULES", "MAX_UNPACKED", "gzip_member", "kind_of", "pack", "unpack"]
 
 MAX_UNPACKED = 1 << 29
 """Maximum unpacked size of a stream (bytes). The largest kernels have 80 MB, modules with their
@@ -111,11 +111,8 @@ def pack(kind: str, data: bytes | memoryview) -> bytes:
     """
     with doing("compressing"):  # in one go: in parts, other bytes may come out
         if kind == "gzip":
-            # magic, deflate | no flags | no time | best compression | Unix
             packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-            body = packer.compress(data) + packer.flush()
-            tail = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFF_FFFF)
-            return b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\x03" + body + tail
+            return gzip_member(packer.compress(data) + packer.flush(), data)
         if kind == "xz":
             import lzma
 
@@ -126,3 +123,12 @@ def pack(kind: str, data: bytes | memoryview) -> bytes:
 
             return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
     raise ValueError(kind)
+
+
+def gzip_member(body: bytes, data: bytes | memoryview) -> bytes:
+    """A gzip file of ``body``, which is ``data`` deflated: without a name or a time, so the same
+    data gives the same bytes. The kernel's own reader skips nothing but a name (__gunzip() in
+    lib/decompress_inflate.c)."""
+    # magic, deflate | no flags | no time | best compression | Unix
+    head = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\x03"
+    return head + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFF_FFFF)

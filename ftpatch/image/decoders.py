@@ -10,7 +10,7 @@ from typing import Any
 
 from ftpatch.io.activity import doing
 
-__all__ = ["DECODERS", "Damaged", "TooMuch"]
+__all__ = ["DECODERS", "LZ4_BLOCK", "LZ4_LEGACY", "SKIPPABLE", "Damaged", "TooMuch"]
 
 PIECE, LARGEST_PIECE = 1 << 13, 1 << 20
 """Bytes fed at once. Decoders that can be told when to stop get more and more as a stream goes on:

@@ -126,6 +126,11 @@ class Image:
             behind = blocks_behind(self.path, self.carrier, len(self.data))
         return behind or self._inside
 
+    @property
+    def built(self) -> bytes:
+        """The file as it was before a journal that lies behind it; empty without one."""
+        return self.blocks[-1].packed if self.carrier is not None and self.blocks else b""
+
     @cached_property
     def _inside(self) -> list[Block]:
         return read_blocks(self.path, self.data[: self.end])

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from ftpatch.errors import InputError
+from ftpatch.image.compression import gzip_member
+from ftpatch.image.decoders import LZ4_BLOCK, LZ4_LEGACY
 from ftpatch.io.activity import doing
 
 __all__ = ["pack_kernel"]
@@ -30,8 +32,6 @@ BRANCHES = (0x04, 0x05, 0x06, 0x07, 0x08, 0x09)
 """IDs of the filters of branches that Python can set: x86, PowerPC, IA-64, ARM, ARM-Thumb, SPARC
 (The .xz File Format, 5.3.2)."""
 LZMA2 = 0x21
-LZ4_LEGACY, LZ4_BLOCK = b"\x02\x21\x4c\x18", 8 << 20
-"""Magic of `lz4 -l`, and what a block of it holds (bytes)."""
 
 
 def pack_kernel(
@@ -68,30 +68,21 @@ Packer = Callable[[memoryview], bytes]
 
 
 def _gzip(held: memoryview) -> Iterator[Packer]:
-    """Without a name or a time: the kernel's own reader skips nothing but a name (__gunzip() in
-    lib/decompress_inflate.c)."""
-
     def at(level: int) -> Packer:
         def packer(data: memoryview) -> bytes:
             body = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-            return _gzip_member(body.compress(data) + body.flush(), data)
+            return gzip_member(body.compress(data) + body.flush(), data)
 
         return packer
 
     def strongest(data: memoryview) -> bytes:
         import deflate
 
-        return _gzip_member(bytes(deflate.deflate_compress(data, 12)), data)
+        return gzip_member(bytes(deflate.deflate_compress(data, 12)), data)
 
     yield at(9)
     yield strongest
     yield from (at(level) for level in (7, 6, 5, 4, 3, 2, 1))
-
-
-def _gzip_member(body: bytes, data: memoryview) -> bytes:
-    # magic, deflate | no flags | no time | best compression | Unix
-    tail = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFF_FFFF)
-    return b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\x03" + body + tail
 
 
 def _xz(held: memoryview) -> Iterator[Packer]:

@@ -37,6 +37,11 @@ class Pe:
     start: int
     size: int
 
+    @property
+    def filled(self) -> tuple[tuple[int, int], ...]:
+        """(file offset, size in bytes) of the fields that signing fills in."""
+        return (self.checksum, 4), (self.directory, 8)
+
 
 def read_pe(data: memoryview) -> Pe | None:
     """Read the header of a whole file; None if it has none with a directory for certificates.
@@ -75,6 +80,6 @@ def unsigned(data: memoryview) -> bytearray:
     if pe is None or not pe.size:
         return bytearray(data)
     out = bytearray(data[: pe.start])
-    out[pe.directory : pe.directory + 8] = bytes(8)
-    out[pe.checksum : pe.checksum + 4] = bytes(4)
+    for at, size in pe.filled:
+        out[at : at + size] = bytes(size)
     return out

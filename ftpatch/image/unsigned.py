@@ -26,6 +26,6 @@ def unsigned_header(image: Image) -> Changes:
             np.zeros((1, size), np.uint8),
             NO_OWNER,
         )
-        for at, size in ((pe.checksum, 4), (pe.directory, 8))
+        for at, size in pe.filled
     ]
     return Changes.concat(parts)

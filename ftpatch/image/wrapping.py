@@ -59,11 +59,11 @@ def rewrap(
         raise InputError(path, f"with its journal it exceeds {MAX_UNPACKED} bytes")
     inside = np.ascontiguousarray(data).data.toreadonly()
     held = carrier(layers)
-    before = read_payload(path, memoryview(built)).layers if built else layers
-    if [one.name for one in before] != [one.name for one in layers]:
-        raise InputError(path, "journal: of another file", "start from the original")
-    for layer, was in zip(reversed(layers), reversed(before), strict=True):
-        out = layer.container.wrap(path, layer, inside, Stream(was.offset, was.size))
+    for layer in reversed(layers):
+        room = Stream(layer.offset, layer.size)
+        if layer is held and built:
+            room = _room(path, layers, memoryview(built))
+        out = layer.container.wrap(path, layer, inside, room)
         if layer is held:
             out = out if end is None else out[:end]
             out += behind(len(out))
@@ -71,6 +71,18 @@ def rewrap(
     if not np.array_equal(np.frombuffer(read_payload(path, inside).data, np.uint8), data):
         raise InputError(path, "what was compressed does not unpack to the same")
     return bytes(inside)
+
+
+def _room(path: Path, layers: Sequence[Layer], built: memoryview) -> Stream:
+    """Find the stream of the layer that the journal lies behind in the file as it was built. Raises
+    InputError for a file in other layers."""
+    for layer in layers:
+        if not layer.container.begins(built):
+            break
+        if not layer.container.holds_journal:
+            return layer.container.place(path, built)
+        _, built = layer.container.unwrap(path, built, MAX_UNPACKED)
+    raise InputError(path, "journal: of another file", "start from the original")
 
 
 def surrounds(now: Sequence[Layer], before: Sequence[Layer]) -> bool:

@@ -77,7 +77,7 @@ def _require_same(name: Path, data: bytes, signed: bytes) -> None:
     body, was = bytearray(signed[: pe.start]), bytearray(data)
     was += bytes(-len(was) % 8)
     for one in (body, was):
-        one[pe.checksum : pe.checksum + 4] = bytes(4)
-        one[pe.directory : pe.directory + 8] = bytes(8)
+        for at, size in pe.filled:
+            one[at : at + size] = bytes(size)
     if body != was:
         raise InputError(name, "cannot sign: the command changed more than the signature")

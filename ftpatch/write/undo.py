@@ -125,9 +125,8 @@ def _packed(image: Image, block: Block, data: NDArray[np.uint8]) -> tuple[bytes,
             if not told or not same or not surrounds(image.layers, held.layers):
                 raise InputError(image.path, "journal: the compressed file it keeps does not match")
             return block.packed, True
-    built = image.blocks[-1].packed if image.carrier is not None else b""
     end = None if image.carrier is None else block.before
-    packed = rewrap(image.path, image.layers, data, built=built, end=end)
+    packed = rewrap(image.path, image.layers, data, built=image.built, end=end)
     return packed, hashlib.sha256(packed).digest() == block.digest
 
 

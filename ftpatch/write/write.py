@@ -102,7 +102,6 @@ def _wrapped(
 ) -> bytes:
     """The file that the image lies in, with the Changes and their block, inside or behind it."""
     outside = _outside(copy, image) if journal and len(changes) else b""
-    built = image.blocks[-1].packed if image.blocks else b""
     if image.carrier is None:
         end, behind = _behind(image, changes, journal, length, tail, outside)
         return rewrap(image.path, image.layers, _joined(image, changes, end, behind))
@@ -119,7 +118,7 @@ def _wrapped(
         image.path,
         image.layers,
         data,
-        built=built,
+        built=image.built,
         behind=block if journal and len(changes) else lambda _: b"",
     )
 
@@ -133,8 +132,7 @@ def _outside(copy: Copy, image: Image) -> bytes:
         held += more
     known = False
     if image.blocks:
-        built = image.blocks[-1].packed if image.carrier is not None else b""
-        known = rewrap(image.path, image.layers, image.data, built=built) == held
+        known = rewrap(image.path, image.layers, image.data, built=image.built) == held
     return outer(image.path, held, len(image.data), known=known)
 
 

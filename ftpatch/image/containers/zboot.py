@@ -24,6 +24,7 @@ from pathlib import Path
 from ftpatch.errors import InputError
 from ftpatch.image.compression import kind_of
 from ftpatch.image.container import Layer, Stream, Wrapper, unpack_stream
+from ftpatch.image.decoders import SKIPPABLE
 from ftpatch.image.pe import unsigned
 
 __all__ = ["CONTAINER"]
@@ -32,8 +33,7 @@ HEADER = 0x40
 SIZE = 4
 """Bytes of the unpacked size."""
 FRAME = struct.Struct("<II")
-SKIPPABLE = 0x184D2A50
-"""First word of a frame without contents (RFC 8878, 3.1.2); its size follows."""
+"""Head of a frame to be skipped: SKIPPABLE, size (RFC 8878, 3.1.2)."""
 TYPES = {
     "gzip": "gzip",
     "lz4": "lz4",
