@@ -20,8 +20,8 @@ container (version 3), since there is no room in it:
     | container | earlier blocks | payload | trailer |     | certificates, if it is signed |
                                  ^ "cut"
 
-Its Changes count in the payload, ``length`` is the payload's, and in place of what was cut it says
-where that ends which stands before it.
+Its offsets are in the payload, and so is ``length``; ``cut`` is the offset at which what precedes
+the block ends.
 
 All numbers are little-endian. A block is untrusted input: a torn one (wrong magic or CRC) is
 ignored, one that contradicts itself is an error.
