@@ -22,7 +22,7 @@ from .fetch import FetchError, Kernel
 from .independent import Vmlinux
 from .mod_breakage import module_breakages
 from .process_guest import ALSO, CC, CXX, NEWER, OLDER, found_in_guest
-from .qemu import Console, boot, need
+from .qemu import OBJCOPY, Console, boot, need
 from .trees import Tree, ensure_tree
 from .variants import Loaded, load_all
 
@@ -125,6 +125,17 @@ def tree(request: pytest.FixtureRequest) -> Tree:
         return ensure_tree(kernel)
     except FetchError as error:
         _missing(kernel, error)
+
+
+@pytest.fixture(scope="session")
+def changed(tree: Tree, scratch: Path) -> Iterator[Path]:
+    """A kernel as it is installed, all of whose sites are NOPs; where they are built so, calls."""
+    path = scratch / f"{tree.name}.changed"
+    verb = "enable" if tree.arch in OBJCOPY else "disable"
+    report = ftpatch(verb, tree.vmlinuz, "--strip-signature", "-o", path).one
+    assert report["changed"] == report["dropped"] > 30_000
+    yield path
+    path.unlink()
 
 
 @pytest.fixture(scope="session")
