@@ -50,7 +50,7 @@ qemu-system-misc          booting riscv64 kernels
 opensbi                   booting riscv64 kernels
 ovmf                      booting patched kernels by UEFI
 qemu-efi-aarch64          booting patched arm64 kernels by UEFI
-initramfs-tools           booting patched kernels with the distribution's own initramfs
+initramfs-tools           booting patched kernels to user space with their modules
 grub-pc-bin               booting patched kernels by GRUB
 grub-efi-amd64-bin        booting patched kernels by GRUB, from UEFI
 grub-common               booting patched kernels by GRUB
