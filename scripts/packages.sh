@@ -51,6 +51,9 @@ opensbi                   booting riscv64 kernels
 ovmf                      booting patched kernels by UEFI
 qemu-efi-aarch64          booting patched arm64 kernels by UEFI
 initramfs-tools           booting patched kernels to user space with their modules
+kexec-tools               a kernel that crashes into another
+makedumpfile              crash dumps as kdump stores them
+e2fsprogs                 root file systems of booted kernels
 grub-pc-bin               booting patched kernels by GRUB
 grub-efi-amd64-bin        booting patched kernels by GRUB, from UEFI
 grub-common               booting patched kernels by GRUB

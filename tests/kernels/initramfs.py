@@ -2,13 +2,15 @@
 """An initramfs as initramfs-tools makes it when a kernel is installed, without doing that: its
 package's modules and configuration are mounted where the tool looks, for the tool alone.
 
-Kept in the cache beside the kernel, as ``initrd``.
+Kept in the cache beside the kernel: ``initrd``, or ``initrd.MODULE`` of those with a few modules.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from .apt import FetchError, folder, lock
@@ -28,16 +30,17 @@ version=$(ls "$1/lib/modules")
 mkdir "/lib/modules/$version"
 mount --bind "$1/lib/modules/$version" "/lib/modules/$version"
 depmod "$version"
-mkinitramfs -o "$2" "$version"
+mkinitramfs ${3:+-d "$3"} -o "$2" "$version"
 """
 
 
-def ensure_initramfs(kernel: Kernel) -> Path:
-    """The initrd of a kernel of this machine's architecture, whose programs are taken into it. Safe
-    to call from several processes. Needs root."""
+def ensure_initramfs(kernel: Kernel, *modules: str) -> Path:
+    """The initrd of a kernel of this machine's architecture, whose programs are taken into it; with
+    these ``modules`` and what they need alone, if there are any. Safe to call from several
+    processes. Needs root."""
     if kernel.problem or kernel.meta is None:
         raise FetchError(kernel.problem or "a file, whose modules nobody knows")
-    path = kernel.path.parent / "initrd"
+    path = kernel.path.parent / ".".join(["initrd", *modules[:1]])
     with lock(kernel.meta.name):
         if not path.is_file():
             package = path.parent.name.partition("_")[0].removesuffix("-dbg")
@@ -47,10 +50,20 @@ def ensure_initramfs(kernel: Kernel) -> Path:
                 deb = kernel.meta.archive.download(package, scratch)
                 root, part = scratch / "root", scratch / "initrd"
                 _run("dpkg-deb", "-x", deb, root)
-                _run("unshare", "-m", "sh", "-c", SCRIPT, "sh", root, part)
+                settings = [_settings(scratch / "settings", modules)] if modules else []
+                _run("unshare", "-m", "sh", "-c", SCRIPT, "sh", root, part, *settings)
                 path.parent.mkdir(exist_ok=True)
                 part.replace(path)
     return path
+
+
+def _settings(folder: Path, modules: Sequence[str]) -> Path:
+    """The tool's configuration, for these modules alone (initramfs.conf(5))."""
+    shutil.copytree("/etc/initramfs-tools", folder)
+    with (folder / "initramfs.conf").open("a") as file:
+        file.write("MODULES=list\n")
+    (folder / "modules").write_text("\n".join(modules) + "\n")
+    return folder
 
 
 def _run(*words: str | Path) -> None:
