@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.busy import taken_out
 from tests.support.command import ftpatch
 from tests.support.sampling import scaled
 from tests.support.servers import Redis, build_nginx, build_redis, nginx, redis
 from tests.support.sources import FetchError
+from tests.support.told import Told
 from tests.support.trace_events import calls_in, read_trace
 
 pytestmark = pytest.mark.skipif(
@@ -47,6 +49,37 @@ def nginx_built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return build_nginx(tmp_path_factory.mktemp("nginx"))
     except FetchError as error:
         pytest.skip(str(error))
+
+
+COUNTED = """
+use POSIX; $| = 1;
+print "ready\\n";
+while (my $line = <STDIN>) {
+    POSIX::getppid() for 1 .. $line;
+    print "done $line";
+}
+"""
+
+
+def test_traps_count_the_same_as_uprobes(tmp_path: Path) -> None:
+    """The uprobe is behind what the trap replaces, and on no system call: there the kernel's own
+    out-of-line copy ends perl, with or without ftpatch."""
+    perl, libc = shutil.which("perl", path="/usr/bin"), Path("/lib/x86_64-linux-gnu/libc.so.6")
+    if perl is None or not libc.exists():
+        pytest.skip("needs perl and glibc of x86-64")
+    trace = tmp_path / "t.trace"
+    with _uprobe(str(libc), "getppid+7") as event, Told(perl, "-e", COUNTED) as program:
+        words = ("p:asked libc.so.6:getppid", "--no-optimize", "--keep", "-o", trace)
+        said = ftpatch("probe", "--pid", program.pid, *words)
+        assert said.code == 0, said.err
+        with _counting(event, program.pid) as perf:
+            assert program.asks(500) == "done 500\n"
+            perf.send_signal(2)
+            told = perf.communicate()[1]
+        taken_out(int(program.pid))
+    lines = [line.split() for line in ftpatch("report", trace).out.splitlines()]
+    assert ["#", "asked", "trap", "500", "0"] in lines
+    assert int(told.split(",")[0]) == 500, told
 
 
 def _calls(traces: Sequence[Path]) -> int:
