@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.busy import taken_out
 from tests.support.command import ftpatch
 from tests.support.sampling import scaled
 from tests.support.servers import Redis, build_nginx, build_redis, nginx, redis
 from tests.support.sources import FetchError
-from tests.support.told import Told
 from tests.support.trace_events import calls_in, read_trace
+from tests.support.uprobes import counting, uprobe
 
 pytestmark = pytest.mark.skipif(
     "FTPATCH_SOURCES" not in os.environ, reason="fetches and builds: `make test-programs`"
@@ -49,37 +47,6 @@ def nginx_built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return build_nginx(tmp_path_factory.mktemp("nginx"))
     except FetchError as error:
         pytest.skip(str(error))
-
-
-COUNTED = """
-use POSIX; $| = 1;
-print "ready\\n";
-while (my $line = <STDIN>) {
-    POSIX::getppid() for 1 .. $line;
-    print "done $line";
-}
-"""
-
-
-def test_traps_count_the_same_as_uprobes(tmp_path: Path) -> None:
-    """The uprobe is behind what the trap replaces, and on no system call: there the kernel's own
-    out-of-line copy ends perl, with or without ftpatch."""
-    perl, libc = shutil.which("perl", path="/usr/bin"), Path("/lib/x86_64-linux-gnu/libc.so.6")
-    if perl is None or not libc.exists():
-        pytest.skip("needs perl and glibc of x86-64")
-    trace = tmp_path / "t.trace"
-    with _uprobe(str(libc), "getppid+7") as event, Told(perl, "-e", COUNTED) as program:
-        words = ("p:asked libc.so.6:getppid", "--no-optimize", "--keep", "-o", trace)
-        said = ftpatch("probe", "--pid", program.pid, *words)
-        assert said.code == 0, said.err
-        with _counting(event, program.pid) as perf:
-            assert program.asks(500) == "done 500\n"
-            perf.send_signal(2)
-            told = perf.communicate()[1]
-        taken_out(int(program.pid))
-    lines = [line.split() for line in ftpatch("report", trace).out.splitlines()]
-    assert ["#", "asked", "trap", "500", "0"] in lines
-    assert int(told.split(",")[0]) == 500, told
 
 
 def _calls(traces: Sequence[Path]) -> int:
@@ -149,54 +116,16 @@ def test_redis_counts_the_same_as_uprobes(redis_built: Path, tmp_path: Path) -> 
     with (
         redis(redis_built) as server,
         _left_as_it_was([server.pid]),
-        _uprobe(program, behind_pad) as event,
+        uprobe(program, behind_pad) as event,
     ):
         _enable(server.pid, trace, "function", EACH)
-        with _counting(event, server.pid) as perf:
+        with counting(event, server.pid) as perf:
             before = server.calls
             _commands(server)
             counted = server.calls - before
-            perf.send_signal(2)
-            told = perf.communicate()[1]
+            told = perf.ends()
         _undo(server.pid)
-    assert int(told.split(",")[0]) == _calls([trace]) == counted + 1, told
-
-
-@contextmanager
-def _uprobe(program: str, place: str) -> Iterator[str]:
-    """The name of an event at a place in a program; skips where none can be had."""
-    name = f"ftpatch_{os.getpid()}"
-    if shutil.which("perf") is None:
-        pytest.skip("perf is not there")
-    add = ("perf", "probe", "-q", "-x", program, f"{name}:{name}={place}")
-    done = subprocess.run(add, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no uprobes: {done.stderr.strip()}")
-    try:
-        yield f"{name}:{name}"
-    finally:
-        subprocess.run(("perf", "probe", "-q", "--del", f"{name}:{name}"), check=True)
-
-
-@contextmanager
-def _counting(event: str, pid: str) -> Iterator[subprocess.Popen[str]]:
-    """A perf that counts an event in a process."""
-    words = ("perf", "stat", "-x", ",", "-e", event, "-p", pid)
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as perf:
-        try:
-            while not _has_begun(perf.pid):
-                assert perf.poll() is None
-            yield perf
-        finally:
-            perf.kill()
-
-
-def _has_begun(pid: int) -> bool:
-    for one in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            if "perf_event" in str(one.readlink()):
-                return True
-    return False
+    assert told == _calls([trace]) == counted + 1
 
 
 @pytest.mark.scaled
