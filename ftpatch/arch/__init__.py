@@ -16,9 +16,8 @@
     raw_image.py      RawHeader: the header of the kernel's Image
     boot.py           BootTracer
     injected_call.py  InjectedCall: code for a running thread to pass through
-    signal_frames.py  SavedAt: where threads in signal handlers go on
+    signal_frames.py  FindFrames: where threads in signal handlers go on
     text_patching.py  TextPatching: what a kernel does to its own text
-    signal_masks.py   SavedAt: with which signals blocked
     led_call.py       LedCall: system calls led to a runtime in a running process
     thread_state.py   ThreadState: registers and system calls of stopped threads
     linker_hook.py    LinkerHook: what the dynamic linker runs when it has mapped a library
@@ -78,7 +77,6 @@ FEATURES: Final = {
     "linker_hook": "tracing libraries that are opened later is",
     "led_call": "probes with traps in a running process are",
     "text_patching": "comparing a kernel in memory is",
-    "signal_masks": "probes with traps in a running process are",
 }
 """Files that a folder may have, and what is not supported if one is absent."""
 

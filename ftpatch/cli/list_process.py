@@ -11,8 +11,6 @@ from ftpatch.cli.console import error_line, json_line, table
 from ftpatch.cli.paint import of_state
 from ftpatch.ftrace.filter import Selection
 from ftpatch.names.demangle import demangled
-from ftpatch.process.own_code import OwnCode
-from ftpatch.process.process import find_process
 
 __all__ = ["list_process"]
 
@@ -33,7 +31,7 @@ def list_process(pid: int, selection: Selection, lib: Sequence[str], *, as_json:
             for site, differs in zip(sites, sites.differing.tolist(), strict=True):
                 json_line(about | site._asdict() | {"ip": hex(site.ip), "differing": differs})
         return not process.errors
-    own = OwnCode(find_process(pid)).jumps
+    own = found[0][0]._loaded.own.jumps  # of the process: that of each of its images
     shared = Counter(image.path.name for image, _ in found)
     table(
         ("image", "ip", "symbol", "state", "calls", "record", "file"),

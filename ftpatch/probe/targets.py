@@ -29,7 +29,7 @@ __all__ = ["COPY", "Target", "find_targets"]
 
 OWN_CODE = "injected_call"
 """Per architecture, beside NEEDED."""
-TRAPPED = ("led_call", "signal_masks")
+TRAPPED = "led_call"
 """Per architecture, for traps."""
 KEEPING = ("swapcontext", "__swapcontext")
 """Functions that keep their return address in a structure of their caller's (ucontext_t)."""
@@ -151,7 +151,7 @@ def _target(
     usable = []
     for one in locations:
         with refused.told(loaded.path):
-            _require_usable(loaded, methods, functions, one, traps=supports(arch.name, *TRAPPED))
+            _require_usable(loaded, methods, functions, one, traps=supports(arch.name, TRAPPED))
             usable.append(one)
     found = fetchings(image, usable, registers_of(arch.name), refused)
     return Target(

@@ -99,7 +99,7 @@ def _stop_again(world: World, thread: Thread, until: float) -> None:
             raise not_stopped(thread.process, [tid], world.wait)
     thread.group_stop, thread.before = group_stop, ()
     thread.registers = world.set_up(tid)
-    world.saved_ips = None
+    world.frames.pop(tid, None)
 
 
 def _ended(thread: Thread) -> InputError:

@@ -14,6 +14,7 @@ from ftpatch.errors import FtpatchError, InputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.layout import offset_of, structure
 from ftpatch.process.bring_in import bring_in
+from ftpatch.process.callers import Callers
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import Mapping, read_maps
 from ftpatch.process.memory_target import MemoryTarget, writable_memory
@@ -25,6 +26,7 @@ from ftpatch.process.process import Process
 from ftpatch.process.process_journal import Entry, forget, holding, keep, locked, name_of, recall
 from ftpatch.process.rewrite import Pause, rewrite
 from ftpatch.process.send import CallFailed
+from ftpatch.process.standing import Unwound
 from ftpatch.process.take_out import TakenOut, give_back, take_out
 from ftpatch.process.walks import lead
 
@@ -96,7 +98,7 @@ def bring(
                 entry = _ready(target, entry, planned)
                 lead(target, entry, planned.linker, WAIT)
                 if planned.signals is not None:
-                    entry = _signals_taken(target, entry, planned.signals)
+                    entry = _signals_taken(target, entry, planned.signals, loaded)
                 entry, pause = called(target, entry, planned.calls)
                 break
             except FtpatchError as error:
@@ -124,12 +126,14 @@ def called(target: MemoryTarget, entry: Entry, calls: Calls) -> tuple[Entry, Pau
     return entry, pause
 
 
-def _signals_taken(target: MemoryTarget, entry: Entry, plan: Signals) -> Entry:
+def _signals_taken(
+    target: MemoryTarget, entry: Entry, plan: Signals, loaded: Sequence[Loaded]
+) -> Entry:
     """Lead the system calls about signals to the runtime, and take the signal of traps over."""
     led = tuple(plan.changes.offset.tolist())
     entry = replace(entry, led=led)
     entry, _ = called(target, entry, Calls(plan.changes, np.zeros(len(led), bool)))
-    take_signal(target, entry, plan, WAIT)
+    take_signal(target, entry, plan, Unwound(Callers(entry.arch, target, loaded)), WAIT)
     return entry
 
 

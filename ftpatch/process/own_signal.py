@@ -25,14 +25,11 @@ from numpy.typing import NDArray
 from ftpatch.arch import feature
 from ftpatch.arch.injected_call import Done, Function, GoingOn, Step
 from ftpatch.arch.led_call import LedCall
-from ftpatch.arch.signal_frames import saved_instruction_pointers
-from ftpatch.arch.signal_masks import saved_masks
 from ftpatch.arch.thread_state import RESTARTS
 from ftpatch.errors import InputError
 from ftpatch.layout import offset_of, structure
 from ftpatch.process.alone import block, run, send_signal, step
 from ftpatch.process.bring_in import TOKEN
-from ftpatch.process.maps import read_spans
 from ftpatch.process.memory_target import MemoryTarget
 from ftpatch.process.planned import Signals
 from ftpatch.process.process import read_status, threads_of
@@ -40,7 +37,7 @@ from ftpatch.process.process_journal import Entry
 from ftpatch.process.register_sets import thread_pointer_of, vectors_of
 from ftpatch.process.rewrite import Pause, when_stopped
 from ftpatch.process.send import injected_call_of
-from ftpatch.process.standing import stack_words
+from ftpatch.process.standing import Unwound, frames_of, within
 from ftpatch.process.stop import World
 from ftpatch.process.thread import Thread
 
@@ -59,21 +56,25 @@ WORD: Final = 8
 LOW: Final = 0xFFFF_FFFF
 
 
-def take_signal(target: MemoryTarget, entry: Entry, plan: Signals, wait: float) -> Pause:
+def take_signal(
+    target: MemoryTarget, entry: Entry, plan: Signals, unwound: Unwound, wait: float
+) -> Pause:
     """Take the signal over, once its calls are led. Raises InputError; then the journal tells of
     what is led."""
-    taking = _Taking(target, entry, plan)
+    taking = _Taking(target, entry, plan, unwound)
     pause = when_stopped(target, wait, taking.attempt)
     if pause is None:
         raise InputError(None, f"{target.name}: {taking.why} for {wait:g} s", "try again")
     return pause
 
 
-def give_back_signal(target: MemoryTarget, entry: Entry, wait: float) -> Pause | None:
+def give_back_signal(
+    target: MemoryTarget, entry: Entry, unwound: Unwound, wait: float
+) -> Pause | None:
     """Give the signal back, when its traps are gone. None if a thread was in the runtime, or about
     to handle a trap, for ``wait`` seconds. Raises InputError."""
     until = time.monotonic() + wait / 2
-    returning = _Returning(target, entry)
+    returning = _Returning(target, entry, unwound)
 
     def attempt(world: World) -> bool:
         # A handler that runs forever may only have what looks like a signal's frame.
@@ -105,8 +106,7 @@ class _Seen:
 
     def is_in(self, bounds: NDArray[np.uint64]) -> bool:
         """Test whether it is in any of these, uint64[n, 2] in ascending order."""
-        row = np.searchsorted(bounds[:, 0], self.addresses, "right").astype(np.intp) - 1
-        return bool(((row >= 0) & (self.addresses < bounds[row, 1])).any())
+        return bool(_is_in(self.addresses, bounds).any())
 
     @property
     def handles(self) -> bool:
@@ -118,12 +118,17 @@ class _Threads:
     """The threads of a stopped process. One that is in the way runs on alone until it is not: while
     many are busy, there may never be a moment without any."""
 
-    def __init__(self, target: MemoryTarget, arch: str, world: World) -> None:
-        self._target, self._arch, self._world = target, arch, world
-        self._numbers, self._spans = (
-            set(threads_of(target.process.place)),
-            read_spans(target.process),
-        )
+    def __init__(
+        self,
+        target: MemoryTarget,
+        entry: Entry,
+        world: World,
+        bounds: NDArray[np.uint64],
+        unwound: Unwound,
+    ) -> None:
+        self._target, self._entry, self._world = target, entry, world
+        self._bounds, self._unwound = bounds, unwound
+        self._numbers = set(threads_of(target.process.place))
         self.seen = {thread.tid: self._look(thread) for thread in world.threads}
 
     def settle(self, is_in_the_way: Callable[[Thread, _Seen], bool]) -> bool:
@@ -143,13 +148,16 @@ class _Threads:
         )
 
     def _look(self, thread: Thread) -> _Seen:
-        held = stack_words(self._target, self._spans, thread.sp)
-        words = np.frombuffer(held, np.uint64, len(held) // WORD)
-        ips = saved_instruction_pointers(self._arch, words)
+        frames = frames_of(self._entry.arch, self._world, self._target, thread)
+        frames = frames.take(~within(frames.back, _areas(self._entry)))
+        mask = self._world.mask_of(thread)
+        masks = frames.mask | np.uint64(mask)
+        if (masks & np.uint64(BIT)).any() or _is_in(frames.ip, self._bounds).any():
+            frames = frames.take(~self._unwound.are_dead(thread, frames))
         return _Seen(
-            addresses=np.append(ips, np.uint64(thread.ip)),
-            mask=self._world.mask_of(thread),
-            saved=saved_masks(self._arch, words),
+            addresses=np.append(frames.ip, np.uint64(thread.ip)),
+            mask=mask,
+            saved=frames.mask,
             raised=_pending(thread, "SigPnd"),
         )
 
@@ -191,6 +199,13 @@ def _bounds(spans: Iterable[tuple[int, int]]) -> NDArray[np.uint64]:
     return np.array(sorted(spans), np.uint64).reshape(-1, 2)
 
 
+def _is_in(addresses: NDArray[np.uint64], bounds: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Test which addresses are in any of these, uint64[n, 2] in ascending order."""
+    row = np.searchsorted(bounds[:, 0], addresses, "right").astype(np.intp) - 1
+    found: NDArray[np.bool_] = (row >= 0) & (addresses < bounds[row, 1])
+    return found
+
+
 def _areas(entry: Entry) -> list[tuple[int, int]]:
     return [(start, start + size) for start, size, _, _ in entry.areas]
 
@@ -206,8 +221,8 @@ def _runner(world: World) -> int:
 class _Taking:
     """Attempts to take the signal over; ``why`` the last one failed."""
 
-    def __init__(self, target: MemoryTarget, entry: Entry, plan: Signals) -> None:
-        self._target, self._entry, self._plan = target, entry, plan
+    def __init__(self, target: MemoryTarget, entry: Entry, plan: Signals, unwound: Unwound) -> None:
+        self._target, self._entry, self._plan, self._unwound = target, entry, plan, unwound
         self._led: LedCall = feature(entry.arch, "led_call")
         # One that stands at the jump has yet to take it.
         spans = [(low + 1, high + 1) for low, high in plan.spans]
@@ -222,7 +237,7 @@ class _Taking:
         self.why = f"a {name} was pending"
         if _pending(world.threads[0], "ShdPnd"):
             return False
-        threads = _Threads(target, self._entry.arch, world)
+        threads = _Threads(target, self._entry, world, self._bounds, self._unwound)
         if not threads.settle(self._is_in_the_way):
             return False
         masks = [threads.seen[thread.tid].mask for thread in world.threads]
@@ -303,15 +318,15 @@ class _Taking:
 class _Returning:
     """Attempts to give the signal back."""
 
-    def __init__(self, target: MemoryTarget, entry: Entry) -> None:
-        self._target, self._entry = target, entry
+    def __init__(self, target: MemoryTarget, entry: Entry, unwound: Unwound) -> None:
+        self._target, self._entry, self._unwound = target, entry, unwound
         self._led: LedCall = feature(entry.arch, "led_call")
         self._layout = structure("signals", entry.arch)
 
     def attempt(self, world: World, *, patient: bool) -> bool:
         target, entry = self._target, self._entry
         bounds = _bounds(_areas(entry))
-        threads = _Threads(target, entry.arch, world)
+        threads = _Threads(target, entry, world, bounds, self._unwound)
         # A trap's is not blocked.
         if not threads.settle(
             lambda _, seen: seen.is_in(bounds) or (seen.raised and not seen.mask & BIT)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.signal_frames import saved_instruction_pointers
+from ftpatch.arch import feature
 from ftpatch.core.changes import Changes
 from ftpatch.errors import InputError
 from ftpatch.process.memory_target import MemoryTarget, in_pages
@@ -63,7 +63,7 @@ def rewrite(
     changes = changes.take(order)
     passable = np.zeros(len(changes), bool) if is_nop is None else is_nop[order]
     pages = _prepared(target, changes)
-    saved_instruction_pointers(arch, np.empty(0, np.uint64))  # loaded before anything waits
+    feature(arch, "signal_frames")  # loaded before anything waits
     start = changes.offset.view(np.uint64)
     end = start + changes.width.astype(np.uint64)
 

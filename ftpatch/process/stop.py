@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ftpatch.arch.signal_frames import SignalFrames
 from ftpatch.arch.thread_state import Before, ThreadState, registers_in
 from ftpatch.errors import InputError
 from ftpatch.process.process import STARTED, Process, read_status, threads_of
@@ -74,8 +74,8 @@ class World:
         self.since = 0
         self.pause_ns = 0
         """Nanoseconds from then until the last one went on; 0 while they are stopped."""
-        self.saved_ips: NDArray[np.uint64] | None = None
-        """Where threads go on after their signal handlers, once that was asked (standing.py)."""
+        self.frames: dict[int, SignalFrames] = {}
+        """Signal frames by thread number, once that was asked (standing.py)."""
         self._deadline = time.monotonic() + wait
         self._waiting: dict[int, Before] = {}
         self._seized: list[int] = []

@@ -18,7 +18,7 @@ What a thread still needs stays mapped, and is told of.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,6 +30,7 @@ from ftpatch.arch.thread_state import thread_state_of
 from ftpatch.core.changes import Changes
 from ftpatch.errors import InputError
 from ftpatch.process.bring_in import STACK
+from ftpatch.process.callers import Callers
 from ftpatch.process.linked import put_back_linked, signs
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.maps import read_maps
@@ -48,7 +49,7 @@ from ftpatch.process.process_journal import Entry, keep
 from ftpatch.process.register_sets import thread_pointer_of
 from ftpatch.process.rewrite import Pause, rewrite, when_stopped
 from ftpatch.process.send import injected_call_of, send
-from ftpatch.process.standing import is_used
+from ftpatch.process.standing import Unwound, is_used
 from ftpatch.process.started import linker_span
 from ftpatch.process.stop import World
 from ftpatch.process.walks import Slot, Walks, late_slots, put_slots, put_slots_back
@@ -111,12 +112,13 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
     if not areas:  # it has started another program, or an earlier attempt came this far
         _require_unchanged(target, entry)
         return TakenOut(sites=0, gone=True, pauses=tuple(given))
+    unwound = _unwound(target, entry, loaded)
     asks = np.isin(entry.changes.offset, entry.led)
     sites, foreign, pause = restore_code(target, entry, entry.changes.take(~asks), wait)
     given.append(pause)
     if asks.any():
         if is_taken(target, entry):
-            given_back = give_back_signal(target, entry, wait)
+            given_back = give_back_signal(target, entry, unwound, wait)
             if given_back is None:
                 left = f"a thread was in the tracer, or about to handle a trap, for {wait:g} s"
                 return TakenOut(sites=sites, foreign=foreign, left=left, pauses=tuple(given))
@@ -144,7 +146,7 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
         nonlocal found
         areas[:] = [area for area in areas if _is_headed(target, entry, area)]
         spans = [(start, start + size) for start, size, _, _ in areas]
-        if is_used(entry.arch, world, target, spans):
+        if is_used(entry.arch, world, target, spans, unwound):
             return False
         held = read_runtime(entry.arch, target, entry.runtime) if _has_main(areas, entry) else None
         kept: list[tuple[int, int]] = []
@@ -179,8 +181,17 @@ def take_out(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded], wait:
         left = "calls that were pending may return on a stack that was copied"
         return replace(out, left=left, pauses=tuple(pauses))
     if areas:
-        _unmap(target, replace(entry, lent=None), areas, mapped, paddings_of(loaded), wait)
+        entry = replace(entry, lent=None)
+        _unmap(target, entry, areas, mapped, paddings_of(loaded), wait, unwound=unwound)
     return replace(out, pauses=tuple(pauses))
+
+
+def _unwound(target: MemoryTarget, entry: Entry, loaded: Sequence[Loaded]) -> Unwound:
+    def pending() -> Mapping[int, int]:
+        held = read_runtime(entry.arch, target, entry.runtime) if entry.returns else None
+        return {} if held is None else replaced(held, entry.returns)
+
+    return Unwound(Callers(entry.arch, target, loaded), pending)
 
 
 def _require_unchanged(target: MemoryTarget, entry: Entry) -> None:
@@ -261,6 +272,8 @@ def _unmap(
     mapped: Sequence[tuple[int, int, int]],
     paddings: Sequence[Padding],
     wait: float,
+    *,
+    unwound: Unwound,
 ) -> None:
     """Unmap the runtime's memory, and then its areas, the one with the calls last. Raises
     InputError."""
@@ -282,15 +295,21 @@ def _unmap(
                 [*steps[row : row + MANY], Done(entry.words, GONE)],
                 lambda: target.read(entry.words, 8) == GONE.to_bytes(8, "little"),
             )
-            _until_left(target, entry, areas[0], wait)
+            _until_left(target, entry, areas[0], unwound, wait)
     for area in areas[:1] if has_main else areas:
         _unmap_last(target, entry, area, paddings, wait)
 
 
-def _until_left(target: MemoryTarget, entry: Entry, area: Span, wait: float) -> None:
+def _until_left(
+    target: MemoryTarget, entry: Entry, area: Span, unwound: Unwound, wait: float
+) -> None:
     """Wait until no thread is in an area. Raises InputError."""
-    span = (area[0], area[0] + area[1])
-    if not when_stopped(target, wait, lambda world: not is_used(entry.arch, world, target, [span])):
+    spans = [(area[0], area[0] + area[1])]
+
+    def attempt(world: World) -> bool:
+        return not is_used(entry.arch, world, target, spans, unwound)
+
+    if when_stopped(target, wait, attempt) is None:
         raise _busy(target, wait)
 
 

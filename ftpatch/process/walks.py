@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.signal_frames import saved_instruction_pointers
 from ftpatch.errors import InputError
 from ftpatch.process.callers import Callers, Unknown
 from ftpatch.process.loaded import Loaded, loaded_images
@@ -23,7 +22,7 @@ from ftpatch.process.memory_target import MemoryTarget
 from ftpatch.process.planned import Exported
 from ftpatch.process.process_journal import Entry
 from ftpatch.process.rewrite import Pause, when_stopped
-from ftpatch.process.standing import is_used, stack_words
+from ftpatch.process.standing import frames_of, is_used, stack_words
 from ftpatch.process.stop import World
 from ftpatch.process.thread import Thread
 from ftpatch.process.unwinders import EXPORTED, find_unwinders, walks_of
@@ -65,7 +64,7 @@ class Walks:
         for thread in world.threads:
             words = np.frombuffer(stack_words(self._target, spans, thread.sp), np.uint64)
             # A handler may run on a stack of its own.
-            handles = len(saved_instruction_pointers(self._entry.arch, words)) > 0
+            handles = len(frames_of(self._entry.arch, world, self._target, thread)) > 0
             bounds = (0, TOP) if handles else (thread.sp, thread.sp + words.nbytes)
             low, high = np.searchsorted(places, np.array(bounds, np.uint64))
             if low < high and self._walks(words, thread, replaced, handles=handles):

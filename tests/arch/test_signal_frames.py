@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ftpatch.arch.signal_frames import saved_instruction_pointers
+from ftpatch.arch.signal_frames import signal_frames
 from ftpatch.errors import InputError
 from tests.support.gnu import EMULATORS
 
@@ -24,16 +25,22 @@ PROGRAM = r"""
 #include <unistd.h>
 #ifdef __aarch64__
 #define IP uc_mcontext.pc
+#define SP uc_mcontext.sp
+#define BACK 0ul
 #else
 #define IP uc_mcontext.gregs[REG_RIP]
+#define SP uc_mcontext.gregs[REG_RSP]
+#define BACK (unsigned long)__builtin_return_address(0)
 #endif
 static int depth;
 static unsigned long *end;
 static void say(int number, siginfo_t *info, void *context) {
     ucontext_t *uc = context;
-    printf("%llx\n", (unsigned long long)uc->IP);
+    printf("%lx %lx %lx %lx %lx\n", (unsigned long)&uc->IP, (unsigned long)uc->IP,
+           (unsigned long)uc->SP, *(unsigned long *)&uc->uc_sigmask, BACK);
     if (++depth < 3) raise(SIGUSR1);
-    else for (unsigned long *p = __builtin_frame_address(0); p < end; p++) printf("%lx ", *p);
+    else for (unsigned long *p = __builtin_frame_address(0); p < end; p++)
+        printf("%lx %lx ", (unsigned long)p, *p);
 }
 int main(int argc, char **argv) {
     struct sigaction act = {.sa_sigaction = say, .sa_flags = SA_SIGINFO | SA_NODEFER};
@@ -45,6 +52,8 @@ int main(int argc, char **argv) {
         end = (unsigned long *)((char *)other.ss_sp + other.ss_size);
     }
     sigaction(SIGUSR1, &act, 0);
+    sigaddset(&act.sa_mask, SIGHUP);
+    sigprocmask(SIG_BLOCK, &act.sa_mask, 0);
     raise(SIGUSR1);
     return 0;
 }
@@ -65,17 +74,28 @@ def test_handlers_within_handlers(tmp_path: Path, arch: str, words: list[str]) -
     command = [*runs, str(path), *words]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     *wanted, stack = said.splitlines()
-    held = np.array([int(word, 16) for word in stack.split()], np.uint64)
-    found = saved_instruction_pointers(arch, held).tolist()
+    held = np.array([int(word, 16) for word in stack.split()], np.uint64).reshape(-1, 2)
+    addresses, values = held.T
+    found = signal_frames(arch, values, addresses.__getitem__)
+    columns = (found.at, found.ip, found.sp, found.mask, found.back)
+    told = [[int(word, 16) for word in line.split()] for line in wanted][::-1]
     assert len(wanted) == 3
-    assert found == [int(word, 16) for word in wanted][::-1]
+    assert np.transpose(columns).tolist() == told
+    assert found.mask[0] & np.uint64(1 << signal.SIGHUP - 1)
+    # What has no end, or begins on another stack, is none.
+    low = int(np.flatnonzero(addresses == found.at[0])[0])
+    assert len(signal_frames(arch, values[: low + 2], addresses.__getitem__)) == 0
+    apart = addresses.copy()
+    apart[:low] -= np.uint64(1 << 20)
+    assert signal_frames(arch, values, apart.__getitem__).ip.tolist() == found.ip[1:].tolist()
 
 
 @pytest.mark.parametrize("arch", ["x86_64", "arm64"])
 def test_an_empty_stack(arch: str) -> None:
-    assert not len(saved_instruction_pointers(arch, np.empty(0, np.uint64)))
+    none = np.empty(0, np.uint64)
+    assert not len(signal_frames(arch, none, none.__getitem__))
 
 
 def test_an_architecture_without() -> None:
     with pytest.raises(InputError, match="not supported on riscv64"):
-        saved_instruction_pointers("riscv64", np.empty(0, np.uint64))
+        signal_frames("riscv64", np.empty(0, np.uint64), np.empty(0, np.uint64).__getitem__)

@@ -313,7 +313,7 @@ def test_the_journal_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(own_code, "recall", counted)
     path, _ = program_with_library(tmp_path)
     with running(path) as program:
-        for words in ((), ("--json",)):
-            assert ftpatch("check", "--pid", str(program.pid), *words).code == 0
+        for words in (("check",), ("check", "--json"), ("list",), ("list", "--json"), ("status",)):
+            assert ftpatch(*words, "--pid", str(program.pid)).code == 0
             assert len(asked) == 1
             asked.clear()

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from tests.support.sampling import scaled
 from tests.support.servers import Redis, build_nginx, build_redis, nginx, redis
 from tests.support.sources import FetchError
 from tests.support.trace_events import calls_in, read_trace
+from tests.support.uprobes import counting, uprobe
 
 pytestmark = pytest.mark.skipif(
     "FTPATCH_SOURCES" not in os.environ, reason="fetches and builds: `make test-programs`"
@@ -116,54 +116,16 @@ def test_redis_counts_the_same_as_uprobes(redis_built: Path, tmp_path: Path) -> 
     with (
         redis(redis_built) as server,
         _left_as_it_was([server.pid]),
-        _uprobe(program, behind_pad) as event,
+        uprobe(program, behind_pad) as event,
     ):
         _enable(server.pid, trace, "function", EACH)
-        with _counting(event, server.pid) as perf:
+        with counting(event, server.pid) as perf:
             before = server.calls
             _commands(server)
             counted = server.calls - before
-            perf.send_signal(2)
-            told = perf.communicate()[1]
+            told = perf.ends()
         _undo(server.pid)
-    assert int(told.split(",")[0]) == _calls([trace]) == counted + 1, told
-
-
-@contextmanager
-def _uprobe(program: str, place: str) -> Iterator[str]:
-    """The name of an event at a place in a program; skips where none can be had."""
-    name = f"ftpatch_{os.getpid()}"
-    if shutil.which("perf") is None:
-        pytest.skip("perf is not there")
-    add = ("perf", "probe", "-q", "-x", program, f"{name}:{name}={place}")
-    done = subprocess.run(add, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no uprobes: {done.stderr.strip()}")
-    try:
-        yield f"{name}:{name}"
-    finally:
-        subprocess.run(("perf", "probe", "-q", "--del", f"{name}:{name}"), check=True)
-
-
-@contextmanager
-def _counting(event: str, pid: str) -> Iterator[subprocess.Popen[str]]:
-    """A perf that counts an event in a process."""
-    words = ("perf", "stat", "-x", ",", "-e", event, "-p", pid)
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as perf:
-        try:
-            while not _has_begun(perf.pid):
-                assert perf.poll() is None
-            yield perf
-        finally:
-            perf.kill()
-
-
-def _has_begun(pid: int) -> bool:
-    for one in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            if "perf_event" in str(one.readlink()):
-                return True
-    return False
+    assert told == _calls([trace]) == counted + 1
 
 
 @pytest.mark.scaled
