@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.errors import SiteRefused, UsageError
+from ftpatch.errors import FtpatchError, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
@@ -87,7 +87,12 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
     planning raises, SiteRefused, and UsageError where QEMU is not installed."""
     tracing = replace(words.tracing, live=True)
     patched = folder / "vmlinux.boot"
-    kernel, ring = _patch(path, patched, words.selection, tracing)
+    inside = _taken_out(path, folder / "vmlinux")
+    try:
+        kernel, ring = _patch(inside, patched, words.selection, tracing)
+    except FtpatchError as error:
+        place = str(path) if error.path == str(inside) else error.path
+        raise type(error)(place, error.reason, error.hint) from None
     from ftpatch.boot import find_source
     from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
     from ftpatch.boot.feed import FileFeed, MemoryFeed
@@ -126,6 +131,18 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
     return Booted(kernel, source, folder, ended, rooted)
 
 
+def _taken_out(path: Path, inside: Path) -> Path:
+    """Write the kernel in a bzImage, a zboot image or a compressed file to ``inside``; return where
+    the kernel is that is to be patched."""
+    from ftpatch.image import open_image
+
+    image = open_image(path)
+    if not image.layers or image.blocks:  # a changed one is refused as such
+        return path
+    inside.write_bytes(image.data.data)
+    return inside
+
+
 def _patch(
     path: Path, patched: Path, selection: Selection, tracing: BootTracing
 ) -> tuple[Image, int]:
@@ -150,7 +167,7 @@ def _patch(
         return plan_boot(sites, select_sites(sites, selection), tracing)
 
     with Copy(path, patched, force=False, allow_setuid=True, in_place=False, sync=False) as copy:
-        prepared = prepare(path, plan, strip_signature=False)
+        prepared = prepare(path, plan, strip_signature=True)
         if prepared.refused:
             bug, reason = prepared.refused[0]
             more = f" (and {len(prepared.refused) - 1} more sites)" * (len(prepared.refused) > 1)

@@ -18,17 +18,20 @@ __all__ = ["latest_chains", "latest_events"]
 
 EVENTS = 1 << 18
 """Events to read: who was called before them is not known."""
-STACKS = 4
-"""Stacks to look at: an exception may have one of its own."""
+STACKS = 16
+"""Stacks to look at: an exception may have one of its own, and other tasks run behind a hang."""
 
 
-def latest_events(path: Path, source: Source) -> Events | None:
-    """Read the latest events of a stream; None if there are none."""
+def latest_events(path: Path, source: Source, before: int = 0) -> Events | None:
+    """Read the latest events of a stream, without the last ``before`` ones; None if there are
+    none."""
     decoder = Decoder(source)
     with path.open("rb") as file:
         size = path.stat().st_size
-        file.seek(max(0, size - size % source.size * source.mark.in_memory - EVENTS * source.size))
-        parts = list(decoder.feed(np.frombuffer(file.read(), np.uint8)))
+        size -= size % source.size * source.mark.in_memory + before * source.size
+        start = max(0, size - EVENTS * source.size)
+        file.seek(start)
+        parts = list(decoder.feed(np.frombuffer(file.read(max(0, size - start)), np.uint8)))
     return parts[0] if parts else None
 
 

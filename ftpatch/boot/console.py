@@ -17,6 +17,7 @@ HEADLINE = re.compile(
     r"|general protection fault.*|Insufficient stack space .*|PANIC: double fault.*"
     r"|[\w ,-]+: [0-9a-f]{4} \[#\d+\].*"  # invalid opcode: 0000 [#1] PREEMPT SMP NOPTI
     r"|Kernel panic - not syncing: .*|watchdog: BUG: .*|rcu: INFO: \S+ .*detected .*stall.*"
+    r"|INFO: task .* blocked for .*"
 )
 """The beginning of an oops, a BUG, a panic or a stall."""
 WARNING = re.compile(r"WARNING: (?:CPU: \d+ PID: \d+ at )?(\S+ \S+)?")

@@ -7,6 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ftpatch.boot.chain import latest_chains, latest_events
 from ftpatch.boot.console import Words, read_console
 from ftpatch.boot.machine import Progress, fault_in
@@ -28,6 +31,8 @@ OFFSET = re.compile(r"Kernel Offset: (0x[0-9a-f]+) from 0x[0-9a-f]+")
 """The text of a panic under KASLR (dump_kernel_offset() of the architectures)."""
 ENABLED = "KASLR enabled"
 """The text of an arm64 boot."""
+BOOTING = {"kernel_init", "start_kernel", "x86_64_start_kernel", "i386_start_kernel"}
+"""The outermost functions of the stacks that a kernel boots on."""
 TRIPLE = "triple fault: the processor shut down"
 
 
@@ -81,12 +86,20 @@ def names_at(kernel: Image, at: list[int]) -> list[str]:
 def _located(
     kernel: Image, source: Source, what: str, words: Words, ended: Progress, folder: Path
 ) -> list[str]:
-    """The place of a fault and the calls that led there."""
-    events = latest_events(folder / "stream", source)
+    """The place of a fault and the calls that led there. Where interrupts went on behind a hang,
+    these are the calls when there was something new for the last time."""
+    behind = ended.events - ended.first if ended.idle else 0
+    events = latest_events(folder / "stream", source, behind)
     chains: list[list[str]] = []
     if events is not None:
         chains = [names_at(kernel, c.tolist()) for c in latest_chains(events, source, kernel)]
     calls = chains[0] if chains else []
+    last = int(ended.last[-1]) if ended.last else 0
+    if behind:
+        again = latest_events(folder / "stream", source)
+        places = again.place[-behind:] if again is not None else np.empty(0, np.int64)
+        calls = _stuck(chains, source, kernel, places)
+        last = (kernel.symbols.find(calls[0]) or last) if calls else last
     start = kernel.symbols.find(words.function) if words.function else None
     at = start + words.offset if start is not None else None
     if words.function:
@@ -97,7 +110,7 @@ def _located(
         at = source.at + int(events.back[-1]) - 1  # the call of panic()
         calls = calls[1:]
     elif calls:
-        at = int(ended.last[-1])
+        at = last
     place = f"{what} in {_place(kernel, at)}" if at is not None else what
     said = [place]
     if words.place:
@@ -106,6 +119,22 @@ def _located(
         more = " < ..." * (len(calls) > DEEP)
         said.append(f"calls: {' < '.join(calls[:DEEP])}{more}")
     return said
+
+
+def _stuck(
+    chains: list[list[str]], source: Source, kernel: Image, again: NDArray[np.int64]
+) -> list[str]:
+    """Of the stacks that ran, the calls of the one that boots the kernel, without those that are
+    made ``again`` and again: interrupts and the scheduler."""
+    row = np.unique(np.searchsorted(source.places, again))
+    names = set(names_at(kernel, source.ip[row].tolist()))
+    booting = [chain for chain in chains if BOOTING & set(chain)]
+    for chain in booting or chains:
+        common = [number for number, name in enumerate(chain) if name in names]
+        left = chain[common[-1] + 1 :] if common else chain
+        if left:
+            return left
+    return []
 
 
 def _place(kernel: Image, at: int) -> str:

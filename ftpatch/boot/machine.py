@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +27,18 @@ WORDS = 3.0
 """Seconds without a word after which a kernel has said all of a fault."""
 MAX_WORDS = 30.0
 """Maximum seconds to wait for these."""
+STALL = re.compile(rb"watchdog: BUG: |rcu: INFO: \S+ .*detected .*stall|INFO: task .* blocked for ")
+"""The kernel's words for a hang that it has seen itself."""
+USER = b" as init process"
+"""Its words for the beginning of user space."""
 KEPT = 20
 """Number of latest events to keep."""
 ROOM = 1 << 30
 """Bytes that must stay free on the disk."""
+PART = 1 << 20
+"""Bytes of the console to examine at a time."""
+LINE = 256
+"""Bytes of it to look at twice: a poll may cut a line."""
 SPOKEN = 1 << 16
 """Bytes of QEMU's log to examine."""
 TIMED_OUT = 124
@@ -54,7 +63,8 @@ class Progress:
     """``events`` so far, the addresses of the ``last`` sites, why it ``ended`` (empty while it
     runs), whether the tracer has ``stopped``, QEMU's ``status`` if it ended by itself, whether
     recording stopped at a site that reports a ``fault``, whether it was ``idle``; numbers of
-    events that were ``lost``, and of those ``marked``."""
+    events that were ``lost``, of those ``marked``, and up to the latest that was the ``first`` of
+    its site."""
 
     events: int = 0
     last: Sequence[int] = ()
@@ -65,6 +75,7 @@ class Progress:
     idle: bool = False
     lost: int = 0
     marked: int = 0
+    first: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -126,6 +137,7 @@ class Machine:
     def __init__(self, command: Sequence[str], feed: Feed, console: Path) -> None:
         self._feed, self._console = feed, console
         self._asked = ""
+        self._tail, self._size = b"", 0
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, process_group=0, pass_fds=feed.files
@@ -152,32 +164,42 @@ class Machine:
 
     def watch(self, source: Source, rules: Rules) -> Iterator[Progress]:
         """Watch it until it ends, the tracer has stopped, or a rule ends it. Behind a fault, the
-        kernel may go on until it has printed what happened."""
-        begun = moved = monotonic()
-        last, events, marked, said = list[int](), 0, 0, 0
-        stopped, fault = False, 0.0
+        kernel may go on until it has printed what happened. Before user space, one that calls only
+        what it has called before is not getting on: with interrupts, it has events for ever."""
+        begun = moved = new = monotonic()
+        last, events, marked, first = list[int](), 0, 0, 0
+        stopped, fault, user = False, 0.0, False
+        seen = np.zeros(len(source.places), bool)
         stopping = source.places[source.last]
         while True:
             status = self._process.poll()
             place, more = self._feed.read()
-            now, size = monotonic(), self._said()
-            if len(place) or size != said:
-                moved, said = now, size
+            now, said = monotonic(), self._said()
+            if said:
+                new = now
+                user |= USER in said
+            if len(place) or said:
+                moved = now
             if fault:
                 place = place[:0]
             hits = np.flatnonzero(np.isin(place, rules.stops))
             if len(hits):
                 place = place[: hits[0] + 1]
+            stalls = not user and STALL.search(said) is not None
+            stops = not fault and (len(hits) > 0 or stalls)
+            if stops:
                 fault = now
+            row = np.minimum(np.searchsorted(source.places, place), len(source.places) - 1)
+            fresh = np.flatnonzero(~seen[row])
+            if len(fresh):
+                new, first = now, events + int(fresh[-1]) + 1
+                seen[row] = True
             events += len(place)
             marked += int(np.isin(place, rules.marks).sum())
-            if len(place):
-                row = np.searchsorted(source.places, place[-KEPT:])
-                row = np.minimum(row, len(source.places) - 1)
-                last = [*last, *source.ip[row].tolist()][-KEPT:]
+            last = [*last, *source.ip[row[-KEPT:]].tolist()][-KEPT:]
             stopped |= bool(np.isin(place, stopping).any())
             stopped |= bool(rules.most and events >= rules.most)
-            if len(hits):
+            if stops:
                 self._feed.stop(events)
             reason, quiet = self._asked, False
             if stopped:
@@ -189,8 +211,11 @@ class Machine:
             elif now - begun > rules.limit:
                 reason = f"ended after {rules.limit:g} seconds"
             elif now - moved > rules.idle:
-                quiet = True
+                quiet, first = True, events
                 reason = f"ended: no events and no console output for {rules.idle:g} seconds"
+            elif not user and now - new > rules.idle:
+                quiet = True
+                reason = f"ended: no new function and no console output for {rules.idle:g} seconds"
             elif shutil.disk_usage(self._console.parent).free < ROOM:
                 reason = f"ended: less than {ROOM >> 20} MiB left on the disk"
             yield Progress(
@@ -203,13 +228,22 @@ class Machine:
                 idle=quiet,
                 lost=self._feed.lost,
                 marked=marked,
+                first=first,
             )
             if reason:
                 return
 
-    def _said(self) -> int:
-        """Bytes written to the console."""
+    def _said(self) -> bytes:
+        """What is new on the console, with the end of what was there."""
         try:
-            return self._console.stat().st_size
+            with self._console.open("rb") as file:
+                file.seek(self._size)
+                said = file.read(PART)
         except OSError:
-            return 0
+            return b""
+        if not said:
+            return b""
+        self._size += len(said)
+        said = self._tail + said
+        self._tail = said[-LINE:]
+        return said

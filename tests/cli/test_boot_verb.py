@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import pty
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.boot_images import bzimage
 from tests.support.boot_small import STACKS, enabled, stream
 from tests.support.command import PATIENCE, ROOT, ftpatch, ftpatch_command
 
@@ -203,3 +205,24 @@ def test_without_qemu_the_package_is_named(tmp_path: Path, monkeypatch: pytest.M
     done = ftpatch("boot", tmp_path / "vmlinux")
     assert done.code == 125
     assert done.err == "ftpatch: qemu-system-x86_64 is not installed; apt install qemu-system-x86\n"
+
+
+@pytest.mark.parametrize("pack", ["gzip", "bzimage"])
+def test_a_kernel_is_taken_out_of_its_container(
+    tmp_path: Path, machine: dict[str, str], pack: str
+) -> None:
+    """QEMU gets the kernel itself; errors name the file that was given."""
+    plain = _boot(tmp_path, machine, "exit 3", "--format", "folded")
+    image = tmp_path / "vmlinux"
+    data = image.read_bytes()
+    squeezed = gzip.compress(data)
+    packed = squeezed if pack == "gzip" else bzimage(squeezed)
+    image.write_bytes(packed)
+    kept = tmp_path / "kept"
+    done = _boot(tmp_path, machine, "exit 3", "--format", "folded", "--keep", str(kept))
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout) == (3, FOLDED)
+    assert (kept / "vmlinux").read_bytes() == data
+    assert image.read_bytes() == packed
+    done = _boot(tmp_path, machine, "exit 3", "--sink", "nosuch")
+    assert done.returncode == 125
+    assert done.stderr.startswith(f"ftpatch: {image}: unsupported sink nosuch")

@@ -116,7 +116,7 @@ def test_two_processors_cut_few_events(traceable: Vmlinux) -> None:
     words = ("-f", "rcu_*", "-f", "tick_*", "-f", "*idle*", "--", "-smp", "2")
     said, functions = _boot(traceable.path, *words)
     assert "Kernel Offset" in said or "panic" in said or "Memory Limit" in said, said
-    assert "rcu_panic" in functions
+    assert functions[-1] in ("panic", "vpanic")
     cut = re.search(r"(\d+) bytes outside of any event", said)
     assert int(cut[1]) < len(functions) / 10 if cut else True, said
 
