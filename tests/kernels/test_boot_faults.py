@@ -36,7 +36,7 @@ ADDR2LINE = {
     "i386": "addr2line",
     "arm64": "aarch64-linux-gnu-addr2line",
 }
-PLACE = re.compile(r"^(?:\[.*?\] ?)?(?:[RE]IP: (?:0010|0060):|pc : )(\w+)\+(0x\w+)/", re.MULTILINE)
+PLACE = re.compile(r"^(?:\[.*?\] ?)?(?:[RE]IP: (?:0010:)?|pc : )(\w+)\+(0x\w+)/", re.MULTILINE)
 CRASHING = {  # sources of /init
     "x86_64": ".globl _start\n_start: ud2\n",
     "i386": ".globl _start\n_start: ud2\n",
@@ -110,13 +110,15 @@ def _bug(image: Vmlinux) -> bytes:
 
 
 def _first_bug(image: Vmlinux) -> int:
-    """Of a struct bug_entry (include/asm-generic/bug.h): two distances, line and flags, of which
-    the lowest is a WARN's."""
+    """Of a struct bug_entry (include/asm-generic/bug.h): two distances (i386: addresses), line and
+    flags, of which the lowest is a WARN's."""
     at, end = image.address("__start___bug_table"), image.address("__stop___bug_table")
     for entry in range(at, end, 12):
         raw = image.data[image.offset(entry) :][:12].tobytes()
         if not raw[10] & 1:
-            return entry + int.from_bytes(raw[:4], "little", signed=True)
+            relative = image.bits == 64  # CONFIG_GENERIC_BUG_RELATIVE_POINTERS
+            value = int.from_bytes(raw[:4], "little", signed=relative)
+            return entry + value if relative else value
     raise AssertionError("no BUG in the table")
 
 
