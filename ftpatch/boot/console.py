@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Words", "read_console"]
+__all__ = ["Place", "Words", "read_console"]
 
 MAX_CONSOLE = 1 << 24
 """Bytes of a console to examine."""
@@ -20,7 +20,10 @@ HEADLINE = re.compile(
     r"|INFO: task .* blocked for .*"
 )
 """The beginning of an oops, a BUG, a panic or a stall."""
-WARNING = re.compile(r"WARNING: (?:CPU: \d+ PID: \d+ at )?(\S+ \S+)?")
+WARNING = re.compile(
+    r"WARNING: (?:CPU: \d+ PID: \d+ at )?(?P<text>(?:\S+:\d+ (?:at )?)?(?:(\S+?)\+(0x\w+)/0x\w+)?)"
+)
+"""The beginning of a WARN, with its file and line if it has them."""
 PLACE = re.compile(
     r"(?:[RE]IP: (?:[0-9a-f]{4}:)?|pc : )(?:(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+|0x\w+)"
 )
@@ -29,18 +32,25 @@ ROOT = "Unable to mount root fs"
 PANIC = "Kernel panic - not syncing: "
 
 
+@dataclass(frozen=True)
+class Place:
+    """A place as ``text``, and the ``function`` and ``offset`` in it; all are empty if unknown."""
+
+    text: str = ""
+    function: str = ""
+    offset: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """``lines`` of the console, without their times; the ``headline`` of the first fault, the line
-    that has its ``place``, and of that the ``function`` and ``offset``; the first ``warning``, with
-    its place; whether a ``root`` file system was missing."""
+    """``lines`` of the console, without their times; the ``headline`` of the first fault, and the
+    line that has its ``place``; the place of the first ``warning``; whether a ``root`` file system
+    was missing."""
 
     lines: tuple[str, ...] = ()
     headline: str = ""
-    place: str = ""
-    function: str = ""
-    offset: int = 0
-    warning: str = ""
+    place: Place = Place()
+    warning: Place = Place()
     root: bool = False
 
 
@@ -55,20 +65,20 @@ def read_console(path: Path) -> Words:
     lines = [line for line in lines if line]
     heads = [number for number, line in enumerate(lines) if HEADLINE.match(line)]
     warnings = [found for line in lines if (found := WARNING.match(line))]
-    function, offset, place = "", 0, ""
+    place = warning = Place()
+    if warnings:
+        text, function, offset = warnings[0].groups()
+        warning = Place(text.strip(), function or "", int(offset or "0", 16))
     if heads:
         # Behind a panic's headline, a place is that of its caller's WARN or of a second fault.
         behind = [] if lines[heads[0]].startswith(PANIC) else lines[heads[0] :]
         placed = next((found for line in behind if (found := PLACE.match(line))), None)
         if placed is not None:
-            place, function = placed.string, placed[1] or ""
-            offset = int(placed[2] or "0", 16)
+            place = Place(placed.string, placed[1] or "", int(placed[2] or "0", 16))
     return Words(
         lines=tuple(lines),
         headline=lines[heads[0]] if heads else "",
         place=place,
-        function=function,
-        offset=offset,
-        warning=(warnings[0][1] or "") if warnings else "",
+        warning=warning,
         root=bool(heads) and ROOT in lines[heads[0]],
     )

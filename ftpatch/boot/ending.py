@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.boot.chain import latest_chains, latest_events
-from ftpatch.boot.console import Words, read_console
+from ftpatch.boot.console import Place, Words, read_console
 from ftpatch.boot.machine import Progress, fault_in
 from ftpatch.boot.stream import Source
 from ftpatch.core.columns import addresses
@@ -33,6 +33,7 @@ ENABLED = "KASLR enabled"
 """The text of an arm64 boot."""
 BOOTING = {"kernel_init", "start_kernel", "x86_64_start_kernel", "i386_start_kernel"}
 """The outermost functions of the stacks that a kernel boots on."""
+WARN = "WARN"
 TRIPLE = "triple fault: the processor shut down"
 
 
@@ -48,32 +49,33 @@ def explain_end(
     kernel: Image, source: Source, ended: Progress, folder: Path, *, rooted: bool
 ) -> Ending:
     """Explain the end of a run in ``folder``; ``rooted``: the kernel had been given a root file
-    system. An oops, a panic or a hang exits with 1."""
+    system. An oops, a panic, a hang, or a WARN that was to end it, exits with 1."""
     words = read_console(folder / "console")
     triple = fault_in(source.tracer.emulator, folder / "log")
-    what = words.headline or (TRIPLE if triple else "")
+    what = WARN if ended.warned else words.headline or (TRIPLE if triple else "")
+    place = words.warning if ended.warned else words.place
     if ended.idle and not what:
         what = "hang"
     said = []
     bad = bool(what or ended.fault)
-    if words.root and not rooted:
+    if words.root and not rooted and not ended.warned:
         said.append("the kernel was given no root file system, and ended with the panic for it")
         bad = False
     elif ended.stopped and not ended.fault:
         return Ending([], 0)
     elif bad:
-        said += _located(kernel, source, what or "fault", words, ended, folder)
+        said += _located(kernel, source, what or "fault", place, ended, folder)
     names = names_at(kernel, list(ended.last)[-FUNCTIONS:])
     said.append(f"last functions: {', '.join(names) or 'none'}")
-    if ended.marked or words.warning:
-        where = f", the first at {words.warning}" if words.warning else ""
+    if not ended.warned and (ended.marked or words.warning.text):
+        where = f", the first at {words.warning.text}" if words.warning.text else ""
         said.append(f"{max(ended.marked, 1)} WARN{'s' * (ended.marked > 1)}{where}")
     said += _kaslr(words)
     if not words.lines:
         said.append("the kernel printed nothing")
     if source.mark.in_memory and not ended.events and not words.lines:
         said.append(f"no event came by memory; try --sink {source.tracer.sinks[0]}")
-    if not words.place:
+    if not place.text:
         said += [f"last console output: {line}" for line in words.lines[-LINES:]]
     return Ending(said, int(Exit.FOUND) if bad else ended.exit_code)
 
@@ -84,10 +86,11 @@ def names_at(kernel: Image, at: list[int]) -> list[str]:
 
 
 def _located(
-    kernel: Image, source: Source, what: str, words: Words, ended: Progress, folder: Path
+    kernel: Image, source: Source, what: str, told: Place, ended: Progress, folder: Path
 ) -> list[str]:
-    """The place of a fault and the calls that led there. Where interrupts went on behind a hang,
-    these are the calls when there was something new for the last time."""
+    """The place of a fault, as far as the console ``told`` it, and the calls that led there. Where
+    interrupts went on behind a hang, these are the calls when there was something new for the last
+    time."""
     behind = ended.events - ended.first if ended.idle else 0
     events = latest_events(folder / "stream", source, behind)
     chains: list[list[str]] = []
@@ -100,12 +103,12 @@ def _located(
         places = again.place[-behind:] if again is not None else np.empty(0, np.int64)
         calls = _stuck(chains, source, kernel, places)
         last = (kernel.symbols.find(calls[0]) or last) if calls else last
-    start = kernel.symbols.find(words.function) if words.function else None
-    at = start + words.offset if start is not None else None
-    if words.function:
-        inside = [chain for chain in chains if words.function in chain]
+    start = kernel.symbols.find(told.function) if told.function else None
+    at = start + told.offset if start is not None else None
+    if told.function:
+        inside = [chain for chain in chains if told.function in chain]
         if inside:
-            calls = inside[0][inside[0].index(words.function) :]
+            calls = inside[0][inside[0].index(told.function) :]
     elif ended.fault and events is not None and events.back is not None:
         at = source.at + int(events.back[-1]) - 1  # the call of panic()
         calls = calls[1:]
@@ -113,8 +116,8 @@ def _located(
         at = last
     place = f"{what} in {_place(kernel, at)}" if at is not None else what
     said = [place]
-    if words.place:
-        said.append(f"console: {words.place}")
+    if told.text:
+        said.append(f"console: {told.text}")
     if calls:
         more = " < ..." * (len(calls) > DEEP)
         said.append(f"calls: {' < '.join(calls[:DEEP])}{more}")

@@ -62,9 +62,9 @@ class Rules:
 class Progress:
     """``events`` so far, the addresses of the ``last`` sites, why it ``ended`` (empty while it
     runs), whether the tracer has ``stopped``, QEMU's ``status`` if it ended by itself, whether
-    recording stopped at a site that reports a ``fault``, whether it was ``idle``; numbers of
-    events that were ``lost``, of those ``marked``, and up to the latest that was the ``first`` of
-    its site."""
+    recording stopped at a site that reports a ``fault``, and whether that was a WARN (``warned``),
+    whether it was ``idle``; numbers of events that were ``lost``, of those ``marked``, and up to
+    the latest that was the ``first`` of its site."""
 
     events: int = 0
     last: Sequence[int] = ()
@@ -72,6 +72,7 @@ class Progress:
     stopped: bool = False
     status: int | None = None
     fault: bool = False
+    warned: bool = False
     idle: bool = False
     lost: int = 0
     marked: int = 0
@@ -168,7 +169,7 @@ class Machine:
         what it has called before is not getting on: with interrupts, it has events for ever."""
         begun = moved = new = monotonic()
         last, events, marked, first = list[int](), 0, 0, 0
-        stopped, fault, user = False, 0.0, False
+        stopped, fault, user, warned = False, 0.0, False, False
         seen = np.zeros(len(source.places), bool)
         stopping = source.places[source.last]
         while True:
@@ -185,6 +186,7 @@ class Machine:
             hits = np.flatnonzero(np.isin(place, rules.stops))
             if len(hits):
                 place = place[: hits[0] + 1]
+                warned = bool(np.isin(place[-1], rules.marks))
             stalls = not user and STALL.search(said) is not None
             stops = not fault and (len(hits) > 0 or stalls)
             if stops:
@@ -225,6 +227,7 @@ class Machine:
                 stopped=stopped,
                 status=status,
                 fault=bool(fault),
+                warned=warned,
                 idle=quiet,
                 lost=self._feed.lost,
                 marked=marked,

@@ -23,7 +23,6 @@ from ftpatch.cli.options import (
     MaxEvents,
     Notrace,
     Regex,
-    Sink,
     Until,
     WithTime,
     format_of,
@@ -52,7 +51,14 @@ def command(
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,
-    sink: Sink = "",
+    sink: Annotated[
+        str,
+        typer.Option(
+            "--sink",
+            metavar="SINK",
+            help="Where events go: memory where there is room for a ring, else {sinks}.",
+        ),
+    ] = "",
     until: Until = "",
     most: MaxEvents = None,
     time: WithTime = False,

@@ -117,7 +117,8 @@ def _tracer(arch: str) -> BootTracer:
     return tracer
 
 
-def _source(arch: str, *, time: bool, sites: list[int], sink: int = 0) -> Source:
+def source_of(arch: str, *, time: bool, sites: list[int], sink: int = 0) -> Source:
+    """A tracer at CODE, and the sites that call it, as distances from there."""
     tracer = _tracer(arch)
     places = np.array(sorted(sites), np.int64)
     ip = (places + (CODE - tracer.behind)).astype(np.uint64)
@@ -140,7 +141,7 @@ def test_registers_survive_and_events_arrive(arch: str, time: bool) -> None:
     returns = [CODE + 0x9000, CODE - 0x20, CODE + 0x7FFF_FFF0]
     for site, sp, to in zip(sites, pointers, returns, strict=True):
         machine.call(site, machine.laid.entry, sp, to)
-    decoder = Decoder(_source(arch, time=time, sites=sites))
+    decoder = Decoder(source_of(arch, time=time, sites=sites))
     (events,) = decoder.feed(np.frombuffer(machine.sent, np.uint8))
     assert events.place.tolist() == sites
     assert events.sp.tolist() == pointers
@@ -224,7 +225,7 @@ def test_damaged_streams_are_found_again(arch: str) -> None:
     for number in cut:  # part of an event is lost, and a line of text stands in its place
         at = number * size
         raw[at + 2 : at + size - 1] = b"[    0.000000] text\r\n"[: chance.randrange(1, 20)]
-    decoder = Decoder(_source(arch, time=False, sites=sites))
+    decoder = Decoder(source_of(arch, time=False, sites=sites))
     step, found = 97, 0
     for at in range(0, len(raw), step):
         for part in decoder.feed(np.frombuffer(bytes(raw[at : at + step]), np.uint8)):
@@ -334,7 +335,7 @@ def test_streams_of_older_tracers_are_read() -> None:
     mark = Mark(sink=0, time=False, entry=17, last=0, back=False)
     assert read_mark(mark.pack()) == mark and mark.pack().startswith(b"FTPBOOT1")
     raw = bytes([0xF7]) + (0x8000).to_bytes(4, "little") + (0x8FF8).to_bytes(6, "little")
-    source = _source("x86_64", time=False, sites=[0x8000])
+    source = source_of("x86_64", time=False, sites=[0x8000])
     decoder = Decoder(dataclasses.replace(source, mark=mark))
     (events,) = decoder.feed(np.frombuffer(raw * 2, np.uint8))
     assert events.place.tolist() == [0x8000] * 2 and events.sp.tolist() == [0x8FF8] * 2

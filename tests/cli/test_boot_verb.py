@@ -130,6 +130,13 @@ def test_a_stop(tmp_path: Path, machine: dict[str, str], words: tuple[str, ...])
     assert done.returncode == 0 and "tracer stopped" in done.stderr
 
 
+def test_a_flight_recorder(tmp_path: Path, machine: dict[str, str]) -> None:
+    done = _boot(tmp_path, machine, "exit 3", "--last", "1", "--format", "folded")
+    assert (done.returncode, done.stdout) == (3, "vfs_read 0\n")
+    assert "2 events; QEMU ended with 3" in done.stderr
+    assert "last functions: ksys_dup3, vfs_read" in done.stderr
+
+
 def test_no_events(tmp_path: Path, machine: dict[str, str]) -> None:
     done = _boot(tmp_path, machine | {"SENT": "/dev/null"}, "exit 0")
     assert done.returncode == 0 and done.stdout == ""

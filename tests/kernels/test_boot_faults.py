@@ -26,6 +26,7 @@ from .qemu import need
 PLANTED = "driver_init"
 CALLERS = ("kernel_init_freeable", "kernel_init")
 OUTERMOST = ("kernel_init", "ret_from_fork")  # x86's has been C since 6.6
+WARNED = "init_irq_proc"  # whatever else it does can be left out
 LOCK = {
     "x86_64": "_raw_spin_lock_irqsave",
     "i386": "_raw_spin_lock_irqsave",
@@ -77,8 +78,8 @@ def _boot(path: Path, scratch: Path, *words: str | Path) -> Told:
     return Told(done.returncode, lines, console)
 
 
-def _site(image: Vmlinux) -> int:
-    return int(image.sites[image.names.index(PLANTED)])
+def _site(image: Vmlinux, name: str = PLANTED) -> int:
+    return int(image.sites[image.names.index(name)])
 
 
 def _insns(*words: int) -> bytes:
@@ -137,6 +138,26 @@ def _deadlock(image: Vmlinux) -> bytes:
     return code
 
 
+def _warn(image: Vmlinux) -> bytes:
+    """Return after __warn(0, 0, here, TAINT_WARN, 0, 0), which goes on."""
+    here, warn = _site(image, WARNED) + BEHIND[image.arch], image.address("__warn")
+    if image.arch == "arm64":
+        call = 0x9400_0000 | (warn - here - 28) // 4 & 0x3FF_FFFF
+        # stp x29, x30, [sp, #-16]!; mov x0, xzr; mov w1, wzr; adr x2, .; mov w3, #9; mov x4, xzr
+        code = _insns(0xA9BF_7BFD, 0xAA1F_03E0, 0x2A1F_03E1, 0x1000_0002, 0x5280_0123, 0xAA1F_03E4)
+        # mov x5, xzr; bl __warn; ldp x29, x30, [sp], #16; ret
+        return code + _insns(0xAA1F_03E5, call, 0xA8C1_7BFD, 0xD65F_03C0)
+    if image.bits == 64:
+        # xor edi, edi; xor esi, esi; lea rdx, [rip]; mov ecx, 9; xor r8d, r8d; xor r9d, r9d
+        code, behind = bytes.fromhex("31ff 31f6 488d1500000000 b909000000 4531c0 4531c9"), "c3"
+    else:
+        # xor eax, eax; xor edx, edx; mov ecx, here; push 0; push 0; push 9
+        code = bytes.fromhex("31c0 31d2 b9") + here.to_bytes(4, "little")
+        code, behind = code + bytes.fromhex("6a00 6a00 6a09"), "83c40c c3"  # add esp, 12; ret
+    distance = warn - here - len(code) - 5 & 0xFFFF_FFFF
+    return code + b"\xe8" + distance.to_bytes(4, "little") + bytes.fromhex(behind)
+
+
 PLACED = {"undefined": _undefined, "null": _null, "bug": _bug, "overflow": _overflow}
 
 
@@ -174,6 +195,20 @@ def test_a_hang_with_interrupts_is_placed(traceable: Vmlinux, scratch: Path) -> 
     assert "no new function and no console output for 10 seconds" in told.lines[0]
     assert told.lines[1].startswith(f"hang in {PLANTED}+"), told.lines
     _is_followed_by_calls(told.lines, [PLANTED, *CALLERS])
+
+
+def test_a_warn_is_marked_and_the_boot_goes_on(traceable: Vmlinux, scratch: Path) -> None:
+    with planted(traceable, _site(traceable, WARNED), _warn(traceable), scratch) as path:
+        told = _boot(path, scratch, "-f", "*init*")
+        stopped = _boot(path, scratch, "-f", "*init*", "--stop-on", "warn")
+    assert told.code == 0, told.lines
+    assert "given no root file system" in told.lines[1]
+    assert any(line.startswith(f"1 WARN, the first at {WARNED}+0x") for line in told.lines)
+    assert stopped.code == 1, stopped.lines
+    assert stopped.lines[1].startswith(f"WARN in {WARNED}+0x"), stopped.lines
+    _is_followed_by_calls(stopped.lines, [WARNED, *CALLERS])
+    last = next(line for line in stopped.lines if line.startswith("last functions: "))
+    assert last.endswith(f"{WARNED}, __warn")
 
 
 def test_a_triple_fault_is_placed(traceable: Vmlinux, scratch: Path) -> None:
