@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from ftpatch.arch.boot import Emulator
+from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import ProgramHeaders
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
@@ -47,12 +48,12 @@ def shared_memory(file: int, size: int) -> list[str]:
 def offset_in_memory(kernel: Image, flat: bytes, address: int) -> int:
     """Return the distance of a kernel's address from the start of memory. ``flat``: the kernel as
     QEMU gets it if not as ELF."""
-    loads = ProgramHeaders(kernel.elf).loads
     if flat:
         wanted = int.from_bytes(flat[TEXT_OFFSET], "little")
-        first = min(int(row["vaddr"]) for row in loads if row["filesz"])
+        segments = kernel.elf.skeleton.segments
+        first = min(s.address for s in segments if s.type == Segment.PT_LOAD and s.size)
         return address - first + (wanted if wanted >= PAGE else wanted + ALIGNED)
-    for row in loads:
+    for row in ProgramHeaders(kernel.elf).loads:
         if 0 <= address - int(row["vaddr"]) < int(row["memsz"]):
             return address - int(row["vaddr"]) + int(row["paddr"])
     raise UsageError(kernel.path, "its data is in no segment", "use --sink debugcon")
