@@ -4,34 +4,43 @@
 usage: python bench/boot.py [NAME...]
 
 NAME is a kernel that the tests use (6.1-amd64, 6.1-arm64); by default both. A boot lasts from the
-start of QEMU, without KVM, to the panic for want of a root file system.
+start of QEMU, without KVM, to the panic for want of a root file system. What a device takes is
+compared in seconds. The ring in memory has a reader beside QEMU, so there it is processor time, of
+both together; patching before the boot and the report behind it are not part of that.
 """
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from installed import ensure, kernels
 
+from ftpatch.api.booting import BootWords, boot_kernel
 from ftpatch.arch.boot import BootTracer, boot_tracer_of
-from ftpatch.boot.machine import flat
+from ftpatch.boot.machine import Machine, Progress, flat
+from ftpatch.boot.plan import BootTracing
+from ftpatch.ftrace.filter import Selection
 from ftpatch.ftrace.sites import read_sites
-from ftpatch.image import open_image
+from ftpatch.image import Image, open_image
 
-__all__ = ["boots"]
+__all__ = ["boots", "ring"]
 
 ROUNDS = 3
 NAMES = ("6.1-amd64", "6.1-arm64")
 MOST, AIM = 100_000, 3
 MANY = 500_000
 """Events by which their rate is measured."""
+RING_AIM = 6
+LAST = 100_000
+"""Events that a flight recorder keeps."""
 FTPATCH = (sys.executable, "-m", "ftpatch")
 
 
@@ -71,6 +80,65 @@ def boots(name: str) -> None:
             f"{way.name:<44} {statistics.median(own):6.2f} s  x{ratio:5.2f} "
             f"{events[way.name]:>9,} events {rate}{aim}"
         )
+
+
+def ring(name: str) -> None:
+    """Print what all events of a boot take through memory."""
+    vmlinux = next(ensure(kernel) for kernel in kernels() if kernel.name == name)
+    tracer = boot_tracer_of(read_sites(open_image(vmlinux)).arch.name)
+    ways = {"all sites": 0, f"all sites, --last {LAST}": LAST}
+    spent: dict[str, list[tuple[float, float, int]]] = {way: [] for way in ways}
+    plain = []
+    with tempfile.TemporaryDirectory(dir=vmlinux.parent) as where:
+        path = vmlinux
+        if tracer.emulator.flat:
+            path = Path(where) / "Image"
+            path.write_bytes(flat(open_image(vmlinux)))
+        untraced = Way("untraced", None, tracer.sinks[0], path)
+        for _ in range(ROUNDS):
+            begun = _processor(resource.RUSAGE_CHILDREN)
+            _boot(untraced, tracer, Path(where))
+            plain.append(_processor(resource.RUSAGE_CHILDREN) - begun)
+            for way, last in ways.items():
+                spent[way].append(_through_memory(vmlinux, last))
+    print(f"{name}, {ROUNDS} rounds: median processor seconds of QEMU and of the reader")
+    print(f"{'untraced':<44} {statistics.median(plain):6.2f} s")
+    for way, rows in spent.items():
+        qemu, reader = (statistics.median(row[part] for row in rows) for part in (0, 1))
+        ratio = statistics.median(
+            (row[0] + row[1]) / own for row, own in zip(rows, plain, strict=True)
+        )
+        print(
+            f"{way:<44} {qemu:6.2f} s + {reader:5.2f} s  x{ratio:5.2f} {rows[0][2]:>9,} events"
+            f"  (at most {RING_AIM})"
+        )
+
+
+def _through_memory(vmlinux: Path, last: int) -> tuple[float, float, int]:
+    """One boot: processor seconds of QEMU, and of this process while it ran; events."""
+    read = 0.0
+
+    def timed(machine: Machine, kernel: Image, steps: Iterator[Progress]) -> Progress:
+        nonlocal read
+        begun = _processor(resource.RUSAGE_SELF)
+        *_, end = steps
+        read = _processor(resource.RUSAGE_SELF) - begun
+        return end
+
+    words = BootWords(selection=Selection(), tracing=BootTracing(), last=last)
+    with tempfile.TemporaryDirectory(dir=vmlinux.parent) as where:
+        begun = _processor(resource.RUSAGE_CHILDREN)
+        booted = boot_kernel(vmlinux, Path(where), words, timed)
+        spent = _processor(resource.RUSAGE_CHILDREN) - begun
+        assert "Unable to mount root fs" in booted.console.read_text(errors="replace")
+        assert not booted.ended.lost
+    return spent, read, booted.ended.events
+
+
+def _processor(whose: int) -> float:
+    """Processor seconds of this process, or of its children that have ended."""
+    used = resource.getrusage(whose)
+    return used.ru_utime + used.ru_stime
 
 
 def _ways(vmlinux: Path, tracer: BootTracer, folder: Path) -> list[Way]:
@@ -114,3 +182,4 @@ def _boot(way: Way, tracer: BootTracer, folder: Path) -> tuple[float, int]:
 if __name__ == "__main__":
     for chosen in sys.argv[1:] or NAMES:
         boots(chosen)
+        ring(chosen)

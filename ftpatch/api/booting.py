@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.errors import SiteRefused
+from ftpatch.errors import FtpatchError, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
     from ftpatch.boot import Source
+    from ftpatch.boot.ending import Ending
+    from ftpatch.boot.feed import Feed
     from ftpatch.boot.machine import Machine, Progress
     from ftpatch.boot.plan import BootTracing
     from ftpatch.ftrace.filter import Selection
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BootWords", "Booted", "boot_kernel"]
 
+ROOTS = ("root=", "init=", "rdinit=", "nfsroot=")
+"""Words by which a kernel is told of a root file system."""
 Watch = Callable[["Machine", "Image", Iterator["Progress"]], "Progress"]
 """Watches a machine to its end; the last progress."""
 
@@ -29,7 +34,8 @@ Watch = Callable[["Machine", "Image", Iterator["Progress"]], "Progress"]
 @dataclass(frozen=True, kw_only=True)
 class BootWords:
     """The options of ``boot``: sites and tracer, text for the kernel's command line, words for
-    QEMU; seconds that it may run, and that it may do nothing."""
+    QEMU; seconds that it may run, and that it may do nothing; how many events to keep, the ``last``
+    ones (0: all); whether recording stops at a WARN as it does at an oops, a BUG and a panic."""
 
     selection: Selection
     tracing: BootTracing
@@ -37,16 +43,20 @@ class BootWords:
     words: Sequence[str] = ()
     limit: float = 600
     idle: float = 60
+    last: int = 0
+    stop_on_warn: bool = False
 
 
 @dataclass(frozen=True)
 class Booted:
-    """A boot that has ended: the patched kernel, and the folder with its stream and console."""
+    """A boot that has ended: the patched kernel, the folder with its stream and console, whether
+    it was given a root file system (``rooted``)."""
 
     kernel: Image
     source: Source
     folder: Path
     ended: Progress
+    rooted: bool = False
 
     @property
     def stream(self) -> Path:
@@ -58,13 +68,12 @@ class Booted:
         """The file of what it printed; it may be missing."""
         return self.folder / "console"
 
-    def explained(self) -> list[str]:
-        """Explain, line by line, an end that was not the tracer's; nothing for that."""
+    @cached_property
+    def ending(self) -> Ending:
+        """Lines to say of the end, none if it was the tracer's, and the exit code."""
         from ftpatch.boot.ending import explain_end
 
-        if self.ended.stopped:
-            return []
-        return explain_end(self.kernel, self.source, self.ended, self.folder)
+        return explain_end(self.kernel, self.source, self.ended, self.folder, rooted=self.rooted)
 
 
 def to_the_end(machine: Machine, kernel: Image, steps: Iterator[Progress]) -> Progress:
@@ -76,40 +85,93 @@ def to_the_end(machine: Machine, kernel: Image, steps: Iterator[Progress]) -> Pr
 def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_the_end) -> Booted:
     """Insert the tracer into a copy of the kernel in ``folder``, and boot it there. Raises what
     planning raises, SiteRefused, and UsageError where QEMU is not installed."""
-    kernel = _patch(path, folder / "vmlinux.boot", words.selection, words.tracing)
+    tracing = replace(words.tracing, live=True)
+    patched = folder / "vmlinux.boot"
+    inside = _taken_out(path, folder / "vmlinux")
+    try:
+        kernel, ring = _patch(inside, patched, words.selection, tracing)
+    except FtpatchError as error:
+        place = str(path) if error.path == str(inside) else error.path
+        raise type(error)(place, error.reason, error.hint) from None
     from ftpatch.boot import find_source
-    from ftpatch.boot.machine import Machine, qemu_command
+    from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
+    from ftpatch.boot.feed import FileFeed, MemoryFeed
+    from ftpatch.boot.guest_memory import memory_size, offset_in_memory
+    from ftpatch.boot.machine import Machine, Rules, flat, qemu_command
 
     source = find_source(kernel)
-    qemu = qemu_command(kernel, source, folder, " ".join(words.append), words.words)
-    with Machine(qemu, folder / "stream", folder / "console") as machine:
-        steps = machine.watch(source, words.tracing.most or 0, words.limit, words.idle)
-        ended = watch(machine, kernel, steps)
-    return Booted(kernel, source, folder, ended)
+    whole = flat(kernel) if source.tracer.emulator.flat else b""
+    if whole:
+        patched = folder / "Image"
+        patched.write_bytes(whole)
+    feed: Feed
+    if source.mark.in_memory:
+        memory = memory_size(source.tracer.emulator, words.words)
+        at = offset_in_memory(kernel, whole, ring)
+        if at >= memory:
+            raise UsageError(path, f"{memory >> 20} MiB of memory do not hold it", "use -- -m 1G")
+        feed = MemoryFeed(source, folder / "stream", memory, at, words.last)
+    else:
+        feed = FileFeed(source, folder / "stream", words.last)
+    files = {name: str(folder / name) for name in ("console", "log")} | {"stream": feed.sent}
+    append = " ".join(words.append)
+    qemu = [*qemu_command(patched, source, files, append, words.words), *feed.words]
+    stops = reporting(source.ip, kernel.symbols, FAULTS)
+    marks = reporting(source.ip, kernel.symbols, WARNINGS)
+    rules = Rules(
+        most=tracing.most or 0,
+        limit=words.limit,
+        idle=words.idle,
+        stops=source.places[stops | marks if words.stop_on_warn else stops],
+        marks=source.places[marks],
+    )
+    with Machine(qemu, feed, folder / "console") as machine:
+        ended = watch(machine, kernel, machine.watch(source, rules))
+    rooted = "-initrd" in words.words or any(word.startswith(ROOTS) for word in append.split())
+    return Booted(kernel, source, folder, ended, rooted)
 
 
-def _patch(path: Path, patched: Path, selection: Selection, tracing: BootTracing) -> Image:
-    """Insert the tracer into a copy, and open that."""
+def _taken_out(path: Path, inside: Path) -> Path:
+    """Write the kernel in a bzImage, a zboot image or a compressed file to ``inside``; return where
+    the kernel is that is to be patched."""
+    from ftpatch.image import open_image
+
+    image = open_image(path)
+    if not image.layers or image.blocks:  # a changed one is refused as such
+        return path
+    inside.write_bytes(image.data.data)
+    return inside
+
+
+def _patch(
+    path: Path, patched: Path, selection: Selection, tracing: BootTracing
+) -> tuple[Image, int]:
+    """Insert the tracer into a copy, and open that; where its word is if a ring is below it."""
     from ftpatch.arch import supports
     from ftpatch.arch.boot import boot_tracer_of
     from ftpatch.boot.machine import require_emulator
+    from ftpatch.boot.padding import find_ring
     from ftpatch.boot.plan import plan_boot
     from ftpatch.ftrace.filter import select_sites
     from ftpatch.image import open_image
     from ftpatch.io.output import Copy
     from ftpatch.update.update import prepare, update
 
+    ring = 0
+
     def plan(sites: Sites) -> Plan:
+        nonlocal ring
+        ring = find_ring(sites)
         if supports(sites.arch.name, "boot"):
             require_emulator(boot_tracer_of(sites.arch.name).emulator)
         return plan_boot(sites, select_sites(sites, selection), tracing)
 
     with Copy(path, patched, force=False, allow_setuid=True, in_place=False, sync=False) as copy:
-        prepared = prepare(path, plan, strip_signature=False)
+        prepared = prepare(path, plan, strip_signature=True)
         if prepared.refused:
             bug, reason = prepared.refused[0]
             more = f" (and {len(prepared.refused) - 1} more sites)" * (len(prepared.refused) > 1)
             raise SiteRefused(path, f"{bug.place}: {reason}{more}")
         update(copy, prepared)
     CLEANUP.appeared = False  # the copy is not what was asked for
-    return open_image(patched)
+    return open_image(patched), ring

@@ -215,6 +215,8 @@ class Image:
         until: str = "",
         max: int | None = None,
         time: bool = False,
+        last: int = 0,
+        stop_on_warn: bool = False,
         append: str | Sequence[str] = (),
         qemu: Sequence[str] = (),
         limit: float = 600,
@@ -223,6 +225,9 @@ class Image:
     ) -> Boot:
         """Boot a traced copy of the kernel under QEMU, and wait for its end: the call of ``until``,
         ``max`` events, ``limit`` seconds, or ``idle`` ones in which nothing happens.
+
+        With ``last``, only so many events are kept. Recording ends with an oops, a BUG or a panic,
+        and with ``stop_on_warn`` with a WARN.
 
         ``append`` is for the kernel's command line, ``qemu`` for QEMU's; ``keep`` is a new folder
         for the copy, the stream of events and the console. Raises UsageError without QEMU, and for
@@ -240,6 +245,8 @@ class Image:
             words=qemu,
             limit=limit,
             idle=idle,
+            last=last,
+            stop_on_warn=stop_on_warn,
         )
         return Boot.run(self.path, words, None if keep is None else path_of("keep", keep))
 

@@ -26,7 +26,8 @@ class Boot:
 
     ``events`` is how many came; ``ended`` says why it is over, ``stopped`` whether the tracer had
     stopped, and ``status`` is QEMU's exit code if it ended by itself. ``last`` are the latest
-    functions, ``notes`` what preceded an end that was not the tracer's. ``stream`` and ``image``
+    functions, ``notes`` what preceded an end that was not the tracer's, and ``exit_code`` is what
+    ``ftpatch boot`` exits with. ``stream`` and ``image``
     are the files for ``Trace(stream, image=image, ...)``, which selects calls; they are removed
     with this object unless they are kept.
     """
@@ -40,7 +41,8 @@ class Boot:
         self.stopped: bool = ended.stopped
         self.status: int | None = ended.status
         self.last: list[str] = names_at(booted.kernel, list(ended.last))
-        self.notes: list[str] = booted.explained()
+        self.notes: list[str] = booted.ending.lines
+        self.exit_code: int = booted.ending.code
         self.stream: Path = booted.stream
         self.image: Path = booted.kernel.path
         self._console = booted.console

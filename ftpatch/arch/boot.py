@@ -24,10 +24,12 @@ from ftpatch.arch.disassemble import disassemble
 
 __all__ = [
     "MARK",
+    "MEMORY",
     "Assembly",
     "BootTracer",
     "Emulator",
     "Events",
+    "Slots",
     "TracerCode",
     "Mark",
     "Wanted",
@@ -39,6 +41,10 @@ MARK = struct.Struct("<8sBBHI")
 MAGIC = b"FTPBOOT2"
 OLD = b"FTPBOOT1"
 """For tracers whose events do not hold return addresses."""
+MEMORY = "memory"
+"""The sink of every architecture that has a reader while the kernel runs: a ring in its data."""
+MEMORY_NUMBER = 255
+"""Its number in a mark."""
 BASE = 0x4000_0000
 """Address to assemble code at: only distances matter."""
 
@@ -74,6 +80,11 @@ class Mark:
     last: int = 0
     back: bool = True
 
+    @property
+    def in_memory(self) -> bool:
+        """True if events go to a ring in the kernel's data."""
+        return self.sink == MEMORY_NUMBER
+
     def pack(self) -> bytes:
         """16 bytes."""
         return MARK.pack(MAGIC if self.back else OLD, self.sink, self.time, self.entry, self.last)
@@ -95,6 +106,49 @@ class Events:
         """Select some of them."""
         back = None if self.back is None else self.back[rows]
         return Events(self.place[rows], self.sp[rows], self.time[rows], back)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The ring of the sink ``memory``, shared by the tracer and the reader, and what its slots
+    hold. Distances are bytes from the tracer's word:
+
+        -RING                     +0      +8    +12
+        | slot | slot | ... | ... | word  | head | tail |
+
+    The tracer takes the slot of number ``head`` by incrementing that, waits until the reader's
+    ``tail`` is less than ``count`` behind, fills the slot, its place last, and tells the reader of
+    each ``told``-th one by a byte through the device that it had used otherwise. The reader takes
+    slots whose place is not 0, makes the places 0 again, and advances ``tail``: nothing is lost
+    while it runs. An event is its place and its return, four bytes each, eight bytes of the stack
+    pointer and, if timed, eight of the counter, little endian."""
+
+    time: bool
+    RING = 2048
+    HEAD = 8
+    TAIL = 12
+
+    @property
+    def size(self) -> int:
+        """Bytes of a slot, and of an event in a stream."""
+        return 24 if self.time else 16
+
+    @property
+    def count(self) -> int:
+        """Number of slots, a power of two."""
+        return 64 if self.time else 128
+
+    @property
+    def told(self) -> int:
+        """Number of events of which the reader is told at once."""
+        return self.count // 2
+
+    def read(self, rows: NDArray[np.uint8]) -> Events:
+        """Decode events, uint8[n, size]."""
+        whole = np.ascontiguousarray(rows)
+        half, word = whole.view("<i4"), whole.view("<u8")
+        time = word[:, 2] if self.time else np.arange(len(rows), dtype=np.uint64)
+        return Events(half[:, 0].astype(np.int64), word[:, 1], time, half[:, 1].astype(np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +192,7 @@ class BootTracer(Protocol):
 
     @property
     def sinks(self) -> tuple[str, ...]:
-        """Names, the default first."""
+        """Names, the default first; MEMORY is not among them."""
 
     @property
     def pads(self) -> bytes:
@@ -196,12 +250,16 @@ class Assembly:
         self.code = bytearray(MARK.size)
 
     def assemble(
-        self, wanted: Wanted, sink: int, leave: Sequence[str], body: Callable[[int, bool], None]
+        self,
+        wanted: Wanted,
+        sinks: Sequence[str],
+        leave: Sequence[str],
+        body: Callable[[int, bool], None],
     ) -> TracerCode:
         """Assemble the whole tracer: ``leave``, a return once stopped, the entry and, if there is a
         word, the entry for the function that stops it. ``body`` adds one of these: it gets the
-        position of the return, and whether it is the last one. ``sink`` is the number of the
-        selected one."""
+        position of the return, and whether it is the last one. ``sinks`` are those of the
+        architecture."""
         stopped = self.here
         self.add(*leave)
         entry, last = self.here, 0
@@ -209,6 +267,7 @@ class Assembly:
         if wanted.word is not None:
             last = self.here
             body(stopped, True)
+        sink = MEMORY_NUMBER if wanted.sink == MEMORY else sinks.index(wanted.sink)
         mark = Mark(sink=sink, time=wanted.time, entry=entry, last=last)
         return TracerCode(mark.pack() + bytes(self.code[MARK.size :]), entry, last)
 

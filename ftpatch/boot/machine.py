@@ -3,31 +3,42 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Emulator
-from ftpatch.boot.stream import Decoder, Source
+from ftpatch.arch.boot import MEMORY, Emulator
+from ftpatch.boot.feed import Feed
+from ftpatch.boot.stream import Source
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 
-__all__ = ["Machine", "Progress", "fault_in", "flat", "qemu_command", "require_emulator"]
+__all__ = ["Machine", "Progress", "Rules", "fault_in", "flat", "qemu_command", "require_emulator"]
 
-STEP = 0.2
-"""Seconds between two polls."""
-PART = 1 << 20
-"""Bytes of the stream to examine at a time."""
+WORDS = 3.0
+"""Seconds without a word after which a kernel has said all of a fault."""
+MAX_WORDS = 30.0
+"""Maximum seconds to wait for these."""
+STALL = re.compile(rb"watchdog: BUG: |rcu: INFO: \S+ .*detected .*stall|INFO: task .* blocked for ")
+"""The kernel's words for a hang that it has seen itself."""
+USER = b" as init process"
+"""Its words for the beginning of user space."""
 KEPT = 20
 """Number of latest events to keep."""
 ROOM = 1 << 30
 """Bytes that must stay free on the disk."""
+PART = 1 << 20
+"""Bytes of the console to examine at a time."""
+LINE = 256
+"""Bytes of it to look at twice: a poll may cut a line."""
 SPOKEN = 1 << 16
 """Bytes of QEMU's log to examine."""
 TIMED_OUT = 124
@@ -35,15 +46,37 @@ TIMED_OUT = 124
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The ends of a run: so many events (``most``, 0: unlimited), seconds (``limit``), seconds in
+    which nothing happens (``idle``), events at one of the places ``stops``, int64[n]. Events at
+    ``marks`` are counted."""
+
+    most: int = 0
+    limit: float = 600
+    idle: float = 60
+    stops: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    marks: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """``events`` so far, the addresses of the ``last`` sites, why it ``ended`` (empty while it
-    runs), whether the tracer has ``stopped``, QEMU's ``status`` if it ended by itself."""
+    runs), whether the tracer has ``stopped``, QEMU's ``status`` if it ended by itself, whether
+    recording stopped at a site that reports a ``fault``, and whether that was a WARN (``warned``),
+    whether it was ``idle``; numbers of events that were ``lost``, of those ``marked``, and up to
+    the latest that was the ``first`` of its site."""
 
     events: int = 0
     last: Sequence[int] = ()
     ended: str = ""
     stopped: bool = False
     status: int | None = None
+    fault: bool = False
+    warned: bool = False
+    idle: bool = False
+    lost: int = 0
+    marked: int = 0
+    first: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -87,19 +120,14 @@ def flat(image: Image) -> bytes:
 
 
 def qemu_command(
-    kernel: Image, source: Source, folder: Path, append: str, words: Sequence[str]
+    kernel: Path, source: Source, files: Mapping[str, str], append: str, words: Sequence[str]
 ) -> list[str]:
-    """Build the command that boots a kernel in ``folder``, where its stream, console and log go.
-    Raises UsageError if QEMU is not installed."""
+    """Build the command that boots what is in the file ``kernel``; ``files``: as in
+    Emulator.command. Raises UsageError if QEMU is not installed."""
     emulator = source.tracer.emulator
     program = require_emulator(emulator)
-    sink = source.tracer.sinks[source.mark.sink]
-    files = {name: str(folder / name) for name in ("stream", "console", "log")}
-    file = kernel.path
-    if emulator.flat:
-        file = folder / "Image"
-        file.write_bytes(flat(kernel))
-    command = [program, *emulator.command(sink, files), "-kernel", str(file)]
+    sink = MEMORY if source.mark.in_memory else source.tracer.sinks[source.mark.sink]
+    command = [program, *emulator.command(sink, files), "-kernel", str(kernel)]
     return [*command, "-append", emulator.said(sink, append), *words]
 
 
@@ -107,14 +135,17 @@ class Machine:
     """A QEMU in a process group of its own, so that a terminal's signals are ours. As a context
     manager, it is killed on exit. Raises InputError if it cannot be started."""
 
-    def __init__(self, command: Sequence[str], stream: Path, console: Path) -> None:
-        self._stream, self._console = stream, console
+    def __init__(self, command: Sequence[str], feed: Feed, console: Path) -> None:
+        self._feed, self._console = feed, console
         self._asked = ""
-        stream.touch()
+        self._tail, self._size = b"", 0
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, process_group=0, pass_fds=feed.files
+            )
         except OSError as error:
             raise InputError(command[0], f"cannot run: {error.strerror}") from None
+        feed.started()
 
     def __enter__(self) -> Machine:
         return self
@@ -122,6 +153,7 @@ class Machine:
     def __exit__(self, *_: object) -> None:
         self.kill()
         self._process.wait()
+        self._feed.finish()
 
     def kill(self) -> None:
         """Kill it."""
@@ -131,50 +163,90 @@ class Machine:
         """End it at the next poll, giving this reason."""
         self._asked = reason
 
-    def watch(self, source: Source, most: int, limit: float, idle: float) -> Iterator[Progress]:
-        """Watch it until it ends, for ``limit`` seconds, until nothing has happened for ``idle``
-        seconds, or until the tracer has stopped: at its last function, or after ``most`` events (0:
-        unlimited)."""
-        begun = moved = monotonic()
-        decoder, seen, last = Decoder(source), (0, 0), list[int]()
-        stopped = False
-        with self._stream.open("rb") as file:
-            while True:
-                status = self._process.poll()
-                raw = file.read(PART)
-                for part in decoder.feed(np.frombuffer(raw, np.uint8)):
-                    sites = np.searchsorted(source.places, part.place)
-                    last = [*last, *source.ip[sites[-KEPT:]].tolist()][-KEPT:]
-                    stopped |= bool(source.last[sites].any())
-                now, size = monotonic(), (file.tell(), self._said())
-                moved, seen = (now if size != seen else moved), size
-                stopped |= bool(most and decoder.events >= most)
-                reason = self._asked
-                if stopped:
-                    reason = "tracer stopped"
-                elif status is not None and len(raw) < PART:
-                    reason = f"QEMU ended with {status}"
-                elif now - begun > limit:
-                    reason = f"ended after {limit:g} seconds"
-                elif now - moved > idle:
-                    reason = f"ended: no events and no console output for {idle:g} seconds"
-                elif shutil.disk_usage(self._stream.parent).free < ROOM:
-                    reason = f"ended: less than {ROOM >> 20} MiB left on the disk"
-                yield Progress(
-                    events=decoder.events,
-                    last=tuple(last),
-                    ended=reason,
-                    stopped=stopped,
-                    status=status,
-                )
-                if reason:
-                    return
-                if len(raw) < PART:
-                    sleep(STEP)
+    def watch(self, source: Source, rules: Rules) -> Iterator[Progress]:
+        """Watch it until it ends, the tracer has stopped, or a rule ends it. Behind a fault, the
+        kernel may go on until it has printed what happened. Before user space, one that calls only
+        what it has called before is not getting on: with interrupts, it has events for ever."""
+        begun = moved = new = monotonic()
+        last, events, marked, first = list[int](), 0, 0, 0
+        stopped, fault, user, warned = False, 0.0, False, False
+        seen = np.zeros(len(source.places), bool)
+        stopping = source.places[source.last]
+        while True:
+            status = self._process.poll()
+            place, more = self._feed.read()
+            now, said = monotonic(), self._said()
+            if said:
+                new = now
+                user |= USER in said
+            if len(place) or said:
+                moved = now
+            if fault:
+                place = place[:0]
+            hits = np.flatnonzero(np.isin(place, rules.stops))
+            if len(hits):
+                place = place[: hits[0] + 1]
+                warned = bool(np.isin(place[-1], rules.marks))
+            stalls = not user and STALL.search(said) is not None
+            stops = not fault and (len(hits) > 0 or stalls)
+            if stops:
+                fault = now
+            row = np.minimum(np.searchsorted(source.places, place), len(source.places) - 1)
+            fresh = np.flatnonzero(~seen[row])
+            if len(fresh):
+                new, first = now, events + int(fresh[-1]) + 1
+                seen[row] = True
+            events += len(place)
+            marked += int(np.isin(place, rules.marks).sum())
+            last = [*last, *source.ip[row[-KEPT:]].tolist()][-KEPT:]
+            stopped |= bool(np.isin(place, stopping).any())
+            stopped |= bool(rules.most and events >= rules.most)
+            if stops:
+                self._feed.stop(events)
+            reason, quiet = self._asked, False
+            if stopped:
+                reason = "tracer stopped"
+            elif status is not None and not more:
+                reason = f"QEMU ended with {status}"
+            elif fault and (now - moved > WORDS or now - fault > MAX_WORDS):
+                reason = "ended after a fault"
+            elif now - begun > rules.limit:
+                reason = f"ended after {rules.limit:g} seconds"
+            elif now - moved > rules.idle:
+                quiet, first = True, events
+                reason = f"ended: no events and no console output for {rules.idle:g} seconds"
+            elif not user and now - new > rules.idle:
+                quiet = True
+                reason = f"ended: no new function and no console output for {rules.idle:g} seconds"
+            elif shutil.disk_usage(self._console.parent).free < ROOM:
+                reason = f"ended: less than {ROOM >> 20} MiB left on the disk"
+            yield Progress(
+                events=events,
+                last=tuple(last),
+                ended=reason,
+                stopped=stopped,
+                status=status,
+                fault=bool(fault),
+                warned=warned,
+                idle=quiet,
+                lost=self._feed.lost,
+                marked=marked,
+                first=first,
+            )
+            if reason:
+                return
 
-    def _said(self) -> int:
-        """Bytes written to the console."""
+    def _said(self) -> bytes:
+        """What is new on the console, with the end of what was there."""
         try:
-            return self._console.stat().st_size
+            with self._console.open("rb") as file:
+                file.seek(self._size)
+                said = file.read(PART)
         except OSError:
-            return 0
+            return b""
+        if not said:
+            return b""
+        self._size += len(said)
+        said = self._tail + said
+        self._tail = said[-LINE:]
+        return said

@@ -15,13 +15,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch.boot import Slots
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.core.columns import addresses
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import SiteRefused
 from ftpatch.ftrace.sites import Sites
 
-__all__ = ["find_room", "find_word", "lay_at"]
+__all__ = ["find_ring", "find_room", "find_word", "lay_at"]
 
 MARGIN = 64
 """Bytes left untouched on both sides of the code: a function in assembly may end in zeros, and has
@@ -82,6 +83,11 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
     return best
 
 
+def find_ring(sites: Sites) -> int:
+    """Find room for the word and the ring below it that the reader shares; 0 if there is none."""
+    return _in_nosave(sites, Slots.RING) or 0
+
+
 def find_word(sites: Sites) -> int:
     """Find room for eight bytes that are written while the kernel runs. Raises SiteRefused if the
     data has no padding."""
@@ -95,9 +101,9 @@ def find_word(sites: Sites) -> int:
     return found
 
 
-def _in_nosave(sites: Sites) -> int | None:
-    """The last line of what hibernation does not save: it is page-aligned, and holds a few words at
-    its start."""
+def _in_nosave(sites: Sites, below: int = 0) -> int | None:
+    """The last line of what hibernation does not save, with so many bytes ``below`` it: it is
+    page-aligned, and holds a few words at its start."""
     elf, symbols = sites.image.elf, sites.image.symbols
     low, high = (symbols.find(name) or 0 for name in NOSAVE)
     section = elf.section(NOSAVE_SECTION)
@@ -105,13 +111,13 @@ def _in_nosave(sites: Sites) -> int | None:
         low, high = section.address, section.address + section.size
     if not low < high or low % PAGE or high % PAGE:
         return None
-    at = addresses(high - LINE)
-    held, there = elf.gather(elf.offset_of(at), LINE)
+    at = addresses(high - LINE - below)
+    held, there = elf.gather(elf.offset_of(at), below + LINE)
     named = _defined(symbols) & (symbols.value >= low) & (symbols.value < high)
     ends = symbols.value[named] + np.maximum(symbols.size[named], np.uint64(UNSIZED))
     if not there.all() or held.any() or (ends > at).any():
         return None
-    return int(at[0])
+    return high - LINE
 
 
 def _between_objects(sites: Sites) -> int | None:

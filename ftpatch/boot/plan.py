@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import supports
-from ftpatch.arch.boot import Wanted, boot_tracer_of
-from ftpatch.boot.padding import find_room, find_word, lay_at
+from ftpatch.arch.boot import MEMORY, Wanted, boot_tracer_of
+from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
+from ftpatch.boot.padding import find_ring, find_room, find_word, lay_at
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.ftrace.addr import Callee
@@ -33,12 +34,15 @@ MAX_EVENTS = (1 << 31) - 1
 @dataclass(frozen=True, kw_only=True)
 class BootTracing:
     """Options of a boot tracer: the sink for events (empty: the architecture's default), a function
-    whose entry is the last event, the maximum number of events, whether events are timed."""
+    whose entry is the last event, the maximum number of events, whether events are timed; whether
+    they are read while the kernel runs (``live``): then the default is a ring in its memory, and
+    the functions that report a fault are always traced."""
 
     sink: str = ""
     until: str = ""
     most: int | None = None
     time: bool = False
+    live: bool = False
 
 
 def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Plan:
@@ -53,9 +57,11 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     if not supports(sites.arch.name, "boot"):
         raise UsageError(path, f"no boot tracer for {sites.arch.name}")
     tracer = boot_tracer_of(sites.arch.name)
-    sink = tracing.sink or tracer.sinks[0]
-    if sink not in tracer.sinks:
-        hint = meant(near(sink, tracer.sinks), f"use {' or '.join(tracer.sinks)}")
+    ring = find_ring(sites) if tracing.live else 0
+    sinks = (MEMORY, *tracer.sinks) if ring else tracer.sinks
+    sink = tracing.sink or sinks[0]
+    if sink not in sinks:
+        hint = meant(near(sink, sinks), f"use {' or '.join(sinks)}")
         raise UsageError(path, f"unsupported sink {sink} for {sites.arch.name}", hint)
     if tracing.most is not None and not 0 < tracing.most <= MAX_EVENTS:
         raise UsageError(None, f"--max {tracing.most} is out of range (1 to {MAX_EVENTS})")
@@ -63,8 +69,11 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
         raise SiteRefused(path, "already patched", "run `ftpatch undo` first")
     last = _until(sites, tracing.until)
     mask = mask | last
-    counts = tracer.always_word or tracing.most is not None or bool(tracing.until)
-    word = find_word(sites) if counts else 0
+    if tracing.live:
+        mask = mask | reporting(sites.ip, sites.image.symbols, (*FAULTS, *WARNINGS))
+    counts = sink == MEMORY or tracer.always_word or tracing.most is not None
+    counts = counts or bool(tracing.until)
+    word = ring if sink == MEMORY else find_word(sites) if counts else 0
     most = MAX_EVENTS if tracing.most is None else tracing.most
     # The size is known once it is built, and does not depend on the place.
     distance = 1 << 24 if counts else None

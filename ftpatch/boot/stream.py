@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import supports
-from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, boot_tracer_of, read_mark
+from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, Slots, boot_tracer_of, read_mark
 from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses, among
 from ftpatch.core.journal import journalled
@@ -44,6 +44,19 @@ class Source:
     places: NDArray[np.int64]
     ip: NDArray[np.uint64]
     last: NDArray[np.bool_]
+
+    @property
+    def size(self) -> int:
+        """Bytes of an event."""
+        if self.mark.in_memory:
+            return Slots(self.mark.time).size
+        return self.tracer.size(time=self.mark.time, back=self.mark.back)
+
+    def read(self, rows: NDArray[np.uint8]) -> Events:
+        """Decode events, uint8[n, size]."""
+        if self.mark.in_memory:
+            return Slots(self.mark.time).read(rows)
+        return self.tracer.read(rows, time=self.mark.time, back=self.mark.back)
 
 
 def find_source(image: Image) -> Source:
@@ -86,7 +99,7 @@ class Decoder:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._size = source.tracer.size(time=source.mark.time, back=source.mark.back)
+        self._size = source.size
         self._rest = np.empty(0, np.uint8)
         self._in_gap = False
         self.events = self.skipped = self.foreign = self.gaps = self.broke = self._passed = 0
@@ -134,6 +147,8 @@ class Decoder:
         rows = data[: (last // size + 1) * size].reshape(-1, size)
         if self._good(rows).all():
             return np.arange(len(rows), dtype=np.int64) * size
+        if self._source.mark.in_memory:  # without markers, but nothing comes in between
+            return np.flatnonzero(self._good(rows)) * size
         at = np.flatnonzero(data[: last + 1] == self._source.tracer.marker)
         at = at[self._good(data[at[:, None] + np.arange(size)])]
         while len(at):  # of each row of overlapping ones, keep the first
@@ -163,7 +178,7 @@ class Decoder:
 
     def _events(self, rows: NDArray[np.uint8]) -> Events:
         mark = self._source.mark
-        events = self._source.tracer.read(rows, time=mark.time, back=mark.back)
+        events = self._source.read(rows)
         if mark.time:
             return events
         first = self.events - len(rows)
@@ -171,11 +186,14 @@ class Decoder:
 
     def _good(self, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
         source = self._source
-        events = source.tracer.read(rows, time=source.mark.time, back=source.mark.back)
+        events = source.read(rows)
         at = np.minimum(np.searchsorted(source.places, events.place), len(source.places) - 1)
         good = source.places[at] == events.place
-        good &= (rows[:, 0] == source.tracer.marker) & (events.sp % source.tracer.align == 0)
-        return np.asarray(good)
+        good &= events.sp % source.tracer.align == 0
+        return np.asarray(good if source.mark.in_memory else good & self._marked(rows))
+
+    def _marked(self, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        return np.asarray(rows[:, 0] == self._source.tracer.marker)
 
 
 def read_stream(path: Path, decoder: Decoder) -> Iterator[Events]:

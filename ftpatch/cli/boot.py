@@ -23,7 +23,6 @@ from ftpatch.cli.options import (
     MaxEvents,
     Notrace,
     Regex,
-    Sink,
     Until,
     WithTime,
     format_of,
@@ -52,10 +51,29 @@ def command(
     filter_: Filter = [],  # noqa: B006 - typer copies it
     notrace: Notrace = [],  # noqa: B006
     regex: Regex = False,
-    sink: Sink = "",
+    sink: Annotated[
+        str,
+        typer.Option(
+            "--sink",
+            metavar="SINK",
+            help="Where events go: memory where there is room for a ring, else {sinks}.",
+        ),
+    ] = "",
     until: Until = "",
     most: MaxEvents = None,
     time: WithTime = False,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", metavar="N", min=1, help="Keep only the last N events."),
+    ] = None,
+    stop_on: Annotated[
+        str,
+        typer.Option(
+            "--stop-on",
+            metavar="warn",
+            help="Stop recording at a WARN too, not only at an oops, a BUG or a panic.",
+        ),
+    ] = "",
     append: Annotated[
         list[str],
         typer.Option(
@@ -108,9 +126,9 @@ def command(
     """Trace a kernel's boot under QEMU and report its calls.
 
     The tracer is inserted into a copy. The run ends when the tracer stops (--until, --max), or when
-    the kernel exits or hangs, or on Ctrl-C, and then the last functions called are printed. The
-    exit code is QEMU's, 0 if the tracer stopped, 124 if ftpatch ended the run otherwise, and 125 if
-    ftpatch itself failed.
+    the kernel exits or hangs, or on Ctrl-C; where an oops, a BUG, a panic or a hang was, and the
+    calls that led there, are printed. The exit code is 1 for one of these, else QEMU's, 0 if the
+    tracer stopped, 124 if ftpatch ended the run otherwise, and 125 if ftpatch itself failed.
 
     Example: ftpatch boot vmlinux --until rest_init
     """
@@ -126,6 +144,8 @@ def command(
         from ftpatch.boot.plan import BootTracing
         from ftpatch.ftrace.filter import Selection
 
+        if stop_on not in ("", "warn"):
+            raise UsageError(None, f"--stop-on {stop_on}: unknown event", "use --stop-on warn")
         tracing = BootTracing(sink=sink, until=until, most=most, time=time)
         selection = Selection(filter_, notrace, regex)
         CLEANUP.failure = int(Exit.OWN)
@@ -136,19 +156,22 @@ def command(
             words=words or [],
             limit=limit,
             idle=idle,
+            last=last or 0,
+            stop_on_warn=bool(stop_on),
         )
         with _folder(keep) as name:
             booted = boot_kernel(image, Path(name), asked, partial(_watch, most or 0))
             ended = booted.ended
-            note_lines([f"{count(ended.events, 'event')}; {ended.ended}"])
-            note_lines(booted.explained())
+            missing = f" and {ended.lost} lost" * bool(ended.lost)
+            note_lines([f"{count(ended.events, 'event')}{missing}; {ended.ended}"])
+            note_lines(booted.ending.lines)
             if ended.events:
                 kernel = booted.kernel.path
                 report.command([booted.stream], format_, json, kernel, output=output, force=force)
     except FtpatchError as error:
         error_line(str(error))
         raise typer.Exit(int(Exit.OWN)) from None
-    raise typer.Exit(ended.exit_code)
+    raise typer.Exit(booted.ending.code)
 
 
 def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:

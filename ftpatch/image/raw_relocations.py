@@ -3,6 +3,7 @@
 
     .rela.dyn  | place | R_*_RELATIVE | addend |     place and addend are addresses of the image
                | 0     | 0            | 0      |     R_*_NONE: thousands, that the linker left
+               | place | 0            | addend |     the same: that of a dropped record
                | place | another type | addend |
     .relr.dyn  | address | bitmap (odd) ... | address | bitmap ...
 
@@ -84,14 +85,15 @@ def _find_rela(image: _Words, relative: int) -> tuple[int, int]:
     known = (symbol > 0) & (symbol < SYMBOLS) & (kind > 0) & (kind < TYPES)
     valid = (known | (info == relative)) & image.holds(place)
     sure = valid & (info == relative) & image.holds(addend)
+    none = zero | ((info == 0) & image.holds(place) & image.holds(addend))
     best = (0, 0)
-    for low, high in _runs(valid | zero, sure):
+    for low, high in _runs(valid | none, sure):
         rows = low + np.flatnonzero(sure[low:high])
         held, there = image.at(place[rows])
         good = there & ((held == 0) | (held == addend[rows]))
         if len(rows) < LEAST or good.mean() < GOOD or len(rows) <= best[1] - best[0]:
             continue
-        ends = low + np.flatnonzero(~zero[low:high])
+        ends = low + np.flatnonzero(valid[low:high])
         best = int(ends[0]), int(ends[-1]) + 1
     return phase + 3 * best[0], phase + 3 * best[1]
 

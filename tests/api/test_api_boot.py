@@ -37,7 +37,7 @@ def test_an_end_of_its_own(
 ) -> None:
     words = tmp_path / "words"
     monkeypatch.setenv("THEN", f"printf '%s\\n' \"$@\" >{words}; exit 3")
-    boot = kernel.boot(append=["nokaslr", "quiet"], qemu=["-smp", "2"])
+    boot = kernel.boot(sink="debugcon", append=["nokaslr", "quiet"], qemu=["-smp", "2"])
     assert (boot.events, boot.status, boot.stopped) == (4, 3, False)
     assert boot.ended == "QEMU ended with 3" and boot.console == "panic: the end\n"
     assert boot.last == [name for name, _ in EVENTS]
@@ -48,7 +48,7 @@ def test_an_end_of_its_own(
 
 def test_its_calls(kernel: ftpatch.Image) -> None:
     """By the stack pointers that were sent: two calls below the first one, and one beside it."""
-    boot = kernel.boot()
+    boot = kernel.boot(sink="debugcon")
     columns = boot.columns()
     assert columns["function"].tolist() == [name for name, _ in EVENTS]
     assert columns["depth"].tolist() == [0, 1, 1, 0]
@@ -62,33 +62,33 @@ def test_its_calls(kernel: ftpatch.Image) -> None:
 
 def test_the_tracer_stops(kernel: ftpatch.Image, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THEN", "exec sleep 600")
-    boot = kernel.boot(until="schedule", max=100)
+    boot = kernel.boot(sink="debugcon", until="schedule", max=100)
     assert boot.stopped and boot.ended == "tracer stopped" and boot.notes == []
-    slow = kernel.boot(limit=1)
+    slow = kernel.boot(sink="debugcon", limit=1)
     assert not slow.stopped and slow.ended == "ended after 1 seconds" and slow.status is None
 
 
 def test_what_it_leaves(kernel: ftpatch.Image, tmp_path: Path) -> None:
-    boot, kept = kernel.boot(), tmp_path / "kept"
+    boot, kept = kernel.boot(sink="debugcon"), tmp_path / "kept"
     assert list((tmp_path / "tmp").iterdir()) == [boot.stream.parent]
     del boot
     gc.collect()
     assert not list((tmp_path / "tmp").iterdir())
-    boot = kernel.boot(keep=kept)
+    boot = kernel.boot(sink="debugcon", keep=kept)
     assert boot.stream.parent == kept and boot.image == kept / "vmlinux.boot"
     del boot
     gc.collect()
     assert (kept / "stream").exists()
     with pytest.raises(ftpatch.UsageError, match="cannot create: File exists"):
-        kernel.boot(keep=kept)
+        kernel.boot(sink="debugcon", keep=kept)
     with pytest.raises(ftpatch.UsageError, match="no such function"):
-        kernel.boot(until="nowhere")
+        kernel.boot(sink="debugcon", until="nowhere")
     assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_no_events(kernel: ftpatch.Image, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENT", "/dev/null")
-    boot = kernel.boot()
+    boot = kernel.boot(sink="debugcon")
     assert boot.events == 0 and boot.last == [] and "last functions: none" in boot.notes
     with pytest.raises(ftpatch.InputError, match="empty"):
         boot.columns()
@@ -97,4 +97,4 @@ def test_no_events(kernel: ftpatch.Image, monkeypatch: pytest.MonkeyPatch) -> No
 def test_without_qemu(kernel: ftpatch.Image, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ftpatch.UsageError, match="is not installed; apt install"):
-        kernel.boot()
+        kernel.boot(sink="debugcon")

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ftpatch.arch.boot import BootTracer, Events, Mark, Wanted, boot_tracer_of, read_mark
+from ftpatch.arch.boot import (
+    MEMORY,
+    BootTracer,
+    Events,
+    Mark,
+    Slots,
+    Wanted,
+    boot_tracer_of,
+    read_mark,
+)
 from ftpatch.boot.calls import Calls
 from ftpatch.boot.stream import Decoder, Source
 from ftpatch.trace.decode import Event
@@ -38,6 +47,7 @@ class _Machine:
         self.laid = self.tracer.assemble(wanted)
         for at in (CODE, WORD, STACK):
             self.uc.mem_map(at, 16 * PAGE)
+        self.uc.mem_map(WORD - PAGE, PAGE)
         self.uc.mem_write(CODE, self.laid.code)
         self.uc.mem_write(WORD, count.to_bytes(4, "little"))
         if kind == "X86":
@@ -65,9 +75,12 @@ class _Machine:
 
     def _semihosting(self, uc: Any, at: int, size: int, _: Any) -> None:  # noqa: ANN401
         if bytes(uc.mem_read(at, 4)) == bytes.fromhex("00005ed4"):  # hlt #0xf000
-            assert uc.reg_read(self.names.UC_ARM64_REG_X0) == 4  # SYS_WRITE0
             text = bytes(uc.mem_read(uc.reg_read(self.names.UC_ARM64_REG_X1), 64))
-            self.sent += text[: text.index(0)]
+            if uc.reg_read(self.names.UC_ARM64_REG_X0) == 3:  # SYS_WRITEC
+                self.sent += text[:1]
+            else:
+                assert uc.reg_read(self.names.UC_ARM64_REG_X0) == 4  # SYS_WRITE0
+                self.sent += text[: text.index(0)]
             uc.reg_write(self.pc, at + 4)
 
     def call(self, site: int, entry: int, sp: int, returns: int = CODE + 0x1234) -> None:
@@ -104,13 +117,14 @@ def _tracer(arch: str) -> BootTracer:
     return tracer
 
 
-def _source(arch: str, *, time: bool, sites: list[int]) -> Source:
+def source_of(arch: str, *, time: bool, sites: list[int], sink: int = 0) -> Source:
+    """A tracer at CODE, and the sites that call it, as distances from there."""
     tracer = _tracer(arch)
     places = np.array(sorted(sites), np.int64)
     ip = (places + (CODE - tracer.behind)).astype(np.uint64)
     return Source(
         tracer=tracer,
-        mark=Mark(sink=0, time=time),
+        mark=Mark(sink=sink, time=time),
         at=CODE,
         places=places,
         ip=ip,
@@ -127,7 +141,7 @@ def test_registers_survive_and_events_arrive(arch: str, time: bool) -> None:
     returns = [CODE + 0x9000, CODE - 0x20, CODE + 0x7FFF_FFF0]
     for site, sp, to in zip(sites, pointers, returns, strict=True):
         machine.call(site, machine.laid.entry, sp, to)
-    decoder = Decoder(_source(arch, time=time, sites=sites))
+    decoder = Decoder(source_of(arch, time=time, sites=sites))
     (events,) = decoder.feed(np.frombuffer(machine.sent, np.uint8))
     assert events.place.tolist() == sites
     assert events.sp.tolist() == pointers
@@ -135,6 +149,14 @@ def test_registers_survive_and_events_arrive(arch: str, time: bool) -> None:
     assert decoder.skipped == 0
     machine.call(0x8000, machine.laid.entry, STACK + 0x8000)  # the fourth of three
     assert len(machine.sent) == 3 * _tracer(arch).size(time=time)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_the_last_function_stops_a_ring(arch: str) -> None:
+    machine = _Machine(arch, Wanted(MEMORY, False, WORD - CODE), 1000)
+    for entry in (machine.laid.entry, machine.laid.last, machine.laid.entry, machine.laid.last):
+        machine.call(0x8000, entry, STACK + 0x8000)
+    assert machine.uc.mem_read(WORD + Slots.HEAD, 4) == (2).to_bytes(4, "little")
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -147,6 +169,34 @@ def test_the_last_function_is_told_and_stops_it(arch: str) -> None:
     machine.call(0x8000, machine.laid.entry, STACK + 0x8000)
     machine.call(0x8000, machine.laid.last, STACK + 0x8000)
     assert machine.sent == told
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("time", [False, True])
+def test_a_ring_is_filled_and_waits_for_its_reader(arch: str, time: bool) -> None:
+    machine = _Machine(arch, Wanted(MEMORY, time, WORD - CODE), 1 << 20)
+    slots, head = Slots(time), WORD + Slots.HEAD
+    number = slots.count
+    machine.uc.mem_write(head, (0xFFFF_FFFF).to_bytes(4, "little") * 2)  # both are about to wrap
+    sites = [0x8000 + 16 * i for i in range(number)]
+    returns = [CODE + 0x9000 - 4 * i for i in range(number)]
+    pointers = [STACK + 0x8000 - 16 * i for i in range(number)]
+    for site, sp, to in zip(sites, pointers, returns, strict=True):
+        machine.call(site, machine.laid.entry, sp, to)
+    assert len(machine.sent) == 2  # the reader is told twice a round
+    raw = machine.uc.mem_read(WORD - Slots.RING, slots.count * slots.size)
+    rows = np.frombuffer(bytes(raw), np.uint8).reshape(number, -1)
+    events = slots.read(np.roll(rows, 1, axis=0))
+    assert events.place.tolist() == sites
+    assert events.sp.tolist() == pointers
+    assert events.back is not None and events.back.tolist() == [to - CODE for to in returns]
+    assert not time or (np.diff(events.time.astype(np.int64)) >= 0).all()
+    with pytest.raises(AssertionError):  # it waits: no count of instructions brings it back
+        machine.call(0x9000, machine.laid.entry, STACK + 0x8000)
+    machine.uc.mem_write(WORD + Slots.TAIL, (1).to_bytes(4, "little"))  # two have been taken
+    machine.call(0xA000, machine.laid.entry, STACK + 0x8000)  # the one that waited has the other
+    first = bytes(machine.uc.mem_read(WORD - Slots.RING, 4))
+    assert first == (0xA000).to_bytes(4, "little")
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -175,7 +225,7 @@ def test_damaged_streams_are_found_again(arch: str) -> None:
     for number in cut:  # part of an event is lost, and a line of text stands in its place
         at = number * size
         raw[at + 2 : at + size - 1] = b"[    0.000000] text\r\n"[: chance.randrange(1, 20)]
-    decoder = Decoder(_source(arch, time=False, sites=sites))
+    decoder = Decoder(source_of(arch, time=False, sites=sites))
     step, found = 97, 0
     for at in range(0, len(raw), step):
         for part in decoder.feed(np.frombuffer(bytes(raw[at : at + step]), np.uint8)):
@@ -285,7 +335,7 @@ def test_streams_of_older_tracers_are_read() -> None:
     mark = Mark(sink=0, time=False, entry=17, last=0, back=False)
     assert read_mark(mark.pack()) == mark and mark.pack().startswith(b"FTPBOOT1")
     raw = bytes([0xF7]) + (0x8000).to_bytes(4, "little") + (0x8FF8).to_bytes(6, "little")
-    source = _source("x86_64", time=False, sites=[0x8000])
+    source = source_of("x86_64", time=False, sites=[0x8000])
     decoder = Decoder(dataclasses.replace(source, mark=mark))
     (events,) = decoder.feed(np.frombuffer(raw * 2, np.uint8))
     assert events.place.tolist() == [0x8000] * 2 and events.sp.tolist() == [0x8FF8] * 2

@@ -47,6 +47,24 @@ def test_where_an_image_is_linked(magic: bytes, form: int, layout: Layout | None
     assert found == made.tables
 
 
+@every_magic
+def test_entries_of_dropped_records_belong_to_the_table(magic: bytes) -> None:
+    """Their type is NONE; they keep their place and addend. At an end of the table, they cannot be
+    told from something else."""
+    made = Made(magic, Form.RELA, V6)
+    ((form, offset, size),) = made.tables
+    data = made.array.copy()
+    entries = data[offset : offset + size].view("<u8").reshape(-1, 3)
+    assert (entries[:, 0] > 0).sum() > 9
+    own = np.flatnonzero(entries[:, 0])[1:-1][::2]
+    entries[own, 1] = 0
+    assert find_relocations(data, BASES[magic], MEMORY, RELATIVE[magic]) == made.tables
+    entries[0, 1] = 0
+    found = find_relocations(data, BASES[magic], MEMORY, RELATIVE[magic])
+    second = 24 * int(np.flatnonzero(entries[:, 1])[0])
+    assert found == [(form, offset + second, size - second)]
+
+
 @pytest.mark.parametrize(
     "base", [0xFFFF_8000_1008_0000, 0xFFFF_FFC0_0801_0000, 0xFFFF_FFE0_0000_0000]
 )

@@ -21,7 +21,7 @@ from .independent import Vmlinux
 __all__ = ["Booted", "boot_traced", "hang", "planted", "triple_fault"]
 
 BEHIND = {"x86_64": 5, "i386": 5, "arm64": 4}  # bytes of the call at a site
-ENDED = 124  # where it was ended for its time
+ENDED = (0, 1, 124)  # 1: with a fault; 124: ended for its time
 LAST = re.compile(r"last functions: (.*)")
 
 
@@ -52,7 +52,7 @@ def boot_traced(vmlinux: Path, *words: str) -> Booted:
         [*command, "--format", "json", *words, "--", *SAME],
         capture_output=True, text=True, timeout=RUN_LIMIT,
     )  # fmt: skip
-    assert done.returncode in (0, ENDED), done.stderr
+    assert done.returncode in ENDED, done.stderr
     return Booted([json.loads(line) for line in done.stdout.splitlines()], done.stderr)
 
 

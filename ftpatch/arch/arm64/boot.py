@@ -16,18 +16,25 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Assembly, Emulator, Events, TracerCode, Wanted
+from ftpatch.arch.boot import MEMORY, Assembly, Emulator, Events, Slots, TracerCode, Wanted
 
 __all__ = ["BOOT_ARM64"]
 
 MARKER = 0x01
 HALF = 16  # bits that movk sets
+WRITEC = 3  # SYS_WRITEC: x1 is the address of a byte
 WRITE0 = 4  # SYS_WRITE0 of Arm's semihosting: x1 is the address of a string
 PLACE, SP, TIME = 5, 7, 9  # bytes of each part
 GRAIN = 4  # bits of a stack pointer that are zero: the ABI keeps it at multiples of 16
 ROOM = 32  # bytes on the stack for an event and its NUL
 SAVED = 16  # bytes for x0 and x1
+INSN = 4  # bytes
 RETURN = ("mov x10, x30", "mov x30, x9", "ret x10")  # with the lr that the function was called with
+
+TELL = (
+    *("stp x0, x1, [sp, -16]!", f"mov w0, #{WRITEC}", "mov x1, x14", "hlt #0xf000"),
+    "ldp x0, x1, [sp], 16",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +60,14 @@ class _BootArm64:
             ),
             append="console=ttyAMA0 earlycon panic=-1",
             flat=True,
-            sinks={
-                "semihosting": (
+            sinks=dict.fromkeys(
+                ("semihosting", MEMORY),
+                (
                     *("-chardev", "file,id=events,path={stream}", "-semihosting-config"),
                     *("enable=on,target=native,chardev=events", "-serial", "file:{console}"),
-                )
-            },
-            consoles={"semihosting": ""},
+                ),
+            ),
+            consoles={"semihosting": "", MEMORY: ""},
         )
 
     def size(self, *, time: bool, back: bool = True) -> int:
@@ -81,9 +89,39 @@ class _BootArm64:
     def assemble(self, wanted: Wanted) -> TracerCode:
         """Build the code."""
         out = Assembly(self.name)
-        leave = RETURN
-        body = partial(self._body, out, wanted)
-        return out.assemble(wanted, self.sinks.index(wanted.sink), leave, body)
+        if wanted.sink != MEMORY:
+            return out.assemble(wanted, self.sinks, RETURN, partial(self._body, out, wanted))
+        leave = (*RETURN, *TELL, "msr daif, x17", *RETURN)
+        return out.assemble(wanted, self.sinks, leave, partial(self._to_memory, out, wanted))
+
+    def _to_memory(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
+        """One entry that fills a slot of the ring; the ``last`` one stops it. Behind the return
+        at ``stopped`` stand the call that tells the reader, and the way out. x11 is the word."""
+        assert wanted.word is not None
+        told = stopped + INSN * len(RETURN)
+        leave, slots = told + INSN * len(TELL), Slots(wanted.time)
+        out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
+        self._count(out, wanted.word, stopped, last=last)
+        # An interrupt between taking a slot and filling it might wait for that slot.
+        out.add("mrs x17, daif", "msr daifset, #3", f"add x14, x11, #{Slots.HEAD}")
+        again = out.here
+        out.add(
+            "ldxr w12, [x14]", "add w13, w12, #1", "stxr w15, w13, [x14]", f"cbnz w15, ${again}"
+        )
+        wait = out.here
+        out.add(f"ldr w13, [x11, #{Slots.TAIL}]", "sub w13, w12, w13")
+        out.add(f"cmp w13, #{slots.count}", f"b.hs ${wait}")
+        out.add(f"and w13, w12, #{slots.count - 1}")
+        if wanted.time:  # 24 bytes: three times 8
+            out.add("add w13, w13, w13, lsl #1", "lsl w13, w13, #3")
+        else:
+            out.add("lsl w13, w13, #4")
+        out.add(f"sub x14, x11, #{Slots.RING}", "add x14, x14, x13")
+        out.add("sub w15, w9, w10", "str w15, [x14, #4]", "mov x16, sp", "str x16, [x14, #8]")
+        if wanted.time:
+            out.add("mrs x16, cntvct_el0", "str x16, [x14, 16]")
+        out.add("sub w15, w30, w10", "stlr w15, [x14]")  # the slot is full
+        out.add(f"tst w12, #{slots.told - 1}", f"b.ne ${leave}", f"b ${told}")
 
     def _body(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it. x9 is the caller's lr."""

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Assembly, Emulator, Events, TracerCode, Wanted
+from ftpatch.arch.boot import MEMORY, Assembly, Emulator, Events, Slots, TracerCode, Wanted
 
 __all__ = ["BootX86"]
 
@@ -25,6 +25,8 @@ DEBUGCON, SERIAL = 0xE9, 0x3F8  # QEMU's isa-debugcon; the first 16550
 LINE_STATUS, EMPTY = 0x3FD, 0x20  # LSR, and THRE in it
 STOP = 0xC000_0000
 """Value of the counter word: stopped. Far enough from 0 that no late decrement wraps."""
+RET, OUT = 1, 2
+"""Bytes of ret and of out imm8, al."""
 LOCK = 4
 """Bytes from the counter word to the lock: 0, or 1 while an event is sent."""
 PATIENCE = 1 << 21
@@ -71,10 +73,12 @@ class BootX86:
             sinks={
                 "debugcon": (*FILES, *CONSOLE, *("-device", "isa-debugcon,chardev=events")),
                 "serial": (*FILES, *("-serial", "chardev:events"), *CONSOLE),
+                MEMORY: (*FILES, *CONSOLE, *("-device", "isa-debugcon,chardev=events")),
             },
             consoles={
                 "debugcon": "console=ttyS0 earlyprintk=serial,ttyS0",
                 "serial": "console=ttyS1 earlyprintk=serial,ttyS1",  # the first is the tracer's
+                MEMORY: "console=ttyS0 earlyprintk=serial,ttyS0",
             },
             fault="Triple fault",
         )
@@ -98,13 +102,62 @@ class BootX86:
         """Build the code."""
         out = Assembly(self.name)
         leave = ["ret"]  # c3
-        body = partial(self._body, out, wanted)
-        return out.assemble(wanted, self.sinks.index(wanted.sink), leave, body)
+        if wanted.sink != MEMORY:
+            return out.assemble(wanted, self.sinks, leave, partial(self._body, out, wanted))
+        leave += [f"out {DEBUGCON:#x}, al", *self._restore]  # e6 e9
+        return out.assemble(wanted, self.sinks, leave, partial(self._to_memory, out, wanted))
+
+    def _to_memory(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
+        """One entry that fills a slot of the ring; the ``last`` one stops it. Behind the return
+        at ``stopped`` stand the byte that tells the reader, and the way out."""
+        assert wanted.word is not None
+        told = stopped + RET
+        leave, slots, word = told + OUT, Slots(wanted.time), wanted.word
+        r, returns = self._letter, (len(self._saved) + 1) * self.word
+        self._gate(out, word, stopped)
+        out.add(f"pushf{self.flags}", "cli", *(f"push {name}" for name in self._saved))
+        self._mark(out, f"{r}cx")
+        count = f"dword ptr [{r}cx + {word}]"
+        out.add(f"mov {count}, {STOP:#x}" if last else f"lock dec {count}")
+        out.add("mov esi, 1", f"lock xadd dword ptr [{r}cx + {word + Slots.HEAD}], esi")
+        wait = out.here
+        out.add("mov edx, esi", f"sub edx, dword ptr [{r}cx + {word + Slots.TAIL}]")
+        out.add(f"cmp edx, {slots.count}", f"jae ${wait}")
+        out.add("mov edx, esi", f"and edx, {slots.count - 1}")
+        if wanted.time:  # 24 bytes: three times 8
+            out.add(f"lea edx, [{r}dx + {r}dx*2]", "shl edx, 3")
+        else:
+            out.add("shl edx, 4")
+        out.add(f"lea {r}cx, [{r}cx + {r}dx + {word - Slots.RING}]")
+        if wanted.time:
+            out.add("rdtsc", f"mov dword ptr [{r}cx + 16], eax", f"mov dword ptr [{r}cx + 20], edx")
+        self._mark(out, f"{r}ax")
+        out.add(f"mov edx, dword ptr [{r}sp + {returns + self.word}]", "sub edx, eax")
+        out.add(f"mov dword ptr [{r}cx + 4], edx", f"lea {r}dx, [{r}sp + {returns + self.word}]")
+        out.add(f"mov {self._size} ptr [{r}cx + 8], {r}dx")  # i386: above it stays 0
+        out.add(f"mov edx, dword ptr [{r}sp + {returns}]", "sub edx, eax")
+        out.add(f"mov dword ptr [{r}cx], edx")  # the slot is full
+        out.add(f"test esi, {slots.told - 1}", f"jne ${leave}", f"jmp ${told}")
+
+    @property
+    def _letter(self) -> str:
+        return "r" if self.word == 8 else "e"
+
+    @property
+    def _size(self) -> str:
+        return "qword" if self.word == 8 else "dword"
+
+    @property
+    def _saved(self) -> list[str]:
+        return [f"{self._letter}{name}" for name in ("dx", "cx", "si", "ax")]
+
+    @property
+    def _restore(self) -> list[str]:
+        return [*(f"pop {name}" for name in reversed(self._saved)), f"popf{self.flags}", "ret"]
 
     def _body(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it."""
-        r = "r" if self.word == 8 else "e"
-        saved = [f"{r}dx", f"{r}cx", f"{r}si", f"{r}ax"]
+        r, saved = self._letter, self._saved
         if wanted.word is not None:
             self._gate(out, wanted.word, stopped)
         out.add(f"pushf{self.flags}", "cli", *(f"push {name}" for name in saved))
@@ -121,7 +174,7 @@ class BootX86:
         out.add(*[f"push {r}cx"] * room)
         out.add(f"mov byte ptr [{r}sp], {MARKER:#x}", f"mov dword ptr [{r}sp + 1], edx")
         out.add(f"mov dword ptr [{r}sp + 5], esi")
-        out.add(f"mov {'q' if r == 'r' else 'd'}word ptr [{r}sp + 9], {r}cx")
+        out.add(f"mov {self._size} ptr [{r}sp + 9], {r}cx")
         at = 9 + self.sp_bytes
         if wanted.time:
             out.add("rdtsc", f"mov dword ptr [{r}sp + {at}], eax")
@@ -132,7 +185,7 @@ class BootX86:
             self._mark(out, f"{r}cx")
             out.add(f"mov dword ptr [{r}cx + {wanted.word + LOCK}], 0")
         out.add(f"lea {r}sp, [{r}sp + {room * self.word}]")
-        out.add(*(f"pop {name}" for name in reversed(saved)), f"popf{self.flags}", "ret")
+        out.add(*self._restore)
 
     def _lock(self, out: Assembly, lock: str) -> None:
         """Wait for the lock, but not forever: eax is what remains of esi while it is held."""

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: MIT
+"""Where a traced boot says that a kernel died is where the kernel's console and addr2line say so.
+
+Faults are planted behind the site of a function that the first task runs late, by which time
+exceptions are reported, or come from the user space that a kernel is given.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .booted import BEHIND, hang, planted, triple_fault
+from .cli import RUN_LIMIT
+from .guest import cpio
+from .independent import Vmlinux
+from .qemu import need
+
+PLANTED = "driver_init"
+CALLERS = ("kernel_init_freeable", "kernel_init")
+OUTERMOST = ("kernel_init", "ret_from_fork")  # x86's has been C since 6.6
+WARNED = "init_irq_proc"  # whatever else it does can be left out
+LOCK = {
+    "x86_64": "_raw_spin_lock_irqsave",
+    "i386": "_raw_spin_lock_irqsave",
+    "arm64": "queued_spin_lock_slowpath",  # the others are inlined
+}
+ADDR2LINE = {
+    "x86_64": "addr2line",
+    "i386": "addr2line",
+    "arm64": "aarch64-linux-gnu-addr2line",
+}
+PLACE = re.compile(r"^(?:\[.*?\] ?)?(?:[RE]IP: (?:0010:)?|pc : )(\w+)\+(0x\w+)/", re.MULTILINE)
+CRASHING = {  # sources of /init
+    "x86_64": ".globl _start\n_start: ud2\n",
+    "i386": ".globl _start\n_start: ud2\n",
+    "arm64": ".globl _start\n_start: udf #0\n",
+}
+CC = {
+    "x86_64": ("gcc",),
+    "i386": ("gcc", "-m32"),
+    "arm64": ("aarch64-linux-gnu-gcc",),
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was said of a boot, its exit code, and the console."""
+
+    code: int
+    lines: list[str]
+    console: str
+
+
+@pytest.fixture(scope="module")
+def traceable(image: Vmlinux) -> Vmlinux:
+    """A kernel of an architecture that has a boot tracer."""
+    if image.arch not in BEHIND:
+        pytest.skip(f"{image.arch} has no boot tracer")
+    return image
+
+
+def _boot(path: Path, scratch: Path, *words: str | Path) -> Told:
+    kept = scratch / "kept"
+    command = [sys.executable, "-m", "ftpatch", "boot", str(path), "--last", "300000"]
+    command += ["--keep", str(kept), "--format", "profile", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+    console = (kept / "console").read_text(errors="replace")
+    shutil.rmtree(kept)
+    lines = [line.removeprefix("ftpatch: ") for line in done.stderr.splitlines()]
+    return Told(done.returncode, lines, console)
+
+
+def _site(image: Vmlinux, name: str = PLANTED) -> int:
+    return int(image.sites[image.names.index(name)])
+
+
+def _insns(*words: int) -> bytes:
+    return b"".join(word.to_bytes(4, "little") for word in words)
+
+
+def _undefined(image: Vmlinux) -> bytes:
+    return _insns(0) if image.arch == "arm64" else bytes.fromhex("0f0b")  # udf #0; ud2
+
+
+def _null(image: Vmlinux) -> bytes:
+    if image.arch == "arm64":
+        return _insns(0xAA1F_03E0, 0xF940_0000)  # mov x0, xzr; ldr x0, [x0]
+    return bytes.fromhex("31c0 8b00")  # xor eax, eax; mov eax, [eax]
+
+
+def _overflow(image: Vmlinux) -> bytes:
+    if image.arch == "arm64":
+        return _insns(0xA9BF_7BFD, 0x17FF_FFFF)  # stp x29, x30, [sp, #-16]!; b .-4
+    return bytes.fromhex("e8fbffffff")  # call itself
+
+
+def _bug(image: Vmlinux) -> bytes:
+    """A jump to the first BUG of the kernel's table."""
+    there, here = _first_bug(image), _site(image) + BEHIND[image.arch]
+    if image.arch == "arm64":
+        return _insns(0x1400_0000 | (there - here) // 4 & 0x3FF_FFFF)  # b
+    return b"\xe9" + (there - here - 5 & 0xFFFF_FFFF).to_bytes(4, "little")  # jmp
+
+
+def _first_bug(image: Vmlinux) -> int:
+    """Of a struct bug_entry (include/asm-generic/bug.h): two distances (i386: addresses), line and
+    flags, of which the lowest is a WARN's."""
+    at, end = image.address("__start___bug_table"), image.address("__stop___bug_table")
+    for entry in range(at, end, 12):
+        raw = image.data[image.offset(entry) :][:12].tobytes()
+        if not raw[10] & 1:
+            relative = image.bits == 64  # CONFIG_GENERIC_BUG_RELATIVE_POINTERS
+            value = int.from_bytes(raw[:4], "little", signed=relative)
+            return entry + value if relative else value
+    raise AssertionError("no BUG in the table")
+
+
+def _deadlock(image: Vmlinux) -> bytes:
+    """Take a lock on the stack that is taken, without interrupts."""
+    here, lock = _site(image) + BEHIND[image.arch], image.address(LOCK[image.arch])
+    if image.arch == "arm64":
+        call = 0x9400_0000 | (lock - here - 20) // 4 & 0x3FF_FFFF
+        # mov w1, #1; str x1, [sp, #-16]!; mov x0, sp; msr daifset, #2; nop; bl lock
+        return _insns(0x5280_0021, 0xF81F_0FE1, 0x9100_03E0, 0xD503_42DF, 0xD503_201F, call)
+    code = bytes.fromhex("6a00")  # push 0
+    for _ in range(2):
+        code += bytes.fromhex("4889e7" if image.bits == 64 else "89e0")  # mov rdi, rsp (eax, esp)
+        behind = here + len(code) + 5
+        code += b"\xe8" + (lock - behind & 0xFFFF_FFFF).to_bytes(4, "little")
+    return code
+
+
+def _warn(image: Vmlinux) -> bytes:
+    """Return after __warn(0, 0, here, TAINT_WARN, 0, 0), which goes on."""
+    here, warn = _site(image, WARNED) + BEHIND[image.arch], image.address("__warn")
+    if image.arch == "arm64":
+        call = 0x9400_0000 | (warn - here - 28) // 4 & 0x3FF_FFFF
+        # stp x29, x30, [sp, #-16]!; mov x0, xzr; mov w1, wzr; adr x2, .; mov w3, #9; mov x4, xzr
+        code = _insns(0xA9BF_7BFD, 0xAA1F_03E0, 0x2A1F_03E1, 0x1000_0002, 0x5280_0123, 0xAA1F_03E4)
+        # mov x5, xzr; bl __warn; ldp x29, x30, [sp], #16; ret
+        return code + _insns(0xAA1F_03E5, call, 0xA8C1_7BFD, 0xD65F_03C0)
+    if image.bits == 64:
+        # xor edi, edi; xor esi, esi; lea rdx, [rip]; mov ecx, 9; xor r8d, r8d; xor r9d, r9d
+        code, behind = bytes.fromhex("31ff 31f6 488d1500000000 b909000000 4531c0 4531c9"), "c3"
+    else:
+        # xor eax, eax; xor edx, edx; mov ecx, here; push 0; push 0; push 9
+        code = bytes.fromhex("31c0 31d2 b9") + here.to_bytes(4, "little")
+        code, behind = code + bytes.fromhex("6a00 6a00 6a09"), "83c40c c3"  # add esp, 12; ret
+    distance = warn - here - len(code) - 5 & 0xFFFF_FFFF
+    return code + b"\xe8" + distance.to_bytes(4, "little") + bytes.fromhex(behind)
+
+
+PLACED = {"undefined": _undefined, "null": _null, "bug": _bug, "overflow": _overflow}
+
+
+@pytest.mark.parametrize("fault", PLACED)
+def test_the_place_is_the_consoles(traceable: Vmlinux, fault: str, scratch: Path) -> None:
+    if fault == "overflow" and traceable.arch == "i386":
+        pytest.skip("i386 has no guard pages below its stacks")
+    with planted(traceable, _site(traceable), PLACED[fault](traceable), scratch) as path:
+        told = _boot(path, scratch)
+    assert told.code == 1, told.lines
+    place = PLACE.search(told.console)
+    assert place is not None, told.console[-3000:]
+    assert place[1] == PLANTED or fault == "bug"
+    first = told.lines[1]
+    assert f" in {place[1]}+{place[2]}, " in first
+    assert _line(traceable, place[1], int(place[2], 16)).endswith(first.rpartition(", ")[2])
+    _is_followed_by_calls(told.lines, [] if fault == "bug" else [PLANTED, *CALLERS])
+
+
+def test_a_hang_is_placed(traceable: Vmlinux, scratch: Path) -> None:
+    lock = LOCK[traceable.arch]
+    with planted(traceable, _site(traceable), _deadlock(traceable), scratch) as path:
+        told = _boot(path, scratch, "-f", "*init*", "-f", lock, "--idle", "20")
+    assert told.code == 1, told.lines
+    assert "no events and no console output for 20 seconds" in told.lines[0]
+    assert any(line.startswith(f"hang in {lock}+") for line in told.lines)
+    _is_followed_by_calls(told.lines, [lock, PLANTED, *CALLERS])
+
+
+def test_a_hang_with_interrupts_is_placed(traceable: Vmlinux, scratch: Path) -> None:
+    """The clock's interrupts go on, and have events for ever."""
+    with planted(traceable, _site(traceable), hang(traceable), scratch) as path:
+        told = _boot(path, scratch, "--idle", "10", "--last", "2000000")
+    assert told.code == 1, told.lines
+    assert "no new function and no console output for 10 seconds" in told.lines[0]
+    assert told.lines[1].startswith(f"hang in {PLANTED}+"), told.lines
+    _is_followed_by_calls(told.lines, [PLANTED, *CALLERS])
+
+
+def test_a_warn_is_marked_and_the_boot_goes_on(traceable: Vmlinux, scratch: Path) -> None:
+    with planted(traceable, _site(traceable, WARNED), _warn(traceable), scratch) as path:
+        told = _boot(path, scratch, "-f", "*init*")
+        stopped = _boot(path, scratch, "-f", "*init*", "--stop-on", "warn")
+    assert told.code == 0, told.lines
+    assert "given no root file system" in told.lines[1]
+    assert any(line.startswith(f"1 WARN, the first at {WARNED}+0x") for line in told.lines)
+    assert stopped.code == 1, stopped.lines
+    assert stopped.lines[1].startswith(f"WARN in {WARNED}+0x"), stopped.lines
+    _is_followed_by_calls(stopped.lines, [WARNED, *CALLERS])
+    last = next(line for line in stopped.lines if line.startswith("last functions: "))
+    assert last.endswith(f"{WARNED}, __warn")
+
+
+def test_a_triple_fault_is_placed(traceable: Vmlinux, scratch: Path) -> None:
+    if traceable.arch == "arm64":
+        pytest.skip("a triple fault is x86's")
+    site = _site(traceable)
+    with planted(traceable, site, triple_fault(traceable, site), scratch) as path:
+        told = _boot(path, scratch)
+    assert told.code == 1
+    assert told.lines[1].startswith(f"triple fault: the processor shut down in {PLANTED}+")
+    _is_followed_by_calls(told.lines, [PLANTED, *CALLERS])
+
+
+def test_a_kernel_without_a_root_is_no_fault(traceable: Vmlinux, scratch: Path) -> None:
+    """Every event of the boot comes through the ring."""
+    told = _boot(traceable.path, scratch)
+    assert told.code == 0
+    assert "given no root file system" in told.lines[1]
+    assert "Unable to mount root fs" in told.console
+    assert int(told.lines[0].split()[0]) > 3_000_000
+    assert "lost" not in told.lines[0]
+
+
+@pytest.mark.parametrize("what", ["initrd", "init"])
+def test_user_space_that_fails_is_told(traceable: Vmlinux, what: str, scratch: Path) -> None:
+    initrd = scratch / "initrd"
+    initrd.write_bytes(b"no archive" * 100 if what == "initrd" else _crashing(traceable, scratch))
+    told = _boot(traceable.path, scratch, "-f", "*init*", "--", "-initrd", initrd)
+    assert told.code == 1
+    said = {"initrd": "VFS: Unable to mount root fs", "init": "Attempted to kill init!"}[what]
+    assert told.lines[1].startswith("Kernel panic - not syncing: ")
+    assert said in told.lines[1] and said in told.console
+
+
+def _crashing(image: Vmlinux, scratch: Path) -> bytes:
+    """An archive whose /init is killed by its first instruction."""
+    need(CC[image.arch][0])
+    source, out = scratch / "init.S", scratch / "init"
+    source.write_text(CRASHING[image.arch])
+    words = ("-nostdlib", "-static", "-Wl,--build-id=none", str(source), "-o", str(out))
+    subprocess.run([*CC[image.arch], *words], check=True, timeout=RUN_LIMIT)
+    return cpio({"init": out.read_bytes()})
+
+
+def _is_followed_by_calls(lines: list[str], wanted: Iterable[str]) -> None:
+    """Inlined functions and those without a site are not called."""
+    calls = next(line for line in lines if line.startswith("calls: "))
+    names = calls.removeprefix("calls: ").split(" < ")
+    assert names
+    left = iter(names)
+    assert all(name in left for name in wanted if name in names or name == PLANTED), calls
+    if PLANTED in wanted:
+        assert names[-1] in OUTERMOST
+
+
+def _line(image: Vmlinux, name: str, offset: int) -> str:
+    tool = ADDR2LINE[image.arch]
+    need(tool)
+    at = f"{image.address(name) + offset:#x}"
+    done = subprocess.run(
+        [tool, "-e", str(image.path), at], capture_output=True, text=True, check=True
+    )
+    path, _, line = done.stdout.split()[0].rpartition(":")
+    return f"{path}:{line}"
