@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ftpatch.api.probing import Probe, Probed
     from ftpatch.api.traced_boot import Boot
     from ftpatch.api.watching import Watch, Watched
+    from ftpatch.probe.kernel_events import Form
     from ftpatch.tracer.plan import Tracing
     from ftpatch.update.update import Outcome
 
@@ -166,6 +167,24 @@ class Image:
             for other in others:
                 first.add_note(str(other))
             raise first from None
+
+    def kprobe_events(
+        self, probes: str | Sequence[str], *, bootconfig: bool = False
+    ) -> tuple[str, ...]:
+        """Return probes of a kernel or a module as lines for kprobe_events, or for a
+        ``bootconfig``. Raises UsageError where the kernel could not be told one of them, with a
+        note for each further one."""
+        from ftpatch.api.probing import kernel_lines
+
+        refused = Refused()
+        form: Form = "bootconfig" if bootconfig else "kprobe_events"
+        lines = kernel_lines(self._image, patterns("probes", probes), form, refused)
+        if refused.errors:
+            first, *others = refused.errors
+            for other in others:
+                first.add_note(str(other))
+            raise first
+        return tuple(lines)
 
     @property
     def probes(self) -> tuple[Probe, ...]:
