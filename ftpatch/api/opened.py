@@ -236,6 +236,7 @@ class Image:
         time: bool = False,
         last: int = 0,
         stop_on_warn: bool = False,
+        watch: str | Sequence[str] = (),
         append: str | Sequence[str] = (),
         qemu: Sequence[str] = (),
         limit: float = 600,
@@ -246,7 +247,8 @@ class Image:
         ``max`` events, ``limit`` seconds, or ``idle`` ones in which nothing happens.
 
         With ``last``, only so many events are kept. Recording ends with an oops, a BUG or a panic,
-        and with ``stop_on_warn`` with a WARN.
+        and with ``stop_on_warn`` with a WARN. Accesses to the variables of ``watch``, such as
+        ``"pid_max:rw-"``, are recorded too.
 
         ``append`` is for the kernel's command line, ``qemu`` for QEMU's; ``keep`` is a new folder
         for the copy, the stream of events and the console. Raises UsageError without QEMU, and for
@@ -266,6 +268,7 @@ class Image:
             idle=idle,
             last=last,
             stop_on_warn=stop_on_warn,
+            watches=patterns("watch", watch),
         )
         return Boot.run(self.path, words, None if keep is None else path_of("keep", keep))
 
