@@ -50,6 +50,8 @@ class GdbClient:
             *("-gdb", "chardev:gdb", "-S"),
         )
         self._held = b""
+        self.ended = False
+        """True once the stub has not answered: what was asked since is unknown."""
 
     def connect(self) -> None:
         """Wait until the stub answers. Raises UsageError if it does not."""
@@ -115,10 +117,11 @@ class GdbClient:
             while (found := re.search(rb"\$([^#]*)#..", self._held, re.DOTALL)) is None:
                 more = self._socket.recv(PART)
                 if not more:
-                    return None
+                    raise ConnectionResetError
                 self._held += more
             self._held = self._held[found.end() :]
             self._socket.sendall(b"+", socket.MSG_NOSIGNAL)
         except OSError:
+            self.ended = True
             return None
         return found[1]

@@ -111,6 +111,8 @@ class AccessRecorder:
             except UsageError:  # the machine has ended
                 return
         after = self._values[row] = self._value(row)
+        if self._client.ended:
+            return
         self.accesses.append(
             Accessed(
                 watch=row,

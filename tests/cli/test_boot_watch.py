@@ -35,6 +35,8 @@ link, held, stops, value = socket.socket(fileno=fd), b"", 0, 0
 kinds = [b"awatch", b"rwatch", b"watch", b""]
 def answer(packet):
     global stops, value
+    if packet == b"g" and stops == 4 and os.environ["STUB"] == "dies":
+        sys.exit(0)
     if packet == b"g":
         return (bytes(128) + ({BEHIND}).to_bytes(8, "little")).hex().encode()
     if packet[:1] == b"m":
@@ -157,3 +159,12 @@ def test_a_machine_without_watchpoints(
 ) -> None:
     done = _boot(tmp_path, machine, "--watch", "an_object:rw-", stub=stub)
     assert done.returncode == 125 and clause in done.stderr and not done.stdout
+
+
+def test_a_machine_that_ends_in_the_middle_of_an_access(
+    tmp_path: Path, machine: dict[str, str]
+) -> None:
+    """What could not be read of it any more is not told."""
+    done = _boot(tmp_path, machine, "--watch", "an_object:rw-", "--json", stub="dies")
+    *rows, total = map(json.loads, done.stdout.splitlines())
+    assert [int(row["ip"], 16) for row in rows] == [BEHIND] * 2 and total["hits"] == 2

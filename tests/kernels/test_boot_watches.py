@@ -90,6 +90,28 @@ def test_they_stand_among_the_calls(traceable: Vmlinux, tmp_path: Path) -> None:
     (keep / "vmlinux.boot").unlink()
 
 
+def test_a_kernel_without_a_symbol_table(traceable: Vmlinux) -> None:
+    """By its own kallsyms, which have variables if it was built so."""
+    if traceable.arch != "x86_64":
+        pytest.skip("not every kernel's kallsyms have variables")
+    kernel = next(one for one in kernels() if one.path == traceable.path)
+    try:
+        stripped = ensure_tree(kernel).kernel
+    except FetchError as error:
+        pytest.skip(str(error))
+    seen = []
+    for path in (stripped, traceable.path):
+        command = [sys.executable, "-m", "ftpatch", "boot", str(path), "--json"]
+        command += ["--watch", "pid_max:rw-", "-f", "alloc_pid", "--until", "kernel_init_freeable"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+        assert done.returncode == 0, done.stderr
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        places = [(row["ip"], row["function"].split("/")[0]) for row in rows if "access" in row]
+        seen.append(list(dict.fromkeys(places)))
+    assert seen[0] == seen[1]
+    assert len(seen[0]) > 2
+
+
 def test_user_space_writes_one(traceable: Vmlinux, tmp_path: Path) -> None:
     """By sysctl; the rest of the boot leaves it alone."""
     kernel = next(one for one in kernels() if one.path == traceable.path)
