@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftpatch.api.boot_watching import accesses_of, recorder_of, require_stub_free, watched_in
 from ftpatch.errors import FtpatchError, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
     from ftpatch.boot import Source
+    from ftpatch.boot.access_events import BootAccesses
     from ftpatch.boot.ending import Ending
     from ftpatch.boot.feed import Feed
     from ftpatch.boot.machine import Machine, Progress
@@ -35,7 +37,8 @@ Watch = Callable[["Machine", "Image", Iterator["Progress"]], "Progress"]
 class BootWords:
     """The options of ``boot``: sites and tracer, text for the kernel's command line, words for
     QEMU; seconds that it may run, and that it may do nothing; how many events to keep, the ``last``
-    ones (0: all); whether recording stops at a WARN as it does at an oops, a BUG and a panic."""
+    ones (0: all); whether recording stops at a WARN as it does at an oops, a BUG and a panic;
+    variables to watch (``watches``)."""
 
     selection: Selection
     tracing: BootTracing
@@ -45,18 +48,20 @@ class BootWords:
     idle: float = 60
     last: int = 0
     stop_on_warn: bool = False
+    watches: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Booted:
     """A boot that has ended: the patched kernel, the folder with its stream and console, whether
-    it was given a root file system (``rooted``)."""
+    it was given a root file system (``rooted``), accesses to variables if they were watched."""
 
     kernel: Image
     source: Source
     folder: Path
     ended: Progress
     rooted: bool = False
+    accesses: BootAccesses | None = None
 
     @property
     def stream(self) -> Path:
@@ -88,7 +93,13 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
     tracing = replace(words.tracing, live=True)
     patched = folder / "vmlinux.boot"
     inside = _taken_out(path, folder / "vmlinux")
+    append = " ".join(words.append)
     try:
+        if words.watches:
+            from ftpatch.image import open_image
+
+            append = require_stub_free(words.words, append)
+            watched = watched_in(open_image(inside), words.watches)
         kernel, ring = _patch(inside, patched, words.selection, tracing)
     except FtpatchError as error:
         place = str(path) if error.path == str(inside) else error.path
@@ -114,8 +125,11 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
     else:
         feed = FileFeed(source, folder / "stream", words.last)
     files = {name: str(folder / name) for name in ("console", "log")} | {"stream": feed.sent}
-    append = " ".join(words.append)
     qemu = [*qemu_command(patched, source, files, append, words.words), *feed.words]
+    recorder = None
+    if words.watches:
+        recorder = recorder_of(source.tracer.name, watched, feed.sent_events)
+        qemu += recorder.words
     stops = reporting(source.ip, kernel.symbols, FAULTS)
     marks = reporting(source.ip, kernel.symbols, WARNINGS)
     rules = Rules(
@@ -125,10 +139,17 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
         stops=source.places[stops | marks if words.stop_on_warn else stops],
         marks=source.places[marks],
     )
-    with Machine(qemu, feed, folder / "console") as machine:
+    pipes = recorder.files if recorder else ()
+    with Machine(qemu, feed, folder / "console", pipes) as machine:
+        if recorder:
+            recorder.start()
         ended = watch(machine, kernel, machine.watch(source, rules))
     rooted = "-initrd" in words.words or any(word.startswith(ROOTS) for word in append.split())
-    return Booted(kernel, source, folder, ended, rooted)
+    if recorder is None:
+        return Booted(kernel, source, folder, ended, rooted)
+    recorder.finish()
+    found = accesses_of(kernel, source.tracer.name, recorder)
+    return Booted(kernel, source, folder, ended, rooted, found)
 
 
 def _taken_out(path: Path, inside: Path) -> Path:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ftpatch.api.probing import Probe, Probed
     from ftpatch.api.traced_boot import Boot
     from ftpatch.api.watching import Watch, Watched
+    from ftpatch.probe.kernel_events import Form
     from ftpatch.tracer.plan import Tracing
     from ftpatch.update.update import Outcome
 
@@ -167,6 +168,24 @@ class Image:
                 first.add_note(str(other))
             raise first from None
 
+    def kprobe_events(
+        self, probes: str | Sequence[str], *, bootconfig: bool = False
+    ) -> tuple[str, ...]:
+        """Return probes of a kernel or a module as lines for kprobe_events, or for a
+        ``bootconfig``. Raises UsageError where the kernel could not be told one of them, with a
+        note for each further one."""
+        from ftpatch.api.probing import kernel_lines
+
+        refused = Refused()
+        form: Form = "bootconfig" if bootconfig else "kprobe_events"
+        lines = kernel_lines(self._image, patterns("probes", probes), form, refused)
+        if refused.errors:
+            first, *others = refused.errors
+            for other in others:
+                first.add_note(str(other))
+            raise first
+        return tuple(lines)
+
     @property
     def probes(self) -> tuple[Probe, ...]:
         """The probes that the program has."""
@@ -217,6 +236,7 @@ class Image:
         time: bool = False,
         last: int = 0,
         stop_on_warn: bool = False,
+        watch: str | Sequence[str] = (),
         append: str | Sequence[str] = (),
         qemu: Sequence[str] = (),
         limit: float = 600,
@@ -227,7 +247,8 @@ class Image:
         ``max`` events, ``limit`` seconds, or ``idle`` ones in which nothing happens.
 
         With ``last``, only so many events are kept. Recording ends with an oops, a BUG or a panic,
-        and with ``stop_on_warn`` with a WARN.
+        and with ``stop_on_warn`` with a WARN. Accesses to the variables of ``watch``, such as
+        ``"pid_max:rw-"``, are recorded too.
 
         ``append`` is for the kernel's command line, ``qemu`` for QEMU's; ``keep`` is a new folder
         for the copy, the stream of events and the console. Raises UsageError without QEMU, and for
@@ -247,6 +268,7 @@ class Image:
             idle=idle,
             last=last,
             stop_on_warn=stop_on_warn,
+            watches=patterns("watch", watch),
         )
         return Boot.run(self.path, words, None if keep is None else path_of("keep", keep))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ftpatch.image import Image
     from ftpatch.probe import Definition
     from ftpatch.probe.found import Placed
+    from ftpatch.probe.kernel_events import Form
     from ftpatch.probe.plan import Handler
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Probe",
     "ProbeWords",
     "Probed",
+    "kernel_lines",
     "parsed_probes",
     "probes_of",
     "write_probes",
@@ -138,9 +140,29 @@ def _placed(one: Placed) -> PlacedProbe:
     return PlacedProbe(one.definition.name, text, one.address, way, one.why)
 
 
-def parsed_probes(image: Image, probes: Sequence[str], refused: Refused) -> Sequence[Definition]:
+def kernel_lines(image: Image, probes: Sequence[str], form: Form, refused: Refused) -> list[str]:
+    """Probes of a kernel or a module as lines of kprobe_events or of a bootconfig, leaving out
+    those that are ``refused``. Raises UsageError for anything else."""
+    from ftpatch.arch import arch_of
+    from ftpatch.arch.registers import registers_of
+    from ftpatch.probe.kernel_events import event_lines, for_kernel
+
+    definitions = parsed_probes(image, probes, refused, kernel=True)
+    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
+    registers = registers_of(arch.name if arch else "")
+    lines = []
+    for one in for_kernel(image, definitions, registers, refused):
+        with refused.told(image.path):
+            lines += event_lines(one, form)
+    return lines
+
+
+def parsed_probes(
+    image: Image, probes: Sequence[str], refused: Refused, *, kernel: bool = False
+) -> Sequence[Definition]:
     """Parse the probes of one command for an image's architecture, leaving out what is
-    ``refused``. Raises UsageError for an architecture without probes."""
+    ``refused``; ``kernel``: as a kernel takes them. Raises UsageError for an architecture without
+    probes."""
     from ftpatch.arch import arch_of, supporting, supports
     from ftpatch.arch.registers import registers_of
     from ftpatch.probe import parse_probes
@@ -152,7 +174,13 @@ def parsed_probes(image: Image, probes: Sequence[str], refused: Refused) -> Sequ
             image.path, "probes are not supported on its architecture", f"supported: {known}"
         )
     registers = registers_of(arch.name)
-    return parse_probes([*probes], registers.names, refused, arguments=len(registers.arguments))
+    return parse_probes(
+        [*probes],
+        registers.names,
+        refused,
+        arguments=len(registers.arguments),
+        kernel=kernel,
+    )
 
 
 def _handler(text: str | None) -> Handler | None:

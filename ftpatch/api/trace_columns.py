@@ -32,7 +32,7 @@ from ftpatch.trace.source import Data, EventSource
 from ftpatch.trace.window import ALWAYS, Window, parse_span
 from ftpatch.tracer.bring_out import recorded
 
-__all__ = ["Columns", "Trace"]
+__all__ = ["Columns", "Trace", "access_columns"]
 
 
 class Trace:
@@ -178,7 +178,7 @@ def _columns(source: EventSource) -> Columns:
     if hits is not None:
         return _hits(source, hits)
     if accesses is not None:
-        return _accesses(source, accesses)
+        return access_columns(source, accesses)
     return call_columns(source) if source.sums() is None else _profile(source)
 
 
@@ -236,7 +236,7 @@ def _values(column: Column) -> NDArray[np.object_]:
     return out
 
 
-def _accesses(source: EventSource, accesses: Accesses) -> Columns:
+def access_columns(source: EventSource, accesses: Accesses) -> Columns:
     recording, every = source.recording, list(accesses)
     thread = np.array([access.thread for access in every], np.intp)
     return {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ftpatch.api.booting import Booted, BootWords, boot_kernel
 from ftpatch.api.call_columns import Columns
-from ftpatch.api.trace_columns import Trace
+from ftpatch.api.trace_columns import Trace, access_columns
 from ftpatch.errors import UsageError
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
@@ -46,6 +46,7 @@ class Boot:
         self.stream: Path = booted.stream
         self.image: Path = booted.kernel.path
         self._console = booted.console
+        self._accesses = booted.accesses
 
     @classmethod
     def run(cls, path: Path, words: BootWords, keep: Path | None) -> Self:
@@ -82,6 +83,13 @@ class Boot:
         """Its calls, as ``Trace.columns`` has them; times are numbers of events, or with ``time``
         ticks. Raises InputError where there is no event."""
         return Trace(self.stream, image=self.image).columns()
+
+    def accesses(self) -> Columns:
+        """Accesses to the variables that were watched, as ``Trace.columns`` has them; times are
+        numbers of events. Raises UsageError if none were."""
+        if self._accesses is None:
+            raise UsageError(None, "no variable was watched", "boot with watch=")
+        return access_columns(self._accesses, self._accesses)
 
     def profile(self) -> Columns:
         """Its functions, as ``Trace.profile`` has them."""

@@ -18,7 +18,8 @@ __all__ = ["Registers", "registers_of"]
 class Registers:
     """``numbers`` by name; ``pc``: names of the address itself; ``stack`` and ``result``: numbers
     of the stack pointer and of the return value's register; ``arguments``: numbers, in order;
-    ``behind``: words on the stack before further arguments on function entry."""
+    ``behind``: words on the stack before further arguments on function entry; ``kernel``: the
+    kernel's names (regs_query_register_offset()) of those that only manuals call otherwise."""
 
     numbers: Mapping[str, int]
     pc: frozenset[str]
@@ -26,6 +27,7 @@ class Registers:
     result: int
     arguments: tuple[int, ...]
     behind: int
+    kernel: Mapping[str, str]
 
     @property
     def names(self) -> frozenset[str]:

@@ -54,6 +54,9 @@ class Feed(Protocol):
     def read(self) -> tuple[Places, bool]:
         """Places of new events, int64[n], and whether more may be there already."""
 
+    def sent_events(self) -> int:
+        """Number of events that the machine has sent, read or not."""
+
     def stop(self, keep: int) -> None:
         """Stop the tracer if that is possible; the recording ends after ``keep`` events."""
 
@@ -85,6 +88,10 @@ class FileFeed:
             sleep(STEP)
         parts = [events.place for events in self._decoder.feed(np.frombuffer(raw, np.uint8))]
         return np.concatenate([np.empty(0, np.int64), *parts]), len(raw) == PART
+
+    def sent_events(self) -> int:
+        """Count the whole events of the file."""
+        return self._stream.stat().st_size // self._source.size
 
     def stop(self, keep: int) -> None:
         """The tracer goes on; the rest is cut off at the end."""
@@ -165,6 +172,11 @@ class MemoryFeed:
         rows = np.concatenate([np.empty((0, self._rows.shape[1]), np.uint64), *parts])
         self._record(rows)
         return rows.view(np.int32)[:, 0].astype(np.int64), count * self._size >= PART
+
+    def sent_events(self) -> int:
+        """Count the slots that were taken."""
+        taken = self._taken
+        return taken + (int(self._head[0]) - taken & 0xFFFF_FFFF)
 
     def stop(self, keep: int) -> None:
         """Stop the tracer."""

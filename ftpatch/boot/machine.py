@@ -133,15 +133,18 @@ def qemu_command(
 
 class Machine:
     """A QEMU in a process group of its own, so that a terminal's signals are ours. As a context
-    manager, it is killed on exit. Raises InputError if it cannot be started."""
+    manager, it is killed on exit. ``files``: descriptors for it, besides the feed's. Raises
+    InputError if it cannot be started."""
 
-    def __init__(self, command: Sequence[str], feed: Feed, console: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], feed: Feed, console: Path, files: Sequence[int] = ()
+    ) -> None:
         self._feed, self._console = feed, console
         self._asked = ""
         self._tail, self._size = b"", 0
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, process_group=0, pass_fds=feed.files
+                command, stdin=subprocess.DEVNULL, process_group=0, pass_fds=(*feed.files, *files)
             )
         except OSError as error:
             raise InputError(command[0], f"cannot run: {error.strerror}") from None

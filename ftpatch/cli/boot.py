@@ -74,6 +74,15 @@ def command(
             help="Stop recording at a WARN too, not only at an oops, a BUG or a panic.",
         ),
     ] = "",
+    watches: Annotated[
+        list[str],
+        typer.Option(
+            "--watch",
+            metavar="SYMBOL:rw-",
+            help="Report who reads and writes a variable, instead of calls; as in `ftpatch watch`. "
+            "Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     append: Annotated[
         list[str],
         typer.Option(
@@ -130,15 +139,20 @@ def command(
     calls that led there, are printed. The exit code is 1 for one of these, else QEMU's, 0 if the
     tracer stopped, 124 if ftpatch ended the run otherwise, and 125 if ftpatch itself failed.
 
-    Example: ftpatch boot vmlinux --until rest_init
+    \b
+    Examples:
+    ftpatch boot vmlinux --until rest_init
+    ftpatch boot vmlinux --watch pid_max:rw-
     """
     try:
+        from ftpatch.boot.access_events import ACCESSES
         from ftpatch.boot.events import STREAM
         from ftpatch.cli import report
         from ftpatch.trace.choose import report_named
         from ftpatch.trace.formats import reports
 
-        form = report_named(STREAM, format_of(json, format_, reports()))
+        kind = ACCESSES if watches else STREAM
+        form = report_named(kind, format_of(json, format_, reports()))
         with open_output(output, force=force, form=form):
             pass  # there will be one
         from ftpatch.boot.plan import BootTracing
@@ -158,6 +172,7 @@ def command(
             idle=idle,
             last=last or 0,
             stop_on_warn=bool(stop_on),
+            watches=watches,
         )
         with _folder(keep) as name:
             booted = boot_kernel(image, Path(name), asked, partial(_watch, most or 0))
@@ -165,7 +180,11 @@ def command(
             missing = f" and {ended.lost} lost" * bool(ended.lost)
             note_lines([f"{count(ended.events, 'event')}{missing}; {ended.ended}"])
             note_lines(booted.ending.lines)
-            if ended.events:
+            if booted.accesses is not None:
+                from ftpatch.cli.report_task import report_accesses
+
+                report_accesses(booted.accesses, form, output, force=force)
+            elif ended.events:
                 kernel = booted.kernel.path
                 report.command([booted.stream], format_, json, kernel, output=output, force=force)
     except FtpatchError as error:

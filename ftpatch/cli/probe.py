@@ -6,11 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ftpatch.api.probing import PlacedProbe, Probed, ProbeWords, probes_of, write_probes
+from ftpatch.api.probing import (
+    PlacedProbe,
+    Probed,
+    ProbeWords,
+    kernel_lines,
+    probes_of,
+    write_probes,
+)
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
 from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
@@ -33,6 +40,9 @@ from ftpatch.cli.options import (
 )
 from ftpatch.cli.outcome import cleared_line
 from ftpatch.errors import Exit, Refused, UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.probe.kernel_events import Form
 
 __all__ = ["command"]
 
@@ -109,6 +119,19 @@ def command(
         str,
         typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
+    print_events: Annotated[
+        bool,
+        typer.Option(
+            "--print-events",
+            help="For a kernel or a module: print the probes as lines for kprobe_events.",
+        ),
+    ] = False,
+    print_bootconfig: Annotated[
+        bool,
+        typer.Option(
+            "--print-bootconfig", help="The same, as lines of a bootconfig: probes from boot on."
+        ),
+    ] = False,
     output: Output = None,
     in_place: InPlace = False,
     force: Force = False,
@@ -136,6 +159,7 @@ def command(
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
     ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
+    ftpatch probe vmlinux --print-events 'r:mk do_mkdirat ret=$retval:s32'
 
     A running process is probed until --seconds have passed, it ends or you press Ctrl-C; then a
     report is printed. -o keeps the recording.
@@ -153,6 +177,8 @@ def command(
                 "--in-place": in_place,
                 "--allow-setuid": allow_setuid,
                 "--dry-run": dry_run,
+                "--print-events": print_events,
+                "--print-bootconfig": print_bootconfig,
             }
         )
         given = [*([program] if program is not None else []), *probes]
@@ -191,6 +217,15 @@ def command(
     if program is None:
         raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
     image = Path(program)
+    if print_events or print_bootconfig:
+        from ftpatch.cli.process_update import require_unused_beside
+
+        option = "--print-events" if print_events else "--print-bootconfig"
+        others = {"--output": output, "--in-place": in_place, "--handler": handler, "--json": json}
+        both = print_events and print_bootconfig
+        require_unused_beside(option, others | {"--print-bootconfig": both})
+        _print(image, probes, "bootconfig" if print_bootconfig else "kprobe_events", keep_going)
+        return
     if not probes:
         if output is not None or in_place or handler is not None:
             raise UsageError(image, "no probes", "specify a probe, such as 'p main'")
@@ -223,6 +258,23 @@ def command(
     elif not quiet:
         _said(probed)
     if probed.refused:
+        raise typer.Exit(Exit.FOUND)
+
+
+def _print(image: Path, probes: list[str], form: Form, keep_going: bool) -> None:
+    """Print the probes for a kernel; nothing if one is refused, unless all others are wanted."""
+    from ftpatch.image import open_image
+
+    if not probes:
+        raise UsageError(image, "no probes", "specify a probe, such as 'p do_sys_openat2'")
+    require_first(image, probes, "probes")
+    refused = Refused()
+    with _all_told(refused):
+        found = kernel_lines(open_image(image), probes, form, refused)
+        if refused.errors and not (keep_going and found):
+            raise refused.errors.pop()
+    lines(found)
+    if refused.errors:
         raise typer.Exit(Exit.FOUND)
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "headers_of",
     "notes_of",
     "progress",
+    "report_accesses",
     "tell_children",
     "tell_lost",
     "walked",
@@ -168,6 +169,19 @@ def _written(
     finally:
         events.close()
     return True
+
+
+def report_accesses(events: EventSource, form: Report, output: Path | None, *, force: bool) -> None:
+    """Write a report of accesses that are in memory."""
+    from ftpatch.trace import Style
+
+    with open_output(output, force=force, form=form) as out:
+        style = Style(clean, notes_of(events.recording))
+        style.short = form.text
+        for part in form.render(events, style):
+            out.write(part)
+        out.appear()
+    note_lines(events.notes())
 
 
 def allow_descriptors(files: int) -> None:

@@ -103,7 +103,8 @@ class Functions:
 
     def _names_at(self, address: int) -> list[str]:
         symbols = self.image.symbols
-        rows = np.flatnonzero((symbols.value == address) & (symbols.type == Symbols.STT_FUNC))
+        here = symbols.value == np.uint64(address & (1 << 64) - 1)
+        rows = np.flatnonzero(here & (symbols.type == Symbols.STT_FUNC))
         return list(symbols.names(rows))
 
     def is_called(self, address: int) -> bool:

@@ -49,7 +49,8 @@ class Fetch:
     Evaluation starts with the word from ``source``. Each of ``reads`` adds its offset (bytes,
     signed 32 bits) and loads from there: a pointer, except for the last, which loads as many bytes
     as ``type`` has, or the string that starts there. ``@`` is a read at offset 0, and so the first
-    one of SYMBOL and ADDRESS. Without reads, the value is the word's low bytes.
+    one of SYMBOL and ADDRESS. Without reads, the value is the word's low bytes. ``user``: which of
+    the ``reads`` a kernel has to make in user memory (``+u``).
     """
 
     name: str
@@ -58,6 +59,7 @@ class Fetch:
     value: int = 0
     reads: tuple[int, ...] = ()
     type: str = DEFAULT_TYPE
+    user: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,9 @@ ELSEWHERE = {
     "char*": "string",
 }
 """Types as C and Rust spell them, where a long has 64 bits; besides those of _SIZED."""
-INSTEAD = {"char": "u8", "ustring": "string", "symstr": "symbol", "string_size": "string"}
+USER_STRING = "ustring"
+"""A string in user memory, for a kernel."""
+INSTEAD = {"char": "u8", USER_STRING: "string", "symstr": "symbol", "string_size": "string"}
 """The kernel's types that are not supported here, and what to use instead. All of a program's
 memory is user memory."""
 _SIZED = re.compile(r"(?:__)?(u|s|i|uint|int)(8|16|32|64)(?:_t)?")
@@ -52,12 +54,14 @@ _VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VAL
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The context of a fetch: the registers' names, how many arguments the machine passes in
-    registers, and whether the probe is at a function's return or at its entry."""
+    registers, whether the probe is at a function's return or at its entry, and whether it is a
+    kernel that will fetch it."""
 
     registers: Collection[str]
     arguments: int
     returns: bool
     entry: bool
+    kernel: bool = False
 
 
 def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
@@ -79,18 +83,21 @@ def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
     value = body if colon < 0 else body.cut(0, colon)
     if not value.text:
         raise value.refuse("no argument expression", f"a value is {_VALUES}")
-    source, reads = _dereferences(value, scope)
+    source, reads, user = _dereferences(value, scope)
     kind = None if colon < 0 else body.cut(colon + 1)
-    return Fetch(name, *source, reads, _type(value, kind, source[0], bool(reads)))
+    type = _type(value, kind, source[0], bool(reads), kernel=scope.kernel)
+    return Fetch(name, *source, reads, type, user if scope.kernel else frozenset())
 
 
 _First = tuple[Source, str, int]
 """Source, text and value of a Fetch."""
 
 
-def _dereferences(value: Token, scope: Scope) -> tuple[_First, tuple[int, ...]]:
-    """Split nested dereferences: the innermost contents, and the offsets from the inside out."""
+def _dereferences(value: Token, scope: Scope) -> tuple[_First, tuple[int, ...], frozenset[int]]:
+    """Split nested dereferences: the innermost contents, the offsets from the inside out, and which
+    of them are in user memory."""
     offsets: list[int] = []
+    users: list[bool] = []
     inner = value
     while inner.text[:1] in ("+", "-"):
         brace = inner.text.find("(")
@@ -109,15 +116,18 @@ def _dereferences(value: Token, scope: Scope) -> tuple[_First, tuple[int, ...]]:
         if closed < len(inner.text):
             raise inner.cut(closed).refuse("only a type may follow a dereference")
         offsets.append(offset)
+        users.append(inner.text[1:2] == "u")
         inner = inner.cut(brace + 1, closed - 1)
     first = _first(inner, scope)
     if first[0] in (Source.SYMBOL, Source.ADDRESS):
         offsets.append(0)
+        users.append(False)
     if len(offsets) > READS:
         raise value.refuse("dereference is too much nested", f"at most {READS}")
     if offsets and first[0] is Source.COMM:
         raise value.refuse("$comm can not be dereferenced", "use $comm alone")
-    return first, tuple(reversed(offsets))
+    user = frozenset(row for row, one in enumerate(reversed(users)) if one)
+    return first, tuple(reversed(offsets)), user
 
 
 def _first(value: Token, scope: Scope) -> _First:
@@ -189,12 +199,16 @@ def _memory(value: Token) -> _First:
     return Source.SYMBOL, symbol, -offset if sign and sign[0] == "-" else offset
 
 
-def _type(value: Token, kind: Token | None, source: Source, memory: bool) -> str:
+def _type(value: Token, kind: Token | None, source: Source, memory: bool, *, kernel: bool) -> str:
     """Determine a value's type. Raises UsageError for one that is unknown or does not fit the
     value."""
     if kind is None:
         return "string" if source is Source.COMM else DEFAULT_TYPE
     name = kind.text
+    if kernel and name == USER_STRING:
+        if not memory:
+            raise _no_memory(value, name)
+        return name
     if "[" in name:
         raise kind.refuse("arrays are not supported", "fetch each element at its offset")
     if _BITFIELD.fullmatch(name):
@@ -207,7 +221,7 @@ def _type(value: Token, kind: Token | None, source: Source, memory: bool) -> str
     if source is Source.COMM and name != "string":
         raise kind.refuse("$comm only accepts string type", "remove the type")
     if name == "string" and not memory and source is not Source.COMM:
-        raise _no_memory(value)
+        raise _no_memory(value, name)
     return name
 
 
@@ -220,7 +234,7 @@ def _types_like(name: str) -> list[str]:
     return ["x64"] if name.endswith("*") else near(name, TYPES, TYPE_ALIKE)
 
 
-def _no_memory(value: Token) -> UsageError:
+def _no_memory(value: Token, name: str) -> UsageError:
     address = value.text[0] == "\\" and value.text[1].isdigit()
-    hint = f"write @{value.text[1:]}:string" if address else f"write +0({value.text}):string"
-    return value.refuse("string accepts only memory argument", hint)
+    hint = f"write @{value.text[1:]}:{name}" if address else f"write +0({value.text}):{name}"
+    return value.refuse(f"{name} accepts only memory argument", hint)

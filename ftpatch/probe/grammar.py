@@ -20,8 +20,8 @@ from ftpatch.probe.fetches import NAME, Scope, parse_fetch
 
 __all__ = ["parse_probe", "parse_probes"]
 
-GROUP = "probes"
-"""The default group, in place of the kernel's ``kprobes``."""
+GROUP, KERNEL_GROUP = "probes", "kprobes"
+"""The default group; the kernel's."""
 MAXACTIVE = 4096
 """KRETPROBE_MAXACTIVE_MAX."""
 NAME_LIMIT = 63
@@ -43,17 +43,20 @@ LIBRARY = re.compile(r"([^:()<>%\s]+):(?!:)")
 _FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
 
 
-def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Definition:
+def parse_probe(
+    text: str, registers: Collection[str], *, arguments: int, kernel: bool = False
+) -> Definition:
     """Parse a line of kprobe_events.
 
     ``registers`` are the machine's names for ``%REG``; ``arguments`` is how many of a function's
-    arguments are passed in registers, the last ``$argN``. Raises UsageError, which names the
-    offending token and its column.
+    arguments are passed in registers, the last ``$argN``. What a ``kernel`` will be told may be in
+    user memory, and its default group is the kernel's. Raises UsageError, which names the offending
+    token and its column.
     """
     words = words_of(text)
     if not words:
         raise UsageError(None, "empty probe", _FORM)
-    kind, maxactive, group, name = _head(words[0])
+    kind, maxactive, group, name = _head(words[0], KERNEL_GROUP if kernel else GROUP)
     if len(words) < 2:
         raise words[0].cut(len(words[0].text)).refuse("no function in the probe", _FORM)
     library = LIBRARY.match(words[1].text)
@@ -66,7 +69,7 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
     if len(words) - 2 > FETCHES:
         raise words[2 + FETCHES].refuse("too many arguments are specified", f"at most {FETCHES}")
     entry = not returns and not offset  # for an address, the image decides
-    fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry))
+    fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry, kernel))
     return Definition(
         kind="r" if returns else "p",
         group=group,
@@ -82,14 +85,19 @@ def parse_probe(text: str, registers: Collection[str], *, arguments: int) -> Def
 
 
 def parse_probes(
-    texts: Iterable[str], registers: Collection[str], refused: Refused, *, arguments: int
+    texts: Iterable[str],
+    registers: Collection[str],
+    refused: Refused,
+    *,
+    arguments: int,
+    kernel: bool = False,
 ) -> tuple[Definition, ...]:
     """Parse the probes of one command with ``parse_probe``, leaving out what is ``refused``. A name
     used twice is refused too, as the kernel does with EEXIST."""
     probes: dict[tuple[str, str], Definition] = {}
     for text in texts:
         with refused.told():
-            probe = parse_probe(text, registers, arguments=arguments)
+            probe = parse_probe(text, registers, arguments=arguments, kernel=kernel)
             if (probe.group, probe.name) in probes:
                 raise Token.of(text).refuse(
                     f"given group/event name {probe.group}/{probe.name} already exists",
@@ -99,13 +107,14 @@ def parse_probes(
     return tuple(probes.values())
 
 
-def _head(word: Token) -> tuple[Literal["p", "r"], int, str, str | None]:
-    """Parse kind, maxactive, group and name; the name is None if one has to be generated."""
+def _head(word: Token, usual: str) -> tuple[Literal["p", "r"], int, str, str | None]:
+    """Parse kind, maxactive, group (``usual`` if none is given) and name; the name is None if one
+    has to be generated."""
     front, colon, _ = word.text.partition(":")
     number = word.cut(1, len(front))
     if front[:1] not in ("p", "r") or (front[0] == "p" and number.text[:1] not in "0123456789"):
         raise word.refuse("a probe starts with p or r", _FORM)
-    group, name = _name(word.cut(len(front) + 1)) if colon else (GROUP, None)
+    group, name = _name(word.cut(len(front) + 1), usual) if colon else (usual, None)
     if front[0] == "p":
         if number.text:
             raise number.refuse("maxactive is only for function exit", "use p, or an r probe")
@@ -118,7 +127,7 @@ def _head(word: Token) -> tuple[Literal["p", "r"], int, str, str | None]:
     return "r", maxactive, group, name
 
 
-def _name(word: Token) -> tuple[str, str | None]:
+def _name(word: Token, usual: str) -> tuple[str, str | None]:
     """Split an event's group and name; ``GRP/`` alone gives the group of a generated name."""
     mark = "/" if "/" in word.text else "."
     group, slash, name = word.text.partition(mark)
@@ -130,7 +139,7 @@ def _name(word: Token) -> tuple[str, str | None]:
         _check_name(word, "event")
         return group, name
     _check_name(word, "event")
-    return GROUP, word.text
+    return usual, word.text
 
 
 def _check_name(word: Token, what: str) -> None:

@@ -59,11 +59,11 @@ def definition_text(definition: Definition) -> str:
 
 
 def _fetch_text(fetch: Fetch) -> str:
-    reads, value = fetch.reads, _source_text(fetch)
-    if fetch.source in (Source.SYMBOL, Source.ADDRESS):
-        reads = reads[1:]  # printed as `@`
-    for offset in reads:
-        value = f"{offset:+d}({value})"
+    value = _source_text(fetch)
+    printed = fetch.source in (Source.SYMBOL, Source.ADDRESS)  # the first read, as `@`
+    for row, offset in list(enumerate(fetch.reads))[printed:]:
+        sign = ("-" if offset < 0 else "+") + "u" * (row in fetch.user)
+        value = f"{sign}{abs(offset)}({value})"
     usual = "string" if fetch.source is Source.COMM else DEFAULT_TYPE
     return f"{fetch.name}={value}" + ("" if fetch.type == usual else f":{fetch.type}")
 

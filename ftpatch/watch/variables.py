@@ -65,7 +65,8 @@ class Variables:
         row = self._one(name, rows)
         address, size = int(symbols.value[row]), int(symbols.size[row])
         place = np.array([address], np.uint64)
-        if symbols.section[row] == Symbols.SHN_ABS or not self._image.elf.in_memory(place)[0]:
+        absolute = symbols.section[row] == Symbols.SHN_ABS and not symbols.ranked  # all of kallsyms
+        if absolute or not self._image.elf.in_memory(place)[0]:
             raise self._refuse(name, "an absolute symbol, not an address", "see `nm`")
         if symbols.type[row] != Symbols.STT_OBJECT and self._is_code(address):
             raise self._refuse(name, "it is code", "use `ftpatch probe`")

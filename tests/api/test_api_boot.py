@@ -10,6 +10,7 @@ import pytest
 
 import ftpatch
 from tests.cli.test_boot_verb import QEMU
+from tests.cli.test_boot_watch import QEMU as WATCHED
 from tests.support.boot_small import STACKS, enabled, stream
 from tests.support.command import ftpatch as command
 
@@ -44,6 +45,20 @@ def test_an_end_of_its_own(
     assert "last console output: panic: the end" in boot.notes
     given = words.read_text().splitlines()
     assert given[-2:] == ["-smp", "2"] and given[-3].endswith(" nokaslr quiet")
+
+
+def test_its_accesses(
+    kernel: ftpatch.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "qemu-system-x86_64").write_text(WATCHED)
+    monkeypatch.setenv("SAID", str(tmp_path / "said"))
+    monkeypatch.setenv("STUB", "")
+    boot = kernel.boot(sink="debugcon", watch="an_object:rw-")
+    found = boot.accesses()
+    assert found["new"].tolist() == [1, 1, 2]
+    assert found["time"].tolist() == [len(EVENTS)] * 3
+    with pytest.raises(ftpatch.UsageError, match="no variable was watched"):
+        kernel.boot(sink="debugcon").accesses()
 
 
 def test_its_calls(kernel: ftpatch.Image) -> None:

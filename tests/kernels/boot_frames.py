@@ -16,7 +16,7 @@ from .boot_oracle import SAME
 from .independent import Vmlinux
 from .qemu import APPEND, MACHINES, OBJCOPY, need, raw_image
 
-__all__ = ["GDB", "backtraces"]
+__all__ = ["GDB", "PROGRAMS", "backtraces", "run_gdb"]
 
 GDB = "gdb-multiarch"
 LIMIT = 600  # seconds; it takes 10 to 20
@@ -89,7 +89,7 @@ def backtraces(
         }  # fmt: skip
         (folder / "words").write_text(json.dumps(words))
         script.write_text(SCRIPT.format(words=str(folder / "words")))
-        _run([GDB, "-nx", "-batch", "-x", str(script)])
+        run_gdb([GDB, "-nx", "-batch", "-x", str(script)])
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     for path in folder.iterdir():
         path.unlink()
@@ -97,7 +97,7 @@ def backtraces(
     return [(here, found) for here, found in rows]
 
 
-def _run(command: list[str]) -> None:
+def run_gdb(command: list[str]) -> None:
     """gdb, and the QEMU that it starts."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

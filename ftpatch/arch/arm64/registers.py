@@ -16,4 +16,5 @@ REGISTERS: Final = Registers(
     result=0,
     arguments=tuple(range(8)),  # AAPCS64, 6.4
     behind=0,
+    kernel={},
 )

@@ -21,4 +21,5 @@ REGISTERS: Final = Registers(
     result=0,
     arguments=(7, 6, 2, 1, 8, 9),  # System V psABI, figure 3.4: rdi, rsi, rdx, rcx, r8, r9
     behind=1,  # the return address is on the stack
+    kernel={f"r{name}": name for name in (*_OLD, "ip")},
 )

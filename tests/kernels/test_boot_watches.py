@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""Who reads and writes a kernel's variable while it boots: what gdb says of the untouched kernel,
+and what user space does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .apt import FetchError
+from .boot_oracle import SAME
+from .booted import BEHIND
+from .cli import RUN_LIMIT
+from .fetch import kernels
+from .gdb_watches import watched_by_gdb
+from .guest import cpio
+from .independent import Vmlinux
+from .trees import ensure_tree
+
+VARIABLES = ("pid_max", "nr_threads")
+"""An int that is mostly read, and one that is counted up and down."""
+BEFORE = {"arm64": 4}
+"""Where the machine stops before an access, the bytes of its instruction."""
+FIRST = 60
+CALLED = ("alloc_pid", "pid_idr_init")
+"""They read pid_max, and have a site."""
+WRITTEN = 0x5432
+INIT = f"""#!/bin/busybox sh
+/bin/busybox mkdir -p /proc; /bin/busybox mount -t proc p /proc
+echo {WRITTEN} > /proc/sys/kernel/pid_max
+/bin/busybox cat /proc/sys/kernel/pid_max
+/bin/busybox reboot -f
+"""
+
+
+@pytest.fixture(scope="module")
+def traceable(image: Vmlinux) -> Vmlinux:
+    """A kernel of an architecture that has a boot tracer."""
+    if image.arch not in BEHIND:
+        pytest.skip(f"{image.arch} has no boot tracer")
+    return image
+
+
+def _watched(image: Vmlinux, *words: str) -> tuple[list[dict[str, Any]], str]:
+    watches = [word for name in VARIABLES for word in ("--watch", f"{name}:rw-")]
+    command = [sys.executable, "-m", "ftpatch", "boot", str(image.path), "--json", *watches]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=RUN_LIMIT)
+    assert done.returncode in (0, 124), done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return [row for row in rows if "access" in row], done.stderr
+
+
+def test_accesses_are_those_of_a_debugger(traceable: Vmlinux, scratch: Path) -> None:
+    """Place and value of the first ones, in their order."""
+    rows, _ = _watched(traceable, "-f", "alloc_pid", "--", *SAME)
+    behind = BEFORE.get(traceable.arch, 0)
+    said = [(row["symbol"], int(row["ip"], 16) + behind, int(row["new"], 16)) for row in rows]
+    at = {name: traceable.address(name) for name in VARIABLES}
+    assert said[:FIRST] == watched_by_gdb(traceable, scratch, at, FIRST)
+    assert {name for name, _, _ in said[:FIRST]} == set(VARIABLES)
+    for name in VARIABLES:
+        mine = [row for row in rows if row["symbol"] == name]
+        assert all(one["new"] == two["old"] for one, two in pairwise(mine))
+        assert all("w" in row["access"] for row in mine if row["old"] != row["new"])
+
+
+def test_they_stand_among_the_calls(traceable: Vmlinux, tmp_path: Path) -> None:
+    """The function of an access is the one that was called last."""
+    keep = tmp_path / "kept"
+    words = [word for name in CALLED for word in ("-f", name)]
+    rows, _ = _watched(traceable, "--keep", str(keep), *words)
+    command = [sys.executable, "-m", "ftpatch", "report", str(keep / "stream"), "--json"]
+    command += ["--image", str(keep / "vmlinux.boot"), "-f", CALLED[0], "-f", CALLED[1]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    calls = [json.loads(line) for line in done.stdout.splitlines()]
+    entered = {row["time"]: row["function"] for row in calls if row["event"] == "entry"}
+    seen = 0
+    for row in rows:
+        function = row["function"].partition("+")[0]
+        if row["symbol"] == VARIABLES[0] and function in CALLED:
+            assert entered[row["time"] - 1] == function
+            seen += 1
+    assert seen > FIRST / 2
+    (keep / "vmlinux.boot").unlink()
+
+
+def test_a_kernel_without_a_symbol_table(traceable: Vmlinux) -> None:
+    """By its own kallsyms, which have variables if it was built so."""
+    if traceable.arch != "x86_64":
+        pytest.skip("not every kernel's kallsyms have variables")
+    kernel = next(one for one in kernels() if one.path == traceable.path)
+    try:
+        stripped = ensure_tree(kernel).kernel
+    except FetchError as error:
+        pytest.skip(str(error))
+    seen = []
+    for path in (stripped, traceable.path):
+        command = [sys.executable, "-m", "ftpatch", "boot", str(path), "--json"]
+        command += ["--watch", "pid_max:rw-", "-f", "alloc_pid", "--until", "kernel_init_freeable"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+        assert done.returncode == 0, done.stderr
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        places = [(row["ip"], row["function"].split("/")[0]) for row in rows if "access" in row]
+        seen.append(list(dict.fromkeys(places)))
+    assert seen[0] == seen[1]
+    assert len(seen[0]) > 2
+
+
+def test_user_space_writes_one(traceable: Vmlinux, tmp_path: Path) -> None:
+    """By sysctl; the rest of the boot leaves it alone."""
+    kernel = next(one for one in kernels() if one.path == traceable.path)
+    try:
+        busybox = ensure_tree(kernel).busybox.read_bytes()
+    except FetchError as error:
+        pytest.skip(str(error))
+    initrd, keep = tmp_path / "initrd", tmp_path / "kept"
+    initrd.write_bytes(cpio({"init": INIT.encode(), "bin/busybox": busybox}))
+    rows, _ = _watched(
+        traceable, "-f", "alloc_pid", "--keep", str(keep), "--", "-initrd", str(initrd)
+    )
+    changes = [row for row in rows if row["symbol"] == VARIABLES[0] and row["old"] != row["new"]]
+    assert [int(row["new"], 16) for row in changes] == [WRITTEN]
+    assert "proc_" in changes[0]["function"] and changes[0]["access"] == "w"
+    assert f"{WRITTEN}" in (keep / "console").read_text("utf-8", "replace")
+    (keep / "vmlinux.boot").unlink()
