@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,8 +14,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.support import sampling
+
 from . import fetch
 from .apt import lock
+from .booted import BEHIND
 from .breakage import BREAKAGES, SITES
 from .cases import SEED, Case, Patched, cases
 from .cli import ftpatch
@@ -115,6 +119,27 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def image(request: pytest.FixtureRequest) -> Vmlinux:
     """An untouched kernel."""
     return _image(request.param)
+
+
+@pytest.fixture(scope="session")
+def sampled(image: Vmlinux) -> Vmlinux:
+    """A kernel of the sample, in which are one of x86's and one of arm64's, on another day others;
+    each of those that FTPATCH_KERNELS names."""
+    kernel = next(kernel for kernel in _kernels() if kernel.path == image.path)
+    if not sampling.FULL and kernel.meta is not None:
+        there = [one for one in _kernels() if one.meta is not None and not one.problem]
+        alike = sorted(one.name for one in there if _machine(one) == _machine(kernel))
+        if kernel.name != random.Random(sampling.SEED).choice(alike):
+            pytest.skip("not in this sample: set FTPATCH_FULL=1")
+    return image
+
+
+@pytest.fixture(scope="session")
+def traceable(sampled: Vmlinux) -> Vmlinux:
+    """A kernel of an architecture that has a boot tracer."""
+    if sampled.arch not in BEHIND:
+        pytest.skip(f"{sampled.arch} has no boot tracer")
+    return sampled
 
 
 @pytest.fixture(scope="session")

@@ -59,14 +59,6 @@ class Told:
     console: str
 
 
-@pytest.fixture(scope="module")
-def traceable(image: Vmlinux) -> Vmlinux:
-    """A kernel of an architecture that has a boot tracer."""
-    if image.arch not in BEHIND:
-        pytest.skip(f"{image.arch} has no boot tracer")
-    return image
-
-
 def _boot(path: Path, scratch: Path, *words: str | Path) -> Told:
     kept = scratch / "kept"
     command = [sys.executable, "-m", "ftpatch", "boot", str(path), "--last", "300000"]

@@ -10,10 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from .boot_frames import backtraces
-from .booted import BEHIND, Booted, boot_traced
+from .booted import Booted, boot_traced
 from .independent import Vmlinux
 
 CUT = "ftrace_init"  # as in test_boot_oracle: up to it, both boots call the same functions
@@ -35,14 +34,6 @@ SHOWN = 5
 LEAST = 150  # callers that have to be compared
 
 Chain = tuple[int, ...]
-
-
-@pytest.fixture(scope="module")
-def traceable(image: Vmlinux) -> Vmlinux:
-    """A kernel of an architecture that has a boot tracer."""
-    if image.arch not in BEHIND:
-        pytest.skip(f"{image.arch} has no boot tracer")
-    return image
 
 
 def test_callers_are_those_of_a_debugger(traceable: Vmlinux, scratch: Path) -> None:

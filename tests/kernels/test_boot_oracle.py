@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .boot_oracle import entered, stepped
-from .booted import BEHIND, Booted, boot_traced, hang, planted, triple_fault
+from .booted import Booted, boot_traced, hang, planted, triple_fault
 from .independent import Vmlinux
 
 CUT = "ftrace_init"  # up to it, the kernel's own sites are calls, or NOPs that no one changes
@@ -24,14 +24,6 @@ LIMITS = ("8", "90")  # seconds that a boot may take up to PLANTED; the second o
 # 1024). The tracer's own instructions move that clock.
 CLOCKED = "mempolicy_slab_node"
 MOST_CLOCKED = 3
-
-
-@pytest.fixture(scope="module")
-def traceable(image: Vmlinux) -> Vmlinux:
-    """A kernel of an architecture that has a boot tracer."""
-    if image.arch not in BEHIND:
-        pytest.skip(f"{image.arch} has no boot tracer")
-    return image
 
 
 @pytest.fixture(scope="module")

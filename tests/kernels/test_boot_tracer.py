@@ -32,14 +32,6 @@ DOOMED = "rcu_init"
 BARE = ("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G")
 
 
-@pytest.fixture
-def traceable(image: Vmlinux) -> Vmlinux:
-    """A kernel of an architecture that has a boot tracer."""
-    if image.arch not in WORDS:
-        pytest.skip(f"{image.arch} has no boot tracer")
-    return image
-
-
 def _report(stream: Path, image: Path) -> list[dict[str, object]]:
     words = ["report", str(stream), "--image", str(image), "--json"]
     command = [sys.executable, "-m", "ftpatch", *words]

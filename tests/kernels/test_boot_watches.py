@@ -15,7 +15,6 @@ import pytest
 
 from .apt import FetchError
 from .boot_oracle import SAME
-from .booted import BEHIND
 from .cli import RUN_LIMIT
 from .fetch import kernels
 from .gdb_watches import watched_by_gdb
@@ -37,14 +36,6 @@ echo {WRITTEN} > /proc/sys/kernel/pid_max
 /bin/busybox cat /proc/sys/kernel/pid_max
 /bin/busybox reboot -f
 """
-
-
-@pytest.fixture(scope="module")
-def traceable(image: Vmlinux) -> Vmlinux:
-    """A kernel of an architecture that has a boot tracer."""
-    if image.arch not in BEHIND:
-        pytest.skip(f"{image.arch} has no boot tracer")
-    return image
 
 
 def _watched(image: Vmlinux, *words: str) -> tuple[list[dict[str, Any]], str]:

@@ -68,16 +68,16 @@ def _installed(image: Vmlinux) -> Tree:
         pytest.skip(str(error))
 
 
-def test_the_kernel_takes_them(image: Vmlinux, tmp_path: Path) -> None:
+def test_the_kernel_takes_them(sampled: Vmlinux, tmp_path: Path) -> None:
     """KASLR is on: addresses have become symbols and offsets."""
-    tree = _installed(image)
+    tree = _installed(sampled)
     words = {
-        "register": REGISTER[image.arch],
-        "address": hex(image.address("do_mkdirat")),
-        "shared": hex(_shared(image)),
-        "pid_max": hex(image.address("pid_max")),
+        "register": REGISTER[sampled.arch],
+        "address": hex(sampled.address("do_mkdirat")),
+        "shared": hex(_shared(sampled)),
+        "pid_max": hex(sampled.address("pid_max")),
     }
-    lines = _printed(image.path, "--print-events", *(one.format(**words) for one in PROBES))
+    lines = _printed(sampled.path, "--print-events", *(one.format(**words) for one in PROBES))
     assert len(lines) == len(PROBES)
     files = {"probes": "".join(f"{line}\n" for line in lines).encode()}
     steps = run_steps(tree, tmp_path, files, STEPS)
@@ -97,16 +97,16 @@ def test_the_kernel_takes_them(image: Vmlinux, tmp_path: Path) -> None:
     assert len(here) == 2 and all(f"most={most} same={most}" in row for row in here), rows
 
 
-def test_bootconfig_reads_them(image: Vmlinux, tmp_path: Path) -> None:
+def test_bootconfig_reads_them(sampled: Vmlinux, tmp_path: Path) -> None:
     """The parser is the kernel's own, as its tool has it."""
-    if image.arch not in PROBED:
-        pytest.skip(f"no probes on {image.arch}")
+    if sampled.arch not in PROBED:
+        pytest.skip(f"no probes on {sampled.arch}")
     try:
         tool = parser()
     except FetchError as error:
         pytest.skip(str(error))
     probes = ("p:open do_sys_openat2 dfd=$arg1:s32 path=+u0($arg2):ustring", "r:mk do_mkdirat")
-    lines = _printed(image.path, "--print-bootconfig", *probes)
+    lines = _printed(sampled.path, "--print-bootconfig", *probes)
     path = tmp_path / "bootconfig"
     path.write_text("\n".join(lines) + "\n")
     done = subprocess.run([tool, "-l", path], capture_output=True, text=True)
