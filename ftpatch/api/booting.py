@@ -9,8 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ftpatch.api.boot_watching import accesses_of, recorder_of, require_stub_free, watched_in
-from ftpatch.errors import FtpatchError, SiteRefused, UsageError
+from ftpatch.errors import FtpatchError, Refused, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ class BootWords:
     """The options of ``boot``: sites and tracer, text for the kernel's command line, words for
     QEMU; seconds that it may run, and that it may do nothing; how many events to keep, the ``last``
     ones (0: all); whether recording stops at a WARN as it does at an oops, a BUG and a panic;
-    variables to watch (``watches``)."""
+    variables to watch (``watches``); ``probes``, beside which no site is traced unless the
+    selection names it."""
 
     selection: Selection
     tracing: BootTracing
@@ -49,6 +52,7 @@ class BootWords:
     last: int = 0
     stop_on_warn: bool = False
     watches: Sequence[str] = ()
+    probes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
 
             append = require_stub_free(words.words, append)
             watched = watched_in(open_image(inside), words.watches)
-        kernel, ring = _patch(inside, patched, words.selection, tracing)
+        kernel, ring = _patch(inside, patched, words, tracing)
     except FtpatchError as error:
         place = str(path) if error.path == str(inside) else error.path
         raise type(error)(place, error.reason, error.hint) from None
@@ -164,10 +168,10 @@ def _taken_out(path: Path, inside: Path) -> Path:
     return inside
 
 
-def _patch(
-    path: Path, patched: Path, selection: Selection, tracing: BootTracing
-) -> tuple[Image, int]:
-    """Insert the tracer into a copy, and open that; where its word is if a ring is below it."""
+def _patch(path: Path, patched: Path, words: BootWords, tracing: BootTracing) -> tuple[Image, int]:
+    """Insert the tracer and probes into a copy, and open that; where its word is if a ring is below
+    it."""
+    from ftpatch.api.boot_probing import hooks_in
     from ftpatch.arch import supports
     from ftpatch.arch.boot import boot_tracer_of
     from ftpatch.boot.machine import require_emulator
@@ -185,7 +189,14 @@ def _patch(
         ring = find_ring(sites)
         if supports(sites.arch.name, "boot"):
             require_emulator(boot_tracer_of(sites.arch.name).emulator)
-        return plan_boot(sites, select_sites(sites, selection), tracing)
+        selection, refused = words.selection, Refused()
+        if not words.probes:
+            return plan_boot(sites, select_sites(sites, selection), tracing)
+        hooks = hooks_in(sites, words.probes, refused)
+        if refused.errors:
+            raise refused.errors[0]
+        chosen = select_sites(sites, selection) if selection.filters else np.zeros(len(sites), bool)
+        return plan_boot(sites, chosen, tracing, hooks)
 
     with Copy(path, patched, force=False, allow_setuid=True, in_place=False, sync=False) as copy:
         prepared = prepare(path, plan, strip_signature=True)

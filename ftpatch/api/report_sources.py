@@ -58,12 +58,12 @@ def _opened(
 
     if image is None or len(files) != 1 or not files[0].is_file():
         return open_source(files, window, source_kinds())
-    from ftpatch.boot import BootTrace, is_stream
+    from ftpatch.boot import is_stream, open_stream
     from ftpatch.image import open_image
 
     if not is_stream(files[0]):
         return open_source(files, window, source_kinds())
-    return BootTrace(files[0], open_image(image), window, force=force)
+    return open_stream(files[0], open_image(image), window, force=force)
 
 
 def kind_of(tracer: Tracer) -> SourceKind:

@@ -70,6 +70,7 @@ FEATURES: Final = {
     "breakpoints": "watching a running process is",
     "raw_image": "an Image is",
     "boot": "the boot tracer is",
+    "kernel_probe": "probes in a kernel on disk are",
     "gdb_stub": "watching a kernel's variables is",
     "held_call": "tracing programs that others start is",
     "injected_call": "tracing a running process is",

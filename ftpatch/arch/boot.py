@@ -47,6 +47,8 @@ MEMORY_NUMBER = 255
 """Its number in a mark."""
 BASE = 0x4000_0000
 """Address to assemble code at: only distances matter."""
+FAR = 0x400
+"""Distance that takes the longer form of a branch (bytes)."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,17 @@ class Events:
         """Select some of them."""
         back = None if self.back is None else self.back[rows]
         return Events(self.place[rows], self.sp[rows], self.time[rows], back)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Events]) -> Events:
+        """Join parts of one stream, at least one."""
+        backs = [part.back for part in parts if part.back is not None]
+        return cls(
+            np.concatenate([part.place for part in parts]),
+            np.concatenate([part.sp for part in parts]),
+            np.concatenate([part.time for part in parts]),
+            np.concatenate(backs) if backs else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -243,11 +256,12 @@ def read_mark(raw: bytes) -> Mark | None:
 
 
 class Assembly:
-    """A sequence of instructions, each read back by Capstone. Branches go backwards."""
+    """A sequence of instructions, each read back by Capstone, behind a mark or what is ``laid``
+    already. Branches go backwards, or ``ahead`` to where they ``land``."""
 
-    def __init__(self, arch: str) -> None:
+    def __init__(self, arch: str, laid: bytes = bytes(MARK.size)) -> None:
         self._arch = arch
-        self.code = bytearray(MARK.size)
+        self.code = bytearray(laid)
 
     def assemble(
         self,
@@ -282,6 +296,24 @@ class Assembly:
             text, _, at = line.partition("$")
             whole = f"{text}{BASE + int(at):#x}" if at else text
             self.code += instruction(self._arch, whole, BASE + self.here)
+
+    def ahead(self, branch: str) -> tuple[int, int, str]:
+        """Add a branch to a place that follows within 32 KiB; return what ``land`` takes."""
+        at = self.here
+        self.code += instruction(self._arch, f"{branch} {BASE + at + FAR:#x}", BASE + at)
+        return at, self.here - at, branch
+
+    def land(self, branch: tuple[int, int, str]) -> None:
+        """Let a branch from ``ahead`` lead here."""
+        at, size, text = branch
+        code = instruction(self._arch, f"{text} {BASE + self.here:#x}", BASE + at)
+        if len(code) != size:  # x86's short form: keep the one with four bytes of displacement
+            near = (self.here - at - size).to_bytes(4, "little")
+            code = bytes(self.code[at : at + size - 4]) + near
+        (read,) = disassemble(self._arch, code, BASE + at)
+        if read.target != BASE + self.here:
+            raise RuntimeError(f"{self._arch}: {text} at {at:#x} does not lead to {self.here:#x}")
+        self.code[at : at + size] = code
 
     def words(self, code: bytes, name: str) -> None:
         """Add an instruction that Keystone cannot make, with Capstone's name for it."""

@@ -17,10 +17,23 @@ from ftpatch.boot.nesting import levels_of, returns_of
 from ftpatch.trace.batches import Batch
 from ftpatch.trace.decode import Event
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "stacks_of"]
 
 STEP = 1 << 18
 """Events per batch."""
+
+
+def stacks_of(sp: NDArray[np.uint64], stack: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    """Stacks of ``stack`` bytes by the time they first appear, uint64[s], and which of them each
+    stack pointer is in, int32[n]."""
+    # The word above a stack's first one belongs to the next stack, if any.
+    key, seen, thread = np.unique(
+        (sp - np.uint64(8)) // np.uint64(stack), return_index=True, return_inverse=True
+    )
+    order = np.argsort(seen)
+    number = np.empty(len(key), np.int32)
+    number[order] = np.arange(len(key), dtype=np.int32)
+    return key[order] * np.uint64(stack), number[thread]
 
 
 class Calls:
@@ -43,15 +56,8 @@ class Calls:
         sp = np.concatenate([*(part.sp for part in events), *none])
         time = np.concatenate([*(part.time for part in events), *none]).astype(np.int64)
         self._time = time - (time[0] if len(time) else 0)
-        # The word above a stack's first one belongs to the next stack, if any.
-        key, seen, thread = np.unique(
-            (sp - np.uint64(8)) // np.uint64(stack), return_index=True, return_inverse=True
-        )
-        order = np.argsort(seen)  # stacks by the time they first appear
-        number = np.empty(len(key), np.int32)
-        number[order] = np.arange(len(key), dtype=np.int32)
-        self.stacks = key[order] * np.uint64(stack)
-        self._func, self._thread = func, number[thread]
+        self.stacks, self._thread = stacks_of(sp, stack)
+        self._func = func
         if only:
             kept = np.isin(self._thread + 1, list(only))
             self._func, self._time = func[kept], self._time[kept]

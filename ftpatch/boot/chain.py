@@ -32,7 +32,8 @@ def latest_events(path: Path, source: Source, before: int = 0) -> Events | None:
         start = max(0, size - EVENTS * source.size)
         file.seek(start)
         parts = list(decoder.feed(np.frombuffer(file.read(max(0, size - start)), np.uint8)))
-    return parts[0] if parts else None
+    found = source.calls(parts[0]) if parts else None
+    return found if found is not None and len(found.place) else None
 
 
 def latest_chains(events: Events, source: Source, kernel: Image) -> list[NDArray[np.uint64]]:

@@ -66,7 +66,8 @@ def explain_end(
     elif bad:
         said += _located(kernel, source, what or "fault", place, ended, folder)
     names = names_at(kernel, list(ended.last)[-FUNCTIONS:])
-    said.append(f"last functions: {', '.join(names) or 'none'}")
+    if names or source.hooked is None:
+        said.append(f"last functions: {', '.join(names) or 'none'}")
     if not ended.warned and (ended.marked or words.warning.text):
         where = f", the first at {words.warning.text}" if words.warning.text else ""
         said.append(f"{max(ended.marked, 1)} WARN{'s' * (ended.marked > 1)}{where}")

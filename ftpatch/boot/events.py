@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from ftpatch.arch.boot import Events
 from ftpatch.boot.calls import Calls
 from ftpatch.boot.nesting import NOBODY
 from ftpatch.boot.returns import callers_of
-from ftpatch.boot.stream import Decoder, find_source, read_stream
-from ftpatch.errors import InputError, UsageError
+from ftpatch.boot.stream import Decoder, Source
+from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.trace.events import read_rows
 from ftpatch.trace.header import MAGIC
@@ -22,15 +23,16 @@ from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, Recording, SourceKind
 from ftpatch.trace.window import Window
 
-__all__ = ["SOURCES", "STREAM", "BootTrace", "Origin", "is_stream"]
-
-NONE = "no events of this kernel"
-HINT = "--image must name the kernel that wrote the stream"
+__all__ = ["HITS", "SOURCES", "STREAM", "BootTrace", "Origin", "is_stream", "recording_of"]
 
 
 STREAM = SourceKind(what="calls", data=Data.CALLS, default="function_graph")
 """Streams of boot tracers."""
-SOURCES = (STREAM,)
+HITS = SourceKind(
+    what="probe events", data=Data.HITS, default="probes", no_returns="there is no r probe"
+)
+"""Streams of kernels with probes."""
+SOURCES = (STREAM, HITS)
 
 
 def is_stream(path: Path) -> bool:
@@ -74,17 +76,15 @@ class BootTrace:
     kind = STREAM
     has_returns = True
 
-    def __init__(self, path: Path, image: Image, window: Window, *, force: bool = False) -> None:
-        """Read all of it. Raises InputError if it has no event or, without ``force``, if most of it
-        is something else; UsageError if the image has no boot tracer."""
-        source = find_source(image)
-        decoder = Decoder(source)
-        events = list(read_stream(path, decoder))
-        if not events:
-            raise InputError(path, "the file is empty" if not decoder.skipped else NONE, HINT)
-        if decoder.is_foreign and not force:
-            found = f"only {decoder.events} events of this kernel, and {decoder.notes[0]}"
-            raise InputError(path, found, f"{HINT}; use --force to read it")
+    def __init__(
+        self,
+        path: Path,
+        image: Image,
+        window: Window,
+        source: Source,
+        decoder: Decoder,
+        events: Sequence[Events],
+    ) -> None:
         lowest = int(source.ip.min())
         code = (source.ip - np.uint64(lowest - 2)).astype(np.uint32)  # an address within the site
         func = [code[np.searchsorted(source.places, part.place)] for part in events]
@@ -95,16 +95,8 @@ class BootTrace:
         stack = source.tracer.stack
         self._calls = Calls(events, np.concatenate(func), caller, stack, window.tids)
         self._decoder = decoder
-        stacks = len(self._calls.stacks)
-        missing = window.tids - set(range(1, stacks + 1))
-        if missing:
-            raise UsageError(None, f"no thread {min(missing)} in the trace")
-        origin = Origin(path=path, image=str(image.path), base=lowest, ticks=source.mark.time)
-        self.recording = Recording(
-            headers=[origin],
-            tids=list(range(1, stacks + 1)),
-            owner=np.zeros(stacks, np.int32),
-            window=window,
+        self.recording = recording_of(
+            path, image, window, lowest, len(self._calls.stacks), ticks=source.mark.time
         )
 
     @property
@@ -134,3 +126,18 @@ class BootTrace:
 
     def close(self) -> None:
         """Do nothing: all of it has been read."""
+
+
+def recording_of(
+    path: Path, image: Image, window: Window, base: int, stacks: int, *, ticks: bool
+) -> Recording:
+    """Metadata of a stream with so many stacks. Raises UsageError for a thread it does not have."""
+    missing = window.tids - set(range(1, stacks + 1))
+    if missing:
+        raise UsageError(None, f"no thread {min(missing)} in the trace")
+    return Recording(
+        headers=[Origin(path=path, image=str(image.path), base=base, ticks=ticks)],
+        tids=list(range(1, stacks + 1)),
+        owner=np.zeros(stacks, np.int32),
+        window=window,
+    )

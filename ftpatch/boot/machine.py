@@ -201,7 +201,8 @@ class Machine:
                 seen[row] = True
             events += len(place)
             marked += int(np.isin(place, rules.marks).sum())
-            last = [*last, *source.ip[row[-KEPT:]].tolist()][-KEPT:]
+            calls = row[~source.hooks[row]]
+            last = [*last, *source.ip[calls[-KEPT:]].tolist()][-KEPT:]
             stopped |= bool(np.isin(place, stopping).any())
             stopped |= bool(rules.most and events >= rules.most)
             if stops:

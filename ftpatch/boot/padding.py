@@ -22,7 +22,7 @@ from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import SiteRefused
 from ftpatch.ftrace.sites import Sites
 
-__all__ = ["find_ring", "find_room", "find_word", "lay_at"]
+__all__ = ["find_ring", "find_room", "find_spare", "find_word", "lay_at"]
 
 MARGIN = 64
 """Bytes left untouched on both sides of the code: a function in assembly may end in zeros, and has
@@ -86,6 +86,17 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
 def find_ring(sites: Sites) -> int:
     """Find room for the word and the ring below it that the reader shares; 0 if there is none."""
     return _in_nosave(sites, Slots.RING) or 0
+
+
+def find_spare(sites: Sites, size: int) -> int:
+    """Find ``size`` bytes that are written while the kernel runs, below the ring if there is room
+    for one. Raises SiteRefused."""
+    ring = Slots.RING if find_ring(sites) else 0
+    found = _in_nosave(sites, ring + size)
+    if found is None:
+        reason = f"its data has no {size} bytes of padding for probes of returns and of memory"
+        raise SiteRefused(sites.image.path, reason, "use fewer of them, or a lower maxactive (rN:)")
+    return found - ring - size
 
 
 def find_word(sites: Sites) -> int:

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import supports
-from ftpatch.arch.boot import MEMORY, Wanted, boot_tracer_of
+from ftpatch.arch.boot import MEMORY, TracerCode, Wanted, boot_tracer_of
 from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
-from ftpatch.boot.padding import find_ring, find_room, find_word, lay_at
+from ftpatch.boot.hooks import NO_HOOKS, HookCode, Hooks
+from ftpatch.boot.padding import find_ring, find_room, find_spare, find_word, lay_at
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.ftrace.addr import Callee
@@ -27,6 +28,8 @@ from ftpatch.names.suggest import meant, near
 
 __all__ = ["MAX_EVENTS", "BootTracing", "plan_boot"]
 
+FAR = 1 << 24
+"""Distance of the tracer's data while its size is found out (bytes)."""
 MAX_EVENTS = (1 << 31) - 1
 """Maximum count of the word: a tracer that has one sends no more, whatever --max is."""
 
@@ -45,8 +48,11 @@ class BootTracing:
     live: bool = False
 
 
-def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Plan:
-    """Plan calls to a tracer inside the text at the sites in ``mask``, bool[n].
+def plan_boot(
+    sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing, hooks: Hooks = NO_HOOKS
+) -> Plan:
+    """Plan calls to a tracer inside the text at the sites in ``mask``, bool[n], and calls to the
+    code of ``hooks`` at theirs.
 
     Raises UsageError for anything but a kernel, and for an unknown sink or function; SiteRefused
     for sites that call something already, and if there is no room.
@@ -75,16 +81,29 @@ def plan_boot(sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing) -> Pl
     counts = counts or bool(tracing.until)
     word = ring if sink == MEMORY else find_word(sites) if counts else 0
     most = MAX_EVENTS if tracing.most is None else tracing.most
+    hooked = hooks.at(sites)
+    spare = find_spare(sites, hooks.spare) if hooks.spare else 0
+
+    def build(at: int) -> tuple[TracerCode, HookCode]:
+        distance = word - at if counts else None
+        laid = tracer.assemble(Wanted(sink, tracing.time, distance))
+        return laid, hooks.lay(sites, laid, at, spare)
+
     # The size is known once it is built, and does not depend on the place.
-    distance = 1 << 24 if counts else None
-    size = len(tracer.assemble(Wanted(sink, tracing.time, distance)).code)
-    at = find_room(sites, tracer.pads, size)
-    distance = word - at if counts else None
-    laid = tracer.assemble(Wanted(sink, tracing.time, distance))
+    base = max(word, spare) or int(sites.ip[0])
+    at = find_room(sites, tracer.pads, build(base - FAR)[1].size)
+    laid, behind = build(at)
     # What runs at the sites needs no ftrace_ops: literals may stay.
     plain = replace(sites, abi=replace(sites.abi, nop_ops=0))
+    mask = mask | (hooked >= 0)
     plan = plan_enable(plain, mask, Callee(at + laid.entry, "the boot tracer"))
-    changes = [_to_last(sites, plan.changes, last, at + laid.last), lay_at(sites, at, laid.code)]
+    to = np.where(last, at + laid.last, at + laid.entry).astype(np.uint64)
+    entries = np.array([*behind.entries, 0], np.uint64) + np.uint64(at)
+    to = np.where(hooked >= 0, entries[hooked], to)
+    elsewhere = last | (hooked >= 0)
+    changes = [_lead(sites, plan.changes, elsewhere, to), lay_at(sites, at, behind.code)]
+    if behind.record:
+        changes.append(lay_at(sites, at + len(behind.code), behind.record))
     if counts:
         changes.append(lay_at(sites, word, most.to_bytes(4, "little")))
     return replace(plan, changes=Changes.concat(changes))
@@ -107,13 +126,14 @@ def _until(sites: Sites, name: str) -> NDArray[np.bool_]:
         raise UsageError(image.path, reason, hint) from None
 
 
-def _to_last(sites: Sites, changes: Changes, last: NDArray[np.bool_], addr: int) -> Changes:
-    """Make the sites in ``last`` call what stops the tracer."""
-    if not last.any():
+def _lead(
+    sites: Sites, changes: Changes, mask: NDArray[np.bool_], to: NDArray[np.uint64]
+) -> Changes:
+    """Make the sites in ``mask``, bool[n], call addresses of their own: ``to``, uint64[n]."""
+    if not mask.any():
         return changes
-    via = np.full(len(sites), addr, np.uint64)
-    new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
-    where = np.flatnonzero((changes.kind == Kind.CODE) & np.isin(changes.owner, sites.ip[last]))
+    where = np.flatnonzero((changes.kind == Kind.CODE) & np.isin(changes.owner, sites.ip[mask]))
+    new = sites.arch.make_call(sites.ip, to, sites.width, sites.abi)
     order = np.argsort(sites.ip, kind="stable")
     site = order[np.searchsorted(sites.ip[order], changes.owner[where])]
     inside = np.arange(new.shape[1]) < changes.width[where][:, None]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import supports
 from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, Slots, boot_tracer_of, read_mark
+from ftpatch.boot.hooks import Hooked, read_hooks
 from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses, among
 from ftpatch.core.journal import journalled
@@ -34,9 +35,10 @@ TEXT, TEXT_FROM, TEXT_TO = b"\t\n\r\x1b", 0x20, 0x7F
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The sender of a stream: the tracer, its mark, the mark's address, and the sites that call it:
-    ``places`` int64[n], ascending, as in events, ``ip`` uint64[n], their addresses, and ``last``
-    bool[n], whether they stop it."""
+    """The sender of a stream: the tracer, its mark, the mark's address, and the places that call
+    it: ``places`` int64[n], ascending, as in events, ``ip`` uint64[n], their sites' addresses,
+    ``last`` bool[n], whether they stop it, and ``hooks`` bool[n], whether they are in the code of
+    probes, which ``hooked`` explains."""
 
     tracer: BootTracer
     mark: Mark
@@ -44,6 +46,14 @@ class Source:
     places: NDArray[np.int64]
     ip: NDArray[np.uint64]
     last: NDArray[np.bool_]
+    hooks: NDArray[np.bool_]
+    hooked: Hooked | None = None
+
+    def calls(self, events: Events) -> Events:
+        """Select those of sites, without those of probes."""
+        if self.hooked is None:
+            return events
+        return events.take(~self.hooks[np.searchsorted(self.places, events.place)])
 
     @property
     def size(self) -> int:
@@ -71,15 +81,30 @@ def find_source(image: Image) -> Source:
         )
     tracer, (at, mark) = boot_tracer_of(sites.arch.name), found
     calls = np.isin(sites.addr, addresses(at + mark.entry, at + mark.last))
-    if not calls.any():
+    hooked = read_hooks(sites)
+    if not calls.any() and hooked is None:
         raise UsageError(image.path, "no site calls its boot tracer")
-    order = np.argsort(sites.ip[calls])
-    ip, addr = sites.ip[calls][order], sites.addr[calls][order]
+    ip, addr = sites.ip[calls], sites.addr[calls]
     places = (ip + np.uint64(tracer.behind) - np.uint64(at)).astype(np.int64)
     last = addr == np.uint64(at + mark.last) if mark.last else np.zeros(len(ip), bool)
+    hooks = np.zeros(len(ip), bool)
+    if hooked is not None:
+        probed = np.array([probe["ip"] for probe in hooked.probes] or [0], np.uint64)
+        ip = np.concatenate([ip, probed[hooked.probe]])
+        places = np.concatenate([places, hooked.place])
+        more = len(hooked.place)
+        last = np.concatenate([last, np.zeros(more, bool)])
+        hooks = np.concatenate([hooks, np.ones(more, bool)])
     order = np.argsort(places, kind="stable")
     return Source(
-        tracer=tracer, mark=mark, at=at, places=places[order], ip=ip[order], last=last[order]
+        tracer=tracer,
+        mark=mark,
+        at=at,
+        places=places[order],
+        ip=ip[order],
+        last=last[order],
+        hooks=hooks[order],
+        hooked=hooked,
     )
 
 

@@ -83,6 +83,14 @@ def command(
             "Repeatable.",
         ),
     ] = [],  # noqa: B006 - typer copies it
+    probes: Annotated[
+        list[str],
+        typer.Option(
+            "--probe",
+            metavar="PROBE",
+            help="Record a probe's hits, instead of calls; as in `ftpatch probe`. Repeatable.",
+        ),
+    ] = [],  # noqa: B006 - typer copies it
     append: Annotated[
         list[str],
         typer.Option(
@@ -143,15 +151,18 @@ def command(
     Examples:
     ftpatch boot vmlinux --until rest_init
     ftpatch boot vmlinux --watch pid_max:rw-
+    ftpatch boot vmlinux --probe 'r:mk do_mkdirat ret=$retval:s32'
     """
     try:
         from ftpatch.boot.access_events import ACCESSES
-        from ftpatch.boot.events import STREAM
+        from ftpatch.boot.events import HITS, STREAM
         from ftpatch.cli import report
         from ftpatch.trace.choose import report_named
         from ftpatch.trace.formats import reports
 
-        kind = ACCESSES if watches else STREAM
+        if watches and probes:
+            raise UsageError(None, "--watch and --probe are two reports", "use one of them")
+        kind = ACCESSES if watches else HITS if probes else STREAM
         form = report_named(kind, format_of(json, format_, reports()))
         with open_output(output, force=force, form=form):
             pass  # there will be one
@@ -173,6 +184,7 @@ def command(
             last=last or 0,
             stop_on_warn=bool(stop_on),
             watches=watches,
+            probes=probes,
         )
         with _folder(keep) as name:
             booted = boot_kernel(image, Path(name), asked, partial(_watch, most or 0))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.api.boot_probing import probes_of_kernel, write_hooks
 from ftpatch.api.probing import (
     PlacedProbe,
     Probed,
@@ -119,6 +120,12 @@ def command(
         str,
         typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
+    sink: Annotated[
+        str,
+        typer.Option(
+            "--sink", metavar="SINK", help="For a kernel: device that hits go to: {sinks}."
+        ),
+    ] = "",
     print_events: Annotated[
         bool,
         typer.Option(
@@ -159,6 +166,7 @@ def command(
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
     ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
+    ftpatch probe vmlinux 'r:mk do_mkdirat ret=$retval:s32'
     ftpatch probe vmlinux --print-events 'r:mk do_mkdirat ret=$retval:s32'
 
     A running process is probed until --seconds have passed, it ends or you press Ctrl-C; then a
@@ -177,6 +185,7 @@ def command(
                 "--in-place": in_place,
                 "--allow-setuid": allow_setuid,
                 "--dry-run": dry_run,
+                "--sink": sink,
                 "--print-events": print_events,
                 "--print-bootconfig": print_bootconfig,
             }
@@ -248,9 +257,18 @@ def command(
         allow_setuid=allow_setuid,
         dry_run=dry_run,
     )
-    refused = Refused()
+    refused, kernel = Refused(), _is_kernel(image)
+    if kernel:
+        from ftpatch.cli.process_update import require_unused_beside
+
+        require_unused_beside("a kernel", {"--handler": handler, "--no-optimize": not optimize})
+    elif sink:
+        raise UsageError(image, "--sink is for kernels", "remove it")
     with _all_told(refused):
-        probed = write_probes(writing, words, refused, wait_for)
+        if kernel:
+            probed = write_hooks(writing, words, sink, refused, wait_for)
+        else:
+            probed = write_probes(writing, words, refused, wait_for)
     tell_links(probed)
     if as_json:
         for one in probed.probes:
@@ -288,13 +306,21 @@ def _all_told(refused: Refused) -> Iterator[None]:
             error_line(str(error))
 
 
+def _is_kernel(path: Path) -> bool:
+    from ftpatch.image import open_image
+
+    return open_image(path).is_kernel
+
+
 def _tell(program: Path, as_json: bool) -> None:
     """The probes that a program has."""
     from ftpatch.image import open_image
 
-    held = probes_of(open_image(program))
+    image = open_image(program)
+    held = probes_of_kernel(image) if image.is_kernel else probes_of(image)
     if held is None:
-        raise UsageError(program, "no probes in this program", "specify a probe, such as 'p main'")
+        what = "kernel" if image.is_kernel else "program"
+        raise UsageError(program, f"no probes in this {what}", "specify a probe, such as 'p main'")
     for one in held:
         if as_json:
             json_line({"definition": one.definition, "ip": hex(one.ip), "way": one.way or None})

@@ -129,6 +129,7 @@ def source_of(arch: str, *, time: bool, sites: list[int], sink: int = 0) -> Sour
         places=places,
         ip=ip,
         last=np.zeros(len(ip), bool),
+        hooks=np.zeros(len(ip), bool),
     )
 
 

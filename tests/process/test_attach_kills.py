@@ -116,7 +116,7 @@ def test_killed_at_any_moment(both: bool, tmp_path: Path) -> None:
             tracer = rng.choice(["function", "function_graph", "function_profile"])
             moment = enabling * rng.uniform(0.3, 1.1)
             code, said = ended(number, moment, *enable, "--tracer", tracer, both=both)
-            assert code == 0 or number != signal.SIGKILL or code == -signal.SIGKILL
+            assert code == 0 or number != signal.SIGKILL or code == -signal.SIGKILL, said
             if "interrupted" in said and "undo --pid" not in said:
                 assert ours_in(program.pid) == []  # it took everything out itself
             if rng.random() < 0.7:

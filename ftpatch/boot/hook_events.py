@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Streams of kernels with probes, for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.boot import Events
+from ftpatch.boot.calls import stacks_of
+from ftpatch.boot.events import HITS, recording_of
+from ftpatch.boot.hits import BootHits
+from ftpatch.boot.stream import Decoder, Source
+from ftpatch.image import Image
+from ftpatch.trace.address_names import Places
+from ftpatch.trace.hit_calls import calls, name_functions, narrow_hits
+from ftpatch.trace.rows import Rows
+from ftpatch.trace.source import Recording
+from ftpatch.trace.window import Window
+
+__all__ = ["HookTrace"]
+
+
+class HookTrace:
+    """One stream and the kernel with probes that sent it: a source of hits. Threads are stacks."""
+
+    kind = HITS
+    steps = 0
+
+    def __init__(
+        self,
+        path: Path,
+        image: Image,
+        window: Window,
+        source: Source,
+        decoder: Decoder,
+        events: Sequence[Events],
+    ) -> None:
+        whole = Events.concat(events)
+        stacks, threads = stacks_of(whole.sp, source.tracer.stack)
+        self._all, self._decoder = BootHits(whole, source, threads), decoder
+        self._hits: BootHits | None = None
+        self._functions: NDArray[np.int32] | None = None
+        self.has_returns = any(point.returns for point in self._all.points)
+        self.recording: Recording = recording_of(
+            path, image, window, int(source.ip.min()), len(stacks), ticks=source.mark.time
+        )
+
+    def _function(self) -> NDArray[np.int32]:
+        """The function of each point: numbered once."""
+        if self._functions is None:
+            self._functions = name_functions(self._all, self.recording)
+        return self._functions
+
+    def hits(self) -> BootHits:
+        """What the window shows of them."""
+        if self._hits is None:
+            hits, window = self._all, self.recording.window
+            low, high = window.span
+            kept = (hits.time >= low) & (hits.time <= high)
+            if window.tids:
+                kept &= np.isin(hits.thread + 1, list(window.tids))
+            if window.globs:
+                kept &= self._named()[hits.point]
+            hits.keep(kept)
+            if window.filters:
+                narrow_hits(hits, self.recording, self._function())
+            self._hits = hits
+        return self._hits
+
+    def _named(self) -> NDArray[np.bool_]:
+        """The points that the window's globs name, bool[p]."""
+        places, window = Places(self.recording, str), self.recording.window
+        points = self._all.points
+        names = [[point.name, places.function(0, point)[0]] for point in points]
+        return np.array([window.names_match(*dict.fromkeys(both)) for both in names], bool)
+
+    def rows(self) -> Iterator[Rows]:
+        """Calls that r probes recorded."""
+        hits = self.hits()
+        return calls(hits, len(self.recording.tids), self._function())
+
+    def sums(self, header: int | None = None) -> None:
+        """None."""
+
+    def tally(self) -> None:
+        """None."""
+
+    def accesses(self) -> None:
+        """None."""
+
+    def notes(self) -> list[str]:
+        """Hits that are not whole, bytes outside of any event, and the formats' remarks."""
+        torn = self._all.torn
+        lost = [f"{torn} hit{'s' * (torn > 1)} without all values"] if torn else []
+        return [*self.recording.remarks, *lost, *self._decoder.notes]
+
+    def close(self) -> None:
+        """Do nothing: all of it has been read."""

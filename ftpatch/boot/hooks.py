@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""Hooks: the code of probes behind the boot tracer, and the record that explains their events.
+
+    | mark | tracer | code of the hooks | record |
+
+The record is laid into the kernel's padding as well, so that the patched kernel alone explains a
+stream: a magic, a size, and JSON. What was probed is text that probes' own slice gives and takes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ftpatch.arch.boot import Assembly, TracerCode
+from ftpatch.arch.kernel_probe import (
+    INSTANCE,
+    Aim,
+    First,
+    Hook,
+    KernelProbe,
+    Part,
+    Value,
+    kernel_probe_of,
+    lay_hooks,
+    readers_of,
+)
+from ftpatch.core.changes import Kind
+from ftpatch.core.journal import journalled
+from ftpatch.errors import InputError, UsageError
+from ftpatch.ftrace.sites import Sites
+
+__all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks"]
+
+RECORD = struct.Struct("<8sI")
+MAGIC = b"FTPHOOKS"
+ALIGN = 16
+WORDS = 16
+"""Bytes of counters before the instances: two words, and room to align."""
+FAR = 1 << 20
+"""Assumed size of all code while it is found out: more than it can be."""
+REACH = 1 << 31
+"""Bytes: code reaches what is nearer."""
+MAX_RECORD = 1 << 20
+"""Maximum size of a record (bytes)."""
+
+
+@dataclass(frozen=True)
+class HookCode:
+    """The tracer's ``code`` with that of hooks behind it, the ``entries`` of these (bytes from the
+    mark), and the ``record``, empty without hooks."""
+
+    code: bytes
+    entries: tuple[int, ...] = ()
+    record: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of it."""
+        return len(self.code) + len(self.record)
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Hooks to lay, and the probes that they belong to: one JSON object each, in the order of the
+    hooks' own."""
+
+    hooks: tuple[Hook, ...] = ()
+    told: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def _values(self) -> list[Value]:
+        probes = (probe for hook in self.hooks for probe in hook.probes)
+        return [value for probe in probes for value in probe.values if value is not None]
+
+    @property
+    def spare(self) -> int:
+        """Bytes of data that they need."""
+        probes = [probe for hook in self.hooks for probe in hook.probes]
+        reads = any(value.reads for value in self._values)
+        if not reads and not any(probe.returns for probe in probes):
+            return 0
+        return WORDS + INSTANCE * sum(probe.instances for probe in probes)
+
+    def at(self, sites: Sites) -> NDArray[np.int64]:
+        """The number of each site's hook, int64[n]; -1 if it has none."""
+        number = np.full(len(sites), -1, np.int64)
+        for index, hook in enumerate(self.hooks):
+            number[sites.ip == np.uint64(hook.ip)] = index
+        return number
+
+    def lay(self, sites: Sites, laid: TracerCode, at: int, spare: int) -> HookCode:
+        """Build the code for a mark at the address ``at`` and data at ``spare``. Raises UsageError
+        for an address that is out of reach."""
+        if not self.hooks:
+            return HookCode(laid.code)
+        names = {name for hook in self.hooks for name in readers_of(hook)}
+        found = {name: sites.image.symbols.find(name) for name in sorted(names)}
+        aim = Aim(
+            at=at,
+            entry=laid.entry,
+            words=spare - at if spare else 0,
+            instances=spare + WORDS - at if spare else 0,
+            callees={name: address - at for name, address in found.items() if address},
+            span=FAR,
+        )
+        for value in self._values:
+            if value.first is First.ADDRESS and abs(aim.distance(value.number)) >= REACH:
+                reason = f"@{value.number:#x} is too far from the kernel"
+                raise UsageError(sites.image.path, reason, "use --print-events")
+        code = kernel_probe_of(sites.arch.name)
+        whole, entries, places = self._built(sites.arch.name, code, laid, aim)
+        whole, entries, places = self._built(
+            sites.arch.name, code, laid, replace(aim, span=len(whole))
+        )
+        record = json.dumps({"probes": self.told, "places": places}, separators=(",", ":")).encode()
+        return HookCode(whole, entries, RECORD.pack(MAGIC, len(record)) + record)
+
+    def _built(
+        self, arch: str, code: KernelProbe, laid: TracerCode, aim: Aim
+    ) -> tuple[bytes, tuple[int, ...], tuple[tuple[int, int, int, Part], ...]]:
+        out = Assembly(arch, laid.code + bytes(-len(laid.code) % ALIGN))
+        made = lay_hooks(out, code, self.hooks, aim)
+        return bytes(out.code) + bytes(-out.here % ALIGN), made.entries, made.places
+
+
+NO_HOOKS = Hooks()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooked:
+    """The hooks of a patched kernel. ``probes``: what was told of each; columns, one row for each
+    place that sends: ``place`` int64[m], ascending, ``probe``, ``value`` and ``part`` int64[m]."""
+
+    probes: tuple[Mapping[str, Any], ...]
+    place: NDArray[np.int64]
+    probe: NDArray[np.int64]
+    value: NDArray[np.int64]
+    part: NDArray[np.int64]
+
+
+def read_hooks(sites: Sites) -> Hooked | None:
+    """Read the record of a patched kernel; None if it has none. Raises InputError for one that
+    contradicts itself."""
+    image = sites.image
+    laid = journalled(sites.blocks, Kind.PADDING)
+    for row in range(len(laid)):
+        start = laid.new[row, : RECORD.size].tobytes()
+        if not start.startswith(MAGIC) or len(start) < RECORD.size:
+            continue
+        at = int(laid.offset[row])
+        size = RECORD.unpack(start)[1]
+        held = image.data[at + RECORD.size : at + RECORD.size + min(size, MAX_RECORD)].tobytes()
+        try:
+            return _parsed(json.loads(held))
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError):
+            raise InputError(image.path, "the record of its probes is damaged") from None
+    return None
+
+
+def _parsed(held: dict[str, Any]) -> Hooked:
+    """Check and convert. Raises ValueError or its like."""
+    probes = tuple(dict(probe) for probe in held["probes"])
+    rows = np.array(held["places"], np.int64).reshape(-1, 4)
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    place, probe, value, part = rows.T
+    fields = np.array([len(one["fields"]) for one in probes] or [0])
+    if ((probe < 0) | (probe >= len(probes)) | (value < 0) | (part < 0)).any():
+        raise ValueError
+    if (part > max(Part)).any() or (value >= np.maximum(fields[probe], 1)).any():
+        raise ValueError
+    return Hooked(probes=probes, place=place, probe=probe, value=value, part=part)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+"""Definitions as hooks of a kernel on disk: their functions' sites, and what code fetches there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ftpatch.arch.kernel_probe import (
+    TEXT,
+    First,
+    Hook,
+    HookProbe,
+    KernelProbe,
+    Read,
+    Value,
+    kernel_probe_of,
+    readers_of,
+)
+from ftpatch.arch.registers import Registers, registers_of
+from ftpatch.errors import Refused, UsageError
+from ftpatch.ftrace.sites import Sites
+from ftpatch.names.functions import read_functions
+from ftpatch.names.named_symbols import DATA, Named
+from ftpatch.names.suggest import meant
+from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
+from ftpatch.probe.text import definition_text
+from ftpatch.trace.hits import Show
+
+__all__ = ["MAXACTIVE", "kernel_hooks"]
+
+MAXACTIVE = 10
+"""Default instances of an r probe: those of a kretprobe with few processors."""
+INTO = 16
+"""Maximum distance from a function's start to its site, behind landing pads (bytes)."""
+EVENTS = "use --print-events and the running kernel"
+_SHOWN = {
+    "string": Show.STRING,
+    "symbol": Show.SYMBOL,
+    "u": Show.UNSIGNED,
+    "s": Show.SIGNED,
+    "x": Show.HEX,
+}
+"""By fetch type, or its first letter."""
+
+
+def kernel_hooks(
+    sites: Sites, definitions: Sequence[Definition], refused: Refused
+) -> tuple[list[Hook], list[Mapping[str, Any]]]:
+    """Translate definitions, leaving out what is ``refused``; the second are the records of the
+    hooks' probes: name, text, symbol, ip, returns, and fields, each of name, Show, room, width, the
+    value where that is known before, and whether it is a link address. Raises UsageError if the
+    architecture has no such probes."""
+    image, arch = sites.image, sites.arch.name
+    code, registers = kernel_probe_of(arch), registers_of(arch)
+    known = _Kernel(sites)
+    by_ip: dict[int, list[tuple[Definition, HookProbe]]] = {}
+    for one in definitions:
+        with refused.told(image.path):
+            ip = known.site(one)
+            values = tuple(known.value(fetch, one, ip, code, registers) for fetch in one.fetches)
+            instances = (one.maxactive or MAXACTIVE) if one.kind == "r" else 0
+            probe = HookProbe(values, one.kind == "r", instances)
+            known.require_readers(one, probe)
+            by_ip.setdefault(ip, []).append((one, probe))
+    hooks, told = list[Hook](), list[Mapping[str, Any]]()
+    for ip, probes in sorted(by_ip.items()):
+        probes.sort(key=lambda pair: pair[0].kind)  # p probes see the real return address
+        hooks.append(Hook(ip, tuple(probe for _, probe in probes)))
+        told += [_record(one, probe, ip) for one, probe in probes]
+    return hooks, told
+
+
+class _Kernel:
+    """A kernel's functions and variables."""
+
+    def __init__(self, sites: Sites) -> None:
+        self._sites, self._image = sites, sites.image
+        self._functions = read_functions(sites.image)
+        self._ip = np.sort(sites.ip)
+
+    def site(self, definition: Definition) -> int:
+        """Address of the site of a definition's function. Raises UsageError."""
+        name = definition.name
+        if definition.library:
+            raise self._error(f"{name}: {definition.library} is not in this image", "name a kernel")
+        address = definition.address or 0
+        if definition.symbol is not None:
+            address = self._functions.names.address(definition.symbol)
+        at = int(np.searchsorted(self._ip, np.uint64(address % (1 << 64))))
+        ip = int(self._ip[at]) if at < len(self._ip) else 0
+        if definition.offset or not 0 <= ip - address % (1 << 64) <= INTO:
+            place = f"{definition.symbol or hex(address)}" + f"+{definition.offset:#x}" * bool(
+                definition.offset
+            )
+            raise self._error(f"{name}: {place} is not the entry of a function with a site", EVENTS)
+        return ip
+
+    def value(
+        self,
+        fetch: Fetch,
+        definition: Definition,
+        ip: int,
+        code: KernelProbe,
+        registers: Registers,
+    ) -> Value | None:
+        """Translate a fetch; None if its value is known before. Raises UsageError for what cannot
+        be fetched."""
+        first, number, before = First.REGISTER, 0, tuple[Read, ...]()
+        match fetch.source:
+            case Source.COMM:
+                raise self._error(f"{definition.name}: no $comm in a kernel on disk", EVENTS)
+            case Source.REGISTER if fetch.text in registers.pc:
+                first, number = First.ADDRESS, ip
+            case Source.REGISTER:
+                number = registers.numbers[fetch.text]
+                if number not in code.registers:
+                    reason = f"{definition.name}: %{fetch.text} is not live at a site"
+                    raise self._error(reason, "fetch $argN")
+            case Source.STACK:
+                first = First.STACK
+            case Source.STACK_WORD:
+                first, before = First.STACK, (Read(8 * fetch.value, 8, False),)
+            case Source.ARGUMENT if fetch.value > len(registers.arguments):
+                words = fetch.value - len(registers.arguments) - 1 + registers.behind
+                first, before = First.STACK, (Read(8 * words, 8, False),)
+            case Source.ARGUMENT:
+                number = registers.arguments[fetch.value - 1]
+            case Source.RETVAL:
+                number = registers.result
+            case Source.SYMBOL:
+                first, number = First.ADDRESS, self._data(fetch.text) + fetch.value
+            case Source.ADDRESS:
+                first, number = First.ADDRESS, fetch.value
+            case Source.IMMEDIATE if fetch.reads:
+                raise self._error(f"{definition.name}: a number is no address", "use @ADDRESS")
+            case Source.IMMEDIATE:
+                return None
+        width = TYPES[fetch.type]
+        last = len(fetch.reads) - 1
+        reads = tuple(
+            Read(offset, width if index == last else 8, index in fetch.user)
+            for index, offset in enumerate(fetch.reads)
+        )
+        linked = fetch.type == "symbol"
+        return Value(first, number % (1 << 64), before + reads, width, linked)
+
+    def require_readers(self, definition: Definition, probe: HookProbe) -> None:
+        """Raise UsageError if the kernel lacks a function to read memory with."""
+        names = readers_of(Hook(0, (probe,)))
+        if names and not any(self._image.symbols.find(name) for name in names):
+            reason = f"{definition.name}: no function of this kernel reads memory without faults"
+            raise self._error(reason, EVENTS)
+
+    def _data(self, name: str) -> int:
+        found = self._image.symbols.find(name)
+        if found is None:
+            named = Named(self._image.symbols, DATA)
+            hint = meant(named.find(name) or named.like(name), "see `nm`")
+            raise self._error(f"@{name}: no such symbol", hint)
+        return found
+
+    def _error(self, reason: str, hint: str) -> UsageError:
+        return UsageError(self._image.path, reason, hint)
+
+
+def _record(definition: Definition, probe: HookProbe, ip: int) -> dict[str, Any]:
+    """What a stream's reader is told."""
+    fields = []
+    for fetch, value in zip(definition.fetches, probe.values, strict=True):
+        show = _SHOWN.get(fetch.type, _SHOWN[fetch.type[0]])
+        room = TEXT - 1 if show is Show.STRING else 0
+        constant = None if value is not None else str(fetch.value)
+        linked = value is not None and value.linked
+        fields.append([fetch.name, show.value, room, TYPES[fetch.type], constant, linked])
+    return {
+        "name": definition.name,
+        "text": definition_text(definition),
+        "symbol": definition.symbol,
+        "ip": ip,
+        "returns": definition.kind == "r",
+        "fields": fields,
+    }
