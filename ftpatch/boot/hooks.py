@@ -4,13 +4,14 @@
     | mark | tracer | code of the hooks | record |
 
 The record is laid into the kernel's padding as well, so that the patched kernel alone explains a
-stream: a magic, a size, and JSON. What was probed is text that probes' own slice gives and takes.
+stream: a magic, a size, and compressed JSON. What was probed is told by the probes' own slice.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -119,7 +120,8 @@ class Hooks:
         whole, entries, places = self._built(
             sites.arch.name, code, laid, replace(aim, span=len(whole))
         )
-        record = json.dumps({"probes": self.told, "places": places}, separators=(",", ":")).encode()
+        told = json.dumps({"probes": self.told, "places": places}, separators=(",", ":"))
+        record = zlib.compress(told.encode(), 9)
         return HookCode(whole, entries, RECORD.pack(MAGIC, len(record)) + record)
 
     def _built(
@@ -158,8 +160,10 @@ def read_hooks(sites: Sites) -> Hooked | None:
         size = RECORD.unpack(start)[1]
         held = image.data[at + RECORD.size : at + RECORD.size + min(size, MAX_RECORD)].tobytes()
         try:
-            return _parsed(json.loads(held))
-        except (ValueError, KeyError, TypeError, IndexError, OverflowError):
+            unpacker = zlib.decompressobj()
+            told = unpacker.decompress(held, MAX_RECORD)
+            return _parsed(json.loads(told))
+        except (zlib.error, ValueError, KeyError, TypeError, IndexError, OverflowError):
             raise InputError(image.path, "the record of its probes is damaged") from None
     return None
 

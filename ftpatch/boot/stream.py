@@ -89,7 +89,7 @@ def find_source(image: Image) -> Source:
     last = addr == np.uint64(at + mark.last) if mark.last else np.zeros(len(ip), bool)
     hooks = np.zeros(len(ip), bool)
     if hooked is not None:
-        probed = np.array([probe["ip"] for probe in hooked.probes] or [0], np.uint64)
+        probed = np.array([probe["site"] for probe in hooked.probes] or [0], np.uint64)
         ip = np.concatenate([ip, probed[hooked.probe]])
         places = np.concatenate([places, hooked.place])
         more = len(hooked.place)

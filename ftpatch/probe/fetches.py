@@ -12,7 +12,7 @@ from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
 
-__all__ = ["NAME", "Scope", "parse_fetch"]
+__all__ = ["NAME", "USER_STRING", "Scope", "parse_fetch"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A C identifier, as in ``is_good_name``."""

@@ -26,6 +26,7 @@ from ftpatch.names.functions import read_functions
 from ftpatch.names.named_symbols import DATA, Named
 from ftpatch.names.suggest import meant
 from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
+from ftpatch.probe.fetches import USER_STRING
 from ftpatch.probe.text import definition_text
 from ftpatch.trace.hits import Show
 
@@ -50,26 +51,27 @@ def kernel_hooks(
     sites: Sites, definitions: Sequence[Definition], refused: Refused
 ) -> tuple[list[Hook], list[Mapping[str, Any]]]:
     """Translate definitions, leaving out what is ``refused``; the second are the records of the
-    hooks' probes: name, text, symbol, ip, returns, and fields, each of name, Show, room, width, the
+    hooks' probes: name, text, symbol, ip (the
+    function's entry), site, returns, and fields, each of name, Show, room, width, the
     value where that is known before, and whether it is a link address. Raises UsageError if the
     architecture has no such probes."""
     image, arch = sites.image, sites.arch.name
     code, registers = kernel_probe_of(arch), registers_of(arch)
     known = _Kernel(sites)
-    by_ip: dict[int, list[tuple[Definition, HookProbe]]] = {}
+    by_ip: dict[int, list[tuple[Definition, HookProbe, int]]] = {}
     for one in definitions:
         with refused.told(image.path):
-            ip = known.site(one)
+            entry, ip = known.site(one)
             values = tuple(known.value(fetch, one, ip, code, registers) for fetch in one.fetches)
             instances = (one.maxactive or MAXACTIVE) if one.kind == "r" else 0
             probe = HookProbe(values, one.kind == "r", instances)
             known.require_readers(one, probe)
-            by_ip.setdefault(ip, []).append((one, probe))
+            by_ip.setdefault(ip, []).append((one, probe, entry))
     hooks, told = list[Hook](), list[Mapping[str, Any]]()
     for ip, probes in sorted(by_ip.items()):
         probes.sort(key=lambda pair: pair[0].kind)  # p probes see the real return address
-        hooks.append(Hook(ip, tuple(probe for _, probe in probes)))
-        told += [_record(one, probe, ip) for one, probe in probes]
+        hooks.append(Hook(ip, tuple(probe for _, probe, _ in probes)))
+        told += [_record(one, probe, entry, ip) for one, probe, entry in probes]
     return hooks, told
 
 
@@ -81,8 +83,8 @@ class _Kernel:
         self._functions = read_functions(sites.image)
         self._ip = np.sort(sites.ip)
 
-    def site(self, definition: Definition) -> int:
-        """Address of the site of a definition's function. Raises UsageError."""
+    def site(self, definition: Definition) -> tuple[int, int]:
+        """Addresses of a definition's function and of its site. Raises UsageError."""
         name = definition.name
         if definition.library:
             raise self._error(f"{name}: {definition.library} is not in this image", "name a kernel")
@@ -96,7 +98,7 @@ class _Kernel:
                 definition.offset
             )
             raise self._error(f"{name}: {place} is not the entry of a function with a site", EVENTS)
-        return ip
+        return address % (1 << 64), ip
 
     def value(
         self,
@@ -138,10 +140,10 @@ class _Kernel:
                 raise self._error(f"{definition.name}: a number is no address", "use @ADDRESS")
             case Source.IMMEDIATE:
                 return None
-        width = TYPES[fetch.type]
-        last = len(fetch.reads) - 1
+        kind, last = _kind(fetch), len(fetch.reads) - 1
+        width, user = TYPES[kind], fetch.user | ({last} if fetch.type != kind else set())
         reads = tuple(
-            Read(offset, width if index == last else 8, index in fetch.user)
+            Read(offset, width if index == last else 8, index in user)
             for index, offset in enumerate(fetch.reads)
         )
         linked = fetch.type == "symbol"
@@ -166,20 +168,27 @@ class _Kernel:
         return UsageError(self._image.path, reason, hint)
 
 
-def _record(definition: Definition, probe: HookProbe, ip: int) -> dict[str, Any]:
+def _kind(fetch: Fetch) -> str:
+    """The type; that of a string in user memory is a string."""
+    return fetch.type.removeprefix("u") if fetch.type == USER_STRING else fetch.type
+
+
+def _record(definition: Definition, probe: HookProbe, entry: int, ip: int) -> dict[str, Any]:
     """What a stream's reader is told."""
     fields = []
     for fetch, value in zip(definition.fetches, probe.values, strict=True):
-        show = _SHOWN.get(fetch.type, _SHOWN[fetch.type[0]])
+        kind = _kind(fetch)
+        show = _SHOWN.get(kind, _SHOWN[kind[0]])
         room = TEXT - 1 if show is Show.STRING else 0
         constant = None if value is not None else str(fetch.value)
         linked = value is not None and value.linked
-        fields.append([fetch.name, show.value, room, TYPES[fetch.type], constant, linked])
+        fields.append([fetch.name, show.value, room, TYPES[kind], constant, linked])
     return {
         "name": definition.name,
         "text": definition_text(definition),
         "symbol": definition.symbol,
-        "ip": ip,
+        "ip": entry,
+        "site": ip,
         "returns": definition.kind == "r",
         "fields": fields,
     }

@@ -7,13 +7,16 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from .apt import FetchError, folder, lock
+from .apt import Archive, FetchError, folder, lock
 from .fetch import Kernel
 from .qemu import need
 
 __all__ = ["build_modules"]
 
+HOST = "amd64"
 HERE = Path(__file__).parent
+CROSS = {"arm64": ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")}
+"""By Debian's word, make's for a compiler that runs here."""
 BUILD_LIMIT = 300  # seconds; it takes 3
 
 
@@ -25,7 +28,9 @@ def build_modules(kernel: Kernel, *sources: str, scratch: Path) -> dict[str, byt
         (scratch / name).write_bytes((HERE / name).read_bytes())
     objects = " ".join(name.replace(".c", ".o") for name in sources)
     (scratch / "Makefile").write_text(f"obj-m := {objects}\n")
+    assert kernel.meta is not None
     command: list[str | Path] = ["make", "-C", headers, f"M={scratch}", "modules"]
+    command += CROSS.get(kernel.meta.arch, ())
     done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_LIMIT)
     assert done.returncode == 0, done.stderr
     names = [name.replace(".c", ".ko") for name in sources]
@@ -42,8 +47,6 @@ def _headers(kernel: Kernel) -> Path:
     built = where / "usr/src" / f"linux-headers-{release}"
     with lock(f"{kernel.meta.name}-headers"):
         if not where.is_dir():
-            archive = kernel.meta.archive
-            archive.update()
             major = ".".join(short.split(".")[:2])
             wanted = (f"headers-{release}", f"headers-{short}-common", f"kbuild-{major}")
             with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as held:
@@ -51,6 +54,9 @@ def _headers(kernel: Kernel) -> Path:
                 for name in wanted:
                     place = Path(held) / name
                     place.mkdir()
+                    tools = name.startswith("kbuild-") and kernel.meta.arch in CROSS
+                    archive = Archive(HOST) if tools else kernel.meta.archive
+                    archive.update()
                     deb = archive.download(f"linux-{name}={version}", place)
                     subprocess.run(["dpkg-deb", "-x", deb, part], check=True)
                 makefile = part / built.relative_to(where) / "Makefile"
