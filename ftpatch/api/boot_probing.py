@@ -80,6 +80,8 @@ def write_hooks(
         target=target,
         written=None if writing.dry_run else target,
         names=copy.names,
+        dropped=prepared.plan.dropped,
+        unrecorded=prepared.plan.unrecorded.value,
     )
 
 

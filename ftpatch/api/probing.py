@@ -68,7 +68,8 @@ class Probed:
     """The probes that were inserted, and ``refused``, the errors of those that were not; the output
     is ``target``, and ``written``, None for a dry run. ``handled``: the functions by which the
     program could itself set or block SIGILL (none without breakpoints); ``cleared``: a property
-    that the output has no longer; ``names``: how many the file had whose place the output took."""
+    that the output has no longer; ``names``: how many the file had whose place the output took;
+    ``dropped``: a kernel's records that were dropped, and what that means (``unrecorded``)."""
 
     probes: tuple[PlacedProbe, ...]
     refused: tuple[UsageError, ...]
@@ -77,6 +78,8 @@ class Probed:
     target: Path
     written: Path | None
     names: int
+    dropped: int = 0
+    unrecorded: str = ""
 
 
 def write_probes(

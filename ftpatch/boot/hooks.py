@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ftpatch.arch.boot import Assembly, TracerCode
 from ftpatch.arch.kernel_probe import (
     INSTANCE,
+    TEXT,
     Aim,
     First,
     Hook,
@@ -36,6 +37,7 @@ from ftpatch.core.changes import Kind
 from ftpatch.core.journal import journalled
 from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.sites import Sites
+from ftpatch.trace.hits import Show
 
 __all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks"]
 
@@ -48,6 +50,8 @@ FAR = 1 << 20
 """Assumed size of all code while it is found out: more than it can be."""
 REACH = 1 << 31
 """Bytes: code reaches what is nearer."""
+WIDTH = 8
+"""Maximum width of a number (bytes)."""
 MAX_RECORD = 1 << 20
 """Maximum size of a record (bytes)."""
 
@@ -170,7 +174,7 @@ def read_hooks(sites: Sites) -> Hooked | None:
 
 def _parsed(held: dict[str, Any]) -> Hooked:
     """Check and convert. Raises ValueError or its like."""
-    probes = tuple(dict(probe) for probe in held["probes"])
+    probes = tuple(_checked(probe) for probe in held["probes"])
     rows = np.array(held["places"], np.int64).reshape(-1, 4)
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     place, probe, value, part = rows.T
@@ -180,3 +184,21 @@ def _parsed(held: dict[str, Any]) -> Hooked:
     if (part > max(Part)).any() or (value >= np.maximum(fields[probe], 1)).any():
         raise ValueError
     return Hooked(probes=probes, place=place, probe=probe, value=value, part=part)
+
+
+def _checked(probe: dict[str, Any]) -> Mapping[str, Any]:
+    """Check the record of a probe. Raises ValueError or its like."""
+    texts = [probe["name"], probe["text"], probe["symbol"] or ""]
+    for name, show, room, width, known, linked in probe["fields"]:
+        Show(show)
+        int(known or 0)
+        good = type(room) is type(width) is int and type(linked) is bool
+        if not good or not 0 <= room < TEXT or not 0 <= width <= WIDTH:
+            raise ValueError
+        texts.append(name)
+    numbers = [probe["ip"], probe["site"]]
+    if not all(type(one) is str for one in texts) or type(probe["returns"]) is not bool:
+        raise ValueError
+    if not all(type(one) is int and 0 <= one < 1 << 64 for one in numbers):
+        raise ValueError
+    return dict(probe)

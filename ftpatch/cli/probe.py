@@ -39,7 +39,7 @@ from ftpatch.cli.options import (
     require_pid,
     wants_json,
 )
-from ftpatch.cli.outcome import cleared_line
+from ftpatch.cli.outcome import cleared_line, dropped_line
 from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+OTHER = {False: "kernels", True: "programs"}
 TRAP = "trap"
 """The way whose probes handle the program's own use of SIGILL."""
 
@@ -258,12 +259,12 @@ def command(
         dry_run=dry_run,
     )
     refused, kernel = Refused(), _is_kernel(image)
-    if kernel:
-        from ftpatch.cli.process_update import require_unused_beside
-
-        require_unused_beside("a kernel", {"--handler": handler, "--no-optimize": not optimize})
-    elif sink:
-        raise UsageError(image, "--sink is for kernels", "remove it")
+    others = (
+        {"--sink": sink} if not kernel else {"--handler": handler, "--no-optimize": not optimize}
+    )
+    for option, value in others.items():
+        if value:
+            raise UsageError(image, f"{option} is for {OTHER[kernel]}", "remove it")
     with _all_told(refused):
         if kernel:
             probed = write_hooks(writing, words, sink, refused, wait_for)
@@ -319,8 +320,9 @@ def _tell(program: Path, as_json: bool) -> None:
     image = open_image(program)
     held = probes_of_kernel(image) if image.is_kernel else probes_of(image)
     if held is None:
-        what = "kernel" if image.is_kernel else "program"
-        raise UsageError(program, f"no probes in this {what}", "specify a probe, such as 'p main'")
+        what, such = ("kernel", "do_mkdirat") if image.is_kernel else ("program", "main")
+        hint = f"specify a probe, such as 'p {such}'"
+        raise UsageError(program, f"no probes in this {what}", hint)
     for one in held:
         if as_json:
             json_line({"definition": one.definition, "ip": hex(one.ip), "way": one.way or None})
@@ -344,4 +346,5 @@ def _said(probed: Probed) -> None:
     if traps and probed.handled:
         lines([f"{traps}: handles the program's own use of SIGILL: {', '.join(probed.handled)}"])
     lines([cleared_line(probed.cleared)] if probed.cleared else [])
+    lines([dropped_line(probed.dropped, probed.unrecorded)] if probed.dropped else [])
     lines([f"wrote {probed.written}" if probed.written else "dry run: nothing was written"])

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Probes in kernels on disk, in files: what is refused, read back, and undone."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftpatch.boot import find_source
+from ftpatch.image import open_image
+from tests.support.boot_small import BASE, MARKER, STACKS, bootable
+from tests.support.command import ftpatch
+from tests.support.images import symbols_at
+
+BOTH = ("p:a vfs_read n=$arg1:s32 seven=\\7:u8", "r3:b vfs_read ret=$retval")
+ANYWHERE = "is not the entry of a function with a site; use --print-events"
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    path = tmp_path / "vmlinux"
+    path.write_bytes(bootable().build())
+    return path
+
+
+def _probed(plain: Path, *words: str) -> Path:
+    path = plain.with_name("probed")
+    done = ftpatch("probe", plain, *words, "-o", path)
+    assert done.code == 0, done.err
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("p vfs_read+4",), 2, ANYWHERE),
+        (("p no_site_here",), 2, ANYWHERE),
+        (("p nosuch",), 2, "no such function 'nosuch'"),
+        (("p vfs_read $comm",), 2, "no $comm in a kernel on disk"),
+        (("p vfs_read %flags",), 2, "%flags is not live at a site"),
+        (("p vfs_read +0($arg1)",), 2, "no function of this kernel reads memory without faults"),
+        (("p vfs_read @nosuch",), 2, "@nosuch: no such symbol"),
+        (("p vfs_read +0(\\7)",), 2, "a number is no address"),
+        (("p libc:vfs_read",), 2, "libc is not in this image"),
+        (("r4096 vfs_read",), 1, "use fewer of them, or a lower maxactive"),
+        (("p vfs_read", "--handler", "a:b"), 2, "--handler is for programs"),
+        (("p vfs_read", "--no-optimize"), 2, "--no-optimize is for programs"),
+        (("p vfs_read", "--sink", "semihosting"), 2, "use debugcon or serial"),
+        (tuple(f"p:n{n} {name} a=$arg1 b=$arg2 c=$arg3 d=$arg4" for n, name in
+               enumerate(["vfs_read", "vfs_write", "do_exit", "schedule"] * 4)), 1, "the largest"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said(plain: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    before, out = plain.read_bytes(), plain.with_name("out")
+    done = ftpatch("probe", plain, *words, "-o", out)
+    assert done.code == code and said in done.err, done.err
+    assert not out.exists() and plain.read_bytes() == before
+
+
+def test_a_program_has_no_sink(plain: Path) -> None:
+    program = Path("/bin/true")
+    done = ftpatch("probe", program, "p main", "--sink", "serial", "-o", plain.with_name("out"))
+    assert done.code == 2 and "--sink is for kernels" in done.err
+
+
+def test_one_bad_probe_writes_nothing(plain: Path) -> None:
+    out = plain.with_name("out")
+    words = ("p vfs_read", "p nosuch")
+    assert ftpatch("probe", plain, *words, "-o", out).code == 2 and not out.exists()
+    assert ftpatch("probe", plain, *words, "-o", out, "--keep-going").code == 1
+    assert ftpatch("probe", out).out == "p:kprobes/p_vfs_read_0 vfs_read\n"
+
+
+def test_they_are_listed_checked_and_undone(plain: Path) -> None:
+    path = _probed(plain, *BOTH)
+    assert ftpatch("probe", path).out.splitlines() == [
+        "p:kprobes/a vfs_read n=$arg1:s32 seven=\\7:u8",
+        "r3:kprobes/b vfs_read ret=$retval",
+    ]
+    assert ftpatch("check", path).code == 0
+    status = ftpatch("status", path, "--json").only
+    assert status["dropped"] == 1
+    again = ftpatch("probe", path, "p vfs_write", "-o", path.with_name("again"))
+    assert again.code == 1 and "`ftpatch undo` first" in again.err
+    assert ftpatch("undo", path).code == 0
+    assert path.read_bytes() == plain.read_bytes()
+    assert ftpatch("probe", path).code == 2
+
+
+def _sent(image: Path) -> bytes:
+    """One hit of each probe, as debugcon gets them, with the hit of another stack in between."""
+    source = find_source(open_image(image))
+    hooked = source.hooked
+    assert hooked is not None
+    rows = list(
+        zip(hooked.place.tolist(), hooked.probe.tolist(), hooked.part.tolist(), strict=True)
+    )
+    place = {(probe, part): at for at, probe, part in rows}
+    hit, entered, low, high = 0, 1, 3, 4
+    events = [
+        (place[0, hit], BASE - source.at, 0),
+        (place[0, hit], BASE - source.at, 1),
+        (place[0, low], -3, 1),
+        (place[0, low], 5, 0),
+        (place[1, entered], BASE - source.at, 0),
+        (place[1, hit], BASE - source.at, 0),
+        (place[1, low], 0x10, 0),
+        (place[1, high], 0x20, 0),
+        (place[0, hit], BASE - source.at, 1),  # the machine ended here
+    ]
+    out = b""
+    for at, back, stack in events:
+        sp = (STACKS[stack] - 64) & (1 << 48) - 1
+        out += bytes([MARKER]) + struct.pack("<ii", at, back) + sp.to_bytes(6, "little")
+    return out
+
+
+def test_a_stream_is_read(plain: Path) -> None:
+    path, stream = _probed(plain, *BOTH), plain.with_name("stream")
+    stream.write_bytes(_sent(path))
+    done = ftpatch("report", stream, "--image", path, "--json")
+    assert done.code == 0, done.err
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    hits = [(row["probe"], row["tid"], row["values"]) for row in rows if "values" in row]
+    assert hits == [
+        ("a", 1, {"n": 5, "seven": 7}),
+        ("a", 2, {"n": -3, "seven": 7}),
+        ("b", 1, {"ret": "0x2000000010"}),
+    ]
+    (back,) = [row for row in rows if row.get("probe") == "b" and "values" in row]
+    assert (back["time"], back["duration"]) == (5, 1)
+    assert "1 hit without all values" in done.err
+    only = ftpatch("report", stream, "--image", path, "-f", "b")
+    assert " b: (" in only.out and " a: (" not in only.out
+    assert ftpatch("report", stream, "--image", path, "--tid", "9").code == 2
+
+
+def test_a_function_that_is_probed_is_at_its_entry(plain: Path) -> None:
+    source = find_source(open_image(_probed(plain, "p vfs_read")))
+    assert source.hooked is not None
+    assert source.hooked.probes[0]["ip"] == symbols_at(BASE)["vfs_read"]
+
+
+def _hostile() -> list[Any]:
+    probe = {"name": "a", "text": "p f", "symbol": "f", "ip": 1, "site": 1, "returns": False}
+    field = ["n", "int_value", 0, 4, None, False]
+    good = probe | {"fields": [field]}
+    return [
+        {},
+        [],
+        {"probes": [], "places": [[1, 0, 0, 0]]},
+        {"probes": [good], "places": [[1, 1, 0, 0]]},
+        {"probes": [good], "places": [[1, 0, 1, 3]]},
+        {"probes": [good], "places": [[1, 0, 0, 7]]},
+        {"probes": [good], "places": [[1, 0]]},
+        {"probes": [good], "places": [[1 << 70, 0, 0, 0]]},
+        {"probes": [good | {"ip": 1 << 64}], "places": []},
+        {"probes": [good | {"name": 7}], "places": []},
+        {"probes": [good | {"returns": 7}], "places": []},
+        *({"probes": [probe | {"fields": [[*field[:at], bad, *field[at + 1 :]]]}], "places": []}
+          for at, bad in ((0, None), (1, "x"), (2, 1 << 40), (3, 9), (4, "x"), (5, 2))),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(_hostile())))
+def test_a_record_that_lies(plain: Path, number: int) -> None:
+    path = _probed(plain, *BOTH)
+    told = zlib.compress(json.dumps(_hostile()[number]).encode())
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b"FTPHOOKS")
+    raw[at + 8 : at + 12 + len(told)] = len(told).to_bytes(4, "little") + told
+    path.write_bytes(raw)
+    stream = plain.with_name("stream")
+    stream.write_bytes(bytes(64))
+    for words in (("probe", path), ("report", stream, "--image", path)):
+        done = ftpatch(*words)
+        assert done.code == 2 and "the record of its probes is damaged" in done.err, done.err
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff" * 4, b"x" * 40])
+def test_a_torn_record(plain: Path, damage: bytes) -> None:
+    path = _probed(plain, *BOTH)
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b"FTPHOOKS") + 12
+    raw[at : at + (len(damage) or 100)] = damage or bytes(100)
+    path.write_bytes(raw)
+    done = ftpatch("probe", path)
+    assert done.code == 2 and "the record of its probes is damaged" in done.err
