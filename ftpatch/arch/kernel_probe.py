@@ -163,7 +163,7 @@ class KernelProbe(Protocol):
     def registers(self) -> frozenset[int]: ...
 
     def enter(self, out: Assembly) -> None:
-        """What the site calls: save registers."""
+        """Save registers: the site calls this."""
 
     def leave(self, out: Assembly) -> None:
         """Go on behind the site."""
@@ -173,7 +173,7 @@ class KernelProbe(Protocol):
         free: their distance from the mark, and how many."""
 
     def arrive(self, out: Assembly, aim: Aim, pool: tuple[int, int]) -> None:
-        """Where a function returns to: save registers, find the instance, and free it."""
+        """Save registers, find the instance and free it: a function returns here."""
 
     def depart(self, out: Assembly) -> None:
         """Return to the function's caller."""
