@@ -110,8 +110,6 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
         raise type(error)(place, error.reason, error.hint) from None
     from ftpatch.boot import find_source
     from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
-    from ftpatch.boot.feed import FileFeed, MemoryFeed
-    from ftpatch.boot.guest_memory import memory_size, offset_in_memory
     from ftpatch.boot.machine import Machine, Rules, flat, qemu_command
 
     source = find_source(kernel)
@@ -119,15 +117,7 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
     if whole:
         patched = folder / "Image"
         patched.write_bytes(whole)
-    feed: Feed
-    if source.mark.in_memory:
-        memory = memory_size(source.tracer.emulator, words.words)
-        at = offset_in_memory(kernel, whole, ring)
-        if at >= memory:
-            raise UsageError(path, f"{memory >> 20} MiB of memory do not hold it", "use -- -m 1G")
-        feed = MemoryFeed(source, folder / "stream", memory, at, words.last)
-    else:
-        feed = FileFeed(source, folder / "stream", words.last)
+    feed = _feed_of(source, folder / "stream", words, path, (kernel, whole, ring))
     files = {name: str(folder / name) for name in ("console", "log")} | {"stream": feed.sent}
     qemu = [*qemu_command(patched, source, files, append, words.words), *feed.words]
     recorder = None
@@ -166,6 +156,24 @@ def _taken_out(path: Path, inside: Path) -> Path:
         return path
     inside.write_bytes(image.data.data)
     return inside
+
+
+def _feed_of(
+    source: Source, stream: Path, words: BootWords, path: Path, held: tuple[Image, bytes, int]
+) -> Feed:
+    """Choose by the tracer's sink where events are read from: the machine's memory, or the file
+    that QEMU writes. ``held``: the kernel, what QEMU gets if that is flat, and where its ring is.
+    Raises UsageError, for ``path``, if its memory ends below the ring."""
+    from ftpatch.boot.feed import FileFeed, MemoryFeed
+    from ftpatch.boot.guest_memory import memory_size, offset_in_memory
+
+    if not source.mark.in_memory:
+        return FileFeed(source, stream, words.last)
+    memory = memory_size(source.tracer.emulator, words.words)
+    at = offset_in_memory(*held)
+    if at >= memory:
+        raise UsageError(path, f"{memory >> 20} MiB of memory do not hold it", "use -- -m 1G")
+    return MemoryFeed(source, stream, memory, at, words.last)
 
 
 def _patch(path: Path, patched: Path, words: BootWords, tracing: BootTracing) -> tuple[Image, int]:

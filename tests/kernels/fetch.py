@@ -24,7 +24,7 @@ from pathlib import Path
 
 from .apt import DAY, Archive, FetchError, files_of, folder, lock
 
-__all__ = ["FetchError", "Kernel", "Meta", "ensure", "kernels"]
+__all__ = ["FetchError", "Kernel", "Meta", "ensure", "find_kernel", "kernels"]
 
 UNKNOWN = "unknown"  # what a link says when apt does not know the meta package
 
@@ -84,6 +84,11 @@ def kernels() -> list[Kernel]:
         name = _short(f"{path.parent.name}/{path.name}")
         found[name if name not in found else text] = Kernel(name, path)
     return list(found.values())
+
+
+def find_kernel(key: str | Path) -> Kernel:
+    """The kernel with this name, or whose vmlinux this is."""
+    return next(kernel for kernel in kernels() if key in (kernel.name, kernel.path))
 
 
 def ensure(kernel: Kernel) -> Path:

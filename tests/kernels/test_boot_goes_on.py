@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .cli import ftpatch
-from .fetch import FetchError, kernels
+from .fetch import FetchError, find_kernel
 from .guest import run_steps
 from .independent import Vmlinux
 from .qemu import raw_image
@@ -43,7 +43,7 @@ STEPS = {
 @pytest.fixture
 def installed(traceable: Vmlinux) -> Tree:
     """What a kernel with a boot tracer was packed with."""
-    kernel = next(one for one in kernels() if one.path == traceable.path)
+    kernel = find_kernel(traceable.path)
     try:
         return ensure_tree(kernel)
     except FetchError as error:

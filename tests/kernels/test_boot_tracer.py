@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from .cli import RUN_LIMIT, ftpatch
-from .fetch import FetchError, kernels
+from .fetch import FetchError, find_kernel
 from .independent import Vmlinux
 from .qemu import Console, boot, kaslr_choices, need
 from .trees import ensure_tree
@@ -109,7 +109,7 @@ def test_a_triple_fault_tells_the_last_functions(traceable: Vmlinux, tmp_path: P
 def test_an_installed_kernel_is_traced(traceable: Vmlinux) -> None:
     """A bzImage, or an Image that is signed: by what it has of kallsyms."""
     try:
-        installed = ensure_tree(next(one for one in kernels() if one.path == traceable.path))
+        installed = ensure_tree(find_kernel(traceable.path))
     except FetchError as error:
         pytest.skip(str(error))
     said, functions = _boot(installed.kernel, "-f", "*init*", "-f", FIRST)

@@ -16,7 +16,7 @@ import pytest
 from .apt import FetchError
 from .boot_oracle import SAME
 from .cli import RUN_LIMIT
-from .fetch import kernels
+from .fetch import find_kernel
 from .gdb_watches import watched_by_gdb
 from .guest import cpio
 from .independent import Vmlinux
@@ -85,7 +85,7 @@ def test_a_kernel_without_a_symbol_table(traceable: Vmlinux) -> None:
     """By its own kallsyms, which have variables if it was built so."""
     if traceable.arch != "x86_64":
         pytest.skip("not every kernel's kallsyms have variables")
-    kernel = next(one for one in kernels() if one.path == traceable.path)
+    kernel = find_kernel(traceable.path)
     try:
         stripped = ensure_tree(kernel).kernel
     except FetchError as error:
@@ -105,7 +105,7 @@ def test_a_kernel_without_a_symbol_table(traceable: Vmlinux) -> None:
 
 def test_user_space_writes_one(traceable: Vmlinux, tmp_path: Path) -> None:
     """By sysctl; the rest of the boot leaves it alone."""
-    kernel = next(one for one in kernels() if one.path == traceable.path)
+    kernel = find_kernel(traceable.path)
     try:
         busybox = ensure_tree(kernel).busybox.read_bytes()
     except FetchError as error:

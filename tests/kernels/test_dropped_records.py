@@ -15,7 +15,7 @@ import pytest
 from ftpatch.ftrace.dropped_records import Unrecorded
 
 from .cli import ftpatch
-from .fetch import FetchError, kernels
+from .fetch import FetchError, find_kernel
 from .guest import Step, run_steps
 from .independent import Vmlinux
 from .qemu import need, raw_image
@@ -94,7 +94,7 @@ def booted(image: Vmlinux, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     if image.arch not in ("x86_64", "arm64"):
         pytest.skip(f"{image.arch}: the table is of x86_64 and arm64")
     need(f"{PREFIX[image.arch]}gcc")
-    kernel = next(one for one in kernels() if one.path == image.path)
+    kernel = find_kernel(image.path)
     try:
         tree = ensure_tree(kernel)
     except FetchError as error:

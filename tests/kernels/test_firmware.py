@@ -47,7 +47,7 @@ def _initrd(tree: Tree, tmp_path: Path) -> tuple[Path, str]:
     this machine's architecture, and one of busybox for the others."""
     if tree.arch == "x86_64":
         need("mkinitramfs")
-        kernel = next(kernel for kernel in fetch.kernels() if kernel.name == tree.name)
+        kernel = fetch.find_kernel(tree.name)
         return ensure_initramfs(kernel), "root=/dev/vda ro"
     path = tmp_path / "initrd"
     path.write_bytes(cpio({"init": INIT.encode(), "bin/busybox": tree.busybox.read_bytes()}))
@@ -58,7 +58,7 @@ def _grub(tree: Tree) -> Path:
     """GRUB's files for an architecture that has none on this machine."""
     if tree.arch != "arm64":
         return Path()
-    kernel = next(kernel for kernel in fetch.kernels() if kernel.name == tree.name)
+    kernel = fetch.find_kernel(tree.name)
     assert kernel.meta is not None
     archive = kernel.meta.archive
     path = folder() / archive.name / "grub"

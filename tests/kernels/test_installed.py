@@ -41,7 +41,7 @@ class Installed:
 
 @pytest.fixture(scope="session")
 def installed(tree: Tree, scratch: Path) -> Iterator[Installed]:
-    kernel = next(kernel for kernel in fetch.kernels() if kernel.name == tree.name)
+    kernel = fetch.find_kernel(tree.name)
     path, plain = (scratch / f"{tree.name}.{name}" for name in ("vmlinuz", "plain"))
     shutil.copyfile(tree.vmlinuz, path)
     if tree.arch in OBJCOPY:

@@ -15,7 +15,7 @@ import pytest
 from .apt import FetchError
 from .bootconfig import parser
 from .cli import RUN_LIMIT
-from .fetch import kernels
+from .fetch import find_kernel
 from .guest import run_steps
 from .independent import Vmlinux
 from .trees import Tree, ensure_tree
@@ -61,7 +61,7 @@ def _shared(image: Vmlinux) -> int:
 def _installed(image: Vmlinux) -> Tree:
     if image.arch not in PROBED:
         pytest.skip(f"no probes on {image.arch}")
-    kernel = next(one for one in kernels() if one.path == image.path)
+    kernel = find_kernel(image.path)
     try:
         return ensure_tree(kernel)
     except FetchError as error:
