@@ -10,28 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
 from tests.support.command import ftpatch
 from tests.support.elf_writer import Section
-from tests.support.gnu import link_sections
-from tests.support.loose_forms import FORMS, Form
+from tests.support.loose_forms import FORMS
 from tests.support.loose_images import NAMES, PLACES, Loose, module, put, signed
 from tests.support.loose_reader import read_loose
+from tests.support.placed_modules import KERNEL, STACK, STARTS, Placed
 
 TRACED = ("x86_64", "arm64", "arm64-ops")
-CODE, DATA = ".text.ftpatch", ".data.ftpatch"
-STARTS = {
-    ".text": 0x10_0000,
-    ".init.text": 0x80_0000,
-    ".text.unlikely": 0x10_4000,
-    CODE: 0x11_0000,
-    DATA: 0x40_0000,
-}
-"""Places in another order, and at other distances, than in the file."""
-STACK, KERNEL = 0x70_0000, 0x7000_0000
+CODE = ".text.ftpatch"
 every_traced = pytest.mark.parametrize("name", TRACED)
-every_form = pytest.mark.parametrize("name", FORMS)
 
 
 def _enabled(name: str, folder: Path, *words: str) -> Path:
@@ -39,67 +28,6 @@ def _enabled(name: str, folder: Path, *words: str) -> Path:
     result = ftpatch("enable", "--in-place", path, "--tracer", "boot", *words)
     assert result.code == 0, result.err
     return path
-
-
-class _Loaded:
-    """A module that GNU ld has placed, and what its tracer sends."""
-
-    def __init__(self, path: Path, form: Form, folder: Path) -> None:
-        self.u = pytest.importorskip("unicorn", reason="pip install unicorn")
-        self.form, self.sent = form, b""
-        names = [name for name in STARTS if name in read_loose(path).contents]
-        starts = {name: STARTS[name] for name in names}
-        symbols = {"printk": KERNEL, "__fentry__": KERNEL}
-        linked = folder / "linked"
-        link_sections(form.arch, path, starts, symbols, linked)
-        kind, mode = ("X86", "64") if form.arch == "x86_64" else ("ARM64", "ARM")
-        self.uc: Any = self.u.Uc(
-            getattr(self.u, f"UC_ARCH_{kind}"), getattr(self.u, f"UC_MODE_{mode}")
-        )
-        for at in {at & ~0xFFFF for at in (*starts.values(), STACK)}:
-            self.uc.mem_map(at, 0x1_0000)
-        with linked.open("rb") as file:
-            for section in ELFFile(file).iter_sections():
-                if section.name in starts:
-                    self.uc.mem_write(section["sh_addr"], section.data())
-        if form.arch == "x86_64":
-            import unicorn.x86_const as names_
-
-            self.uc.hook_add(self.u.UC_HOOK_INSN, self._out, None, 1, 0, names_.UC_X86_INS_OUT)
-            self.pc, self.sp = names_.UC_X86_REG_RIP, names_.UC_X86_REG_RSP
-        else:
-            import unicorn.arm64_const as names_
-
-            self.uc.hook_add(self.u.UC_HOOK_CODE, self._semihosting)
-            self.pc, self.sp = names_.UC_ARM64_REG_PC, names_.UC_ARM64_REG_SP
-        self.names: Any = names_
-
-    def _out(self, uc: Any, port: int, size: int, value: int, _: Any) -> None:  # noqa: ANN401
-        assert (port, size) == (0xE9, 1)
-        self.sent += bytes([value])
-
-    def _semihosting(self, uc: Any, at: int, size: int, _: Any) -> None:  # noqa: ANN401
-        if bytes(uc.mem_read(at, 4)) == bytes.fromhex("00005ed4"):  # hlt #0xf000
-            text = bytes(uc.mem_read(uc.reg_read(self.names.UC_ARM64_REG_X1), 64))
-            one = uc.reg_read(self.names.UC_ARM64_REG_X0) == 3  # SYS_WRITEC, else SYS_WRITE0
-            self.sent += text[: 1 if one else text.index(0)]
-            uc.reg_write(self.pc, at + 4)
-
-    def call(self, function: str, sp: int, returns: int) -> None:
-        """Run the site of a function that ``returns`` there."""
-        section, record = PLACES[function]
-        start = STARTS[section] + record + self.form.before
-        self.uc.reg_write(self.sp, sp)
-        if self.form.arch == "arm64":
-            self.uc.reg_write(self.names.UC_ARM64_REG_X30, returns)
-        else:
-            self.uc.mem_write(sp, returns.to_bytes(8, "little"))
-        end = start + len(self.form.enabled)
-        self.uc.emu_start(start, end, count=2000)
-        assert self.uc.reg_read(self.pc) == end
-        assert self.uc.reg_read(self.sp) == sp
-        if self.form.arch == "arm64":
-            assert self.uc.reg_read(self.names.UC_ARM64_REG_X30) == returns
 
 
 def _read(path: Path, sent: bytes, folder: Path) -> list[dict[str, Any]]:
@@ -117,7 +45,7 @@ def test_events_tell_functions_wherever_sections_are(
     """Each function is called by open_it, which is in .text: a return to that is known to go there
     only from .text."""
     path = _enabled(name, tmp_path, *words)
-    loaded = _Loaded(path, FORMS[name], tmp_path)
+    loaded = Placed(path, FORMS[name], tmp_path)
     order = ["open_it", "set_up", "once", "read_it", "close_it", "write_it"]
     parent = STARTS[".text"] + FORMS[name].before + len(FORMS[name].enabled) + 4
     for number, function in enumerate(order):
@@ -132,7 +60,7 @@ def test_events_tell_functions_wherever_sections_are(
 @every_traced
 def test_it_stops(name: str, tmp_path: Path) -> None:
     path = _enabled(name, tmp_path, "--max", "2")
-    loaded = _Loaded(path, FORMS[name], tmp_path)
+    loaded = Placed(path, FORMS[name], tmp_path)
     for function in ("set_up", "open_it", "set_up", "open_it"):
         loaded.call(function, STACK + 0x8000, KERNEL)
     assert [row["function"] for row in _read(path, loaded.sent, tmp_path)] == ["set_up", "open_it"]
@@ -141,7 +69,7 @@ def test_it_stops(name: str, tmp_path: Path) -> None:
 @every_traced
 def test_a_function_stops_all_copies(name: str, tmp_path: Path) -> None:
     path = _enabled(name, tmp_path, "-f", "set_up", "--until", "read_it")
-    loaded = _Loaded(path, FORMS[name], tmp_path)
+    loaded = Placed(path, FORMS[name], tmp_path)
     for function in ("set_up", "read_it", "set_up", "read_it"):
         loaded.call(function, STACK + 0x8000, KERNEL)
     assert [row["function"] for row in _read(path, loaded.sent, tmp_path)] == ["set_up", "read_it"]
@@ -226,17 +154,13 @@ def test_refusals(name: str, words: tuple[str, ...], said: str, tmp_path: Path) 
 
 
 def _malformed() -> Iterator[tuple[str, Loose, str]]:
-    image = module(FORMS["x86_64"])
     yield "object", module(FORMS["x86_64"], name=""), "is for kernels and modules"
-    image.edits[".shstrtab"] = {}
-    image.header["e_shstrndx"] = 0
-    yield "unnamed", image, ""
     image = module(FORMS["x86_64"])
     image.sections.append(Section(CODE, bytes(16), flags=6))
     yield "taken", image, f"already has a section {CODE}"
     image = module(FORMS["x86_64"])
     image.edits[".strtab"] = {"sh_type": 1}
-    yield "strings", image, ""
+    yield "strings", image, ".strtab is not a string table"
 
 
 @pytest.mark.parametrize(("name", "image", "said"), list(_malformed()), ids=lambda v: str(v)[:9])
@@ -245,3 +169,13 @@ def test_files_that_have_no_room(name: str, image: Loose, said: str, tmp_path: P
     result = ftpatch("enable", path, "--tracer", "boot")
     assert result.code in (1, 2) and said in result.err and result.err.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["demo.ko"]
+
+
+def test_a_file_whose_sections_names_are_no_table(tmp_path: Path) -> None:
+    data = bytearray(module(FORMS["x86_64"]).build())
+    table = int.from_bytes(data[40:48], "little") + 64 * int.from_bytes(data[62:64], "little")
+    data[table + 4] = 1  # SHT_PROGBITS
+    path = tmp_path / "demo.ko"
+    path.write_bytes(data)
+    result = ftpatch("enable", path, "--tracer", "boot")
+    assert result.code == 2 and result.err.endswith("no complete table of section names\n")

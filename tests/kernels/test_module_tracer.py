@@ -104,7 +104,7 @@ def test_events_are_the_calls_that_ftrace_records(traced: Traced) -> None:
     """Of all functions, the one in .init.text among them; of few; up to a number, and a
     function."""
     functions = traced.functions
-    assert {*FEW, LAST, "dummy_setup", "dummy_dev_uninit"} < set(functions)
+    assert {*FEW, LAST, "dummy_setup"} < set(functions)
     few = [name for name in functions if name in FEW]
     until = functions[: functions.index(LAST) + 1]
     rows = ftpatch("report", traced.stream, "--image", traced.image).objects

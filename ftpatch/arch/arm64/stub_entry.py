@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The entry of a user's stub in a module of arm64: x10 to x17 are free, x9 is the caller's lr.
 
-    x30    return address to the site's function: ip
-    x9     return address of that function: parent
+x30    return address to the site's function: ip
+x9     return address of that function: parent
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The entry of a user's stub in a module of x86_64: flags are free, and the direction is forward.
 
-    rsp + 80    return address to the site's function: ip
-    rsp + 88    return address of that function: parent
+rsp + 80    return address to the site's function: ip
+rsp + 88    return address of that function: parent
 """
 
 from __future__ import annotations
