@@ -25,6 +25,7 @@ from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import InputError
 
 __all__ = [
+    "LAID",
     "LAID_CODE",
     "LAID_DATA",
     "NOWHERE",
@@ -35,7 +36,7 @@ __all__ = [
     "module_name",
 ]
 
-LAID_CODE, LAID_DATA = ".text.ftpatch", ".data.ftpatch"
+LAID = LAID_CODE, LAID_DATA = ".text.ftpatch", ".data.ftpatch"
 """Sections that ftpatch appends: their address does not determine that of undefined symbols."""
 UNFILED = 1 << 40
 """First address of sections that are not in the file, however many symbols there are."""
@@ -66,7 +67,7 @@ def lay_out(elf: Elf) -> Elf:
     if skeleton.type != Skeleton.ET_REL:
         return elf
     filed = [s for s in skeleton.sections if _allocated(s) and s.type != Section.SHT_NOBITS]
-    laid = [s for s in filed if s.name in (LAID_CODE, LAID_DATA)]
+    laid = [s for s in filed if s.name in LAID]
     segments = [_segment([s for s in filed if s not in laid]), _segment(laid)]
     free = UNFILED
     sections = list(skeleton.sections)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.elf.headers import Section
-from ftpatch.elf.relocatable import LAID_CODE, LAID_DATA, STEP, externals
+from ftpatch.elf.relocatable import LAID, LAID_CODE, LAID_DATA, STEP, externals
 from ftpatch.elf.sections import Headers
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import InputError, SiteRefused
@@ -96,7 +96,7 @@ def lay_callee(sites: Sites, laid: LaidCallee, headers: Headers) -> NDArray[np.i
     where it has such sections already.
     """
     elf = sites.image.elf
-    for name in (LAID_CODE, LAID_DATA):
+    for name in LAID:
         if elf.section(name) is not None:
             raise SiteRefused(elf.path, f"already has a section {name}", "run `ftpatch undo` first")
     tail = headers.tail

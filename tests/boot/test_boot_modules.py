@@ -88,6 +88,10 @@ def test_few_sites_and_what_is_said_of_them(name: str, tmp_path: Path) -> None:
     assert row["targets"]["ftpatch_boot.text"] == row["targets"]["ftpatch_boot.text.unlikely"] == 1
     said = ftpatch("check", path)
     assert said.code == 0 and "loads and ftrace works" in said.out
+    told = {
+        row["symbol"] for row in ftpatch("diff", "--json", path).json if row["kind"] == "header"
+    }
+    assert {CODE, ".rela" + CODE, ".symtab", ".strtab", ".shstrtab", form.table} <= told
     listed = {row["symbol"]: row for row in ftpatch("list", "--json", path).json}
     assert listed["once"]["target"] == "ftpatch_boot.text.unlikely"
 
