@@ -36,7 +36,9 @@ __all__ = [
     "module_name",
 ]
 
-LAID = LAID_CODE, LAID_DATA = ".text.ftpatch", ".data.ftpatch"
+LAID_CODE = ".text.ftpatch"
+LAID_DATA = ".data.ftpatch"
+LAID = (LAID_CODE, LAID_DATA)
 """Sections that ftpatch appends: their address does not determine that of undefined symbols."""
 UNFILED = 1 << 40
 """First address of sections that are not in the file, however many symbols there are."""

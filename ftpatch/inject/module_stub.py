@@ -24,13 +24,13 @@ from ftpatch.inject.stub import Part, read_stub
 __all__ = ["stub_in_module"]
 
 PAGE = 4096
-"""What code may count on: adrp (Arm ARM C6.2.13) is exact to a page of 4 KB."""
+"""Alignment of the stub: adrp (Arm ARM C6.2.13) counts in pages of 4 KB."""
 LINE = 16
 """Alignment of the entry."""
 UNUSED = (".dynamic", ".got", ".got.plt")
 """Sections that every shared object has for its linker, who has nothing to do here."""
-MOST = 1 << 20
-"""Bytes of a stub."""
+MAX_STUB = 1 << 20
+"""Maximum size of a stub (bytes)."""
 CALLER, RETURN = "ftrace_caller", "ftrace_return"
 NAME = "ftpatch_caller"
 
@@ -39,8 +39,9 @@ def stub_in_module(sites: Sites, path: Path) -> LaidCallee:
     """Lay out the stub at ``path`` for a module, all of whose sites are to call it. Raises
     InputError for one that does not work there."""
     stub = read_stub(path, own=False)
-    skeleton = sites.image.elf.skeleton
-    if stub.made_for != (skeleton.machine, skeleton.elf_class):
+    header = sites.image.elf.skeleton
+    own = (header.machine, header.elf_class)
+    if stub.made_for != own:
         raise InputError(path, "the stub is for another architecture")
     if stub.address(RETURN) is not None:
         reason = f"a stub in a module cannot have returns ({RETURN})"
@@ -79,8 +80,8 @@ def _joined(path: Path, parts: list[Part]) -> tuple[int, bytes]:
     """Link address of the first page of the parts, and their contents from there on."""
     base = min((part.address for part in parts), default=0) // PAGE * PAGE
     end = max((part.address + part.size for part in parts), default=0)
-    if end - base > MOST:
-        raise InputError(path, f"the stub spans {end - base} bytes, more than {MOST}")
+    if end - base > MAX_STUB:
+        raise InputError(path, f"the stub spans {end - base} bytes, more than {MAX_STUB}")
     held = bytearray(end - base)
     for part in parts:
         at = part.address - base

@@ -14,7 +14,7 @@ from ftpatch.arch.stub_entry import StubEntry
 __all__ = ["ENTRY"]
 
 SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "rbp")
-"""What a C function may change, and the frame."""
+"""Registers that a C function may change, and the frame."""
 IP = 8 * len(SAVED)
 
 ENTRY: Final = StubEntry(
