@@ -15,6 +15,7 @@
     breakpoints.py    Breakpoints: on data, set by the kernel for threads of a process
     raw_image.py      RawHeader: the header of the kernel's Image
     boot.py           BootTracer
+    stub_entry.py     StubEntry: what calls a user's stub in a kernel's module
     gdb_stub.py       GdbStub: registers of QEMU's
     injected_call.py  InjectedCall: code for a running thread to pass through
     signal_frames.py  FindFrames: where threads in signal handlers go on
@@ -71,6 +72,7 @@ FEATURES: Final = {
     "raw_image": "an Image is",
     "boot": "the boot tracer is",
     "kernel_probe": "probes in a kernel on disk are",
+    "stub_entry": "a stub in a module is",
     "gdb_stub": "watching a kernel's variables is",
     "held_call": "tracing programs that others start is",
     "injected_call": "tracing a running process is",

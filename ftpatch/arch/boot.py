@@ -23,12 +23,14 @@ from ftpatch.arch.assemble import instruction
 from ftpatch.arch.disassemble import disassemble
 
 __all__ = [
+    "COPY",
     "MARK",
     "MEMORY",
     "Assembly",
     "BootTracer",
     "Emulator",
     "Events",
+    "Field",
     "Slots",
     "TracerCode",
     "Mark",
@@ -45,6 +47,8 @@ MEMORY = "memory"
 """The sink of every architecture that has a reader while the kernel runs: a ring in its data."""
 MEMORY_NUMBER = 255
 """Its number in a mark."""
+COPY = 16
+"""Alignment of each copy of a tracer in a module (bytes): a reader looks there for their marks."""
 BASE = 0x4000_0000
 """Address to assemble code at: only distances matter."""
 FAR = 0x400
@@ -54,21 +58,35 @@ FAR = 0x400
 @dataclass(frozen=True)
 class Wanted:
     """``sink``: where events go, by name; ``time``: whether they are timed; ``word``: distance from
-    the mark to the word that counts down, followed by four more bytes, None if there is none."""
+    the mark to the word that counts down, followed by four more bytes, None if there is none.
+    ``apart``: only a loader knows where these are, so the code has a field for each."""
 
     sink: str
     time: bool
     word: int | None
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Field:
+    """Four bytes of a tracer's code, ``at`` bytes from the mark, that hold the distance from
+    themselves to the word (``word``), or to the place that events count from, plus ``more``."""
+
+    at: int
+    word: bool
+    more: int
 
 
 @dataclass(frozen=True)
 class TracerCode:
     """A tracer's ``code`` with its mark; ``entry``: what sites call; ``last``: the entry that stops
-    the tracer (0 if nothing does), both in bytes from the mark."""
+    the tracer (0 if nothing does), both in bytes from the mark; ``fields``, zero in the code, of
+    one whose word is apart."""
 
     code: bytes
     entry: int
     last: int
+    fields: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +249,10 @@ class BootTracer(Protocol):
     def always_word(self) -> bool:
         """True if it needs its word even if nothing stops it."""
 
+    @property
+    def field(self) -> int:
+        """Type of the relocation of a Field: S + A - P, 32 bits; 0 if it has none."""
+
     def assemble(self, wanted: Wanted) -> TracerCode:
         """Build the tracer's code."""
 
@@ -262,6 +284,7 @@ class Assembly:
     def __init__(self, arch: str, laid: bytes = bytes(MARK.size)) -> None:
         self._arch = arch
         self.code = bytearray(laid)
+        self._fields: list[Field] = []
 
     def assemble(
         self,
@@ -283,7 +306,10 @@ class Assembly:
             body(stopped, True)
         sink = MEMORY_NUMBER if wanted.sink == MEMORY else sinks.index(wanted.sink)
         mark = Mark(sink=sink, time=wanted.time, entry=entry, last=last)
-        return TracerCode(mark.pack() + bytes(self.code[MARK.size :]), entry, last)
+        fields = tuple(self._fields)
+        for one in fields:
+            self.code[one.at : one.at + 4] = bytes(4)  # x86's loader refuses anything else
+        return TracerCode(mark.pack() + bytes(self.code[MARK.size :]), entry, last, fields)
 
     @property
     def here(self) -> int:
@@ -322,8 +348,21 @@ class Assembly:
             raise RuntimeError(f"{self._arch}: {code.hex()} reads {read}, not {name}")
         self.code += code
 
-    def near(self, make: Callable[[int], str]) -> None:
+    def near(self, make: Callable[[int], str], behind: int = 0) -> int:
         """Add an instruction with a displacement from its own end; ``make`` returns its text for
-        that end, in bytes from the mark. The displacement always takes four bytes."""
+        that end, in bytes from the mark. The displacement always takes four bytes, and as many as
+        ``behind`` follow it: return its position."""
         size = len(instruction(self._arch, make(1 << 24), BASE + self.here))
         self.code += instruction(self._arch, make(self.here + size), BASE + self.here)[:size]
+        return self.here - behind - 4
+
+    def distance(self, *, word: bool) -> None:
+        """Add a Field for instructions to load."""
+        self._fields.append(Field(self.here, word, 0))
+        self.code += bytes(4)
+
+    def field(self, at: int, *, to: int, word: bool) -> None:
+        """Make a Field of the four bytes at a position: what they hold would be the distance to
+        what they are for if that were ``to`` bytes from the mark."""
+        held = int.from_bytes(self.code[at : at + 4], "little", signed=True)
+        self._fields.append(Field(at, word, at + held - to))

@@ -2,7 +2,8 @@
 """Planning a boot tracer: a stub in padding of a kernel's text, which the sites call.
 
 Nothing is added to the file or mapped: what is inside the text is there before the first C function
-runs. The sites' records are dropped, since ftrace_init knows no such call.
+runs. A module gets it in sections of its own (in_module.py). The sites' records are dropped, since
+ftrace_init knows no such call.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ftpatch.arch import supports
 from ftpatch.arch.boot import MEMORY, TracerCode, Wanted, boot_tracer_of
 from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
 from ftpatch.boot.hooks import NO_HOOKS, HookCode, Hooks
+from ftpatch.boot.in_module import plan_in_module
 from ftpatch.boot.padding import find_ring, find_room, find_spare, find_word, lay_at
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.errors import SiteRefused, UsageError
@@ -51,15 +53,15 @@ class BootTracing:
 def plan_boot(
     sites: Sites, mask: NDArray[np.bool_], tracing: BootTracing, hooks: Hooks = NO_HOOKS
 ) -> Plan:
-    """Plan calls to a tracer inside the text at the sites in ``mask``, bool[n], and calls to the
-    code of ``hooks`` at theirs.
+    """Plan calls to a tracer inside the text, or the module, at the sites in ``mask``, bool[n], and
+    calls to the code of ``hooks`` at theirs.
 
-    Raises UsageError for anything but a kernel, and for an unknown sink or function; SiteRefused
-    for sites that call something already, and if there is no room.
+    Raises UsageError for anything but a kernel or a module, and for an unknown sink or function;
+    SiteRefused for sites that call something already, and if there is no room.
     """
     path = sites.image.path
-    if not sites.abi.kernel or sites.image.is_relocatable:
-        raise UsageError(path, "the boot tracer is for kernels only", "use a vmlinux")
+    if not sites.abi.kernel:
+        raise UsageError(path, "the boot tracer is for kernels and modules", "use a vmlinux")
     if not supports(sites.arch.name, "boot"):
         raise UsageError(path, f"no boot tracer for {sites.arch.name}")
     tracer = boot_tracer_of(sites.arch.name)
@@ -79,8 +81,11 @@ def plan_boot(
         mask = mask | reporting(sites.ip, sites.image.symbols, (*FAULTS, *WARNINGS))
     counts = sink == MEMORY or tracer.always_word or tracing.most is not None
     counts = counts or bool(tracing.until)
-    word = ring if sink == MEMORY else find_word(sites) if counts else 0
     most = MAX_EVENTS if tracing.most is None else tracing.most
+    if sites.image.is_relocatable:
+        wanted = Wanted(sink, tracing.time, 0 if counts else None)
+        return plan_in_module(sites, mask, last, tracer, wanted, most)
+    word = ring if sink == MEMORY else find_word(sites) if counts else 0
     hooked = hooks.at(sites)
     spare = find_spare(sites, hooks.spare) if hooks.spare else 0
 

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import supports
-from ftpatch.arch.boot import MARK, BootTracer, Events, Mark, Slots, boot_tracer_of, read_mark
+from ftpatch.arch.boot import COPY, MARK, BootTracer, Events, Mark, Slots, boot_tracer_of, read_mark
 from ftpatch.boot.hooks import Hooked, read_hooks
 from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses, among
 from ftpatch.core.journal import journalled
+from ftpatch.elf.relocatable import LAID_CODE
 from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image
@@ -38,7 +39,8 @@ class Source:
     """The sender of a stream: the tracer, its mark, the mark's address, and the places that call
     it: ``places`` int64[n], ascending, as in events, ``ip`` uint64[n], their sites' addresses,
     ``last`` bool[n], whether they stop it, and ``hooks`` bool[n], whether they are in the code of
-    probes, which ``hooked`` explains."""
+    probes, which ``hooked`` explains. A module's sections are loaded at other distances from each
+    other: ``bounds`` uint64[m], ascending, are where they begin and end in the image."""
 
     tracer: BootTracer
     mark: Mark
@@ -48,6 +50,7 @@ class Source:
     last: NDArray[np.bool_]
     hooks: NDArray[np.bool_]
     hooked: Hooked | None = None
+    bounds: NDArray[np.uint64] | None = None
 
     def calls(self, events: Events) -> Events:
         """Select those of sites, without those of probes."""
@@ -66,27 +69,42 @@ class Source:
         """Decode events, uint8[n, size]."""
         if self.mark.in_memory:
             return Slots(self.mark.time).read(rows)
-        return self.tracer.read(rows, time=self.mark.time, back=self.mark.back)
+        events = self.tracer.read(rows, time=self.mark.time, back=self.mark.back)
+        if self.bounds is None or events.back is None:
+            return events
+        section, into = (self._section(place - 1) for place in (events.place, events.back))
+        return replace(events, back=np.where(section == into, events.back, ELSEWHERE))
+
+    def _section(self, place: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Number the section that a place lies in, intp[n]."""
+        assert self.bounds is not None
+        return np.searchsorted(self.bounds.view(np.int64), place + self.at, side="right")
+
+
+ELSEWHERE = -(1 << 31)
+"""Place that a function returns to if that is outside of its own section: not in the image."""
 
 
 def find_source(image: Image) -> Source:
-    """Find the boot tracer of a patched kernel. Raises UsageError if it has none."""
+    """Find the boot tracer of a patched kernel or module. Raises UsageError if it has none."""
     sites = read_sites(image)
-    found = _mark(sites)
-    if found is None or not supports(sites.arch.name, "boot"):
+    marks = _copies(sites) if image.is_relocatable else _mark(sites)
+    if not marks or not supports(sites.arch.name, "boot"):
         raise UsageError(
             image.path,
             "no boot tracer in this image",
             "use the output of `ftpatch enable --tracer boot`",
         )
-    tracer, (at, mark) = boot_tracer_of(sites.arch.name), found
-    calls = np.isin(sites.addr, addresses(at + mark.entry, at + mark.last))
+    tracer, (at, mark) = boot_tracer_of(sites.arch.name), marks[0]
+    stops = addresses(*(start + one.last for start, one in marks if one.last))
+    calls = np.isin(sites.addr, addresses(*(start + one.entry for start, one in marks)))
+    calls |= np.isin(sites.addr, stops)
     hooked = read_hooks(sites)
     if not calls.any() and hooked is None:
         raise UsageError(image.path, "no site calls its boot tracer")
     ip, addr = sites.ip[calls], sites.addr[calls]
     places = (ip + np.uint64(tracer.behind) - np.uint64(at)).astype(np.int64)
-    last = addr == np.uint64(at + mark.last) if mark.last else np.zeros(len(ip), bool)
+    last = np.isin(addr, stops)
     hooks = np.zeros(len(ip), bool)
     if hooked is not None:
         probed = np.array([probe["site"] for probe in hooked.probes] or [0], np.uint64)
@@ -96,6 +114,9 @@ def find_source(image: Image) -> Source:
         last = np.concatenate([last, np.zeros(more, bool)])
         hooks = np.concatenate([hooks, np.ones(more, bool)])
     order = np.argsort(places, kind="stable")
+    bounds = None
+    if image.is_relocatable:
+        bounds = np.sort(np.concatenate([image.elf.text[:, 0], image.elf.text.sum(axis=1)]))
     return Source(
         tracer=tracer,
         mark=mark,
@@ -105,16 +126,29 @@ def find_source(image: Image) -> Source:
         last=last[order],
         hooks=hooks[order],
         hooked=hooked,
+        bounds=bounds,
     )
 
 
-def _mark(sites: Sites) -> tuple[int, Mark] | None:
+def _copies(sites: Sites) -> list[tuple[int, Mark]]:
+    """Addresses of the copies that were laid into a module, and their marks."""
+    elf = sites.image.elf
+    section = elf.section(LAID_CODE)
+    if section is None:
+        return []
+    held = elf.contents(section.offset, section.size, section.name).tobytes()
+    marks = ((at, read_mark(held[at : at + MARK.size])) for at in range(0, len(held), COPY))
+    return [(section.address + at, mark) for at, mark in marks if mark is not None]
+
+
+def _mark(sites: Sites) -> list[tuple[int, Mark]]:
+    """Address of the tracer in a kernel's text, and its mark."""
     laid = journalled(sites.blocks, Kind.PADDING)
     for row in range(len(laid)):
         mark = read_mark(laid.new[row, : max(int(laid.width[row]), MARK.size)].tobytes())
         if mark is not None:
-            return int(sites.image.elf.address_of(laid.offset[row : row + 1])[0]), mark
-    return None
+            return [(int(sites.image.elf.address_of(laid.offset[row : row + 1])[0]), mark)]
+    return []
 
 
 class Decoder:

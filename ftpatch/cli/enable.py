@@ -74,7 +74,7 @@ def command(
             metavar="NAME|STUB",
             autocompletion=tracers,
             help="Tracer to insert and call: function, function_graph, function_profile, nop or "
-            "the path of your own stub; boot for a kernel.",
+            "the path of your own stub; boot for a kernel or a module, which may take a stub, too.",
         ),
     ] = None,
     sink: Sink = "",

@@ -16,6 +16,7 @@ from ftpatch.diff.relocatable_files import call_entries, header_differences
 from ftpatch.diff.relocation_entries import relocation_differences
 from ftpatch.diff.site_pairs import Row, literal_offsets
 from ftpatch.elf.headers import Section
+from ftpatch.elf.relocatable import LAID
 from ftpatch.ftrace.sites import Sites
 
 __all__ = ["byte_differences", "same_layout"]
@@ -40,7 +41,11 @@ def same_layout(old: Sites, new: Sites) -> bool:
     first, second = (image.elf.skeleton for image in shown)
     if old.image.is_relocatable and new.image.is_relocatable:
         kept = [
-            [(s.name, s.type, s.offset) for s in side.sections if s.flags & Section.SHF_ALLOC]
+            [
+                (s.name, s.type, s.offset)
+                for s in side.sections
+                if s.flags & Section.SHF_ALLOC and s.name not in LAID
+            ]
             for side in (first, second)
         ]
         return kept[0] == kept[1]

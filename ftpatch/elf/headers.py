@@ -47,6 +47,7 @@ class Section:
     SHT_REL = 9
     SHT_DYNSYM = 11
     SHT_RELR = 19
+    SHF_WRITE = 1
     SHF_ALLOC = 2
     SHF_EXECINSTR = 4
     SHF_INFO_LINK = 0x40

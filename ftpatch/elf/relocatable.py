@@ -4,8 +4,10 @@
 Every allocated section gets its file offset as its address, so the address of anything in the file
 is its offset. Everything else gets unique addresses after that:
 
-    | Ehdr | .text ... | .data ... |  undefined symbols, 16 apart  | .bss ... |
-    0      ^ sh_offset              ^ externals                     ^ UNFILED
+    | Ehdr | .text ... | .data ... |  undefined symbols, 16 apart  | .text.ftpatch | .bss ... |
+    0      ^ sh_offset              ^ externals                     ^ sh_offset     ^ UNFILED
+
+Sections that ftpatch appends are beyond all of that, so that nothing else moves for them.
 
 A loader (kernel/module/main.c, or a link editor) will choose others; statements about a file in
 terms of these hold for all of them.
@@ -23,6 +25,9 @@ from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import InputError
 
 __all__ = [
+    "LAID",
+    "LAID_CODE",
+    "LAID_DATA",
     "NOWHERE",
     "STEP",
     "externals",
@@ -31,6 +36,10 @@ __all__ = [
     "module_name",
 ]
 
+LAID_CODE = ".text.ftpatch"
+LAID_DATA = ".data.ftpatch"
+LAID = (LAID_CODE, LAID_DATA)
+"""Sections that ftpatch appends: their address does not determine that of undefined symbols."""
 UNFILED = 1 << 40
 """First address of sections that are not in the file, however many symbols there are."""
 STEP = 16
@@ -60,10 +69,8 @@ def lay_out(elf: Elf) -> Elf:
     if skeleton.type != Skeleton.ET_REL:
         return elf
     filed = [s for s in skeleton.sections if _allocated(s) and s.type != Section.SHT_NOBITS]
-    start = min((s.offset for s in filed), default=0)
-    size = max((s.offset + s.size for s in filed), default=0) - start
-    # No other addresses exist, so one segment serves all.
-    segment = Segment(Segment.PT_LOAD, Segment.PF_X, start, start, size, size)
+    laid = [s for s in filed if s.name in LAID]
+    segments = [_segment([s for s in filed if s not in laid]), _segment(laid)]
     free = UNFILED
     sections = list(skeleton.sections)
     for section in skeleton.sections:
@@ -83,7 +90,7 @@ def lay_out(elf: Elf) -> Elf:
             skeleton.machine,
             skeleton.type,
             tuple(sections),
-            (segment,) if filed else (),
+            tuple(segment for segment in segments if segment.size),
             skeleton.section_headers,
         ),
         elf.mapped,
@@ -91,8 +98,8 @@ def lay_out(elf: Elf) -> Elf:
 
 
 def externals(elf: Elf) -> int:
-    """Address of the first undefined symbol, after everything in the file."""
-    return _aligned(max((s.address + s.size for s in elf.skeleton.segments), default=0))
+    """Address of the first undefined symbol, after everything that was in the file first."""
+    return _aligned(max((s.address + s.size for s in elf.skeleton.segments[:1]), default=0))
 
 
 def lay_out_symbols(elf: Elf, symbols: Symbols) -> Symbols:
@@ -113,6 +120,13 @@ def lay_out_symbols(elf: Elf, symbols: Symbols) -> Symbols:
         value=np.where(outside, place, value),
         section=np.where(outside, np.uint16(Symbols.EXTERNAL), kept),
     )
+
+
+def _segment(sections: list[Section]) -> Segment:
+    """One segment for all, since no other addresses exist."""
+    start = min((s.offset for s in sections), default=0)
+    size = max((s.offset + s.size for s in sections), default=0) - start
+    return Segment(Segment.PT_LOAD, Segment.PF_X, start, start, size, size)
 
 
 def _allocated(section: Section) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
+from ftpatch.elf.segments import header_field
 from ftpatch.errors import InputError
 
 __all__ = ["Headers", "Tail"]
@@ -63,9 +64,12 @@ class Headers:
         held = elf.contents(self.at, len(elf.sections) * kind.itemsize, "section headers")
         self.before = np.frombuffer(held.tobytes(), kind)
         self.rows = self.before.copy()
+        self._moved: dict[int, bytes] = {}
 
     def contents(self, section: Section) -> bytes:
-        """Read a section's contents from the file."""
+        """Read a section's contents from the file, or what they were replaced by."""
+        if section.index in self._moved:
+            return self._moved[section.index]
         return self.elf.contents(section.offset, section.size, section.name).tobytes()
 
     def resize(self, index: int, size: int) -> None:
@@ -76,6 +80,7 @@ class Headers:
         """Replace a section's contents by ``data``."""
         self.rows["offset"][index] = self.tail.append(data)
         self.rows["size"][index] = len(data)
+        self._moved[index] = data
 
     def add(self, like: Section, data: bytes, info: int) -> None:
         """Add a section of the same kind as ``like``, with another sh_info."""
@@ -85,14 +90,37 @@ class Headers:
         row["offset"], row["size"], row["info"] = self.tail.append(data), len(data), info
         self.rows = np.append(self.rows, row)
 
-    def append(self, name: int, kind: int, data: bytes) -> None:
-        """Add a section that is not loaded; ``name`` is the offset of its name."""
+    def append(self, name: int, kind: int, data: bytes, align: int = 8, **fields: int) -> int:
+        """Add a section, not loaded unless its other ``fields`` say so, and return its index;
+        ``name`` is the offset of its name."""
         if len(self.rows) > MAX_SECTIONS:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = np.zeros((), self.rows.dtype)
-        row["name"], row["type"], row["align"] = name, kind, 8
-        row["offset"], row["size"] = self.tail.append(data), len(data)
+        row["name"], row["type"], row["align"] = name, kind, align
+        row["offset"], row["size"] = self.tail.append(data, align), len(data)
+        for field, value in fields.items():
+            row[field] = value
         self.rows = np.append(self.rows, row)
+        return len(self.rows) - 1
+
+    def names(self, *texts: str) -> list[int]:
+        """Add names of sections and return their offsets; none if the file's table of them is
+        missing, or not NUL-terminated."""
+        index = header_field(self.elf, "e_shstrndx")
+        if not 0 < index < len(self.elf.sections):
+            return []
+        table = self.elf.sections[index]
+        if table.type != Section.SHT_STRTAB or table.offset + table.size > len(self.elf.data):
+            return []
+        held = self.contents(table)
+        if not held or held[-1]:
+            return []
+        offsets = []
+        for text in texts:
+            offsets.append(len(held))
+            held += text.encode() + b"\0"
+        self.move(index, held)
+        return offsets
 
     def changes(self) -> Changes:
         """Return everything as Changes of headers; a longer table goes to the tail."""

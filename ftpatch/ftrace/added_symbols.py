@@ -6,9 +6,15 @@ not stay undefined:
 
     st_shndx    SHN_UNDEF     the callee of a site; another file defines it
                 SHN_ABS       not called any more: nothing to resolve
+
+What is laid into the file itself has defined symbols, which stay.
 """
 
 from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +29,42 @@ from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.site_code import call_rows
 from ftpatch.ftrace.sites import Sites
 
-__all__ = ["name_callee"]
+__all__ = ["Added", "add_symbols", "name_callee"]
 
 STB_GLOBAL = 1
+SIZE = {8: 24, 4: 16}
+"""Bytes of a symbol."""
 ST_SHNDX = {8: 6, 4: 14}
 """Bytes from a symbol to its st_shndx, two bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added:
+    """A global symbol to add: its type (STT_*), the index of its section (0: another file defines
+    it), its place there and its size in bytes."""
+
+    name: str
+    type: int = 0
+    section: int = 0
+    value: int = 0
+    size: int = 0
+
+
+def add_symbols(headers: Headers, added: Sequence[Added], held: bytes | None = None) -> None:
+    """Add symbols behind all others, which are in ``held`` if they have changed. Raises InputError
+    where there is no symbol table, or none of their names."""
+    elf = headers.elf
+    table = _table(headers)
+    strings = elf.sections[table.link]
+    names = headers.contents(strings)
+    if strings.type != Section.SHT_STRTAB or not names or names[-1]:
+        raise InputError(elf.path, f"{strings.name} is not a string table")
+    rows = headers.contents(table) if held is None else held
+    for one in added:
+        rows += _row(len(names), one, elf.word)
+        names += one.name.encode() + b"\0"
+    headers.move(strings.index, names)
+    headers.move(table.index, rows)
 
 
 def name_callee(
@@ -42,17 +79,15 @@ def name_callee(
     first = len(sites.original.symbols)
     if (callee is None or callee.row >= 0) and len(symbols) == first:
         return (0 if callee is None else callee.row), Changes.concat([])
-    size = 24 if elf.word == 8 else 16
-    table = next((s for s in elf.sections if s.type == Section.SHT_SYMTAB), None)
-    if table is None or table.link >= len(elf.sections) or table.size % size:
-        raise InputError(elf.path, "no complete symbol table to add the callee to")
+    table = _table(headers)
     still = (sites.state == State.CALL) & ~wanted
     rows = call_rows(sites.image, sites.arch, sites.ip[still])
     called = set(sites.image.relocations.symbol[rows[rows >= 0]].tolist())
     if callee is not None:
         called.add(callee.row)
-    added = np.arange(first, len(symbols))
-    place = added * size + ST_SHNDX[elf.word]
+    imported = np.isin(symbols.section[first:], (Symbols.EXTERNAL, Symbols.SHN_ABS))
+    added = first + np.flatnonzero(imported)
+    place = added * SIZE[elf.word] + ST_SHNDX[elf.word]
     used = np.isin(added, sorted(called))
     old, new = (
         np.where(undefined, Symbols.SHN_UNDEF, Symbols.SHN_ABS).astype("<u2")
@@ -67,18 +102,21 @@ def name_callee(
     held = np.frombuffer(headers.contents(table), np.uint8).copy()
     for at, value in zip(place.tolist(), new.tolist(), strict=True):
         held[at : at + 2] = (value & 0xFF, value >> 8)
-    strings = elf.sections[table.link]
-    names = headers.contents(strings)
-    if strings.type != Section.SHT_STRTAB or not names or names[-1]:
-        raise InputError(elf.path, f"{strings.name} is not a string table")
-    headers.move(strings.index, names + callee.name.encode() + b"\0")
-    headers.move(table.index, held.tobytes() + _row(len(names), elf.word))
+    add_symbols(headers, [Added(name=callee.name)], held.tobytes())
     return len(symbols), Changes.concat([])
 
 
-def _row(name: int, word: int) -> bytes:
-    """An undefined global symbol (System V ABI, chapter 4, "Symbol Table")."""
-    st_name, st_info = name.to_bytes(4, "little"), bytes([STB_GLOBAL << 4])
-    if word == 8:  # name, info, other, shndx, value, size
-        return st_name + st_info + bytes(19)
-    return st_name + bytes(8) + st_info + bytes(3)  # name, value, size, info, other, shndx
+def _table(headers: Headers) -> Section:
+    elf = headers.elf
+    table = next((s for s in elf.sections if s.type == Section.SHT_SYMTAB), None)
+    if table is None or table.link >= len(elf.sections) or table.size % SIZE[elf.word]:
+        raise InputError(elf.path, "no complete symbol table to add the callee to")
+    return table
+
+
+def _row(name: int, added: Added, word: int) -> bytes:
+    """A global symbol (System V ABI, chapter 4, "Symbol Table")."""
+    info = STB_GLOBAL << 4 | added.type
+    if word == 8:
+        return struct.pack("<IBBHQQ", name, info, 0, added.section, added.value, added.size)
+    return struct.pack("<IIIBBH", name, added.value, added.size, info, 0, added.section)

@@ -79,11 +79,12 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
             image.path, f"symbol {text!r} is ambiguous ({len(values)} definitions)", hint
         )
     row = int(rows[0])
-    if image.is_relocatable and row >= len(sites.original.symbols):  # ours, in use or not
+    kind = int(image.symbols.section[row])
+    ours = image.is_relocatable and row >= len(sites.original.symbols)
+    if ours and kind in (Symbols.EXTERNAL, Symbols.SHN_ABS):  # in use or not
         return Callee(externals(image.elf) + STEP * row, text, row, undefined=True)
     callee = Callee(int(values[0]), text, row)
-    external = image.symbols.section[row] == Symbols.EXTERNAL
-    return callee if external else _code(image, callee)
+    return callee if kind == Symbols.EXTERNAL else _code(image, callee)
 
 
 def _spelled(image: Image, text: str) -> str:

@@ -24,6 +24,7 @@ from ftpatch.ftrace.addr import Callee
 from ftpatch.ftrace.call_ops import lay_ops_stub, load_ops
 from ftpatch.ftrace.callees import CALLERS
 from ftpatch.ftrace.dropped_records import Unrecorded, of_call, of_nop
+from ftpatch.ftrace.laid_callee import LaidCallee, lay_callee
 from ftpatch.ftrace.moved_records import move_records
 from ftpatch.ftrace.records import follow, restore
 from ftpatch.ftrace.relocatable_calls import link_calls
@@ -32,7 +33,7 @@ from ftpatch.ftrace.site_code import call_rows, read_code
 from ftpatch.ftrace.sites import Sites
 from ftpatch.ftrace.veneers import lay_veneers
 
-__all__ = ["Plan", "plan_disable", "plan_enable"]
+__all__ = ["Plan", "plan_disable", "plan_enable", "plan_laid"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,27 @@ def plan_enable(
     )
 
 
+def plan_laid(sites: Sites, mask: NDArray[np.bool_], laid: LaidCallee) -> Plan:
+    """Plan calls of what is laid into a relocatable file for them, from the sites in ``mask``,
+    bool[n]. Raises SiteRefused where that cannot be reached, or is there already, and InputError
+    where the file has no room for it."""
+    far = mask & ~sites.arch.reachable(sites.ip, laid.addr)
+    if far.any():
+        reason = f"{far.sum()} sites are too far from the end of the file for a call"
+        raise SiteRefused(sites.image.path, reason, "use a module without debug information")
+    plan = _plan(
+        sites,
+        mask,
+        mask,
+        sites.arch.make_call(sites.ip, laid.addr, sites.width, sites.abi),
+        Changes.concat([]),
+        keep_records=False,
+        action="Setting ftrace call site to call ftrace function",
+        callee=laid if mask.any() else None,
+    )
+    return replace(plan, unrecorded=Unrecorded.IGNORED)
+
+
 def plan_disable(
     sites: Sites, mask: NDArray[np.bool_], nop: bytes = b"", *, keep_records: bool = False
 ) -> Plan:
@@ -136,7 +158,7 @@ def _plan(
     *,
     keep_records: bool,
     action: str,
-    callee: Callee | None = None,
+    callee: Callee | LaidCallee | None = None,
 ) -> Plan:
     unplaced = wanted & ~sites.placed
     if unplaced.any():
@@ -188,7 +210,7 @@ def _link(
     wanted: NDArray[np.bool_],
     old: U8,
     new: U8,
-    callee: Callee | None,
+    callee: Callee | LaidCallee | None,
     dropped: NDArray[np.bool_],
 ) -> tuple[Changes, bytes]:
     """Changes to everything but the code of a relocatable file, and what is appended to it, when
@@ -196,7 +218,12 @@ def _link(
     and the records in ``dropped``, bool[n], are to be missing. Raises SiteRefused or InputError
     where the file has no room for it."""
     headers = Headers(sites.image.elf, Tail(sites.image.end))
-    symbol, named = name_callee(sites, wanted, callee if wanted.any() else None, headers)
+    named = Changes.concat([])
+    if isinstance(callee, LaidCallee):
+        symbol = lay_callee(sites, callee, headers)
+    else:
+        row, named = name_callee(sites, wanted, callee if wanted.any() else None, headers)
+        symbol = np.full(len(sites), row, np.int64)
     calls = link_calls(sites, wanted, old, new, symbol, headers)
     records = rewrite_table(sites, dropped, headers)
     return Changes.concat([named, calls, records, headers.changes()]), bytes(headers.tail.data)

@@ -31,11 +31,16 @@ NO_SYMBOL = 0xFFFFFF
 
 
 def link_calls(
-    sites: Sites, wanted: NDArray[np.bool_], old: U8, new: U8, symbol: int, headers: Headers
+    sites: Sites,
+    wanted: NDArray[np.bool_],
+    old: U8,
+    new: U8,
+    symbol: NDArray[np.int64],
+    headers: Headers,
 ) -> Changes:
     """Changes to the relocations of the sites in ``wanted``, bool[n], whose linked code goes from
-    ``old`` to ``new``, uint8[n, k]. New calls go to row ``symbol`` of the symbol table. Added
-    entries go to ``headers``."""
+    ``old`` to ``new``, uint8[n, k]. New calls go to the rows ``symbol``, int64[n], of the symbol
+    table. Added entries go to ``headers``."""
     arch, relocations = sites.arch, sites.image.relocations
     ip = sites.ip[wanted]
     place = ip + np.uint64(arch.call_field)
@@ -43,10 +48,19 @@ def link_calls(
     call = arch.decode(new[wanted], ip, sites.abi)[0] == State.CALL
     row = relocations.at(place, (*arch.calls, arch.neutral))
     there = row >= 0
-    site = np.flatnonzero(wanted)[there]
-    changes = _changed(sites, site, row[there], was[there], addr[there], call[there], symbol=symbol)
-    if (call & ~there).any():
-        _add_entries(sites, place[call & ~there], symbol, headers, changes)
+    site = np.flatnonzero(wanted)
+    changes = _changed(
+        sites,
+        site[there],
+        row[there],
+        was[there],
+        addr[there],
+        call[there],
+        symbol=symbol[site[there]],
+    )
+    new_ones = call & ~there
+    if new_ones.any():
+        _add_entries(sites, place[new_ones], symbol[site[new_ones]], headers, changes)
     return changes
 
 
@@ -58,10 +72,10 @@ def _changed(
     addr: NDArray[np.uint64],
     call: NDArray[np.bool_],
     *,
-    symbol: int,
+    symbol: NDArray[np.int64],
 ) -> Changes:
     """Changes to the relocations in rows ``at``, one for each site in ``site``: they must be in
-    state ``was`` and call ``addr``, and those in ``call`` will call ``symbol``."""
+    state ``was`` and call ``addr``, and those in ``call`` will call ``symbol``, int64[m]."""
     arch, relocations = sites.arch, sites.image.relocations
     if not len(at):
         return Changes.concat([])
@@ -94,10 +108,14 @@ def _changed(
 
 
 def _add_entries(
-    sites: Sites, place: NDArray[np.uint64], symbol: int, headers: Headers, changes: Changes
+    sites: Sites,
+    place: NDArray[np.uint64],
+    symbol: NDArray[np.int64],
+    headers: Headers,
+    changes: Changes,
 ) -> None:
-    """Add relocations of calls of ``symbol`` at new places after those of each section. The whole
-    table is appended anew, with the ``changes`` to it."""
+    """Add relocations of calls of ``symbol``, int64[m], at new places after those of each section.
+    The whole table is appended anew, with the ``changes`` to it."""
     arch, elf = sites.arch, sites.image.elf
     kinds, late = (Section.SHT_REL, Section.SHT_RELA), Section.SHF_RELA_LIVEPATCH
     # Livepatch relocations are applied only when the object to be patched is loaded.
@@ -107,23 +125,23 @@ def _add_entries(
         if target.flags & wanted != wanted:
             continue
         offset = place - np.uint64(target.address)
-        offset = offset[offset < target.size]
-        if not len(offset):
+        own = offset < target.size
+        offset, count = offset[own], int(own.sum())
+        if not count:
             continue
-        count = len(offset)
         rest = _words(
             sites,
             np.full(count, arch.calls[0]),
-            np.full(count, symbol),
+            symbol[own],
             np.full(count, arch.call_addend),
         )
         head = offset.astype(f"<u{elf.word}").view(np.uint8).reshape(count, -1)
         added = np.concatenate([head, rest], axis=1).tobytes()
-        own = next((s for s in tables if s.info == target.index), None)
-        if own is not None:
-            held = _with(headers.contents(own), own.offset, changes)
+        table = next((s for s in tables if s.info == target.index), None)
+        if table is not None:
+            held = _with(headers.contents(table), table.offset, changes)
             whole = len(held) // (len(added) // count) * (len(added) // count)
-            headers.move(own.index, held[:whole] + added)
+            headers.move(table.index, held[:whole] + added)
         elif tables:
             headers.add(tables[0], added, target.index)
         else:

@@ -14,7 +14,6 @@ import struct
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Section
 from ftpatch.elf.sections import Headers, Tail
-from ftpatch.elf.segments import header_field
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.inject.inject import Injected
@@ -30,8 +29,7 @@ def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, by
     """Add the stub's .debug_frame as a section of the program, or append it to the program's own;
     return all changes and the bytes to insert. A program without section headers has no place for
     one."""
-    names = _section_names(image)
-    if not stub.frames or names is None:
+    if not stub.frames or not image.elf.sections:
         return laid.changes, laid.tail
     headers = Headers(image.elf, Tail(len(image.data)))
     headers.tail.data += laid.tail
@@ -41,23 +39,12 @@ def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, by
     if own is not None:
         headers.move(own.index, before + added)
     else:
-        held = headers.contents(names)
-        headers.move(names.index, held + FRAMES.encode() + b"\0")
-        headers.append(len(held), Section.SHT_PROGBITS, added)
+        names = headers.names(FRAMES)
+        if not names:
+            return laid.changes, laid.tail
+        headers.append(names[0], Section.SHT_PROGBITS, added)
     changes = Changes.concat([laid.changes, headers.changes()])
     return changes, bytes(headers.tail.data)
-
-
-def _section_names(image: Image) -> Section | None:
-    """Find the section name table; None if there is none, or it is not NUL-terminated."""
-    index = header_field(image.elf, "e_shstrndx")
-    if not 0 < index < len(image.elf.sections):
-        return None
-    names = image.elf.sections[index]
-    end = names.offset + names.size
-    if names.type != Section.SHT_STRTAB or not names.size or end > len(image.data):
-        return None
-    return names if not image.data[end - 1] else None
 
 
 def _relocated(data: bytes, *, word: int, shift: int, base: int) -> bytes:

@@ -23,6 +23,7 @@ __all__ = [
     "PROBES",
     "RECORDING",
     "TRACERS",
+    "USER",
     "WATCH",
     "Tracer",
     "code_span",

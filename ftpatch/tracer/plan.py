@@ -14,9 +14,9 @@ from ftpatch.arch import Arch, arch_of
 from ftpatch.core.changes import Changes
 from ftpatch.elf.properties import without_shadow_stack
 from ftpatch.elf.segments import header_field
-from ftpatch.errors import UsageError
+from ftpatch.errors import SiteRefused, UsageError
 from ftpatch.ftrace.addr import Callee
-from ftpatch.ftrace.plan import Plan, plan_enable
+from ftpatch.ftrace.plan import Plan, plan_enable, plan_laid
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_at
@@ -25,7 +25,16 @@ from ftpatch.inject.dynamic_strings import replaced, strings
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_calls import LibraryCalls
 from ftpatch.inject.library_tables import Library, libraries_table, linker_place
-from ftpatch.inject.runtime import TRACERS, Tracer, configuration, tracer_of, user_functions
+from ftpatch.inject.module_stub import stub_in_module
+from ftpatch.inject.runtime import (
+    TRACERS,
+    USER,
+    Tracer,
+    configuration,
+    tracer_named,
+    tracer_of,
+    user_functions,
+)
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.names.plt import Plt
 
@@ -53,13 +62,21 @@ class Tracing:
 
 
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
-    """Plan calls to a tracer, injected into the program, at the sites in ``mask``, bool[n].
+    """Plan calls to a tracer, injected into the program, at the sites in ``mask``, bool[n]; a
+    user's stub may be laid into a module as well.
 
     Raises UsageError for anything but a program without a tracer; InputError or SiteRefused if
     there is no room.
     """
     image = sites.image
+    if image.is_module and tracer_named(tracing.tracer) is USER:
+        if sites.blocks:
+            raise SiteRefused(image.path, "already patched", "run `ftpatch undo` first")
+        return plan_laid(sites, mask, stub_in_module(sites, Path(tracing.tracer)))
     if not image.is_program:
+        if image.is_module:
+            hint = "use --tracer boot, a stub of your own, or --to"
+            raise UsageError(image.path, "this tracer works on programs, not on a module", hint)
         if image.is_kernel:
             hint = "use --tracer boot, or --to"
             raise UsageError(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.columns import among
+from ftpatch.elf.headers import Section
 from ftpatch.errors import InputError
 from ftpatch.ftrace.plan import Plan
 from ftpatch.ftrace.sites import Sites, read_sites
@@ -55,18 +56,24 @@ def _same_sites(sites: Sites, after: Sites, plan: Plan) -> bool:
 
 
 def _same_relocations(sites: Sites, after: Sites) -> bool:
-    """Return whether the others are the same, and none has got a symbol where it had none."""
-    before = _others(sites)
+    """Return whether the others are the same, and none has got a symbol where it had none. Of
+    sections that the update adds, it has chosen the relocations itself."""
+    count = len(sites.image.elf.sections)
+    before = _others(sites, count)
     had, has = (before[:, 2] < len(each.image.symbols) for each in (sites, after))
-    return np.array_equal(before, _others(after)) and np.array_equal(had, has)
+    return np.array_equal(before, _others(after, count)) and np.array_equal(had, has)
 
 
-def _others(sites: Sites) -> NDArray[np.uint64]:
-    """The relocations but those of sites and of the table, by place, uint64[n, 4]."""
+def _others(sites: Sites, count: int) -> NDArray[np.uint64]:
+    """The relocations of the first ``count`` sections, but those of sites and of the table, by
+    place, uint64[n, 4]."""
     relocations = sites.image.relocations
     at_site = np.isin(relocations.place, sites.ip + np.uint64(sites.arch.call_field))
     at_site &= among(relocations.type, (*sites.arch.calls, sites.arch.neutral))
     at_site[sites.table.relocation[sites.table.relocation >= 0]] = True
+    for added in sites.image.elf.sections[count:]:
+        if added.flags & Section.SHF_ALLOC:
+            at_site |= relocations.place - np.uint64(added.address) < np.uint64(added.size)
     rows = np.flatnonzero(~at_site)
     columns = np.stack(
         [

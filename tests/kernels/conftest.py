@@ -33,6 +33,7 @@ from .variants import Loaded, load_all
 pytest_plugins = ["tests.kernels.run"]
 HERE = Path(__file__).parent
 EM_AARCH64, EM_RISCV = 183, 243
+MODULES_TRACED = ("x86_64", "arm64")
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
@@ -125,13 +126,16 @@ def image(request: pytest.FixtureRequest) -> Vmlinux:
 def sampled(image: Vmlinux) -> Vmlinux:
     """A kernel of the sample, in which are one of x86's and one of arm64's, on another day others;
     each of those that FTPATCH_KERNELS names."""
-    kernel = next(kernel for kernel in _kernels() if kernel.path == image.path)
+    _require_sampled(next(kernel for kernel in _kernels() if kernel.path == image.path))
+    return image
+
+
+def _require_sampled(kernel: Kernel) -> None:
     if not sampling.FULL and kernel.meta is not None:
         there = [one for one in _kernels() if one.meta is not None and not one.problem]
         alike = sorted(one.name for one in there if _machine(one) == _machine(kernel))
         if kernel.name != random.Random(sampling.SEED).choice(alike):
             pytest.skip("not in this sample: set FTPATCH_FULL=1")
-    return image
 
 
 @pytest.fixture(scope="session")
@@ -150,6 +154,15 @@ def tree(request: pytest.FixtureRequest) -> Tree:
         return ensure_tree(kernel)
     except FetchError as error:
         _missing(kernel, error)
+
+
+@pytest.fixture(scope="session")
+def traceable_tree(tree: Tree) -> Tree:
+    """The same of a sampled kernel of an architecture whose modules can have a tracer."""
+    _require_sampled(next(kernel for kernel in _kernels() if kernel.name == tree.name))
+    if tree.arch not in MODULES_TRACED:
+        pytest.skip(f"{tree.arch}'s modules have no tracer")
+    return tree
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
-__all__ = ["i386_libraries", "link_at", "program", "runner"]
+__all__ = ["i386_libraries", "link_at", "link_sections", "program", "runner"]
 
 PREFIXES = {
     "x86_64": ("x86_64-linux-gnu-",),
@@ -69,6 +69,21 @@ def link_at(arch: str, pieces: Sequence[tuple[int, str, int]]) -> list[bytes]:
         with linked.open("rb") as file:
             elf = ELFFile(file)
             return [elf.get_section_by_name(f".p{i}").data() for i in range(len(pieces))]
+
+
+def link_sections(
+    arch: str, file: Path, starts: Mapping[str, int], symbols: Mapping[str, int], target: Path
+) -> None:
+    """Place these sections of a relocatable file at these addresses, and relocate them; undefined
+    ``symbols`` have these values."""
+    script = "".join(f"{name} {at:#x} : {{ *({name}) }}\n" for name, at in starts.items())
+    script += "".join(f"{name} = {at:#x};\n" for name, at in symbols.items())
+    layout = target.with_suffix(".ld")
+    layout.write_text(f"SECTIONS {{ {script} /DISCARD/ : {{ *(*) }} }}\n")
+    options = ["-z", "max-page-size=0x1000", "-e", "0", "-T", str(layout), "-o", str(target)]
+    command = [_tool(arch, "ld"), *LD_MODE[arch], *options, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def program(arch: str, source: str, target: Path) -> None:

@@ -16,7 +16,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import MEMORY, Assembly, Emulator, Events, Slots, TracerCode, Wanted
+from ftpatch.arch.boot import (
+    MARK,
+    MEMORY,
+    Assembly,
+    Emulator,
+    Events,
+    Slots,
+    TracerCode,
+    Wanted,
+)
 
 __all__ = ["BOOT_ARM64"]
 
@@ -29,7 +38,11 @@ GRAIN = 4  # bits of a stack pointer that are zero: the ABI keeps it at multiple
 ROOM = 32  # bytes on the stack for an event and its NUL
 SAVED = 16  # bytes for x0 and x1
 INSN = 4  # bytes
+BTI_C = bytes.fromhex("5f2403d5")  # bti c
 RETURN = ("mov x10, x30", "mov x30, x9", "ret x10")  # with the lr that the function was called with
+
+AT_MARK, AT_WORD = MARK.size, MARK.size + 4
+"""Positions of the Fields of a tracer that is apart, before its code."""
 
 TELL = (
     *("stp x0, x1, [sp, -16]!", f"mov w0, #{WRITEC}", "mov x1, x14", "hlt #0xf000"),
@@ -47,6 +60,7 @@ class _BootArm64:
     align: int = 16
     stack: int = 16384
     always_word: bool = False
+    field: int = 261  # R_AARCH64_PREL32
 
     @property
     def emulator(self) -> Emulator:
@@ -89,6 +103,10 @@ class _BootArm64:
     def assemble(self, wanted: Wanted) -> TracerCode:
         """Build the code."""
         out = Assembly(self.name)
+        if wanted.apart:
+            out.distance(word=False)
+            if wanted.word is not None:
+                out.distance(word=True)
         if wanted.sink != MEMORY:
             return out.assemble(wanted, self.sinks, RETURN, partial(self._body, out, wanted))
         leave = (*RETURN, *TELL, "msr daif, x17", *RETURN)
@@ -125,9 +143,13 @@ class _BootArm64:
 
     def _body(self, out: Assembly, wanted: Wanted, stopped: int, last: bool) -> None:
         """One entry of the tracer; the ``last`` one stops it. x9 is the caller's lr."""
-        out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
+        if wanted.apart:
+            out.words(BTI_C, "bti")  # a far call of a module comes by `br x16`
+            _to_field(out, 10, AT_MARK)
+        else:
+            out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
         if wanted.word is not None:
-            self._count(out, wanted.word, stopped, last=last)
+            self._count(out, wanted.word, stopped, last=last, apart=wanted.apart)
         out.add("sub w11, w30, w10", "sub w14, w9, w10", "mov x12, sp")
         out.add(f"sub sp, sp, #{ROOM + SAVED}")
         out.add(f"stp x0, x1, [sp, #{ROOM}]", f"mov w13, #{MARKER}", "strb w13, [sp]")
@@ -141,11 +163,17 @@ class _BootArm64:
         out.add(f"strb wzr, [sp, #{at}]", f"mov w0, #{WRITE0}", "mov x1, sp", "hlt #0xf000")
         out.add(f"ldp x0, x1, [sp, #{ROOM}]", f"add sp, sp, #{ROOM + SAVED}", *RETURN)
 
-    def _count(self, out: Assembly, word: int, stopped: int, *, last: bool) -> None:
+    def _count(
+        self, out: Assembly, word: int, stopped: int, *, last: bool, apart: bool = False
+    ) -> None:
         """Return from a stopped tracer; flags are free on function entry. A word of its own stops
         it, which no other processor that is counting at that moment can overwrite."""
         low, high = word & 0xFFFF, word >> 16 & 0xFFFF
-        out.add(f"mov w11, #{low}", f"movk w11, #{high}, lsl #{HALF}", "add x11, x10, w11, sxtw")
+        if apart:
+            _to_field(out, 11, AT_WORD)
+        else:
+            out.add(f"mov w11, #{low}", f"movk w11, #{high}, lsl #{HALF}")
+            out.add("add x11, x10, w11, sxtw")
         out.add("ldp w12, w13, [x11]", f"cbnz w13, ${stopped}", "cmp w12, #0", f"b.le ${stopped}")
         if last:
             out.add("mov w12, #1", "str w12, [x11, #4]")
@@ -157,6 +185,12 @@ def _adr(register: int, distance: int) -> bytes:
     """adr (Arm ARM C6.2.10): Keystone takes its distance for something else."""
     low, high = distance & 3, distance >> 2 & 0x7FFFF
     return (0x1000_0000 | low << 29 | high << 5 | register).to_bytes(4, "little")
+
+
+def _to_field(out: Assembly, register: int, at: int) -> None:
+    """Load the address that a Field tells the distance to; x12 is lost."""
+    out.words(_adr(register, at - out.here), "adr")
+    out.add(f"ldrsw x12, [x{register}]", f"add x{register}, x{register}, x12")
 
 
 def _bytes(out: Assembly, at: int, count: int, register: str) -> int:

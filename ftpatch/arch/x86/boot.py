@@ -52,6 +52,7 @@ class BootX86:
     sp_bytes: int
     stack: int
     align: int
+    field: int = 0
     sinks: tuple[str, ...] = ("debugcon", "serial")
     pads: bytes = b"\xcc\x00"
     behind: int = 5
@@ -114,7 +115,7 @@ class BootX86:
         told = stopped + RET
         leave, slots, word = told + OUT, Slots(wanted.time), wanted.word
         r, returns = self._letter, (len(self._saved) + 1) * self.word
-        self._gate(out, word, stopped)
+        self._gate(out, wanted, stopped)
         out.add(f"pushf{self.flags}", "cli", *(f"push {name}" for name in self._saved))
         self._mark(out, f"{r}cx")
         count = f"dword ptr [{r}cx + {word}]"
@@ -159,13 +160,15 @@ class BootX86:
         """One entry of the tracer; the ``last`` one stops it."""
         r, saved = self._letter, self._saved
         if wanted.word is not None:
-            self._gate(out, wanted.word, stopped)
+            self._gate(out, wanted, stopped)
         out.add(f"pushf{self.flags}", "cli", *(f"push {name}" for name in saved))
-        self._mark(out, f"{r}cx")
+        self._mark(out, f"{r}cx", apart=wanted.apart)
         if wanted.word is not None:
-            self._lock(out, f"dword ptr [{r}cx + {wanted.word + LOCK}]")
-            count = f"dword ptr [{r}cx + {wanted.word}]"
-            out.add(f"mov {count}, {STOP:#x}" if last else f"dec {count}")
+            self._lock(out, wanted)
+            if last:
+                self._on_word(out, wanted, f"mov {{}}, {STOP:#x}", behind=4)
+            else:
+                self._on_word(out, wanted, "dec {}")
         returns = (len(saved) + 1) * self.word  # above these and the flags
         out.add(f"mov edx, dword ptr [{r}sp + {returns}]", "sub edx, ecx")
         out.add(f"mov esi, dword ptr [{r}sp + {returns + self.word}]", "sub esi, ecx")
@@ -182,31 +185,50 @@ class BootX86:
         out.add(f"mov {r}si, {r}sp", "cld")
         SENDS[wanted.sink](out, self.size(time=wanted.time))
         if wanted.word is not None:
-            self._mark(out, f"{r}cx")
-            out.add(f"mov dword ptr [{r}cx + {wanted.word + LOCK}], 0")
+            if self.word == 4:
+                self._mark(out, "ecx")
+            self._on_word(out, wanted, "mov {}, 0", LOCK, behind=4)
         out.add(f"lea {r}sp, [{r}sp + {room * self.word}]")
         out.add(*self._restore)
 
-    def _lock(self, out: Assembly, lock: str) -> None:
+    def _lock(self, out: Assembly, wanted: Wanted) -> None:
         """Wait for the lock, but not forever: eax is what remains of esi while it is held."""
         out.add(f"mov esi, {PATIENCE}")
         again = out.here
-        out.add("dec esi", f"lock bts {lock}, 0", "sbb eax, eax", "and eax, esi", f"jne ${again}")
+        out.add("dec esi")
+        self._on_word(out, wanted, "lock bts {}, 0", LOCK, behind=1)
+        out.add("sbb eax, eax", "and eax, esi", f"jne ${again}")
 
-    def _gate(self, out: Assembly, word: int, stopped: int) -> None:
+    def _gate(self, out: Assembly, wanted: Wanted, stopped: int) -> None:
         """Return from a stopped tracer."""
-        if self.word == 8:
-            out.near(lambda end: f"cmp dword ptr [rip + {word - end}], 0")  # 83 3d
-        else:
+        if self.word == 4:
             out.add("push ecx")
             self._mark(out, "ecx")
-            out.add(f"cmp dword ptr [ecx + {word}], 0", "pop ecx")
+        self._on_word(out, wanted, "cmp {}, 0", behind=1)  # 83 3d
+        if self.word == 4:
+            out.add("pop ecx")
         out.add(f"jle ${stopped}")
 
-    def _mark(self, out: Assembly, register: str) -> None:
+    def _on_word(
+        self, out: Assembly, wanted: Wanted, text: str, more: int = 0, behind: int = 0
+    ) -> None:
+        """Add an instruction on what is ``more`` bytes behind the word; its last ``behind`` bytes
+        are an immediate. On i386, ecx is the mark's address."""
+        assert wanted.word is not None
+        distance = wanted.word + more
+        if self.word == 4:
+            out.add(text.format(f"dword ptr [ecx + {distance}]"))
+            return
+        at = out.near(lambda end: text.format(f"dword ptr [rip + {distance - end}]"), behind)
+        if wanted.apart:
+            out.field(at, to=wanted.word, word=True)
+
+    def _mark(self, out: Assembly, register: str, *, apart: bool = False) -> None:
         """Load the mark's address, wherever it is at the moment."""
         if self.word == 8:
-            out.near(lambda end: f"lea {register}, [rip + {-end}]")  # 48 8d
+            at = out.near(lambda end: f"lea {register}, [rip + {-end}]")  # 48 8d
+            if apart:
+                out.field(at, to=0, word=False)
         else:
             after = out.here + 5
             out.add(f"call ${after}", f"pop {register}", f"sub {register}, {after}")

@@ -10,4 +10,12 @@ from ftpatch.arch.x86.boot import BootX86
 
 __all__ = ["BOOT"]
 
-BOOT: Final[BootTracer] = BootX86("x86_64", word=8, flags="q", sp_bytes=6, stack=16384, align=8)
+BOOT: Final[BootTracer] = BootX86(
+    "x86_64",
+    word=8,
+    flags="q",
+    sp_bytes=6,
+    stack=16384,
+    align=8,
+    field=2,  # R_X86_64_PC32
+)

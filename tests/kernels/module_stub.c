@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/* A stub of one's own for a module: it says the low half of ip in hexadecimal, byte by byte, through
+ * QEMU's isa-debugcon or a semihosting call.
+ */
+static void say(char c)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("outb %0, $0xe9" : : "a"(c));
+#else
+	register long x0 __asm__("x0") = 3; /* SYS_WRITEC */
+	register const void *x1 __asm__("x1") = &c;
+
+	__asm__ volatile("hlt #0xf000" : "+r"(x0) : "r"(x1) : "memory");
+#endif
+}
+
+__attribute__((visibility("default"))) void ftrace_caller(unsigned long ip, unsigned long parent)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	(void)parent;
+	say('@');
+	for (int shift = 28; shift >= 0; shift -= 4)
+		say(digits[ip >> shift & 15]);
+	say('\n');
+}
