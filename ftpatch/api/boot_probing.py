@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ftpatch.api.probing import PlacedProbe, Probe, Probed, ProbeWords, parsed_probes
 from ftpatch.api.writing import Wait, Writing, copy_of, output_path
 from ftpatch.errors import Refused, SiteRefused, UsageError
@@ -48,6 +46,8 @@ def write_hooks(
     wait: Wait = lambda _: None,
 ) -> Probed:
     """Insert probes into a kernel, as ``write_probes`` does into a program."""
+    import numpy as np
+
     from ftpatch.boot.plan import BootTracing, plan_boot
     from ftpatch.update.update import prepare, update
 

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ftpatch.api.boot_watching import accesses_of, recorder_of, require_stub_free, watched_in
 from ftpatch.errors import FtpatchError, Refused, SiteRefused, UsageError
 from ftpatch.io.cleanup import CLEANUP
@@ -179,6 +177,8 @@ def _feed_of(
 def _patch(path: Path, patched: Path, words: BootWords, tracing: BootTracing) -> tuple[Image, int]:
     """Insert the tracer and probes into a copy, and open that; where its word is if a ring is below
     it."""
+    import numpy as np
+
     from ftpatch.api.boot_probing import hooks_in
     from ftpatch.arch import supports
     from ftpatch.arch.boot import boot_tracer_of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Streams of kernels with probes, for reports."""
+"""Streams of kernels with probes, for reports; and the choice between hits and calls."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.boot import Events
 from ftpatch.boot.calls import stacks_of
-from ftpatch.boot.events import HITS, recording_of
-from ftpatch.boot.hits import BootHits
-from ftpatch.boot.stream import Decoder, Source
+from ftpatch.boot.events import HITS, BootTrace, recording_of
+from ftpatch.boot.hook_hits import BootHits
+from ftpatch.boot.stream import Decoder, Source, find_source, read_stream
+from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.hit_calls import calls, name_functions, narrow_hits
@@ -21,7 +22,10 @@ from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Recording
 from ftpatch.trace.window import Window
 
-__all__ = ["HookTrace"]
+__all__ = ["HookTrace", "open_stream"]
+
+NONE = "no events of this kernel"
+HINT = "--image must name the kernel that wrote the stream"
 
 
 class HookTrace:
@@ -56,7 +60,7 @@ class HookTrace:
         return self._functions
 
     def hits(self) -> BootHits:
-        """What the window shows of them."""
+        """Hits that the window shows."""
         if self._hits is None:
             hits, window = self._all, self.recording.window
             low, high = window.span
@@ -100,3 +104,20 @@ class HookTrace:
 
     def close(self) -> None:
         """Do nothing: all of it has been read."""
+
+
+def open_stream(
+    path: Path, image: Image, window: Window, *, force: bool = False
+) -> BootTrace | HookTrace:
+    """Read all of a stream. Raises InputError if it has no event or, without ``force``, if most of
+    it is something else; UsageError if the image has no boot tracer."""
+    source = find_source(image)
+    decoder = Decoder(source)
+    events = list(read_stream(path, decoder))
+    if not events:
+        raise InputError(path, "the file is empty" if not decoder.skipped else NONE, HINT)
+    if decoder.is_foreign and not force:
+        found = f"only {decoder.events} events of this kernel, and {decoder.notes[0]}"
+        raise InputError(path, found, f"{HINT}; use --force to read it")
+    read = BootTrace if source.hooked is None else HookTrace
+    return read(path, image, window, source, decoder, events)

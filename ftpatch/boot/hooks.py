@@ -10,7 +10,6 @@ stream: a magic, a size, and compressed JSON. What was probed is told by the pro
 from __future__ import annotations
 
 import json
-import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -41,8 +40,10 @@ from ftpatch.trace.hits import Show
 
 __all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks"]
 
-RECORD = struct.Struct("<8sI")
 MAGIC = b"FTPHOOKS"
+"""Followed by the size of what is compressed, in SIZE bytes, little endian."""
+SIZE = 4
+HEAD = len(MAGIC) + SIZE
 ALIGN = 16
 WORDS = 16
 """Bytes of counters before the instances: two words, and room to align."""
@@ -126,7 +127,7 @@ class Hooks:
         )
         told = json.dumps({"probes": self.told, "places": places}, separators=(",", ":"))
         record = zlib.compress(told.encode(), 9)
-        return HookCode(whole, entries, RECORD.pack(MAGIC, len(record)) + record)
+        return HookCode(whole, entries, MAGIC + len(record).to_bytes(SIZE, "little") + record)
 
     def _built(
         self, arch: str, code: KernelProbe, laid: TracerCode, aim: Aim
@@ -157,12 +158,12 @@ def read_hooks(sites: Sites) -> Hooked | None:
     image = sites.image
     laid = journalled(sites.blocks, Kind.PADDING)
     for row in range(len(laid)):
-        start = laid.new[row, : RECORD.size].tobytes()
-        if not start.startswith(MAGIC) or len(start) < RECORD.size:
+        start = laid.new[row, :HEAD].tobytes()
+        if not start.startswith(MAGIC) or len(start) < HEAD:
             continue
         at = int(laid.offset[row])
-        size = RECORD.unpack(start)[1]
-        held = image.data[at + RECORD.size : at + RECORD.size + min(size, MAX_RECORD)].tobytes()
+        size = int.from_bytes(start[len(MAGIC) :], "little")
+        held = image.data[at + HEAD : at + HEAD + min(size, MAX_RECORD)].tobytes()
         try:
             unpacker = zlib.decompressobj()
             told = unpacker.decompress(held, MAX_RECORD)

@@ -24,7 +24,7 @@ from ftpatch.arch.kernel_probe import (
     kernel_probe_of,
     lay_hooks,
 )
-from ftpatch.boot.hits import BootHits
+from ftpatch.boot.hook_hits import BootHits
 from ftpatch.boot.hooks import Hooked
 from ftpatch.boot.stream import Decoder
 from ftpatch.trace.hits import Column

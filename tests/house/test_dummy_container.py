@@ -203,7 +203,8 @@ enable {0} --to {1} --dry-run
 enable {0} --tracer function -o {0}.function
 enable {0} --tracer boot -o {0}.boot
 boot {0} --limit 1
-probe {0} 'p {1}' 'r {1} $retval' -o {0}.pads
+probe {0} 'p {1}' -o {0}.pads
+probe {0} 'r {1} $retval' -o {0}.pads.r
 probe {0}
 watch {0} orders:rw- -o {0}.watch
 watch {0}

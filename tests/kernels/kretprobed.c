@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT
 /* Counts calls and returns by the kernel's own kretprobes, from the first call of do_rmdir to the
  * second. */
 #include <linux/kprobes.h>

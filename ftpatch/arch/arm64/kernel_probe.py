@@ -73,7 +73,7 @@ class _KernelProbe:
         out.add("ldr w15, [x14, 16]")
         only = out.ahead("cbz x16,")
         out.add("sub w11, w15, w17")  # the latest, also where the number has wrapped
-        older = out.ahead("tbnz w11, #31,")
+        older = out.ahead("tbnz w11, 31,")
         out.land(only)
         out.add("mov x16, x14", "mov w17, w15")
         out.land(other)
@@ -164,7 +164,7 @@ class _KernelProbe:
         tell(Part.LOW)
         if value.width > 4:
             self._mark(out)
-            out.add("add x9, x10, x0, lsr #32", f"bl ${aim.entry}")
+            out.add("add x9, x10, x0, lsr #0x20", f"bl ${aim.entry}")
             tell(Part.HIGH)
 
     def text(self, out: Assembly, aim: Aim, tell: Tell) -> None:

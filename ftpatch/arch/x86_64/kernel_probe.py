@@ -32,7 +32,7 @@ __all__ = ["KERNEL_PROBE"]
 STATUS, BUFFER = 8, 16
 SAVED_AT = BUFFER + TEXT
 SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
-"""What a called C function may change (System V psABI, figure 3.4)."""
+"""Registers that a called C function may change (System V psABI, figure 3.4)."""
 NUMBERS = {0: "rax", 1: "rcx", 2: "rdx", 6: "rsi", 7: "rdi", 8: "r8", 9: "r9", 10: "r10", 11: "r11"}
 KEPT = {3: "rbx", 5: "rbp", 12: "r12", 13: "r13", 14: "r14", 15: "r15"}
 SP = 4
