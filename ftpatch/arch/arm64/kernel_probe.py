@@ -38,6 +38,7 @@ SAVED = 9  # x0 to x8
 KEPT = range(19, 30)
 LR, SP = 30, 31
 EFAULT = 14
+HALF = 16  # bits that movk sets
 ENTER = (
     *(f"sub sp, sp, #{FRAME}", f"stp x0, x1, [sp, #{SAVED_AT}]"),
     *(f"stp x2, x3, [sp, #{SAVED_AT + 16}]", f"stp x4, x5, [sp, #{SAVED_AT + 32}]"),
@@ -200,7 +201,7 @@ class _KernelProbe:
     def _number(self, out: Assembly, register: str, number: int) -> None:
         """Load 32 bits."""
         out.add(f"mov {register}, #{number & 0xFFFF}")
-        out.add(f"movk {register}, #{number >> 16 & 0xFFFF}, lsl #16")
+        out.add(f"movk {register}, #{number >> 16 & 0xFFFF}, lsl #{HALF}")
 
     def _mark(self, out: Assembly) -> None:
         """x10: the mark."""
