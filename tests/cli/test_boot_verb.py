@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.boot_images import bzimage
-from tests.support.boot_small import STACKS, enabled, stream
-from tests.support.command import PATIENCE, ROOT, ftpatch, ftpatch_command
+from tests.support.boot_machines import boot, boot_command, machine_of
+from tests.support.boot_small import enabled
+from tests.support.command import PATIENCE, ftpatch
 
 QEMU = """#!/bin/sh
 for word; do
@@ -28,36 +29,19 @@ done
 eval "$THEN"
 """
 SLEEPS = f"exec sleep {2 * PATIENCE}"
-EVENTS = [("ksys_dup3", STACKS[0] - 8), ("vfs_read", STACKS[0] - 64)]
 FOLDED = "ksys_dup3 1\nksys_dup3;vfs_read 0\n"  # the last function has had no time yet
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
     """The environment of a machine that sends two events."""
-    image = enabled(tmp_path)
-    sent, tool = tmp_path / "sent", tmp_path / "bin" / "qemu-system-x86_64"
-    sent.write_bytes(stream(image, EVENTS))
-    tool.parent.mkdir()
-    tool.write_text(QEMU)
-    tool.chmod(0o755)
-    (tmp_path / "tmp").mkdir()
-    more = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
-    return {**os.environ, **more, "SENT": str(sent), "LOGGED": "", "PYTHONPATH": str(ROOT)}
-
-
-def _words(folder: Path, *words: str) -> list[str]:
-    """What stands in QEMU's place shares no memory."""
-    return ftpatch_command("boot", str(folder / "vmlinux"), "--sink", "debugcon", *words)
+    return machine_of(tmp_path, QEMU) | {"LOGGED": ""}
 
 
 def _boot(
     folder: Path, machine: dict[str, str], then: str, *words: str
 ) -> subprocess.CompletedProcess[str]:
-    command = _words(folder, *words)
-    return subprocess.run(
-        command, env=machine | {"THEN": then}, capture_output=True, text=True, timeout=PATIENCE
-    )
+    return boot(folder, machine | {"THEN": then}, *words)
 
 
 def test_every_append_counts(tmp_path: Path, machine: dict[str, str]) -> None:
@@ -147,7 +131,7 @@ def test_no_events(tmp_path: Path, machine: dict[str, str]) -> None:
 def test_signals(tmp_path: Path, machine: dict[str, str], number: signal.Signals) -> None:
     own, end = pty.openpty()
     mark = tmp_path / "pid"
-    command = _words(tmp_path, "--format", "folded", "-o", str(tmp_path / "out"))
+    command = boot_command(tmp_path, "--format", "folded", "-o", str(tmp_path / "out"))
     environment = machine | {"THEN": f"echo $$ >{mark}; {SLEEPS}"}
     child = subprocess.Popen(command, env=environment, stdout=end, stderr=end)
     os.close(end)

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.boot_small import BASE, DATA, STACKS, enabled, stream
-from tests.support.command import PATIENCE, ROOT, ftpatch_command
+from tests.support.boot_machines import EVENTS, boot, machine_of
+from tests.support.boot_small import BASE, DATA
 from tests.support.images import symbols_at
 
 OBJECT, ANOTHER = DATA + 4096, DATA + 4096 + 64
@@ -20,7 +19,6 @@ OBJECT, ANOTHER = DATA + 4096, DATA + 4096 + 64
 INITIAL = 0x0101_0101
 BEHIND = symbols_at(BASE)["vfs_write"] + 3
 """In the call at its entry: no access ends there."""
-EVENTS = [("ksys_dup3", STACKS[0] - 8), ("vfs_read", STACKS[0] - 64)]
 QEMU = f"""#!{sys.executable}
 import os, re, socket, sys
 words = sys.argv[1:]
@@ -65,24 +63,13 @@ while not held.endswith(b"W00"):
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
     """The environment of a machine that sends two events, and stops four times."""
-    image = enabled(tmp_path)
-    sent, tool = tmp_path / "sent", tmp_path / "bin" / "qemu-system-x86_64"
-    sent.write_bytes(stream(image, EVENTS))
-    tool.parent.mkdir()
-    tool.write_text(QEMU)
-    tool.chmod(0o755)
-    more = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
-    told = {"SENT": str(sent), "SAID": str(tmp_path / "said"), "STUB": "", "PYTHONPATH": str(ROOT)}
-    return {**os.environ, **more, **told}
+    return machine_of(tmp_path, QEMU) | {"SAID": str(tmp_path / "said")}
 
 
 def _boot(
     folder: Path, machine: dict[str, str], *words: str, stub: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    command = ftpatch_command("boot", str(folder / "vmlinux"), "--sink", "debugcon", *words)
-    return subprocess.run(
-        command, env=machine | {"STUB": stub}, capture_output=True, text=True, timeout=PATIENCE
-    )
+    return boot(folder, machine | {"STUB": stub}, *words)
 
 
 def test_accesses_are_reported(tmp_path: Path, machine: dict[str, str]) -> None:

@@ -27,7 +27,7 @@ from ftpatch.arch.boot import boot_tracer_of
 from .independent import Vmlinux
 from .qemu import MACHINES, need, raw_image
 
-__all__ = ["SAME", "entered", "stepped"]
+__all__ = ["SAME", "blocks", "entered", "stepped"]
 
 SAME = ("-m", "256M", "-icount", "shift=0")
 """Words for QEMU in boots that are compared: its clocks count instructions, not the host's time."""
@@ -150,7 +150,7 @@ def _trace(
             append,
         ]
         with _machine([*command, *more]) as log:
-            for at in _blocks(log):
+            for at in blocks(log):
                 if at in sites:
                     found.append(sites[at])
                     if len(found) == count:
@@ -160,7 +160,7 @@ def _trace(
     raise AssertionError(f"the boot ended after {len(found)} sites")
 
 
-def _blocks(log: IO[bytes]) -> Iterator[int]:
+def blocks(log: IO[bytes]) -> Iterator[int]:
     """Where each block begins that was run."""
     rest, held = b"", None
     while chunk := log.read1(PIPE):  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +45,11 @@ class Booted:
         return found[1].split(", ")
 
 
-def boot_traced(vmlinux: Path, *words: str) -> Booted:
-    """Without KASLR, by the same clock as the oracle's boot."""
+def boot_traced(vmlinux: Path, *words: str, machine: Sequence[str] = ()) -> Booted:
+    """Without KASLR, by the same clock as the oracle's boot. ``machine``: more words for QEMU."""
     command = [sys.executable, "-m", "ftpatch", "boot", str(vmlinux), "--append", "nokaslr"]
     done = subprocess.run(
-        [*command, "--format", "json", *words, "--", *SAME],
+        [*command, "--format", "json", *words, "--", *SAME, *machine],
         capture_output=True, text=True, timeout=RUN_LIMIT,
     )  # fmt: skip
     assert done.returncode in ENDED, done.stderr
