@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -38,6 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "scaled: goes further in full than in a sample")
     if config.getoption("--hypothesis-seed") is None:
         config.option.hypothesis_seed = str(FUZZ)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heeded() -> None:
+    """Let programs that tests start heed signals: who runs in the background of a shell, or under
+    nohup, was started with these ignored, and hands that on."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_report_header() -> str:
