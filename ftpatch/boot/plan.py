@@ -62,6 +62,9 @@ def plan_boot(
     path = sites.image.path
     if not sites.abi.kernel:
         raise UsageError(path, "the boot tracer is for kernels and modules", "use a vmlinux")
+    if sites.image.is_relocatable and tracing.live:
+        hint = "use a vmlinux, or `ftpatch enable --tracer boot`"
+        raise UsageError(path, "a module does not boot", hint)
     if not supports(sites.arch.name, "boot"):
         raise UsageError(path, f"no boot tracer for {sites.arch.name}")
     tracer = boot_tracer_of(sites.arch.name)

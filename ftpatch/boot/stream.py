@@ -30,6 +30,8 @@ __all__ = ["Decoder", "Source", "find_source", "read_stream"]
 
 STEP = 1 << 22
 """Bytes to examine at a time."""
+MAX_COPIES = 1 << 20
+"""Bytes to examine of what was laid into a module."""
 TEXT, TEXT_FROM, TEXT_TO = b"\t\n\r\x1b", 0x20, 0x7F
 """Bytes from a console that shares the tracer's port."""
 
@@ -136,7 +138,8 @@ def _copies(sites: Sites) -> list[tuple[int, Mark]]:
     section = elf.section(LAID_CODE)
     if section is None:
         return []
-    held = elf.contents(section.offset, section.size, section.name).tobytes()
+    size = min(section.size, MAX_COPIES)
+    held = elf.contents(section.offset, size, section.name).tobytes()
     marks = ((at, read_mark(held[at : at + MARK.size])) for at in range(0, len(held), COPY))
     return [(section.address + at, mark) for at, mark in marks if mark is not None]
 

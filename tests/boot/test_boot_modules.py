@@ -157,6 +157,11 @@ def test_refusals(name: str, words: tuple[str, ...], said: str, tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["demo.ko"]
 
 
+def test_a_module_does_not_boot(tmp_path: Path) -> None:
+    result = ftpatch("boot", put(module(FORMS["x86_64"]), tmp_path))
+    assert result.code == 125 and "a module does not boot; use a vmlinux" in result.err
+
+
 def _malformed() -> Iterator[tuple[str, Loose, str]]:
     yield "object", module(FORMS["x86_64"], name=""), "is for kernels and modules"
     image = module(FORMS["x86_64"])
