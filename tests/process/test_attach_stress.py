@@ -23,7 +23,7 @@ from ftpatch.tracer.live import attach
 from ftpatch.tracer.plan import Tracing
 from ftpatch.tracer.recordings import TraceFiles
 from tests.support.busy import busy, busy_program, ours_in
-from tests.support.command import ftpatch
+from tests.support.command import PATIENCE, ftpatch
 from tests.support.sampling import scaled
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
@@ -37,8 +37,8 @@ TRACERS = (
     ("function_graph", True),
     ("function_profile", False),
 )
-PATIENCE = 60
-"""Seconds until everything can be taken out, whatever lies on a stack."""
+COPIED = 30
+"""Seconds until everything can be taken out, whatever lies on a stack that was not copied."""
 
 
 def _cycle(process: Process, trace: Path, tracer: str, *, arguments: bool) -> list[Path] | None:
@@ -58,12 +58,12 @@ def _taken_out(process: Process) -> bool:
     """Whether everything could be. Not where exceptions have passed traced calls, and a return
     address stands where a stack may have been copied to: stacks for signals, when they are freed,
     are such places."""
-    until, left = time.monotonic() + PATIENCE, [""]
+    begun, left = time.monotonic(), [""]
     while recall(process) is not None:
-        assert time.monotonic() < until, left
+        assert time.monotonic() < begun + PATIENCE, left
         with contextlib.suppress(InputError):  # a thread may not stop in time
             left += [out.left for _, out in detach(process)]
-        if time.monotonic() > until - PATIENCE / 2 and "stack that was copied" in left[-1]:
+        if time.monotonic() > begun + COPIED and "stack that was copied" in left[-1]:
             return False
     return True
 
