@@ -4,10 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftpatch.api.probing import PlacedProbe, Probe, Probed, ProbeWords, parsed_probes
-from ftpatch.api.writing import Wait, Writing, copy_of, output_path
+from ftpatch.api.planner import Planner
+from ftpatch.api.probing import (
+    PlacedProbe,
+    Probe,
+    Probed,
+    ProbeWords,
+    parsed_probes,
+    write_probes,
+)
+from ftpatch.api.writing import Wait, Writing, write_update
 from ftpatch.errors import Refused, SiteRefused, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +25,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["hooks_in", "probes_of_kernel", "write_hooks"]
+__all__ = ["hooks_in", "insert_probes", "probes_of_kernel"]
 
 WAY = "pad"
 """The site's own call."""
@@ -38,38 +47,68 @@ def hooks_in(sites: Sites, texts: Sequence[str], refused: Refused) -> Hooks:
     return Hooks(tuple(hooks), tuple(told))
 
 
-def write_hooks(
-    writing: Writing,
-    words: ProbeWords,
-    sink: str,
-    refused: Refused,
-    wait: Wait = lambda _: None,
+def insert_probes(
+    writing: Writing, words: ProbeWords, refused: Refused, wait: Wait = lambda _: None
 ) -> Probed:
-    """Insert probes into a kernel, as ``write_probes`` does into a program."""
-    import numpy as np
+    """Insert probes into a program, or into a kernel, as ``write_probes`` does. Raises UsageError
+    for options of the other."""
+    from ftpatch.image import open_image
 
-    from ftpatch.boot.plan import BootTracing, plan_boot
-    from ftpatch.update.update import prepare, update
+    kernel = open_image(writing.image).is_kernel
+    others = {"--handler": words.handler, "--no-optimize": not words.optimize}
+    if not kernel:
+        others = {
+            "--sink": words.sink,
+            "--strip-signature": writing.strip_signature,
+            "--sign": writing.sign,
+        }
+    for option, value in others.items():
+        if value:
+            other = "programs" if kernel else "kernels"
+            raise UsageError(writing.image, f"{option} is for {other}", "remove it")
+    if not kernel:
+        return write_probes(writing, words, refused, wait)
+    return _write_hooks(writing, words, refused, wait)
 
-    target = output_path(writing.image, writing.output, writing.in_place)
-    hooks: Hooks | None = None
 
-    def plan(sites: Sites) -> Plan:
-        nonlocal hooks
-        hooks = hooks_in(sites, words.probes, refused)
-        if refused.errors and not (words.keep_going and hooks.hooks):
-            raise refused.errors.pop()
-        return plan_boot(sites, np.zeros(len(sites), bool), BootTracing(sink=sink), hooks)
+@dataclass(frozen=True, kw_only=True)
+class _Planner(Planner):
+    """Plan probes; ``refused`` collects the errors of some, and ``found`` gets the others."""
 
-    with copy_of(writing, target, in_place=writing.in_place) as copy:
-        prepared = prepare(writing.image, plan, strip_signature=False)
-        if prepared.refused:
-            bug, reason = prepared.refused[0]
-            raise SiteRefused(writing.image, f"{bug.place}: {reason}")
-        if not writing.dry_run:
-            wait(copy)
-            update(copy, prepared)
-    assert hooks is not None
+    words: ProbeWords
+    refused: Refused
+    found: list[Hooks]
+
+    def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
+        import numpy as np
+
+        from ftpatch.boot.plan import BootTracing, plan_boot
+
+        hooks, errors = hooks_in(sites, self.words.probes, self.refused), self.refused.errors
+        if errors and not (self.words.keep_going and hooks.hooks):
+            raise errors.pop()
+        self.found.append(hooks)
+        none = np.zeros(len(sites), bool)
+        return plan_boot(sites, none, BootTracing(sink=self.words.sink), hooks)
+
+
+def _write_hooks(writing: Writing, words: ProbeWords, refused: Refused, wait: Wait) -> Probed:
+    """Insert probes into a kernel."""
+    planner = _Planner(
+        filters=(),
+        notrace=(),
+        regex=False,
+        site=None,
+        keep_records=False,
+        words=words,
+        refused=refused,
+        found=[],
+    )
+    updated = write_update(writing, planner, wait)
+    prepared, (hooks,) = updated.prepared, planner.found
+    if prepared.refused:
+        bug, reason = prepared.refused[0]
+        raise SiteRefused(writing.image, f"{bug.place}: {reason}")
     return Probed(
         probes=tuple(
             PlacedProbe(one["name"], one["text"], one["ip"], WAY, "") for one in hooks.told
@@ -77,9 +116,9 @@ def write_hooks(
         refused=tuple(refused.errors),
         handled=(),
         cleared="",
-        target=target,
-        written=None if writing.dry_run else target,
-        names=copy.names,
+        target=updated.target,
+        written=updated.written,
+        names=updated.names,
         dropped=prepared.plan.dropped,
         unrecorded=prepared.plan.unrecorded.value,
     )

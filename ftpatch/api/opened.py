@@ -139,16 +139,19 @@ class Image:
         keep_going: bool = False,
         max_stack: int = MAX_STACK,
         size: int = TRACE_SIZE,
+        sink: str = "",
         **options: Unpack[WritingOptions],
     ) -> Probed:
-        """Insert probes, such as ``"p sell n=$arg1:s32"``, and write the program as ``enable``
-        does.
+        """Insert probes, such as ``"p sell n=$arg1:s32"``, and write the program or kernel as
+        ``enable`` does.
 
-        ``handler`` is a function of a stub of your own, as STUB:FUNC. Raises UsageError where a
-        probe cannot be inserted, with a note for each further one; with ``keep_going`` the others
-        are inserted, and those errors are in ``refused``.
+        ``handler`` is a function of a stub of your own, as STUB:FUNC; ``sink`` the device that a
+        kernel's hits go to. Raises UsageError where a probe cannot be inserted, with a note for
+        each further one; with ``keep_going`` the others are inserted, and those errors are in
+        ``refused``.
         """
-        from ftpatch.api.probing import ProbeWords, write_probes
+        from ftpatch.api.boot_probing import insert_probes
+        from ftpatch.api.probing import ProbeWords
 
         words = ProbeWords(
             probes=patterns("probes", probes),
@@ -157,11 +160,12 @@ class Image:
             keep_going=keep_going,
             max_stack=max_stack,
             size=size,
+            sink=sink,
         )
         writing = writing_of(self.path, options)
         refused = Refused()
         try:
-            return write_probes(writing, words, refused)
+            return insert_probes(writing, words, refused)
         except UsageError as last:
             first, *others = [*refused.errors, last]
             for other in others:
@@ -237,6 +241,7 @@ class Image:
         last: int = 0,
         stop_on_warn: bool = False,
         watch: str | Sequence[str] = (),
+        probe: str | Sequence[str] = (),
         append: str | Sequence[str] = (),
         qemu: Sequence[str] = (),
         limit: float = 600,
@@ -248,7 +253,8 @@ class Image:
 
         With ``last``, only so many events are kept. Recording ends with an oops, a BUG or a panic,
         and with ``stop_on_warn`` with a WARN. Accesses to the variables of ``watch``, such as
-        ``"pid_max:rw-"``, are recorded too.
+        ``"pid_max:rw-"``, are recorded too. With ``probe``, such as ``"r do_mkdirat $retval"``,
+        hits of probes are recorded, and calls only of functions that ``filter`` selects.
 
         ``append`` is for the kernel's command line, ``qemu`` for QEMU's; ``keep`` is a new folder
         for the copy, the stream of events and the console. Raises UsageError without QEMU, and for
@@ -269,6 +275,7 @@ class Image:
             last=last,
             stop_on_warn=stop_on_warn,
             watches=patterns("watch", watch),
+            probes=patterns("probe", probe),
         )
         return Boot.run(self.path, words, None if keep is None else path_of("keep", keep))
 

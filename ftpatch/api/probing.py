@@ -52,8 +52,8 @@ class PlacedProbe(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeWords:
-    """The options of ``probe``: ``handler`` is STUB:FUNC, ``size`` that of a trace file in
-    bytes."""
+    """The options of ``probe``: ``handler`` is STUB:FUNC, ``size`` that of a trace file in bytes;
+    ``sink``: of a kernel, the device that hits go to."""
 
     probes: Sequence[str]
     handler: str | None = None
@@ -61,6 +61,7 @@ class ProbeWords:
     keep_going: bool = False
     max_stack: int = MAX_STACK
     size: int = TRACE_SIZE
+    sink: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

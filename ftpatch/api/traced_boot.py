@@ -80,8 +80,8 @@ class Boot:
         return self._console.read_text("utf-8", "replace")
 
     def columns(self) -> Columns:
-        """Its calls, as ``Trace.columns`` has them; times are numbers of events, or with ``time``
-        ticks. Raises InputError where there is no event."""
+        """Its calls, or hits of its probes, as ``Trace.columns`` has them; times are numbers of
+        events, or with ``time`` ticks. Raises InputError where there is no event."""
         return Trace(self.stream, image=self.image).columns()
 
     def accesses(self) -> Columns:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ftpatch.api.boot_probing import probes_of_kernel, write_hooks
+from ftpatch.api.boot_probing import insert_probes, probes_of_kernel
 from ftpatch.api.probing import (
     PlacedProbe,
     Probed,
     ProbeWords,
     kernel_lines,
     probes_of,
-    write_probes,
 )
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
@@ -33,6 +32,8 @@ from ftpatch.cli.options import (
     MaxStack,
     Output,
     Quiet,
+    Sign,
+    StripSignature,
     bytes_of,
     live_format,
     require_first,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-OTHER = {False: "kernels", True: "programs"}
 TRAP = "trap"
 """The way whose probes handle the program's own use of SIGILL."""
 
@@ -144,6 +144,8 @@ def command(
     in_place: InPlace = False,
     force: Force = False,
     allow_setuid: AllowSetuid = False,
+    strip_signature: StripSignature = False,
+    sign: Sign = None,
     dry_run: DryRun = False,
     json: Json = False,
     format_: LiveFormat = None,
@@ -187,6 +189,8 @@ def command(
                 "--allow-setuid": allow_setuid,
                 "--dry-run": dry_run,
                 "--sink": sink,
+                "--strip-signature": strip_signature,
+                "--sign": sign,
                 "--print-events": print_events,
                 "--print-bootconfig": print_bootconfig,
             }
@@ -249,6 +253,7 @@ def command(
         keep_going=keep_going,
         max_stack=max_stack,
         size=bytes_of(size),
+        sink=sink,
     )
     writing = Writing(
         image=image,
@@ -257,19 +262,12 @@ def command(
         force=force,
         allow_setuid=allow_setuid,
         dry_run=dry_run,
+        strip_signature=strip_signature,
+        sign=sign,
     )
-    refused, kernel = Refused(), _is_kernel(image)
-    others = (
-        {"--sink": sink} if not kernel else {"--handler": handler, "--no-optimize": not optimize}
-    )
-    for option, value in others.items():
-        if value:
-            raise UsageError(image, f"{option} is for {OTHER[kernel]}", "remove it")
+    refused = Refused()
     with _all_told(refused):
-        if kernel:
-            probed = write_hooks(writing, words, sink, refused, wait_for)
-        else:
-            probed = write_probes(writing, words, refused, wait_for)
+        probed = insert_probes(writing, words, refused, wait_for)
     tell_links(probed)
     if as_json:
         for one in probed.probes:
@@ -305,12 +303,6 @@ def _all_told(refused: Refused) -> Iterator[None]:
     finally:
         for error in refused.errors:
             error_line(str(error))
-
-
-def _is_kernel(path: Path) -> bool:
-    from ftpatch.image import open_image
-
-    return open_image(path).is_kernel
 
 
 def _tell(program: Path, as_json: bool) -> None:
