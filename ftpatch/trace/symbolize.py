@@ -24,6 +24,8 @@ DENSE = 1 << 22
 """Maximum code for which a table beats a search: sites in the first megabytes of a program."""
 MAX_SYMBOL = 1 << 32
 """A symbol of this size or more has an unknown size."""
+NO_END = (1 << 64) - 1
+"""The end of a symbol of unknown size: for one of a kernel, that is near."""
 NO_CODE = (1 << 64) - 1
 
 
@@ -86,8 +88,8 @@ class Program:
         for kallsyms in self._tables:
             group = kallsyms.groups_of(np.array([start], np.uint64))[0]
             if group >= 0 and int(kallsyms.start[group]) == start:
-                size = int(kallsyms.ends[group]) - start
-                return size if size < MAX_SYMBOL else 0
+                end = int(kallsyms.ends[group])
+                return end - start if end != NO_END and end - start < MAX_SYMBOL else 0
         return 0
 
     @cached_property

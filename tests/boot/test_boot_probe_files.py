@@ -135,6 +135,12 @@ def test_a_stream_is_read(plain: Path) -> None:
     (back,) = [row for row in rows if row.get("probe") == "b" and "values" in row]
     assert (back["time"], back["duration"]) == (5, 1)
     assert "1 hit without all values" in done.err
+    stripped = plain.with_name("stripped")
+    stripped.write_bytes(bootable(sized=False).build())
+    bare = stripped.with_name("bare")
+    assert ftpatch("probe", stripped, *BOTH, "-o", bare).code == 0
+    text = ftpatch("report", stream, "--image", bare).out
+    assert " a: (vfs_read+0x0) n=5 seven=7" in text, text
     only = ftpatch("report", stream, "--image", path, "-f", "b")
     assert " b: (" in only.out and " a: (" not in only.out
     assert ftpatch("report", stream, "--image", path, "--tid", "9").code == 2

@@ -32,10 +32,12 @@ STACKS = (0xFFFF_C900_0001_4000, 0xFFFF_C900_0002_4000)
 MARKER = 0xF7
 
 
-def bootable(gap: int = GAP, *, nosave: bytes | None = bytes(4096), extra: int = 0) -> Image:
+def bootable(
+    gap: int = GAP, *, nosave: bytes | None = bytes(4096), extra: int = 0, sized: bool = True
+) -> Image:
     """``gap`` bytes of int3 behind the functions, then one more function; a page for what
     hibernation leaves out, or none; ``extra``: bytes by which the last function before the gap is
-    larger than it looks."""
+    larger than it looks; ``sized``: functions have sizes, which a kernel's own kallsyms lack."""
     image = fentry_kernel()
     text = section(image, ".text")
     end = BASE + len(text.data)
@@ -59,6 +61,8 @@ def bootable(gap: int = GAP, *, nosave: bytes | None = bytes(4096), extra: int =
             Symbol("in_suspend", DATA, 4, type=1, section=".data"),
             Symbol("__nosave_end", DATA + 4096, type=0, section=".data"),
         ]
+    if not sized:
+        image.symbols = [dataclasses.replace(s, size=0) for s in image.symbols]
     image.sections.append(Section(".data", data, DATA, flags=SHF_ALLOC | SHF_WRITE))
     image.segments.append(Segment((".data",), PF_R | PF_W))
     return image
