@@ -41,7 +41,9 @@ def hooks_in(sites: Sites, texts: Sequence[str], refused: Refused) -> Hooks:
     image = sites.image
     if not image.is_kernel or not supports(sites.arch.name, "kernel_probe", "boot"):
         known = ", ".join(supporting("kernel_probe", "boot"))
-        raise UsageError(image.path, f"no probes for {image.kind} of {sites.arch.name}", known)
+        raise UsageError(
+            image.path, f"no probes for {image.kind} of {sites.arch.name}", f"supported: {known}"
+        )
     definitions = parsed_probes(image, texts, refused, kernel=True)
     hooks, told = kernel_hooks(sites, definitions, refused)
     return Hooks(tuple(hooks), tuple(told))

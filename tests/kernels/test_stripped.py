@@ -92,10 +92,10 @@ def test_a_stripped_vmlinux_names_its_functions(image: Vmlinux, stripped: Path) 
 
 
 @pytest.mark.parametrize("kind", PACKERS)
-def test_every_compression(image: Vmlinux, stripped: Path, raw: Path, kind: str) -> None:
+def test_every_compression(sampled: Vmlinux, stripped: Path, raw: Path, kind: str) -> None:
     """x86: a bzImage; the others: a compressed Image, and an EFI zboot image."""
     need(PACKERS[kind][0])
-    boxed = image.arch not in OBJCOPY
+    boxed = sampled.arch not in OBJCOPY
     inner = stripped if boxed else raw
     with inner.open("rb") as file:
         stream = subprocess.run(PACKERS[kind], stdin=file, check=True, capture_output=True).stdout
