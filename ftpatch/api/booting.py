@@ -122,8 +122,9 @@ def boot_kernel(path: Path, folder: Path, words: BootWords, watch: Watch = to_th
     if words.watches:
         recorder = recorder_of(source.tracer.name, watched, feed.sent_events)
         qemu += recorder.words
-    stops = reporting(source.ip, kernel.symbols, FAULTS)
-    marks = reporting(source.ip, kernel.symbols, WARNINGS)
+    # A probe there sends all of its hit; the console tells of the fault.
+    stops = reporting(source.ip, kernel.symbols, FAULTS) & ~source.hooks
+    marks = reporting(source.ip, kernel.symbols, WARNINGS) & ~source.hooks
     rules = Rules(
         most=tracing.most or 0,
         limit=words.limit,

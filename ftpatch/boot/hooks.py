@@ -168,7 +168,15 @@ def read_hooks(sites: Sites) -> Hooked | None:
             unpacker = zlib.decompressobj()
             told = unpacker.decompress(held, MAX_RECORD)
             return _parsed(json.loads(told))
-        except (zlib.error, ValueError, KeyError, TypeError, IndexError, OverflowError):
+        except (
+            zlib.error,
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            OverflowError,
+            RecursionError,
+        ):
             raise InputError(image.path, "the record of its probes is damaged") from None
     return None
 
@@ -192,8 +200,13 @@ def _checked(probe: dict[str, Any]) -> Mapping[str, Any]:
     texts = [probe["name"], probe["text"], probe["symbol"] or ""]
     for name, show, room, width, known, linked in probe["fields"]:
         Show(show)
-        int(known or 0)
-        good = type(room) is type(width) is int and type(linked) is bool
+        if known is not None:
+            int(known)
+        good = (
+            type(known) in (str, type(None))
+            and type(room) is type(width) is int
+            and type(linked) is bool
+        )
         if not good or not 0 <= room < TEXT or not 0 <= width <= WIDTH:
             raise ValueError
         texts.append(name)

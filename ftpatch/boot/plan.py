@@ -90,6 +90,9 @@ def plan_boot(
         return plan_in_module(sites, mask, last, tracer, wanted, most)
     word = ring if sink == MEMORY else find_word(sites) if counts else 0
     hooked = hooks.at(sites)
+    if (last & (hooked >= 0)).any():
+        reason = f"--until {tracing.until}: the function has a probe"
+        raise UsageError(path, reason, "use another function, or --max")
     spare = find_spare(sites, hooks.spare) if hooks.spare else 0
 
     def build(at: int) -> tuple[TracerCode, HookCode]:

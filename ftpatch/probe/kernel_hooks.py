@@ -67,6 +67,7 @@ def kernel_hooks(
             probe = HookProbe(values, one.kind == "r", instances)
             known.require_readers(one, probe)
             by_ip.setdefault(ip, []).append((one, probe, entry))
+    known.drop_readers(by_ip, refused)
     hooks, told = list[Hook](), list[Mapping[str, Any]]()
     for ip, probes in sorted(by_ip.items()):
         probes.sort(key=lambda pair: pair[0].kind)  # p probes see the real return address
@@ -155,6 +156,19 @@ class _Kernel:
         if names and not any(self._image.symbols.find(name) for name in names):
             reason = f"{definition.name}: no function of this kernel reads memory without faults"
             raise self._error(reason, EVENTS)
+
+    def drop_readers(
+        self, by_ip: dict[int, list[tuple[Definition, HookProbe, int]]], refused: Refused
+    ) -> None:
+        """Refuse probes of the functions that probes read memory with: each read would be a hit."""
+        every = [one for probes in by_ip.values() for one in probes]
+        names = {name for _, probe, _ in every for name in readers_of(Hook(0, (probe,)))}
+        found = {self._image.symbols.find(name): name for name in sorted(names)}
+        for ip in [at for at, probes in by_ip.items() if probes[0][2] in found]:
+            for definition, _, entry in by_ip.pop(ip):
+                with refused.told(self._image.path):
+                    reason = f"{definition.name}: probes read memory with {found[entry]}"
+                    raise self._error(reason, "probe it alone, without memory")
 
     def _data(self, name: str) -> int:
         found = self._image.symbols.find(name)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
 import zlib
@@ -169,7 +170,7 @@ def _hostile() -> list[Any]:
         {"probes": [good | {"name": 7}], "places": []},
         {"probes": [good | {"returns": 7}], "places": []},
         *({"probes": [probe | {"fields": [[*field[:at], bad, *field[at + 1 :]]]}], "places": []}
-          for at, bad in ((0, None), (1, "x"), (2, 1 << 40), (3, 9), (4, "x"), (5, 2))),
+          for at, bad in ((0, None), (1, "x"), (2, 1 << 40), (3, 9), (4, "x"), (4, 1.5), (5, 2))),
     ]  # fmt: skip
 
 
@@ -197,3 +198,26 @@ def test_a_torn_record(plain: Path, damage: bytes) -> None:
     path.write_bytes(raw)
     done = ftpatch("probe", path)
     assert done.code == 2 and "the record of its probes is damaged" in done.err
+
+
+def test_the_readers_are_not_probed_beside_a_read(plain: Path) -> None:
+    """Each read would be a hit."""
+    image = bootable()
+    image.symbols = [
+        dataclasses.replace(s, name="copy_from_kernel_nofault") if s.name == "do_exit" else s
+        for s in image.symbols
+    ]
+    plain.write_bytes(image.build())
+    out, own, read = plain.with_name("out"), "p copy_from_kernel_nofault", "p vfs_read +0($arg1)"
+    assert ftpatch("probe", plain, own, "-o", out).code == 0
+    assert ftpatch("probe", plain, read, "-o", out, "--force").code == 0
+    for words in ((own, read), (f"{own} +0($arg2)",)):
+        done = ftpatch("probe", plain, *words, "-o", plain.with_name("none"))
+        assert done.code == 2
+        assert "probes read memory with copy_from_kernel_nofault; probe it alone" in done.err
+
+
+def test_a_probed_function_does_not_stop_the_tracer(plain: Path) -> None:
+    words = ("--probe", "p vfs_read", "--until", "vfs_read")
+    done = ftpatch("boot", plain, *words)
+    assert done.code == 125 and "--until vfs_read: the function has a probe" in done.err

@@ -117,6 +117,17 @@ def test_they_count_what_kretprobes_count(traceable: Vmlinux, tmp_path: Path) ->
     assert "WARNING" not in console and "BUG" not in console
 
 
+def test_a_probe_of_a_panic_has_its_values(traceable: Vmlinux) -> None:
+    """Recording stops there without one."""
+    _kernel(traceable)
+    command = [sys.executable, "-m", "ftpatch", "boot", str(traceable.path), "--json"]
+    command += ["--probe", "p:end panic said=+0($arg1):string"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    said = [row["values"]["said"] for row in rows if "values" in row]
+    assert len(said) == 1 and said[0].startswith("VFS: Unable to mount root fs"), done.stderr
+
+
 def _fetched(hits: list[dict[str, Any]], low: int, high: int) -> None:
     """What user space passed, and what the kernel had."""
     made = [row["values"] for row in hits if row["probe"] == "mk" and low < row["time"] < high]
