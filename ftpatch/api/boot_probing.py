@@ -14,6 +14,7 @@ from ftpatch.api.probing import (
     Probed,
     ProbeWords,
     parsed_probes,
+    probes_of,
     write_probes,
 )
 from ftpatch.api.writing import Wait, Writing, write_update
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["hooks_in", "insert_probes", "probes_of_kernel"]
+__all__ = ["hooks_in", "insert_probes", "probes_in"]
 
 WAY = "pad"
 """The site's own call."""
@@ -126,14 +127,14 @@ def _write_hooks(writing: Writing, words: ProbeWords, refused: Refused, wait: Wa
     )
 
 
-def probes_of_kernel(image: Image) -> tuple[Probe, ...] | None:
-    """The probes of a kernel, by address; None if it has none. Raises InputError for a damaged
-    record."""
+def probes_in(image: Image) -> tuple[Probe, ...] | None:
+    """The probes of a program or a kernel, by address; None if it has none. Raises InputError for
+    corrupt tables, or a damaged record."""
     from ftpatch.boot.hooks import read_hooks
     from ftpatch.ftrace.sites import read_sites
 
     if not image.is_kernel:
-        return None
+        return probes_of(image)
     hooked = read_hooks(read_sites(image))
     if hooked is None:
         return None

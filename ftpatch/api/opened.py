@@ -192,10 +192,10 @@ class Image:
 
     @property
     def probes(self) -> tuple[Probe, ...]:
-        """The probes that the program has."""
-        from ftpatch.api.probing import probes_of
+        """The probes that the program or kernel has."""
+        from ftpatch.api.boot_probing import probes_in
 
-        return probes_of(self._image) or ()
+        return probes_in(self._image) or ()
 
     def watch(
         self,

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ftpatch.api.boot_probing import insert_probes, probes_of_kernel
+from ftpatch.api.boot_probing import insert_probes, probes_in
 from ftpatch.api.probing import (
     PlacedProbe,
     Probed,
     ProbeWords,
     kernel_lines,
-    probes_of,
 )
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
@@ -310,7 +309,7 @@ def _tell(program: Path, as_json: bool) -> None:
     from ftpatch.image import open_image
 
     image = open_image(program)
-    held = probes_of_kernel(image) if image.is_kernel else probes_of(image)
+    held = probes_in(image)
     if held is None:
         what, such = ("kernel", "do_mkdirat") if image.is_kernel else ("program", "main")
         hint = f"specify a probe, such as 'p {such}'"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ftpatch
+from tests.support.boot_small import bootable
 from tests.support.command import ROOT
 from tests.support.command import ftpatch as command
 from tests.support.samples import sample
@@ -90,13 +91,24 @@ def test_what_makes_no_sense(options: dict[str, object], reason: str, shop: Path
     assert [path.name for path in shop.parent.iterdir()] == ["shop"]
 
 
-def test_a_kernel_has_no_probes() -> None:
+def test_a_kernel_without_room_has_no_probes() -> None:
     image = ftpatch.open(KERNEL)
     assert image.probes == () and image.watches == ()
-    with pytest.raises(ftpatch.UsageError, match="cannot be probed"):
+    with pytest.raises(ftpatch.SiteRefused, match="no padding in its data"):
         image.probe("p vfs_read", dry_run=True)
     with pytest.raises(ftpatch.UsageError, match="not a program"):
         image.watch("x:rw-", dry_run=True)
+
+
+def test_a_kernel_is_probed(tmp_path: Path) -> None:
+    plain, output = tmp_path / "vmlinux", tmp_path / "probed"
+    plain.write_bytes(bootable().build())
+    done = ftpatch.open(plain).probe(["p:a vfs_read n=$arg1:s32", "r vfs_write"], output=output)
+    assert [one.way for one in done.probes] == ["pad", "pad"] and done.dropped == 2
+    held = ftpatch.open(output).probes
+    assert held[0].definition == "p:kprobes/a vfs_read n=$arg1:s32"
+    with pytest.raises(ftpatch.UsageError, match="--sink is for kernels"):
+        ftpatch.open("/bin/true").probe("p main", sink="serial", dry_run=True)
 
 
 def test_watches_are_set_and_cleared(shop: Path) -> None:
