@@ -27,7 +27,7 @@ from ftpatch.arch.boot import (
     Wanted,
 )
 
-__all__ = ["BOOT_ARM64"]
+__all__ = ["BOOT_ARM64", "adr"]
 
 MARKER = 0x01
 HALF = 16  # bits that movk sets
@@ -118,7 +118,7 @@ class _BootArm64:
         assert wanted.word is not None
         told = stopped + INSN * len(RETURN)
         leave, slots = told + INSN * len(TELL), Slots(wanted.time)
-        out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
+        out.words(adr(10, -out.here), "adr")  # adr x10, the mark
         self._count(out, wanted.word, stopped, last=last)
         # An interrupt between taking a slot and filling it might wait for that slot.
         out.add("mrs x17, daif", "msr daifset, #3", f"add x14, x11, #{Slots.HEAD}")
@@ -147,7 +147,7 @@ class _BootArm64:
             out.words(BTI_C, "bti")  # a far call of a module comes by `br x16`
             _to_field(out, 10, AT_MARK)
         else:
-            out.words(_adr(10, -out.here), "adr")  # adr x10, the mark
+            out.words(adr(10, -out.here), "adr")  # adr x10, the mark
         if wanted.word is not None:
             self._count(out, wanted.word, stopped, last=last, apart=wanted.apart)
         out.add("sub w11, w30, w10", "sub w14, w9, w10", "mov x12, sp")
@@ -181,7 +181,7 @@ class _BootArm64:
             out.add("sub w12, w12, #1", "str w12, [x11]")
 
 
-def _adr(register: int, distance: int) -> bytes:
+def adr(register: int, distance: int) -> bytes:
     """adr (Arm ARM C6.2.10): Keystone takes its distance for something else."""
     low, high = distance & 3, distance >> 2 & 0x7FFFF
     return (0x1000_0000 | low << 29 | high << 5 | register).to_bytes(4, "little")
@@ -189,7 +189,7 @@ def _adr(register: int, distance: int) -> bytes:
 
 def _to_field(out: Assembly, register: int, at: int) -> None:
     """Load the address that a Field tells the distance to; x12 is lost."""
-    out.words(_adr(register, at - out.here), "adr")
+    out.words(adr(register, at - out.here), "adr")
     out.add(f"ldrsw x12, [x{register}]", f"add x{register}, x{register}, x12")
 
 

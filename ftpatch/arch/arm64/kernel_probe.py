@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ftpatch.arch.arm64.boot import adr
 from ftpatch.arch.boot import Assembly
 from ftpatch.arch.kernel_probe import (
     INSTANCE,
@@ -116,7 +117,7 @@ class _KernelProbe:
         again = out.here
         out.add("ldxr w15, [x13]", "add w11, w15, #1", "stxr w16, w11, [x13]")
         out.add(f"cbnz w16, ${again}", "str w15, [x14, 16]")
-        out.words(_adr(11, to - out.here), "adr")  # adr x11, where it returns to
+        out.words(adr(11, to - out.here), "adr")  # adr x11, where it returns to
         out.add(f"str x11, [sp, #{RETURN}]", f"bl ${aim.entry}")
         tell(Part.ENTERED)
         out.land(done)
@@ -205,13 +206,7 @@ class _KernelProbe:
 
     def _mark(self, out: Assembly) -> None:
         """x10: the mark."""
-        out.words(_adr(10, -out.here), "adr")
-
-
-def _adr(register: int, distance: int) -> bytes:
-    """adr (Arm ARM C6.2.10): Keystone takes its distance for something else."""
-    low, high = distance & 3, distance >> 2 & 0x7FFFF
-    return (0x1000_0000 | low << 29 | high << 5 | register).to_bytes(4, "little")
+        out.words(adr(10, -out.here), "adr")
 
 
 KERNEL_PROBE: Final[KernelProbe] = _KernelProbe()
