@@ -155,9 +155,7 @@ Tell = Callable[[Part], None]
 
 
 class KernelProbe(Protocol):
-    """One architecture's code. ``registers``: the numbers of those that can be fetched;
-    ``readers``: names of the kernel's functions for bytes of its own memory and of the user's, and
-    for strings, in the order of preference."""
+    """One architecture's code. ``registers``: the numbers of those that can be fetched."""
 
     @property
     def registers(self) -> frozenset[int]: ...
@@ -214,11 +212,10 @@ def kernel_probe_of(arch: str) -> KernelProbe:
     return found
 
 
-def readers_of(hook: Hook) -> set[str]:
-    """Names of the kernel's functions that a hook's reads may call; of some, one is enough."""
+def readers_of(hook: Hook) -> set[tuple[str, ...]]:
+    """Names of the kernel's functions that a hook's reads call: of each tuple, one is enough."""
     values = (value for probe in hook.probes for value in probe.values if value is not None)
-    reads = (read for value in values for read in value.reads)
-    return {name for read in reads for name in READERS[not read.size, read.user]}
+    return {READERS[not read.size, read.user] for value in values for read in value.reads}
 
 
 def lay_hooks(out: Assembly, code: KernelProbe, hooks: Sequence[Hook], aim: Aim) -> Laid:

@@ -106,7 +106,7 @@ class Hooks:
         for an address that is out of reach."""
         if not self.hooks:
             return HookCode(laid.code)
-        names = {name for hook in self.hooks for name in readers_of(hook)}
+        names = {name for hook in self.hooks for some in readers_of(hook) for name in some}
         found = {name: sites.image.symbols.find(name) for name in sorted(names)}
         aim = Aim(
             at=at,

@@ -51,10 +51,9 @@ def kernel_hooks(
     sites: Sites, definitions: Sequence[Definition], refused: Refused
 ) -> tuple[list[Hook], list[Mapping[str, Any]]]:
     """Translate definitions, leaving out what is ``refused``; the second are the records of the
-    hooks' probes: name, text, symbol, ip (the
-    function's entry), site, returns, and fields, each of name, Show, room, width, the
-    value where that is known before, and whether it is a link address. Raises UsageError if the
-    architecture has no such probes."""
+    hooks' probes: name, text, symbol, ip (the function's entry), site, returns, and fields, each of
+    name, Show, room, width, the value where that is known before, and whether it is a link
+    address. Raises UsageError if the architecture has no such probes."""
     image, arch = sites.image, sites.arch.name
     code, registers = kernel_probe_of(arch), registers_of(arch)
     known = _Kernel(sites)
@@ -152,8 +151,8 @@ class _Kernel:
 
     def require_readers(self, definition: Definition, probe: HookProbe) -> None:
         """Raise UsageError if the kernel lacks a function to read memory with."""
-        names = readers_of(Hook(0, (probe,)))
-        if names and not any(self._image.symbols.find(name) for name in names):
+        find = self._image.symbols.find
+        if not all(any(map(find, some)) for some in readers_of(Hook(0, (probe,)))):
             reason = f"{definition.name}: no function of this kernel reads memory without faults"
             raise self._error(reason, EVENTS)
 
@@ -162,7 +161,8 @@ class _Kernel:
     ) -> None:
         """Refuse probes of the functions that probes read memory with: each read would be a hit."""
         every = [one for probes in by_ip.values() for one in probes]
-        names = {name for _, probe, _ in every for name in readers_of(Hook(0, (probe,)))}
+        some = {names for _, probe, _ in every for names in readers_of(Hook(0, (probe,)))}
+        names = {name for each in some for name in each}
         found = {self._image.symbols.find(name): name for name in sorted(names)}
         for ip in [at for at, probes in by_ip.items() if probes[0][2] in found]:
             for definition, _, entry in by_ip.pop(ip):

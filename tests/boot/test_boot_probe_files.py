@@ -211,6 +211,8 @@ def test_the_readers_are_not_probed_beside_a_read(plain: Path) -> None:
     out, own, read = plain.with_name("out"), "p copy_from_kernel_nofault", "p vfs_read +0($arg1)"
     assert ftpatch("probe", plain, own, "-o", out).code == 0
     assert ftpatch("probe", plain, read, "-o", out, "--force").code == 0
+    text = ftpatch("probe", plain, f"{read}:string", "-o", plain.with_name("none"))
+    assert text.code == 2 and "no function of this kernel reads memory" in text.err  # no strings
     for words in ((own, read), (f"{own} +0($arg2)",)):
         done = ftpatch("probe", plain, *words, "-o", plain.with_name("none"))
         assert done.code == 2
