@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from ftpatch.errors import OutputError
@@ -16,7 +18,15 @@ from ftpatch.trace.extent import read_extent, settle
 from ftpatch.trace.under_way import place_of
 from ftpatch.tracer.written import is_mapped, is_own
 
-__all__ = ["bring_out", "make_place", "recorded", "require_free_name", "settle_ended"]
+__all__ = [
+    "bring_out",
+    "leave_place",
+    "make_place",
+    "note_earlier",
+    "recorded",
+    "require_free_name",
+    "settle_ended",
+]
 
 
 def make_place(trace: Path) -> Path:
@@ -29,6 +39,27 @@ def make_place(trace: Path) -> Path:
     if not _is_private(place.parent):
         raise OutputError(place.parent, "not a directory that only you can write to", "remove it")
     return place
+
+
+def leave_place(trace: Path) -> None:
+    """Remove the folder of a recording, if no file of it is there."""
+    note = _note_of(place_of(trace))
+    with contextlib.suppress(OSError):
+        if set(note.parent.iterdir()) <= {note}:
+            note.unlink(missing_ok=True)
+        note.parent.rmdir()
+
+
+def note_earlier(trace: Path, files: Iterable[Path]) -> None:
+    """Note in its place the files of an earlier run that a recording takes the place of. They are
+    there until it has files of its own, and ftpatch may be killed meanwhile: then whoever brings
+    it out removes them. Raises OutputError."""
+    note = _note_of(place_of(trace))
+    known = {path.name: _identity(path) for path in files}
+    try:
+        note.write_text(json.dumps({name: held for name, held in known.items() if held}))
+    except OSError as error:
+        raise OutputError(trace, f"cannot write: {error.strerror}") from None
 
 
 def require_free_name(trace: Path, *, overwrite: bool) -> None:
@@ -53,13 +84,15 @@ def bring_out(trace: Path) -> list[Path]:
     if not _is_private(folder):
         return []
     try:
-        files = sorted(filter(is_own, folder.iterdir()))
+        note = _note_of(place)
+        files = sorted(filter(is_own, set(folder.iterdir()) - {note}))
         if any(map(is_mapped, files)):
             return []
+        if files:
+            _remove_earlier(trace, note)
         _require_name(trace, place)
         named = [_named(file, trace) for file in files]
-        with contextlib.suppress(OSError):  # what is left there is not ours
-            folder.rmdir()
+        leave_place(trace)  # unless somebody has put something there
     except OSError as error:
         hint = f"the recording stays in {folder}"
         raise OutputError(trace, f"cannot write: {error.strerror}", hint) from None
@@ -67,7 +100,10 @@ def bring_out(trace: Path) -> list[Path]:
 
 
 def settle_ended(trace: Path) -> None:
-    """Cut the files of a run, whose processes record no more, to their length."""
+    """Cut the files of a run, whose processes record no more, to their length, if they have had
+    their names from the start."""
+    if place_of(trace).parent.exists():  # what has these names is of an earlier run
+        return
     for path in (trace, *children_of([trace])):
         with contextlib.suppress(OSError):
             pid, used = read_extent(path)
@@ -83,6 +119,31 @@ def recorded(trace: Path) -> Path:
     if os.path.lexists(place):
         bring_out(trace)
     return place if os.path.lexists(place) else trace
+
+
+def _note_of(place: Path) -> Path:
+    """Where note_earlier() writes: no name of a recording, which has only numbers behind it."""
+    return place.with_name(f"{place.name}.earlier")
+
+
+def _identity(path: Path) -> list[int]:
+    """What tells a file from another of its name; empty for none."""
+    try:
+        held = path.lstat()
+    except OSError:
+        return []
+    return [held.st_dev, held.st_ino, held.st_ctime_ns]
+
+
+def _remove_earlier(trace: Path, note: Path) -> None:
+    """Remove the files that a recording takes the place of. Raises OSError."""
+    try:
+        known = {trace.with_name(name): held for name, held in json.loads(note.read_text()).items()}
+    except (FileNotFoundError, ValueError, AttributeError):  # none, or none that we wrote whole
+        return
+    for path, held in known.items():
+        if held and held == _identity(path):
+            path.unlink()
 
 
 def _require_name(trace: Path, place: Path) -> None:

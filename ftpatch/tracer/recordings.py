@@ -19,7 +19,13 @@ from ftpatch.image.injected import laid_in_id
 from ftpatch.trace.children import children_of
 from ftpatch.trace.extent import is_of, read_extent, settle
 from ftpatch.trace.header import open_trace
-from ftpatch.tracer.bring_out import bring_out, make_place, require_free_name
+from ftpatch.tracer.bring_out import (
+    bring_out,
+    leave_place,
+    make_place,
+    note_earlier,
+    require_free_name,
+)
 from ftpatch.tracer.server import Held, Server
 from ftpatch.tracer.written import is_own, is_written
 
@@ -53,6 +59,7 @@ class TraceFiles:
         """What ``trace`` is called in the end, if it lies elsewhere until then."""
         if attached:
             self._name, self._trace = trace, make_place(trace)
+            note_earlier(trace, self._earlier)
             self._earlier += self._named()
         self._others = set(self._named())
         self._done: list[Path] = []
@@ -65,7 +72,7 @@ class TraceFiles:
             self._server = Server(self._trace.parent, program, self._sweep, network)
         if self._server is None:  # the program itself makes the files
             if attached and attached.stat().st_uid != os.geteuid():  # and not where only we may
-                self._leave_place()
+                leave_place(trace)
                 self._name, self._trace = None, trace
                 self._others = set(self._named())
             self._take_over()
@@ -97,13 +104,8 @@ class TraceFiles:
         if self._server:
             for one in self._server.stop():
                 os.close(one.fd)
-        self._leave_place()
-
-    def _leave_place(self) -> None:
-        """Remove the folder that the files were to lie in, if there are none."""
         if self._name is not None:
-            with contextlib.suppress(OSError):
-                self._trace.parent.rmdir()
+            leave_place(self._name)
 
     @property
     def recorded(self) -> int:

@@ -5,6 +5,7 @@ of the process, and of the name."""
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import ftpatch as api
-from tests.support.command import child_env, ftpatch, ftpatch_command
+from tests.support.command import child_env, ftpatch, ftpatch_command, patched_process
 from tests.support.padded import padded
 from tests.support.stopping import until
 
@@ -190,6 +191,36 @@ def test_somebody_takes_the_name(tmp_path: Path) -> None:
         assert one.trace.read_text() == "theirs"
         one.trace.rename(tmp_path / "theirs")
         assert one.hits() == 10 and _is_named(one)
+
+
+KILLED = """
+import os, signal
+from ftpatch.tracer.server import Server
+os.setsid()
+Server._serve_one = lambda *_: os.killpg(0, signal.SIGKILL)
+"""
+
+
+def test_killed_before_it_took_the_place_of_an_earlier_run(tmp_path: Path) -> None:
+    """The process makes the file itself, and ``undo`` still knows that the earlier one may go."""
+    with _recorded(tmp_path) as one:
+        one.ask("f10")
+        assert ftpatch("undo", *one.pid).code == 0
+        earlier = sorted(tmp_path.glob("t.trace*"))
+        assert len(earlier) == 2
+        enable = ("enable", *one.pid, "-f", "one", "--tracer", "function", "-o", one.trace)
+        assert patched_process(KILLED, *enable, "--force").code == -signal.SIGKILL
+        place = tmp_path / ".t.trace.recording" / "t.trace"
+        until(place.exists)
+        assert all(path.exists() for path in earlier)  # until then it may be needed
+        said = ftpatch("undo", *one.pid)
+        assert said.code == 0, said.err
+        assert not place.parent.exists() and not earlier[1].exists()
+        assert one.hits() == 0 and _is_named(one)
+        assert ftpatch(*enable, "--force").code == 0
+        one.ask("c10")
+        assert ftpatch("undo", *one.pid).code == 0
+        assert one.hits() == 10
 
 
 def test_a_name_that_is_recorded_to_is_taken(tmp_path: Path) -> None:
