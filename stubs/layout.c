@@ -67,6 +67,8 @@ AT(trace_library, bias, 32);
 AT(trace_library, image_id, 40);
 AT(trace_library, path, 72);
 SIZE(trace_probe, 48);
+AT(trace_probe, counted, 0);
+AT(trace_probe, first, 4);
 AT(trace_probe, missed, 8);
 AT(trace_probe, active, 16);
 AT(trace_probe, ip, 24);

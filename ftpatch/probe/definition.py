@@ -9,7 +9,18 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Literal
 
-__all__ = ["DEFAULT_TYPE", "TYPES", "Definition", "Fetch", "Source"]
+__all__ = [
+    "DEFAULT_TYPE",
+    "TYPES",
+    "Compare",
+    "Count",
+    "Definition",
+    "Fetch",
+    "Filter",
+    "Join",
+    "Not",
+    "Source",
+]
 
 DEFAULT_TYPE = "x64"
 """DEFAULT_FETCH_TYPE of kernel/trace/trace_probe.h: hexadecimal, since 4.0."""
@@ -40,6 +51,8 @@ class Source(Enum):
     """The process's name (comm); its type is always string."""
     IMMEDIATE = "\\IMM"
     """``value``: the number, from -2**63 to 2**64 - 1."""
+    TID = "$tid"
+    """The id of the thread, in filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +76,51 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison of a filter, by an operator of ftrace's event filters. The right side of a
+    string is bytes. What cannot be read makes it false."""
+
+    left: Fetch
+    operator: str
+    right: Fetch | int | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A test of a filter that lets pass each ``number``-th of what reaches it, or only as many."""
+
+    kind: Literal["every", "first"]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """A filter that lets pass what another one does not."""
+
+    part: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Filters of which all (``&&``) or any (``||``) must let a hit pass. They are asked in turn, as
+    far as it takes."""
+
+    operator: Literal["&&", "||"]
+    parts: tuple[Filter, ...]
+
+
+Filter = Compare | Count | Not | Join
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """A probe at ``symbol`` + ``offset`` (bytes), or at the link address ``address`` if ``symbol``
     is None. Kind ``p`` fires when that place is reached, ``r`` when that function returns.
 
     ``library``: the loaded library that has it, by its path, its file's name or its SONAME; empty
     for the program. ``maxactive``: the number of calls an ``r`` probe can follow at once, 0 for the
-    default. ``text`` is the definition as written; comparisons ignore it.
+    default. ``filter``: which hits it records. ``text`` is the definition as written; comparisons
+    ignore it.
     """
 
     kind: Literal["p", "r"]
@@ -80,5 +131,6 @@ class Definition:
     address: int | None = None
     maxactive: int = 0
     fetches: tuple[Fetch, ...] = ()
+    filter: Filter | None = None
     text: str = field(default="", compare=False)
     library: str = ""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.probe.definition import TYPES, Source
-from ftpatch.probe.steps import STRING_WORDS
+from ftpatch.probe.fetching import STRING_WORDS
 from ftpatch.probe.trace_probes import STRING_ROOM, Probe
 from ftpatch.trace.hits import Column, Show
 

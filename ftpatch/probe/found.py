@@ -16,8 +16,9 @@ from ftpatch.names.functions import Functions
 from ftpatch.names.named_symbols import DATA, Named
 from ftpatch.names.suggest import meant
 from ftpatch.probe import Definition, definition_text
+from ftpatch.probe.fetching import Fetching, fetching
 from ftpatch.probe.locations import Location
-from ftpatch.probe.steps import Fetching, Own, fetching
+from ftpatch.probe.steps import Own
 from ftpatch.probe.tables import Probe
 
 __all__ = ["Found", "Placed", "fetchings", "placed_of", "spelled"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS]``, ``r[MAXACTIVE][:[GRP/]NAME] PLACE ...``.
+"""A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS] [if FILTER]``, ``r[MAXACTIVE]...``.
 
 The rules and the wording of the messages follow ``trace_kprobe_create`` in
 kernel/trace/trace_kprobe.c and the table ERRORS in kernel/trace/trace_probe.h, with two exceptions:
@@ -16,6 +16,7 @@ from typing import Literal
 from ftpatch.core.token import SYMBOL, Token, read_number, words_of
 from ftpatch.errors import Refused, UsageError
 from ftpatch.probe.definition import Definition, Fetch
+from ftpatch.probe.event_filter import parse_filter
 from ftpatch.probe.fetches import NAME, Scope, parse_fetch
 
 __all__ = ["parse_probe", "parse_probes"]
@@ -66,10 +67,16 @@ def parse_probe(
         where = f"0x{address:x}" if symbol is None else f"{symbol}_{offset}"
         name = f"{'r' if returns else 'p'}_{where}"
         name = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_LIMIT]
+    words, condition = _split(words)
     if len(words) - 2 > FETCHES:
         raise words[2 + FETCHES].refuse("too many arguments are specified", f"at most {FETCHES}")
     entry = not returns and not offset  # for an address, the image decides
-    fetches = _fetches(words[2:], Scope(registers, arguments, returns, entry, kernel))
+    scope = Scope(registers, arguments, returns, entry, kernel)
+    fetches = _fetches(words[2:], scope)
+    if condition and kernel:
+        hint = "write the condition to the event's `filter` in tracefs"
+        raise condition.refuse("a kernel's probes have no filter", hint)
+    known = {fetch.name: fetch for fetch in fetches}
     return Definition(
         kind="r" if returns else "p",
         group=group,
@@ -79,6 +86,7 @@ def parse_probe(
         address=address,
         maxactive=maxactive,
         fetches=fetches,
+        filter=parse_filter(condition, known, scope) if condition else None,
         text=words[0].whole,
         library=library[1] if library else "",
     )
@@ -105,6 +113,14 @@ def parse_probes(
                 )
             probes[probe.group, probe.name] = probe
     return tuple(probes.values())
+
+
+def _split(words: list[Token]) -> tuple[list[Token], Token | None]:
+    """Split the words before ``if`` from what follows it."""
+    for number, word in enumerate(words[2:], 2):
+        if word.text == "if":
+            return words[:number], Token(word.whole, word.stop, len(word.whole))
+    return words, None
 
 
 def _head(word: Token, usual: str) -> tuple[Literal["p", "r"], int, str, str | None]:

@@ -10,13 +10,9 @@ from enum import IntEnum
 from ftpatch.arch.registers import Registers
 from ftpatch.errors import UsageError
 from ftpatch.layout import constants
-from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
+from ftpatch.probe.definition import TYPES, Fetch, Source
 
-__all__ = ["Fetching", "Own", "Step", "fetching"]
-
-STRING_WORDS = constants["STRING_WORDS"]
-MAX_WORDS = constants["VALUES"] - 3
-"""Maximum words of values per event: VALUES less the three that an r probe's event starts with."""
+__all__ = ["Own", "Row", "Step", "fetch_steps", "signed"]
 
 
 class Step(IntEnum):
@@ -30,6 +26,18 @@ class Step(IntEnum):
     OWN = constants["FETCH_OWN"]
     STRING = constants["FETCH_STRING"]
     STORE = constants["FETCH_STORE"]
+    PLUS = constants["FETCH_PLUS"]
+    TID = constants["FETCH_TID"]
+    COUNT = constants["FETCH_COUNT"]
+    FIRST = constants["FETCH_FIRST"]
+    KEEP = constants["FETCH_KEEP"]
+    TEST = constants["FETCH_TEST"]
+    MATCH = constants["FETCH_MATCH"]
+    TEXT = constants["FETCH_TEXT"]
+
+
+Row = tuple[Step, int, int]
+"""A step, its register or size in bytes, and its number."""
 
 
 @dataclass(frozen=True)
@@ -42,84 +50,52 @@ class Own:
     like: Callable[[str], str] = lambda name: ""
 
 
-@dataclass(frozen=True)
-class Fetching:
-    """Translated fetches. ``steps``: (step, register or size in bytes, number); ``words`` of
-    values; ``faults``: reads may fault, and a leading word tells which did."""
-
-    steps: tuple[tuple[Step, int, int], ...]
-    words: int
-    faults: bool
-
-    def above(self, distance: int) -> Fetching:
-        """The same for an image whose link addresses are ``distance`` higher, modulo 2**64."""
-        steps = tuple(
-            (step, what, _signed(value + distance) if step == Step.ADDRESS else value)
-            for step, what, value in self.steps
-        )
-        return Fetching(steps, self.words, self.faults)
+def fetch_steps(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[Row]:
+    """Translate a fetch of a probe at link address ``ip``; the last step stores it. Raises
+    UsageError for an undefined symbol."""
+    first = _first(fetch, ip, registers, own)
+    return [first, *_reads(fetch, first, own)]
 
 
-def fetching(definition: Definition, ip: int, registers: Registers, own: Own) -> Fetching:
-    """Translate the fetches of a probe at link address ``ip``. Raises UsageError for an undefined
-    symbol, or for more than an event can hold."""
-    steps: list[tuple[Step, int, int]] = []
-    words = 0
-    for fetch in definition.fetches:
-        if fetch.source == Source.COMM:
-            continue  # stored in the trace's header
-        steps += _first(fetch, ip, registers, own)
-        steps += _reads(fetch, steps[-1], own)
-        words += STRING_WORDS if fetch.type == "string" else 1
-    faults = any(step in (Step.READ, Step.STACK) for step, _, _ in steps)
-    words += faults
-    if words > MAX_WORDS:
-        raise UsageError(
-            None,
-            f"probe {definition.name}: its values take {words} words, "
-            f"but an event holds {MAX_WORDS}",
-            f"fetch less (a string takes {STRING_WORDS})",
-        )
-    return Fetching(tuple(steps), words, faults)
-
-
-def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[tuple[Step, int, int]]:
+def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
     """Translate the word a fetch starts with."""
     match fetch.source:
         case Source.REGISTER if fetch.text in registers.pc:
-            return [(Step.ADDRESS, 0, ip)]
+            return (Step.ADDRESS, 0, ip)
         case Source.REGISTER:
-            return [(Step.REGISTER, registers.numbers[fetch.text], 0)]
+            return (Step.REGISTER, registers.numbers[fetch.text], 0)
         case Source.STACK:
-            return [(Step.REGISTER, registers.stack, 0)]
+            return (Step.REGISTER, registers.stack, 0)
         case Source.STACK_WORD:
-            return [(Step.STACK, 0, fetch.value)]
+            return (Step.STACK, 0, fetch.value)
         case Source.RETVAL:
-            return [(Step.REGISTER, registers.result, 0)]
+            return (Step.REGISTER, registers.result, 0)
         case Source.ARGUMENT if fetch.value > len(registers.arguments):
             number = fetch.value - len(registers.arguments) - 1 + registers.behind
-            return [(Step.STACK, 0, number)]
+            return (Step.STACK, 0, number)
         case Source.ARGUMENT:
-            return [(Step.REGISTER, registers.arguments[fetch.value - 1], 0)]
+            return (Step.REGISTER, registers.arguments[fetch.value - 1], 0)
         case Source.SYMBOL:
             address = own.address(fetch.text)
             if address is None:
                 raise UsageError(None, f"@{fetch.text}: no such symbol", own.like(fetch.text))
-            return [(Step.ADDRESS, 0, address + fetch.value)]
+            return (Step.ADDRESS, 0, address + fetch.value)
         case Source.ADDRESS:
-            return [(Step.ADDRESS, 0, fetch.value)]
+            return (Step.ADDRESS, 0, fetch.value)
+        case Source.TID:
+            return (Step.TID, 0, 0)
         case _:
-            return [(Step.NUMBER, 0, _signed(fetch.value))]
+            return (Step.NUMBER, 0, signed(fetch.value))
 
 
-def _signed(number: int) -> int:
+def signed(number: int) -> int:
     """The number of 64 bits, signed as in the runtime."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _reads(fetch: Fetch, first: tuple[Step, int, int], own: Own) -> list[tuple[Step, int, int]]:
+def _reads(fetch: Fetch, first: Row, own: Own) -> list[Row]:
     """Translate the reads after the first word; the last step stores."""
-    steps: list[tuple[Step, int, int]] = []
+    steps: list[Row] = []
     width = TYPES[fetch.type]
     for number, offset in enumerate(fetch.reads):
         last = number + 1 == len(fetch.reads)

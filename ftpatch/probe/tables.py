@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.layout import constants, pack, structure
-from ftpatch.probe.steps import Fetching
+from ftpatch.probe.fetching import Fetching
 
 __all__ = ["Place", "Probe", "Tables"]
 
@@ -72,9 +72,11 @@ class Tables:
         probes["handler"] = [probe.handler for probe in self._probes]
         probes["flags"] = [probe.flags for probe in self._probes]
         probes["maxactive"] = [probe.maxactive or ANY for probe in self._probes]
-        probes["fetches"] = [len(probe.fetching.steps) for probe in self._probes]
+        counts = np.array([len(probe.fetching.steps) for probe in self._probes], np.uint32)
+        probes["filter"] = [probe.fetching.filter for probe in self._probes]
+        probes["fetches"] = counts - probes["filter"]
         probes["words"] = [probe.fetching.words for probe in self._probes]
-        probes["fetch"] = _firsts(probes["fetches"])
+        probes["fetch"] = _firsts(counts)
         fetches = np.zeros(len(steps), structure("fetch"))
         if steps:
             fetches["op"], fetches["what"], fetches["value"] = zip(*steps, strict=True)

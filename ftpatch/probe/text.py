@@ -5,7 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Definition, Fetch, Source
+from ftpatch.probe.definition import (
+    DEFAULT_TYPE,
+    TYPES,
+    Compare,
+    Count,
+    Definition,
+    Fetch,
+    Filter,
+    Join,
+    Not,
+    Source,
+)
 from ftpatch.trace.render.values import FAULT as LOST
 from ftpatch.trace.render.values import escaped
 
@@ -55,17 +66,52 @@ def definition_text(definition: Definition) -> str:
         place = f"{definition.symbol}+{definition.offset}".removesuffix("+0")
     if definition.library:
         place = f"{definition.library}:{place}"
-    return " ".join([head, place, *map(_fetch_text, definition.fetches)])
+    words = [head, place, *map(_fetch_text, definition.fetches)]
+    if definition.filter:
+        words += ["if", _filter_text(definition.filter, definition.fetches)]
+    return " ".join(words)
+
+
+def _filter_text(filter: Filter, fetches: tuple[Fetch, ...], inner: bool = False) -> str:
+    match filter:
+        case Join():
+            mark = f" {filter.operator} "
+            text = mark.join(_filter_text(part, fetches, inner=True) for part in filter.parts)
+            return f"({text})" if inner else text
+        case Not(part):
+            return f"!({_filter_text(part, fetches)})"
+        case Count():
+            return f"{filter.kind}({filter.number})"
+        case Compare():
+            right = filter.right
+            if isinstance(right, Fetch):
+                text = _side_text(right, fetches)
+            elif isinstance(right, bytes):
+                held = right.decode("utf-8", "surrogateescape")
+                text = '"' + held.replace("\\", r"\\").replace('"', r"\"") + '"'
+            else:
+                text = str(right)
+            return f"{_side_text(filter.left, fetches)} {filter.operator} {text}"
+
+
+def _side_text(fetch: Fetch, fetches: tuple[Fetch, ...]) -> str:
+    if fetch.source is Source.TID:
+        return fetch.name
+    return fetch.name if fetch in fetches else _value_text(fetch)
 
 
 def _fetch_text(fetch: Fetch) -> str:
+    return f"{fetch.name}={_value_text(fetch)}"
+
+
+def _value_text(fetch: Fetch) -> str:
     value = _source_text(fetch)
     printed = fetch.source in (Source.SYMBOL, Source.ADDRESS)  # the first read, as `@`
     for row, offset in list(enumerate(fetch.reads))[printed:]:
         sign = ("-" if offset < 0 else "+") + "u" * (row in fetch.user)
         value = f"{sign}{abs(offset)}({value})"
     usual = "string" if fetch.source is Source.COMM else DEFAULT_TYPE
-    return f"{fetch.name}={value}" + ("" if fetch.type == usual else f":{fetch.type}")
+    return value + ("" if fetch.type == usual else f":{fetch.type}")
 
 
 def _source_text(fetch: Fetch) -> str:

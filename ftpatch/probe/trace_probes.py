@@ -12,7 +12,7 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.layout import constants, structure, unpack
 from ftpatch.probe import Definition, parse_probe
 from ftpatch.probe.definition import Source
-from ftpatch.probe.steps import MAX_WORDS, STRING_WORDS
+from ftpatch.probe.fetching import MAX_WORDS, STRING_WORDS
 from ftpatch.trace.header import Header
 from ftpatch.trace.hits import Field, Show
 

@@ -9,11 +9,6 @@
 
 typedef void (*user_handler)(struct probe_instance *instance, struct registers *regs);
 
-static inline const struct probe *probe_at(u32 number)
-{
-	return linked(struct probe, probe_table()->probes) + number;
-}
-
 static inline void missed(u32 number)
 {
 	if (process.header)
@@ -29,6 +24,8 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 	u32 before = type == EVENT_RETURNED ? 3 : 1, n, i;
 	u64 values[VALUES], *at;
 
+	if (probe->filter && !passes(t, number, regs))
+		return;
 	if (probe->handler) {
 		instance->probe = number;
 		instance->ip = trace_probe(process.header, number)->ip + process.bias;

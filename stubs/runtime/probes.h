@@ -16,9 +16,9 @@ struct probe {
 	u64 handler; /* a user's own, 0: none */
 	u32 flags; /* enum probe_flags */
 	u32 maxactive; /* instances; ANY: unlimited */
-	u32 fetch, fetches; /* steps */
+	u32 fetch, fetches; /* steps, behind those of its filter */
 	u32 words;          /* of values, per event */
-	u32 unused;
+	u32 filter;         /* number of these */
 };
 
 /* One step of fetching a value: it modifies the result of the steps before. */
@@ -31,6 +31,30 @@ enum probe_fetch {
 	FETCH_OWN,      /* the same, of memory from the program's file */
 	FETCH_STRING,   /* STRING_WORDS words: the string at it + `value` */
 	FETCH_STORE,    /* store it as the next value */
+	/* In filters only. A jump leads forward; behind the last step the event is recorded, further
+	 * away it is not. */
+	FETCH_PLUS,  /* + `value` */
+	FETCH_TID,   /* = the thread's id */
+	FETCH_COUNT, /* = how often this step was reached, modulo `value` */
+	FETCH_FIRST, /* = the same, up to `value` + 1 */
+	FETCH_KEEP,  /* keep it to compare with */
+	FETCH_TEST,  /* compare it with `value`, or with what was kept: enum probe_test */
+	FETCH_MATCH, /* compare the string at it, with that in the `value` steps behind this */
+	FETCH_TEXT,  /* eight bytes of that */
+};
+
+/* `what` of FETCH_TEST and FETCH_MATCH; of FETCH_KEEP the first two. */
+enum probe_test {
+	TEST_WIDTH = 15,       /* bytes that count */
+	TEST_SIGNED = 1 << 4,  /* and are extended by their sign */
+	TEST_KEPT = 1 << 5,    /* the right side was kept */
+	TEST_JUMP = 1 << 6,    /* jump if it is true, else if it is false */
+	TEST_BELOW = 1 << 7,   /* left of what */
+	TEST_EQUAL = 1 << 8,   /* equal to what */
+	TEST_ABOVE = 1 << 9,   /* right of what */
+	TEST_BITS = 1 << 10,   /* has a bit of what */
+	TEST_GLOB = 1 << 11,   /* is like what: * and ? */
+	TEST_SKIP = 16,        /* a bit's number: steps that the jump leads over */
 };
 
 /* In a frame's `func`: it holds an instance; never 0. */
@@ -72,6 +96,11 @@ static inline const struct probe_table *probe_table(void)
 	return linked(struct probe_table, ftpatch_config.probes);
 }
 
+static inline const struct probe *probe_at(u32 number)
+{
+	return linked(struct probe, probe_table()->probes) + number;
+}
+
 static inline struct trace_probe *trace_probe(struct trace_header *header, u32 number)
 {
 	return (struct trace_probe *)((char *)header + TRACE_HEADER) + number;
@@ -83,6 +112,7 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 
 /* fetch.c */
 u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs);
+int passes(struct thread *t, u32 number, const struct registers *regs);
 
 /* Make an instance available again: its call returned, or was unwound. */
 static inline void instance_freed(struct frame *frame)

@@ -150,7 +150,8 @@ struct trace_library {
 
 /* A probe. Its text, as in tracefs' kprobe_events, is part of the header too. */
 struct trace_probe {
-	u64 unused;
+	u32 counted; /*  0: how often FETCH_COUNT was reached, modulo 2**32 ... */
+	u32 first;   /*  4: ... and FETCH_FIRST, up to its `value` + 1 */
 	u64 missed; /*  8: nmissed: no instance was free, no room in the file, or the tracer itself was
 	               interrupted */
 	u64 active; /* 16: instances in use, if their number is limited */

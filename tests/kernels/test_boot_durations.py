@@ -14,7 +14,6 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from .boot_instructions import TICKS, instructions, spans
@@ -110,7 +109,9 @@ def test_durations_are_too_long_by_what_is_said(traceable: Vmlinux, scratch: Pat
     behind = begin[last[rows]] - end[rows]
     late = begin[last[rows] - 1] >= end[rows]
     error = time[last[rows]] - time[rows] - (end - begin)[rows] - cost * (last[rows] - rows)
-    print(arch, len(here), len(rows), counts.most_common(3), "later than the next event:", late.sum())
+    print(
+        arch, len(here), len(rows), counts.most_common(3), "later than the next event:", late.sum()
+    )
     print("a call:", np.percentile((end - begin)[rows], [50, 90]))
     print("behind the return:", np.percentile(behind, [50, 90, 99, 100]))
     print("in all:", np.percentile(error, [50, 90, 99, 100]))

@@ -278,3 +278,69 @@ def test_types_of_c_are_known_by_their_names_here(given: str, meant: str) -> Non
     with pytest.raises(UsageError) as raised:
         parse(f"p f %ax:{given}")
     assert str(raised.value).endswith(f"; did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("n > 3", "n > 3"),
+        ("n>-3", "n > -3"),
+        ("n", "n != 0"),
+        ("!n", "!(n != 0)"),
+        ("( n>3||u ) && name ~ 'a*'", '(n > 3 || u != 0) && name ~ "a*"'),
+        ("n > 3 || u && every(10)", "n > 3 || (u != 0 && every(10))"),
+        ("$tid == 7 && first( 0x10 )", "$tid == 7 && first(16)"),
+        ("+8(%di):u32 & 0x10", "+8(%di):u32 & 16"),
+        ("u == -1", "u == 4294967295"),
+        ("n == @pid_max:s32", "n == @pid_max:s32"),
+        (r'name == "a\"b\\"', r'name == "a\"b\\"'),
+        ('name == "a if b"', 'name == "a if b"'),
+    ],
+)
+def test_filters(text: str, wanted: str) -> None:
+    found = parse(f"p:a f n=$arg1:s32 u=$arg2:u32 name=+0(%di):string if {text}")
+    told = definition_text(found)
+    assert told.partition(" if ")[2] == wanted
+    assert parse(told) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "clause", "at"),
+    [
+        ("", "the filter ends too early", ""),
+        ("n >", "the filter ends too early", ""),
+        ("n > 3 4", "the filter goes on behind its end", "4"),
+        ("(n > 3", "a parenthesis of the filter is not closed", ""),
+        ("n > 3)", "the filter goes on behind its end", ")"),
+        ("m == 3", "the probe has no such value", "m"),
+        ("n = 3", "the filter goes on behind its end", "= 3"),
+        ("n ~ 3", "only strings are compared with ~", "~"),
+        ("n == 'x'", "a number is compared with a number", "'x'"),
+        ("name == 3", "a string is compared with a text", "3"),
+        ("name < 'x'", "strings have no order", "<"),
+        ("name", "a string is compared", "name"),
+        (f"name == '{'x' * 63}'", "the text is too long", f"'{'x' * 63}'"),
+        ("n == 0x80000000", "it can never be that", "0x80000000"),
+        ("u < -1", "it can never be that", "-1"),
+        ("u == -0x80000001", "it can never be that", "-0x80000001"),
+        ("n < u", "a signed and an unsigned value have no order", "<"),
+        ("3 < n", "a comparison begins with a value", "3"),
+        ("every(0)", "invalid number of every()", "every(0)"),
+        ("first(x)", "invalid number of first()", "first(x)"),
+        ("every(2) && every(3)", "every() is used twice", "every(3)"),
+        ("$comm == 'x'", "$comm is not known when a probe is hit", "$comm"),
+        ("$retval == 3", "$retval is not available on probe", "$retval"),
+        ("%zz == 3", "invalid register name", "%zz"),
+        ("!" * 40 + "n", "the filter is too much nested", "!" * 7 + "n"),
+        (" && ".join(["n"] * 65), "the filter is too long", "n"),
+        ("n > 99999999999999999999", "invalid number", "99999999999999999999"),
+    ],
+)
+def test_filters_that_mean_nothing(text: str, clause: str, at: str) -> None:
+    whole = f"p f n=$arg1:s32 u=$arg2:u32 name=+0(%di):string if {text}"
+    with pytest.raises(UsageError) as caught:
+        parse(whole)
+    said = str(caught.value)
+    assert said.startswith(clause), said
+    where = len(whole.strip()) - len(at) if text.endswith(at) else whole.rindex(at)
+    assert f"at column {where + 1} of" in said, said
