@@ -19,7 +19,7 @@ from ftpatch.arch.boot import Events
 from ftpatch.arch.kernel_probe import TEXT, Part
 from ftpatch.boot.hooks import Hooked
 from ftpatch.boot.stream import Source
-from ftpatch.trace.hits import Column, Field, Group, Point, Show
+from ftpatch.trace.hits import Column, Field, Group, HistTable, Point, Show
 
 __all__ = ["BootHits", "HookPoint"]
 
@@ -91,6 +91,7 @@ class BootHits:
         ]
         self.told: list[list[Point]] = [self.points]
         self.header = [0] * len(self.points)
+        self.hists: list[HistTable] = []  # a kernel's probes have none
         self.numbers: list[NDArray[np.int32]] = [np.arange(len(self.points), dtype=np.int32)]
 
     def __len__(self) -> int:

@@ -11,13 +11,16 @@ from typing import Literal
 
 __all__ = [
     "DEFAULT_TYPE",
+    "HIST_SIZE",
     "TYPES",
     "Compare",
     "Count",
     "Definition",
     "Fetch",
     "Filter",
+    "Hist",
     "Join",
+    "Key",
     "Not",
     "Source",
 ]
@@ -29,6 +32,10 @@ TYPES: Mapping[str, int] = MappingProxyType(
     | {"string": 0, "symbol": 8}
 )
 """Width of each type in bytes; a string's varies."""
+
+
+HIST_SIZE = 2048
+"""Entries of a histogram: TRACING_MAP_BITS_DEFAULT of kernel/trace/tracing_map.h."""
 
 
 class Source(Enum):
@@ -52,7 +59,11 @@ class Source(Enum):
     IMMEDIATE = "\\IMM"
     """``value``: the number, from -2**63 to 2**64 - 1."""
     TID = "$tid"
-    """The id of the thread, in filters."""
+    """The id of the thread, in filters and histograms."""
+    CALLER = "$caller"
+    """The address that the function returns to, in histograms."""
+    LATENCY = "$latency"
+    """How long the call took, in histograms of r probes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +124,34 @@ Filter = Compare | Count | Not | Join
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """A part of a histogram's key. ``log2``: only its magnitude counts; ``buckets``: only that,
+    divided by so much, 0 for the value itself."""
+
+    fetch: Fetch
+    log2: bool = False
+    buckets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hist:
+    """The histogram of a probe: hits are counted by ``keys``, and ``values`` are summed up. It has
+    ``size`` entries, a power of two."""
+
+    keys: tuple[Key, ...] = ()
+    values: tuple[Fetch, ...] = ()
+    size: int = HIST_SIZE
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """A probe at ``symbol`` + ``offset`` (bytes), or at the link address ``address`` if ``symbol``
     is None. Kind ``p`` fires when that place is reached, ``r`` when that function returns.
 
     ``library``: the loaded library that has it, by its path, its file's name or its SONAME; empty
     for the program. ``maxactive``: the number of calls an ``r`` probe can follow at once, 0 for the
-    default. ``filter``: which hits it records. ``text`` is the definition as written; comparisons
+    default. ``hist``: what it counts instead of recording it; ``filter``: which hits it records or
+    counts. ``text`` is the definition as written; comparisons
     ignore it.
     """
 
@@ -131,6 +163,7 @@ class Definition:
     address: int | None = None
     maxactive: int = 0
     fetches: tuple[Fetch, ...] = ()
+    hist: Hist | None = None
     filter: Filter | None = None
     text: str = field(default="", compare=False)
     library: str = ""

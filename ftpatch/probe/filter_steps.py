@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 from ftpatch.errors import UsageError
 from ftpatch.layout import constants
-from ftpatch.probe.definition import TYPES, Compare, Count, Fetch, Filter, Join, Not
-from ftpatch.probe.steps import Row, Step, signed
+from ftpatch.probe.definition import Compare, Count, Fetch, Filter, Join, Not
+from ftpatch.probe.steps import Row, Step, form, signed, value_steps
 
 __all__ = ["filter_steps"]
 
-SIGNED, KEPT, JUMP, BELOW, EQUAL, ABOVE, BITS, GLOB, SKIP = (
+KEPT, JUMP, BELOW, EQUAL, ABOVE, BITS, GLOB, SKIP = (
     constants[f"TEST_{name}"]
-    for name in ("SIGNED", "KEPT", "JUMP", "BELOW", "EQUAL", "ABOVE", "BITS", "GLOB", "SKIP")
+    for name in ("KEPT", "JUMP", "BELOW", "EQUAL", "ABOVE", "BITS", "GLOB", "SKIP")
 )
 FARTHEST = (1 << (32 - SKIP)) - 1
 """Maximum number of steps a jump leads over."""
@@ -80,19 +80,19 @@ class _Steps:
                     WORD | (EQUAL if every else BELOW | EQUAL), 0 if every else number, sense, to
                 )
             case Compare(left, operator, bytes(text)):
-                self._rows += self._string(left)
+                self._rows += value_steps(self._load(left))
                 words = [text[at : at + WORD] for at in range(0, len(text), WORD)]
                 self._jump(ALIKE_FOR[operator], len(words), sense, to, Step.MATCH)
                 for word in words:
                     number = int.from_bytes(word, "little")
                     self._rows.append((Step.TEXT, 0, signed(number)))
             case Compare(left, operator, Fetch() as right):
-                self._rows += [*self._load(right)[:-1], (Step.KEEP, _form(right), 0)]
-                self._rows += self._load(left)[:-1]
-                self._jump(TRUE_FOR[operator] | _form(left) | KEPT, 0, sense, to)
+                self._rows += [*value_steps(self._load(right)), (Step.KEEP, form(right), 0)]
+                self._rows += value_steps(self._load(left))
+                self._jump(TRUE_FOR[operator] | form(left) | KEPT, 0, sense, to)
             case Compare(left, operator, int(number)):
-                self._rows += self._load(left)[:-1]
-                self._jump(TRUE_FOR[operator] | _form(left), signed(number), sense, to)
+                self._rows += value_steps(self._load(left))
+                self._jump(TRUE_FOR[operator] | form(left), signed(number), sense, to)
 
     def placed(self, refused: _Label) -> list[Row]:
         """The steps with their jumps; ``refused`` lies one step behind their end."""
@@ -108,13 +108,3 @@ class _Steps:
     def _jump(self, what: int, value: int, sense: bool, to: _Label, step: Step = Step.TEST) -> None:
         self._jumps.append((len(self._rows), to))
         self._rows.append((step, what | JUMP * sense, value))
-
-    def _string(self, fetch: Fetch) -> list[Row]:
-        """The steps that give a string's address."""
-        *steps, (_, _, offset) = self._load(fetch)
-        return [*steps, (Step.PLUS, 0, offset)]
-
-
-def _form(fetch: Fetch) -> int:
-    """The bytes that count, and whether they have a sign."""
-    return TYPES[fetch.type] | SIGNED * (fetch.type[0] == "s" and fetch.type != "symbol")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS] [if FILTER]``, ``r[MAXACTIVE]...``.
+"""A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS] [HIST] [if FILTER]``, ``r[MAXACTIVE]...``.
 
 The rules and the wording of the messages follow ``trace_kprobe_create`` in
 kernel/trace/trace_kprobe.c and the table ERRORS in kernel/trace/trace_probe.h, with two exceptions:
@@ -18,6 +18,7 @@ from ftpatch.errors import Refused, UsageError
 from ftpatch.probe.definition import Definition, Fetch
 from ftpatch.probe.event_filter import parse_filter
 from ftpatch.probe.fetches import NAME, Scope, parse_fetch
+from ftpatch.probe.hist_trigger import is_hist, parse_hist
 
 __all__ = ["parse_probe", "parse_probes"]
 
@@ -68,6 +69,7 @@ def parse_probe(
         name = f"{'r' if returns else 'p'}_{where}"
         name = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_LIMIT]
     words, condition = _split(words)
+    hist = words.pop() if len(words) > 2 and is_hist(words[-1]) else None
     if len(words) - 2 > FETCHES:
         raise words[2 + FETCHES].refuse("too many arguments are specified", f"at most {FETCHES}")
     entry = not returns and not offset  # for an address, the image decides
@@ -76,6 +78,9 @@ def parse_probe(
     if condition and kernel:
         hint = "write the condition to the event's `filter` in tracefs"
         raise condition.refuse("a kernel's probes have no filter", hint)
+    if hist and kernel:
+        hint = "write it to the event's `trigger` in tracefs"
+        raise hist.refuse("a kernel's probes have no histogram", hint)
     known = {fetch.name: fetch for fetch in fetches}
     return Definition(
         kind="r" if returns else "p",
@@ -86,6 +91,7 @@ def parse_probe(
         address=address,
         maxactive=maxactive,
         fetches=fetches,
+        hist=parse_hist(hist, known, returns=returns, entry=entry) if hist else None,
         filter=parse_filter(condition, known, scope) if condition else None,
         text=words[0].whole,
         library=library[1] if library else "",

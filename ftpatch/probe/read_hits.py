@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,11 @@ from numpy.typing import NDArray
 from ftpatch.errors import InputError
 from ftpatch.layout import constants
 from ftpatch.probe.fetched import comm_table, fetched
+from ftpatch.probe.read_hist import read_hists
 from ftpatch.probe.trace_probes import Probe, read_probes
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.decode import BLOCK, FUNC, FUNC_SHIFT, TYPE, Event, decode
-from ftpatch.trace.hits import Group, Point
+from ftpatch.trace.hits import Group, HistTable, Point
 from ftpatch.trace.reader import Trace
 
 __all__ = ["Hits", "read_hits"]
@@ -48,6 +50,20 @@ class Hits:
         self.thread = thread.astype(np.int32)[order]
         self.point = point.astype(np.int32)[order]
         self.time, self.begin, self.at = (column[order] for column in rest)
+
+    @cached_property
+    def hists(self) -> list[HistTable]:
+        """The histograms of the probes that are selected."""
+        chosen = {
+            id(probe): self.points[number]
+            for probes, numbers in zip(self._told, self.numbers, strict=True)
+            for probe, number in zip(probes, numbers.tolist(), strict=True)
+            if number >= 0
+        }
+        tables = read_hists(self.trace, self._told)
+        points = [chosen.get(id(table.point)) for table in tables]
+        pairs = zip(tables, points, strict=True)
+        return [replace(table, point=point) for table, point in pairs if point]
 
     def __len__(self) -> int:
         return len(self.time)

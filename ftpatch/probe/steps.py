@@ -12,7 +12,9 @@ from ftpatch.errors import UsageError
 from ftpatch.layout import constants
 from ftpatch.probe.definition import TYPES, Fetch, Source
 
-__all__ = ["Own", "Row", "Step", "fetch_steps", "signed"]
+__all__ = ["Own", "Row", "Step", "fetch_steps", "form", "signed", "value_steps"]
+
+SIGNED = constants["TEST_SIGNED"]
 
 
 class Step(IntEnum):
@@ -34,6 +36,11 @@ class Step(IntEnum):
     TEST = constants["FETCH_TEST"]
     MATCH = constants["FETCH_MATCH"]
     TEXT = constants["FETCH_TEXT"]
+    CALLER = constants["FETCH_CALLER"]
+    LATENCY = constants["FETCH_LATENCY"]
+    KEY = constants["FETCH_KEY"]
+    NAME = constants["FETCH_NAME"]
+    SUM = constants["FETCH_SUM"]
 
 
 Row = tuple[Step, int, int]
@@ -55,6 +62,17 @@ def fetch_steps(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[R
     UsageError for an undefined symbol."""
     first = _first(fetch, ip, registers, own)
     return [first, *_reads(fetch, first, own)]
+
+
+def value_steps(rows: list[Row]) -> list[Row]:
+    """Those of a fetch's steps that give its value, or the address of its string."""
+    *steps, (step, _, offset) = rows
+    return [*steps, (Step.PLUS, 0, offset)] if step == Step.STRING else steps
+
+
+def form(fetch: Fetch) -> int:
+    """The bytes of a value that count, and whether they have a sign (enum probe_test)."""
+    return TYPES[fetch.type] | SIGNED * (fetch.type[0] == "s" and fetch.type != "symbol")
 
 
 def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
@@ -82,8 +100,8 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
             return (Step.ADDRESS, 0, address + fetch.value)
         case Source.ADDRESS:
             return (Step.ADDRESS, 0, fetch.value)
-        case Source.TID:
-            return (Step.TID, 0, 0)
+        case Source.TID | Source.CALLER | Source.LATENCY:
+            return (Step[fetch.source.name], 0, 0)
         case _:
             return (Step.NUMBER, 0, signed(fetch.value))
 

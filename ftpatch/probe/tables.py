@@ -19,6 +19,7 @@ WAY_SHIFT = constants["PROBE_METHOD"]
 HEADER = constants["TRACE_HEADER"]
 """Size of a trace header's fixed part, before the probes (bytes)."""
 ANY = constants["ANY"]
+ENTRY = structure("trace_hist").itemsize
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,11 @@ class Tables:
         probes["maxactive"] = [probe.maxactive or ANY for probe in self._probes]
         counts = np.array([len(probe.fetching.steps) for probe in self._probes], np.uint32)
         probes["filter"] = [probe.fetching.filter for probe in self._probes]
-        probes["fetches"] = counts - probes["filter"]
+        probes["hist"] = [probe.fetching.hist for probe in self._probes]
+        probes["entries"] = [probe.fetching.entries for probe in self._probes]
+        probes["fetches"] = counts - probes["filter"] - probes["hist"]
+        hists = probes["entries"].astype(np.uint64) * np.uint64(ENTRY)
+        probes["hist_at"] = HEADER + len(self._told) + np.cumsum(hists) - hists
         probes["words"] = [probe.fetching.words for probe in self._probes]
         probes["fetch"] = _firsts(counts)
         fetches = np.zeros(len(steps), structure("fetch"))
@@ -93,6 +98,7 @@ class Tables:
             place_count=len(places),
             probe_count=len(probes),
             told_size=len(self._told),
+            hists=int(hists.sum()),
             traps=sum(place.trap for place in self._places),
         )
         return b"".join([table, *parts, self._told])

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from ftpatch.probe.definition import (
     DEFAULT_TYPE,
+    HIST_SIZE,
     TYPES,
     Compare,
     Count,
     Definition,
     Fetch,
     Filter,
+    Hist,
     Join,
     Not,
     Source,
@@ -67,9 +69,23 @@ def definition_text(definition: Definition) -> str:
     if definition.library:
         place = f"{definition.library}:{place}"
     words = [head, place, *map(_fetch_text, definition.fetches)]
+    if definition.hist:
+        words.append(_hist_text(definition.hist))
     if definition.filter:
         words += ["if", _filter_text(definition.filter, definition.fetches)]
     return " ".join(words)
+
+
+def _hist_text(hist: Hist) -> str:
+    keys = [
+        one.fetch.name + ".log2" * one.log2 + f".buckets={one.buckets}" * (one.buckets > 0)
+        for one in hist.keys
+    ]
+    parts = ["hist"]
+    parts += [f"keys={','.join(keys)}"] if keys else []
+    parts += [f"vals={','.join(one.name for one in hist.values)}"] if hist.values else []
+    parts += [f"size={hist.size}"] if hist.size != HIST_SIZE else []
+    return ":".join(parts)
 
 
 def _filter_text(filter: Filter, fetches: tuple[Fetch, ...], inner: bool = False) -> str:

@@ -16,7 +16,7 @@ from ftpatch.probe.fetching import MAX_WORDS, STRING_WORDS
 from ftpatch.trace.header import Header
 from ftpatch.trace.hits import Field, Show
 
-__all__ = ["STRING_ROOM", "Probe", "read_probes"]
+__all__ = ["STRING_ROOM", "Probe", "read_probes", "show_of"]
 
 TOLD = structure("trace_probe").itemsize
 AT = constants["TRACE_HEADER"]
@@ -78,6 +78,7 @@ class Probe:
         return tuple(
             Field(one.name, *_SHOWN.get(one.type, _SHOWN[one.type[0]]))
             for one in self.definition.fetches
+            if not self.definition.hist
         )
 
     @property
@@ -131,6 +132,13 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
     return out
 
 
+def show_of(type: str) -> Show:
+    """How values of a type are shown."""
+    return _SHOWN.get(type, _SHOWN[type[0]])[0]
+
+
 def _words(probe: Probe) -> int:
+    if probe.definition.hist:
+        return 0
     fetches = (one for one in probe.definition.fetches if one.source != Source.COMM)
     return probe.faults + sum(STRING_WORDS if one.type == "string" else 1 for one in fetches)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Hits: instants with columns of values, and calls recorded when they return."""
+"""Hits: instants with columns of values, and calls recorded when they return; or what they come to,
+counted instead of being recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -10,7 +12,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Column", "Field", "Group", "Hits", "Point", "Show"]
+__all__ = [
+    "Column",
+    "Field",
+    "Group",
+    "HistKey",
+    "HistRow",
+    "HistSum",
+    "HistTable",
+    "Hits",
+    "Point",
+    "Show",
+]
 
 
 class Show(Enum):
@@ -109,6 +122,53 @@ class Group:
         return len(self.time)
 
 
+@dataclass(frozen=True)
+class HistKey:
+    """A part of a key. ``low`` is its value (an address in memory for SYMBOL and callers, bytes for
+    STRING), or the least of a bucket of which ``high`` is the greatest."""
+
+    low: int | bytes
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class HistSum:
+    """A value's sum, its least and its greatest."""
+
+    total: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class HistRow:
+    """A key, how often it was hit, and what its values come to."""
+
+    key: tuple[HistKey, ...]
+    hits: int
+    sums: tuple[HistSum, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistTable:
+    """The histogram of ``point``, of the process of ``header``: by key if that is of buckets, else
+    the most frequent first. ``names`` and ``shows`` of a key's parts, and which of these are return
+    addresses (``callers``); ``sums``: the names of values."""
+
+    point: Point
+    header: int
+    names: tuple[str, ...]
+    shows: tuple[Show, ...]
+    callers: tuple[bool, ...]
+    sums: tuple[str, ...]
+    rows: tuple[HistRow, ...]
+
+    @property
+    def hits(self) -> int:
+        """How many hits were counted."""
+        return sum(row.hits for row in self.rows)
+
+
 class Hits(Protocol):
     """n hits by time. ``thread`` and ``point`` (index into ``points``) int32[n]; ``time`` int64[n],
     nanoseconds since the start; ``begin`` int64[n]: start of the call that returned there, else the
@@ -127,6 +187,10 @@ class Hits(Protocol):
     point: NDArray[np.int32]
     time: NDArray[np.int64]
     begin: NDArray[np.int64]
+
+    @property
+    def hists(self) -> Sequence[HistTable]:
+        """Histograms that were counted instead of recording hits, of points selected."""
 
     def __len__(self) -> int: ...
 

@@ -162,7 +162,7 @@ long make_file(int again)
 	if (failed(fd))
 		return fd;
 #ifdef PROBES
-	told = probe_table()->told_size;
+	told = probe_table()->told_size + probe_table()->hists;
 #endif
 #ifdef WATCH
 	told = WATCHES * sizeof(struct trace_watch);

@@ -24,12 +24,17 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 	u32 before = type == EVENT_RETURNED ? 3 : 1, n, i;
 	u64 values[VALUES], *at;
 
-	if (probe->filter && !passes(t, number, regs))
+	if (probe->filter && !passes(t, number, instance, regs))
 		return;
 	if (probe->handler) {
 		instance->probe = number;
 		instance->ip = trace_probe(process.header, number)->ip + process.bias;
 		((user_handler)(ulong)(probe->handler + process.bias))(instance, regs);
+	}
+	if (probe->entries) {
+		if (!hist_counted(t, number, instance, regs))
+			missed(number);
+		return;
 	}
 	n = fetched(values, probe, regs);
 	at = event_at(t, now, before + n);

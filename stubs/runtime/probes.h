@@ -19,6 +19,8 @@ struct probe {
 	u32 fetch, fetches; /* steps, behind those of its filter */
 	u32 words;          /* of values, per event */
 	u32 filter;         /* number of these */
+	u32 hist, entries;  /* steps behind them; of its histogram: a power of two, 0: none */
+	u64 hist_at;        /* where that is, from the trace file's start */
 };
 
 /* One step of fetching a value: it modifies the result of the steps before. */
@@ -41,6 +43,13 @@ enum probe_fetch {
 	FETCH_TEST,  /* compare it with `value`, or with what was kept: enum probe_test */
 	FETCH_MATCH, /* compare the string at it, with that in the `value` steps behind this */
 	FETCH_TEXT,  /* eight bytes of that */
+	/* In filters and histograms. */
+	FETCH_CALLER,  /* = where the function returns to */
+	FETCH_LATENCY, /* = ticks since it was entered */
+	/* In histograms only. `what` is enum probe_test's first two, and HIST_LOG2. */
+	FETCH_KEY,   /* it is the next word of the key; with `value`, divided by that */
+	FETCH_NAME,  /* STRING_WORDS words of the key: the string at it */
+	FETCH_SUM, /* it is the next value to sum up */
 };
 
 /* `what` of FETCH_TEST and FETCH_MATCH; of FETCH_KEEP the first two. */
@@ -55,6 +64,7 @@ enum probe_test {
 	TEST_BITS = 1 << 10,   /* has a bit of what */
 	TEST_GLOB = 1 << 11,   /* is like what: * and ? */
 	TEST_SKIP = 16,        /* a bit's number: steps that the jump leads over */
+	HIST_LOG2 = 1 << 5,    /* the number of bits that it takes */
 };
 
 /* In a frame's `func`: it holds an instance; never 0. */
@@ -80,6 +90,7 @@ struct probe_table {
 	u32 place_count, probe_count;
 	u32 told_size; /* bytes, a multiple of PAGE */
 	u32 traps;     /* number of places with a breakpoint */
+	u64 hists;     /* bytes of histograms in the trace file, behind the entries */
 };
 
 /* Argument of a user's handler, like kretprobe_instance: `ret` is 0 for a p probe. */
@@ -112,7 +123,14 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 
 /* fetch.c */
 u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs);
-int passes(struct thread *t, u32 number, const struct registers *regs);
+
+/* filter.c */
+int passes(struct thread *t, u32 number, const struct probe_instance *instance,
+	   const struct registers *regs);
+
+/* hist.c */
+int hist_counted(struct thread *t, u32 number, const struct probe_instance *instance,
+		 const struct registers *regs);
 
 /* Make an instance available again: its call returned, or was unwound. */
 static inline void instance_freed(struct frame *frame)

@@ -169,6 +169,15 @@ enum probe_flags {
 	PROBE_METHOD = 8, /* a bit's number, not a flag */
 };
 
+/* An entry of a histogram, as tracing_map of kernel/trace/tracing_map.c. The hash is 0 for a free one;
+ * it is odd once the key is there. */
+struct trace_hist {
+	u64 hash;
+	u64 key[8];
+	u64 hits;
+	s64 sum[2], least[2], most[2]; /* unsigned ones with their highest bit changed, but for sums */
+};
+
 /* How the instruction was displaced. */
 enum probe_method { METHOD_PAD = 1, METHOD_JUMP = 2, METHOD_TRAP = 3 };
 

@@ -27,6 +27,7 @@ FILES = sorted(set(PACKAGE.rglob("*.py")) - set((PACKAGE / "layout").rglob("*.py
 SHARED = (
     *("stub_config", "trace_header", "trace_library", "trace_probe", "trace_watch", "trace_chunk"),
     *("trace_profile", "library", "probe_place", "probe", "fetch", "probe_table", "hook"),
+    "trace_hist",
     "hook_table",
 )
 
@@ -36,10 +37,10 @@ def _name(path: Path) -> str:
 
 
 def _spelled(text: str) -> str:
-    """A format of struct with every repetition written out: ``2I8s`` as ``II8s``."""
-    return re.sub(
-        r"(\d+)([a-rt-zA-Z?])", lambda found: found[2] * int(found[1]), text.lstrip("<=>")
-    )
+    """A format of struct with every repetition written out: ``2I8s`` as ``II8s``. Other texts have
+    longer numbers, as a commit's, which would be written out to gigabytes."""
+    repeated = r"(?<!\d)(\d{1,4})([a-rt-zA-Z?])"
+    return re.sub(repeated, lambda found: found[2] * int(found[1]), text.lstrip("<=>"))
 
 
 def _forbidden() -> set[str]:

@@ -344,3 +344,50 @@ def test_filters_that_mean_nothing(text: str, clause: str, at: str) -> None:
     assert said.startswith(clause), said
     where = len(whole.strip()) - len(at) if text.endswith(at) else whole.rindex(at)
     assert f"at column {where + 1} of" in said, said
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("hist", "hist"),
+        ("hist:keys=n", "hist:keys=n"),
+        ("hist:keys=n.log2,$tid:vals=u,n:size=100", "hist:keys=n.log2,$tid:vals=u,n:size=128"),
+        ("hist:vals=n:keys=$caller", "hist:keys=$caller:vals=n"),
+        ("hist:keys=n.buckets=0x10:values=u:size=2048", "hist:keys=n.buckets=16:vals=u"),
+        ("hist:keys=name if n > 3", "hist:keys=name if n > 3"),
+    ],
+)
+def test_histograms(text: str, wanted: str) -> None:
+    found = parse(f"p:a f n=$arg1:s32 u=$arg2:u32 name=+0(%di):string {text}")
+    told = definition_text(found)
+    assert told.partition(":string ")[2] == wanted
+    assert parse(told) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "clause", "at"),
+    [
+        ("hist:key=n", "no such option of a histogram", "key=n"),
+        ("hist:", "no such option of a histogram", ""),
+        ("hist:keys", "no such option of a histogram", "keys"),
+        ("hist:keys=m", "the probe has no such value", "m"),
+        ("hist:keys=n,", "the probe has no such value", ""),
+        ("hist:keys=n:keys=u", "keys is given twice", "keys=u"),
+        ("hist:keys=$latency", "the probe has no such value", "$latency"),
+        ("hist:keys=n.log3", "invalid modifier of a key", "log3"),
+        ("hist:keys=n.buckets=0", "invalid modifier of a key", "buckets=0"),
+        ("hist:keys=name.log2", "a string has no magnitude", "log2"),
+        ("hist:keys=name,n", "the key is too long", "name,n"),
+        ("hist:vals=name", "only numbers are summed up", "name"),
+        ("hist:vals=n,u,n", "too many values", "n,u,n"),
+        ("hist:size=0", "invalid size of a histogram", "0"),
+        ("hist:size=200000", "invalid size of a histogram", "200000"),
+    ],
+)
+def test_histograms_that_mean_nothing(text: str, clause: str, at: str) -> None:
+    whole = f"p f n=$arg1:s32 u=$arg2:u32 name=+0(%di):string {text}"
+    with pytest.raises(UsageError) as caught:
+        parse(whole)
+    said = str(caught.value)
+    assert said.startswith(clause), said
+    assert f"at column {len(whole) - len(at) + 1} of" in said, said

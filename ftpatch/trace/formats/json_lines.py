@@ -16,6 +16,7 @@ from ftpatch.trace.by_process import totals_of
 from ftpatch.trace.hits import Group, Hits, Show
 from ftpatch.trace.order import by_time
 from ftpatch.trace.render.cells import decimals, hexadecimals, texts
+from ftpatch.trace.render.hist_text import hist_objects
 from ftpatch.trace.render.style import Callers, Style, strings
 from ftpatch.trace.render.values import Part, by_file, json_values, lines_of_hits
 from ftpatch.trace.report import Report
@@ -138,6 +139,8 @@ def _hits(recording: Recording, hits: Hits) -> Iterator[str | bytes]:
         yield b"}"
 
     yield from lines_of_hits(hits, parts)
+    pids = [header.pid for header in recording.headers]
+    yield from (json.dumps(row) + "\n" for row in hist_objects(hits.hists, places, pids))
     yield from (json.dumps(row) + "\n" for row in _hit_sums(recording, hits))
 
 
@@ -166,7 +169,9 @@ def _hit_sums(recording: Recording, hits: Hits) -> Iterator[dict[str, Any]]:
                 continue
             rows = np.flatnonzero((owner == number) & (hits.point == index))
             row = {"pid": header.pid, "probe": point.name, "way": point.way}
-            row |= {"hits": len(rows), "missed": point.missed}
+            mine = (one for one in hits.hists if one.header == number)
+            counted = sum(one.hits for one in mine if one.point.name == point.name)
+            row |= {"hits": len(rows) + counted, "missed": point.missed}
             if point.returns and len(rows):
                 took = hits.time[rows] - hits.begin[rows]
                 row |= {"total": int(took.sum()), "avg": int(took.sum()) // len(rows)}

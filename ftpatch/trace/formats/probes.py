@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.hits import Group
 from ftpatch.trace.render.cells import Cells, decimals, texts
+from ftpatch.trace.render.hist_text import hist_lines
 from ftpatch.trace.render.hit_sums import hit_sums
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.render.values import Part, hit_parts, lines_of_hits
@@ -52,6 +53,7 @@ def _probes(source: EventSource, style: Style) -> Iterator[str | bytes]:
         yield f" /* {place} */".encode() if place else b""
 
     yield from lines_of_hits(hits, parts)
+    yield from hist_lines(hits.hists, places, style, known=known)
     yield "#\n"
     yield from hit_sums(hits, style)
 

@@ -18,6 +18,8 @@ __all__ = ["HitSums", "hit_sums"]
 def hit_sums(hits: Hits, style: Style) -> Iterator[str]:
     """The lines of the table."""
     counts = np.bincount(hits.point, minlength=len(hits.points)).tolist()
+    for table in hits.hists:
+        counts[hits.points.index(table.point)] += table.hits
     totals: dict[tuple[str, str], list[int]] = {}
     for point, number in zip(hits.points, counts, strict=True):
         total = totals.setdefault((style.clean(point.name), point.way), [0, 0])

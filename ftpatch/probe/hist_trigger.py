@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""The histogram of a probe: hits are counted in the program, instead of being recorded.
+
+The words are those of the kernel's hist triggers (Documentation/trace/histogram.rst); keys and
+values are the probe's fields, ``$tid``, ``$caller`` and, of r probes, ``$latency``:
+
+    p:m malloc size=$arg1:u64 hist:keys=size.log2,$caller:vals=size if size > 16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ftpatch.core.token import Token, read_number
+from ftpatch.layout import constants, structure
+from ftpatch.names.suggest import meant, near
+from ftpatch.probe.definition import HIST_SIZE, Fetch, Hist, Key, Source
+
+__all__ = ["is_hist", "parse_hist"]
+
+WORD = "hist"
+KEY_WORDS, MOST_VALUES = (structure("trace_hist")[name].shape[0] for name in ("key", "sum"))
+STRING_WORDS = constants["STRING_WORDS"]
+LEAST, MOST = 32, 1 << 17
+"""Entries: the most are the kernel's TRACING_MAP_BITS_MAX."""
+OPTIONS = ("keys", "vals", "values", "size")
+OWN = {
+    "$tid": Fetch("$tid", Source.TID, type="s32"),
+    "$caller": Fetch("$caller", Source.CALLER, type="symbol"),
+    "$latency": Fetch("$latency", Source.LATENCY, type="u64"),
+}
+_FORM = "write hist:keys=FIELD[.log2|.buckets=N],...:vals=FIELD,..."
+
+
+def is_hist(word: Token) -> bool:
+    """Test whether a word of a probe is its histogram."""
+    return word.text.partition(":")[0] == WORD
+
+
+def parse_hist(word: Token, fetches: Mapping[str, Fetch], *, returns: bool, entry: bool) -> Hist:
+    """Parse it. ``fetches``: the probe's fields by name. Raises UsageError, which names the
+    offending token and its column."""
+    fields = {name: one for name, one in fetches.items() if one.source is not Source.COMM}
+    fields |= {name: one for name, one in OWN.items() if name != "$latency" or returns}
+    if not (returns or entry):
+        del fields["$caller"]
+    found: dict[str, Token] = {}
+    at = len(WORD) + 1
+    for part in word.text[at:].split(":") if len(word.text) >= at else ():
+        token = word.cut(at, at + len(part))
+        at += len(part) + 1
+        option, sign, _ = part.partition("=")
+        option = "vals" if option == "values" else option
+        if option not in OPTIONS or not sign:
+            raise token.refuse("no such option of a histogram", _FORM)
+        if option in found:
+            raise token.refuse(f"{option} is given twice", "join them by commas")
+        found[option] = token.cut(part.index("=") + 1)
+    keys = tuple(_key(one, fields) for one in _pieces(found.get("keys")))
+    values = tuple(_value(one, fields) for one in _pieces(found.get("vals")))
+    if sum(STRING_WORDS if one.fetch.type == "string" else 1 for one in keys) > KEY_WORDS:
+        hint = f"at most {KEY_WORDS} numbers, or one string"
+        raise found["keys"].refuse("the key is too long", hint)
+    if len(values) > MOST_VALUES:
+        raise found["vals"].refuse("too many values", f"at most {MOST_VALUES}")
+    return Hist(keys, values, _size(found["size"]) if "size" in found else HIST_SIZE)
+
+
+def _pieces(token: Token | None) -> list[Token]:
+    if token is None:
+        return []
+    out, at = [], 0
+    for piece in token.text.split(","):
+        out.append(token.cut(at, at + len(piece)))
+        at += len(piece) + 1
+    return out
+
+
+def _field(token: Token, fields: Mapping[str, Fetch]) -> Fetch:
+    fetch = fields.get(token.text)
+    if fetch is None:
+        hint = meant(near(token.text, list(fields)), f"name one of {', '.join(fields)}")
+        raise token.refuse("the probe has no such value", hint)
+    return fetch
+
+
+def _key(token: Token, fields: Mapping[str, Fetch]) -> Key:
+    name, dot, form = token.text.partition(".")
+    fetch = _field(token.cut(0, len(name)), fields)
+    if not dot:
+        return Key(fetch)
+    after = token.cut(len(name) + 1)
+    if fetch.type == "string":
+        raise after.refuse("a string has no magnitude", f"write {name}")
+    if form == "log2":
+        return Key(fetch, log2=True)
+    number = read_number(form.removeprefix("buckets="))
+    if not form.startswith("buckets=") or not number or number >= 1 << 63:
+        raise after.refuse("invalid modifier of a key", "use .log2 or .buckets=N")
+    return Key(fetch, buckets=number)
+
+
+def _value(token: Token, fields: Mapping[str, Fetch]) -> Fetch:
+    fetch = _field(token, fields)
+    if fetch.type == "string" or fetch.source is Source.CALLER:
+        raise token.refuse("only numbers are summed up", "make it a key")
+    return fetch
+
+
+def _size(token: Token) -> int:
+    number = read_number(token.text)
+    if not number or number > MOST:
+        raise token.refuse("invalid size of a histogram", f"1 to {MOST} entries")
+    return max(LEAST, 1 << (number - 1).bit_length())

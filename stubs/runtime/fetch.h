@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* The steps that probes, their filters and their histograms have in common. */
+#ifndef FTPATCH_FETCH_H
+#define FTPATCH_FETCH_H
+
+#include "probes.h"
+
+#define LEAST_PAGE 4096ul
+
+/* fetch.c: 0 if it cannot be read. A string is STRING_WORDS words. */
+int readable(u64 *to, ulong at, ulong size);
+int text(u64 *to, ulong at);
+
+/* Take a step of those that modify a value. 0: it could not be read. */
+static inline __attribute__((always_inline)) int
+stepped(const struct fetch *step, u64 *value, const struct registers *regs)
+{
+	switch (step->op) {
+	case FETCH_REGISTER:
+		*value = register_(regs, step->what);
+		return 1;
+	case FETCH_STACK: {
+		ulong at = stack_pointer(regs) + (ulong)step->value * sizeof(ulong);
+
+		/* The stack pointer's own page is mapped. */
+		if (at / LEAST_PAGE != stack_pointer(regs) / LEAST_PAGE)
+			return readable(value, at, sizeof(ulong));
+		*value = *(volatile ulong *)at;
+		return 1;
+	}
+	case FETCH_NUMBER:
+		*value = (u64)step->value;
+		return 1;
+	case FETCH_ADDRESS:
+		*value = (u64)step->value + process.bias;
+		return 1;
+	case FETCH_READ:
+		return readable(value, (ulong)(*value + (u64)step->value), step->what);
+	case FETCH_OWN: {
+		const volatile u8 *at = (const volatile u8 *)(ulong)(*value + (u64)step->value);
+		u32 i;
+
+		for (*value = 0, i = 0; i < step->what; i++)
+			*value |= (u64)at[i] << i * 8;
+		return 1;
+	}
+	case FETCH_PLUS:
+		*value += (u64)step->value;
+		return 1;
+	default:
+		return 1;
+	}
+}
+
+static inline u64 extended(u64 value, u32 what)
+{
+	u32 beside = 64 - (what & TEST_WIDTH) * 8;
+
+	return what & TEST_SIGNED ? (u64)((s64)(value << beside) >> beside) : value << beside >> beside;
+}
+
+/* Those that only a hit knows. */
+static inline __attribute__((always_inline)) int
+stepped_at(const struct fetch *step, u64 *value, const struct thread *t,
+	   const struct probe_instance *instance, const struct registers *regs)
+{
+	switch (step->op) {
+	case FETCH_TID:
+		*value = (u64)t->tid;
+		return 1;
+	case FETCH_CALLER:
+		*value = (instance->ret ? instance->ret : *return_place((struct registers *)regs)) - process.bias;
+		return 1;
+	case FETCH_LATENCY:
+		*value = instance->ticks;
+		return 1;
+	default:
+		return stepped(step, value, regs);
+	}
+}
+
+#endif
