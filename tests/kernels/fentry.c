@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * fentry FUNCTION: load a BPF program for the entry of a function of the kernel, attach it, write,
- * read and sync a file, and say how often it ran. Without libbpf: the function's number is looked
+ * fentry FUNCTION [stay]: load a BPF program for the entry of a function of the kernel, attach it,
+ * write, read and sync a file, and say how often it ran; with "stay", keep it attached until this is
+ * killed. Without libbpf: the function's number is looked
  * up in /sys/kernel/btf/vmlinux (Documentation/bpf/btf.rst).
  */
 #include <errno.h>
@@ -90,7 +91,7 @@ int main(int argc, char **argv)
                             .insn_cnt = sizeof code / sizeof *code, .license = (long)"GPL",
                             .log_buf = (long)log, .log_size = sizeof log, .log_level = 1,
                             .expected_attach_type = BPF_TRACE_FENTRY };
-    if (argc != 2)
+    if (argc < 2)
         return 2;
     load.attach_btf_id = number_of(argv[1]);
     int program = bpf(BPF_PROG_LOAD, &load);
@@ -107,5 +108,8 @@ int main(int argc, char **argv)
     union bpf_attr look = { .map_fd = counter, .key = (long)&key, .value = (long)&hits };
     bpf(BPF_MAP_LOOKUP_ELEM, &look);
     printf("hits %ld\n", hits);
+    fflush(stdout);
+    if (argc > 2)
+        pause();
     return 0;
 }

@@ -19,6 +19,8 @@ from .built_modules import build_modules
 from .cli import Answer, ftpatch
 from .dumped import Dumped, Gdb, dump_steps, with_note
 from .fetch import Kernel, ensure, kernels
+from .qemu import need
+from .tracer import HERE, PREFIX
 from .trees import ensure_tree
 
 pytest.importorskip("drgn")
@@ -26,12 +28,20 @@ FULL = bool(os.environ.get("FTPATCH_FULL"))
 NAMES = ("6.1-amd64", "6.12-amd64", "6.1-arm64", "6.12-arm64")
 FEW = ("6.1-amd64", "6.12-arm64")
 """Unless all tests run."""
+WITH_FENTRY = ("6.1-amd64", "6.12-amd64")
+"""arm64 has direct calls, which BPF needs, since v6.4."""
 WITH_MODULES = "6.1-amd64"
 """Live patches are x86's, and one kernel's headers will do."""
 HOOKED = "version_proc_show"
 INSIDE = {"x86_64": "do_sys_openat2+5", "arm64": "do_sys_openat2+0x10"}
 ENTRY = ("ksys_write", "vfs_open")
+FENTRY = "vfs_fsync_range"
+ATTACHED = f"""
+mkfifo /hits; /fentry {FENTRY} stay >/hits & exec 5</hits; read hits <&5; echo $hits
+sed 's/^/enabled /' /t/enabled_functions
+"""
 TRACED = """
+kill $! 2>/dev/null
 cd /t
 echo 'vfs_*' > set_ftrace_filter; echo function > current_tracer
 {probes}
@@ -104,12 +114,24 @@ def seen(
         f"echo 'p:p{number} {name}' >> kprobe_events" for number, name in enumerate(where)
     )
     steps = {"clean": "wc -l < /t/available_filter_functions | sed 's/^/available /'"}
+    if kernel.name in WITH_FENTRY:
+        files |= {"fentry": _fentry(tree.arch, scratch)}
+        steps |= {"fentry": ATTACHED}
     steps |= {"traced": TRACED.format(probes=probes, hooked=HOOKED)}
-    if files:
+    if kernel.name == WITH_MODULES:
         steps |= {"patched": PATCHED}
     dumps = dump_steps(tree, scratch, steps, files, {"traced": plant, "patched": call})
     yield Seen(vmlinux, tree.arch, dumps, planted)
     shutil.rmtree(scratch)
+
+
+def _fentry(arch: str, scratch: Path) -> bytes:
+    """A program that attaches a BPF program to a function."""
+    compiler, program = f"{PREFIX[arch]}gcc", scratch / "fentry"
+    need(compiler)
+    command = [compiler, "-O1", "-static", HERE / "fentry.c", "-o", program]
+    subprocess.run(command, check=True)
+    return program.read_bytes()
 
 
 def test_a_clean_kernel(seen: Seen) -> None:
@@ -143,6 +165,22 @@ def test_enabled_sites_are_those_that_the_kernel_says(seen: Seen) -> None:
     handlers = {name for ops in calls.values() for name in ops}
     assert "function_trace_call" in handlers
     assert set(seen.ask("status", "traced").one["ops"]) == handlers
+
+
+def test_a_bpf_program_is_named_and_nothing_else(seen: Seen) -> None:
+    """Its trampoline, by the name that the kernel gives it; the site is no finding."""
+    if "fentry" not in seen.dumps:
+        pytest.skip("attached on x86 only")
+    dump = seen.dumps["fentry"]
+    assert dump.words(r"^hits (\d+)") == ["1"]
+    assert dump.words(r"^enabled (\S+) ") == [FENTRY]
+    (call,) = [row for row in seen.ask("list", "fentry").objects if row["state"] == "call"]
+    assert call["symbol"] == FENTRY
+    names = [call["target"], *call["ops"]]
+    assert any(re.search(r"\bbpf_trampoline_\d+", name) for name in names), call
+    status = seen.ask("status", "fentry").one
+    assert status["states"] == {"nop": status["sites"] - 1, "call": 1, "unexpected": 0}
+    assert seen.ask("check", "fentry").objects == []
 
 
 def test_probes_and_a_damaged_byte(seen: Seen) -> None:
