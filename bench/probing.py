@@ -26,6 +26,15 @@ ROUNDS = 5
 CALLS, TRAPS, STOPS = 10_000_000, 500_000, 300
 PAD = "-fpatchable-function-entry=5"
 TRACING = Path("/sys/kernel/tracing")
+MORE = {
+    "no value": "",
+    "one value": " n=$arg1:s64",
+    "filtered out": " n=$arg1:s64 if n < 0",
+    "passes": " n=$arg1:s64 if n >= 0",
+    "counted": " hist",
+    "by log2": " n=$arg1:s64 hist:keys=n.log2:vals=n",
+}
+"""Probes by a jump, and what comes on top."""
 EVENT = "{kind}:bench/step {program}:{offset:#x}\n"
 
 
@@ -39,10 +48,11 @@ def seconds(words: list[str | Path], folder: Path) -> float:
     return took
 
 
-def probed(program: Path, kind: str, *options: str) -> Path:
-    """The program with one probe on its function."""
-    out = program.with_name(f"{program.name}.{kind}{''.join(options)}")
-    words = [sys.executable, "-m", "ftpatch", "probe", str(program), f"{kind}:step step", "-q"]
+def probed(program: Path, kind: str, *options: str, more: str = "") -> Path:
+    """The program with one probe on its function, with ``more`` behind that."""
+    out = program.with_name(f"{program.name}.{kind}{''.join(options)}{len(more)}")
+    probe = f"{kind}:step step{more}"
+    words = [sys.executable, "-m", "ftpatch", "probe", str(program), probe, "-q"]
     subprocess.run([*words, "-o", str(out), "--size", "1G", *options], check=True)
     return out
 
@@ -114,6 +124,8 @@ def probing() -> None:
             for kind in ("p", "r"):
                 out = probed(program, kind, *options)
                 ways[f"{way} {kind}"] = (partial(called, out), calls)
+        for name, more in MORE.items():
+            ways[name] = (partial(called, probed(plain, "p", more=more)), CALLS)
         bare = folder / "signal"
         built = subprocess.run(["gcc", "-O2", HERE / "signal.c", "-o", bare], check=False)
         if not built.returncode:
