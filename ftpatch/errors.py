@@ -67,19 +67,26 @@ class UsageError(FtpatchError):
 
 
 class Refused:
-    """Collects what a command refused, so that all of it can be reported, each error once."""
+    """Collects what a command refused, so that all of it can be reported, each error once; and what
+    it ``skipped``, which is no error."""
 
     def __init__(self) -> None:
         self.errors: list[UsageError] = []
+        self.skipped: dict[str, UsageError] = {}
 
     @contextmanager
-    def told(self, path: Path | str | None = None) -> Iterator[None]:
-        """Keep a UsageError; of one that names no file, ``path`` is where it belongs."""
+    def told(self, path: Path | str | None = None, *, skips: Sequence[str] = ()) -> Iterator[None]:
+        """Keep a UsageError; of one that names no file, ``path`` is where it belongs. ``skips``:
+        names of what is then skipped."""
         try:
             yield
         except UsageError as error:
+            for name in skips:
+                bare = error.reason.removeprefix(f"{', '.join(skips)}: ")
+                told = UsageError(error.path or path, f"{name}: {bare}", error.hint)
+                self.skipped.setdefault(name, told)
             placed = UsageError(error.path or path, error.reason, error.hint)
-            if str(placed) not in map(str, self.errors):
+            if not skips and str(placed) not in map(str, self.errors):
                 self.errors.append(placed)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ftpatch.api.recording_limits import WILDCARD_LIMIT
 from ftpatch.errors import OutputError, Refused, UsageError
 from ftpatch.ftrace.filter import Selection
 from ftpatch.io.cleanup import CLEANUP
@@ -54,13 +55,15 @@ Bring = Callable[[dict[str, str], str, Callable[[], bool]], Live]
 class Attached:
     """The outcome of a change to a process: ``changed`` sites or places; ``trace``: the file that
     it records to; the ``pause`` of the process in seconds, and how many ``threads`` it was of;
-    ``refused``: the errors of probes that could not be inserted."""
+    ``refused``: the errors of probes that could not be inserted, ``skipped`` those of functions
+    that only a wildcard named."""
 
     changed: int
     trace: Path
     pause: float
     threads: int
     refused: tuple[UsageError, ...] = ()
+    skipped: tuple[UsageError, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +79,17 @@ class Undone:
     foreign: tuple[int, ...]
 
 
-def attached(live: Live, refused: Sequence[UsageError] = ()) -> Attached:
-    """Tell of a runtime in a process."""
+def attached(live: Live, refused: Refused | None = None) -> Attached:
+    """Tell of a runtime in a process, and of probes that were ``refused``."""
+    refused = refused or Refused()
     pause, trace = live.pause, Path(live.entry.trace)
     return Attached(
         changed=live.sites,
         trace=trace,
         pause=pause.pause / 1e9,
         threads=pause.threads,
-        refused=tuple(refused),
+        refused=tuple(refused.errors),
+        skipped=tuple(refused.skipped.values()),
     )
 
 
@@ -227,14 +232,19 @@ def probe_targets(
     *,
     optimize: bool,
     keep_going: bool,
+    regex: bool = False,
+    limit: int = WILDCARD_LIMIT,
 ) -> Sequence[Target]:
-    """Find where probes are to go, by jumps where they can be if they ``optimize``. Raises
-    UsageError; ``refused`` has what was refused before."""
-    from ftpatch.api.probing import parsed_probes
+    """Find where probes are to go, by jumps where they can be if they ``optimize``; wildcards are a
+    ``regex`` or globs, and match at most ``limit`` functions. Raises UsageError; ``refused`` has
+    what was refused before."""
+    from ftpatch.api.probing import parsed_probes, pattern_of
     from ftpatch.probe.targets import find_targets
+    from ftpatch.probe.wildcards import Wildcards
 
-    definitions = parsed_probes(loaded[0].file, probes, refused)
-    targets = find_targets(loaded, definitions, refused, optimize=optimize)
+    definitions = parsed_probes(loaded[0].file, probes, refused, pattern=pattern_of(regex))
+    wildcards = Wildcards(regex=regex, limit=limit)
+    targets = find_targets(loaded, definitions, refused, optimize=optimize, wildcards=wildcards)
     if refused.errors and not keep_going:
         raise refused.errors.pop()
     return targets

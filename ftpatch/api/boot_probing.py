@@ -17,6 +17,7 @@ from ftpatch.api.probing import (
     probes_of,
     write_probes,
 )
+from ftpatch.api.recording_limits import WILDCARD_LIMIT
 from ftpatch.api.writing import Wait, Writing, write_update
 from ftpatch.errors import Refused, SiteRefused, UsageError
 
@@ -58,7 +59,12 @@ def insert_probes(
     from ftpatch.image import open_image
 
     kernel = open_image(writing.image).is_kernel
-    others = {"--handler": words.handler, "--no-optimize": not words.optimize}
+    others = {
+        "--handler": words.handler,
+        "--no-optimize": not words.optimize,
+        "--regex": words.regex,
+        "--limit": words.limit != WILDCARD_LIMIT,
+    }
     if not kernel:
         others = {
             "--sink": words.sink,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ftpatch.api.given import AnyPath, path_of, patterns, require_text
 from ftpatch.api.planner import Disable, Enable, Planner
-from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
+from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, WILDCARD_LIMIT, require_limits
 from ftpatch.api.site_columns import Sites
 from ftpatch.api.writing import (
     Writing,
@@ -134,6 +134,8 @@ class Image:
         self,
         probes: str | Sequence[str],
         *,
+        regex: bool = False,
+        limit: int = WILDCARD_LIMIT,
         handler: str | None = None,
         optimize: bool = True,
         keep_going: bool = False,
@@ -145,6 +147,8 @@ class Image:
         """Insert probes, such as ``"p sell n=$arg1:s32"``, and write the program or kernel as
         ``enable`` does.
 
+        In a program, a FUNC may be a wildcard for at most ``limit`` functions (0: any number), with
+        ``regex`` a regular expression; ``skipped`` has the errors of functions that it matched.
         ``handler`` is a function of a stub of your own, as STUB:FUNC; ``sink`` the device that a
         kernel's hits go to. Raises UsageError where a probe cannot be inserted, with a note for
         each further one; with ``keep_going`` the others are inserted, and those errors are in
@@ -160,6 +164,8 @@ class Image:
             keep_going=keep_going,
             max_stack=max_stack,
             size=size,
+            regex=regex,
+            limit=limit,
             sink=sink,
         )
         writing = writing_of(self.path, options)

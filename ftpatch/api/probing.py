@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
+from ftpatch.api.recording_limits import (
+    MAX_STACK,
+    TRACE_SIZE,
+    WILDCARD_LIMIT,
+    require_limits,
+)
 from ftpatch.api.writing import Wait, Writing, copy_of, output_path
 from ftpatch.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from ftpatch.image import Image
     from ftpatch.probe import Definition
+    from ftpatch.probe.event_names import Pattern
     from ftpatch.probe.found import Placed
     from ftpatch.probe.kernel_events import Form
     from ftpatch.probe.plan import Handler
@@ -26,6 +32,7 @@ __all__ = [
     "Probed",
     "kernel_lines",
     "parsed_probes",
+    "pattern_of",
     "probes_of",
     "write_probes",
 ]
@@ -53,7 +60,8 @@ class PlacedProbe(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class ProbeWords:
     """The options of ``probe``: ``handler`` is STUB:FUNC, ``size`` that of a trace file in bytes;
-    ``sink``: of a kernel, the device that hits go to."""
+    wildcards are a ``regex`` or globs, and match at most ``limit`` functions; ``sink``: of a
+    kernel, the device that hits go to."""
 
     probes: Sequence[str]
     handler: str | None = None
@@ -61,15 +69,18 @@ class ProbeWords:
     keep_going: bool = False
     max_stack: int = MAX_STACK
     size: int = TRACE_SIZE
+    regex: bool = False
+    limit: int = WILDCARD_LIMIT
     sink: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """The probes that were inserted, and ``refused``, the errors of those that were not; the output
-    is ``target``, and ``written``, None for a dry run. ``handled``: the functions by which the
-    program could itself set or block SIGILL (none without breakpoints); ``cleared``: a property
-    that the output has no longer; ``names``: how many the file had whose place the output took;
+    """The probes that were inserted, and ``refused``, the errors of those that were not, besides
+    ``skipped``, those of functions that only a wildcard named; the output is ``target``, and
+    ``written``, None for a dry run. ``handled``: the functions by which the program could itself
+    set or block SIGILL (none without breakpoints); ``cleared``: a property that the output has no
+    longer; ``names``: how many the file had whose place the output took;
     ``dropped``: a kernel's records that were dropped, and what that means (``unrecorded``)."""
 
     probes: tuple[PlacedProbe, ...]
@@ -81,6 +92,7 @@ class Probed:
     names: int
     dropped: int = 0
     unrecorded: str = ""
+    skipped: tuple[UsageError, ...] = ()
 
 
 def write_probes(
@@ -91,12 +103,14 @@ def write_probes(
     what planning raises, and OutputError."""
     from ftpatch.image import open_image
 
-    require_limits(max_stack=words.max_stack, size=words.size)
+    require_limits(max_stack=words.max_stack, size=words.size, limit=words.limit)
     image = open_image(writing.image)
-    definitions, handler = parsed_probes(image, words.probes, refused), _handler(words.handler)
+    definitions = parsed_probes(image, words.probes, refused, pattern=pattern_of(words.regex))
+    handler = _handler(words.handler)
     target = output_path(writing.image, writing.output, writing.in_place)
     with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.probe.plan import Probing, plan_probed
+        from ftpatch.probe.wildcards import Wildcards
         from ftpatch.update.update import cleared_name, lay_in
 
         probing = Probing(
@@ -105,6 +119,7 @@ def write_probes(
             handler=handler,
             depth=words.max_stack,
             size=words.size,
+            wildcards=Wildcards(regex=words.regex, limit=words.limit),
         )
         probed = plan_probed(image, probing, refused)
         if refused.errors and not words.keep_going:
@@ -121,6 +136,7 @@ def write_probes(
         target=target,
         written=None if writing.dry_run else target,
         names=copy.names,
+        skipped=tuple(refused.skipped.values()),
     )
 
 
@@ -141,7 +157,7 @@ def _placed(one: Placed) -> PlacedProbe:
     from ftpatch.probe import definition_text
 
     text, way = definition_text(one.definition), one.method.name
-    return PlacedProbe(one.definition.name, text, one.address, way, one.why)
+    return PlacedProbe(one.definition.event, text, one.address, way, one.why)
 
 
 def kernel_lines(image: Image, probes: Sequence[str], form: Form, refused: Refused) -> list[str]:
@@ -161,15 +177,28 @@ def kernel_lines(image: Image, probes: Sequence[str], form: Form, refused: Refus
     return lines
 
 
+def pattern_of(regex: bool) -> Pattern:
+    """The form of a program's wildcards."""
+    from ftpatch.probe.event_names import Pattern
+
+    return Pattern.REGEX if regex else Pattern.GLOB
+
+
 def parsed_probes(
-    image: Image, probes: Sequence[str], refused: Refused, *, kernel: bool = False
+    image: Image,
+    probes: Sequence[str],
+    refused: Refused,
+    *,
+    kernel: bool = False,
+    pattern: Pattern | None = None,
 ) -> Sequence[Definition]:
     """Parse the probes of one command for an image's architecture, leaving out what is
-    ``refused``; ``kernel``: as a kernel takes them. Raises UsageError for an architecture without
-    probes."""
+    ``refused``; ``kernel``: as a kernel takes them; ``pattern``: what a FUNC may be instead of a
+    name. Raises UsageError for an architecture without probes."""
     from ftpatch.arch import arch_of, supporting, supports
     from ftpatch.arch.registers import registers_of
     from ftpatch.probe import parse_probes
+    from ftpatch.probe.event_names import Pattern
 
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if arch is None or not supports(arch.name, "registers"):
@@ -184,6 +213,7 @@ def parsed_probes(
         refused,
         arguments=len(registers.arguments),
         kernel=kernel,
+        pattern=pattern or Pattern.NONE,
     )
 
 

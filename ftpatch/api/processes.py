@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.api.given import AnyPath, path_of, patterns, require_text, whole_number
-from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, require_limits
+from ftpatch.api.recording_limits import MAX_STACK, TRACE_SIZE, WILDCARD_LIMIT, require_limits
 from ftpatch.api.site_columns import Sites
 from ftpatch.arch import arch_of
 from ftpatch.errors import FtpatchError, InputError, NoTable, Refused, UsageError
@@ -187,6 +187,8 @@ class Process:
         self,
         probes: str | Sequence[str],
         *,
+        regex: bool = False,
+        limit: int = WILDCARD_LIMIT,
         optimize: bool = True,
         keep_going: bool = False,
         max_stack: int = MAX_STACK,
@@ -195,18 +197,26 @@ class Process:
         force: bool = False,
     ) -> Attached:
         """Insert probes, such as ``"p libc.so.6:malloc n=$arg1:u64"``, which record to ``output``
-        as a tracer does, until ``undo``; without ``optimize`` by traps alone. Raises UsageError
-        where one cannot be inserted, with a note for each further one; with ``keep_going`` the
-        others are inserted, and those errors are in ``refused``. InputError, OutputError."""
+        as a tracer does, until ``undo``; without ``optimize`` by traps alone. A FUNC may be a
+        wildcard for at most ``limit`` functions (0: any number), with ``regex`` a regular
+        expression; ``skipped`` has the errors of functions that it matched. Raises UsageError where
+        one cannot be inserted, with a note for each further one; with ``keep_going`` the others are
+        inserted, and those errors are in ``refused``. InputError, OutputError."""
         from ftpatch.api.attaching import attached, kept, probe_in, probe_targets, require_free
 
-        require_limits(max_stack=max_stack, size=size)
+        require_limits(max_stack=max_stack, size=size, limit=limit)
         require_free(self._process)
         refused, loaded = Refused(), self._loaded()
         words = patterns("probes", probes)
         try:
             targets = probe_targets(
-                loaded, words, refused, optimize=optimize, keep_going=keep_going
+                loaded,
+                words,
+                refused,
+                optimize=optimize,
+                keep_going=keep_going,
+                regex=regex,
+                limit=limit,
             )
         except UsageError as last:
             first, *others = [*refused.errors, last]
@@ -216,7 +226,7 @@ class Process:
         bring = probe_in(self._process, loaded, targets, depth=max_stack, size=size)
         trace = None if output is None else path_of("output", output)
         live = kept(self._process, loaded[0].path, trace, bring, overwrite=force)
-        return attached(live, refused.errors)
+        return attached(live, refused)
 
     def watch(
         self,

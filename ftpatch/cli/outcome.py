@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from ftpatch.cli.console import count, error_line, lines
 from ftpatch.names.demangle import demangled, demangled_place
 
 if TYPE_CHECKING:
+    from ftpatch.errors import UsageError
     from ftpatch.ftrace.ftrace_bug import FtraceBug
     from ftpatch.update.update import Outcome
 
@@ -19,6 +21,7 @@ __all__ = [
     "dropped_line",
     "outcome_row",
     "refused_lines",
+    "skipped_lines",
     "undefined_line",
 ]
 
@@ -73,6 +76,15 @@ def dropped_line(number: int, meaning: str) -> str:
 def cleared_line(name: str) -> str:
     """Explain a property that the output no longer has."""
     return f"{name} cleared: replaced return addresses would fault under a shadow stack"
+
+
+def skipped_lines(skipped: Sequence[UsageError], *, verbose: bool) -> list[str]:
+    """Count the functions of wildcards that cannot be probed, or name each if ``verbose``."""
+    if verbose or not skipped:
+        return [str(one) for one in skipped]
+    number = len(skipped)
+    are = "is" if number == 1 else "are"
+    return [f"{count(number, 'function')} matched, but {are} not probed; -v says why"]
 
 
 def undefined_line(name: str, versioned: bool) -> str:

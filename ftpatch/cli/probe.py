@@ -19,7 +19,15 @@ from ftpatch.api.probing import (
 )
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
-from ftpatch.cli.console import error_line, json_line, lines, tell_links, wait_for
+from ftpatch.cli.console import (
+    count,
+    error_line,
+    json_line,
+    lines,
+    note_lines,
+    tell_links,
+    wait_for,
+)
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
@@ -33,13 +41,14 @@ from ftpatch.cli.options import (
     Quiet,
     Sign,
     StripSignature,
+    Verbose,
     bytes_of,
     live_format,
     require_first,
     require_pid,
     wants_json,
 )
-from ftpatch.cli.outcome import cleared_line, dropped_line
+from ftpatch.cli.outcome import cleared_line, dropped_line, skipped_lines
 from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +58,8 @@ __all__ = ["command"]
 
 TRAP = "trap"
 """The way whose probes handle the program's own use of SIGILL."""
+NAMED = 9
+"""Such probes that are named one by one."""
 
 Program = Annotated[
     str | None,
@@ -94,6 +105,20 @@ def command(
         ),
     ] = False,
     reports: LiveReports = [],  # noqa: B006
+    regex: Annotated[
+        bool,
+        typer.Option(
+            "--regex", help="FUNC is a regular expression for whole names, instead of a glob."
+        ),
+    ] = False,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            help="Functions that a wildcard may match, 0 for any number.",
+        ),
+    ] = 1000,
     handler: Annotated[
         str | None,
         typer.Option(
@@ -149,6 +174,7 @@ def command(
     json: Json = False,
     format_: LiveFormat = None,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Insert probes that record arguments and return values.
 
@@ -156,7 +182,9 @@ def command(
     p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   on entry, or at OFFSET
     r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... on return
     FUNC    symbol, also an imported one; C++, Rust or D source name, without
-            parameters if unambiguous; 0xADDRESS; with --pid also LIB:FUNC
+            parameters if unambiguous; 0xADDRESS; with --pid also LIB:FUNC;
+            in programs a glob (* ? []) is each function that it matches, and
+            PLT:GLOB each imported one; `*` in NAME is the function's name
     FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
             +OFFSET(FETCH): memory at that address
     TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
@@ -167,6 +195,7 @@ def command(
     ftpatch probe /bin/cat 'p:o open path=+0($arg1):string' -o ./cat.p
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
+    ftpatch probe ./shop 'p:calls PLT:*' 'p:* parse_*' -o ./shop.p
     ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
     ftpatch probe vmlinux 'r:mk do_mkdirat ret=$retval:s32'
     ftpatch probe vmlinux --print-events 'r:mk do_mkdirat ret=$retval:s32'
@@ -218,6 +247,9 @@ def command(
             format=None if keep else live_format(json, format_),
             reports=reports,
             quiet=quiet,
+            regex=regex,
+            limit=limit,
+            verbose=verbose,
         )
         refused = Refused()
         with _all_told(refused):
@@ -252,6 +284,8 @@ def command(
         keep_going=keep_going,
         max_stack=max_stack,
         size=bytes_of(size),
+        regex=regex,
+        limit=limit,
         sink=sink,
     )
     writing = Writing(
@@ -268,6 +302,8 @@ def command(
     with _all_told(refused):
         probed = insert_probes(writing, words, refused, wait_for)
     tell_links(probed)
+    if not quiet:
+        note_lines(skipped_lines(probed.skipped, verbose=verbose))
     if as_json:
         for one in probed.probes:
             json_line(_row(one, probed))
@@ -333,9 +369,10 @@ def _said(probed: Probed) -> None:
     for one in probed.probes:
         why = f" ({one.reason})" if one.reason else ""
         lines([f"{one.name:{width}}  {one.way:4}  {one.address:#x}{why}"])
-    traps = ", ".join(one.name for one in probed.probes if one.way == TRAP)
+    traps = [one.name for one in probed.probes if one.way == TRAP]
     if traps and probed.handled:
-        lines([f"{traps}: handles the program's own use of SIGILL: {', '.join(probed.handled)}"])
+        those = ", ".join(traps) if len(traps) <= NAMED else count(len(traps), "trap")
+        lines([f"{those}: handles the program's own use of SIGILL: {', '.join(probed.handled)}"])
     lines([cleared_line(probed.cleared)] if probed.cleared else [])
     lines([dropped_line(probed.dropped, probed.unrecorded)] if probed.dropped else [])
     lines([f"wrote {probed.written}" if probed.written else "dry run: nothing was written"])

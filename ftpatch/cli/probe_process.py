@@ -18,7 +18,8 @@ from ftpatch.api.attaching import (
 )
 from ftpatch.api.call_filters import CallFilters
 from ftpatch.cli.attended import Attending, attended, require_time
-from ftpatch.cli.console import count, json_line, lines
+from ftpatch.cli.console import count, json_line, lines, note_lines
+from ftpatch.cli.outcome import skipped_lines
 from ftpatch.cli.process_update import readable_images
 from ftpatch.cli.trace_reports import Asked, Reports
 from ftpatch.errors import Refused, UsageError
@@ -39,7 +40,8 @@ class Wanted:
     limits of their recording; the ``trace`` to keep, if any, which may ``overwrite``; the
     ``seconds`` until they are taken out, None to wait for a signal; ``format`` and ``reports`` of
     what was recorded until then; ``keeps``: they stay until they are undone, which is told
-    ``as_json``; ``keep_going``: as many as can be."""
+    ``as_json``; ``keep_going``: as many as can be. Wildcards are a ``regex`` or globs, and match at
+    most ``limit`` functions; what they skip is named if ``verbose``."""
 
     probes: Sequence[str]
     optimize: bool
@@ -54,6 +56,9 @@ class Wanted:
     format: str | None
     reports: Sequence[str]
     quiet: bool
+    regex: bool
+    limit: int
+    verbose: bool
 
 
 def list_probes(pid: int, *, as_json: bool) -> None:
@@ -76,7 +81,7 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
     OutputError; ``refused`` has what was refused before."""
     from ftpatch.api.recording_limits import require_limits
 
-    require_limits(max_stack=wanted.depth, size=wanted.size)
+    require_limits(max_stack=wanted.depth, size=wanted.size, limit=wanted.limit)
     require_time(wanted.seconds)
     process = find_process(pid)
     require_free(process)
@@ -85,8 +90,16 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
     reports = None if wanted.keeps else _reports(process, wanted)
     loaded = readable_images(process)
     targets = probe_targets(
-        loaded, wanted.probes, refused, optimize=wanted.optimize, keep_going=wanted.keep_going
+        loaded,
+        wanted.probes,
+        refused,
+        optimize=wanted.optimize,
+        keep_going=wanted.keep_going,
+        regex=wanted.regex,
+        limit=wanted.limit,
     )
+    if not wanted.quiet:
+        note_lines(skipped_lines([*refused.skipped.values()], verbose=wanted.verbose))
     bring = probe_in(process, loaded, targets, depth=wanted.depth, size=wanted.size)
     if reports is None:
         image = loaded[0].path

@@ -47,6 +47,13 @@ class FunctionNames:
     def spelled(self, name: str) -> str:
         """Return a function's symbol name, for a name that may be the source's. Raises UsageError
         if it is unknown or ambiguous."""
+        found = self.known(name)
+        if found is None:
+            raise self._missing(name)
+        return found
+
+    def known(self, name: str) -> str | None:
+        """The same; None if it is unknown."""
         for symbols, behind in self.tables:
             if len(symbols.rows_named(name.removesuffix(behind) + behind)):
                 return name
@@ -59,7 +66,7 @@ class FunctionNames:
                 raise UsageError(self._path, reason, f"use the address of one: {several}")
             if places:
                 return next(iter(places.values()))
-        raise self._missing(name)
+        return None
 
     @cached_property
     def twice(self) -> frozenset[int]:

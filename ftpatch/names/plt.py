@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +16,20 @@ from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
 from ftpatch.elf.symbols import Symbols, no_symbols
 from ftpatch.image import Image
+from ftpatch.names.spelling import PLT
 
-__all__ = ["PLT", "Plt", "plt_symbols", "read_plt"]
+__all__ = ["PLT", "UNHOOKED", "Plt", "plt_symbols", "read_plt"]
 
-PLT = "@plt"
-"""Suffix of the imported name."""
 SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
 """The sections of the table, as link editors name them."""
+UNHOOKED = re.compile(
+    "_*(sig)?longjmp(_chk)?|(set|swap)context"  # they go elsewhere; it saves where it returns to
+    "|_*exit|_Exit|quick_exit|abort|pthread_exit|thrd_exit"  # do not return
+    "|__cxa_(re)?throw|_Unwind_.*|__gcc_personality.*|backtrace"  # unwind from where they return to
+    "|_*tls_get_addr"
+    "|__(a|hwa|l|m|t|ub)san_.*|__sanitizer_.*"  # report where they return to
+)
+"""Imported functions whose return address stays as it is."""
 MAX_ENTRY_SIZE = 24
 """Size of the longest entry: arm64's with ``bti c`` and ``autia``."""
 

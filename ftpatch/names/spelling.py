@@ -33,8 +33,10 @@ from ftpatch.names.parameters import called_name, name_span
 from ftpatch.names.short_names import without_arguments
 from ftpatch.names.suggest import SHOWN
 
-__all__ = ["Wanted", "bare", "is_glob", "last_word", "like", "named", "spellings"]
+__all__ = ["PLT", "Wanted", "bare", "is_glob", "last_word", "like", "named", "spellings"]
 
+PLT = "@plt"
+"""Suffix of an imported function's name, as link editors and debuggers show its PLT entry."""
 BESIDE = ("const", "volatile", "signed", "unsigned", "long", "short", "char", "operator")
 """Words that are separated by a space in C++ names."""
 KEPT = 1 << 26

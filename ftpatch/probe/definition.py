@@ -9,6 +9,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Literal
 
+from ftpatch.probe.event_names import GROUP
+
 __all__ = [
     "DEFAULT_TYPE",
     "HIST_SIZE",
@@ -153,6 +155,9 @@ class Definition:
     default. ``hist``: what it counts instead of recording it; ``filter``: which hits it records or
     counts. ``text`` is the definition as written; comparisons
     ignore it.
+
+    ``template``: GROUP/NAME for the functions of a wildcard, in case the symbol is none's name.
+    ``pattern``: the wildcard that the function was found by.
     """
 
     kind: Literal["p", "r"]
@@ -167,3 +172,10 @@ class Definition:
     filter: Filter | None = None
     text: str = field(default="", compare=False)
     library: str = ""
+    template: str = field(default="", compare=False)
+    pattern: str = field(default="", compare=False)
+
+    @property
+    def event(self) -> str:
+        """Its events' name in reports: with the group, if it has one of its own."""
+        return self.name if self.group == GROUP else f"{self.group}/{self.name}"

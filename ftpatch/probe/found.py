@@ -12,7 +12,6 @@ from ftpatch.arch.registers import Registers
 from ftpatch.errors import Refused
 from ftpatch.image import Image
 from ftpatch.inject.probe_methods import ProbeMethod
-from ftpatch.names.functions import Functions
 from ftpatch.names.named_symbols import DATA, Named
 from ftpatch.names.suggest import meant
 from ftpatch.probe import Definition, definition_text
@@ -20,8 +19,9 @@ from ftpatch.probe.fetching import Fetching, fetching
 from ftpatch.probe.locations import Location
 from ftpatch.probe.steps import Own
 from ftpatch.probe.tables import Probe
+from ftpatch.probe.wildcards import skipping
 
-__all__ = ["Found", "Placed", "fetchings", "placed_of", "spelled"]
+__all__ = ["Found", "Placed", "fetchings", "placed_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +70,6 @@ def placed_of(found: Sequence[Found], definitions: Sequence[Definition]) -> list
     return [placed[one] for one in definitions if one in placed]
 
 
-def spelled(
-    functions: Functions, definitions: Sequence[Definition], refused: Refused
-) -> list[Definition]:
-    """The definitions with symbols for what may be names of a source."""
-    out = []
-    for one in definitions:
-        with refused.told(functions.image.path):
-            symbol = one.symbol and functions.names.spelled(one.symbol)
-            out.append(replace(one, symbol=symbol))
-    return out
-
-
 def fetchings(
     image: Image, locations: Sequence[Location], registers: Registers, refused: Refused
 ) -> list[Found]:
@@ -93,7 +81,7 @@ def fetchings(
     for location in locations:
         definitions, fetchings = [], []
         for one in location.definitions:
-            with refused.told(image.path):
+            with refused.told(image.path, skips=skipping([one])):
                 fetchings.append(fetching(one, location.ip, registers, own))
                 definitions.append(one)
         if definitions:

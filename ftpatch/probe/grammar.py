@@ -15,19 +15,25 @@ from typing import Literal
 
 from ftpatch.core.token import SYMBOL, Token, read_number, words_of
 from ftpatch.errors import Refused, UsageError
+from ftpatch.names.spelling import PLT, is_glob
 from ftpatch.probe.definition import Definition, Fetch
 from ftpatch.probe.event_filter import parse_filter
+from ftpatch.probe.event_names import (
+    GROUP,
+    KERNEL_GROUP,
+    NAME_LIMIT,
+    EventNames,
+    Pattern,
+    event_name,
+    template,
+)
 from ftpatch.probe.fetches import NAME, Scope, parse_fetch
 from ftpatch.probe.hist_trigger import is_hist, parse_hist
 
 __all__ = ["parse_probe", "parse_probes"]
 
-GROUP, KERNEL_GROUP = "probes", "kprobes"
-"""The default group; the kernel's."""
 MAXACTIVE = 4096
 """KRETPROBE_MAXACTIVE_MAX."""
-NAME_LIMIT = 63
-"""Maximum length of event and group names: MAX_EVENT_NAME_LEN without the NUL."""
 FETCHES = 128
 """MAX_TRACE_ARGS."""
 OFFSET_LIMIT = (1 << 32) - 1
@@ -42,32 +48,53 @@ CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*")
 """A name as written in C++ and Rust: ``shop::Cart::add``, ``max<int>(int,int)``."""
 LIBRARY = re.compile(r"([^:()<>%\s]+):(?!:)")
 """The library before a function, as uprobe_events have PATH:OFFSET."""
+IMPORTS = "PLT"
+"""In its place: a function that is imported."""
 _FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
 
 
 def parse_probe(
-    text: str, registers: Collection[str], *, arguments: int, kernel: bool = False
+    text: str,
+    registers: Collection[str],
+    *,
+    arguments: int,
+    kernel: bool = False,
+    pattern: Pattern = Pattern.NONE,
 ) -> Definition:
     """Parse a line of kprobe_events.
 
     ``registers`` are the machine's names for ``%REG``; ``arguments`` is how many of a function's
     arguments are passed in registers, the last ``$argN``. What a ``kernel`` will be told may be in
-    user memory, and its default group is the kernel's. Raises UsageError, which names the offending
-    token and its column.
+    user memory, and its default group is the kernel's. With a ``pattern``, FUNC may be one, and
+    NAME may have a ``*`` for the function's. Raises UsageError, which names the offending token and
+    its column.
     """
     words = words_of(text)
     if not words:
         raise UsageError(None, "empty probe", _FORM)
-    kind, maxactive, group, name = _head(words[0], KERNEL_GROUP if kernel else GROUP)
+    usual, wild = KERNEL_GROUP if kernel else GROUP, pattern is not Pattern.NONE
+    kind, maxactive, group, name = _head(words[0], usual, wild)
     if len(words) < 2:
         raise words[0].cut(len(words[0].text)).refuse("no function in the probe", _FORM)
     library = LIBRARY.match(words[1].text)
     place = words[1].cut(library.end()) if library else words[1]
-    returns, symbol, offset, address = _place(place, kind == "r")
+    returns, symbol, offset, address = _place(place, kind == "r", pattern)
+    imported = wild and library is not None and library[1] == IMPORTS
+    kind = "r" if returns else "p"
+    names = ""
+    if symbol is not None and (pattern is Pattern.REGEX or (wild and is_glob(symbol))):
+        names = template(kind, group, name)
     if name is None:
         where = f"0x{address:x}" if symbol is None else f"{symbol}_{offset}"
-        name = f"{'r' if returns else 'p'}_{where}"
-        name = re.sub(r"[^A-Za-z0-9_]", "_", name)[:NAME_LIMIT]
+        name = event_name(f"{kind}_{where}")
+    elif "*" in name:
+        if symbol is None:
+            raise words[0].refuse("`*` in a name stands for that of a function", _FORM)
+        _, name = EventNames().of_function(f"{group}/{name}", symbol)
+    if imported:
+        if symbol is None:
+            raise place.refuse("an address is not imported", "write `p 0xADDRESS`")
+        symbol = symbol.removesuffix(PLT) + PLT
     words, condition = _split(words)
     hist = words.pop() if len(words) > 2 and is_hist(words[-1]) else None
     if len(words) - 2 > FETCHES:
@@ -83,7 +110,7 @@ def parse_probe(
         raise hist.refuse("a kernel's probes have no histogram", hint)
     known = {fetch.name: fetch for fetch in fetches}
     return Definition(
-        kind="r" if returns else "p",
+        kind=kind,
         group=group,
         name=name,
         symbol=symbol,
@@ -94,7 +121,8 @@ def parse_probe(
         hist=parse_hist(hist, known, returns=returns, entry=entry) if hist else None,
         filter=parse_filter(condition, known, scope) if condition else None,
         text=words[0].whole,
-        library=library[1] if library else "",
+        library=library[1] if library and not imported else "",
+        template=names,
     )
 
 
@@ -105,20 +133,20 @@ def parse_probes(
     *,
     arguments: int,
     kernel: bool = False,
+    pattern: Pattern = Pattern.NONE,
 ) -> tuple[Definition, ...]:
     """Parse the probes of one command with ``parse_probe``, leaving out what is ``refused``. A name
-    used twice is refused too, as the kernel does with EEXIST."""
-    probes: dict[tuple[str, str], Definition] = {}
+    used twice is refused too, as the kernel does with EEXIST; those of patterns come later."""
+    probes, names = list[Definition](), EventNames()
     for text in texts:
         with refused.told():
-            probe = parse_probe(text, registers, arguments=arguments, kernel=kernel)
-            if (probe.group, probe.name) in probes:
-                raise Token.of(text).refuse(
-                    f"given group/event name {probe.group}/{probe.name} already exists",
-                    "use another name, as in p:NAME",
-                )
-            probes[probe.group, probe.name] = probe
-    return tuple(probes.values())
+            probe = parse_probe(
+                text, registers, arguments=arguments, kernel=kernel, pattern=pattern
+            )
+            if not probe.template:
+                names.require(probe.group, probe.name, text)
+            probes.append(probe)
+    return tuple(probes)
 
 
 def _split(words: list[Token]) -> tuple[list[Token], Token | None]:
@@ -129,14 +157,14 @@ def _split(words: list[Token]) -> tuple[list[Token], Token | None]:
     return words, None
 
 
-def _head(word: Token, usual: str) -> tuple[Literal["p", "r"], int, str, str | None]:
+def _head(word: Token, usual: str, wild: bool) -> tuple[Literal["p", "r"], int, str, str | None]:
     """Parse kind, maxactive, group (``usual`` if none is given) and name; the name is None if one
     has to be generated."""
     front, colon, _ = word.text.partition(":")
     number = word.cut(1, len(front))
     if front[:1] not in ("p", "r") or (front[0] == "p" and number.text[:1] not in "0123456789"):
         raise word.refuse("a probe starts with p or r", _FORM)
-    group, name = _name(word.cut(len(front) + 1), usual) if colon else (usual, None)
+    group, name = _name(word.cut(len(front) + 1), usual, wild) if colon else (usual, None)
     if front[0] == "p":
         if number.text:
             raise number.refuse("maxactive is only for function exit", "use p, or an r probe")
@@ -149,8 +177,9 @@ def _head(word: Token, usual: str) -> tuple[Literal["p", "r"], int, str, str | N
     return "r", maxactive, group, name
 
 
-def _name(word: Token, usual: str) -> tuple[str, str | None]:
-    """Split an event's group and name; ``GRP/`` alone gives the group of a generated name."""
+def _name(word: Token, usual: str, wild: bool) -> tuple[str, str | None]:
+    """Split an event's group and name; ``GRP/`` alone gives the group of a generated name. With
+    ``wild``, the name may have a ``*``."""
     mark = "/" if "/" in word.text else "."
     group, slash, name = word.text.partition(mark)
     if slash:
@@ -158,26 +187,28 @@ def _name(word: Token, usual: str) -> tuple[str, str | None]:
         word = word.cut(len(group) + 1)
         if not name:
             return group, None
-        _check_name(word, "event")
+        _check_name(word, "event", wild)
         return group, name
-    _check_name(word, "event")
+    _check_name(word, "event", wild)
     return usual, word.text
 
 
-def _check_name(word: Token, what: str) -> None:
+def _check_name(word: Token, what: str, wild: bool = False) -> None:
     if not word.text:
         raise word.refuse(f"{what} name is not specified", "use p:NAME or p:GROUP/NAME")
     if len(word.text) > NAME_LIMIT:
         raise word.refuse(f"{what} name is too long", f"at most {NAME_LIMIT} characters")
-    if not NAME.fullmatch(word.text):
+    if not NAME.fullmatch(word.text.replace("*", "_", wild)):
         raise word.refuse(
             f"{what} name must follow the same rules as C identifiers",
             "use letters, digits and `_`",
         )
 
 
-def _place(word: Token, returns: bool) -> tuple[bool, str | None, int, int | None]:
-    """Parse the location: whether it is at a return, symbol, offset and address."""
+def _place(
+    word: Token, returns: bool, pattern: Pattern
+) -> tuple[bool, str | None, int, int | None]:
+    """Parse the location: whether it is at a return, symbol (or ``pattern``), offset, address."""
     percent = word.text.find("%")
     if percent >= 0:
         if word.text[percent:] != RETURN:
@@ -189,10 +220,12 @@ def _place(word: Token, returns: bool) -> tuple[bool, str | None, int, int | Non
     address = read_number(place.text)
     if address is not None:
         return returns, None, 0, address
-    cpp = CPP.fullmatch(place.text)
-    sign = re.search(r"\+(?=\w*$)" if cpp else r"[+-]", place.text)
+    if pattern is Pattern.REGEX and place.text.isprintable():
+        return returns, place.text, 0, None
+    free = CPP.fullmatch(place.text) or (pattern is Pattern.GLOB and is_glob(place.text))
+    sign = re.search(r"\+(?=\w*$)" if free else r"[+-]", place.text)
     symbol = place.text[: sign.start()] if sign else place.text
-    if not (cpp and symbol.isprintable()) and not SYMBOL.fullmatch(symbol):
+    if not (free and symbol.isprintable()) and not SYMBOL.fullmatch(symbol):
         hint = "use FUNC, FUNC+OFFSET or 0xADDRESS"
         raise place.refuse("invalid probed address or symbol", hint)
     offset = read_number(place.text[sign.end() :]) if sign else 0

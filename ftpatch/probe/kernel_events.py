@@ -24,7 +24,7 @@ from ftpatch.names.functions import read_functions
 from ftpatch.names.named_symbols import DATA, Named
 from ftpatch.names.suggest import meant
 from ftpatch.probe.definition import Definition, Fetch, Source
-from ftpatch.probe.grammar import KERNEL_GROUP
+from ftpatch.probe.event_names import KERNEL_GROUP
 from ftpatch.probe.text import definition_text
 
 __all__ = ["Form", "event_lines", "for_kernel"]

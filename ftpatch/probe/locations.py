@@ -18,6 +18,7 @@ from ftpatch.inject.probe_methods import Chosen, Methods
 from ftpatch.names.functions import Functions
 from ftpatch.probe import Definition
 from ftpatch.probe.definition import Source
+from ftpatch.probe.wildcards import skipping
 
 __all__ = ["Location", "find_pads", "find_locations"]
 
@@ -48,13 +49,13 @@ def find_locations(
         reason = "a Go program, whose goroutines' stacks have no room for probes, and are copied"
         raise UsageError(path, reason, "use uprobes at entries")
     for definition in definitions:
-        with refused.told():
+        with refused.told(skips=skipping([definition])):
             by_ip.setdefault(_address(functions, definition), []).append(definition)
     addresses = sorted(by_ip)
     locations: list[Location] = []
     for ip, after in zip(addresses, [*addresses[1:], None], strict=False):
-        names = ", ".join(one.name for one in by_ip[ip])
-        with refused.told():
+        names = ", ".join(one.event for one in by_ip[ip])
+        with refused.told(skips=skipping(by_ip[ip])):
             chosen = methods.choose(ip, optimize=optimize, until=after)
             if locations and chosen.address == locations[-1].chosen.address:
                 both = f"{locations[-1].ip:#x} and {ip:#x}"
@@ -77,8 +78,8 @@ def _address(functions: Functions, definition: Definition) -> int:
         if arguments and address not in functions.start:
             raise UsageError(
                 path,
-                f"{definition.name}: $argN can be used only on function entry, and {address:#x} is "
-                "not a known entry",
+                f"{definition.event}: $argN can be used only on function entry, and {address:#x} "
+                "is not a known entry",
                 "fetch %REG",
             )
     else:
@@ -94,7 +95,7 @@ def _address(functions: Functions, definition: Definition) -> int:
     if definition.kind == "r" and not functions.is_called(address):
         raise UsageError(
             path,
-            f"{definition.name}: {address:#x} is not a known function entry",
+            f"{definition.event}: {address:#x} is not a known function entry",
             "use a p probe",
         )
     if definition.kind == "r" and (
@@ -103,7 +104,7 @@ def _address(functions: Functions, definition: Definition) -> int:
     ):
         raise UsageError(
             path,
-            f"{definition.name}: the function at {address:#x} returns twice per call",
+            f"{definition.event}: the function at {address:#x} returns twice per call",
             "use a p probe",
         )
     return address

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +31,10 @@ from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.inject.unwinding import with_frames
 from ftpatch.names.functions import Functions, read_functions
 from ftpatch.probe import Definition
-from ftpatch.probe.found import Found, Placed, fetchings, placed_of, spelled
+from ftpatch.probe.found import Found, Placed, fetchings, placed_of
 from ftpatch.probe.locations import Location, find_locations, find_pads
 from ftpatch.probe.tables import Place, Tables
+from ftpatch.probe.wildcards import Wildcards, require_each, skipping
 
 __all__ = ["NEEDED", "Handler", "Probed", "Probing", "plan_probed"]
 
@@ -54,13 +55,14 @@ class Handler:
 @dataclass(frozen=True, kw_only=True)
 class Probing:
     """Options of probes. ``depth``: entries of a ret_stack; ``size``: size of a trace file in
-    bytes."""
+    bytes; ``wildcards``: what a FUNC may match."""
 
     definitions: Sequence[Definition]
     optimize: bool
     handler: Handler | None
     depth: int
     size: int
+    wildcards: Wildcards = field(default_factory=Wildcards)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,20 +98,23 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     if laid_in_id(image) is not None:
         raise UsageError(image.path, "already has a tracer or probes", "run `ftpatch undo` first")
     functions = read_functions(image)
-    definitions = spelled(functions, _own(image, probing.definitions, refused), refused)
+    own = _own(image, probing.definitions, refused)
+    probing.wildcards.reserve(own)
+    definitions = probing.wildcards.spelled(functions, own, refused)
     methods = Methods(image, arch, mover, functions, find_pads(image))
     locations = find_locations(methods, functions, definitions, refused, optimize=probing.optimize)
     traps = any(one.chosen.method.traps for one in locations)
     asked = find_asked(image, arch) if traps else Asked()
     locations = _free(image, methods, locations, asked, refused)
     found = fetchings(image, locations, registers_of(arch.name), refused)
+    left = placed_of(found, definitions)
+    require_each(functions, definitions, [one.definition for one in left], refused)
     if not found:
         if refused.errors:
             raise refused.errors.pop()
         raise UsageError(image.path, "no probes", "specify a probe, such as 'p main'")
     program = _Program(image=image, arch=arch, mover=mover, functions=functions, methods=methods)
     plan = _plan(program, probing, found)
-    left = placed_of(found, definitions)
     traps = any(one.location.chosen.method.traps for one in found)
     return Probed(plan=plan, placed=left, asks=asked.names if traps else ())
 
@@ -120,7 +125,7 @@ def _own(image: Image, definitions: Sequence[Definition], refused: Refused) -> l
     for one in definitions:
         with refused.told(image.path):
             if one.library:
-                reason = f"{one.name}: a library can only be probed in a running process"
+                reason = f"{one.event}: a library can only be probed in a running process"
                 raise UsageError(image.path, reason, "use --pid")
             own.append(one)
     return own
@@ -137,8 +142,8 @@ def _free(
     itself redirects."""
     free = []
     for location in locations:
-        names = ", ".join(one.name for one in location.definitions)
-        with refused.told():
+        names = ", ".join(one.event for one in location.definitions)
+        with refused.told(skips=skipping(location.definitions)):
             if location.chosen.method.traps and asked.unled:
                 reason = (
                     f"{names}: it needs a trap, and the system call at {asked.unled[0]:#x} may "

@@ -123,7 +123,7 @@ class Hits:
             for number, probe in enumerate(probes):
                 function = places.function(file, probe)[0]
                 symbol = recording.program_of(file).symbols.get(function, function)
-                names = dict.fromkeys([probe.definition.name, function, symbol])
+                names = dict.fromkeys([probe.name, probe.definition.name, function, symbol])
                 if window.globs and not window.names_match(*names):
                     continue
                 same = known.setdefault((program, replace(probe, missed=0)), len(self._probes))

@@ -19,10 +19,11 @@ from ftpatch.inject.signal_calls import Asked, find_asked
 from ftpatch.names.functions import Functions, read_functions
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe import Definition
-from ftpatch.probe.found import Found, fetchings, spelled
+from ftpatch.probe.found import Found, fetchings
 from ftpatch.probe.implementations import implementations
 from ftpatch.probe.locations import Location, find_locations, find_pads
 from ftpatch.probe.plan import NEEDED
+from ftpatch.probe.wildcards import Wildcards, require_each, skipping
 from ftpatch.process.loaded import Loaded
 
 __all__ = ["COPY", "Target", "find_targets"]
@@ -68,10 +69,13 @@ def find_targets(
     refused: Refused,
     *,
     optimize: bool = True,
+    wildcards: Wildcards | None = None,
 ) -> list[Target]:
     """Find the locations, image by image, leaving out what is ``refused``. ``loaded`` begins with
     the program; without ``optimize`` there are traps where there could be jumps. Raises UsageError
     if none is left."""
+    wildcards = wildcards or Wildcards()
+    wildcards.reserve(definitions)
     by_image: dict[int, list[Definition]] = {}
     for one in definitions:
         with refused.told():
@@ -79,7 +83,7 @@ def find_targets(
     out = []
     for row, those in by_image.items():
         with refused.told():
-            target = _target(loaded[row], loaded, those, refused, optimize=optimize)
+            target = _target(loaded[row], loaded, those, wildcards, refused, optimize=optimize)
             if target.found:
                 out.append(target)
     if any(target.traps for target in out):
@@ -95,7 +99,8 @@ def _image(loaded: Sequence[Loaded], definition: Definition) -> int:
     """The row of the image that has the probe's function. Raises UsageError."""
     name = definition.library
     if not name:
-        _require_own(loaded, definition)
+        if not definition.template:
+            _require_own(loaded, definition)
         return 0
     rows = [row for row, one in enumerate(loaded) if name in one.names]
     if len(rows) > 1:
@@ -127,6 +132,7 @@ def _target(
     loaded: Loaded,
     others: Sequence[Loaded],
     definitions: Sequence[Definition],
+    wildcards: Wildcards,
     refused: Refused,
     *,
     optimize: bool,
@@ -146,14 +152,16 @@ def _target(
         chosen = implementations(loaded, others, functions, arch)
         functions = replace(functions, chosen=chosen)
     methods = Methods(image, arch, mover, functions, find_pads(image))
-    named = spelled(functions, definitions, refused)
+    named = wildcards.spelled(functions, definitions, refused)
     locations = find_locations(methods, functions, named, refused, optimize=optimize)
     usable = []
     for one in locations:
-        with refused.told(loaded.path):
+        with refused.told(loaded.path, skips=skipping(one.definitions)):
             _require_usable(loaded, methods, functions, one, traps=supports(arch.name, TRAPPED))
             usable.append(one)
     found = fetchings(image, usable, registers_of(arch.name), refused)
+    left = [definition for one in found for definition in one.location.definitions]
+    require_each(functions, named, left, refused)
     return Target(
         loaded=loaded,
         arch=arch,
@@ -180,8 +188,8 @@ def _beside_calls(
         free = []
         for one in target.found:
             location, path = one.location, target.loaded.path
-            names = ", ".join(each.name for each in location.definitions)
-            with refused.told():
+            names = ", ".join(each.event for each in location.definitions)
+            with refused.told(skips=skipping(location.definitions)):
                 if location.chosen.method.traps:
                     _require_led(names, path, unled)
                 start, end = target.methods.span(location.chosen)
@@ -239,7 +247,7 @@ def _require_usable(
 ) -> None:
     """Raise UsageError for a location that is called by the dynamic linker, or whose code somebody
     else has changed, or that needs a trap where there are no ``traps`` in processes."""
-    names, chosen = ", ".join(one.name for one in location.definitions), location.chosen
+    names, chosen = ", ".join(one.event for one in location.definitions), location.chosen
     place = functions.image.kallsyms.places(np.array([location.ip], np.uint64))[0]
     place = place or f"{location.ip:#x}"
     if location.ip in functions.resolvers:

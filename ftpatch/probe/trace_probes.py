@@ -55,7 +55,7 @@ class Probe:
     @property
     def name(self) -> str:
         """Name of its events."""
-        return self.definition.name
+        return self.definition.event
 
     @property
     def symbol(self) -> str | None:

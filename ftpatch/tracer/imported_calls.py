@@ -12,7 +12,7 @@ from ftpatch.arch.plt_thunks import plt_thunks_of
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.names.function_names import FunctionNames
-from ftpatch.names.plt import Plt, read_plt
+from ftpatch.names.plt import UNHOOKED, Plt, read_plt
 
 __all__ = ["find_calls"]
 
@@ -21,14 +21,6 @@ UNTRACED = re.compile(
     "|__libc_start_main|__cxa_finalize|__gmon_start__"  # called by the start files alone
 )
 """Functions that are no calls of the program."""
-UNHOOKED = re.compile(
-    "_*(sig)?longjmp(_chk)?|(set|swap)context"  # they go elsewhere; it saves where it returns to
-    "|_*exit|_Exit|quick_exit|abort|pthread_exit|thrd_exit"  # do not return
-    "|__cxa_(re)?throw|_Unwind_.*|__gcc_personality.*|backtrace"  # unwind from where they return to
-    "|_*tls_get_addr"
-    "|__(a|hwa|l|m|t|ub)san_.*|__sanitizer_.*"  # report where they return to
-)
-"""Functions whose return address stays as it is."""
 
 
 def find_calls(image: Image, *, hooks: bool) -> Plt:
