@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from ftpatch.core.token import read_number
 from ftpatch.errors import Refused, UsageError
 from ftpatch.probe import definition_text, parse_probe, parse_probes
 from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
+from ftpatch.probe.event_names import Pattern
 
 REGISTERS = ("ax", "di", "si", "sp")
 FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
@@ -229,6 +232,40 @@ def test_two_of_one_name() -> None:
     )
 
 
+WILD = [
+    ("p:* str*", "probes/*", "str*", ""),
+    ("p:mine/* str[a-z]?", "mine/*", "str[a-z]?", ""),
+    ("p str*", "probes/p_*_0", "str*", ""),
+    ("r str*", "probes/r_*_0", "str*", ""),
+    ("p str*%return", "probes/r_*_0", "str*", ""),
+    ("p:calls PLT:*", "calls/*", "*@plt", ""),
+    ("p:mine/in str*", "mine/in_*", "str*", ""),
+    ("p:a_*_b libc.so.6:str*", "probes/a_*_b", "str*", "libc.so.6"),
+    ("p:* shop::Cart::*", "probes/*", "shop::Cart::*", ""),
+    ("p:times operator*(shop::Price, int)", "times/*", "operator*(shop::Price, int)", ""),
+    ("p:* main", "", "main", ""),
+    ("p:* PLT:malloc", "", "malloc@plt", ""),
+]
+"""With the template of their names, and what FUNC and LIB are."""
+
+
+@pytest.mark.parametrize(("text", "names", "symbol", "library"), WILD)
+def test_wildcards(text: str, names: str, symbol: str, library: str) -> None:
+    found = parse_probe(text, REGISTERS, arguments=6, pattern=Pattern.GLOB)
+    assert (found.template, found.symbol, found.library) == (names, symbol, library)
+    if not names:
+        assert found.name == symbol.removesuffix("@plt")
+    if "operator" not in text:  # that is a name, too
+        with pytest.raises(UsageError):
+            parse(text)
+
+
+def test_a_regular_expression() -> None:
+    found = parse_probe("p:* lib.so:^a+(b|c)$", REGISTERS, arguments=6, pattern=Pattern.REGEX)
+    assert (found.symbol, found.library) == ("^a+(b|c)$", "lib.so")
+    assert found.template == "probes/*" and not found.offset
+
+
 @given(st.integers(0, (1 << 64) - 1))
 def test_numbers(value: int) -> None:
     for text in (str(value), hex(value), f"0{value:o}", f"0X{value:016X}"):
@@ -254,6 +291,8 @@ def test_any_text_means_something_or_is_refused(text: str) -> None:
         assert "\n" not in str(error) and str(error).isprintable()
     else:
         assert parse(definition_text(found)) == found
+        with contextlib.suppress(UsageError):  # for a NAME with `*`
+            assert parse_probe(text, REGISTERS, arguments=6, pattern=Pattern.GLOB) == found
         assert parse_probes([text], REGISTERS, Refused(), arguments=6) == (found,)
 
 

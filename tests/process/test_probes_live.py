@@ -271,3 +271,30 @@ def test_code_that_somebody_else_changed(tmp_path: Path) -> None:
         assert said.code == 2, said.out
         assert said.err.count("\n") == 1
         running.ask("c1")
+
+
+def test_wildcards(tmp_path: Path) -> None:
+    """Every function of a library, and of libc those that a glob matches."""
+    (path, _), trace = library(tmp_path), tmp_path / "t.trace"
+    probes = ("p:lib/* libthree.so:*", "p:c libc.so.6:str[dl]*", "p:own [sn]*", "p:plt/* PLT:thr*")
+    with asked(path) as running:
+        laid = ftpatch("probe", *running.pid, *probes, "-o", trace, "--keep", "-v")
+        assert laid.code == 0, laid.err
+        assert all(": c/" in line or ": lib/" in line for line in laid.err.splitlines())
+        assert running.ask("c20") == total(20)
+        assert running.ask("t2") == "400"
+        _taken_out(running)
+        assert ftpatch("check", *running.pid).code == 0
+    counted, _ = hits(trace)
+    assert counted["lib/three"] == counted["plt/three"] == 20
+    assert counted["own/six"] == counted["own/named"] == 20
+    assert counted["c/strdup"] == 400
+    assert counted["c/strlen"] >= 800, "the program's calls, and those of strdup"
+    with asked(path) as running:
+        for words, text in {
+            ("p:* libc.so.6:*",): "functions, more than 1,000; use a narrower one, or --limit ",
+            ("p:* libthree.so:xyz*",): "libthree.so: no function matches 'xyz*'",
+            ("p:* libfour.so:*",): "no library 'libfour.so' is loaded",
+        }.items():
+            said = ftpatch("probe", *running.pid, *words, "--seconds", "1")
+            assert said.code == 2 and text in said.err, said.err
