@@ -65,7 +65,7 @@ class Source(Enum):
     CALLER = "$caller"
     """The address that the function returns to, in histograms."""
     LATENCY = "$latency"
-    """How long the call took, in histograms of r probes."""
+    """The time that a call took, in histograms of r probes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from ftpatch.probe.definition import HIST_SIZE, Fetch, Hist, Key, Source
 __all__ = ["is_hist", "parse_hist"]
 
 WORD = "hist"
-KEY_WORDS, MOST_VALUES = (structure("trace_hist")[name].shape[0] for name in ("key", "sum"))
+KEY_WORDS, MAX_VALUES = (structure("trace_hist")[name].shape[0] for name in ("key", "sum"))
 STRING_WORDS = constants["STRING_WORDS"]
-LEAST, MOST = 32, 1 << 17
+MIN_SIZE, MAX_SIZE = 32, 1 << 17
 """Entries: the most are the kernel's TRACING_MAP_BITS_MAX."""
 OPTIONS = ("keys", "vals", "values", "size")
 OWN = {
@@ -61,8 +61,8 @@ def parse_hist(word: Token, fetches: Mapping[str, Fetch], *, returns: bool, entr
     if sum(STRING_WORDS if one.fetch.type == "string" else 1 for one in keys) > KEY_WORDS:
         hint = f"at most {KEY_WORDS} numbers, or one string"
         raise found["keys"].refuse("the key is too long", hint)
-    if len(values) > MOST_VALUES:
-        raise found["vals"].refuse("too many values", f"at most {MOST_VALUES}")
+    if len(values) > MAX_VALUES:
+        raise found["vals"].refuse("too many values", f"at most {MAX_VALUES}")
     return Hist(keys, values, _size(found["size"]) if "size" in found else HIST_SIZE)
 
 
@@ -109,6 +109,6 @@ def _value(token: Token, fields: Mapping[str, Fetch]) -> Fetch:
 
 def _size(token: Token) -> int:
     number = read_number(token.text)
-    if not number or number > MOST:
-        raise token.refuse("invalid size of a histogram", f"1 to {MOST} entries")
-    return max(LEAST, 1 << (number - 1).bit_length())
+    if not number or number > MAX_SIZE:
+        raise token.refuse("invalid size of a histogram", f"1 to {MAX_SIZE} entries")
+    return max(MIN_SIZE, 1 << (number - 1).bit_length())

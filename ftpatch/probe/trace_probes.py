@@ -133,7 +133,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
 
 
 def show_of(type: str) -> Show:
-    """How values of a type are shown."""
+    """The form in which values of a type are shown."""
     return _SHOWN.get(type, _SHOWN[type[0]])[0]
 
 

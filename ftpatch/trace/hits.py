@@ -165,7 +165,7 @@ class HistTable:
 
     @property
     def hits(self) -> int:
-        """How many hits were counted."""
+        """The number of hits that were counted."""
         return sum(row.hits for row in self.rows)
 
 

@@ -129,7 +129,7 @@ def _fentry(arch: str, scratch: Path) -> bytes:
     """A program that attaches a BPF program to a function."""
     compiler, program = f"{PREFIX[arch]}gcc", scratch / "fentry"
     need(compiler)
-    command = [compiler, "-O1", "-static", HERE / "fentry.c", "-o", program]
+    command = [compiler, "-O1", "-static", str(HERE / "fentry.c"), "-o", str(program)]
     subprocess.run(command, check=True)
     return program.read_bytes()
 
