@@ -98,7 +98,6 @@ ftrace_plt_caller:
 #define BITS 0xc0, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00, 0x00
 #define ORIGIN 0x8e, 0x00, 0x0e, BITS, 0x1a	/* DW_OP_breg30 0, const8u BITS, and */
 #define VAL_EXPRESSION 0x16, 30			/* of x30; bytes */
-#define BYTES(n) ((n) & 127) + 128, (n) >> 7	/* ULEB128 */
 #define ORIGIN_SIZE 12
 #define DISTANCE 0x80, 0x01
 #define DISTANCE_SIZE 2

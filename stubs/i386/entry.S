@@ -98,7 +98,7 @@ ftrace_regs_caller:			/* arguments are always readable */
 	.cfi_startproc
 	.cfi_signal_frame
 	.cfi_def_cfa esp, 0
-	.cfi_escape VAL_EXPRESSION, UNFOLLOWED + SLOT_SIZE + SEARCH
+	.cfi_escape VAL_EXPRESSION, BYTES(UNFOLLOWED + SLOT_SIZE + SEARCH)
 	unfollowed
 	.cfi_escape SLOT
 	search
@@ -108,7 +108,7 @@ return_to_handler:
 	.cfi_adjust_cfa_offset POPPED
 	pushl	$0
 	.cfi_adjust_cfa_offset 4
-	.cfi_escape VAL_EXPRESSION, UNFOLLOWED + 11 + SLOT_SIZE + SEARCH
+	.cfi_escape VAL_EXPRESSION, BYTES(UNFOLLOWED + 11 + SLOT_SIZE + SEARCH)
 	unfollowed
 	.cfi_escape 0x12			/*  0: dup                    CFA CFA */
 	.cfi_escape 0x0a			/*  1: const2u POPPED + 4 */

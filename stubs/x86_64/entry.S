@@ -118,7 +118,7 @@ ftrace_plt_caller:
 	.cfi_startproc
 	.cfi_signal_frame
 	.cfi_def_cfa rsp, 0
-	.cfi_escape 0x16, 16, UNFOLLOWED + 16 + SEARCH	/* DW_CFA_val_expression rip, bytes */
+	.cfi_escape 0x16, 16, BYTES(UNFOLLOWED + 16 + SEARCH) /* DW_CFA_val_expression rip, bytes */
 	unfollowed
 	.cfi_escape 0x38, 0x1c, 0x12		/*  0: lit8 minus dup         slot slot */
 	.cfi_escape 0x12, 0x06			/*  3: dup deref              slot slot held */

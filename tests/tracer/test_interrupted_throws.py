@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Signals that meet an unwinder in the middle of the ret_stack.
+
+Where their handler runs on a stack of its own, above the one that is walked up, the frames of that
+one are put aside, and those of the handler take their places: the unwinder may have looked at one
+already.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ftpatch
+from tests.support.sampling import scaled
+
+pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
+SOURCE = Path(__file__).parent.parent / "programs" / "interrupted_throws.cc"
+WAYS = {
+    "x86_64": ("g++", [], 200_000),
+    "i386": ("i686-linux-gnu-g++", ["-static"], 200_000),
+    "arm64": ("aarch64-linux-gnu-g++", ["-static"], 5_000),
+}
+"""By architecture: its compiler and flags, and the exceptions that it throws in a few seconds."""
+
+
+@pytest.mark.parametrize("tracer", ["function_graph", "function_profile"])
+@pytest.mark.parametrize("arch", WAYS)
+def test_every_exception_is_caught(arch: str, tracer: str, tmp_path: Path) -> None:
+    compiler, flags, rounds = WAYS[arch]
+    runs = ["qemu-aarch64-static"] if arch == "arm64" else []
+    if shutil.which(compiler) is None or (runs and shutil.which(runs[0]) is None):
+        pytest.skip(f"no {compiler}, or nothing to run its programs with")
+    rounds = rounds // scaled(1, 4)
+    program, traced = tmp_path / "throws", tmp_path / "traced"
+    built = [compiler, "-O2", "-fno-inline", "-fpatchable-function-entry=5", *flags]
+    subprocess.run([*built, SOURCE, "-o", program], check=True)
+    done = ftpatch("enable", program, "--tracer", tracer, "-o", traced)
+    assert done.code == 0, done.err
+    said = subprocess.run(
+        [*runs, traced, str(rounds)],
+        env={**os.environ, "FTPATCH_TRACE": str(tmp_path / "trace")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (said.returncode, said.stdout) == (0, f"{rounds} 1\n"), said.stderr
