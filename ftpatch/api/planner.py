@@ -48,10 +48,15 @@ class Planner(ABC):
         it they are errors."""
 
     def selected(self, sites: Sites, missing: set[str] | None) -> NDArray[np.bool_]:
-        """Mask of the chosen sites."""
+        """Mask of the chosen sites. Raises SiteRefused for those that call a kernel's probes."""
         from ftpatch.ftrace.filter import Selection, select_sites
 
-        return select_sites(sites, Selection(self.filters, self.notrace, self.regex), missing)
+        mask = select_sites(sites, Selection(self.filters, self.notrace, self.regex), missing)
+        if sites.blocks and sites.image.is_kernel:
+            from ftpatch.boot.hooks import require_unprobed
+
+            require_unprobed(sites, mask)
+        return mask
 
     def expanded(self) -> Self:
         """The same with the lines of filter files in their place: a pipe can be read once."""

@@ -33,12 +33,13 @@ from ftpatch.arch.kernel_probe import (
     readers_of,
 )
 from ftpatch.core.changes import Kind
+from ftpatch.core.columns import addresses
 from ftpatch.core.journal import journalled
-from ftpatch.errors import InputError, UsageError
+from ftpatch.errors import InputError, SiteRefused, UsageError
 from ftpatch.ftrace.sites import Sites
 from ftpatch.trace.hits import Show
 
-__all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks"]
+__all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks", "require_unprobed"]
 
 MAGIC = b"FTPHOOKS"
 """Followed by the size of what is compressed, in SIZE bytes, little endian."""
@@ -179,6 +180,19 @@ def read_hooks(sites: Sites) -> Hooked | None:
         ):
             raise InputError(image.path, "the record of its probes is damaged") from None
     return None
+
+
+def require_unprobed(sites: Sites, mask: NDArray[np.bool_]) -> None:
+    """Raise SiteRefused if a site in ``mask``, bool[n], calls a probe of a patched kernel: the
+    record would go on telling of it. Raises InputError for a damaged one."""
+    hooked = read_hooks(sites)
+    held = {one["site"]: one["name"] for one in hooked.probes} if hooked else {}
+    ip = sites.ip[mask & np.isin(sites.ip, addresses(*held))]
+    if len(ip):
+        (place,) = sites.image.kallsyms.places(ip[:1])
+        more = f" (and {len(ip) - 1} more)" * (len(ip) > 1)
+        reason = f"{place or hex(int(ip[0]))}: has the probe {held[int(ip[0])]}{more}"
+        raise SiteRefused(sites.image.path, reason, "run `ftpatch undo` first")
 
 
 def _parsed(held: dict[str, Any]) -> Hooked:

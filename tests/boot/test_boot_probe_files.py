@@ -93,6 +93,24 @@ def test_they_are_listed_checked_and_undone(plain: Path) -> None:
     assert ftpatch("probe", path).code == 2
 
 
+@pytest.mark.parametrize(
+    "words", [("disable",), ("enable", "--to", "do_exit"), ("disable", "--dry-run")]
+)
+def test_the_site_of_a_probe_is_not_taken(plain: Path, words: tuple[str, ...]) -> None:
+    """As in a program; other sites are free."""
+    path, out = _probed(plain, *BOTH), plain.with_name("out")
+    before = path.read_bytes()
+    for name in ("vfs_read", "*"):
+        done = ftpatch(words[0], path, *words[1:], "-f", name, "-o", out)
+        assert done.code == 1 and not out.exists() and path.read_bytes() == before
+        (line,) = done.err.splitlines()
+        assert "vfs_read+0x0" in line and line.endswith("run `ftpatch undo` first"), line
+    done = ftpatch(words[0], path, *words[1:], "-f", "vfs_write", "-o", out)
+    assert done.code == 0, done.err
+    if "--dry-run" not in words:
+        assert ftpatch("probe", out).out == ftpatch("probe", path).out
+
+
 def _sent(image: Path) -> bytes:
     """One hit of each probe, as debugcon gets them, with the hit of another stack in between."""
     source = find_source(open_image(image))
