@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ftpatch.api.planner import Planner
@@ -22,12 +22,15 @@ from ftpatch.api.writing import Wait, Writing, write_update
 from ftpatch.errors import Refused, SiteRefused, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ftpatch.boot.hooks import Hooks
+    from ftpatch.ftrace.check.findings import Check
     from ftpatch.ftrace.plan import Plan
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["hooks_in", "insert_probes", "probes_in"]
+__all__ = ["check_image", "check_probed", "hooks_in", "insert_probes", "probes_in"]
 
 WAY = "pad"
 """The site's own call."""
@@ -137,11 +140,30 @@ def probes_in(image: Image) -> tuple[Probe, ...] | None:
     """The probes of a program or a kernel, by address; None if it has none. Raises InputError for
     corrupt tables, or a damaged record."""
     from ftpatch.boot.hooks import read_hooks
-    from ftpatch.ftrace.sites import read_sites
 
     if not image.is_kernel:
         return probes_of(image)
-    hooked = read_hooks(read_sites(image))
+    hooked = read_hooks(image)
     if hooked is None:
         return None
     return tuple(Probe(one["text"], one["ip"], WAY) for one in hooked.probes)
+
+
+def check_image(path: Path, *, functions: bool = False, one_of_many: bool = False) -> Check:
+    """Check a file as ``check_probed`` does. Raises InputError for what cannot be read."""
+    from ftpatch.image import open_image
+
+    return check_probed(open_image(path), functions=functions, one_of_many=one_of_many)
+
+
+def check_probed(image: Image, *, functions: bool = False, one_of_many: bool = False) -> Check:
+    """Check an image as ``check_open`` does, and that a kernel's probes are as recorded. Raises
+    InputError for what cannot be read."""
+    from ftpatch.ftrace.check.check import check_open
+
+    found = check_open(image, functions=functions, one_of_many=one_of_many)
+    if found.ftrace_init is None or not image.is_kernel or not image.blocks:
+        return found
+    from ftpatch.boot.check_hooks import probe_findings
+
+    return replace(found, findings=(*found.findings, *probe_findings(image)))

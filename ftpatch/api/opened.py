@@ -21,7 +21,7 @@ from ftpatch.api.writing import (
 )
 from ftpatch.arch import arch_of
 from ftpatch.errors import Refused, SiteRefused, UsageError
-from ftpatch.ftrace.check.check import Check, check_open
+from ftpatch.ftrace.check.check import Check
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import open_image
 
@@ -64,7 +64,9 @@ class Image:
     def check(self) -> Check:
         """Check the table and its sites; of a kernel or a module, predict what ftrace_init will
         say. Raises InputError for what cannot be read."""
-        return check_open(self._image)
+        from ftpatch.api.boot_probing import check_probed
+
+        return check_probed(self._image)
 
     def enable(
         self,

@@ -37,6 +37,7 @@ from ftpatch.core.columns import addresses
 from ftpatch.core.journal import journalled
 from ftpatch.errors import InputError, SiteRefused, UsageError
 from ftpatch.ftrace.sites import Sites
+from ftpatch.image import Image
 from ftpatch.trace.hits import Show
 
 __all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks", "require_unprobed"]
@@ -126,7 +127,9 @@ class Hooks:
         whole, entries, places = self._built(
             sites.arch.name, code, laid, replace(aim, span=len(whole))
         )
-        told = json.dumps({"probes": self.told, "places": places}, separators=(",", ":"))
+        pads = [entry for hook, entry in zip(self.hooks, entries, strict=True) for _ in hook.probes]
+        probes = [{**one, "pad": pad} for one, pad in zip(self.told, pads, strict=True)]
+        told = json.dumps({"probes": probes, "places": places}, separators=(",", ":"))
         record = zlib.compress(told.encode(), 9)
         return HookCode(whole, entries, MAGIC + len(record).to_bytes(SIZE, "little") + record)
 
@@ -143,8 +146,9 @@ NO_HOOKS = Hooks()
 
 @dataclass(frozen=True, kw_only=True)
 class Hooked:
-    """The hooks of a patched kernel. ``probes``: what was told of each; columns, one row for each
-    place that sends: ``place`` int64[m], ascending, ``probe``, ``value`` and ``part`` int64[m]."""
+    """The hooks of a patched kernel. ``probes``: what was told of each, and the ``pad`` that its
+    site calls, in bytes from the mark; columns, one row for each place that sends: ``place``
+    int64[m], ascending, ``probe``, ``value`` and ``part`` int64[m]."""
 
     probes: tuple[Mapping[str, Any], ...]
     place: NDArray[np.int64]
@@ -153,22 +157,18 @@ class Hooked:
     part: NDArray[np.int64]
 
 
-def read_hooks(sites: Sites) -> Hooked | None:
+def read_hooks(image: Image) -> Hooked | None:
     """Read the record of a patched kernel; None if it has none. Raises InputError for one that
     contradicts itself."""
-    image = sites.image
-    laid = journalled(sites.blocks, Kind.PADDING)
+    laid = journalled(image.blocks, Kind.PADDING)
     for row in range(len(laid)):
-        start = laid.new[row, :HEAD].tobytes()
-        if not start.startswith(MAGIC) or len(start) < HEAD:
+        if not laid.new[row, : len(MAGIC)].tobytes().startswith(MAGIC):
             continue
-        at = int(laid.offset[row])
-        size = int.from_bytes(start[len(MAGIC) :], "little")
-        held = image.data[at + HEAD : at + HEAD + min(size, MAX_RECORD)].tobytes()
+        start, end = laid.offset[row:], (laid.offset + laid.width)[row:]
+        gaps = np.flatnonzero(start[1:] != end[:-1])  # it was laid in pieces
+        held = image.data[start[0] : end[gaps[0] if len(gaps) else -1]].tobytes()
         try:
-            unpacker = zlib.decompressobj()
-            told = unpacker.decompress(held, MAX_RECORD)
-            return _parsed(json.loads(told))
+            return _parsed(json.loads(_unpacked(held)))
         except (
             zlib.error,
             ValueError,
@@ -182,10 +182,22 @@ def read_hooks(sites: Sites) -> Hooked | None:
     return None
 
 
+def _unpacked(held: bytes) -> bytes:
+    """The JSON of a record. Raises ValueError or zlib.error for one of another size."""
+    size = int.from_bytes(held[len(MAGIC) : HEAD], "little")
+    if not held.startswith(MAGIC) or size > len(held) - HEAD:
+        raise ValueError
+    unpacker = zlib.decompressobj()
+    told = unpacker.decompress(held[HEAD : HEAD + size], MAX_RECORD)
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError
+    return told
+
+
 def require_unprobed(sites: Sites, mask: NDArray[np.bool_]) -> None:
     """Raise SiteRefused if a site in ``mask``, bool[n], calls a probe of a patched kernel: the
     record would go on telling of it. Raises InputError for a damaged one."""
-    hooked = read_hooks(sites)
+    hooked = read_hooks(sites.image)
     held = {one["site"]: one["name"] for one in hooked.probes} if hooked else {}
     ip = sites.ip[mask & np.isin(sites.ip, addresses(*held))]
     if len(ip):
@@ -224,7 +236,7 @@ def _checked(probe: dict[str, Any]) -> Mapping[str, Any]:
         if not good or not 0 <= room < TEXT or not 0 <= width <= WIDTH:
             raise ValueError
         texts.append(name)
-    numbers = [probe["ip"], probe["site"]]
+    numbers = [probe["ip"], probe["site"], probe["pad"]]
     if not all(type(one) is str for one in texts) or type(probe["returns"]) is not bool:
         raise ValueError
     if not all(type(one) is int and 0 <= one < 1 << 64 for one in numbers):

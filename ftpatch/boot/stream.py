@@ -101,7 +101,7 @@ def find_source(image: Image) -> Source:
     stops = addresses(*(start + one.last for start, one in marks if one.last))
     calls = np.isin(sites.addr, addresses(*(start + one.entry for start, one in marks)))
     calls |= np.isin(sites.addr, stops)
-    hooked = read_hooks(sites)
+    hooked = read_hooks(image)
     if not calls.any() and hooked is None:
         raise UsageError(image.path, "no site calls its boot tracer")
     ip, addr = sites.ip[calls], sites.addr[calls]

@@ -16,9 +16,10 @@ from ftpatch.boot import find_source
 from ftpatch.image import open_image
 from tests.support.boot_small import BASE, MARKER, STACKS, bootable
 from tests.support.command import ftpatch
-from tests.support.images import symbols_at
+from tests.support.images import section, symbols_at
 
 BOTH = ("p:a vfs_read n=$arg1:s32 seven=\\7:u8", "r3:b vfs_read ret=$retval")
+DAMAGED = "the record of its probes is damaged"
 ANYWHERE = "is not the entry of a function with a site; use --print-events"
 
 
@@ -171,8 +172,17 @@ def test_a_function_that_is_probed_is_at_its_entry(plain: Path) -> None:
     assert source.hooked.probes[0]["ip"] == symbols_at(BASE)["vfs_read"]
 
 
+def _findings(path: Path) -> list[tuple[str, str]]:
+    """What a check says of a kernel's probes: places and messages."""
+    done = ftpatch("check", path, "--json")
+    assert done.code == 1 and not done.err, done.err
+    rows = [row for row in done.json if row.get("invariant") == "probe-called"]
+    return [(row["symbol"], row["message"]) for row in rows]
+
+
 def _hostile() -> list[Any]:
     probe = {"name": "a", "text": "p f", "symbol": "f", "ip": 1, "site": 1, "returns": False}
+    probe["pad"] = 1
     field = ["n", "int_value", 0, 4, None, False]
     good = probe | {"fields": [field]}
     return [
@@ -186,6 +196,7 @@ def _hostile() -> list[Any]:
         {"probes": [good], "places": [[1 << 70, 0, 0, 0]]},
         {"probes": [good | {"ip": 1 << 64}], "places": []},
         {"probes": [good | {"name": 7}], "places": []},
+        {"probes": [good | {"pad": -1}], "places": []},
         {"probes": [good | {"returns": 7}], "places": []},
         *({"probes": [probe | {"fields": [[*field[:at], bad, *field[at + 1 :]]]}], "places": []}
           for at, bad in ((0, None), (1, "x"), (2, 1 << 40), (3, 9), (4, "x"), (4, 1.5), (5, 2))),
@@ -198,24 +209,68 @@ def test_a_record_that_lies(plain: Path, number: int) -> None:
     told = zlib.compress(json.dumps(_hostile()[number]).encode())
     raw = bytearray(path.read_bytes())
     at = raw.index(b"FTPHOOKS")
+    assert len(told) <= int.from_bytes(raw[at + 8 : at + 12], "little"), "it has room"
     raw[at + 8 : at + 12 + len(told)] = len(told).to_bytes(4, "little") + told
     path.write_bytes(raw)
     stream = plain.with_name("stream")
     stream.write_bytes(bytes(64))
     for words in (("probe", path), ("report", stream, "--image", path)):
         done = ftpatch(*words)
-        assert done.code == 2 and "the record of its probes is damaged" in done.err, done.err
+        assert done.code == 2 and DAMAGED in done.err, done.err
+    assert _findings(path) == [("", DAMAGED)]
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff" * 4, b"x" * 40])
-def test_a_torn_record(plain: Path, damage: bytes) -> None:
+@pytest.mark.parametrize(
+    ("at", "damage"),
+    [
+        (12, bytes(100)),
+        (12, b"\xff" * 4),
+        (12, b"x" * 40),
+        (0, b"x"),
+        (8, bytes(4)),
+        (8, b"\x08\0\0\0"),
+        (8, b"\xff" * 4),
+    ],
+)
+def test_a_torn_record(plain: Path, at: int, damage: bytes) -> None:
     path = _probed(plain, *BOTH)
     raw = bytearray(path.read_bytes())
-    at = raw.index(b"FTPHOOKS") + 12
-    raw[at : at + (len(damage) or 100)] = damage or bytes(100)
+    at += raw.index(b"FTPHOOKS")
+    raw[at : at + len(damage)] = damage
     path.write_bytes(raw)
     done = ftpatch("probe", path)
-    assert done.code == 2 and "the record of its probes is damaged" in done.err
+    assert done.code == 2 and DAMAGED in done.err
+    assert _findings(path) == [("", DAMAGED)]
+
+
+def test_a_record_of_another_size(plain: Path) -> None:
+    """One byte too many is no part of it, and may be the kernel's."""
+    path = _probed(plain, *BOTH)
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b"FTPHOOKS") + 8
+    size = int.from_bytes(raw[at : at + 4], "little")
+    for wrong in (size - 1, size + 1):
+        raw[at : at + 4] = wrong.to_bytes(4, "little")
+        path.write_bytes(raw)
+        assert _findings(path) == [("", DAMAGED)]
+
+
+@pytest.mark.parametrize("to", [None, "do_exit", "another probe"])
+def test_a_site_that_calls_no_probe_is_found(plain: Path, to: str | None) -> None:
+    path = _probed(plain, "p:a vfs_read", "p:b vfs_write")
+    at = symbols_at(BASE)
+    place = plain.read_bytes().index(section(bootable(), ".text").data[:64])
+    raw = bytearray(path.read_bytes())
+    site = place + at["vfs_read"] - BASE
+    if to is None:
+        raw[site : site + 5] = b"\x0f\x1f\x44\0\0"
+    else:
+        other = place + at["vfs_write"] - BASE
+        (held,) = struct.unpack_from("<i", raw, other + 1)
+        distance = held + other - site if to == "another probe" else at[to] - at["vfs_read"] - 5
+        struct.pack_into("<Bi", raw, site, 0xE8, distance)
+    path.write_bytes(raw)
+    assert _findings(path) == [("vfs_read+0x0", "the site does not call the code of the probe a")]
 
 
 def test_the_readers_are_not_probed_beside_a_read(plain: Path) -> None:

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from ftpatch.api.boot_probing import check_image
 from ftpatch.cli.check_formats.github import annotation
 from ftpatch.cli.console import clean
 from ftpatch.errors import FtpatchError
-from ftpatch.ftrace.check.check import INVARIANTS, Check, check_image
+from ftpatch.ftrace.check.check import INVARIANTS, Check
 from tests.support.broken import put_code
 from tests.support.command import Result, ftpatch, ftpatch_process
 from tests.support.elf_writer import Image, Symbol

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from ftpatch.errors import NoTable
 from ftpatch.ftrace.check.code_rules import (
@@ -38,7 +37,7 @@ from ftpatch.ftrace.dropped_records import unrecorded_sites
 from ftpatch.ftrace.ftrace_bug import bug_text
 from ftpatch.ftrace.ftrace_init import predict
 from ftpatch.ftrace.sites import Sites, read_sites
-from ftpatch.image import Image, open_image
+from ftpatch.image import Image
 
 __all__ = [
     "CALLEE_KNOWN",
@@ -49,8 +48,8 @@ __all__ = [
     "Check",
     "Finding",
     "Note",
+    "PROBE_CALLED",
     "TEXT_EXPLAINED",
-    "check_image",
     "check_open",
     "check_sites",
     "invariants_of",
@@ -88,10 +87,12 @@ RULES: dict[str, tuple[str, Rule]] = {
 }
 """Name, what holds, and the rule that finds where it does not."""
 
+PROBE_CALLED = "probe-called"
 INVARIANTS: dict[str, str] = {
     "table-found": "the image has a table of call sites, which only a module may lack",
     **{name: words for name, (words, _) in RULES.items()},
     "ftrace_init": "the kernel's ftrace_init accepts every record",
+    PROBE_CALLED: "each probe in the record of a kernel's probes is called by its function's site",
     "record-expected": "each function listed in the --expected file has a record",
 }
 """All names, in the order of findings, and what holds."""
@@ -109,15 +110,10 @@ IN_CORE: dict[str, str] = {
 SIGNED = " (a kernel before 6.1 may print the bytes from 80 on as ffffff80)"
 
 
-def check_image(path: Path, *, functions: bool = False, one_of_many: bool = False) -> Check:
-    """Check a file; with ``functions`` tell those that have a record as well. What is
-    ``one_of_many``, as a module ever is, need not have a table. Raises InputError only for what
-    cannot be read as an image."""
-    return check_open(open_image(path), functions=functions, one_of_many=one_of_many)
-
-
 def check_open(image: Image, *, functions: bool = False, one_of_many: bool = False) -> Check:
-    """The same for an image that is open."""
+    """Check an image; with ``functions`` tell those that have a record as well. What is
+    ``one_of_many``, as a module ever is, need not have a table. Raises InputError for what cannot
+    be read."""
     try:
         # All functions of a module may be notrace, and most programs of a folder have none.
         bare = image.is_module or (one_of_many and not image.is_kernel)
