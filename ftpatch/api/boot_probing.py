@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["check_image", "check_probed", "hooks_in", "insert_probes", "probes_in"]
+__all__ = ["any_returns", "check_image", "check_probed", "hooks_in", "insert_probes", "probes_in"]
 
 WAY = "pad"
 """The site's own call."""
@@ -52,6 +52,18 @@ def hooks_in(sites: Sites, texts: Sequence[str], refused: Refused) -> Hooks:
     definitions = parsed_probes(image, texts, refused, kernel=True)
     hooks, told = kernel_hooks(sites, definitions, refused)
     return Hooks(tuple(hooks), tuple(told))
+
+
+def any_returns(path: Path, texts: Sequence[str]) -> bool:
+    """True if one of the probes ``texts`` is of a kernel's function's return. Raises UsageError for
+    one that is none."""
+    from ftpatch.image import open_image
+
+    refused = Refused()
+    definitions = parsed_probes(open_image(path), texts, refused, kernel=True)
+    if refused.errors:
+        raise refused.errors[0]
+    return any(one.kind == "r" for one in definitions)
 
 
 def insert_probes(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ftpatch.api.boot_probing import any_returns
 from ftpatch.api.booting import BootWords, boot_kernel
 from ftpatch.cli.completion import report_formats
 from ftpatch.cli.console import clean, count, error_line, note_lines
@@ -157,13 +158,15 @@ def command(
         from ftpatch.boot.access_events import ACCESSES
         from ftpatch.boot.events import HITS, STREAM
         from ftpatch.cli import report
-        from ftpatch.trace.choose import report_named
+        from ftpatch.trace.choose import report_named, require_fit
         from ftpatch.trace.formats import reports
 
         if watches and probes:
             raise UsageError(None, "--watch and --probe are two reports", "use one of them")
         kind = ACCESSES if watches else HITS if probes else STREAM
         form = report_named(kind, format_of(json, format_, reports()))
+        if probes and form.returns:
+            require_fit(form, kind, returns=any_returns(image, probes))
         with open_output(output, force=force, form=form):
             pass  # there will be one
         from ftpatch.boot.plan import BootTracing

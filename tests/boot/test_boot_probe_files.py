@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ftpatch.boot import find_source
+from ftpatch.errors import UsageError
 from ftpatch.image import open_image
 from tests.support.boot_small import BASE, MARKER, STACKS, bootable
 from tests.support.command import ftpatch
@@ -296,3 +297,21 @@ def test_a_probed_function_does_not_stop_the_tracer(plain: Path) -> None:
     words = ("--probe", "p vfs_read", "--until", "vfs_read")
     done = ftpatch("boot", plain, *words)
     assert done.code == 125 and "--until vfs_read: the function has a probe" in done.err
+
+
+@pytest.mark.parametrize("format_", ["function_graph", "pprof", "function"])
+def test_a_format_that_does_not_apply_is_refused_before_the_boot(
+    plain: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    def boots(*_: object) -> None:
+        raise UsageError(None, "it boots")
+
+    monkeypatch.setattr("ftpatch.cli.boot.boot_kernel", boots)
+    out = ("-o", plain.with_name("out")) if format_ == "pprof" else ()
+    asked = ("boot", plain, "--format", format_, *out, "--probe")
+    done = ftpatch(*asked, "p vfs_read")
+    assert done.code == 125 and done.err.count("\n") == 1, done.err
+    assert f"{format_} needs them" in done.err or f"reported as {format_}" in done.err
+    if format_ != "function":
+        done = ftpatch(*asked, "p vfs_write", "--probe", "p vfs_read%return")
+        assert done.err == "ftpatch: it boots\n"
