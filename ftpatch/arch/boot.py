@@ -36,6 +36,7 @@ __all__ = [
     "Mark",
     "Wanted",
     "boot_tracer_of",
+    "has_mark",
     "read_mark",
 ]
 
@@ -275,6 +276,11 @@ def read_mark(raw: bytes) -> Mark | None:
         return None
     magic, sink, time, entry, last = MARK.unpack_from(raw)
     return Mark(sink=sink, time=bool(time), entry=entry, last=last, back=magic == MAGIC)
+
+
+def has_mark(raw: bytes) -> bool:
+    """True if a tracer's mark is anywhere in ``raw``."""
+    return MAGIC in raw or OLD in raw
 
 
 class Assembly:

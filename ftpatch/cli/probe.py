@@ -347,6 +347,9 @@ def _tell(program: Path, as_json: bool) -> None:
     image = open_image(program)
     held = probes_in(image)
     if held is None:
+        if image.is_module:
+            hint = "use --print-events and the running kernel"
+            raise UsageError(program, "no probes in a module's file", hint)
         what, such = ("kernel", "do_mkdirat") if image.is_kernel else ("program", "main")
         hint = f"specify a probe, such as 'p {such}'"
         raise UsageError(program, f"no probes in this {what}", hint)

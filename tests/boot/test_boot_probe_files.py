@@ -18,6 +18,8 @@ from ftpatch.image import open_image
 from tests.support.boot_small import BASE, MARKER, STACKS, bootable
 from tests.support.command import ftpatch
 from tests.support.images import section, symbols_at
+from tests.support.loose_forms import FORMS
+from tests.support.loose_images import module, put
 
 BOTH = ("p:a vfs_read n=$arg1:s32 seven=\\7:u8", "r3:b vfs_read ret=$retval")
 DAMAGED = "the record of its probes is damaged"
@@ -162,6 +164,7 @@ def test_a_stream_is_read(plain: Path) -> None:
     assert ftpatch("probe", stripped, *BOTH, "-o", bare).code == 0
     text = ftpatch("report", stream, "--image", bare).out
     assert " a: (vfs_read+0x0) n=5 seven=7" in text, text
+    assert "/* 1 tick */" in text, text
     only = ftpatch("report", stream, "--image", path, "-f", "b")
     assert " b: (" in only.out and " a: (" not in only.out
     assert ftpatch("report", stream, "--image", path, "--tid", "9").code == 2
@@ -315,3 +318,22 @@ def test_a_format_that_does_not_apply_is_refused_before_the_boot(
     if format_ != "function":
         done = ftpatch(*asked, "p vfs_write", "--probe", "p vfs_read%return")
         assert done.err == "ftpatch: it boots\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("boot",), ("probe", "p vfs_write"), ("enable", "--tracer", "boot")]
+)
+def test_a_kernel_whose_journal_was_cut_off(plain: Path, words: tuple[str, ...]) -> None:
+    path, out = _probed(plain, *BOTH), plain.with_name("out")
+    path.write_bytes(path.read_bytes()[:-1])
+    where = () if words == ("boot",) else ("-o", out)
+    done = ftpatch(words[0], path, *words[1:], *where)
+    reason = "already has a boot tracer, but no journal: that was cut off, or strip removed it"
+    assert done.code != 0 and not out.exists()
+    assert done.err == f"ftpatch: {path}: {reason}; start from the original\n"
+
+
+def test_a_module_is_told_as_one(tmp_path: Path) -> None:
+    path = put(module(FORMS["x86_64"]), tmp_path, "x.ko")
+    done = ftpatch("probe", path)
+    assert done.code == 2 and "no probes in a module's file" in done.err, done.err

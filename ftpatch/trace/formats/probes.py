@@ -70,7 +70,7 @@ def _stamp(time: NDArray[np.int64], known: bool) -> list[Part]:
 
 def _took(ns: NDArray[np.int64], known: bool) -> list[Cells | bytes]:
     if not known:
-        return [decimals(ns), b" ticks"]
+        return [decimals(ns), texts([" ticks", " tick"], ns == 1)]
     return [decimals(ns // 1000), b".", decimals(ns % 1000, least=3), b" us"]
 
 

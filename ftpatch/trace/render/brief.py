@@ -111,4 +111,4 @@ def _counted(number: int, what: str) -> str:
 def _time(ns: int, known: bool) -> str:
     """Three decimals, which stand below each other; ticks, where the clock's rate is not
     ``known``."""
-    return f"{ns // 1000}.{ns % 1000:03} us" if known else f"{ns} ticks"
+    return f"{ns // 1000}.{ns % 1000:03} us" if known else f"{ns} tick{'s' * (ns != 1)}"

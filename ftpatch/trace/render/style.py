@@ -117,7 +117,7 @@ def time_text(ns: int, known: bool = True) -> str:
     """Format microseconds in seven digits, like trace_print_graph_duration(); ticks, if the clock's
     rate is not ``known``."""
     if not known:
-        return f"{ns} ticks".ljust(11) + " "
+        return f"{ns} tick{'s' * (ns != 1)}".ljust(11) + " "
     whole = str(ns // 1000)
     if len(whole) < 7:
         whole += f".{ns % 1000:03}"[: 8 - len(whole)]
