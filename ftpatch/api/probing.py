@@ -33,6 +33,7 @@ __all__ = [
     "kernel_lines",
     "parsed_probes",
     "pattern_of",
+    "probe_listing",
     "probes_of",
     "write_probes",
 ]
@@ -182,6 +183,16 @@ def pattern_of(regex: bool) -> Pattern:
     from ftpatch.probe.event_names import Pattern
 
     return Pattern.REGEX if regex else Pattern.GLOB
+
+
+def probe_listing(path: Path, *, function: str = "", place: str = "") -> list[str]:
+    """The lines of a ``function``, or what can be named at a ``place``. Raises UsageError and
+    InputError."""
+    from ftpatch.image import open_image
+    from ftpatch.probe.listings import function_lines, named_values
+
+    image = open_image(path)
+    return function_lines(image, function) if function else named_values(image, place)
 
 
 def parsed_probes(

@@ -231,6 +231,8 @@ def _values(column: Column) -> NDArray[np.object_]:
     held: Sequence[object] = column.number.tolist()
     if column.field.show is Show.STRING:
         held = [text.decode("utf-8", "backslashreplace") for text in column.strings()]
+    if names := dict(column.field.names):
+        held = [names.get(number, number) for number in column.number.tolist()]
     out = objects(held)
     out[column.lost] = None
     return out

@@ -17,14 +17,18 @@ __all__ = ["Registers", "registers_of"]
 @dataclass(frozen=True, kw_only=True)
 class Registers:
     """``numbers`` by name; ``pc``: names of the address itself; ``stack`` and ``result``: numbers
-    of the stack pointer and of the return value's register; ``arguments``: numbers, in order;
-    ``behind``: words on the stack before further arguments on function entry; ``kernel``: the
-    kernel's names (regs_query_register_offset()) of those that only manuals call otherwise."""
+    of the stack pointer and of the return value's register; ``results``: names of those that return
+    a structure, 8 bytes each; ``returns_address``: of a larger one the first has the address;
+    ``arguments``: numbers, in order; ``behind``: words on the stack before further arguments on
+    function entry; ``kernel``: the kernel's names (regs_query_register_offset()) of those that
+    only manuals call otherwise."""
 
     numbers: Mapping[str, int]
     pc: frozenset[str]
     stack: int
     result: int
+    results: tuple[str, ...]
+    returns_address: bool
     arguments: tuple[int, ...]
     behind: int
     kernel: Mapping[str, str]

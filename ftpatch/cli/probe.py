@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ftpatch.api.boot_probing import insert_probes, probes_in
-from ftpatch.api.probing import (
-    PlacedProbe,
-    Probed,
-    ProbeWords,
-    kernel_lines,
-)
+from ftpatch.api.probing import PlacedProbe, Probed, ProbeWords, kernel_lines, probe_listing
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
 from ftpatch.cli.console import (
@@ -164,6 +159,16 @@ def command(
             "--print-bootconfig", help="The same, as lines of a bootconfig: probes from boot on."
         ),
     ] = False,
+    list_lines: Annotated[
+        str,
+        typer.Option(
+            "--lines", metavar="FUNC", help="List a function's lines: a number can be probed."
+        ),
+    ] = "",
+    list_vars: Annotated[
+        str,
+        typer.Option("--vars", metavar="FUNC|FILE:LINE", help="List what can be named at a place."),
+    ] = "",
     output: Output = None,
     in_place: InPlace = False,
     force: Force = False,
@@ -183,16 +188,19 @@ def command(
     r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... on return
     FUNC    symbol, also an imported one; C++, Rust or D source name, without
             parameters if unambiguous; 0xADDRESS; with --pid also LIB:FUNC;
-            in programs a glob (* ? []) is each function that it matches, and
-            PLT:GLOB each imported one; `*` in NAME is the function's name
+            FILE:LINE; in programs a glob (* ? []) is each function that it
+            matches, and PLT:GLOB each imported one; `*` in NAME is the
+            function's name
     FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
-            +OFFSET(FETCH): memory at that address
+            +OFFSET(FETCH): memory at that address; with debug information
+            NAME, as in customer->name items[2].price *p $retval->len
     TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
 
     \b
     Examples:
     ftpatch probe ./shop 'p sell n=$arg1:s32' 'r sell ret=$retval:s32' -o ./shop.p
-    ftpatch probe /bin/cat 'p:o open path=+0($arg1):string' -o ./cat.p
+    ftpatch probe /bin/cat 'p:o open path=$arg1:string' -o ./cat.p
+    ftpatch probe ./shop 'p sell customer->name qty' 'p shop.c:17 left'
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
     ftpatch probe ./shop 'p:calls PLT:*' 'p:* parse_*' -o ./shop.p
@@ -221,6 +229,8 @@ def command(
                 "--sign": sign,
                 "--print-events": print_events,
                 "--print-bootconfig": print_bootconfig,
+                "--lines": list_lines,
+                "--vars": list_vars,
             }
         )
         given = [*([program] if program is not None else []), *probes]
@@ -262,6 +272,15 @@ def command(
     if program is None:
         raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
     image = Path(program)
+    if list_lines or list_vars:
+        from ftpatch.cli.process_update import require_unused_beside
+
+        option = "--lines" if list_lines else "--vars"
+        both = bool(list_lines and list_vars)
+        beside = {"PROBE": probes, "--vars": both, "--json": json, "--output": output}
+        require_unused_beside(option, beside)
+        lines(probe_listing(image, function=list_lines, place=list_vars))
+        return
     if print_events or print_bootconfig:
         from ftpatch.cli.process_update import require_unused_beside
 

@@ -58,6 +58,9 @@ class Source(Enum):
     """``value``: the link address."""
     COMM = "$comm"
     """The process's name (comm); its type is always string."""
+    VARIABLE = "NAME"
+    """The value that the source calls ``text``, from character ``value`` of the definition on; to
+    be found in the debug information."""
     IMMEDIATE = "\\IMM"
     """``value``: the number, from -2**63 to 2**64 - 1."""
     TID = "$tid"
@@ -76,7 +79,8 @@ class Fetch:
     signed 32 bits) and loads from there: a pointer, except for the last, which loads as many bytes
     as ``type`` has, or the string that starts there. ``@`` is a read at offset 0, and so the first
     one of SYMBOL and ADDRESS. Without reads, the value is the word's low bytes. ``user``: which of
-    the ``reads`` a kernel has to make in user memory (``+u``).
+    the ``reads`` a kernel has to make in user memory (``+u``). ``names``: how values are shown that
+    have names (enumerators), ascending; ``room``: the bytes that a string can have, 0 for any.
     """
 
     name: str
@@ -86,6 +90,8 @@ class Fetch:
     reads: tuple[int, ...] = ()
     type: str = DEFAULT_TYPE
     user: frozenset[int] = frozenset()
+    names: tuple[tuple[int, str], ...] = ()
+    room: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +157,11 @@ class Definition:
     is None. Kind ``p`` fires when that place is reached, ``r`` when that function returns.
 
     ``library``: the loaded library that has it, by its path, its file's name or its SONAME; empty
-    for the program. ``maxactive``: the number of calls an ``r`` probe can follow at once, 0 for the
-    default. ``hist``: what it counts instead of recording it; ``filter``: which hits it records or
-    counts. ``text`` is the definition as written; comparisons
+    for the program. ``file`` and ``line``: the place, where the source tells it, instead of symbol
+    and address, until it is found; ``later``: its text has names of the source, and its filter and
+    histogram are not read until these are found. ``maxactive``: the number of calls an ``r`` probe
+    can follow at once, 0 for the default. ``hist``: what it counts instead of recording it;
+    ``filter``: which hits it records or counts. ``text`` is the definition as written; comparisons
     ignore it.
 
     ``template``: GROUP/NAME for the functions of a wildcard, in case the symbol is none's name.
@@ -172,6 +180,9 @@ class Definition:
     filter: Filter | None = None
     text: str = field(default="", compare=False)
     library: str = ""
+    file: str = ""
+    line: int = 0
+    later: bool = False
     template: str = field(default="", compare=False)
     pattern: str = field(default="", compare=False)
 

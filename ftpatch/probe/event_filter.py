@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from ftpatch.core.token import Token, read_number
@@ -177,8 +177,12 @@ class _Parser:
         token = self.rest.take(named.end())
         fetch = self._fetches.get(token.text)
         if fetch is None:
-            hint = meant(near(token.text, list(self._fetches)), "name a value of the probe")
-            raise token.refuse("the probe has no such value", hint)
+            like = near(token.text, list(self._fetches))
+            if self._scope.named is None or like:
+                hint = meant(like, "name a value of the probe")
+                raise token.refuse("the probe has no such value", hint)
+            found = self._scope.named(token, None)
+            fetch = replace(found, name=token.text, names=(), room=0)
         return _Side(token, _comparable(token, fetch))
 
     def _fetched(self, token: Token) -> Fetch:

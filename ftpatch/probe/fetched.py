@@ -39,6 +39,9 @@ def fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) ->
             there = np.logical_and.accumulate(text != 0, axis=1) & ~lost[:, None]
             cut = there[:, STRING_ROOM if probe.tells_cut else STRING_ROOM - 1].copy()
             there[:, STRING_ROOM] = False
+            if 0 < field.size <= STRING_ROOM:
+                there[:, field.size :] = False
+                cut[:] = False
             yield Column(field=field, number=none, text=text * there, lost=lost, cut=cut)
             at += STRING_WORDS
         else:

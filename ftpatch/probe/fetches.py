@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from ftpatch.core.token import SYMBOL, Token, read_number
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
+from ftpatch.probe.shown_as import parse_shown
+from ftpatch.probe.source_names import is_source_name, parse_source_name
 
-__all__ = ["NAME", "USER_STRING", "Scope", "parse_fetch"]
+__all__ = ["NAME", "USER_STRING", "Later", "Named", "Scope", "parse_fetch"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A C identifier, as in ``is_good_name``."""
@@ -47,29 +49,51 @@ INSTEAD = {"char": "u8", USER_STRING: "string", "symstr": "symbol", "string_size
 """The kernel's types that are not supported here, and what to use instead. All of a program's
 memory is user memory."""
 _SIZED = re.compile(r"(?:__)?(u|s|i|uint|int)(8|16|32|64)(?:_t)?")
+_COLON = re.compile(r"(?<!:):(?!:)")
 _BITFIELD = re.compile(r"b[0-9]+@.*")
-_VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VALUE)"
+_VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER, +OFFSET(VALUE) or NAME"
+ADDRESSES = {Source.ARGUMENT, Source.RETVAL, Source.REGISTER, Source.STACK_WORD}
+"""Values of which a string is what they point to."""
+Named = Callable[[Token, Token | None], Fetch]
+"""Fetches a name of the source, given the type that stands behind it. Raises UsageError."""
+
+
+class Later:
+    """Stands for what fetches names of the source, until that is known: ``asked`` for any."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, value: Token, kind: Token | None) -> Fetch:
+        """Hold the name and its place, if it is one. Raises UsageError."""
+        parse_source_name(value)
+        self.asked = True
+        return Fetch("", Source.VARIABLE, value.text, value.start)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The context of a fetch: the registers' names, how many arguments the machine passes in
     registers, whether the probe is at a function's return or at its entry, and whether it is a
-    kernel that will fetch it."""
+    kernel that will fetch it; ``named`` fetches what the source names, None if nothing can be."""
 
     registers: Collection[str]
     arguments: int
     returns: bool
     entry: bool
     kernel: bool = False
+    named: Named | None = None
 
 
 def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
     """Parse the ``number``-th argument of a probe, from 1. Raises UsageError."""
     at = word.text.find("=")
-    name = word.text[:at] if at >= 0 else f"arg{number}"
     if at == 0:
         raise word.refuse("argument name is not specified", "add a name before the `=`")
+    body = word.cut(at + 1)
+    colon = found.start() if (found := _COLON.search(body.text)) else -1
+    value = body if colon < 0 else body.cut(0, colon)
+    name = word.text[:at] if at >= 0 else _name(value, number)
     if at > NAME_LIMIT:
         hint = f"at most {NAME_LIMIT} characters"
         raise word.cut(0, at).refuse("argument name is too long", hint)
@@ -78,15 +102,25 @@ def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
             "argument name must follow the same rules as C identifiers",
             "use letters, digits and `_`",
         )
-    body = word.cut(at + 1)
-    colon = body.text.find(":")
-    value = body if colon < 0 else body.cut(0, colon)
     if not value.text:
         raise value.refuse("no argument expression", f"a value is {_VALUES}")
-    source, reads, user = _dereferences(value, scope)
     kind = None if colon < 0 else body.cut(colon + 1)
+    if scope.named is not None and is_source_name(value.text):
+        return replace(scope.named(value, kind), name=name)
+    source, reads, user = _dereferences(value, scope)
+    kind, names, room = parse_shown(kind) if kind else (None, (), 0)
+    if kind and kind.text == "string" and not reads and source[0] in ADDRESSES:
+        reads = (0,)
     type = _type(value, kind, source[0], bool(reads), kernel=scope.kernel)
-    return Fetch(name, *source, reads, type, user if scope.kernel else frozenset())
+    user = user if scope.kernel else frozenset()
+    return Fetch(name, *source, reads, type, user, names=names, room=room)
+
+
+def _name(value: Token, number: int) -> str:
+    """The name of a value that was given none: of what the source names, its last word."""
+    if not is_source_name(value.text):
+        return f"arg{number}"
+    return str(NAME.findall(value.text)[-1])[:NAME_LIMIT]
 
 
 _First = tuple[Source, str, int]
@@ -176,7 +210,7 @@ def _variable(value: Token, scope: Scope) -> _First:
         raise value.refuse("$argN can be used only on function entry", hint)
     if not number:
         raise value.refuse("invalid argument number", "arguments count from 1")
-    if number > scope.arguments:
+    if number > (scope.arguments if scope.kernel else scope.arguments + STACK_WORDS):
         hint = f"the first {scope.arguments} are in registers; use $stackN for the others"
         raise value.refuse("$argN index is too big", hint)
     return Source.ARGUMENT, "", number

@@ -10,13 +10,14 @@ ignores (the ``x`` of ``rx``, text after a closing parenthesis) is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import PurePath
 from typing import Literal
 
 from ftpatch.core.token import SYMBOL, Token, read_number, words_of
 from ftpatch.errors import Refused, UsageError
 from ftpatch.names.spelling import PLT, is_glob
-from ftpatch.probe.definition import Definition, Fetch
+from ftpatch.probe.definition import Definition, Fetch, Filter
 from ftpatch.probe.event_filter import parse_filter
 from ftpatch.probe.event_names import (
     GROUP,
@@ -27,7 +28,7 @@ from ftpatch.probe.event_names import (
     event_name,
     template,
 )
-from ftpatch.probe.fetches import NAME, Scope, parse_fetch
+from ftpatch.probe.fetches import NAME, Later, Named, Scope, parse_fetch
 from ftpatch.probe.hist_trigger import is_hist, parse_hist
 
 __all__ = ["parse_probe", "parse_probes"]
@@ -38,12 +39,15 @@ FETCHES = 128
 """MAX_TRACE_ARGS."""
 OFFSET_LIMIT = (1 << 32) - 1
 """Maximum offset from a function's start in bytes: UINT_MAX in ``trace_kprobe_create``."""
+LINE_DIGITS = 9
 RESERVED = frozenset(
     [f"common_{field}" for field in ("type", "flags", "preempt_count", "pid", "tgid")]
     + [f"__probe_{field}" for field in ("ip", "ret_ip", "func")]
 )
 """Fields that every event has: reserved_field_names."""
 RETURN = "%return"
+LINE = re.compile(r"(?:([^:()<>%\s]+):)?([^:()<>%\s]+):([1-9][0-9]*)")
+"""A place in the source, ``src/cart.c:120``; of a library, behind its name."""
 CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*")
 """A name as written in C++ and Rust: ``shop::Cart::add``, ``max<int>(int,int)``."""
 LIBRARY = re.compile(r"([^:()<>%\s]+):(?!:)")
@@ -60,14 +64,16 @@ def parse_probe(
     arguments: int,
     kernel: bool = False,
     pattern: Pattern = Pattern.NONE,
+    named: Named | None = None,
 ) -> Definition:
     """Parse a line of kprobe_events.
 
     ``registers`` are the machine's names for ``%REG``; ``arguments`` is how many of a function's
     arguments are passed in registers, the last ``$argN``. What a ``kernel`` will be told may be in
     user memory, and its default group is the kernel's. With a ``pattern``, FUNC may be one, and
-    NAME may have a ``*`` for the function's. Raises UsageError, which names the offending token and
-    its column.
+    NAME may have a ``*`` for the function's. What the source names is fetched as ``named`` says;
+    while that is ``Later``, filter and histogram are not read. Raises UsageError, which names the
+    offending token and its column.
     """
     words = words_of(text)
     if not words:
@@ -76,16 +82,22 @@ def parse_probe(
     kind, maxactive, group, name = _head(words[0], usual, wild)
     if len(words) < 2:
         raise words[0].cut(len(words[0].text)).refuse("no function in the probe", _FORM)
-    library = LIBRARY.match(words[1].text)
+    line = None if kernel else LINE.fullmatch(words[1].text)
+    library = LIBRARY.match(words[1].text) if line is None else line
     place = words[1].cut(library.end()) if library else words[1]
-    returns, symbol, offset, address = _place(place, kind == "r", pattern)
-    imported = wild and library is not None and library[1] == IMPORTS
+    file, number = _line(words[1], line, kind) if line else ("", 0)
+    returns, symbol, offset, address = (
+        _place(place, kind == "r", pattern) if line is None else (False, None, 0, None)
+    )
+    imported = wild and line is None and library is not None and library[1] == IMPORTS
     kind = "r" if returns else "p"
     names = ""
     if symbol is not None and (pattern is Pattern.REGEX or (wild and is_glob(symbol))):
         names = template(kind, group, name)
     if name is None:
-        where = f"0x{address:x}" if symbol is None else f"{symbol}_{offset}"
+        where = f"0x{address or 0:x}" if symbol is None else f"{symbol}_{offset}"
+        if line:
+            where = f"{PurePath(file).name}_{number}"
         name = event_name(f"{kind}_{where}")
     elif "*" in name:
         if symbol is None:
@@ -99,8 +111,8 @@ def parse_probe(
     hist = words.pop() if len(words) > 2 and is_hist(words[-1]) else None
     if len(words) - 2 > FETCHES:
         raise words[2 + FETCHES].refuse("too many arguments are specified", f"at most {FETCHES}")
-    entry = not returns and not offset  # for an address, the image decides
-    scope = Scope(registers, arguments, returns, entry, kernel)
+    entry = not returns and not offset and not line  # for an address, the image decides
+    scope = Scope(registers, arguments, returns, entry, kernel, named)
     fetches = _fetches(words[2:], scope)
     if condition and kernel:
         hint = "write the condition to the event's `filter` in tracefs"
@@ -109,6 +121,11 @@ def parse_probe(
         hint = "write it to the event's `trigger` in tracefs"
         raise hist.refuse("a kernel's probes have no histogram", hint)
     known = {fetch.name: fetch for fetch in fetches}
+    filtered = _filter(condition, known, scope) if condition else None
+    later = isinstance(named, Later) and named.asked
+    counted = None
+    if hist and not later:  # what values can be counted by depends on their types
+        counted = parse_hist(hist, known, returns=returns, entry=entry)
     return Definition(
         kind=kind,
         group=group,
@@ -118,10 +135,13 @@ def parse_probe(
         address=address,
         maxactive=maxactive,
         fetches=fetches,
-        hist=parse_hist(hist, known, returns=returns, entry=entry) if hist else None,
-        filter=parse_filter(condition, known, scope) if condition else None,
+        hist=counted,
+        filter=None if later else filtered,
         text=words[0].whole,
-        library=library[1] if library and not imported else "",
+        library=(library[1] or "") if library and not imported else "",
+        file=file,
+        line=number,
+        later=later,
         template=names,
     )
 
@@ -141,7 +161,12 @@ def parse_probes(
     for text in texts:
         with refused.told():
             probe = parse_probe(
-                text, registers, arguments=arguments, kernel=kernel, pattern=pattern
+                text,
+                registers,
+                arguments=arguments,
+                kernel=kernel,
+                pattern=pattern,
+                named=None if kernel else Later(),
             )
             if not probe.template:
                 names.require(probe.group, probe.name, text)
@@ -235,6 +260,25 @@ def _place(
     if returns and offset:
         raise place.refuse("retprobe address must be a function entry", f"write {symbol}")
     return returns, symbol, offset, None
+
+
+def _filter(condition: Token, known: Mapping[str, Fetch], scope: Scope) -> Filter | None:
+    """The filter; None if it cannot be told yet."""
+    try:
+        return parse_filter(condition, known, scope)
+    except UsageError:
+        if isinstance(scope.named, Later) and scope.named.asked:
+            return None
+        raise
+
+
+def _line(word: Token, found: re.Match[str], kind: str) -> tuple[str, int]:
+    """The file and the number of a line."""
+    if kind == "r":
+        raise word.refuse("a function returns, not a line", "use p, or r FUNC")
+    if len(found[3]) > LINE_DIGITS:
+        raise word.refuse("invalid line", f"at most {LINE_DIGITS} digits")
+    return found[2], int(found[3])
 
 
 def _fetches(words: list[Token], scope: Scope) -> tuple[Fetch, ...]:

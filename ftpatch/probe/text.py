@@ -19,10 +19,11 @@ from ftpatch.probe.definition import (
     Not,
     Source,
 )
+from ftpatch.probe.shown_as import shown_text
 from ftpatch.trace.render.values import FAULT as LOST
 from ftpatch.trace.render.values import escaped
 
-__all__ = ["definition_text", "format_value"]
+__all__ = ["definition_text", "format_value", "value_text"]
 
 FAULT = LOST.decode()
 
@@ -64,6 +65,8 @@ def definition_text(definition: Definition) -> str:
     head = f"{definition.kind}{maxactive}:{definition.group}/{definition.name}"
     if definition.symbol is None:
         place = f"0x{definition.address or 0:x}"
+        if definition.line:
+            place = f"{definition.file}:{definition.line}"
     else:
         place = f"{definition.symbol}+{definition.offset}".removesuffix("+0")
     if definition.library:
@@ -113,21 +116,22 @@ def _filter_text(filter: Filter, fetches: tuple[Fetch, ...], inner: bool = False
 def _side_text(fetch: Fetch, fetches: tuple[Fetch, ...]) -> str:
     if fetch.source is Source.TID:
         return fetch.name
-    return fetch.name if fetch in fetches else _value_text(fetch)
+    return fetch.name if fetch in fetches else value_text(fetch)
 
 
 def _fetch_text(fetch: Fetch) -> str:
-    return f"{fetch.name}={_value_text(fetch)}"
+    return f"{fetch.name}={value_text(fetch)}"
 
 
-def _value_text(fetch: Fetch) -> str:
+def value_text(fetch: Fetch) -> str:
+    """A fetch without its name, in the form of ``definition_text``."""
     value = _source_text(fetch)
     printed = fetch.source in (Source.SYMBOL, Source.ADDRESS)  # the first read, as `@`
     for row, offset in list(enumerate(fetch.reads))[printed:]:
         sign = ("-" if offset < 0 else "+") + "u" * (row in fetch.user)
         value = f"{sign}{abs(offset)}({value})"
     usual = "string" if fetch.source is Source.COMM else DEFAULT_TYPE
-    return value + ("" if fetch.type == usual else f":{fetch.type}")
+    return value + ("" if fetch.type == usual else f":{fetch.type}{shown_text(fetch)}")
 
 
 def _source_text(fetch: Fetch) -> str:
@@ -142,6 +146,8 @@ def _source_text(fetch: Fetch) -> str:
             return f"@{fetch.text}" + (f"{fetch.value:+d}" if fetch.value else "")
         case Source.ADDRESS:
             return f"@0x{fetch.value:x}"
+        case Source.VARIABLE:
+            return fetch.text
         case Source.IMMEDIATE:
             return f"\\{fetch.value}"
         case _:  # $stack, $retval and $comm stand for themselves

@@ -76,7 +76,7 @@ class Probe:
     def fields(self) -> tuple[Field, ...]:
         """Its values in the form reports use."""
         return tuple(
-            Field(one.name, *_SHOWN.get(one.type, _SHOWN[one.type[0]]))
+            Field(one.name, *_SHOWN.get(one.type, _SHOWN[one.type[0]]), one.room, one.names)
             for one in self.definition.fetches
             if not self.definition.hist
         )

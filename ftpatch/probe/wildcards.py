@@ -28,6 +28,7 @@ from ftpatch.names.short_names import without_arguments
 from ftpatch.names.spelling import PLT, Wanted, like
 from ftpatch.names.suggest import meant
 from ftpatch.probe import Definition
+from ftpatch.probe.debug_names import DebugNames
 from ftpatch.probe.event_names import EventNames
 
 __all__ = ["Wildcards", "require_each", "skipping"]
@@ -54,25 +55,26 @@ class Wildcards:
         self, functions: Functions, definitions: Sequence[Definition], refused: Refused
     ) -> list[Definition]:
         """The definitions with symbols for what may be names of a source, and one for each function
-        that a wildcard matches, leaving out what is ``refused``."""
-        out = list[Definition]()
+        that a wildcard matches, with the fetches of the values that the source names, leaving out
+        what is ``refused``."""
+        out, values = list[Definition](), DebugNames(functions)
         for one in definitions:
             with refused.told(functions.image.path):
                 if not one.template:
                     symbol = one.symbol and functions.names.spelled(one.symbol)
-                    out.append(replace(one, symbol=symbol))
+                    out.append(values.completed(replace(one, symbol=symbol)))
                 elif known := functions.names.known(one.symbol or ""):
                     self.names.require(one.group, one.name, one.text)
-                    out.append(replace(one, symbol=known, template=""))
+                    out.append(values.completed(replace(one, symbol=known, template="")))
                 else:
-                    out += self._matched(functions, one, refused)
+                    out += self._matched(functions, values, one, refused)
         return out
 
     def _matched(
-        self, functions: Functions, definition: Definition, refused: Refused
-    ) -> Iterator[Definition]:
+        self, functions: Functions, values: DebugNames, definition: Definition, refused: Refused
+    ) -> list[Definition]:
         """The functions that a wildcard matches, by address. Raises UsageError if there are none,
-        or more than may be."""
+        or more than may be, or none that has the values."""
         path, text = functions.image.path, (definition.symbol or "").removesuffix(PLT)
         imported = (definition.symbol or "") != text
         shown = f"PLT:{text}" if imported else text
@@ -86,7 +88,7 @@ class Wildcards:
         if 0 < self.limit < len(found):
             reason = f"{shown!r} matches {len(found):,} functions, more than {self.limit:,}"
             raise UsageError(path, reason, f"use a narrower one, or --limit {len(found)}")
-        places, chosen = _places(functions), functions.chosen
+        places, chosen, out, events = _places(functions), functions.chosen, list[Definition](), []
         for address in sorted(found):
             symbol = min(found[address], key=_preference)
             source = without_arguments(called_name(demangled(symbol.removesuffix(PLT))))
@@ -98,12 +100,16 @@ class Wildcards:
                 one = replace(one, symbol=None, address=address)
             else:
                 one = replace(one, symbol=symbol)
+            events.append(one.event)
             with refused.told(path, skips=[one.event]):
                 if PART in symbol:
                     raise UsageError(path, f"{symbol} is a part of a function, not its entry")
                 if one.kind == "r" and imported and UNHOOKED.fullmatch(symbol.removesuffix(PLT)):
                     raise UsageError(path, "it does not return, or looks where to", "use p probes")
-                yield one
+                out.append(values.completed(one))
+        if not out:
+            raise _none(shown, refused.skipped[events[0]])
+        return out
 
     def _found(self, functions: Functions, text: str, *, imported: bool) -> dict[int, list[str]]:
         """The names that a wildcard matches, by address."""
@@ -144,9 +150,13 @@ def require_each(
             continue
         for event in [one.event for one in those if one.event in refused.skipped][:1]:
             with refused.told(functions.image.path):
-                first = refused.skipped[event]
-                reason = f"none of the functions that {those[0].pattern!r} matches can be probed"
-                raise UsageError(first.path, f"{reason}: {first.reason}", first.hint)
+                raise _none(those[0].pattern, refused.skipped[event])
+
+
+def _none(pattern: str, first: UsageError) -> UsageError:
+    """The error for a wildcard of which no function can be probed; ``first``: that of one."""
+    reason = f"none of the functions that {pattern!r} matches can be probed: {first.reason}"
+    return UsageError(first.path, reason, first.hint)
 
 
 def _tables(

@@ -82,6 +82,32 @@ class DebugInfo:
                 out.append((begin, bytes(one.loc_expr)))
         return out
 
+    def location_at(self, die: DIE, name: str, address: int) -> tuple[bytes, bool] | None:
+        """The expression of an attribute (DW_AT_location, DW_AT_frame_base) that holds at a link
+        address, and whether it is told for that address; None if there is none."""
+        from elftools.dwarf.locationlists import LocationParser
+
+        held = die.attributes.get(name)
+        if held is None:
+            return None
+        parser = LocationParser(self.dwarf.location_lists())
+        found = parser.parse_from_attribute(held, die.cu["version"], die)
+        if not isinstance(found, list):
+            return bytes(found.loc_expr), False
+        base = _base(die)
+        for one in found:
+            if hasattr(one, "base_address"):
+                base = one.base_address
+            elif hasattr(one, "loc_expr"):
+                above = 0 if one.is_absolute else base
+                if one.begin_offset + above <= address < one.end_offset + above:
+                    return bytes(one.loc_expr), True
+        return None
+
+    def covers(self, die: DIE, address: int) -> bool:
+        """Test whether a link address is in the code of a unit, a function or a block."""
+        return any(begin <= address < end for begin, end in self._ranges_of(die))
+
     def unreadable(self, error: Exception) -> InputError:
         """The error for what pyelftools raised."""
         what = str(error) or type(error).__name__

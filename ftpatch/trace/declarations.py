@@ -18,18 +18,26 @@ from ftpatch.errors import InputError
 from ftpatch.names.demangle import demangled
 from ftpatch.names.parameters import parameters_in
 from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.dies import DIE, UnusableError, children, is_c, is_plus, linked, name_of, number
+from ftpatch.trace.dies import (
+    DIE,
+    UnusableError,
+    below,
+    children,
+    is_c,
+    is_plus,
+    name_of,
+    number,
+    origins_of,
+)
 from ftpatch.trace.types import COMPOSITES, Kind, Type, Types, passed
 
-__all__ = ["Declaration", "Declarations", "Parameter"]
+__all__ = ["INNER", "SCOPES", "Declaration", "Declarations", "Parameter"]
 
 SAME = re.compile(r"\.(llvm|lto_priv|localalias|__uniq|\d+)(?=\.|$)")
 """Suffixes of functions that are called as declared; .constprop, .isra, .part and others are copies
 with other parameters."""
 NORMAL = 1
 """DW_CC_normal."""
-MAX_ORIGINS = 8
-"""Declarations behind one another."""
 MAX_PARAMETERS = 256
 COPIED = {Kind.FLOAT, Kind.COMPOSITE}
 MAX_PROLOGUE = 16
@@ -76,8 +84,10 @@ class Declaration:
 class Declarations:
     """The functions of one image, read on demand."""
 
-    def __init__(self, path: Path, convention: Convention) -> None:
+    def __init__(self, path: Path, convention: Convention, info: DebugInfo | None = None) -> None:
+        """Read the functions of ``path``, or of what is opened already."""
         self._path, self._convention = path, convention
+        self._opened = info
         self._types = Types()
         self._units: dict[tuple[int, bool], dict[int, list[DIE]]] = {}
 
@@ -103,7 +113,7 @@ class Declarations:
 
     @cached_property
     def _info(self) -> DebugInfo:
-        return DebugInfo(self._path)
+        return self._opened or DebugInfo(self._path)
 
     def _find(self, start: int, end: int) -> Declaration | None:
         units = (self._info.any_unit_at(at) for at in (start, end - 1))
@@ -126,14 +136,14 @@ class Declarations:
         if (unit, inner) not in self._units:
             found = self._units[unit, inner] = {}
             top = self._info.dwarf.get_CU_at(unit).get_top_DIE()
-            for die in _below(top, INNER if inner else SCOPES):
+            for die in below(top, INNER if inner else SCOPES):
                 if die.tag == "DW_TAG_subprogram" and (at := _entry(die, self._info)) is not None:
                     found.setdefault(at, []).append(die)
         return self._units[unit, inner]
 
     def _declaration(self, die: DIE) -> Declaration:
         plus = is_plus(die)
-        origins = _origins(die)
+        origins = origins_of(die)
         if not plus and not is_c(die):
             raise UnclearError  # other languages have other conventions
         if _first(origins, "DW_AT_calling_convention", NORMAL) != NORMAL:
@@ -152,7 +162,7 @@ class Declarations:
         out = []
         for one, type_, place in zip(whole, types, places, strict=True):
             gone = self._check(die, held.get(one.offset), place, type_=type_, external=external)
-            name = next((text for x in _origins(one) if (text := name_of(x))), "")
+            name = next((text for x in origins_of(one) if (text := name_of(x))), "")
             implicit = "DW_AT_artificial" in one.attributes
             out.append(Parameter(name=name, type=type_, place=place, gone=gone, implicit=implicit))
         variadic = any(
@@ -168,7 +178,7 @@ class Declarations:
         )
 
     def _type(self, parameter: DIE) -> Type:
-        for one in _origins(parameter):
+        for one in origins_of(parameter):
             if (found := self._types.of(one)) is not None:
                 return found
         raise UnclearError
@@ -212,37 +222,12 @@ class Declarations:
         return not at_entry and first_held[0] in LITERALS
 
 
-def _below(die: DIE, scopes: set[str]) -> Iterator[DIE]:
-    """All DIEs below one, as far as they are in scopes."""
-    waiting = [children(die)]
-    while waiting:
-        child = next(waiting[-1], None)
-        if child is None:
-            waiting.pop()
-            continue
-        yield child
-        if child.tag in scopes:
-            waiting.append(children(child))
-
-
 def _entry(die: DIE, info: DebugInfo) -> int | None:
     """Where a function's code begins; None if it has none."""
     held = die.attributes
     if "DW_AT_low_pc" in held:
         return number(die, "DW_AT_low_pc", 0)
     return info.first_range(die) if "DW_AT_ranges" in held else None
-
-
-def _origins(die: DIE) -> list[DIE]:
-    """A DIE, and the declarations that it completes."""
-    out = [die]
-    while len(out) < MAX_ORIGINS:
-        links = ("DW_AT_abstract_origin", "DW_AT_specification")
-        link = next((one for one in links if one in out[-1].attributes), None)
-        if link is None:
-            break
-        out.append(linked(out[-1], link))
-    return out
 
 
 def _first(dies: Sequence[DIE], name: str, default: int) -> int:
@@ -255,7 +240,7 @@ def _parameters(die: DIE, origins: Sequence[DIE]) -> tuple[list[DIE], dict[int, 
     whole, held = own, {one.offset: one for one in own}
     if "DW_AT_abstract_origin" in die.attributes:
         whole = list(_formal(origins[1]))
-        held = {_origins(one)[1].offset: one for one in own if len(_origins(one)) > 1}
+        held = {origins_of(one)[1].offset: one for one in own if len(origins_of(one)) > 1}
     if len(whole) > MAX_PARAMETERS:
         raise UnclearError
     for place, one in enumerate(whole):

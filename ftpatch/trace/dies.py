@@ -12,6 +12,7 @@ from typing import Any
 __all__ = [
     "DIE",
     "UnusableError",
+    "below",
     "children",
     "is_c",
     "is_plus",
@@ -19,6 +20,7 @@ __all__ = [
     "name_of",
     "number",
     "offset_of",
+    "origins_of",
     "type_of",
 ]
 
@@ -30,6 +32,8 @@ PLUS = {0x04, 0x19, 0x1A, 0x21, 0x2A, 0x2B, 0x3A}
 
 
 ELSEWHERE = {"DW_FORM_GNU_ref_alt", "DW_FORM_ref_sup4", "DW_FORM_ref_sup8"}
+MAX_ORIGINS = 8
+"""Declarations behind one another."""
 PLUS_UCONST = 0x23
 """DW_OP_plus_uconst, followed by a number in ULEB128."""
 
@@ -119,3 +123,28 @@ def is_c(die: DIE) -> bool:
 def is_plus(die: DIE) -> bool:
     """Return whether the source around a DIE is C++."""
     return number(die.cu.get_top_DIE(), "DW_AT_language", 0) in PLUS
+
+
+def below(die: DIE, scopes: set[str]) -> Iterator[DIE]:
+    """All DIEs below one, as far as they are in scopes."""
+    waiting = [children(die)]
+    while waiting:
+        child = next(waiting[-1], None)
+        if child is None:
+            waiting.pop()
+            continue
+        yield child
+        if child.tag in scopes:
+            waiting.append(children(child))
+
+
+def origins_of(die: DIE) -> list[DIE]:
+    """A DIE, and the declarations that it completes."""
+    out = [die]
+    while len(out) < MAX_ORIGINS:
+        links = ("DW_AT_abstract_origin", "DW_AT_specification")
+        link = next((one for one in links if one in out[-1].attributes), None)
+        if link is None:
+            break
+        out.append(linked(out[-1], link))
+    return out

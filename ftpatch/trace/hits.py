@@ -38,11 +38,14 @@ class Show(Enum):
 
 @dataclass(frozen=True)
 class Field:
-    """A value that every hit of a point has; at most ``room`` bytes of a string are recorded."""
+    """A value that every hit of a point has; at most ``room`` bytes of a string are recorded, of
+    which ``size`` are its own, 0 for all. ``names``: those that values are shown by."""
 
     name: str
     show: Show
     room: int = 0
+    size: int = 0
+    names: tuple[tuple[int, str], ...] = ()
 
 
 class Point(Protocol):

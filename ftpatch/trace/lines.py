@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ftpatch.trace.debug_info import DebugInfo
 
-__all__ = ["Lines"]
+__all__ = ["Lines", "files_of"]
 
 
 class Lines:
@@ -63,7 +63,7 @@ class Lines:
         program = self._info.dwarf.line_program_for_CU(compiled)
         if program is None:
             return np.empty(0, np.uint64), []
-        files = _files(program.header)
+        files = files_of(program.header)
         if self._absolute and (folder := compiled.get_top_DIE().attributes.get("DW_AT_comp_dir")):
             root = folder.value.decode("utf-8", "backslashreplace")
             files = {number: posixpath.join(root, name) for number, name in files.items() if name}
@@ -79,8 +79,9 @@ class Lines:
         return np.array([at for at, _ in rows], np.uint64), [place for _, place in rows]
 
 
-def _files(header: Any) -> dict[int, str]:  # noqa: ANN401 - pyelftools' own kind of struct
-    """Paths by file number: from 1 before DWARF 5. Folder 0 is the compilation directory."""
+def files_of(header: Any) -> dict[int, str]:  # noqa: ANN401 - pyelftools' own kind of struct
+    """Return the paths of a line program's header by file number: from 1
+    before DWARF 5. Folder 0 is the compilation directory."""
     late = header["version"] >= 5
     folders = [folder.decode("utf-8", "backslashreplace") for folder in header["include_directory"]]
     out = {}

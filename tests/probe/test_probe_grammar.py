@@ -17,7 +17,7 @@ from ftpatch.probe.event_names import Pattern
 
 REGISTERS = ("ax", "di", "si", "sp")
 FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
-VALUES = "a value is %REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER or +OFFSET(VALUE)"
+VALUES = "a value is %REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER, +OFFSET(VALUE) or NAME"
 RULES = "must follow the same rules as C identifiers"
 LETTERS = "use letters, digits and `_`"
 NAMES = "use p:NAME or p:GROUP/NAME"
@@ -160,7 +160,7 @@ ERRORS = [
      "at most 2048"),
     ("p f $arg0", "invalid argument number: '$arg0' at column 5 of 'p f $arg0'; "
      "arguments count from 1"),
-    ("p f $arg7", "$argN index is too big: '$arg7' at column 5 of 'p f $arg7'; "
+    ("p f $arg2055", "$argN index is too big: '$arg2055' at column 5 of 'p f $arg2055'; "
      "the first 6 are in registers; use $stackN for the others"),
     ("p f+4 $arg1", "$argN can be used only on function entry: '$arg1' at column 7 of "
      "'p f+4 $arg1'; use a register, or a probe at FUNC"),
@@ -204,8 +204,6 @@ ERRORS = [
     ("p f %ax:b4@2/32", "bitfields are not supported: 'b4@2/32' at column 9 of "
      "'p f %ax:b4@2/32'; fetch the whole word, as x8 to x64"),
     ("p f %ax:char", "type char is not supported: 'char' at column 9 of 'p f %ax:char'; take u8"),
-    ("p f %ax:string", "string accepts only memory argument: '%ax' at column 5 of "
-     "'p f %ax:string'; write +0(%ax):string"),
     ("p f \\0x40:string", "string accepts only memory argument: '\\\\0x40' at column 5 of "
      "'p f \\\\0x40:string'; write @0x40:string"),
 ]  # fmt: skip

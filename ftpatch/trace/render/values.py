@@ -64,6 +64,8 @@ def value_cells(
         behind = texts([b"", mark], one.cut.astype(np.intp))
         end = [behind, quote] if for_json else [quote, behind]
         return [quote, _string(one, for_json).where(one.lost, fault), *end]
+    if one.field.names:
+        return [_named(one, for_json=for_json).where(one.lost, fault)]
     if show in (Show.UNSIGNED, Show.SIGNED):
         return [decimals(one.number).where(one.lost, fault)]
     if show is Show.SYMBOL:
@@ -74,6 +76,17 @@ def value_cells(
         return [cells.where(one.lost, fault)]
     quote = Cells(np.full((len(one.lost), 1), ord('"'), np.uint8)).where(one.lost)
     return [quote, cells.where(one.lost, fault), quote]
+
+
+def _named(one: Column, *, for_json: bool) -> Cells:
+    """Values by their names, the others as numbers."""
+    names = dict(one.field.names)
+    distinct, index = np.unique(one.number, return_inverse=True)
+    made = []
+    for number in distinct.tolist():
+        name = names.get(number, str(number))
+        made.append(json.dumps(name) if for_json and number in names else name)
+    return texts(made, index)
 
 
 def by_file(

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Definitions that name things of the source, completed by an image's debug information."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from ftpatch.arch.arguments import convention_of
+from ftpatch.arch.registers import Registers, registers_of
+from ftpatch.core.token import words_of
+from ftpatch.elf.symbols import Symbols
+from ftpatch.errors import FtpatchError, InputError, UsageError
+from ftpatch.names.functions import Functions
+from ftpatch.probe.definition import Definition
+from ftpatch.probe.event_names import Pattern
+from ftpatch.probe.grammar import parse_probe
+from ftpatch.probe.named_values import NamedValues
+from ftpatch.probe.source_lines import SourceLines
+from ftpatch.probe.source_scopes import Scopes, functions_at, linkage_name
+from ftpatch.probe.value_frames import At
+from ftpatch.trace.debug_files import debug_file
+from ftpatch.trace.debug_info import DebugInfo
+from ftpatch.trace.declarations import Declarations
+from ftpatch.trace.dies import DIE, number, origins_of
+
+__all__ = ["DebugNames"]
+
+
+class DebugNames:
+    """The debug information of one image, read where a definition asks for it."""
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+
+    def completed(self, definition: Definition) -> Definition:
+        """A definition with a symbol or an address for its line, and with the fetches of its names.
+        Raises UsageError, which names the offending token and its column; InputError for debug
+        information that cannot be read."""
+        if definition.line:
+            definition = self._placed(definition)
+        if not definition.later:
+            return definition
+        registers = self._registers
+        again = parse_probe(
+            definition.text,
+            registers.names,
+            arguments=len(registers.arguments),
+            pattern=Pattern.REGEX if definition.pattern else Pattern.GLOB,
+            named=self.values(definition),
+        )
+        return replace(
+            definition, fetches=again.fetches, hist=again.hist, filter=again.filter, later=False
+        )
+
+    def function_lines(self, symbol: str) -> tuple[str, int, set[int]]:
+        """The file of a function, the line that declares it, and its lines that have statements.
+        Raises UsageError and InputError."""
+        start = self._functions.names.address(symbol)
+        start, end = self._functions.around(start) or (start, start + 1)
+        with self._readable():
+            dies = functions_at(self.info, start)
+            unit = self.info.any_unit_at(start)
+            if not dies or unit is None:
+                reason = f"the debug information does not tell the function {symbol}"
+                raise UsageError(self._functions.image.path, reason, "compile it with -g")
+            rows = [row for row in self.lines.rows(unit) if start <= row.address < end]
+            file = rows[0].file if rows else ""
+            lines = {row.line for row in rows if row.statement and row.file == file and row.line}
+            first = next(
+                (n for one in origins_of(dies[0]) if (n := number(one, "DW_AT_decl_line", 0))), 0
+            )
+        if not 0 < first <= min(lines, default=0):
+            first = min(lines, default=0)
+        return file, first, {line for line in lines if line >= first}
+
+    def values(self, definition: Definition) -> NamedValues:
+        """The names at a definition's place. Raises UsageError if it has none."""
+        functions, names = self._functions, self._functions.names
+        address = definition.address or 0
+        if definition.symbol is not None:
+            start = names.address(definition.symbol)
+            address = functions.chosen.get(start, start) + definition.offset
+        with self._readable():
+            dies = functions_at(self.info, address)
+            if len(dies) > 1:
+                symbols = {definition.symbol, *self._symbols_at(address - definition.offset)}
+                dies = [die for die in dies if linkage_name(die) in symbols]
+            if len(dies) != 1:
+                token = words_of(definition.text)[1]
+                hint = "compile it with -g, or fetch $argN"
+                raise token.refuse("the debug information does not tell this function", hint)
+            return self._values(definition, dies[0], address)
+
+    def _values(self, definition: Definition, die: DIE, address: int) -> NamedValues:
+        skeleton = self._functions.image.elf.skeleton
+        start = self.info.first_range(die) or address
+        around = self._functions.around(start) or (start, start + 1)
+        unit = self.info.any_unit_at(address) or 0
+        symbols = self._symbols_at(start) or [linkage_name(die)]
+        settled = self.lines.settled(unit, start, around[1])
+        at = At(
+            address=address,
+            symbol=definition.symbol if definition.symbol in symbols else symbols[0],
+            start=start,
+            size=around[1] - start,
+            entry=address == start,
+            returns=definition.kind == "r",
+            settled=settled,
+        )
+        convention = convention_of(skeleton.machine, skeleton.elf_class)
+        path = self._functions.image.path
+        declared = Declarations(path, convention, self.info) if convention else None
+        return NamedValues(self._functions, self.info, declared, self._registers, die, at)
+
+    def _placed(self, definition: Definition) -> Definition:
+        """Find the address of a line."""
+        place = words_of(definition.text)[1]
+        with self._readable():
+            try:
+                found = self.lines.of(definition.file, definition.line)
+            except UsageError as error:
+                raise place.refuse(error.reason, error.hint) from None
+            first: dict[tuple[int, ...], int] = {}
+            for address in found:
+                dies = functions_at(self.info, address)
+                if dies:
+                    scopes = Scopes(info=self.info, function=dies[0], address=address, entry=False)
+                    first.setdefault((dies[0].offset, *scopes.inlined()), address)
+        if not first:
+            raise place.refuse("the line's code is in no function")
+        named = [self._named(address) for address in first.values()]
+        if len(named) > 1:
+            some = ", ".join(f"{one}+{offset:#x}" if one else hex(offset) for one, offset in named)
+            raise place.refuse(f"the line has code in {len(named)} places", f"use one of {some}")
+        symbol, offset = named[0]
+        if symbol is None:
+            return replace(definition, address=offset)
+        return replace(definition, symbol=symbol, offset=offset)
+
+    def _named(self, address: int) -> tuple[str | None, int]:
+        """A symbol that only the function around an address has, and the offset from there; None
+        and the address if there is none."""
+        around = self._functions.around(address)
+        for symbol in self._symbols_at(around[0]) if around else ():
+            try:
+                if around and self._functions.names.address(symbol) == around[0]:
+                    return symbol, address - around[0]
+            except UsageError:
+                continue
+        return None, address
+
+    def _symbols_at(self, address: int) -> list[str]:
+        symbols = self._functions.image.symbols
+        here = symbols.value == np.uint64(address)
+        return list(symbols.names(np.flatnonzero(here & (symbols.type == Symbols.STT_FUNC))))
+
+    @cached_property
+    def info(self) -> DebugInfo:
+        """The debug information. Raises InputError if there is none."""
+        image = self._functions.image
+        found = debug_file(image.elf, image.path)
+        if found is None:
+            raise InputError(image.path, "no debug information", "compile it with -g")
+        return DebugInfo(found)
+
+    @cached_property
+    def lines(self) -> SourceLines:
+        """Its line tables."""
+        return SourceLines(self.info)
+
+    @cached_property
+    def _registers(self) -> Registers:
+        return registers_of(self._functions.arch)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raise InputError for what pyelftools raises."""
+        try:
+            yield
+        except (OSError, FtpatchError):
+            raise
+        except Exception as error:  # it has no common exception for malformed files
+            reason = f"cannot read its debug information: {str(error) or type(error).__name__}"
+            raise InputError(self._functions.image.path, reason) from None

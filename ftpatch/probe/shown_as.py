@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""Words behind a type: the names of its values, or the bytes that a string can have.
+
+    color=+4(%rdi):u32{0=RED,1=GREEN}   name=+8(%rdi):string{16}
+
+Debug information tells them when the probe is made. They are part of its text, so that a report
+needs no debug information.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ftpatch.core.token import Token
+from ftpatch.probe.definition import TYPES, Fetch
+
+__all__ = ["MAX_NAMES", "parse_shown", "shown_text"]
+
+MAX_NAMES = 256
+"""Of one type; of one that has more, values are numbers."""
+_SHOWN = re.compile(r"([^{}]*)\{([^{}]*)\}")
+_NAME = re.compile(r"(-?[0-9]{1,20})=(\w+)")
+
+
+def parse_shown(type: Token) -> tuple[Token, tuple[tuple[int, str], ...], int]:
+    """Split a type from what stands behind it: names by value, and the room of a string. Raises
+    UsageError."""
+    found = _SHOWN.fullmatch(type.text)
+    if found is None:
+        return type, (), 0
+    bare, inside = type.cut(0, found.end(1)), type.cut(*found.span(2))
+    if bare.text == "string":
+        if not re.fullmatch(r"[1-9][0-9]{0,8}", inside.text):
+            raise inside.refuse("invalid size of a string", "a number of bytes")
+        return bare, (), int(inside.text)
+    parts = [_NAME.fullmatch(part) for part in inside.text.split(",")]
+    names = tuple((int(part[1]), part[2]) for part in parts if part)
+    if len(names) < len(parts) or bare.text[:1] not in ("u", "s") or bare.text not in TYPES:
+        raise inside.refuse("invalid names of values", "as in u32{0=RED,1=GREEN}")
+    return bare, names, 0
+
+
+def shown_text(fetch: Fetch) -> str:
+    """The words behind the type of a fetch."""
+    if fetch.room:
+        return f"{{{fetch.room}}}"
+    names = ",".join(f"{value}={name}" for value, name in fetch.names)
+    return f"{{{names}}}" if names else ""

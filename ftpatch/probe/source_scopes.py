@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Names at a place of a program: its function, parameters, locals and globals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ftpatch.trace.debug_info import DebugInfo
+from ftpatch.trace.declarations import INNER, SCOPES
+from ftpatch.trace.dies import DIE, below, children, name_of, origins_of
+
+__all__ = ["Scopes", "functions_at", "linkage_name", "source_name"]
+
+BLOCKS = {"DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block"}
+INLINED = "DW_TAG_inlined_subroutine"
+VALUES = {"DW_TAG_formal_parameter", "DW_TAG_variable"}
+MAX_DEPTH = 256
+"""Blocks within blocks."""
+
+
+def functions_at(info: DebugInfo, address: int) -> list[DIE]:
+    """The functions whose code has a link address: several if they were merged."""
+    unit = info.any_unit_at(address)
+    if unit is None:
+        return []
+    top = info.dwarf.get_CU_at(unit).get_top_DIE()
+    for tags in (SCOPES, INNER):
+        found = [
+            die
+            for die in below(top, tags)
+            if die.tag == "DW_TAG_subprogram" and info.covers(die, address)
+        ]
+        if found:
+            return found
+    return []
+
+
+def source_name(die: DIE) -> str:
+    """The name that the source gives to what a DIE declares."""
+    return next((name for one in origins_of(die) if (name := name_of(one))), "")
+
+
+def linkage_name(die: DIE) -> str:
+    """The symbol of a function, its name if debug information tells none."""
+    for one in origins_of(die):
+        held = one.attributes.get("DW_AT_linkage_name") or one.attributes.get(
+            "DW_AT_MIPS_linkage_name"
+        )
+        if held is not None:
+            return str(held.value.decode("utf-8", "backslashreplace"))
+    return source_name(die)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scopes:
+    """The names at a link address in a ``function``. At its ``entry`` there are parameters and
+    globals only."""
+
+    info: DebugInfo
+    function: DIE
+    address: int
+    entry: bool
+
+    def inlined(self) -> tuple[int, ...]:
+        """The inlined calls around the address, by their offsets, outermost first."""
+        return tuple(one.offset for one in self._blocks() if one.tag == INLINED)
+
+    def locals(self) -> Iterator[DIE]:
+        """Parameters and variables, innermost first, as far as the function goes that was
+        inlined."""
+        for block in reversed(self._blocks()):
+            rows = [one for one in children(block) if one.tag in VALUES]
+            if self.entry:
+                rows = [one for one in rows if one.tag == "DW_TAG_formal_parameter"]
+            yield from reversed(rows)
+            if block.tag == INLINED:
+                return
+
+    def later(self, name: str) -> bool:
+        """Test whether the function has such a variable, but not at the address."""
+        return any(
+            one.tag in VALUES and source_name(one) == name for one in below(self.function, BLOCKS)
+        )
+
+    def globals(self) -> Iterator[DIE]:
+        """Variables of the unit, also of namespaces."""
+        top = self.function.cu.get_top_DIE()
+        return (one for one in below(top, SCOPES) if one.tag == "DW_TAG_variable")
+
+    def _blocks(self) -> list[DIE]:
+        """The function, and the blocks around the address in it, outermost first."""
+        found = [self.function]
+        while not self.entry and len(found) < MAX_DEPTH:
+            inner = next(
+                (
+                    one
+                    for one in children(found[-1])
+                    if one.tag in BLOCKS and self.info.covers(one, self.address)
+                ),
+                None,
+            )
+            if inner is None:
+                break
+            found.append(inner)
+        return found

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""Locations of the debug information at one place of a function, with its frame as it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ftpatch.arch import feature
+from ftpatch.arch.frame_registers import FrameRegisters
+from ftpatch.arch.registers import registers_of
+from ftpatch.elf.eh_frame import NO_CFA, frame_of, saved_at
+from ftpatch.names.functions import Functions
+from ftpatch.probe.definition import Fetch, Source
+from ftpatch.probe.value_places import Constant, InMemory, NotFetchedError, Place, place_of
+from ftpatch.trace.debug_info import DebugInfo
+from ftpatch.trace.dies import DIE
+
+__all__ = ["At", "Locations"]
+
+FRAME_POINTERS = {"rbp": 16}
+"""Bytes from where a frame pointer points to the CFA, where a prologue always lays it so."""
+WORD = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class At:
+    """A probed place: its link ``address``, the function's ``symbol``, whether it is its ``entry``,
+    or whether it ``returns`` there; ``settled``: from which address on its frame is laid."""
+
+    address: int
+    symbol: str
+    start: int
+    size: int
+    entry: bool
+    returns: bool
+    settled: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Locations:
+    """The locations of a ``function``, its DIE, at one place."""
+
+    functions: Functions
+    info: DebugInfo
+    function: DIE
+    at: At
+
+    @cached_property
+    def registers(self) -> FrameRegisters:
+        """The machine's registers by DWARF number."""
+        found: FrameRegisters = feature(self.functions.arch, "frame_registers")
+        return found
+
+    def told(self, die: DIE) -> Place | None:
+        """The place of a value; None if it has none. Raises NotFetchedError for one that no probe
+        can fetch."""
+        held = die.attributes.get("DW_AT_const_value")
+        if held is not None and isinstance(held.value, int):
+            return Constant(value=held.value)
+        found = self.info.location_at(die, "DW_AT_location", self.at.address)
+        if found is None or not found[0]:
+            return None
+        unit = die.cu
+        return place_of(
+            self._parsed(found[0], unit),
+            self.registers.names,
+            self._framed,
+            lambda index: int(self.info.dwarf.get_addr(unit, index)),
+            entry=self.at.entry,
+        )
+
+    @staticmethod
+    def _parsed(expression: bytes, unit: Any) -> list[Any]:  # noqa: ANN401 - of pyelftools
+        from elftools.dwarf.dwarf_expr import DWARFExprParser
+
+        parsed: list[Any] = DWARFExprParser(unit.structs).parse_expr(expression)
+        return parsed
+
+    def _framed(self, offset: int) -> InMemory:
+        """What is so many bytes from the frame's base. At the entry only what callers pass is
+        there yet."""
+        at = self.at
+        found = self.info.location_at(self.function, "DW_AT_frame_base", at.address)
+        words = self._parsed(found[0], self.function.cu) if found else []
+        names = self.registers.names
+        if len(words) != 1:
+            raise NotFetchedError("is in a frame of an unknown form")
+        base, below = words[0].op_name, 0
+        if base == "DW_OP_call_frame_cfa":
+            name, above = self._cfa()
+        elif base.startswith("DW_OP_breg"):
+            name, above = names[int(base.removeprefix("DW_OP_breg"))], words[0].args[0]
+        elif base.startswith("DW_OP_reg") and base != "DW_OP_regx":
+            name, above = names[int(base.removeprefix("DW_OP_reg"))], 0
+        else:
+            raise NotFetchedError("is in a frame of an unknown form")
+        if at.entry:
+            if base != "DW_OP_call_frame_cfa":
+                below = FRAME_POINTERS.get(name, -1)
+                name, above = self._cfa()
+            if below < 0 or offset - below < 0:
+                raise NotFetchedError("is not yet stored there", "probe the function's first line")
+        elif base != "DW_OP_call_frame_cfa" and name in FRAME_POINTERS and self._cfa()[0] != name:
+            raise NotFetchedError("is in a frame that is not there any more")
+        start = Fetch("", Source.REGISTER, name)
+        return InMemory(start=start, offset=offset - below + above)
+
+    def _cfa(self) -> tuple[str, int]:
+        """The register that the CFA counts from, and its distance."""
+        at, names = self.at, self.registers.names
+        if at.entry:
+            return names[self.registers.stack], WORD * registers_of(self.functions.arch).behind
+        frame = self.functions.frame_at(at.address)
+        cfi = frame_of(self.functions.image.elf, frame) if frame else None
+        register, offset = saved_at(cfi, at.address)[0] if cfi else NO_CFA
+        if not 0 <= register < len(names):
+            raise NotFetchedError("is in a frame without unwind information")
+        return names[register], offset

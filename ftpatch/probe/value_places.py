@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""Places of values that the source names, and how a probe fetches them from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ftpatch.probe.definition import Fetch, Source
+
+__all__ = ["InMemory", "InRegisters", "NotFetchedError", "Place", "place_of"]
+
+WORD = 8
+READS = 12
+"""Maximum number of reads of one value."""
+OFFSETS = range(-(1 << 31), 1 << 31)
+ENTRY_VALUES = {"DW_OP_entry_value", "DW_OP_GNU_entry_value"}
+ELSEWHERE = {
+    "DW_OP_form_tls_address": "is thread-local",
+    "DW_OP_GNU_push_tls_address": "is thread-local",
+    "DW_OP_implicit_value": "is a constant of more than a word",
+    "DW_OP_implicit_pointer": "was optimised away",
+    "DW_OP_GNU_implicit_pointer": "was optimised away",
+    "DW_OP_stack_value": "is computed there",
+}
+
+
+class NotFetchedError(Exception):
+    """A value cannot be fetched: the ``reason``, a clause of which it is the subject; ``hint``."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        self.reason, self.hint = reason, hint
+        super().__init__(reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InRegisters:
+    """A value in registers, 8 bytes in each; None for a part that is in none that probes save.
+    ``offset``: where in it a part begins."""
+
+    names: Sequence[str | None]
+    offset: int = 0
+
+    def part(self, offset: int) -> InRegisters:
+        """A part that begins ``offset`` bytes further."""
+        return replace(self, offset=self.offset + offset)
+
+    def fetch(self, size: int) -> Fetch:
+        """Fetch ``size`` bytes of it. Raises NotFetchedError."""
+        number, rest = divmod(self.offset, WORD)
+        if not 0 <= number < len(self.names) or self.names[number] is None:
+            raise NotFetchedError("is in no general register there")
+        if rest or size > WORD:
+            raise NotFetchedError("is a part of a register, which cannot be fetched")
+        return Fetch("", Source.REGISTER, self.names[number] or "")
+
+    def pointed(self) -> InMemory:
+        """The memory that it points to. Raises NotFetchedError."""
+        held = self.fetch(WORD)
+        return InMemory(start=held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InMemory:
+    """A value in memory, ``offset`` bytes behind the word that ``start`` fetches."""
+
+    start: Fetch
+    offset: int = 0
+
+    def part(self, offset: int) -> InMemory:
+        """A part that begins ``offset`` bytes further."""
+        return replace(self, offset=self.offset + offset)
+
+    def fetch(self, size: int) -> Fetch:
+        """Fetch ``size`` bytes of it. Raises NotFetchedError."""
+        start = self.start
+        if start.source is Source.ADDRESS and not start.reads:
+            address = start.value + self.offset
+            if not 0 <= address < 1 << 64:
+                raise NotFetchedError("is outside of memory")
+            return replace(start, value=address, reads=(0,))
+        if self.offset not in OFFSETS:
+            raise NotFetchedError("is too far away")
+        if len(start.reads) >= READS:
+            raise NotFetchedError("takes too many reads", f"at most {READS}")
+        return replace(start, reads=(*start.reads, self.offset))
+
+    def pointed(self) -> InMemory:
+        """The memory that it points to. Raises NotFetchedError."""
+        return InMemory(start=self.fetch(WORD))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """A value that is known without the program's memory."""
+
+    value: int
+
+    def part(self, offset: int) -> Constant:
+        """Only the whole. Raises NotFetchedError."""
+        if offset:
+            raise NotFetchedError("was optimised away")
+        return self
+
+    def fetch(self, size: int) -> Fetch:
+        """The constant."""
+        return Fetch("", Source.IMMEDIATE, "", self.value)
+
+    def pointed(self) -> InMemory:
+        """The memory at that address."""
+        return InMemory(start=Fetch("", Source.ADDRESS, "", self.value % (1 << 64)))
+
+
+Place = InRegisters | InMemory | Constant
+
+
+def place_of(
+    operations: Sequence[Any],
+    names: Sequence[str],
+    frame: Callable[[int], InMemory],
+    address: Callable[[int], int],
+    *,
+    entry: bool,
+) -> Place:
+    """The place that a location expression tells (DWARF 5, section 2.6), as pyelftools parses it.
+
+    ``names``: registers by DWARF number; ``frame``: what is so many bytes from the frame's base;
+    ``address``: an address by its index; ``entry``: it is told of a function's entry. Raises
+    NotFetchedError."""
+    if any(one.op_name in ("DW_OP_piece", "DW_OP_bit_piece") for one in operations):
+        return _pieces(operations, names)
+    words = [one.op_name for one in operations]
+    if not words:
+        raise NotFetchedError("was optimised away")
+    first, rest = operations[0], list(operations[1:])
+    is_value = words[-1] == "DW_OP_stack_value"
+    if words[0] in ENTRY_VALUES:
+        inner = first.args[0] if first.args else []
+        told = len(inner) == 1 and _register(inner[0], names)
+        if not entry or not told:
+            raise NotFetchedError("is not kept up to there")
+        if words[1:] == ["DW_OP_stack_value"]:
+            return InRegisters(names=[told])
+        at: InMemory = InMemory(start=Fetch("", Source.REGISTER, told))
+    elif (register := _register(first, names)) and not rest:
+        return InRegisters(names=[register])
+    elif words[0] == "DW_OP_fbreg":
+        at = frame(first.args[0])
+    elif words[0].startswith("DW_OP_breg"):
+        at = _based(first, names)
+    elif words[0] in ("DW_OP_addr", "DW_OP_addrx", "DW_OP_GNU_addr_index"):
+        where = first.args[0] if words[0] == "DW_OP_addr" else address(first.args[0])
+        at = InMemory(start=Fetch("", Source.ADDRESS, "", where))
+    elif words[0].startswith(("DW_OP_lit", "DW_OP_const")) and words[1:] == ["DW_OP_stack_value"]:
+        number = first.args[0] if first.args else int(words[0].removeprefix("DW_OP_lit"))
+        return Constant(value=number)
+    else:
+        raise _unknown(words)
+    for one in rest[: len(rest) - is_value]:
+        if one.op_name == "DW_OP_plus_uconst":
+            at = at.part(one.args[0])
+        elif one.op_name == "DW_OP_deref":
+            at = at.pointed()
+        else:
+            raise _unknown(words)
+    if not is_value:
+        return at
+    if at.offset:
+        raise NotFetchedError("is computed there")
+    if at.start.source is Source.REGISTER and not at.start.reads:
+        return InRegisters(names=[at.start.text])
+    raise NotFetchedError("is computed there")
+
+
+def _pieces(operations: Sequence[Any], names: Sequence[str]) -> InRegisters:
+    """Registers of 8 bytes each, as gcc and clang write small structures."""
+    held: list[str | None] = []
+    register: str | None = None
+    size = 0
+    for one in operations:
+        if one.op_name == "DW_OP_piece":
+            if size % WORD:
+                raise NotFetchedError("is split up there")
+            held += [register] + [None] * ((one.args[0] + WORD - 1) // WORD - 1)
+            size += one.args[0]
+            register = None
+        elif (found := _register(one, names)) and register is None:
+            register = found
+        else:
+            raise NotFetchedError("is split up there")
+    if len(held) > WORD:
+        raise NotFetchedError("is split up there")
+    return InRegisters(names=held)
+
+
+def _register(one: Any, names: Sequence[str]) -> str | None:  # noqa: ANN401 - of pyelftools
+    """The register that an operation names. Raises NotFetchedError for one that is not saved."""
+    word = one.op_name
+    if word == "DW_OP_regx":
+        number = one.args[0]
+    elif word.startswith("DW_OP_reg"):
+        number = int(word.removeprefix("DW_OP_reg"))
+    else:
+        return None
+    return _named(number, names)
+
+
+def _named(number: int, names: Sequence[str]) -> str:
+    if not 0 <= number < len(names):
+        raise NotFetchedError("is in a vector register, which probes do not save")
+    return names[number]
+
+
+def _based(one: Any, names: Sequence[str]) -> InMemory:  # noqa: ANN401
+    """What is so many bytes from where a register points."""
+    if one.op_name == "DW_OP_bregx":
+        number, offset = one.args
+    else:
+        number, (offset,) = int(one.op_name.removeprefix("DW_OP_breg")), one.args
+    return InMemory(start=Fetch("", Source.REGISTER, _named(number, names)), offset=offset)
+
+
+def _unknown(words: Sequence[str]) -> NotFetchedError:
+    told = next((ELSEWHERE[word] for word in reversed(words) if word in ELSEWHERE), None)
+    return NotFetchedError(told or f"is where no probe can fetch it ({words[-1]})")
