@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a probed call costs: by the pad, by a jump, by a trap; and by gdb and the kernel.
+"""What a probed call costs: by the pad, by a jump, by a punned one, by a trap; and by gdb and the
+kernel.
 
 usage: python bench/probing.py
 
@@ -25,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROUNDS = 5
 CALLS, TRAPS, STOPS = 10_000_000, 500_000, 300
 PAD = "-fpatchable-function-entry=5"
+UNFOLLOWED = ["-DUNFOLLOWED"]
 TRACING = Path("/sys/kernel/tracing")
 MORE = {
     "no value": "",
@@ -110,15 +112,19 @@ def probing() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plain, padded = folder / "plain", folder / "padded"
-        for program, flags in ((plain, []), (padded, [PAD])):
+        plain, padded, unfollowed = (folder / one for one in ("plain", "padded", "unfollowed"))
+        for program, flags in ((plain, []), (padded, [PAD]), (unfollowed, UNFOLLOWED)):
             source = str(HERE / "step.c")
-            subprocess.run(["gcc", "-O2", *flags, source, "-o", program], check=True)
+            words = ["gcc", "-O2", *flags, source, "-o", str(program)]
+            if subprocess.run(words, check=program != unfollowed).returncode:
+                print("  pun: only on x86-64")
         made = {
             "pad": (padded, (), CALLS),
             "jump": (plain, (), CALLS),
             "trap": (plain, ("--no-optimize",), TRAPS),
         }
+        if unfollowed.exists():
+            made["pun"] = (unfollowed, (), CALLS)
         ways: dict[str, tuple[Callable[[int], list[str | Path]], int]] = {}
         for way, (program, options, calls) in made.items():
             for kind in ("p", "r"):
@@ -132,6 +138,8 @@ def probing() -> None:
             ways["bare signal"] = (partial(called, bare), TRAPS)
         ways["gdb finish"] = (partial(finished, plain), STOPS)
         ways["no probe"] = (partial(called, plain), CALLS)
+        if unfollowed.exists():
+            ways["no pun"] = (partial(called, unfollowed), CALLS)
         found = per_call(ways, folder)
         for kind, what in (("p", "uprobe"), ("r", "uretprobe")):
             try:
@@ -145,10 +153,11 @@ def probing() -> None:
                 without_uprobes()
     print("a probed call, above one that is not")
     for way, ns in found.items():
-        if way != "no probe":
-            aim = {"pad": 60, "jump": 60, "trap": 3000}.get(way.split()[0])
+        if not way.startswith("no "):
+            aim = {"pad": 60, "jump": 60, "pun": 60, "trap": 3000}.get(way.split()[0])
             told = f"  (aim {aim})" if aim else ""
-            print(f"  {way:12} {ns - found['no probe']:12.1f} ns{told}")
+            base = found["no pun" if way.startswith("pun") else "no probe"]
+            print(f"  {way:12} {ns - base:12.1f} ns{told}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@
 
 __attribute__((noinline)) long step(long n)
 {
+#ifdef UNFOLLOWED /* nobody can tell where it jumps, so only one instruction can be replaced */
+	__asm__ volatile("lea 1f(%%rip), %%rdx; jmp *%%rdx; 1:" ::: "rdx");
+#else
 	__asm__ volatile("");
+#endif
 	return n * 3 + 1;
 }
 

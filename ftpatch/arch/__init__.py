@@ -61,6 +61,7 @@ FEATURES: Final = {
     "move": "probes are",
     "branches": "probes with jumps are",
     "detour": "probes are",
+    "puns": "probes with punned jumps are",
     "registers": "probes are",
     "arguments": "arguments by name are",
     "system_calls": "probes with traps are",

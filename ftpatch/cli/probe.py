@@ -6,23 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ftpatch.api.boot_probing import insert_probes, probes_in
-from ftpatch.api.probing import PlacedProbe, Probed, ProbeWords, kernel_lines, probe_listing
+from ftpatch.api.boot_probing import insert_probes
+from ftpatch.api.probing import ProbeWords, kernel_lines, probe_listing
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
-from ftpatch.cli.console import (
-    count,
-    error_line,
-    json_line,
-    lines,
-    note_lines,
-    tell_links,
-    wait_for,
-)
+from ftpatch.cli.console import error_line, lines, note_lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
@@ -43,18 +35,14 @@ from ftpatch.cli.options import (
     require_pid,
     wants_json,
 )
-from ftpatch.cli.outcome import cleared_line, dropped_line, skipped_lines
+from ftpatch.cli.outcome import skipped_lines
+from ftpatch.cli.probe_told import tell_held, tell_inserted
 from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:
     from ftpatch.probe.kernel_events import Form
 
 __all__ = ["command"]
-
-TRAP = "trap"
-"""The way whose probes handle the program's own use of SIGILL."""
-NAMED = 9
-"""Such probes that are named one by one."""
 
 Program = Annotated[
     str | None,
@@ -135,6 +123,14 @@ def command(
             "--keep-going", help="Insert all probes that can be inserted; exit 1 if any cannot."
         ),
     ] = False,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Show the way that each probe would get, and write nothing; without PROBE, "
+            "those of all functions, summed up.",
+        ),
+    ] = False,
     max_stack: MaxStack = 1024,
     size: Annotated[
         str,
@@ -204,6 +200,7 @@ def command(
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
     ftpatch probe ./shop 'p:calls PLT:*' 'p:* parse_*' -o ./shop.p
+    ftpatch probe /bin/bash --plan                    all its functions, by way
     ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
     ftpatch probe vmlinux 'r:mk do_mkdirat ret=$retval:s32'
     ftpatch probe vmlinux --print-events 'r:mk do_mkdirat ret=$retval:s32'
@@ -231,6 +228,7 @@ def command(
                 "--print-bootconfig": print_bootconfig,
                 "--lines": list_lines,
                 "--vars": list_vars,
+                "--plan": plan,
             }
         )
         given = [*([program] if program is not None else []), *probes]
@@ -290,10 +288,33 @@ def command(
         require_unused_beside(option, others | {"--print-bootconfig": both})
         _print(image, probes, "bootconfig" if print_bootconfig else "kprobe_events", keep_going)
         return
+    if plan:
+        from ftpatch.cli.probe_plan import tell_plan
+        from ftpatch.cli.process_update import require_unused_beside
+
+        others = {"--output": output, "--in-place": in_place, "--handler": handler}
+        require_unused_beside("--plan", others)
+        require_first(image, probes, "probes")
+        refused = Refused()
+        with _all_told(refused):
+            tell_plan(
+                image,
+                probes,
+                refused,
+                optimize=optimize,
+                regex=regex,
+                limit=limit,
+                as_json=as_json,
+            )
+        if not quiet:
+            note_lines(skipped_lines([*refused.skipped.values()], verbose=verbose))
+        if refused.errors:
+            raise typer.Exit(Exit.FOUND)
+        return
     if not probes:
         if output is not None or in_place or handler is not None:
             raise UsageError(image, "no probes", "specify a probe, such as 'p main'")
-        _tell(image, as_json)
+        tell_held(image, as_json=as_json)
         return
     require_first(image, probes, "probes")
     words = ProbeWords(
@@ -323,11 +344,7 @@ def command(
     tell_links(probed)
     if not quiet:
         note_lines(skipped_lines(probed.skipped, verbose=verbose))
-    if as_json:
-        for one in probed.probes:
-            json_line(_row(one, probed))
-    elif not quiet:
-        _said(probed)
+    tell_inserted(probed, as_json=as_json, quiet=quiet)
     if probed.refused:
         raise typer.Exit(Exit.FOUND)
 
@@ -357,44 +374,3 @@ def _all_told(refused: Refused) -> Iterator[None]:
     finally:
         for error in refused.errors:
             error_line(str(error))
-
-
-def _tell(program: Path, as_json: bool) -> None:
-    """The probes that a program has."""
-    from ftpatch.image import open_image
-
-    image = open_image(program)
-    held = probes_in(image)
-    if held is None:
-        if image.is_module:
-            hint = "use --print-events and the running kernel"
-            raise UsageError(program, "no probes in a module's file", hint)
-        what, such = ("kernel", "do_mkdirat") if image.is_kernel else ("program", "main")
-        hint = f"specify a probe, such as 'p {such}'"
-        raise UsageError(program, f"no probes in this {what}", hint)
-    for one in held:
-        if as_json:
-            json_line({"definition": one.definition, "ip": hex(one.ip), "way": one.way or None})
-        else:
-            lines([one.definition])
-
-
-def _row(one: PlacedProbe, probed: Probed) -> dict[str, Any]:
-    row: dict[str, Any] = one._asdict() | {"address": hex(one.address)}
-    if one.way == TRAP:
-        row["handled"] = list(probed.handled)
-    return row | ({"cleared": probed.cleared} if probed.cleared else {})
-
-
-def _said(probed: Probed) -> None:
-    width = max(len(one.name) for one in probed.probes)
-    for one in probed.probes:
-        why = f" ({one.reason})" if one.reason else ""
-        lines([f"{one.name:{width}}  {one.way:4}  {one.address:#x}{why}"])
-    traps = [one.name for one in probed.probes if one.way == TRAP]
-    if traps and probed.handled:
-        those = ", ".join(traps) if len(traps) <= NAMED else count(len(traps), "trap")
-        lines([f"{those}: handles the program's own use of SIGILL: {', '.join(probed.handled)}"])
-    lines([cleared_line(probed.cleared)] if probed.cleared else [])
-    lines([dropped_line(probed.dropped, probed.unrecorded)] if probed.dropped else [])
-    lines([f"wrote {probed.written}" if probed.written else "dry run: nothing was written"])

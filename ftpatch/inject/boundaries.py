@@ -49,6 +49,13 @@ class Boundaries:
             raise UsageError(self._image.path, f"{start:#x} is not in an executable segment")
         return self._image.data[offset : offset + end - start].tobytes()
 
+    def following(self, start: int, size: int) -> bytes:
+        """Return ``size`` bytes of the text, fewer if its segment ends before."""
+        for address, held in self._image.elf.text.tolist():
+            if address <= start < address + held:
+                return self.code(start, min(start + size, address + held))
+        return b""
+
     def is_boundary(self, start: int, end: int, address: int) -> bool:
         """Test whether an instruction of the function [start, end) begins at an address and may be
         separated from the one before."""

@@ -24,9 +24,10 @@ from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import ProgramHeaders
 from ftpatch.errors import InputError
 from ftpatch.image import Image
+from ftpatch.inject.hops import HopPages
 from ftpatch.inject.stub import Stub
 
-__all__ = ["Injected", "inject"]
+__all__ = ["Injected", "inject", "start_of"]
 
 HOLE = 64 << 20
 """Maximum zero padding between the end of the file and the stub (bytes)."""
@@ -44,23 +45,10 @@ class Injected:
     shift: int
 
 
-def inject(
-    image: Image,
-    stub: Stub,
-    *,
-    page: int,
-    entry: int | None,
-    fill: Callable[[int], dict[int, bytes]],
-) -> Injected:
-    """Inject a stub into a program. ``page``: the largest page size it may run with (bytes);
-    ``entry``: the address in the stub at which the program starts, None to keep its own.
-
-    ``fill`` takes the shift and returns contents for some of the stub's linked addresses.
-
-    Raises InputError if the file has no room for it.
-    """
-    headers = ProgramHeaders(image.elf)
-    loads = headers.loads
+def start_of(image: Image, page: int) -> tuple[int, int]:
+    """Find the file offset and the link address at which a stub begins. Raises InputError for a
+    file without segments."""
+    loads = ProgramHeaders(image.elf).loads
     if not len(loads):
         raise InputError(image.path, "no segments")
     first = loads[np.argmin(loads["vaddr"])]
@@ -68,22 +56,48 @@ def inject(
     top = max(int(row["vaddr"]) + int(row["memsz"]) for row in loads)
     size = len(image.data)
     offset = _aligned(max(size, top - delta), page)
-    start = offset + delta
     if delta % page or offset - size > HOLE:
-        offset, start = _aligned(size, page), _aligned(top, page)
+        return _aligned(size, page), _aligned(top, page)
+    return offset, offset + delta
+
+
+def inject(
+    image: Image,
+    stub: Stub,
+    *,
+    page: int,
+    entry: int | None,
+    fill: Callable[[int], dict[int, bytes]],
+    hops: HopPages | None = None,
+) -> Injected:
+    """Inject a stub into a program. ``page``: the largest page size it may run with (bytes);
+    ``entry``: the address in the stub at which the program starts, None to keep its own.
+
+    ``fill`` takes the shift and returns contents for some of the stub's linked addresses; ``hops``
+    go where they have to.
+
+    Raises InputError if the file has no room for it.
+    """
+    headers = ProgramHeaders(image.elf)
+    size = len(image.data)
+    offset, start = start_of(image, page)
+    apart = hops.segments if hops else []
     # Headers and table precede the stub, whose parts keep their distances.
     text = stub.parts[0]
     if stub.unwind:
         _point_at(headers, 0, 0, 0)
-    table = _aligned((len(headers.rows) + len(stub.parts)) * headers.rows.itemsize, 64)
+    count = len(headers.rows) + len(stub.parts) + len(apart)
+    table = _aligned(count * headers.rows.itemsize, 64)
     frame, rows = stub.unwind_rows()
-    room = table + table_size(image.elf, len(rows))
+    further = np.array(hops.frames if hops else (), np.int64).reshape(-1, 2)
+    room = table + table_size(image.elf, len(rows) + len(further))
     if not 0 <= start <= start + room < FAR:
         raise InputError(image.path, "no room for a stub in its address space")
     shift = _aligned(start + room, page) - text.address  # linked at the start of a page
     unwind = b""
     if stub.unwind:
-        unwind = merged_table(image.elf, frame + shift, rows + shift, start + table)
+        rows = np.concatenate([rows + shift, further + np.array([0, shift])])
+        unwind = merged_table(image.elf, frame + shift, rows, start + table)
         _point_at(headers, offset + table, start + table, len(unwind))
     filled = fill(shift)
     pieces = [(start + table, unwind)]  # (address, bytes)
@@ -106,8 +120,26 @@ def inject(
             memsz=before + part.size,
             align=page,
         )
-    pieces.append((start, headers.table(offset, start)))
     end = max(address + len(held) for address, held in pieces)
+    behind = _aligned(end, page)
+    above = max(part.address + part.size for part in stub.parts) + shift
+    for address, sheet in apart:
+        if address < above:
+            raise InputError(image.path, "no room for punned jumps in its address space")
+        headers.add(
+            Segment.PT_LOAD,
+            flags=Segment.PF_R | Segment.PF_X,
+            offset=offset + behind - start + sheet * page,
+            vaddr=address,
+            paddr=address,
+            filesz=page,
+            memsz=page,
+            align=page,
+        )
+    if hops and apart:
+        pieces.append((behind, hops.sheets(shift)))
+        end = behind + len(pieces[-1][1])
+    pieces.append((start, headers.table(offset, start)))
     if image.elf.word == 4 and end > 0xFFFF_FFFF:
         raise InputError(image.path, "no room for a stub in its address space")
     tail = bytearray(offset - size + end - start)

@@ -4,27 +4,31 @@
 pad    the compiler left room for a jump at the function's entry
 jump   a jump replaces the first instructions, which are executed out of line, as with optimized
        kprobes (can_optimize() of arch/x86/kernel/kprobes/opt.c)
+pun    a jump replaces the first instruction alone, and shares bytes with those behind it
 trap   a breakpoint replaces one byte (x86) or one instruction
 
-x86_64   55 48 89 e5 41 57   ->   e9 rel32 57    or   cc 48 89 e5 41 57
+x86_64   55 48 89 e5 41 57   ->   e9 rel32 57   or   e9 48 89 e5 41 57   or   d6 48 89 e5 41 57
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from ftpatch.arch import Arch
 from ftpatch.arch.move import Immovable, Moved, Mover
+from ftpatch.arch.puns import Pun
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.inject.boundaries import MAX_INSTRUCTION, Boundaries
+from ftpatch.inject.hops import Hop, Hops
 from ftpatch.names.functions import Functions
 
-__all__ = ["METHODS", "PAD", "TRAP", "Chosen", "Methods", "ProbeMethod", "displaced"]
+__all__ = ["METHODS", "PAD", "Chosen", "Methods", "ProbeMethod", "displaced"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +105,19 @@ class _Jump(_ByJump):
         return methods.against_jump(place, place.around) or None
 
 
+class _Pun(_ByJump):
+    def room(self, mover: Mover) -> int:
+        return 1  # the first instruction, whatever its size
+
+    def refusal(self, place: Candidate, methods: Methods) -> str | None:
+        if not place.optimize or methods.hops is None:
+            return ""
+        forms = methods.forms(place)
+        if not forms:
+            return "nor can one share bytes with the code behind it"
+        return None if methods.hops.reachable(forms) else "a punned one would lead nowhere"
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Trap:
     name: str
@@ -123,8 +140,9 @@ class _Trap:
 
 PAD = _Pad(name="pad", number=1)
 JUMP = _Jump(name="jump", number=2)
+PUN = _Pun(name="pun", number=4)
 TRAP = _Trap(name="trap", number=3)
-METHODS: tuple[ProbeMethod, ...] = (PAD, JUMP, TRAP)
+METHODS: tuple[ProbeMethod, ...] = (PAD, JUMP, PUN, TRAP)
 """In the order in which they are tried."""
 
 
@@ -132,22 +150,37 @@ METHODS: tuple[ProbeMethod, ...] = (PAD, JUMP, TRAP)
 class Chosen:
     """The method for a place: ``address`` of the displaced instructions (link address), the
     ``code`` from there on (to the function's end, if known), how many bytes of it are ``needed``
-    for the jump or breakpoint, and why the preceding method was not usable (a clause, or empty)."""
+    for the jump or breakpoint, and why the preceding methods were not usable (a clause, or empty).
+    ``forms`` of a punned jump, and the ``hop`` of the one that was taken."""
 
     address: int
     code: bytes
     method: ProbeMethod
     needed: int
     why: str
+    forms: Sequence[Pun] = ()
+    hop: Hop | None = None
+
+    def new_code(self, mover: Mover, to: int) -> bytes:
+        """The bytes to write at the place, for a detour at ``to``. Raises Immovable if that is out
+        of reach."""
+        return self.hop.code if self.hop else self.method.code(mover, self.address, to)
 
 
 class Methods:
-    """Chooses for one image. ``pads``: addresses of pads, as the table has them."""
+    """Chooses for one image. ``pads``: addresses of pads, as the table has them; ``hops``: places
+    for those of punned jumps, None where there are no such jumps."""
 
     def __init__(
-        self, image: Image, arch: Arch, mover: Mover, functions: Functions, pads: set[int]
+        self,
+        image: Image,
+        arch: Arch,
+        mover: Mover,
+        functions: Functions,
+        pads: set[int],
+        hops: Hops | None = None,
     ) -> None:
-        self.mover = mover
+        self.mover, self.hops = mover, hops
         self._image, self._arch = image, arch
         self._functions, self._pads = functions, pads
         self._boundaries = Boundaries(image, arch, mover, functions)
@@ -166,11 +199,43 @@ class Methods:
                     method=method,
                     needed=method.room(self.mover),
                     why=why,
+                    forms=self.forms(place) if method is PUN else (),
                 )
-            why = against
+            why = f"{why}; {against}" if why and against and not method.traps else against or why
         raise UsageError(
             self._image.path, f"no probe at {address:#x}: {why}", "probe another address"
         )
+
+    def forms(self, place: Candidate) -> Sequence[Pun]:
+        """Find all forms of a punned jump at a place."""
+        if self.hops is None:
+            return ()
+        try:
+            size = self.mover.move(place.code, place.address, place.address, 1).size
+        except Immovable:
+            return ()
+        code = self._boundaries.following(place.address, size + self.mover.jump_size)
+        forms = self.hops.puns.forms(code, place.address, size)
+        until = place.until
+        return [one for one in forms if until is None or place.address + one.size <= until]
+
+    def with_hops(self, chosen: Sequence[Chosen]) -> list[Chosen]:
+        """Take a hop for each punned jump, first for those with the least choice. Where there is
+        none, a trap takes its place."""
+        out = list(chosen)
+        choice = [sum(form.high - form.low for form in one.forms) for one in chosen]
+        for row in sorted(range(len(out)), key=choice.__getitem__):
+            one = out[row]
+            if one.method is not PUN or self.hops is None:
+                continue
+            hop = self.hops.take(one.forms, self.moved(one, one.address).size)
+            if hop is None:
+                why = f"{one.why}; there is no place for a punned one"
+                needed = TRAP.room(self.mover)
+                out[row] = replace(one, method=TRAP, needed=needed, why=why, forms=())
+            else:
+                out[row] = replace(one, hop=hop)
+        return out
 
     def moved(self, chosen: Chosen, to: int, needed: int = 0) -> Moved:
         """Move the displaced instructions to ``to``, or the first ``needed`` bytes of them. Raises
@@ -181,8 +246,10 @@ class Methods:
             raise UsageError(self._image.path, f"no probe: {error}") from None
 
     def span(self, chosen: Chosen) -> tuple[int, int]:
-        """The range of link addresses whose instructions are executed out of line."""
-        return chosen.address, chosen.address + self.moved(chosen, chosen.address).size
+        """The range of link addresses whose instructions are executed out of line, or whose bytes
+        are a jump's."""
+        size = max(self.moved(chosen, chosen.address).size, chosen.hop.size if chosen.hop else 0)
+        return chosen.address, chosen.address + size
 
     def against_jump(self, place: Candidate, around: tuple[int, int]) -> str:
         """Explain in a clause what rules out a jump; empty if nothing does."""

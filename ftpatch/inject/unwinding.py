@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Unwind information for detours, so that a thread can be cancelled, or backtraced, inside one."""
+"""Unwind information for detours and hops, so that a thread can be cancelled, or backtraced, inside
+one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ftpatch.arch.detour import Detour
 from ftpatch.elf.eh_frame import NO_CFA, Cfi, Entry, frame_of, packed
@@ -12,7 +14,50 @@ from ftpatch.inject.probe_methods import Chosen, Methods
 from ftpatch.inject.stub import Stub
 from ftpatch.names.functions import Functions
 
-__all__ = ["with_frames"]
+__all__ = ["HopFrames", "with_frames", "with_hop_frames"]
+
+
+@dataclass(frozen=True)
+class HopFrames:
+    """Unwind information of hops: ``entries`` to be at the stub's linked address ``at``. Hops do
+    not move with the stub, so it depends on where that goes."""
+
+    entries: Sequence[Entry] = ()
+    at: int = 0
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """Link address of each hop, linked address of its FDE."""
+        starts = (entry.start for entry in self.entries)
+        return [(start, frame) for start, (_, frame) in zip(starts, self._packed()[1], strict=True)]
+
+    def size(self) -> int:
+        """Bytes."""
+        return len(self._packed()[0])
+
+    def pack(self, shift: int) -> bytes:
+        """The bytes for a stub that is ``shift`` bytes above its linked address."""
+        return packed(self.entries, self.at + shift)[0]
+
+    def _packed(self) -> tuple[bytes, list[tuple[int, int]]]:
+        return packed([replace(entry, start=self.at) for entry in self.entries], self.at)
+
+
+def with_hop_frames(
+    stub: Stub, chosen: Sequence[Chosen], *, page: int, functions: Functions, methods: Methods
+) -> tuple[Stub, HopFrames]:
+    """Add room for the unwind information of the hops of the ``chosen`` places to a stub."""
+    entries = []
+    for one in chosen:
+        frame = functions.frame_at(one.address) if one.hop else 0
+        cfi = frame_of(functions.image.elf, frame) if frame else None
+        if cfi is not None and one.hop:
+            told = [(0, row.code) for row in cfi.rows if row.at <= one.address]
+            entries.append(Entry(cfi, one.hop.at, methods.mover.jump_size, told))
+    if not entries or not stub.unwind:
+        return stub, HopFrames()
+    whole, at = stub.with_data(bytes(HopFrames(entries).size()), page)
+    return whole, HopFrames(entries, at)
 
 
 def with_frames(

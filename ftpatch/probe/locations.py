@@ -52,11 +52,14 @@ def find_locations(
         with refused.told(skips=skipping([definition])):
             by_ip.setdefault(_address(functions, definition), []).append(definition)
     addresses = sorted(by_ip)
-    locations: list[Location] = []
+    possible: dict[int, Chosen] = {}
     for ip, after in zip(addresses, [*addresses[1:], None], strict=False):
+        with refused.told(skips=skipping(by_ip[ip])):
+            possible[ip] = methods.choose(ip, optimize=optimize, until=after)
+    locations: list[Location] = []
+    for ip, chosen in zip(possible, methods.with_hops([*possible.values()]), strict=True):
         names = ", ".join(one.event for one in by_ip[ip])
         with refused.told(skips=skipping(by_ip[ip])):
-            chosen = methods.choose(ip, optimize=optimize, until=after)
             if locations and chosen.address == locations[-1].chosen.address:
                 both = f"{locations[-1].ip:#x} and {ip:#x}"
                 reason = f"{names}: {both} are the same location, before and after its landing pad"

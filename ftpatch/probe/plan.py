@@ -12,34 +12,52 @@ import numpy as np
 from ftpatch.arch import Arch, arch_of, supports
 from ftpatch.arch.detour import Detour, detour_of
 from ftpatch.arch.move import Mover, mover_of
+from ftpatch.arch.puns import puns_of
 from ftpatch.arch.registers import registers_of
 from ftpatch.core.changes import Changes
+from ftpatch.elf.dynamic import dynamic_tags
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.properties import without_shadow_stack
-from ftpatch.elf.segments import header_field
+from ftpatch.elf.segments import ProgramHeaders, header_field
 from ftpatch.errors import InputError, Refused, UsageError
 from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
 from ftpatch.inject.debug_sections import for_debuggers
-from ftpatch.inject.inject import inject
+from ftpatch.inject.hops import HopPages, Hops
+from ftpatch.inject.inject import inject, start_of
 from ftpatch.inject.library_tables import linker_place
 from ftpatch.inject.probe_methods import PAD, Methods, displaced
 from ftpatch.inject.runtime import configuration, probes_stub
 from ftpatch.inject.signal_calls import Asked, find_asked
 from ftpatch.inject.stub import Stub, read_stub
-from ftpatch.inject.unwinding import with_frames
+from ftpatch.inject.unwinding import with_frames, with_hop_frames
 from ftpatch.names.functions import Functions, read_functions
-from ftpatch.probe import Definition
+from ftpatch.probe import Definition, definition_text
 from ftpatch.probe.found import Found, Placed, fetchings, placed_of
 from ftpatch.probe.locations import Location, find_locations, find_pads
 from ftpatch.probe.tables import Place, Tables
 from ftpatch.probe.wildcards import Wildcards, require_each, skipping
 
-__all__ = ["NEEDED", "Handler", "Probed", "Probing", "plan_probed"]
+__all__ = ["NEEDED", "Handler", "Probed", "Probing", "placed_probes", "plan_probed"]
 
 ALIGN = 16
 """Alignment of detours (bytes)."""
+ROOM = 4096
+"""Of a detour, its unwind information and its part of the tables, without texts and fetches
+(bytes)."""
+STEP = 512
+"""Of a fetch (bytes)."""
+MAX_HEADERS = 4096
+"""Maximum size of program headers (bytes): load_elf_phdrs() of fs/binfmt_elf.c refuses more than a
+page (ELF_MIN_ALIGN) before Linux 6.17, and more than 64 KB since."""
+PHDR = 56
+"""sizeof(Elf64_Phdr)."""
+FURTHER = 5
+"""Program headers besides those of the stubs: detours, their unwind information, that of hops,
+tables, and PT_GNU_EH_FRAME."""
+TEXTREL = 22
+"""DT_TEXTREL: code is relocated, and so is not in memory what it is in the file."""
 NEEDED = ("move", "detour", "registers", "returns_twice", "system_calls")
 """Per architecture."""
 
@@ -86,9 +104,37 @@ class _Program:
     methods: Methods
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Placing:
+    """The ``found`` locations of a program's probes, and its system calls about signals."""
+
+    program: _Program
+    definitions: Sequence[Definition]
+    found: Sequence[Found]
+    asked: Asked
+
+
 def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     """Plan probes at all places that are not ``refused``. Raises UsageError if none is left or the
     program cannot be probed; InputError if there is no room."""
+    placing = _placing(image, probing, refused)
+    if not placing.found:
+        if refused.errors:
+            raise refused.errors.pop()
+        raise UsageError(image.path, "no probes", "specify a probe, such as 'p main'")
+    plan = _plan(placing.program, probing, placing.found)
+    left = placed_of(placing.found, placing.definitions)
+    traps = any(one.method.traps for one in left)
+    return Probed(plan=plan, placed=left, asks=placing.asked.names if traps else ())
+
+
+def placed_probes(image: Image, probing: Probing, refused: Refused) -> list[Placed]:
+    """Place probes as ``plan_probed`` does, with nothing made to insert. Raises what it raises."""
+    placing = _placing(image, probing, refused)
+    return placed_of(placing.found, placing.definitions)
+
+
+def _placing(image: Image, probing: Probing, refused: Refused) -> _Placing:
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     if not image.is_program or arch is None:
         raise UsageError(image.path, f"{image.kind} cannot be probed", "use an executable")
@@ -101,22 +147,41 @@ def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     own = _own(image, probing.definitions, refused)
     probing.wildcards.reserve(own)
     definitions = probing.wildcards.spelled(functions, own, refused)
-    methods = Methods(image, arch, mover, functions, find_pads(image))
+    pads, hops = find_pads(image), _hops(image, arch, mover, definitions, probing.handler)
+    methods = Methods(image, arch, mover, functions, pads, hops)
     locations = find_locations(methods, functions, definitions, refused, optimize=probing.optimize)
     traps = any(one.chosen.method.traps for one in locations)
     asked = find_asked(image, arch) if traps else Asked()
     locations = _free(image, methods, locations, asked, refused)
     found = fetchings(image, locations, registers_of(arch.name), refused)
-    left = placed_of(found, definitions)
-    require_each(functions, definitions, [one.definition for one in left], refused)
-    if not found:
-        if refused.errors:
-            raise refused.errors.pop()
-        raise UsageError(image.path, "no probes", "specify a probe, such as 'p main'")
+    left = [one.definition for one in placed_of(found, definitions)]
+    require_each(functions, definitions, left, refused)
     program = _Program(image=image, arch=arch, mover=mover, functions=functions, methods=methods)
-    plan = _plan(program, probing, found)
-    traps = any(one.location.chosen.method.traps for one in found)
-    return Probed(plan=plan, placed=left, asks=asked.names if traps else ())
+    return _Placing(program=program, definitions=definitions, found=found, asked=asked)
+
+
+def _hops(
+    image: Image,
+    arch: Arch,
+    mover: Mover,
+    definitions: Sequence[Definition],
+    handler: Handler | None,
+) -> Hops | None:
+    """Find room for hops, above a stub with the largest detours and tables that these probes may
+    need."""
+    if not supports(arch.name, "puns") or dynamic_tags(image.elf).get(TEXTREL):
+        return None
+    stubs = [probes_stub(arch.name)[1].parts]
+    if handler is not None:
+        stubs.append(read_stub(handler.stub, own=False, needs=handler.name).parts)
+    size = sum(part.size + 2 * arch.page for parts in stubs for part in parts) + MAX_HEADERS
+    for one in definitions:
+        size += ROOM + len(definition_text(one)) + STEP * len(one.fetches)
+    rows = image.elf.segment(Segment.PT_GNU_EH_FRAME)
+    floor = start_of(image, arch.page)[1] + size + (rows.size if rows else 0)
+    held = len(ProgramHeaders(image.elf).rows) + sum(map(len, stubs)) + FURTHER
+    most = MAX_HEADERS // PHDR - held
+    return Hops(puns_of(arch.name), mover, floor=floor, page=arch.page, most=max(most, 0))
 
 
 def _own(image: Image, definitions: Sequence[Definition], refused: Refused) -> list[Definition]:
@@ -166,6 +231,13 @@ def _plan(program: _Program, probing: Probing, found: Sequence[Found]) -> Plan:
     tracer, stub = probes_stub(arch.name)
     whole, handler = _with_handler(stub, probing.handler, arch.page)
     whole, detours = _with_detours(whole, program, found, detour)
+    whole, frames = with_hop_frames(
+        whole,
+        [one.location.chosen for one in found],
+        page=arch.page,
+        functions=program.functions,
+        methods=program.methods,
+    )
     whole, table_at = whole.with_data(
         bytes(len(_tables(found, detours, handler, 0).pack(0))), arch.page
     )
@@ -192,15 +264,21 @@ def _plan(program: _Program, probing: Probing, found: Sequence[Found]) -> Plan:
             entry_only = program.functions.is_entry(one.location.ip) or chosen.method is PAD
             before = detour.make(at, number, (caller if entry_only else anywhere) + shift)
             filled[start] = before + program.methods.moved(chosen, at + len(before)).code
+        filled[frames.at] = frames.pack(shift)
         filled[table_at] = _tables(found, detours, handler, shift).pack(table_at + shift)
         return filled
 
-    laid = inject(image, whole, page=arch.page, entry=stub.address("ftrace_start"), fill=fill)
+    jumps = zip(found, detours, strict=True)
+    hops = [(one.location.chosen.hop, start) for one, start in jumps]
+    used = [(hop, start) for hop, start in hops if hop]
+    pages = HopPages(used, program.mover, arch.page, frames.rows)
+    begin = stub.address("ftrace_start")
+    laid = inject(image, whole, page=arch.page, entry=begin, fill=fill, hops=pages)
     changes, tail = for_debuggers(image, stub, laid)
     parts = [changes, without_shadow_stack(image.elf, arch.shadow_stack)]
     for one, start in zip(found, detours, strict=True):
         chosen = one.location.chosen
-        new = chosen.method.code(program.mover, chosen.address, start + laid.shift)
+        new = chosen.new_code(program.mover, start + laid.shift)
         parts.append(displaced(image, chosen, new))
     code = np.empty((0, arch.width), np.uint8)
     return Plan(

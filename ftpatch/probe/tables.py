@@ -36,7 +36,7 @@ class Place:
 @dataclass(frozen=True, kw_only=True)
 class Probe:
     """A probe. ``ip``: link address of the function + offset; ``text``: its definition;
-    ``handler``: link address, 0 for none; ``way``: 1 pad, 2 jump, 3 trap."""
+    ``handler``: link address, 0 for none; ``way``: 1 pad, 2 jump, 3 trap, 4 pun."""
 
     ip: int
     returns: bool

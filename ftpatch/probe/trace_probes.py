@@ -23,7 +23,7 @@ AT = constants["TRACE_HEADER"]
 """Size of the header's fixed part, before the probes."""
 RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
 WAY_SHIFT = constants["PROBE_METHOD"]
-WAYS = {constants[f"METHOD_{name.upper()}"]: name for name in ("pad", "jump", "trap")}
+WAYS = {constants[f"METHOD_{name.upper()}"]: name for name in ("pad", "jump", "trap", "pun")}
 STRING_ROOM = 8 * STRING_WORDS - 1
 """Maximum length of a recorded string (bytes)."""
 _SHOWN: dict[str, tuple[Show, int]] = {
@@ -41,8 +41,8 @@ MAX_TEXT = 1 << 16
 @dataclass(frozen=True, kw_only=True)
 class Probe:
     """A recorded probe. ``ip``: link address; ``words`` of values per event; ``faults``: a first
-    word tells which reads failed; ``missed``: nmissed; ``way``: pad, jump or trap; ``tells_cut``:
-    the last byte of a string tells whether it was truncated."""
+    word tells which reads failed; ``missed``: nmissed; ``way``: pad, jump, pun or trap;
+    ``tells_cut``: the last byte of a string tells whether it was truncated."""
 
     definition: Definition
     ip: int

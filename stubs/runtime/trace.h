@@ -179,7 +179,7 @@ struct trace_hist {
 };
 
 /* How the instruction was displaced. */
-enum probe_method { METHOD_PAD = 1, METHOD_JUMP = 2, METHOD_TRAP = 3 };
+enum probe_method { METHOD_PAD = 1, METHOD_JUMP = 2, METHOD_TRAP = 3, METHOD_PUN = 4 };
 
 /* A watched variable. */
 struct trace_watch {

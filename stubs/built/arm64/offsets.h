@@ -346,6 +346,7 @@
 #define LOST_THREAD 4
 #define METHOD_JUMP 2
 #define METHOD_PAD 1
+#define METHOD_PUN 4
 #define METHOD_TRAP 3
 #define PROBE_CUT 4
 #define PROBE_FAULTS 2

@@ -333,6 +333,7 @@
 #define LOST_THREAD 4
 #define METHOD_JUMP 2
 #define METHOD_PAD 1
+#define METHOD_PUN 4
 #define METHOD_TRAP 3
 #define POPPED 256
 #define PROBE_CUT 4

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""``ftpatch probe`` lists probes: those that it inserted, and those that a program has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ftpatch.api.boot_probing import probes_in
+from ftpatch.api.probing import PlacedProbe, Probed
+from ftpatch.cli.console import count, json_line, lines
+from ftpatch.cli.outcome import cleared_line, dropped_line
+from ftpatch.errors import UsageError
+
+__all__ = ["tell_held", "tell_inserted"]
+
+TRAP = "trap"
+"""The way whose probes handle the program's own use of SIGILL."""
+NAMED = 9
+"""Such probes that are named one by one."""
+
+
+def tell_held(program: Path, *, as_json: bool) -> None:
+    """Print the probes that a program has. Raises UsageError if it has none."""
+    from ftpatch.image import open_image
+
+    image = open_image(program)
+    held = probes_in(image)
+    if held is None:
+        if image.is_module:
+            hint = "use --print-events and the running kernel"
+            raise UsageError(program, "no probes in a module's file", hint)
+        what, such = ("kernel", "do_mkdirat") if image.is_kernel else ("program", "main")
+        hint = f"specify a probe, such as 'p {such}'"
+        raise UsageError(program, f"no probes in this {what}", hint)
+    for one in held:
+        if as_json:
+            json_line({"definition": one.definition, "ip": hex(one.ip), "way": one.way or None})
+        else:
+            lines([one.definition])
+
+
+def tell_inserted(probed: Probed, *, as_json: bool, quiet: bool) -> None:
+    """Print each probe that was inserted, and what became of the program."""
+    if as_json:
+        for one in probed.probes:
+            json_line(_row(one, probed))
+    elif not quiet:
+        _said(probed)
+
+
+def _row(one: PlacedProbe, probed: Probed) -> dict[str, Any]:
+    row: dict[str, Any] = one._asdict() | {"address": hex(one.address)}
+    if one.way == TRAP:
+        row["handled"] = list(probed.handled)
+    return row | ({"cleared": probed.cleared} if probed.cleared else {})
+
+
+def _said(probed: Probed) -> None:
+    width = max(len(one.name) for one in probed.probes)
+    for one in probed.probes:
+        why = f" ({one.reason})" if one.reason else ""
+        lines([f"{one.name:{width}}  {one.way:4}  {one.address:#x}{why}"])
+    traps = [one.name for one in probed.probes if one.way == TRAP]
+    if traps and probed.handled:
+        those = ", ".join(traps) if len(traps) <= NAMED else count(len(traps), "trap")
+        lines([f"{those}: handles the program's own use of SIGILL: {', '.join(probed.handled)}"])
+    lines([cleared_line(probed.cleared)] if probed.cleared else [])
+    lines([dropped_line(probed.dropped, probed.unrecorded)] if probed.dropped else [])
+    lines([f"wrote {probed.written}" if probed.written else "dry run: nothing was written"])
