@@ -191,6 +191,8 @@ def command(
             +OFFSET(FETCH): memory at that address; with debug information
             NAME, as in customer->name items[2].price *p $retval->len
     TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
+    then    hist:keys=NAME.log2:vals=NAME   count hits, instead of recording them
+            if NAME > 3 && every(100)       which hits, at the end
 
     \b
     Examples:
