@@ -57,6 +57,8 @@ def test_strings_are_one_printable_line(text: str, raw: bytes) -> None:
 IDENTIFIERS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 SYMBOLS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.$@]{0,20}", fullmatch=True)
 NUMBERS = [kind for kind in TYPES if kind != "string"]
+ELSEWHERE = {Source.TID, Source.CALLER, Source.LATENCY, Source.VARIABLE}
+"""Of filters, histograms, and what debug information names: no FETCH by itself."""
 
 
 @st.composite
@@ -92,7 +94,7 @@ def _definitions(draw: st.DrawFn) -> Definition:
     offset = 0 if returns or not named else draw(st.integers(0, (1 << 32) - 1))
     absent = {Source.ARGUMENT} if returns or not named or offset else set()
     absent |= set() if returns else {Source.RETVAL}
-    sources = [source for source in Source if source not in absent]
+    sources = [source for source in Source if source not in absent | ELSEWHERE]
     fetches = draw(st.lists(_fetches(sources), max_size=4, unique_by=lambda fetch: fetch.name))
     return Definition(
         "r" if returns else "p",
