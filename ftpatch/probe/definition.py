@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,6 +15,7 @@ from ftpatch.probe.event_names import GROUP
 __all__ = [
     "DEFAULT_TYPE",
     "HIST_SIZE",
+    "SIGNED",
     "TYPES",
     "Compare",
     "Count",
@@ -38,6 +40,10 @@ TYPES: Mapping[str, int] = MappingProxyType(
 
 HIST_SIZE = 2048
 """Entries of a histogram: TRACING_MAP_BITS_DEFAULT of kernel/trace/tracing_map.h."""
+
+
+SIGNED = frozenset(kind for kind in TYPES if re.fullmatch(r"s\d+", kind))
+"""The types of signed numbers."""
 
 
 class Source(Enum):

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from ftpatch.core.token import Token, read_number
 from ftpatch.names.suggest import meant, near
-from ftpatch.probe.definition import TYPES, Compare, Count, Fetch, Filter, Join, Not, Source
+from ftpatch.probe.definition import SIGNED, TYPES, Compare, Count, Fetch, Filter, Join, Not, Source
 from ftpatch.probe.fetches import Scope, parse_fetch
 
 __all__ = ["parse_filter"]
@@ -228,11 +228,11 @@ def _numbers(left: Fetch, sign: Token, right: _Side) -> Compare:
     if isinstance(value, bytes):
         hint = f"make {left.name} a string, as in {left.name}=+0($arg1):string"
         raise right.token.refuse("a number is compared with a number", hint)
-    bits, signed = TYPES[left.type] * 8, left.type[0] == "s" and left.type != "symbol"
+    bits, signed = TYPES[left.type] * 8, left.type in SIGNED
     if isinstance(value, Fetch):
         if value.type == "string":
             raise right.token.refuse("a number is compared with a number", "fetch one")
-        other = value.type[0] == "s" and value.type != "symbol"
+        other = value.type in SIGNED
         if other != signed and sign.text not in ("==", "!=", "&"):
             hint = "give both types with a sign, or both without"
             raise sign.refuse("a signed and an unsigned value have no order", hint)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
 from ftpatch.layout import structure
-from ftpatch.probe.definition import TYPES, Fetch, Hist, Key, Source
+from ftpatch.probe.definition import SIGNED, TYPES, Fetch, Hist, Key, Source
 from ftpatch.probe.trace_probes import Probe, show_of
 from ftpatch.trace.hits import HistKey, HistRow, HistSum, HistTable, Show
 from ftpatch.trace.reader import Trace
@@ -105,7 +105,7 @@ def _key(key: Key, word: int, rate: float, bias: int) -> HistKey:
 
 
 def _signed(fetch: Fetch, word: int) -> int:
-    if fetch.type[0] == "s" and fetch.type != "symbol":
+    if fetch.type in SIGNED:
         return word - WORD if word >= FLIP else word
     return word & ((1 << 8 * TYPES[fetch.type]) - 1)
 
@@ -114,7 +114,7 @@ def _sums(hist: Hist, entry: np.void, rate: float) -> tuple[HistSum, ...]:
     out = []
     for number, fetch in enumerate(hist.values):
         scale = rate if fetch.source is Source.LATENCY else 1
-        signed = fetch.type[0] == "s" and fetch.type != "symbol"
+        signed = fetch.type in SIGNED
         total, least, most = (int(entry[name][number]) for name in ("sum", "least", "most"))
         if not signed:  # ordered by the runtime as signed numbers
             total, least, most = total % WORD, least % WORD ^ FLIP, most % WORD ^ FLIP

@@ -10,11 +10,11 @@ from enum import IntEnum
 from ftpatch.arch.registers import Registers
 from ftpatch.errors import UsageError
 from ftpatch.layout import constants
-from ftpatch.probe.definition import TYPES, Fetch, Source
+from ftpatch.probe.definition import SIGNED, TYPES, Fetch, Source
 
 __all__ = ["Own", "Row", "Step", "fetch_steps", "form", "signed", "value_steps"]
 
-SIGNED = constants["TEST_SIGNED"]
+TEST_SIGNED = constants["TEST_SIGNED"]
 
 
 class Step(IntEnum):
@@ -72,7 +72,7 @@ def value_steps(rows: list[Row]) -> list[Row]:
 
 def form(fetch: Fetch) -> int:
     """The bytes of a value that count, and whether they have a sign (enum probe_test)."""
-    return TYPES[fetch.type] | SIGNED * (fetch.type[0] == "s" and fetch.type != "symbol")
+    return TYPES[fetch.type] | TEST_SIGNED * (fetch.type in SIGNED)
 
 
 def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
