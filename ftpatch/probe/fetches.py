@@ -12,7 +12,7 @@ from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
 from ftpatch.probe.shown_as import parse_shown
-from ftpatch.probe.source_names import is_source_name, parse_source_name
+from ftpatch.probe.source_names import WORD, is_source_name, parse_source_name
 
 __all__ = ["NAME", "USER_STRING", "Later", "Named", "Scope", "parse_fetch"]
 
@@ -117,10 +117,10 @@ def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
 
 
 def _name(value: Token, number: int) -> str:
-    """The name of a value that was given none: of what the source names, its last word."""
-    if not is_source_name(value.text):
-        return f"arg{number}"
-    return str(NAME.findall(value.text)[-1])[:NAME_LIMIT]
+    """The name of a value that was given none: of what the source names, its last word, unless that
+    has letters that a name of the kernel's may not have."""
+    last = WORD.findall(value.text)[-1] if is_source_name(value.text) else ""
+    return last[:NAME_LIMIT] if NAME.fullmatch(last) else f"arg{number}"
 
 
 _First = tuple[Source, str, int]

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 from ftpatch.core.token import Token
 
-__all__ = ["RETURNED", "SourceName", "Step", "is_source_name", "parse_source_name"]
+__all__ = ["RETURNED", "WORD", "SourceName", "Step", "is_source_name", "parse_source_name"]
 
 RETURNED = "$retval"
 STEPS = 32
 """Maximum number of members, elements and dereferences."""
 INDEX = 1 << 31
-_WORD = r"[^\W\d]\w*"
+WORD = re.compile(r"[^\W\d]\w*")
+"""An identifier, as C, C++ and Rust have them in source: not of ASCII alone."""
+_WORD = WORD.pattern
 _NAME = rf"{_WORD}(?:::{_WORD})*"
 _AFTER = rf"->{_WORD}|\.\w+|\[-?[0-9]+\]"
 _WHOLE = re.compile(rf"(\**)(\$retval(?=->|\.|\[|$)|{_NAME})((?:{_AFTER})*)")

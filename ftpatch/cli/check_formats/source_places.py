@@ -49,7 +49,7 @@ def source_places(path: Path, check: Check, findings: Sequence[Finding]) -> list
 def _place(text: str, here: Path) -> Place | None:
     """``/src/file.c:12`` as seen from ``here``."""
     name, _, line = text.rpartition(":")
-    if not name or not line.isdigit() or not int(line):
+    if not name or not line.isdecimal() or not int(line):
         return None
     file = Path(os.path.normpath(name))
     return (file.relative_to(here) if file.is_relative_to(here) else file), int(line)
