@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftpatch.api.planner import Planner
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ftpatch.boot.hooks import Hooks
-    from ftpatch.ftrace.check.findings import Check
     from ftpatch.ftrace.plan import Plan
     from ftpatch.ftrace.sites import Sites
     from ftpatch.image import Image
 
-__all__ = ["any_returns", "check_image", "check_probed", "hooks_in", "insert_probes", "probes_in"]
+__all__ = ["any_returns", "hooks_in", "insert_probes", "probes_in"]
 
 WAY = "pad"
 """The site's own call."""
@@ -95,8 +94,8 @@ def insert_probes(
     return _write_hooks(writing, words, refused, wait)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Planner(Planner):
+@dataclass(frozen=True)
+class _HookPlanner(Planner):
     """Plan probes; ``refused`` collects the errors of some, and ``found`` gets the others."""
 
     words: ProbeWords
@@ -118,16 +117,7 @@ class _Planner(Planner):
 
 def _write_hooks(writing: Writing, words: ProbeWords, refused: Refused, wait: Wait) -> Probed:
     """Insert probes into a kernel."""
-    planner = _Planner(
-        filters=(),
-        notrace=(),
-        regex=False,
-        site=None,
-        keep_records=False,
-        words=words,
-        refused=refused,
-        found=[],
-    )
+    planner = _HookPlanner(words, refused, found=[])
     updated = write_update(writing, planner, wait)
     prepared, (hooks,) = updated.prepared, planner.found
     if prepared.refused:
@@ -159,23 +149,3 @@ def probes_in(image: Image) -> tuple[Probe, ...] | None:
     if hooked is None:
         return None
     return tuple(Probe(one["text"], one["ip"], WAY) for one in hooked.probes)
-
-
-def check_image(path: Path, *, functions: bool = False, one_of_many: bool = False) -> Check:
-    """Check a file as ``check_probed`` does. Raises InputError for what cannot be read."""
-    from ftpatch.image import open_image
-
-    return check_probed(open_image(path), functions=functions, one_of_many=one_of_many)
-
-
-def check_probed(image: Image, *, functions: bool = False, one_of_many: bool = False) -> Check:
-    """Check an image as ``check_open`` does, and that a kernel's probes are as recorded. Raises
-    InputError for what cannot be read."""
-    from ftpatch.ftrace.check.check import check_open
-
-    found = check_open(image, functions=functions, one_of_many=one_of_many)
-    if found.ftrace_init is None or not image.is_kernel or not image.blocks:
-        return found
-    from ftpatch.boot.check_hooks import probe_findings
-
-    return replace(found, findings=(*found.findings, *probe_findings(image)))

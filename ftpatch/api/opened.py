@@ -64,7 +64,7 @@ class Image:
     def check(self) -> Check:
         """Check the table and its sites; of a kernel or a module, predict what ftrace_init will
         say. Raises InputError for what cannot be read."""
-        from ftpatch.api.boot_probing import check_probed
+        from ftpatch.api.checking import check_probed
 
         return check_probed(self._image)
 

@@ -22,18 +22,11 @@ if TYPE_CHECKING:
     from ftpatch.tracer.plan import Tracing
     from ftpatch.update.update import Prepared
 
-__all__ = ["Disable", "Enable", "Planner"]
+__all__ = ["Disable", "Enable", "Planner", "SitePlanner"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Planner(ABC):
-    """The plan of an update of an image, or of each of many, by the options that select sites."""
-
-    filters: Sequence[str]
-    notrace: Sequence[str]
-    regex: bool
-    site: str | None
-    keep_records: bool
+    """The plan of an update of an image."""
 
     def prepare(self, path: Path, *, strip_signature: bool) -> Prepared:
         """Plan an update of one image and verify it. Raises what the plan raises, and UsageError
@@ -46,6 +39,17 @@ class Planner(ABC):
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         """The plan. ``missing`` collects filters that match nothing in one of many modules; without
         it they are errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SitePlanner(Planner):
+    """The plan of an update of an image, or of each of many, by the options that select sites."""
+
+    filters: Sequence[str]
+    notrace: Sequence[str]
+    regex: bool
+    site: str | None
+    keep_records: bool
 
     def selected(self, sites: Sites, missing: set[str] | None) -> NDArray[np.bool_]:
         """Mask of the chosen sites. Raises SiteRefused for those that call a kernel's probes."""
@@ -67,7 +71,7 @@ class Planner(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Enable(Planner):
+class Enable(SitePlanner):
     """Plan calls of ``to``, or of a tracer that is laid in, which may follow library ``calls`` as
     well. Raises UsageError for options that exclude each other."""
 
@@ -123,7 +127,7 @@ class Enable(Planner):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disable(Planner):
+class Disable(SitePlanner):
     """Plan NOPs of the form ``nop``. Raises UsageError for options that exclude each other."""
 
     nop: str | None = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftpatch.api.planner import Planner
+from ftpatch.api.planner import SitePlanner
 from ftpatch.errors import FtpatchError, NoTable, UsageError
 from ftpatch.ftrace.filter import MODULE, near
 from ftpatch.ftrace.sites import read_sites
@@ -24,7 +24,7 @@ class _Rehearsal:
     """Return whether a module would change, and which filters match nothing in it; None without
     sites."""
 
-    plan: Planner
+    plan: SitePlanner
     strip_signature: bool
 
     def __call__(self, path: Path) -> tuple[bool, frozenset[str]] | None:
@@ -41,7 +41,7 @@ class _Rehearsal:
 def rehearse(
     root: Path,
     modules: list[Path],
-    plan: Planner,
+    plan: SitePlanner,
     *,
     strip_signature: bool,
     watching: Watching,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftpatch.api.planner import Planner
+from ftpatch.api.planner import SitePlanner
 from ftpatch.api.tree_rehearsal import rehearse
 from ftpatch.api.writing import Writing
 from ftpatch.errors import FtpatchError, NoTable, UsageError
@@ -27,7 +27,7 @@ class _Module:
     """The work of one module, None where it has no sites; ``verbose``: with every changed site."""
 
     writing: Writing
-    plan: Planner
+    plan: SitePlanner
     mirror: Mirror | None
     verbose: bool
 
@@ -72,7 +72,7 @@ class TreeUpdate:
     def __init__(
         self,
         writing: Writing,
-        plan: Planner,
+        plan: SitePlanner,
         unread: Callable[[FtpatchError], None],
         watching: Watching = unwatched,
     ) -> None:

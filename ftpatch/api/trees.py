@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from ftpatch.api.given import AnyPath, path_of, patterns
-from ftpatch.api.planner import Disable, Enable, Planner
+from ftpatch.api.planner import Disable, Enable, SitePlanner
 from ftpatch.api.writing import Writing, WritingOptions, writing_of
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.io.tree import module_paths
@@ -156,7 +156,7 @@ class Tree:
         return done
 
 
-def _updated(writing: Writing, plan: Planner) -> TreeOutcome:
+def _updated(writing: Writing, plan: SitePlanner) -> TreeOutcome:
     from ftpatch.api.tree_update import TreeUpdate
 
     modules, errors = dict[Path, "Outcome"](), list[FtpatchError]()

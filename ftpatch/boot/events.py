@@ -23,7 +23,16 @@ from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, Recording, SourceKind
 from ftpatch.trace.window import Window
 
-__all__ = ["HITS", "SOURCES", "STREAM", "BootTrace", "Origin", "is_stream", "recording_of"]
+__all__ = [
+    "HITS",
+    "SOURCES",
+    "STREAM",
+    "BootTrace",
+    "Origin",
+    "Stream",
+    "is_stream",
+    "recording_of",
+]
 
 
 STREAM = SourceKind(what="calls", data=Data.CALLS, default="function_graph")
@@ -69,6 +78,22 @@ class Origin:
         return ["times are event numbers: no timestamps were recorded"]
 
 
+@dataclass(frozen=True)
+class Stream:
+    """A stream as it was read: the kernel that sent it, and its ``events``, in batches."""
+
+    path: Path
+    image: Image
+    source: Source
+    decoder: Decoder
+    events: Sequence[Events]
+
+    @property
+    def base(self) -> int:
+        """The lowest site's address: those of calls are offsets from it."""
+        return int(self.source.ip.min())
+
+
 class BootTrace:
     """One stream and the kernel that sent it: a source of calls. Threads are stacks: of tasks, and
     of interrupts."""
@@ -76,28 +101,19 @@ class BootTrace:
     kind = STREAM
     has_returns = True
 
-    def __init__(
-        self,
-        path: Path,
-        image: Image,
-        window: Window,
-        source: Source,
-        decoder: Decoder,
-        events: Sequence[Events],
-    ) -> None:
-        lowest = int(source.ip.min())
-        code = (source.ip - np.uint64(lowest - 2)).astype(np.uint32)  # an address within the site
+    def __init__(self, stream: Stream, window: Window) -> None:
+        source, events = stream.source, stream.events
+        code = source.ip - np.uint64(stream.base - 2)  # an address within the site
+        code = code.astype(np.uint32)
         func = [code[np.searchsorted(source.places, part.place)] for part in events]
         back = [part.back for part in events if part.back is not None]
         caller = np.full(sum(map(len, func)), NOBODY, np.uint32)
         if back:
-            caller = callers_of(np.concatenate(back), source, image.kallsyms, code)
+            caller = callers_of(np.concatenate(back), source, stream.image.kallsyms, code)
         stack = source.tracer.stack
         self._calls = Calls(events, np.concatenate(func), caller, stack, window.tids)
-        self._decoder = decoder
-        self.recording = recording_of(
-            path, image, window, lowest, len(self._calls.stacks), ticks=source.mark.time
-        )
+        self._decoder = stream.decoder
+        self.recording = recording_of(stream, window, len(self._calls.stacks))
 
     @property
     def steps(self) -> int:
@@ -128,15 +144,15 @@ class BootTrace:
         """Do nothing: all of it has been read."""
 
 
-def recording_of(
-    path: Path, image: Image, window: Window, base: int, stacks: int, *, ticks: bool
-) -> Recording:
+def recording_of(stream: Stream, window: Window, stacks: int) -> Recording:
     """Metadata of a stream with so many stacks. Raises UsageError for a thread it does not have."""
     missing = window.tids - set(range(1, stacks + 1))
     if missing:
         raise UsageError(None, f"no thread {min(missing)} in the trace")
+    ticks = stream.source.mark.time
+    origin = Origin(path=stream.path, image=str(stream.image.path), base=stream.base, ticks=ticks)
     return Recording(
-        headers=[Origin(path=path, image=str(image.path), base=base, ticks=ticks)],
+        headers=[origin],
         tids=list(range(1, stacks + 1)),
         owner=np.zeros(stacks, np.int32),
         window=window,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.boot import Events
 from ftpatch.boot.calls import stacks_of
-from ftpatch.boot.events import HITS, BootTrace, recording_of
+from ftpatch.boot.events import HITS, BootTrace, Stream, recording_of
 from ftpatch.boot.hook_hits import BootHits
-from ftpatch.boot.stream import Decoder, Source, find_source, read_stream
+from ftpatch.boot.stream import Decoder, find_source, read_stream
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.trace.address_names import Places
@@ -34,24 +34,15 @@ class HookTrace:
     kind = HITS
     steps = 0
 
-    def __init__(
-        self,
-        path: Path,
-        image: Image,
-        window: Window,
-        source: Source,
-        decoder: Decoder,
-        events: Sequence[Events],
-    ) -> None:
-        whole = Events.concat(events)
+    def __init__(self, stream: Stream, window: Window) -> None:
+        source = stream.source
+        whole = Events.concat(stream.events)
         stacks, threads = stacks_of(whole.sp, source.tracer.stack)
-        self._all, self._decoder = BootHits(whole, source, threads), decoder
+        self._all, self._decoder = BootHits(whole, source, threads), stream.decoder
         self._hits: BootHits | None = None
         self._functions: NDArray[np.int32] | None = None
         self.has_returns = any(point.returns for point in self._all.points)
-        self.recording: Recording = recording_of(
-            path, image, window, int(source.ip.min()), len(stacks), ticks=source.mark.time
-        )
+        self.recording: Recording = recording_of(stream, window, len(stacks))
 
     def _function(self) -> NDArray[np.int32]:
         """The function of each point: numbered once."""
@@ -120,4 +111,4 @@ def open_stream(
         found = f"only {decoder.events} events of this kernel, and {decoder.notes[0]}"
         raise InputError(path, found, f"{HINT}; use --force to read it")
     read = BootTrace if source.hooked is None else HookTrace
-    return read(path, image, window, source, decoder, events)
+    return read(Stream(path, image, source, decoder, events), window)

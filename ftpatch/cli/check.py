@@ -149,7 +149,7 @@ def command(
 def _checked(images: list[Path], folders: Folders, *, functions: bool) -> Keyed:
     """Every image with its check, and with ``functions`` those that have a record; a tree's images
     are known by their place in it."""
-    from ftpatch.api.boot_probing import check_image
+    from ftpatch.api.checking import check_image
 
     check = partial(check_image, functions=functions)
     for image in images:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ftpatch.api.planner import Planner
+from ftpatch.api.planner import SitePlanner
 from ftpatch.api.writing import write_update
 from ftpatch.cli.console import count, error_line, json_line, lines, tell_links, wait_for
 from ftpatch.cli.options import Update
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["run_update"]
 
 
-def run_update(update: Update, plan: Planner) -> None:
+def run_update(update: Update, plan: SitePlanner) -> None:
     """Plan with the image's sites, verify, write. Exits 1 where a site is refused."""
     if update.image.is_dir():
         if update.sign is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from ftpatch.api.planner import Planner
+from ftpatch.api.planner import SitePlanner
 from ftpatch.api.tree_update import TreeUpdate
 from ftpatch.cli.console import (
     Errors,
@@ -30,7 +30,7 @@ from ftpatch.update.update import Outcome
 __all__ = ["run_tree_update"]
 
 
-def run_tree_update(update: Update, plan: Planner) -> None:
+def run_tree_update(update: Update, plan: SitePlanner) -> None:
     """Update every module of the tree ``update.image``, in place or into the tree ``-o``, which
     gets everything else as it is. Exits 1 where a site is refused, 2 where a file is bad; the
     other modules are written nevertheless."""

@@ -28,6 +28,7 @@ from ftpatch.names.suggest import meant
 from ftpatch.probe.definition import TYPES, Definition, Fetch, Source
 from ftpatch.probe.fetches import USER_STRING
 from ftpatch.probe.text import definition_text
+from ftpatch.probe.trace_probes import show_of
 from ftpatch.trace.hits import Show
 
 __all__ = ["MAXACTIVE", "kernel_hooks"]
@@ -37,14 +38,6 @@ MAXACTIVE = 10
 INTO = 16
 """Maximum distance from a function's start to its site, behind landing pads (bytes)."""
 EVENTS = "use --print-events and the running kernel"
-_SHOWN = {
-    "string": Show.STRING,
-    "symbol": Show.SYMBOL,
-    "u": Show.UNSIGNED,
-    "s": Show.SIGNED,
-    "x": Show.HEX,
-}
-"""By fetch type, or its first letter."""
 
 
 def kernel_hooks(
@@ -192,7 +185,7 @@ def _record(definition: Definition, probe: HookProbe, entry: int, ip: int) -> di
     fields = []
     for fetch, value in zip(definition.fetches, probe.values, strict=True):
         kind = _kind(fetch)
-        show = _SHOWN.get(kind, _SHOWN[kind[0]])
+        show = show_of(kind)
         room = TEXT - 1 if show is Show.STRING else 0
         constant = None if value is not None else str(fetch.value)
         linked = value is not None and value.linked

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from ftpatch.api.boot_probing import check_image
+from ftpatch.api.checking import check_image
 from ftpatch.cli.check_formats.github import annotation
 from ftpatch.cli.console import clean
 from ftpatch.errors import FtpatchError
