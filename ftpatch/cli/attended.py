@@ -56,10 +56,11 @@ def attended(
     one: Attending,
     attach: Callable[[dict[str, str], str, Callable[[], bool]], Live],
     report: Callable[[Sequence[Path]], None],
-) -> None:
+) -> bool:
     """Attach, wait until the time is over, the process ends or a signal asks for it, take out, and
-    report. ``attach`` takes an environment, the trace's name, and whether to end before it begins.
-    Raises what attaching raises, and InputError where something could not be taken out."""
+    report; return whether a signal did. ``attach`` takes an environment, the trace's name, and
+    whether to end before it begins. Raises what attaching raises, and InputError where something
+    could not be taken out."""
     process = one.process
     with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder:
         trace = (one.recording or Path(folder) / "trace").absolute()
@@ -76,6 +77,7 @@ def attended(
             raise InputError(trace, f"the recording is lost: {made.unkept}")
         if files:
             report(files)
+        return asked.is_set()
 
 
 def looks(

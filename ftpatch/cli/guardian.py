@@ -25,6 +25,8 @@ CHANGING: Final = {"trace", "enable", "disable", "undo", "probe"}
 """Verbs that change a process."""
 PID: Final = re.compile(r"(?:--pid[ =]|-[qv]*p ?)\d")
 """The option that names a process, and the next word; other short ones may stand before it."""
+RUN: Final = re.compile(r"--command[ =]|-[qv]*c")
+"""The option of `probe` that names a command line."""
 PR_SET_PDEATHSIG: Final = 1
 SI_KERNEL: Final = 0x80
 """The terminal sends a signal to all of its processes."""
@@ -36,7 +38,8 @@ def outlives(words: Sequence[str]) -> bool:
     """Test whether a command line changes a running process."""
     if not words or words[0] not in CHANGING:
         return False
-    return any(PID.match(" ".join(pair)) for pair in zip(words, [*words[1:], ""], strict=True))
+    pairs = [" ".join(pair) for pair in zip(words, [*words[1:], ""], strict=True)]
+    return any(PID.match(one) or (words[0] == "probe" and RUN.match(one)) for one in pairs)
 
 
 def outlive() -> None:

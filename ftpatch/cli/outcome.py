@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,12 @@ from ftpatch.cli.console import count, error_line, lines
 from ftpatch.names.demangle import demangled, demangled_place
 
 if TYPE_CHECKING:
-    from ftpatch.errors import UsageError
+    from ftpatch.errors import Refused, UsageError
     from ftpatch.ftrace.ftrace_bug import FtraceBug
     from ftpatch.update.update import Outcome
 
 __all__ = [
+    "all_told",
     "cleared_line",
     "dropped_line",
     "outcome_row",
@@ -97,3 +99,13 @@ def undefined_line(name: str, versioned: bool) -> str:
     if versioned:
         line += "; the module has no CRC for it, as CONFIG_MODVERSIONS requires"
     return line
+
+
+@contextmanager
+def all_told(refused: Refused) -> Iterator[None]:
+    """Tell all that was refused, but for the error that ends the command: that comes last."""
+    try:
+        yield
+    finally:
+        for error in refused.errors:
+            error_line(str(error))

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ftpatch.api.boot_probing import insert_probes
-from ftpatch.api.probing import ProbeWords, kernel_lines, probe_listing
+from ftpatch.api.probing import ProbeWords, probe_listing
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
 from ftpatch.cli.console import error_line, lines, note_lines, tell_links, wait_for
@@ -35,19 +33,20 @@ from ftpatch.cli.options import (
     require_pid,
     wants_json,
 )
-from ftpatch.cli.outcome import skipped_lines
-from ftpatch.cli.probe_told import tell_held, tell_inserted
-from ftpatch.errors import Exit, Refused, UsageError
+from ftpatch.cli.outcome import all_told, skipped_lines
+from ftpatch.cli.probe_told import print_lines, tell_held, tell_inserted
+from ftpatch.errors import Exit, FtpatchError, Refused, UsageError
+from ftpatch.io.cleanup import CLEANUP
 
 if TYPE_CHECKING:
-    from ftpatch.probe.kernel_events import Form
+    pass
 
 __all__ = ["command"]
 
 Program = Annotated[
     str | None,
     typer.Argument(
-        metavar="PROG", autocompletion=images, help="Program to probe; none with --pid."
+        metavar="PROG", autocompletion=images, help="Program to probe; none with --pid or -c."
     ),
 ]
 Probes = Annotated[
@@ -72,12 +71,21 @@ def command(
             help="Running process, instead of PROG.",
         ),
     ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--command",
+            metavar="COMMAND",
+            help="Command line to run and probe, instead of PROG.",
+        ),
+    ] = None,
     seconds: Annotated[
         float | None,
         typer.Option(
             "--seconds",
             metavar="N",
-            help="With --pid: time to probe for, such as 10 or 500ms [default: until "
+            help="With --pid or -c: time to probe for, such as 10 or 500ms [default: until "
             "Ctrl-C, or its end].",
         ),
     ] = None,
@@ -183,7 +191,7 @@ def command(
     p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   on entry, or at OFFSET
     r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... on return
     FUNC    symbol, also an imported one; C++, Rust or D source name, without
-            parameters if unambiguous; 0xADDRESS; with --pid also LIB:FUNC;
+            parameters if unambiguous; 0xADDRESS; with --pid or -c also LIB:FUNC;
             FILE:LINE; in programs a glob (* ? []) is each function that it
             matches, and PLT:GLOB each imported one; `*` in NAME is the
             function's name
@@ -204,19 +212,27 @@ def command(
     ftpatch probe ./shop 'p:calls PLT:*' 'p:* parse_*' -o ./shop.p
     ftpatch probe /bin/bash --plan                    all its functions, by way
     ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
+    ftpatch probe -c 'ls -l' 'p libc.so.6:malloc n=$arg1:u64 hist:keys=n.log2'
     ftpatch probe vmlinux 'r:mk do_mkdirat ret=$retval:s32'
     ftpatch probe vmlinux --print-events 'r:mk do_mkdirat ret=$retval:s32'
 
-    A running process is probed until --seconds have passed, it ends or you press Ctrl-C; then a
-    report is printed. -o keeps the recording.
+    A process is probed until --seconds have passed, it ends or you press Ctrl-C; then a report is
+    printed. -o keeps the recording. With -c the program and its libraries are probed before any of
+    their code runs, and the exit code is the program's own, or 125 if ftpatch itself failed.
 
     If any probe cannot be inserted, each such probe is reported and nothing is written, unless
     --keep-going is given.
     """
-    if pid is not None:
-        from ftpatch.cli.probe_process import Wanted, list_probes, probe_process
+    if pid is not None or run is not None:
+        from ftpatch.cli.probe_process import (
+            Wanted,
+            list_probes,
+            probe_command,
+            probe_process,
+        )
         from ftpatch.cli.process_update import require_unused, require_unused_beside
 
+        require_unused_beside("--pid", {"-c": pid is not None and run is not None})
         require_unused(
             {
                 "--handler": handler,
@@ -231,12 +247,15 @@ def command(
                 "--lines": list_lines,
                 "--vars": list_vars,
                 "--plan": plan,
-            }
+            },
+            "--pid" if run is None else "-c",
         )
         given = [*([program] if program is not None else []), *probes]
+        if pid is None:
+            require_pid({"--keep": keep})
         if not given:
             recorded = seconds is not None or output is not None
-            if recorded or keep or reports:
+            if recorded or keep or reports or pid is None:
                 raise UsageError(None, "no probes", "specify a probe, such as 'p main'")
             list_probes(pid, as_json=wants_json(json, format_))
             return
@@ -262,7 +281,17 @@ def command(
             verbose=verbose,
         )
         refused = Refused()
-        with _all_told(refused):
+        if run is not None:
+            CLEANUP.failure = int(Exit.OWN)
+            try:
+                with all_told(refused):
+                    code = probe_command(run, wanted, refused)
+            except FtpatchError as error:
+                error_line(str(error))
+                code = int(Exit.OWN)
+            raise typer.Exit(code)
+        assert pid is not None
+        with all_told(refused):
             all_laid_in = probe_process(pid, wanted, refused)
         if not all_laid_in:
             raise typer.Exit(Exit.FOUND)
@@ -270,7 +299,9 @@ def command(
     as_json = wants_json(json, format_)
     require_pid({"--seconds": seconds is not None, "--keep": keep, "--report": reports})
     if program is None:
-        raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
+        raise UsageError(
+            None, "no PROG, --pid or -c", "name a program, a running process or a command line"
+        )
     image = Path(program)
     if list_lines or list_vars:
         from ftpatch.cli.process_update import require_unused_beside
@@ -288,7 +319,9 @@ def command(
         others = {"--output": output, "--in-place": in_place, "--handler": handler, "--json": json}
         both = print_events and print_bootconfig
         require_unused_beside(option, others | {"--print-bootconfig": both})
-        _print(image, probes, "bootconfig" if print_bootconfig else "kprobe_events", keep_going)
+        print_lines(
+            image, probes, "bootconfig" if print_bootconfig else "kprobe_events", keep_going
+        )
         return
     if plan:
         from ftpatch.cli.probe_plan import tell_plan
@@ -298,7 +331,7 @@ def command(
         require_unused_beside("--plan", others)
         require_first(image, probes, "probes")
         refused = Refused()
-        with _all_told(refused):
+        with all_told(refused):
             tell_plan(
                 image,
                 probes,
@@ -341,7 +374,7 @@ def command(
         sign=sign,
     )
     refused = Refused()
-    with _all_told(refused):
+    with all_told(refused):
         probed = insert_probes(writing, words, refused, wait_for)
     tell_links(probed)
     if not quiet:
@@ -349,30 +382,3 @@ def command(
     tell_inserted(probed, as_json=as_json, quiet=quiet)
     if probed.refused:
         raise typer.Exit(Exit.FOUND)
-
-
-def _print(image: Path, probes: list[str], form: Form, keep_going: bool) -> None:
-    """Print the probes for a kernel; nothing if one is refused, unless all others are wanted."""
-    from ftpatch.image import open_image
-
-    if not probes:
-        raise UsageError(image, "no probes", "specify a probe, such as 'p do_sys_openat2'")
-    require_first(image, probes, "probes")
-    refused = Refused()
-    with _all_told(refused):
-        found = kernel_lines(open_image(image), probes, form, refused)
-        if refused.errors and not (keep_going and found):
-            raise refused.errors.pop()
-    lines(found)
-    if refused.errors:
-        raise typer.Exit(Exit.FOUND)
-
-
-@contextmanager
-def _all_told(refused: Refused) -> Iterator[None]:
-    """Tell all that was refused, but for the error that ends the command: that comes last."""
-    try:
-        yield
-    finally:
-        for error in refused.errors:
-            error_line(str(error))

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""``ftpatch probe --pid``: probe a running process for a while, or until it is undone."""
+"""``ftpatch probe --pid`` and ``-c``: probe a process for a while, or until it is undone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+import signal
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from ftpatch.process.attached import Live
     from ftpatch.process.process import Process
 
-__all__ = ["Wanted", "list_probes", "probe_process"]
+__all__ = ["Wanted", "list_probes", "probe_command", "probe_process"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +81,67 @@ def list_probes(pid: int, *, as_json: bool) -> None:
 def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
     """Lay probes into a process; whether all could be. Raises what planning raises, InputError and
     OutputError; ``refused`` has what was refused before."""
-    from ftpatch.api.recording_limits import require_limits
-
-    require_limits(max_stack=wanted.depth, size=wanted.size, limit=wanted.limit)
-    require_time(wanted.seconds)
+    _require_limits(wanted)
     process = find_process(pid)
     require_free(process)
     if wanted.keeps and wanted.trace is not None:
         require_place_for(wanted.trace, overwrite=wanted.overwrite)
-    reports = None if wanted.keeps else _reports(process, wanted)
+    reports = None if wanted.keeps else _reports(process.place / "exe", wanted)
+    image, bring = _planned(process, wanted, refused, reports)
+    if reports is None:
+        live = kept(process, image, wanted.trace, bring, overwrite=wanted.overwrite)
+        _tell(live, process, wanted)
+    else:
+        _watch(process, image, bring, wanted, reports)
+    return not refused.errors
+
+
+def probe_command(text: str, wanted: Wanted, refused: Refused) -> int:
+    """Run a command line with probes in its program and its libraries, laid in before any of their
+    code runs; its exit code. A signal that ends the probing ends the program, too. Raises what
+    probe_process raises; then nothing of the program has run."""
+    from ftpatch.api.starting import started
+    from ftpatch.tracer.run import find_program
+
+    _require_limits(wanted)
+    words = _words(text)
+    reports = _reports(find_program(words[0]), wanted)
+    with started(words) as program:
+        image, bring = _planned(program.process, wanted, refused, reports)
+
+        def bring_first(environment: dict[str, str], trace: str, asked: Callable[[], bool]) -> Live:
+            live = bring(environment, trace, asked)
+            program.go_on()
+            return live
+
+        if _watch(program.process, image, bring_first, wanted, reports):
+            program.send(signal.SIGTERM)
+        return program.wait()
+
+
+def _words(text: str) -> list[str]:
+    """Split a command line as a shell does. Raises UsageError."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        reason = f"-c {text!r}: {str(error).lower()}"
+        raise UsageError(None, reason, "quote it as for a shell") from None
+    if not words:
+        raise UsageError(None, "-c: no program", "as in -c './shop --verbose'")
+    return words
+
+
+def _require_limits(wanted: Wanted) -> None:
+    from ftpatch.api.recording_limits import require_limits
+
+    require_limits(max_stack=wanted.depth, size=wanted.size, limit=wanted.limit)
+    require_time(wanted.seconds)
+
+
+def _planned(
+    process: Process, wanted: Wanted, refused: Refused, reports: Reports | None
+) -> tuple[Path, Bring]:
+    """Find the places of the probes; return the program's file, and what lays them in."""
     loaded = readable_images(process)
     targets = probe_targets(
         loaded,
@@ -100,18 +154,13 @@ def probe_process(pid: int, wanted: Wanted, refused: Refused) -> bool:
     )
     if not wanted.quiet:
         note_lines(skipped_lines([*refused.skipped.values()], verbose=wanted.verbose))
-    bring = probe_in(process, loaded, targets, depth=wanted.depth, size=wanted.size)
-    if reports is None:
-        image = loaded[0].path
-        live = kept(process, image, wanted.trace, bring, overwrite=wanted.overwrite)
-        _tell(live, process, wanted)
-    else:
+    if reports is not None:
         reports.require_returns(recorded=any(target.returns for target in targets))
-        _watch(process, loaded[0].path, bring, wanted, reports)
-    return not refused.errors
+    bring = probe_in(process, loaded, targets, depth=wanted.depth, size=wanted.size)
+    return loaded[0].path, bring
 
 
-def _reports(process: Process, wanted: Wanted) -> Reports:
+def _reports(program: Path, wanted: Wanted) -> Reports:
     asked = Asked(
         format=wanted.format,
         reports=wanted.reports,
@@ -121,11 +170,11 @@ def _reports(process: Process, wanted: Wanted) -> Reports:
         force=wanted.overwrite,
         verbose=False,
     )
-    return Reports(PROBES, asked, process.place / "exe")
+    return Reports(PROBES, asked, program)
 
 
-def _watch(process: Process, image: Path, bring: Bring, wanted: Wanted, reports: Reports) -> None:
-    """Probe until the end, and report."""
+def _watch(process: Process, image: Path, bring: Bring, wanted: Wanted, reports: Reports) -> bool:
+    """Probe until the end, and report; return whether a signal ended it."""
     one = Attending(
         process=process,
         image=image,
@@ -136,7 +185,7 @@ def _watch(process: Process, image: Path, bring: Bring, wanted: Wanted, reports:
         seconds=wanted.seconds,
     )
     told = wanted.format or wanted.reports or not wanted.quiet
-    attended(one, bring, reports.write if told else _tell_lost)
+    return attended(one, bring, reports.write if told else _tell_lost)
 
 
 def _tell_lost(files: Sequence[Path]) -> None:

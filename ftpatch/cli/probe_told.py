@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from ftpatch.api.boot_probing import probes_in
-from ftpatch.api.probing import PlacedProbe, Probed
+from ftpatch.api.probing import PlacedProbe, Probed, kernel_lines
 from ftpatch.cli.console import count, json_line, lines
-from ftpatch.cli.outcome import cleared_line, dropped_line
-from ftpatch.errors import UsageError
+from ftpatch.cli.options import require_first
+from ftpatch.cli.outcome import all_told, cleared_line, dropped_line
+from ftpatch.errors import Exit, Refused, UsageError
 
-__all__ = ["tell_held", "tell_inserted"]
+if TYPE_CHECKING:
+    from ftpatch.probe.kernel_events import Form
+
+__all__ = ["print_lines", "tell_held", "tell_inserted"]
 
 TRAP = "trap"
 """The way whose probes handle the program's own use of SIGILL."""
@@ -68,3 +74,21 @@ def _said(probed: Probed) -> None:
     lines([cleared_line(probed.cleared)] if probed.cleared else [])
     lines([dropped_line(probed.dropped, probed.unrecorded)] if probed.dropped else [])
     lines([f"wrote {probed.written}" if probed.written else "dry run: nothing was written"])
+
+
+def print_lines(image: Path, probes: list[str], form: Form, keep_going: bool) -> None:
+    """Print the probes for a kernel; nothing if one is refused, unless all others are wanted.
+    Raises UsageError."""
+    from ftpatch.image import open_image
+
+    if not probes:
+        raise UsageError(image, "no probes", "specify a probe, such as 'p do_sys_openat2'")
+    require_first(image, probes, "probes")
+    refused = Refused()
+    with all_told(refused):
+        found = kernel_lines(open_image(image), probes, form, refused)
+        if refused.errors and not (keep_going and found):
+            raise refused.errors.pop()
+    lines(found)
+    if refused.errors:
+        raise typer.Exit(Exit.FOUND)

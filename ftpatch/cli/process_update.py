@@ -39,11 +39,12 @@ def readable_images(process: Process) -> list[Loaded]:
     return loaded
 
 
-def require_unused(options: Mapping[str, object]) -> None:
-    """Raise UsageError for an option, by its name, that means nothing to a process."""
+def require_unused(options: Mapping[str, object], beside: str = "--pid") -> None:
+    """Raise UsageError for an option, by its name, that means nothing to a process, which is named
+    by the option ``beside`` it."""
     for name, value in options.items():
         if value:
-            raise UsageError(None, f"{name} does not work with --pid", "remove it")
+            raise UsageError(None, f"{name} does not work with {beside}", "remove it")
 
 
 def require_unused_beside(option: str, others: Mapping[str, object]) -> None:

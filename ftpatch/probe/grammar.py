@@ -125,7 +125,7 @@ def parse_probe(
     later = isinstance(named, Later) and named.asked
     counted = None
     if hist and not later:  # what values can be counted by depends on their types
-        counted = parse_hist(hist, known, returns=returns, entry=entry)
+        counted = parse_hist(hist, known, scope)
     return Definition(
         kind=kind,
         group=group,

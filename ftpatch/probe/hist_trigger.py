@@ -2,7 +2,8 @@
 """The histogram of a probe: hits are counted in the program, instead of being recorded.
 
 The words are those of the kernel's hist triggers (Documentation/trace/histogram.rst); keys and
-values are the probe's fields, ``$tid``, ``$caller`` and, of r probes, ``$latency``:
+values are the probe's fields, other values as they would be fetched, ``$tid``, ``$caller`` and, of
+r probes, ``$latency``:
 
     p:m malloc size=$arg1:u64 hist:keys=size.log2,$caller:vals=size if size > 16
 """
@@ -10,11 +11,13 @@ values are the probe's fields, ``$tid``, ``$caller`` and, of r probes, ``$latenc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ftpatch.core.token import Token, read_number
 from ftpatch.layout import constants, structure
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import HIST_SIZE, Fetch, Hist, Key, Source
+from ftpatch.probe.fetches import Scope, parse_fetch
 
 __all__ = ["is_hist", "parse_hist"]
 
@@ -29,6 +32,8 @@ OWN = {
     "$caller": Fetch("$caller", Source.CALLER, type="symbol"),
     "$latency": Fetch("$latency", Source.LATENCY, type="u64"),
 }
+FETCHED = tuple("$%@+-")
+"""Beginnings of what is fetched, in place of a field's name."""
 _FORM = "write hist:keys=FIELD[.log2|.buckets=N],...:vals=FIELD,..."
 
 
@@ -37,12 +42,12 @@ def is_hist(word: Token) -> bool:
     return word.text.partition(":")[0] == WORD
 
 
-def parse_hist(word: Token, fetches: Mapping[str, Fetch], *, returns: bool, entry: bool) -> Hist:
+def parse_hist(word: Token, fetches: Mapping[str, Fetch], scope: Scope) -> Hist:
     """Parse it. ``fetches``: the probe's fields by name. Raises UsageError, which names the
     offending token and its column."""
     fields = {name: one for name, one in fetches.items() if one.source is not Source.COMM}
-    fields |= {name: one for name, one in OWN.items() if name != "$latency" or returns}
-    if not (returns or entry):
+    fields |= {name: one for name, one in OWN.items() if name != "$latency" or scope.returns}
+    if not (scope.returns or scope.entry):
         del fields["$caller"]
     found: dict[str, Token] = {}
     at = len(WORD) + 1
@@ -56,8 +61,8 @@ def parse_hist(word: Token, fetches: Mapping[str, Fetch], *, returns: bool, entr
         if option in found:
             raise token.refuse(f"{option} is given twice", "join them by commas")
         found[option] = token.cut(part.index("=") + 1)
-    keys = tuple(_key(one, fields) for one in _pieces(found.get("keys")))
-    values = tuple(_value(one, fields) for one in _pieces(found.get("vals")))
+    keys = tuple(_key(one, fields, scope) for one in _pieces(found.get("keys")))
+    values = tuple(_value(one, fields, scope) for one in _pieces(found.get("vals")))
     if sum(STRING_WORDS if one.fetch.type == "string" else 1 for one in keys) > KEY_WORDS:
         hint = f"at most {KEY_WORDS} numbers, or one string"
         raise found["keys"].refuse("the key is too long", hint)
@@ -76,17 +81,20 @@ def _pieces(token: Token | None) -> list[Token]:
     return out
 
 
-def _field(token: Token, fields: Mapping[str, Fetch]) -> Fetch:
+def _field(token: Token, fields: Mapping[str, Fetch], scope: Scope) -> Fetch:
     fetch = fields.get(token.text)
+    if fetch is None and token.text[:1] in FETCHED and token.text not in {*OWN, "$comm"}:
+        found = parse_fetch(token, 1, scope)
+        return replace(found, name=token.text, type="u64")
     if fetch is None:
         hint = meant(near(token.text, list(fields)), f"name one of {', '.join(fields)}")
         raise token.refuse("the probe has no such value", hint)
     return fetch
 
 
-def _key(token: Token, fields: Mapping[str, Fetch]) -> Key:
+def _key(token: Token, fields: Mapping[str, Fetch], scope: Scope) -> Key:
     name, dot, form = token.text.partition(".")
-    fetch = _field(token.cut(0, len(name)), fields)
+    fetch = _field(token.cut(0, len(name)), fields, scope)
     if not dot:
         return Key(fetch)
     after = token.cut(len(name) + 1)
@@ -100,8 +108,8 @@ def _key(token: Token, fields: Mapping[str, Fetch]) -> Key:
     return Key(fetch, buckets=number)
 
 
-def _value(token: Token, fields: Mapping[str, Fetch]) -> Fetch:
-    fetch = _field(token, fields)
+def _value(token: Token, fields: Mapping[str, Fetch], scope: Scope) -> Fetch:
+    fetch = _field(token, fields, scope)
     if fetch.type == "string" or fetch.source is Source.CALLER:
         raise token.refuse("only numbers are summed up", "make it a key")
     return fetch

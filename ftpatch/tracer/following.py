@@ -13,6 +13,7 @@ PTRACE_O_EXITKILL): they run on, those who record yet as before.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class Following:
             raise InputError(None, "programs of this machine cannot be followed")
         feature(arch.name, "held_call")
         self._arch, self._state = arch.name, thread_state_of(arch.name)
-        self._started, self._once = started, once
+        self._started, self._once, self._let_go = started, once, False
         self._pid = 0
         self._code = 0
         self._failure: BaseException | None = None
@@ -125,6 +126,8 @@ class Following:
         self._pid = pid
         os.write(self._answered, YES)
         while not self._ended.is_set():
+            if self._let_go:  # another thread of ours may trace it: wait(2) would take its stops
+                _until_ended(pid)
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | WALL)
             except ChildProcessError:  # it could not be started
@@ -156,6 +159,7 @@ class Following:
             pass
         finally:
             if self._once:
+                self._let_go = True
                 detach(tid)
             elif stays:
                 listen(tid)
@@ -176,3 +180,12 @@ class Following:
                 set_registers(tid, registers.tobytes())
         except ProcessLookupError:
             raise Ended from None
+
+
+def _until_ended(pid: int) -> None:
+    """Wait for the end of a process, and take nothing of it."""
+    fd = os.pidfd_open(pid)
+    try:
+        select.select([fd], [], [])
+    finally:
+        os.close(fd)
