@@ -27,6 +27,9 @@ VARIES = (
     (re.compile(r'("(?:pid|tid|time|duration)": )\d+'), r"\1N"),
     (re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+"), "+0xN/0xN"),
     (re.compile(r"0x[0-9a-f]{3,}"), "0xN"),
+    (re.compile(r"^ftpatch: \d+ \(", re.MULTILINE), "ftpatch: PID ("),
+    (re.compile(r"longest pause [\d.]+ ms"), "longest pause N ms"),
+    (re.compile(r"latency: +\d+ \(avg \d+, min \d+, max \d+\)"), "latency: N"),
     (re.compile(r"\b\d{3,} bytes"), "N bytes"),  # zlib is another, and the stubs change
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"^ | $", re.MULTILINE), ""),
