@@ -392,6 +392,7 @@ def test_filters_that_mean_nothing(text: str, clause: str, at: str) -> None:
         ("hist:vals=n:keys=$caller", "hist:keys=$caller:vals=n"),
         ("hist:keys=n.buckets=0x10:values=u:size=2048", "hist:keys=n.buckets=16:vals=u"),
         ("hist:keys=name if n > 3", "hist:keys=name if n > 3"),
+        ("hist:keys=$arg3.log2,+8($arg4):vals=%di", "hist:keys=$arg3.log2,+8($arg4):vals=%di"),
     ],
 )
 def test_histograms(text: str, wanted: str) -> None:
@@ -411,6 +412,9 @@ def test_histograms(text: str, wanted: str) -> None:
         ("hist:keys=n,", "the probe has no such value", ""),
         ("hist:keys=n:keys=u", "keys is given twice", "keys=u"),
         ("hist:keys=$latency", "the probe has no such value", "$latency"),
+        ("hist:keys=$comm", "the probe has no such value", "$comm"),
+        ("hist:keys=$arg0", "invalid argument number", "$arg0"),
+        ("hist:keys=%none", "invalid register name", "%none"),
         ("hist:keys=n.log3", "invalid modifier of a key", "log3"),
         ("hist:keys=n.buckets=0", "invalid modifier of a key", "buckets=0"),
         ("hist:keys=name.log2", "a string has no magnitude", "log2"),
