@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from ftpatch.debuginfo.lines import Lines
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image, open_image
-from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
 from ftpatch.trace.owner import is_library, require_owner
 from ftpatch.trace.source import Origin

@@ -15,9 +15,9 @@ from ftpatch.boot.console import Place, Words, read_console
 from ftpatch.boot.machine import Progress, fault_in
 from ftpatch.boot.stream import Source
 from ftpatch.core.columns import addresses
+from ftpatch.debuginfo.lines import Lines
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.image import Image
-from ftpatch.trace.lines import Lines
 
 __all__ = ["Ending", "explain_end", "names_at"]
 

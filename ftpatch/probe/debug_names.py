@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,20 +11,21 @@ import numpy as np
 from ftpatch.arch.arguments import convention_of
 from ftpatch.arch.registers import Registers, registers_of
 from ftpatch.core.token import words_of
+from ftpatch.debuginfo.debug_files import debug_file
+from ftpatch.debuginfo.debug_info import DebugInfo
+from ftpatch.debuginfo.declarations import Declarations
+from ftpatch.debuginfo.dies import DIE, number, origins_of
+from ftpatch.debuginfo.named_values import NamedValues
+from ftpatch.debuginfo.source_lines import SourceLines
+from ftpatch.debuginfo.source_scopes import Scopes, functions_at, linkage_name
+from ftpatch.debuginfo.value_frames import At
 from ftpatch.elf.symbols import Symbols
-from ftpatch.errors import FtpatchError, InputError, UsageError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.names.functions import Functions
 from ftpatch.probe.definition import Definition
 from ftpatch.probe.event_names import Pattern
 from ftpatch.probe.grammar import parse_probe
-from ftpatch.probe.named_values import NamedValues
-from ftpatch.probe.source_lines import SourceLines
-from ftpatch.probe.source_scopes import Scopes, functions_at, linkage_name
-from ftpatch.probe.value_frames import At
-from ftpatch.trace.debug_files import debug_file
-from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.declarations import Declarations
-from ftpatch.trace.dies import DIE, number, origins_of
+from ftpatch.probe.named_fetches import NamedFetches
 
 __all__ = ["DebugNames"]
 
@@ -62,7 +61,7 @@ class DebugNames:
         Raises UsageError and InputError."""
         start = self._functions.names.address(symbol)
         start, end = self._functions.around(start) or (start, start + 1)
-        with self._readable():
+        with self.info.readable():
             dies = functions_at(self.info, start)
             unit = self.info.any_unit_at(start)
             if not dies or unit is None:
@@ -78,14 +77,14 @@ class DebugNames:
             first = min(lines, default=0)
         return file, first, {line for line in lines if line >= first}
 
-    def values(self, definition: Definition) -> NamedValues:
+    def values(self, definition: Definition) -> NamedFetches:
         """The names at a definition's place. Raises UsageError if it has none."""
         functions, names = self._functions, self._functions.names
         address = definition.address or 0
         if definition.symbol is not None:
             start = names.address(definition.symbol)
             address = functions.chosen.get(start, start) + definition.offset
-        with self._readable():
+        with self.info.readable():
             dies = functions_at(self.info, address)
             if len(dies) > 1:
                 symbols = {definition.symbol, *self._symbols_at(address - definition.offset)}
@@ -96,7 +95,7 @@ class DebugNames:
                 raise token.refuse("the debug information does not tell this function", hint)
             return self._values(definition, dies[0], address)
 
-    def _values(self, definition: Definition, die: DIE, address: int) -> NamedValues:
+    def _values(self, definition: Definition, die: DIE, address: int) -> NamedFetches:
         skeleton = self._functions.image.elf.skeleton
         start = self.info.first_range(die) or address
         around = self._functions.around(start) or (start, start + 1)
@@ -115,12 +114,13 @@ class DebugNames:
         convention = convention_of(skeleton.machine, skeleton.elf_class)
         path = self._functions.image.path
         declared = Declarations(path, convention, self.info) if convention else None
-        return NamedValues(self._functions, self.info, declared, self._registers, die, at)
+        values = NamedValues(self._functions, self.info, declared, self._registers, die, at)
+        return NamedFetches(values)
 
     def _placed(self, definition: Definition) -> Definition:
         """Find the address of a line."""
         place = words_of(definition.text)[1]
-        with self._readable():
+        with self.info.readable():
             try:
                 found = self.lines.of(definition.file, definition.line)
             except UsageError as error:
@@ -176,14 +176,3 @@ class DebugNames:
     @cached_property
     def _registers(self) -> Registers:
         return registers_of(self._functions.arch)
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Raise InputError for what pyelftools raises."""
-        try:
-            yield
-        except (OSError, FtpatchError):
-            raise
-        except Exception as error:  # it has no common exception for malformed files
-            reason = f"cannot read its debug information: {str(error) or type(error).__name__}"
-            raise InputError(self._functions.image.path, reason) from None

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from ftpatch.core.token import SYMBOL, Token, read_number
+from ftpatch.debuginfo.source_names import WORD, is_source_name, parse_source_name
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
 from ftpatch.probe.shown_as import parse_shown
-from ftpatch.probe.source_names import WORD, is_source_name, parse_source_name
 
 __all__ = ["NAME", "USER_STRING", "Later", "Named", "Scope", "parse_fetch"]
 

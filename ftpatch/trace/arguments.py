@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ftpatch.arch.arguments import convention_of
+from ftpatch.debuginfo.declarations import Declaration, Declarations, Parameter
+from ftpatch.debuginfo.types import Kind, Member, Type
 from ftpatch.errors import InputError
-from ftpatch.trace.declarations import Declaration, Declarations, Parameter
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Recording
 from ftpatch.trace.symbolize import Program
-from ftpatch.trace.types import Kind, Member, Type
 
 __all__ = ["Argument", "Arguments", "Shown"]
 

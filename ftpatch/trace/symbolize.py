@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.debuginfo.lines import Lines
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_at
 from ftpatch.image.kallsyms.kallsyms import Kallsyms, read_kallsyms
 from ftpatch.names.demangle import demangled
 from ftpatch.names.plt import plt_symbols
-from ftpatch.trace.lines import Lines
 from ftpatch.trace.mapped import Mapped
 
 __all__ = ["Functions", "Program"]

@@ -24,6 +24,7 @@ LEVELS = (
     ("elf",),
     ("image",),
     ("names",),
+    ("debuginfo",),
     ("ftrace",),
     ("ftrace/check",),
     ("write",),

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ftpatch.debuginfo.lines import Lines
 from ftpatch.image import open_image
 from ftpatch.names.demangle import demangled
-from ftpatch.trace.lines import Lines
 from ftpatch.trace.symbolize import Program
 from tests.support.command import ftpatch
 from tests.support.trace_writer import (

@@ -26,7 +26,7 @@ def source_places(path: Path, check: Check, findings: Sequence[Finding]) -> list
     """The source of each of a check's findings, None where nothing tells it. An image whose debug
     information cannot be read has none: its findings matter, and are told nevertheless."""
     from ftpatch.core.columns import addresses
-    from ftpatch.trace.lines import Lines
+    from ftpatch.debuginfo.lines import Lines
 
     none: list[Place | None] = [None] * len(findings)
     if all(finding.ip is None for finding in findings):

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from ftpatch.cli.console import clean
+from ftpatch.debuginfo.lines import Lines
 from ftpatch.errors import InputError
-from ftpatch.trace.lines import Lines
 from ftpatch.trace.symbolize import Program
 
 __all__ = ["SourceFile", "read_source"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Places of values that the source names, and how a probe fetches them from there."""
+"""Places of values: where debug information says they are, and how they are read from there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ftpatch.probe.definition import Fetch, Source
-
-__all__ = ["InMemory", "InRegisters", "NotFetchedError", "Place", "place_of"]
+__all__ = ["Constant", "InMemory", "InRegisters", "NoValueError", "Place", "Word", "place_of"]
 
 WORD = 8
 READS = 12
@@ -26,12 +24,21 @@ ELSEWHERE = {
 }
 
 
-class NotFetchedError(Exception):
-    """A value cannot be fetched: the ``reason``, a clause of which it is the subject; ``hint``."""
+class NoValueError(Exception):
+    """A value cannot be read: the ``reason``, a clause of which it is the subject; ``hint``."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         self.reason, self.hint = reason, hint
         super().__init__(reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """A register's contents (``start``: its name) or a number; or a word in memory: each of
+    ``reads`` adds its offset (bytes), and loads from there."""
+
+    start: str | int
+    reads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,49 +53,56 @@ class InRegisters:
         """A part that begins ``offset`` bytes further."""
         return replace(self, offset=self.offset + offset)
 
-    def fetch(self, size: int) -> Fetch:
-        """Fetch ``size`` bytes of it. Raises NotFetchedError."""
+    def word(self, size: int) -> Word:
+        """Read ``size`` bytes of it. Raises NoValueError."""
         number, rest = divmod(self.offset, WORD)
-        if not 0 <= number < len(self.names) or self.names[number] is None:
-            raise NotFetchedError("is in no general register there")
+        name = self.names[number] if 0 <= number < len(self.names) else None
+        if name is None:
+            raise NoValueError("is in no general register there")
         if rest or size > WORD:
-            raise NotFetchedError("is a part of a register, which cannot be fetched")
-        return Fetch("", Source.REGISTER, self.names[number] or "")
+            raise NoValueError("is a part of a register, which cannot be fetched")
+        return Word(start=name)
 
     def pointed(self) -> InMemory:
-        """The memory that it points to. Raises NotFetchedError."""
-        held = self.fetch(WORD)
-        return InMemory(start=held)
+        """The memory that it points to. Raises NoValueError."""
+        return InMemory(start=self.word(WORD))
 
 
 @dataclass(frozen=True, kw_only=True)
 class InMemory:
-    """A value in memory, ``offset`` bytes behind the word that ``start`` fetches."""
+    """A value in memory, ``offset`` bytes behind where the word ``start`` points to."""
 
-    start: Fetch
+    start: Word
     offset: int = 0
 
     def part(self, offset: int) -> InMemory:
         """A part that begins ``offset`` bytes further."""
         return replace(self, offset=self.offset + offset)
 
-    def fetch(self, size: int) -> Fetch:
-        """Fetch ``size`` bytes of it. Raises NotFetchedError."""
+    def word(self, size: int) -> Word:
+        """Read ``size`` bytes of it. Raises NoValueError."""
         start = self.start
-        if start.source is Source.ADDRESS and not start.reads:
-            address = start.value + self.offset
+        if (address := self.address) is not None:
             if not 0 <= address < 1 << 64:
-                raise NotFetchedError("is outside of memory")
-            return replace(start, value=address, reads=(0,))
+                raise NoValueError("is outside of memory")
+            return Word(start=address, reads=(0,))
         if self.offset not in OFFSETS:
-            raise NotFetchedError("is too far away")
+            raise NoValueError("is too far away")
         if len(start.reads) >= READS:
-            raise NotFetchedError("takes too many reads", f"at most {READS}")
+            raise NoValueError("takes too many reads", f"at most {READS}")
         return replace(start, reads=(*start.reads, self.offset))
 
+    @property
+    def address(self) -> int | None:
+        """Its link address; None if that is known only at run time."""
+        start = self.start
+        return (
+            start.start + self.offset if isinstance(start.start, int) and not start.reads else None
+        )
+
     def pointed(self) -> InMemory:
-        """The memory that it points to. Raises NotFetchedError."""
-        return InMemory(start=self.fetch(WORD))
+        """The memory that it points to. Raises NoValueError."""
+        return InMemory(start=self.word(WORD))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,18 +112,18 @@ class Constant:
     value: int
 
     def part(self, offset: int) -> Constant:
-        """Only the whole. Raises NotFetchedError."""
+        """Only the whole. Raises NoValueError."""
         if offset:
-            raise NotFetchedError("was optimised away")
+            raise NoValueError("was optimised away")
         return self
 
-    def fetch(self, size: int) -> Fetch:
+    def word(self, size: int) -> Word:
         """The constant."""
-        return Fetch("", Source.IMMEDIATE, "", self.value)
+        return Word(start=self.value)
 
     def pointed(self) -> InMemory:
         """The memory at that address."""
-        return InMemory(start=Fetch("", Source.ADDRESS, "", self.value % (1 << 64)))
+        return InMemory(start=Word(start=self.value % (1 << 64)))
 
 
 Place = InRegisters | InMemory | Constant
@@ -127,22 +141,22 @@ def place_of(
 
     ``names``: registers by DWARF number; ``frame``: what is so many bytes from the frame's base;
     ``address``: an address by its index; ``entry``: it is told of a function's entry. Raises
-    NotFetchedError."""
+    NoValueError."""
     if any(one.op_name in ("DW_OP_piece", "DW_OP_bit_piece") for one in operations):
         return _pieces(operations, names)
     words = [one.op_name for one in operations]
     if not words:
-        raise NotFetchedError("was optimised away")
+        raise NoValueError("was optimised away")
     first, rest = operations[0], list(operations[1:])
     is_value = words[-1] == "DW_OP_stack_value"
     if words[0] in ENTRY_VALUES:
         inner = first.args[0] if first.args else []
         told = len(inner) == 1 and _register(inner[0], names)
         if not entry or not told:
-            raise NotFetchedError("is not kept up to there")
+            raise NoValueError("is not kept up to there")
         if words[1:] == ["DW_OP_stack_value"]:
             return InRegisters(names=[told])
-        at: InMemory = InMemory(start=Fetch("", Source.REGISTER, told))
+        at: InMemory = InMemory(start=Word(start=told))
     elif (register := _register(first, names)) and not rest:
         return InRegisters(names=[register])
     elif words[0] == "DW_OP_fbreg":
@@ -151,7 +165,7 @@ def place_of(
         at = _based(first, names)
     elif words[0] in ("DW_OP_addr", "DW_OP_addrx", "DW_OP_GNU_addr_index"):
         where = first.args[0] if words[0] == "DW_OP_addr" else address(first.args[0])
-        at = InMemory(start=Fetch("", Source.ADDRESS, "", where))
+        at = InMemory(start=Word(start=where))
     elif words[0].startswith(("DW_OP_lit", "DW_OP_const")) and words[1:] == ["DW_OP_stack_value"]:
         number = first.args[0] if first.args else int(words[0].removeprefix("DW_OP_lit"))
         return Constant(value=number)
@@ -167,10 +181,10 @@ def place_of(
     if not is_value:
         return at
     if at.offset:
-        raise NotFetchedError("is computed there")
-    if at.start.source is Source.REGISTER and not at.start.reads:
-        return InRegisters(names=[at.start.text])
-    raise NotFetchedError("is computed there")
+        raise NoValueError("is computed there")
+    if isinstance(at.start.start, str) and not at.start.reads:
+        return InRegisters(names=[at.start.start])
+    raise NoValueError("is computed there")
 
 
 def _pieces(operations: Sequence[Any], names: Sequence[str]) -> InRegisters:
@@ -181,21 +195,21 @@ def _pieces(operations: Sequence[Any], names: Sequence[str]) -> InRegisters:
     for one in operations:
         if one.op_name == "DW_OP_piece":
             if size % WORD:
-                raise NotFetchedError("is split up there")
+                raise NoValueError("is split up there")
             held += [register] + [None] * ((one.args[0] + WORD - 1) // WORD - 1)
             size += one.args[0]
             register = None
         elif (found := _register(one, names)) and register is None:
             register = found
         else:
-            raise NotFetchedError("is split up there")
+            raise NoValueError("is split up there")
     if len(held) > WORD:
-        raise NotFetchedError("is split up there")
+        raise NoValueError("is split up there")
     return InRegisters(names=held)
 
 
 def _register(one: Any, names: Sequence[str]) -> str | None:  # noqa: ANN401 - of pyelftools
-    """The register that an operation names. Raises NotFetchedError for one that is not saved."""
+    """The register that an operation names. Raises NoValueError for one that is not saved."""
     word = one.op_name
     if word == "DW_OP_regx":
         number = one.args[0]
@@ -208,7 +222,7 @@ def _register(one: Any, names: Sequence[str]) -> str | None:  # noqa: ANN401 - o
 
 def _named(number: int, names: Sequence[str]) -> str:
     if not 0 <= number < len(names):
-        raise NotFetchedError("is in a vector register, which probes do not save")
+        raise NoValueError("is in a vector register, which probes do not save")
     return names[number]
 
 
@@ -218,9 +232,9 @@ def _based(one: Any, names: Sequence[str]) -> InMemory:  # noqa: ANN401
         number, offset = one.args
     else:
         number, (offset,) = int(one.op_name.removeprefix("DW_OP_breg")), one.args
-    return InMemory(start=Fetch("", Source.REGISTER, _named(number, names)), offset=offset)
+    return InMemory(start=Word(start=_named(number, names)), offset=offset)
 
 
-def _unknown(words: Sequence[str]) -> NotFetchedError:
+def _unknown(words: Sequence[str]) -> NoValueError:
     told = next((ELSEWHERE[word] for word in reversed(words) if word in ELSEWHERE), None)
-    return NotFetchedError(told or f"is where no probe can fetch it ({words[-1]})")
+    return NoValueError(told or f"is where no probe can fetch it ({words[-1]})")

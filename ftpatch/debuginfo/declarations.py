@@ -14,11 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from ftpatch.arch.arguments import Convention, Place, UnclearError
-from ftpatch.errors import InputError
-from ftpatch.names.demangle import demangled
-from ftpatch.names.parameters import parameters_in
-from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.dies import (
+from ftpatch.debuginfo.debug_info import DebugInfo
+from ftpatch.debuginfo.dies import (
     DIE,
     UnusableError,
     below,
@@ -29,7 +26,10 @@ from ftpatch.trace.dies import (
     number,
     origins_of,
 )
-from ftpatch.trace.types import COMPOSITES, Kind, Type, Types, passed
+from ftpatch.debuginfo.types import COMPOSITES, Kind, Type, Types, passed
+from ftpatch.errors import InputError
+from ftpatch.names.demangle import demangled
+from ftpatch.names.parameters import parameters_in
 
 __all__ = ["INNER", "SCOPES", "Declaration", "Declarations", "Parameter"]
 

@@ -7,7 +7,7 @@ Others are passed by reference (Itanium C++ ABI, section 3.1.2.3).
 from __future__ import annotations
 
 from ftpatch.arch.arguments import UnclearError
-from ftpatch.trace.dies import DIE, children, name_of, number, type_of
+from ftpatch.debuginfo.dies import DIE, children, name_of, number, type_of
 
 __all__ = ["is_trivial"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.trace.debug_info import DebugInfo
+from ftpatch.debuginfo.debug_info import DebugInfo
 
 __all__ = ["Lines", "files_of"]
 
@@ -52,10 +52,8 @@ class Lines:
     def _table(self, unit: int) -> tuple[NDArray[np.uint64], list[str]]:
         """Addresses of a unit's lines, uint64[n], ascending, and the file and line of each."""
         if unit not in self._tables:
-            try:
+            with self._info.readable():
                 self._tables[unit] = self._read(unit)
-            except Exception as error:
-                raise self._info.unreadable(error) from None
         return self._tables[unit]
 
     def _read(self, unit: int) -> tuple[NDArray[np.uint64], list[str]]:

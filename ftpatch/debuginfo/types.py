@@ -9,8 +9,8 @@ from enum import Enum, auto
 from functools import cached_property
 
 from ftpatch.arch.arguments import Passed, Scalar, Sort, UnclearError
-from ftpatch.trace.dies import DIE, children, is_plus, name_of, number, offset_of, type_of
-from ftpatch.trace.trivial import is_trivial
+from ftpatch.debuginfo.dies import DIE, children, is_plus, name_of, number, offset_of, type_of
+from ftpatch.debuginfo.trivial import is_trivial
 
 __all__ = ["COMPOSITES", "Kind", "Member", "Type", "Types", "passed"]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ftpatch.errors import InputError
-from ftpatch.trace.dies import DIE, number
+from ftpatch.debuginfo.dies import DIE, number
+from ftpatch.errors import FtpatchError, InputError
 
 __all__ = ["DebugInfo"]
 
@@ -107,6 +108,17 @@ class DebugInfo:
     def covers(self, die: DIE, address: int) -> bool:
         """Test whether a link address is in the code of a unit, a function or a block."""
         return any(begin <= address < end for begin, end in self._ranges_of(die))
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """Raise InputError for what pyelftools raises, which has no common exception for malformed
+        files."""
+        try:
+            yield
+        except (OSError, FtpatchError):
+            raise
+        except Exception as error:
+            raise self.unreadable(error) from None
 
     def unreadable(self, error: Exception) -> InputError:
         """The error for what pyelftools raised."""

@@ -10,12 +10,11 @@ from typing import Any
 from ftpatch.arch import feature
 from ftpatch.arch.frame_registers import FrameRegisters
 from ftpatch.arch.registers import registers_of
+from ftpatch.debuginfo.debug_info import DebugInfo
+from ftpatch.debuginfo.dies import DIE
+from ftpatch.debuginfo.value_places import Constant, InMemory, NoValueError, Place, Word, place_of
 from ftpatch.elf.eh_frame import NO_CFA, frame_of, saved_at
 from ftpatch.names.functions import Functions
-from ftpatch.probe.definition import Fetch, Source
-from ftpatch.probe.value_places import Constant, InMemory, NotFetchedError, Place, place_of
-from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.dies import DIE
 
 __all__ = ["At", "Locations"]
 
@@ -54,7 +53,7 @@ class Locations:
         return found
 
     def told(self, die: DIE) -> Place | None:
-        """The place of a value; None if it has none. Raises NotFetchedError for one that no probe
+        """The place of a value; None if it has none. Raises NoValueError for one that no probe
         can fetch."""
         held = die.attributes.get("DW_AT_const_value")
         if held is not None and isinstance(held.value, int):
@@ -86,7 +85,7 @@ class Locations:
         words = self._parsed(found[0], self.function.cu) if found else []
         names = self.registers.names
         if len(words) != 1:
-            raise NotFetchedError("is in a frame of an unknown form")
+            raise NoValueError("is in a frame of an unknown form")
         base, below = words[0].op_name, 0
         if base == "DW_OP_call_frame_cfa":
             name, above = self._cfa()
@@ -95,17 +94,16 @@ class Locations:
         elif base.startswith("DW_OP_reg") and base != "DW_OP_regx":
             name, above = names[int(base.removeprefix("DW_OP_reg"))], 0
         else:
-            raise NotFetchedError("is in a frame of an unknown form")
+            raise NoValueError("is in a frame of an unknown form")
         if at.entry:
             if base != "DW_OP_call_frame_cfa":
                 below = FRAME_POINTERS.get(name, -1)
                 name, above = self._cfa()
             if below < 0 or offset - below < 0:
-                raise NotFetchedError("is not yet stored there", "probe the function's first line")
+                raise NoValueError("is not yet stored there", "probe the function's first line")
         elif base != "DW_OP_call_frame_cfa" and name in FRAME_POINTERS and self._cfa()[0] != name:
-            raise NotFetchedError("is in a frame that is not there any more")
-        start = Fetch("", Source.REGISTER, name)
-        return InMemory(start=start, offset=offset - below + above)
+            raise NoValueError("is in a frame that is not there any more")
+        return InMemory(start=Word(start=name), offset=offset - below + above)
 
     def _cfa(self) -> tuple[str, int]:
         """The register that the CFA counts from, and its distance."""
@@ -116,5 +114,5 @@ class Locations:
         cfi = frame_of(self.functions.image.elf, frame) if frame else None
         register, offset = saved_at(cfi, at.address)[0] if cfi else NO_CFA
         if not 0 <= register < len(names):
-            raise NotFetchedError("is in a frame without unwind information")
+            raise NoValueError("is in a frame without unwind information")
         return names[register], offset

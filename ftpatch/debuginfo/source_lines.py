@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ftpatch.debuginfo.debug_info import DebugInfo
+from ftpatch.debuginfo.dies import name_of
+from ftpatch.debuginfo.lines import files_of
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
-from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.dies import name_of
-from ftpatch.trace.lines import files_of
 
 __all__ = ["Row", "SourceLines"]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ftpatch.trace.debug_info import DebugInfo
-from ftpatch.trace.declarations import INNER, SCOPES
-from ftpatch.trace.dies import DIE, below, children, name_of, origins_of
+from ftpatch.debuginfo.debug_info import DebugInfo
+from ftpatch.debuginfo.declarations import INNER, SCOPES
+from ftpatch.debuginfo.dies import DIE, below, children, name_of, origins_of
 
 __all__ = ["Scopes", "functions_at", "linkage_name", "source_name"]
 

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Values that the source names, as fetches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ftpatch.core.token import Token
+from ftpatch.debuginfo.dies import UnusableError
+from ftpatch.debuginfo.named_values import NamedValues
+from ftpatch.debuginfo.source_names import parse_source_name
+from ftpatch.debuginfo.types import COMPOSITES
+from ftpatch.debuginfo.value_parts import POINTERS, Part, size_of
+from ftpatch.debuginfo.value_places import InMemory, NoValueError, Place, Word
+from ftpatch.debuginfo.value_steps import refusing
+from ftpatch.names.suggest import meant, near
+from ftpatch.probe.definition import TYPES, Fetch, Source
+from ftpatch.probe.value_types import Shown, shown
+
+__all__ = ["NamedFetches"]
+
+WORD = 8
+
+
+class NamedFetches:
+    """Fetches names at one place of a program."""
+
+    def __init__(self, values: NamedValues) -> None:
+        self._values = values
+
+    def __call__(self, value: Token, kind: Token | None) -> Fetch:
+        """Fetch what a name stands for; ``kind``: the TYPE behind it. Raises UsageError, and
+        InputError for debug information that cannot be read."""
+        place, part = self._values.value(parse_source_name(value))
+        with self._values.readable(), refusing(value):
+            return _fetch(place, part, kind)
+
+    def known(self) -> list[tuple[str, Fetch | NoValueError]]:
+        """All that can be named there, but for globals, with what is fetched, or why it is not."""
+        out: list[tuple[str, Fetch | NoValueError]] = []
+        with self._values.readable():
+            for name, found in self._values.known():
+                try:
+                    if isinstance(found, NoValueError):
+                        raise found
+                    out.append((name, replace(_any(*found), name=name)))
+                except NoValueError as error:
+                    out.append((name, error))
+                except UnusableError:
+                    out.append((name, NoValueError("has a type of another file")))
+        return out
+
+
+def _any(place: Place, part: Part) -> Fetch:
+    """Fetch a value; a VARIABLE for one of which only members can be fetched."""
+    if part.die is not None and part.die.tag in COMPOSITES:
+        place.word(1)
+        return Fetch("", Source.VARIABLE)
+    return _fetch(place, part, None)
+
+
+def _fetch(place: Place, part: Part, kind: Token | None) -> Fetch:
+    place = place.part(part.offset)
+    if kind is not None:
+        return _typed(place, part, kind)
+    return _fetched(place, shown(part.die, part.dimension))
+
+
+def _typed(place: Place, part: Part, kind: Token) -> Fetch:
+    """Fetch it with the TYPE that was asked for."""
+    die = part.die
+    if kind.text not in TYPES:
+        hint = meant(near(kind.text, TYPES), f"one of {', '.join(TYPES)}")
+        raise kind.refuse("unknown type is specified", hint)
+    is_array = die is not None and die.tag == "DW_TAG_array_type"
+    if kind.text == "string":
+        if die is not None and die.tag in POINTERS:
+            return _fetched(place, Shown(type="string", size=WORD, follow=True))
+        if not is_array:
+            raise NoValueError("is no string")
+        size = size_of(die, part.dimension)
+        return _fetched(place, Shown(type="string", size=0, room=size))
+    size = size_of(die, part.dimension)
+    if TYPES[kind.text] > size:
+        raise kind.refuse(f"it has {size} bytes", f"at most x{8 * size}")
+    return _fetched(place, Shown(type=kind.text, size=TYPES[kind.text]))
+
+
+def _fetched(place: Place, how: Shown) -> Fetch:
+    if how.type != "string":
+        return replace(_read(place.word(how.size)), type=how.type, names=how.names)
+    at = place.pointed() if how.follow else place
+    if not isinstance(at, InMemory):
+        raise NoValueError("is a string in registers, which cannot be fetched")
+    room = how.room if how.room <= 63 else 0
+    return replace(_read(at.word(0)), type="string", room=room)
+
+
+def _read(word: Word) -> Fetch:
+    if isinstance(word.start, str):
+        return Fetch("", Source.REGISTER, word.start, reads=word.reads)
+    source = Source.ADDRESS if word.reads else Source.IMMEDIATE
+    return Fetch("", source, "", word.start, word.reads)
