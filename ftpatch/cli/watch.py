@@ -91,6 +91,7 @@ def command(
     SYMBOL:rw-           reads and writes, as in ftrace's ksym_trace_filter
     SYMBOL:-w-           writes
     SYMBOL+OFFSET:rw-    OFFSET bytes into SYMBOL
+    cart.items[2].n:rw-  a member or an element, with debug information
     w@SYMBOL[+OFFSET][:LEN], rw@..., r@...
                          LEN is 1, 2, 4 or 8 bytes; default: the whole symbol
                          if it has such a size, else at most its first 4 bytes

@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ftpatch.debuginfo.debug_files import debug_file
 from ftpatch.debuginfo.dies import DIE, number
+from ftpatch.elf.elf_file import Elf
 from ftpatch.errors import FtpatchError, InputError
 
 __all__ = ["DebugInfo"]
@@ -45,6 +47,14 @@ class DebugInfo:
         except Exception as error:  # pyelftools has no common exception for malformed files
             raise self.unreadable(error) from None
         self._begins = [begin for begin, _, _ in self._units]
+
+    @classmethod
+    def of(cls, elf: Elf, path: Path) -> DebugInfo:
+        """The debug information of an image at ``path``, wherever it is. Raises InputError."""
+        found = debug_file(elf, path)
+        if found is None:
+            raise InputError(path, "no debug information", "compile it with -g")
+        return cls(found)
 
     def unit_at(self, address: int) -> int | None:
         """Offset of the unit that describes a link address; None if none does."""

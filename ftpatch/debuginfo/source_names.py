@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 from ftpatch.core.token import Token
 
-__all__ = ["RETURNED", "WORD", "SourceName", "Step", "is_source_name", "parse_source_name"]
+__all__ = [
+    "RETURNED",
+    "WORD",
+    "SourceName",
+    "Step",
+    "is_source_name",
+    "parse_source_name",
+    "splits",
+]
 
 RETURNED = "$retval"
 STEPS = 32
@@ -24,6 +32,7 @@ _NAME = rf"{_WORD}(?:::{_WORD})*"
 _AFTER = rf"->{_WORD}|\.\w+|\[-?[0-9]+\]"
 _WHOLE = re.compile(rf"(\**)(\$retval(?=->|\.|\[|$)|{_NAME})((?:{_AFTER})*)")
 _STEP = re.compile(_AFTER)
+_TAIL = re.compile(rf"(?:{_AFTER})+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SourceName:
-    """A variable, or RETURNED, and the steps from it to the value."""
+    """A variable, or RETURNED, and the ``steps`` from it to the value."""
 
     name: Token
     steps: tuple[Step, ...]
@@ -56,10 +65,31 @@ def parse_source_name(value: Token) -> SourceName:
     found = _WHOLE.fullmatch(value.text)
     if found is None:
         raise value.refuse("no name of the source", "as in customer->name, items[2].price or *p")
-    name = value.cut(*found.span(2))
+    steps = _steps(value, found.start(2), found.end(2))
+    for star in reversed(range(found.end(1))):
+        steps.append(Step("*", value.cut(star, star + 1), value.cut(star + 1)))
+    if len(steps) > STEPS:
+        raise value.refuse("too many members", f"at most {STEPS}")
+    return SourceName(value.cut(*found.span(2)), tuple(steps))
+
+
+def splits(value: Token) -> list[SourceName]:
+    """The ways to split what may begin with any name, such as ``sell(int)::calls.0``, the longest
+    name first; none if no step is behind one. Raises UsageError."""
+    tail = _TAIL.search(value.text)
+    ends = [one.start() for one in _STEP.finditer(value.text, tail.start())] if tail else []
+    if len(ends) > STEPS:
+        raise value.refuse("too many members", f"at most {STEPS}")
+    return [
+        SourceName(value.cut(0, end), tuple(_steps(value, 0, end))) for end in reversed(ends) if end
+    ]
+
+
+def _steps(value: Token, start: int, end: int) -> list[Step]:
+    """The steps behind the name from ``start`` to ``end``. Raises UsageError."""
     steps: list[Step] = []
-    for one in _STEP.finditer(value.text, found.end(2)):
-        token, before = value.cut(*one.span()), value.cut(found.start(2), one.start())
+    for one in _STEP.finditer(value.text, end):
+        token, before = value.cut(*one.span()), value.cut(start, one.start())
         if one[0][0] == "[":
             index = int(one[0][1:-1]) if len(one[0]) < len(str(INDEX)) + 3 else INDEX
             if not -INDEX < index < INDEX:
@@ -68,8 +98,4 @@ def parse_source_name(value: Token) -> SourceName:
         else:
             mark = "->" if one[0].startswith("->") else "."
             steps.append(Step(mark, token, before, member=one[0].removeprefix(mark)))
-    for star in reversed(range(found.end(1))):
-        steps.append(Step("*", value.cut(star, star + 1), value.cut(star + 1)))
-    if len(steps) > STEPS:
-        raise value.refuse("too many members", f"at most {STEPS}")
-    return SourceName(name, tuple(steps))
+    return steps

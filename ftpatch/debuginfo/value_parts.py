@@ -145,7 +145,8 @@ def _bit_offset(member: DIE) -> int:
         first = 8 * number(member, "DW_AT_byte_size", size_of(type_)) - bits
         first -= number(member, "DW_AT_bit_offset", 0)
     if first % 8 or bits != 8 * size_of(type_):
-        raise NoValueError("is a bit-field", "take the bytes around it, by their offset")
+        hint = "take the bytes around it, by their offset"
+        raise NoValueError(f"has {name_of(member)!r} as a bit-field", hint)
     return first // 8
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from ftpatch.arch.arguments import convention_of
 from ftpatch.arch.registers import Registers, registers_of
 from ftpatch.core.token import words_of
-from ftpatch.debuginfo.debug_files import debug_file
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.declarations import Declarations
 from ftpatch.debuginfo.dies import DIE, number, origins_of
@@ -20,7 +19,7 @@ from ftpatch.debuginfo.source_lines import SourceLines
 from ftpatch.debuginfo.source_scopes import Scopes, functions_at, linkage_name
 from ftpatch.debuginfo.value_frames import At
 from ftpatch.elf.symbols import Symbols
-from ftpatch.errors import InputError, UsageError
+from ftpatch.errors import UsageError
 from ftpatch.names.functions import Functions
 from ftpatch.probe.definition import Definition
 from ftpatch.probe.event_names import Pattern
@@ -163,10 +162,7 @@ class DebugNames:
     def info(self) -> DebugInfo:
         """The debug information. Raises InputError if there is none."""
         image = self._functions.image
-        found = debug_file(image.elf, image.path)
-        if found is None:
-            raise InputError(image.path, "no debug information", "compile it with -g")
-        return DebugInfo(found)
+        return DebugInfo.of(image.elf, image.path)
 
     @cached_property
     def lines(self) -> SourceLines:

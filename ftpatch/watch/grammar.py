@@ -6,7 +6,8 @@ requests; the tracer answers EINVAL to all, here each has its own message. OPS a
 in fixed positions: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not. The second form is that
 of the wprobe events proposed for the kernel (patches to Documentation/trace/wprobetrace.rst). In
 both, SYMBOL may be a C++ name as in the source, which contains ``::``, or a link address, as for
-wprobe events. In a process, ``LIB:`` before it names a library.
+wprobe events; members and elements may follow, as in ``carts[1].total``. In a process, ``LIB:``
+before it names a library.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from dataclasses import dataclass
 
 from ftpatch.core.token import SYMBOL, Token, read_number
+from ftpatch.debuginfo.source_names import splits
 from ftpatch.errors import UsageError
 
 __all__ = ["ADDRESS", "CLEAR", "EVERY", "LENGTHS", "Request", "parse_watch"]
@@ -99,10 +101,12 @@ def _symbol(place: Token) -> tuple[str, int]:
     name, plus, digits = place.text.partition("+")
     if not name:
         raise place.refuse("no symbol in the request", _FORM)
-    known = any(form.fullmatch(name) for form in (SYMBOL, ADDRESS, _CPP))
+    whole = place.cut(0, len(name))
+    begins = [one.name.text for one in splits(whole)[-1:]]
+    known = any(form.fullmatch(one) for one in (name, *begins) for form in (SYMBOL, ADDRESS, _CPP))
     if not known or not name.isprintable():
         hint = "use SYMBOL or SYMBOL+OFFSET"
-        raise place.cut(0, len(name)).refuse("invalid symbol", hint)
+        raise whole.refuse("invalid symbol", hint)
     offset = read_number(digits) if plus else 0
     if offset is None:
         hint = "use a number of bytes, as in table+16"

@@ -31,8 +31,10 @@ def kernel_watches(image: Image, texts: Sequence[str]) -> list[Watch]:
     variables = Variables(image)
     low, high = (image.symbols.find(name) for name in PER_CPU)
 
+    requests = [variables.asked(one) for one in requests]
+
     def resolve(name: str) -> tuple[int, int]:
-        address, size = variables.resolve(variables.spelled(name))
+        address, size = variables.resolve(name)
         if low is not None and high is not None and low <= address < high:
             reason = f"{name}: per-CPU: every processor has its own copy"
             raise UsageError(image.path, reason, "watch a shared variable")

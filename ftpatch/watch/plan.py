@@ -81,7 +81,7 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
             reason = f"{one.place}: libraries are watched in running processes only"
             raise UsageError(image.path, reason, "use --pid")
     variables = Variables(image)
-    spelled = [replace(one, symbol=variables.spelled(one.symbol)) for one in requests]
+    spelled = [variables.asked(one) for one in requests]
     try:
         watches, notes = apply_requests(
             before, spelled, slots=SLOTS, resolve=variables.resolve, read_only=False

@@ -69,7 +69,7 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
     kind = _kind(program)
     owners = {one.library: _owner(loaded, one.library) for one in requests}
     known = {name: Variables(one.file) for name, one in owners.items()}
-    spelled = [replace(one, symbol=known[one.library].spelled(one.symbol)) for one in requests]
+    spelled = [known[one.library].asked(one) for one in requests]
     places = {one.place: one for one in spelled}
 
     def resolve(place: str) -> tuple[int, int]:

@@ -3,17 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.token import Token
+from ftpatch.debuginfo.source_names import SourceName, splits
 from ftpatch.elf.headers import Section, Segment
 from ftpatch.elf.symbols import Symbols
-from ftpatch.errors import UsageError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
+from ftpatch.names.demangle import demangled
 from ftpatch.names.named_symbols import DATA, Named
-from ftpatch.names.suggest import meant
-from ftpatch.watch import Watch
-from ftpatch.watch.grammar import ADDRESS, EVERY
+from ftpatch.names.suggest import any_of, meant
+from ftpatch.watch import Request, Watch
+from ftpatch.watch.grammar import ADDRESS, CLEAR, EVERY, LENGTHS
+from ftpatch.watch.variable_parts import VariableParts
 
 __all__ = ["Variables"]
 
@@ -24,10 +32,27 @@ GLOBAL = 1
 
 
 class Variables:
-    """Finds variables in the symbol table, or in the dynamic one if it is the only one."""
+    """Finds variables in the symbol table, or in the dynamic one if it is the only one; their
+    members and elements in the debug information."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
+        self._members = VariableParts(image)
+        self._parts: dict[str, tuple[int, int]] = {}
+
+    def asked(self, request: Request) -> Request:
+        """A request with its symbol as ``spelled``. Raises UsageError for a part of a variable that
+        no breakpoint covers, unless the request says which bytes."""
+        symbol = self.spelled(request.symbol)
+        if symbol in self._parts and request.length is None and not request.offset:
+            address, size = self._parts[symbol]
+            fits = [n for n in LENGTHS if n <= size and not address % n]
+            if size not in fits and request.type != CLEAR:
+                odd = f", and stands at {address:#x}" if size in LENGTHS else ""
+                some = f"watch {any_of(map(str, fits))} of them" if fits else "name an element"
+                example = f", as in {request.type.replace('-', '')}@{symbol}:{fits[-1]}"
+                raise self._refuse(symbol, f"it has {size} bytes{odd}", some + example * bool(fits))
+        return replace(request, symbol=symbol)
 
     def spelled(self, text: str) -> str:
         """A name as in the symbol table, an address without leading zeros. Raises UsageError for a
@@ -37,6 +62,8 @@ class Variables:
         if text == EVERY or len(self._rows(text)):
             return text
         found = Named(self._image.symbols, DATA).find(text)
+        if not found and (names := splits(Token.of(text))):
+            return self._part(text, names)
         if not found:
             raise self._missing(text)
         if len({self.resolve(name)[0] for name in found}) > 1:
@@ -52,6 +79,8 @@ class Variables:
         """
         if ADDRESS.fullmatch(name):
             return self._at(name, int(name, 16)), 0
+        if name in self._parts:
+            return self._parts[name]
         symbols, rows = self._image.symbols, self._rows(name)
         if not len(rows):
             raise self._missing(name)
@@ -75,6 +104,11 @@ class Variables:
     def size(self, watch: Watch) -> int:
         """Size of a watch's symbol in bytes, 0: unknown."""
         symbols, rows = self._image.symbols, self._rows(watch.symbol)
+        if not len(rows) and splits(Token.of(watch.symbol)):
+            if watch.usual and not watch.offset:
+                return watch.length  # ``asked`` has seen to that
+            with suppress(UsageError, InputError):
+                return self.resolve(self.spelled(watch.symbol))[1]
         rows = rows[symbols.value[rows] == watch.address - watch.offset]
         return int(symbols.size[rows].max(initial=0))
 
@@ -88,6 +122,20 @@ class Variables:
         """Return whether all of these bytes belong to the program."""
         ends = np.array([address, address + length - 1], np.uint64)
         return bool(self._image.elf.in_memory(ends).all())
+
+    def _part(self, text: str, names: Sequence[SourceName]) -> str:
+        """Find a part of a variable: the longest of ``names`` that exists is the variable's."""
+        named = Named(self._image.symbols, DATA)
+        for name in names:
+            base = name.name.text
+            if len(self._rows(base)) or named.find(base):
+                if (source := demangled(base)) != base:
+                    return self.spelled(source + text[len(base) :])
+                symbol = self.spelled(base)
+                address, _ = self.resolve(symbol)
+                self._parts[text] = self._members.find(name, address)
+                return text
+        raise self._missing(names[-1].name.text)
 
     def _one(self, name: str, rows: NDArray[np.intp]) -> int:
         symbols = self._image.symbols
