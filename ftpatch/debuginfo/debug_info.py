@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ftpatch.debuginfo.abbreviations import lazy_tables
 from ftpatch.debuginfo.debug_files import debug_file
 from ftpatch.debuginfo.dies import DIE, number
 from ftpatch.elf.elf_file import Elf
@@ -40,6 +41,7 @@ class DebugInfo:
             if not elf.has_dwarf_info():
                 raise InputError(path, "no debug information", "compile it with -g")
             self.dwarf: Any = elf.get_dwarf_info(relocate_dwarf_sections=False)
+            self.dwarf.get_abbrev_table = lazy_tables(self.dwarf)
             self._listed = sorted(self._aranges())
             self._units = self._listed or sorted(self._ranges())
         except (OSError, InputError):

@@ -48,7 +48,7 @@ def taken(place: Place, part: Part, steps: Sequence[Step]) -> tuple[Place, Part]
 
 
 def dereferenced(place: Place, part: Part) -> tuple[Place, Part]:
-    """What a reference refers to; what is none itself. Raises NoValueError."""
+    """Follow a reference; a part that is none stays as it is. Raises NoValueError."""
     if part.die is not None and part.die.tag in REFERENCES:
         return place.part(part.offset).pointed(), Part(offset=0, die=stripped(part.die))
     return place, part

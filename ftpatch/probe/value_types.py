@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a value is shown whose type is told by debug information."""
+"""Forms in which values are shown, by the types that debug information tells."""
 
 from __future__ import annotations
 
