@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import subprocess
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ftpatch
+from tests.support.sampling import scaled
 
 SOURCE = r"""
 struct item { char name[12]; int sku; double price; short grid[2][3]; };
@@ -162,3 +165,25 @@ def test_what_is_said_of_errors(tmp_path: Path) -> None:
     plain = _built(tmp_path, "gcc", "-O0")
     said = f"ftpatch: {plain}: no debug information; compile it with -g\n"
     assert ftpatch("watch", plain, "cart.total:rw-", "--dry-run").err == said
+
+
+@pytest.mark.scaled
+def test_debug_information_that_lies(tmp_path: Path) -> None:
+    """Bytes changed at random: an address, or one line, in a while."""
+    program = _built(tmp_path, "gcc", "-O1", "-g")
+    whole, broken = program.read_bytes(), tmp_path / "broken"
+    table = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True)
+    rows = [line.replace("[ ", "[").split() for line in table.stdout.splitlines()]
+    spans = [(int(row[4], 16), int(row[5], 16)) for row in rows if ".debug_" in "".join(row[:2])]
+    chance = random.Random(int(os.environ.get("FTPATCH_SEED", "1")))
+    assert len(spans) > 4
+    for _ in range(scaled(60, 12)):
+        held = bytearray(whole)
+        for _ in range(chance.choice([1, 8, 64, 512])):
+            start, size = chance.choice(spans)
+            held[start + chance.randrange(size)] = chance.randrange(256)
+        broken.write_bytes(held)
+        broken.chmod(0o755)
+        done = ftpatch("watch", broken, "cart.items[1].sku:rw-", "shelf[2].sku:-w-", "--dry-run")
+        assert done.code in (0, 2) and len(done.err.splitlines()) <= 2, done.err
+        assert "Traceback" not in done.err
