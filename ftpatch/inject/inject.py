@@ -24,7 +24,7 @@ from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import ProgramHeaders
 from ftpatch.errors import InputError
 from ftpatch.image import Image
-from ftpatch.inject.hops import HopPages
+from ftpatch.inject.hop_pages import HopPages
 from ftpatch.inject.stub import Stub
 
 __all__ = ["Injected", "inject", "start_of"]
@@ -123,21 +123,21 @@ def inject(
     end = max(address + len(held) for address, held in pieces)
     behind = _aligned(end, page)
     above = max(part.address + part.size for part in stub.parts) + shift
-    for address, sheet in apart:
+    for address, span, distance in apart:
         if address < above:
             raise InputError(image.path, "no room for punned jumps in its address space")
         headers.add(
             Segment.PT_LOAD,
             flags=Segment.PF_R | Segment.PF_X,
-            offset=offset + behind - start + sheet * page,
+            offset=offset + behind - start + distance,
             vaddr=address,
             paddr=address,
-            filesz=page,
-            memsz=page,
+            filesz=span,
+            memsz=span,
             align=page,
         )
     if hops and apart:
-        pieces.append((behind, hops.sheets(shift)))
+        pieces.append((behind, hops.contents(shift)))
         end = behind + len(pieces[-1][1])
     pieces.append((start, headers.table(offset, start)))
     if image.elf.word == 4 and end > 0xFFFF_FFFF:

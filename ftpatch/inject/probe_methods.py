@@ -4,7 +4,8 @@
 pad    the compiler left room for a jump at the function's entry
 jump   a jump replaces the first instructions, which are executed out of line, as with optimized
        kprobes (can_optimize() of arch/x86/kernel/kprobes/opt.c)
-pun    a jump replaces the first instruction alone, and shares bytes with those behind it
+pun    a jump replaces the first instruction alone, and shares bytes with those behind it, of which
+       one or two may have to become jumps as well
 trap   a breakpoint replaces one byte (x86) or one instruction
 
 x86_64   55 48 89 e5 41 57   ->   e9 rel32 57   or   e9 48 89 e5 41 57   or   d6 48 89 e5 41 57
@@ -25,6 +26,7 @@ from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.inject.boundaries import MAX_INSTRUCTION, Boundaries
+from ftpatch.inject.evictions import Evictions
 from ftpatch.inject.hops import Hop, Hops
 from ftpatch.names.functions import Functions
 
@@ -112,10 +114,7 @@ class _Pun(_ByJump):
     def refusal(self, place: Candidate, methods: Methods) -> str | None:
         if not place.optimize or methods.hops is None:
             return ""
-        forms = methods.forms(place)
-        if not forms:
-            return "nor can one share bytes with the code behind it"
-        return None if methods.hops.reachable(forms) else "a punned one would lead nowhere"
+        return None if methods.forms(place) else "nor can one share bytes with the code behind it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +143,8 @@ PUN = _Pun(name="pun", number=4)
 TRAP = _Trap(name="trap", number=3)
 METHODS: tuple[ProbeMethod, ...] = (PAD, JUMP, PUN, TRAP)
 """In the order in which they are tried."""
+EVICTABLE = 48
+"""The code behind a place, with what may be evicted and what that shares bytes with (bytes)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +152,17 @@ class Chosen:
     """The method for a place: ``address`` of the displaced instructions (link address), the
     ``code`` from there on (to the function's end, if known), how many bytes of it are ``needed``
     for the jump or breakpoint, and why the preceding methods were not usable (a clause, or empty).
-    ``forms`` of a punned jump, and the ``hop`` of the one that was taken."""
+    ``place`` of a punned jump, the ``hop`` of the one that was taken, and the instructions behind
+    it that are ``evicted`` for it."""
 
     address: int
     code: bytes
     method: ProbeMethod
     needed: int
     why: str
-    forms: Sequence[Pun] = ()
+    place: Candidate | None = None
     hop: Hop | None = None
+    evicted: Sequence[Chosen] = ()
 
     def new_code(self, mover: Mover, to: int) -> bytes:
         """The bytes to write at the place, for a detour at ``to``. Raises Immovable if that is out
@@ -199,7 +202,7 @@ class Methods:
                     method=method,
                     needed=method.room(self.mover),
                     why=why,
-                    forms=self.forms(place) if method is PUN else (),
+                    place=place if method is PUN else None,
                 )
             why = f"{why}; {against}" if why and against and not method.traps else against or why
         raise UsageError(
@@ -220,22 +223,48 @@ class Methods:
         return [one for one in forms if until is None or place.address + one.size <= until]
 
     def with_hops(self, chosen: Sequence[Chosen]) -> list[Chosen]:
-        """Take a hop for each punned jump, first for those with the least choice. Where there is
-        none, a trap takes its place."""
+        """Take a hop for each punned jump, first for those with the least choice, last for those
+        that need evictions. Where there is none, a trap takes its place."""
         out = list(chosen)
-        choice = [sum(form.high - form.low for form in one.forms) for one in chosen]
-        for row in sorted(range(len(out)), key=choice.__getitem__):
-            one = out[row]
-            if one.method is not PUN or self.hops is None:
-                continue
-            hop = self.hops.take(one.forms, self.moved(one, one.address).size)
+        if self.hops is None:
+            return out
+        forms = {row: self.forms(one.place) for row, one in enumerate(chosen) if one.place}
+        left = []
+        for row in sorted(forms, key=lambda row: sum(one.high - one.low for one in forms[row])):
+            one = chosen[row]
+            hop = self.hops.take(forms[row], self.moved(one, one.address).size)
             if hop is None:
-                why = f"{one.why}; there is no place for a punned one"
-                needed = TRAP.room(self.mover)
-                out[row] = replace(one, method=TRAP, needed=needed, why=why, forms=())
+                left.append(row)
             else:
                 out[row] = replace(one, hop=hop)
+        for row in left:
+            nowhere = not self.hops.reachable(forms[row])
+            out[row] = self._by_eviction(chosen[row], self.hops, nowhere=nowhere)
         return out
+
+    def _by_eviction(self, one: Chosen, hops: Hops, *, nowhere: bool) -> Chosen:
+        """A punned jump for which others are evicted, or else a trap."""
+        place = one.place
+        if place is not None and place.around is not None:
+            after = self._boundaries.following(one.address, EVICTABLE)
+            end = one.address + len(one.code)
+            room = end if place.until is None else min(end, place.until)
+            found = Evictions(
+                hops, self.mover, after, at=one.address, room=room, until=place.until
+            ).find()
+            if found is not None:
+                evicted = [
+                    replace(
+                        one, address=jump.at, code=one.code[jump.at - one.address :], hop=jump.hop
+                    )
+                    for jump in found[1:]
+                ]
+                return replace(one, hop=found[0].hop, evicted=evicted)
+        against = (
+            "a punned one would lead nowhere" if nowhere else "there is no place for a punned one"
+        )
+        why = f"{one.why}; {against}" if one.why else against
+        return replace(one, method=TRAP, needed=TRAP.room(self.mover), why=why, place=None)
 
     def moved(self, chosen: Chosen, to: int, needed: int = 0) -> Moved:
         """Move the displaced instructions to ``to``, or the first ``needed`` bytes of them. Raises
@@ -249,7 +278,8 @@ class Methods:
         """The range of link addresses whose instructions are executed out of line, or whose bytes
         are a jump's."""
         size = max(self.moved(chosen, chosen.address).size, chosen.hop.size if chosen.hop else 0)
-        return chosen.address, chosen.address + size
+        ends = [self.span(one)[1] for one in chosen.evicted]
+        return chosen.address, max([chosen.address + size, *ends])
 
     def against_jump(self, place: Candidate, around: tuple[int, int]) -> str:
         """Explain in a clause what rules out a jump; empty if nothing does."""

@@ -48,7 +48,7 @@ def with_hop_frames(
 ) -> tuple[Stub, HopFrames]:
     """Add room for the unwind information of the hops of the ``chosen`` places to a stub."""
     entries = []
-    for one in chosen:
+    for one in (each for first in chosen for each in (first, *first.evicted)):
         frame = functions.frame_at(one.address) if one.hop else 0
         cfi = frame_of(functions.image.elf, frame) if frame else None
         if cfi is not None and one.hop:
@@ -62,17 +62,17 @@ def with_hop_frames(
 
 def with_frames(
     stub: Stub,
-    places: Sequence[tuple[Chosen, int, int]],
+    places: Sequence[tuple[Chosen, int, int, Detour | None]],
     *,
     page: int,
     functions: Functions,
     methods: Methods,
-    detour: Detour,
 ) -> Stub:
-    """Add unwind information for the detours of ``places``, each with its linked address and size
-    in bytes, to a stub. If a function has none, neither has its detour."""
+    """Add unwind information for the detours of ``places``, each with its linked address, its size
+    in bytes and its prologue, if any, to a stub. If a function has none, neither has its
+    detour."""
     entries = []
-    for chosen, start, size in places:
+    for chosen, start, size, detour in places:
         frame = functions.frame_at(chosen.address)
         cfi = frame_of(functions.image.elf, frame) if frame else None
         if cfi is not None:
@@ -86,12 +86,14 @@ def with_frames(
     return whole.holding(at, data).knowing(rows)
 
 
-def _told(cfi: Cfi, chosen: Chosen, methods: Methods, detour: Detour) -> list[tuple[int, bytes]]:
+def _told(
+    cfi: Cfi, chosen: Chosen, methods: Methods, detour: Detour | None
+) -> list[tuple[int, bytes]]:
     """The rows of one detour: (offset in bytes, DWARF instructions)."""
     before = [row for row in cfi.rows if row.at <= chosen.address]
     cfa = before[-1].cfa if before else cfi.cfa
     told = [(0, row.code) for row in before]
-    if cfa != NO_CFA and cfa[0] == detour.stack:
+    if detour and cfa != NO_CFA and cfa[0] == detour.stack:
         saves = [row.code[0] & 0x3F for row in before if row.code[0] & 0xC0 == 0x80]
         told += detour.frames(cfa[1], detour.link in saves)
     for row in cfi.rows:
@@ -103,5 +105,6 @@ def _told(cfi: Cfi, chosen: Chosen, methods: Methods, detour: Detour) -> list[tu
             break
         if part.size != row.at - chosen.address or row.at >= chosen.address + chosen.needed + 16:
             break
-        told.append((detour.size + len(part.code) - methods.mover.jump_size, row.code))
+        before_it = detour.size if detour else 0
+        told.append((before_it + len(part.code) - methods.mover.jump_size, row.code))
     return told

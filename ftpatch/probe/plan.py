@@ -24,10 +24,11 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image
 from ftpatch.image.injected import laid_in_id
 from ftpatch.inject.debug_sections import for_debuggers
-from ftpatch.inject.hops import HopPages, Hops
+from ftpatch.inject.hop_pages import HopPages
+from ftpatch.inject.hops import Hops
 from ftpatch.inject.inject import inject, start_of
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.probe_methods import PAD, Methods, displaced
+from ftpatch.inject.probe_methods import PAD, Chosen, Methods, displaced
 from ftpatch.inject.runtime import configuration, probes_stub
 from ftpatch.inject.signal_calls import Asked, find_asked
 from ftpatch.inject.stub import Stub, read_stub
@@ -230,7 +231,7 @@ def _plan(program: _Program, probing: Probing, found: Sequence[Found]) -> Plan:
     detour = detour_of(arch.name)
     tracer, stub = probes_stub(arch.name)
     whole, handler = _with_handler(stub, probing.handler, arch.page)
-    whole, detours = _with_detours(whole, program, found, detour)
+    whole, detours, apart = _with_detours(whole, program, found, detour)
     whole, frames = with_hop_frames(
         whole,
         [one.location.chosen for one in found],
@@ -264,20 +265,26 @@ def _plan(program: _Program, probing: Probing, found: Sequence[Found]) -> Plan:
             entry_only = program.functions.is_entry(one.location.ip) or chosen.method is PAD
             before = detour.make(at, number, (caller if entry_only else anywhere) + shift)
             filled[start] = before + program.methods.moved(chosen, at + len(before)).code
+        for evicted, start in apart:
+            filled[start] = program.methods.moved(evicted, start + shift).code
         filled[frames.at] = frames.pack(shift)
         filled[table_at] = _tables(found, detours, handler, shift).pack(table_at + shift)
         return filled
 
-    jumps = zip(found, detours, strict=True)
-    hops = [(one.location.chosen.hop, start) for one, start in jumps]
-    used = [(hop, start) for hop, start in hops if hop]
-    pages = HopPages(used, program.mover, arch.page, frames.rows)
+    laid_out = [(one.location.chosen, start) for one, start in zip(found, detours, strict=True)]
+    laid_out += apart
+    pages = HopPages(
+        hops=[(one.hop.at, start) for one, start in laid_out if one.hop],
+        mover=program.mover,
+        page=arch.page,
+        most=program.methods.hops.most if program.methods.hops else 0,
+        frames=frames.rows,
+    )
     begin = stub.address("ftrace_start")
     laid = inject(image, whole, page=arch.page, entry=begin, fill=fill, hops=pages)
     changes, tail = for_debuggers(image, stub, laid)
     parts = [changes, without_shadow_stack(image.elf, arch.shadow_stack)]
-    for one, start in zip(found, detours, strict=True):
-        chosen = one.location.chosen
+    for chosen, start in laid_out:
         new = chosen.new_code(program.mover, start + laid.shift)
         parts.append(displaced(image, chosen, new))
     code = np.empty((0, arch.width), np.uint8)
@@ -305,23 +312,27 @@ def _with_handler(stub: Stub, handler: Handler | None, page: int) -> tuple[Stub,
 
 def _with_detours(
     stub: Stub, program: _Program, found: Sequence[Found], detour: Detour
-) -> tuple[Stub, list[int]]:
-    """Add room for the detours and their unwind information; return the stub and the linked address
-    of each detour."""
+) -> tuple[Stub, list[int], list[tuple[Chosen, int]]]:
+    """Add room for the detours and their unwind information; return the stub, the linked address of
+    each detour, and the evicted instructions, each with the linked address at which it runs."""
     methods, page = program.methods, program.arch.page
     chosen = [one.location.chosen for one in found]
-    sizes = [detour.size + len(methods.moved(one, one.address).code) for one in chosen]
+    evicted = [one for each in chosen for one in each.evicted]
+    prologues = [detour] * len(chosen) + [None] * len(evicted)
+    sizes = [
+        (prologue.size if prologue else 0) + len(methods.moved(one, one.address).code)
+        for one, prologue in zip([*chosen, *evicted], prologues, strict=True)
+    ]
     offsets, end = [], 0
     for size in sizes:
         offsets.append(end)
         end = (end + size + ALIGN - 1) // ALIGN * ALIGN
     whole, code_at = stub.with_code(bytes(end), page)
     starts = [code_at + offset for offset in offsets]
-    places = list(zip(chosen, starts, sizes, strict=True))
-    whole = with_frames(
-        whole, places, page=page, functions=program.functions, methods=methods, detour=detour
-    )
-    return whole, starts
+    places = list(zip([*chosen, *evicted], starts, sizes, prologues, strict=True))
+    whole = with_frames(whole, places, page=page, functions=program.functions, methods=methods)
+    apart = list(zip(evicted, starts[len(chosen) :], strict=True))
+    return whole, starts[: len(chosen)], apart
 
 
 def _tables(found: Sequence[Found], detours: Sequence[int], handler: int, shift: int) -> Tables:

@@ -66,10 +66,10 @@ f{n}:
 """
 
 
-def _program(folder: Path, count: int, step: int, *flags: str) -> Path:
+def _program(folder: Path, count: int, step: int, *flags: str, function: str = FUNCTION) -> Path:
     """A program of ``count`` functions, whose punned jumps are ``step`` bytes apart."""
     source, program = folder / "p.S", folder / "program"
-    functions = [FUNCTION.format(n=n, number=0x100000 + n * step) for n in range(count)]
+    functions = [function.format(n=n, number=0x100000 + n * step) for n in range(count)]
     calls = [CALL.format(n=n) for n in range(count)]
     source.write_text("".join([".text\n", *functions, HEAD, *calls, TAIL]))
     subprocess.run(["gcc", *flags, str(source), "-o", str(program)], check=True)
@@ -132,23 +132,101 @@ def test_it_does_what_it_did(flags: list[str], tmp_path: Path) -> None:
     assert (tmp_path / "back").read_bytes() == (tmp_path / "bare").read_bytes()
 
 
-def test_no_more_program_headers_than_linux_takes(tmp_path: Path) -> None:
-    """Before 6.17 it takes a page of them: ``size > ELF_MIN_ALIGN`` in load_elf_phdrs()."""
+# A jump, behind which nothing gives way; its only punned one goes almost anywhere.
+SCATTERED = """
+.balign 16
+.type f{n}, @function
+f{n}:
+    .cfi_startproc
+    jmp 1f
+1:  mov ${number:#x}|0x8000, %eax
+    add %edi, %eax
+    lea 2f(%rip), %rdx
+    jmp *%rdx
+2:  ret
+    .cfi_endproc
+    .size f{n}, . - f{n}
+"""
+
+
+def test_functions_that_begin_alike_share_segments(tmp_path: Path) -> None:
+    """There are fewer program headers than pages with hops."""
     count, out = 150, tmp_path / "out"
     program = _program(tmp_path, count, 0x1011)
     probes = [f"p:e{n} f{n}" for n in range(count)]
     done = ftpatch("probe", program, *probes, "-o", out, "--json")
     assert done.code == 0, done.err
+    assert {row["way"] for row in done.json} == {"pun"}
+    _require_page_of_headers(out)
+    assert _run(out) == _run(program)
+    report = ftpatch("report", tmp_path / "trace", "--json").json
+    assert [row["hits"] for row in report if "hits" in row] == [1] * count
+
+
+def _require_page_of_headers(program: Path) -> None:
+    """Before 6.17 Linux takes a page of them: ``size > ELF_MIN_ALIGN`` in load_elf_phdrs()."""
+    told = subprocess.run(["readelf", "-hW", program], capture_output=True, text=True, check=True)
+    header = dict(re.findall(r"(Size|Number) of program headers: +(\d+)", told.stdout))
+    size = int(header["Size"]) * int(header["Number"])
+    assert 4096 - 4 * 56 < size <= 4096, "and nearly all are used"
+
+
+def test_no_more_program_headers_than_linux_takes(tmp_path: Path) -> None:
+    count, out = 150, tmp_path / "out"
+    program = _program(tmp_path, count, 0xBB13, function=SCATTERED)
+    probes = [f"p:e{n} f{n}" for n in range(count)]
+    done = ftpatch("probe", program, *probes, "-o", out, "--json")
+    assert done.code == 0, done.err
     ways = [row["way"] for row in done.json]
     assert ways.count("pun") > 40 and ways.count("trap") == count - ways.count("pun") > 0
-    told = subprocess.run(["readelf", "-hW", out], capture_output=True, text=True, check=True)
-    header = dict(re.findall(r"(Size|Number) of program headers: +(\d+)", told.stdout))
-    assert 4096 - 2 * 56 < int(header["Size"]) * int(header["Number"]) <= 4096, "and all are used"
-    assert "no place" in next(row["reason"] for row in done.json if row["way"] == "trap")
+    _require_page_of_headers(out)
+    assert any("no place" in row["reason"] for row in done.json if row["way"] == "trap")
     expected = _run(program)
     assert expected[1] == 0 and _run(out) == expected
     report = ftpatch("report", tmp_path / "trace", "--json").json
     assert [row["hits"] for row in report if "hits" in row] == [1] * count
+
+
+# What the punned jump shares bytes with would have it go below the program; it begins a loop.
+EVICTING = """
+.balign 16
+.type f{n}, @function
+f{n}:
+    .cfi_startproc
+    push %rbp
+    .cfi_adjust_cfa_offset 8
+    push %rbx
+    .cfi_adjust_cfa_offset 8
+1:  sub $1, %rdi
+    jg 1b
+    mov ${number:#x}, %eax
+    sub %edi, %eax
+    lea 2f(%rip), %rdx
+    jmp *%rdx
+2:  pop %rbx
+    .cfi_adjust_cfa_offset -8
+    pop %rbp
+    .cfi_adjust_cfa_offset -8
+    ret
+    .cfi_endproc
+    .size f{n}, . - f{n}
+"""
+
+
+@pytest.mark.parametrize("flags", [["-pie"], ["-no-pie"], ["-static"], ["-static-pie"]])
+def test_the_instruction_behind_gives_way(flags: list[str], tmp_path: Path) -> None:
+    count, out = 20, tmp_path / "out"
+    program = _program(tmp_path, count, 0x7311, *flags, function=EVICTING)
+    probes = [f"{kind}:{kind}{n} f{n}" for n in range(count) for kind in "pr"]
+    done = ftpatch("probe", program, *probes, "-o", out, "--json")
+    assert done.code == 0, done.err
+    assert {row["way"] for row in done.json} == {"pun"}
+    expected = _run(program)
+    assert expected[1] == 0 and _run(out) == expected
+    report = ftpatch("report", tmp_path / "trace", "--json").json
+    assert [row["hits"] for row in report if "hits" in row] == [1] * 2 * count
+    assert ftpatch("undo", out, "-o", tmp_path / "back").code == 0
+    assert (tmp_path / "back").read_bytes() == program.read_bytes()
 
 
 def test_a_pun_ends_before_the_next_probe(tmp_path: Path) -> None:
@@ -211,6 +289,43 @@ int main(void)
     return 0;
 }
 """
+
+
+EVICTED = """
+struct bases { void *text, *data, *function; } found;
+const void *_Unwind_Find_FDE(void *, struct bases *);
+extern unsigned char f0[];
+static unsigned char *target(unsigned char *at)
+{
+    while (*at == 0x2e)
+        at++;
+    return *at == 0xe9 ? at + 5 + *(int *)(at + 1) : 0;
+}
+int main(void)
+{
+    unsigned char *hop = target(f0 + 2), *there = hop ? target(hop) : 0;
+    if (f0[0] != 0xe9 || f0[1] != 0x53 || !there)
+        return 2;
+    if (!_Unwind_Find_FDE(hop, &found) || found.function != hop)
+        return 3;
+    if (!_Unwind_Find_FDE(there, &found) || found.function != there)
+        return 4;
+    return 0;
+}
+"""
+
+
+def test_unwinders_know_what_gave_way(tmp_path: Path) -> None:
+    code, source = tmp_path / "f.S", tmp_path / "p.c"
+    program, out = tmp_path / "program", tmp_path / "out"
+    one = EVICTING.format(n=0, number=0x123456) + '.section .note.GNU-stack,"",@progbits\n'
+    code.write_text(".text\n.globl f0\n" + one)
+    source.write_text(EVICTED)
+    subprocess.run(["gcc", "-pie", "-fPIE", code, source, "-o", program, "-lgcc_s"], check=True)
+    done = ftpatch("probe", program, "p f0", "-o", out, "--force", "--json")
+    assert done.code == 0, done.err
+    assert done.only["way"] == "pun"
+    assert (_run(program)[1], _run(out)[1]) == (2, 0)
 
 
 def test_unwinders_know_hops(tmp_path: Path) -> None:
