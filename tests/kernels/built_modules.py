@@ -11,7 +11,7 @@ from .apt import Archive, FetchError, folder, lock
 from .fetch import Kernel
 from .qemu import need
 
-__all__ = ["build_modules"]
+__all__ = ["build_modules", "ensure_headers"]
 
 HOST = "amd64"
 HERE = Path(__file__).parent
@@ -25,7 +25,7 @@ BUILD_LIMIT = 300  # seconds; it takes 3
 def build_modules(kernel: Kernel, *sources: str, scratch: Path) -> dict[str, bytes]:
     """The modules by the names of their files. Raises FetchError where there are no headers."""
     need("gcc-12")
-    headers = _headers(kernel)
+    headers = ensure_headers(kernel)
     for name in sources:
         (scratch / name).write_bytes((HERE / name).read_bytes())
     objects = " ".join(name.replace(".c", ".o") for name in sources)
@@ -39,8 +39,9 @@ def build_modules(kernel: Kernel, *sources: str, scratch: Path) -> dict[str, byt
     return {name: (scratch / name).read_bytes() for name in names}
 
 
-def _headers(kernel: Kernel) -> Path:
-    """The folder that a module is built in, in the cache."""
+def ensure_headers(kernel: Kernel) -> Path:
+    """The folder that a module is built in, in the cache. Beside it lie those that all
+    architectures share, in a folder whose name ends in -common."""
     assert kernel.meta is not None
     package, _, version = kernel.path.parent.name.partition("_")
     release = package.removeprefix("linux-image-").removesuffix("-dbg")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Changed kernels as machines start them: by GRUB, from BIOS and UEFI, to user space, with the
-distribution's own initramfs where this machine can make it; and by UEFI under Secure Boot."""
+"""Changed kernels as machines start them: by GRUB, from BIOS and UEFI, and by UEFI itself, to user
+space, with the distribution's own initramfs (i386: with busybox); and under Secure Boot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .apt import FetchError, files_of, folder, lock
 from .cli import ftpatch
 from .guest import cpio
 from .initramfs import ensure_initramfs
-from .qemu import need, read_console, run_qemu
+from .qemu import APPEND, need, read_console, run_qemu
 from .trees import Tree
 
 HERE = "user space is here"
@@ -29,6 +29,9 @@ INIT = f"""#!/bin/busybox sh
 /bin/busybox sleep 60
 """
 KERNELS = {"6.1-amd64", "6.1-arm64"}
+LISTED = {"x86_64": (), "arm64": ("virtio_blk", "virtio_pci", "ext4")}
+"""Architectures with the distribution's initramfs, and its modules: most, or a few, where the tool
+and the kernel that unpacks it run under emulation."""
 SCSI = ["-device", "virtio-scsi-pci", "-device", "scsi-cd,drive=disk", "-drive"]
 
 
@@ -43,18 +46,17 @@ def started(tree: Tree) -> Tree:
 
 
 def _initrd(tree: Tree, tmp_path: Path) -> tuple[Path, str]:
-    """An initramfs, and the parameters that it needs: the distribution's where its programs are of
-    this machine's architecture, and one of busybox for the others."""
-    if tree.arch == "x86_64":
-        need("mkinitramfs")
+    """An initramfs, and the parameters that it needs: the distribution's, or one of busybox."""
+    if tree.arch in LISTED:
+        need("qemu-aarch64-static" if tree.arch == "arm64" else "mkinitramfs")
         kernel = fetch.find_kernel(tree.name)
-        return ensure_initramfs(kernel), "root=/dev/vda ro"
+        return ensure_initramfs(kernel, *LISTED[tree.arch]), "root=/dev/vda ro"
     path = tmp_path / "initrd"
     path.write_bytes(cpio({"init": INIT.encode(), "bin/busybox": tree.busybox.read_bytes()}))
     return path, ""
 
 
-def _grub(tree: Tree) -> Path:
+def grub_files(tree: Tree) -> Path:
     """GRUB's files for an architecture that has none on this machine."""
     if tree.arch != "arm64":
         return Path()
@@ -86,7 +88,9 @@ def test_grub_boots_it_to_user_space(
         pytest.skip("it has no BIOS")
     try:
         initrd, more = _initrd(started, tmp_path)
-        disk = firmware.grub_disk(started.arch, changed, initrd, more, tmp_path, _grub(started))
+        disk = firmware.grub_disk(
+            started.arch, changed, initrd, more, tmp_path, grub_files(started)
+        )
     except FetchError as error:
         pytest.skip(str(error))
     words = firmware.machine(started.arch, kind, tmp_path)
@@ -94,18 +98,41 @@ def test_grub_boots_it_to_user_space(
         words += [*SCSI, f"if=none,id=disk,format=raw,readonly=on,file={disk}"]
     else:
         words += ["-cdrom", disk]
+    text = _assert_starts(started, words, more, tmp_path)
+    assert "BOOT_IMAGE=/vmlinuz" in text
+    assert ("efi: EFI v2" in text) == (kind == "uefi")
+
+
+def test_uefi_boots_what_a_filter_changed(started: Tree, tmp_path: Path) -> None:
+    """QEMU gives the firmware the kernel and its initramfs."""
+    if started.arch == "i386":
+        pytest.skip("the firmware is for 64 bits")
+    path = tmp_path / "vfs"
+    given: list[str | Path] = [started.vmlinuz, "-f", "vfs_*", "--strip-signature", "-o", path]
+    assert ftpatch("enable", *given).one["changed"] > 50
+    try:
+        initrd, more = _initrd(started, tmp_path)
+    except FetchError as error:
+        pytest.skip(str(error))
+    words = firmware.machine(started.arch, "uefi", tmp_path)
+    words += ["-kernel", path, "-initrd", initrd, "-append", f"{APPEND[started.arch]} {more}"]
+    assert "efi: EFI v2" in _assert_starts(started, words, more, tmp_path)
+
+
+def _assert_starts(tree: Tree, words: list[str | Path], more: str, tmp_path: Path) -> str:
+    """Boot a machine to user space, silently; what its console said."""
     if more:
-        root = firmware.root_disk(INIT, started.busybox, tmp_path)
+        root = firmware.root_disk(INIT, tree.busybox, tmp_path)
         words += ["-drive", f"if=virtio,format=raw,file={root}"]
     text = run_qemu(words, HERE)
     seen = read_console(text)
     assert HERE in text and seen.ftrace_bug is None, seen.tail
     assert not seen.warnings, seen.warnings
-    assert "BOOT_IMAGE=/vmlinuz" in text
-    assert ("efi: EFI v2" in text) == (kind == "uefi")
+    assert tree.arch != "arm64" or "KASLR enabled" in text
     if more:  # the disk and its file system are modules, ftrace's records in each
         counted = re.search(r"modules: (\d+)", text)
         assert counted is not None and int(counted[1]) > 5
+    return text
 
 
 @pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
