@@ -50,6 +50,7 @@ qemu-system-misc          booting riscv64 kernels
 opensbi                   booting riscv64 kernels
 ovmf                      booting patched kernels by UEFI
 qemu-efi-aarch64          booting patched arm64 kernels by UEFI
+bsdextrautils             EFI zboot images of arm64 kernels
 initramfs-tools           booting patched kernels to user space with their modules
 kexec-tools               a kernel that crashes into another
 makedumpfile              crash dumps as kdump stores them

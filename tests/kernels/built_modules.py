@@ -11,7 +11,7 @@ from .apt import Archive, FetchError, folder, lock
 from .fetch import Kernel
 from .qemu import need
 
-__all__ = ["build_modules", "ensure_headers"]
+__all__ = ["CROSS", "build_modules", "ensure_headers"]
 
 HOST = "amd64"
 HERE = Path(__file__).parent

@@ -60,7 +60,7 @@ def ensure_initramfs(kernel: Kernel, *modules: str) -> Path:
     if kernel.problem or kernel.meta is None:
         raise FetchError(kernel.problem or "a file, whose modules nobody knows")
     path = kernel.path.parent / ".".join(["initrd", *modules[:1]])
-    with lock(kernel.meta.name):
+    with lock(f"{kernel.meta.name}-initrd"):
         if not path.is_file():
             package = path.parent.name.partition("_")[0].removesuffix("-dbg")
             archive = kernel.meta.archive

@@ -5,6 +5,7 @@ its Images, changed, and started by UEFI and by GRUB, with KASLR, to user space.
 from __future__ import annotations
 
 import filecmp
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,6 @@ from .trees import Tree, ensure_tree
 from .zboot import KINDS, ensure_zboot
 
 CASES = [(name, kind) for name, kinds in KINDS.items() for kind in kinds]
-UNPACKS = {"6.12-arm64": "EFI stub: Decompressing Linux Kernel...",
-           "6.1-arm64": "EFI stub: Decompressing Linux Kernel..."}  # fmt: skip
-"""What the decompressor says, and no Image."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +57,8 @@ def all_enabled(boxed: Boxed, scratch: Path) -> Iterator[Path]:
     """All sites are calls, and those of vfs_* NOPs again: a journal of two commands."""
     path = scratch / f"{boxed.tree.name}.{boxed.kind}.all"
     report = ftpatch("enable", boxed.path, "-o", path).one
+    with path.open("rb") as file:
+        assert file.read(8) == b"MZ\0\0zimg"
     assert report["changed"] > 30_000 and not report["failed"]
     if boxed.kind != "zstd":  # -22 takes a minute
         again = ftpatch("disable", "--in-place", path, "-f", "vfs_*").one
@@ -82,10 +82,14 @@ def _assert_boots(boxed: Boxed, path: Path, tmp_path: Path, *, grub: bool = Fals
     seen = read_console(text)
     assert HERE in text and seen.ftrace_bug is None, seen.tail
     assert not seen.warnings, seen.warnings
-    assert UNPACKS[tree.name] in text and "KASLR enabled" in text
+    assert "KASLR enabled" in text
     assert ("BOOT_IMAGE=/vmlinuz" in text) == grub
-    foretold = read_check(path)
-    assert not foretold.findings and f"allocating {seen.allocating} entries" in foretold.text
+    foretold, status = read_check(path), ftpatch("status", path).one
+    count = re.search(r"ftrace: allocating (\d+) entries, no ftrace bug", foretold.text)
+    assert not foretold.findings and count is not None
+    # Whether a kernel counts null records shows in its table, if that came with some.
+    dropped = 0 if status["null"] else status["dropped"]
+    assert seen.allocating in (int(count[1]), int(count[1]) - dropped)
 
 
 def test_it_boots_as_it_was_built(boxed: Boxed, tmp_path: Path) -> None:

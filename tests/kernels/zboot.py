@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from .apt import FetchError, files_of, folder, lock
-from .built_modules import ensure_headers
+from .built_modules import CROSS, ensure_headers
 from .fetch import Kernel
 from .independent import Vmlinux
 from .qemu import need
@@ -28,7 +28,7 @@ KINDS = {"6.12-arm64": ("gzip", "zstd"), "6.1-arm64": ("lzma", "xz")}
 these and the newer one's."""
 LIMIT = 1800  # seconds; it takes 100, and most of it zstd -22
 STUB = "drivers/firmware/efi/libstub"
-TAKEN = (f"{STUB}/", "lib/", "scripts/dtc/libfdt/", "scripts/file-size.sh")
+TAKEN = (f"{STUB}/", "lib/", "scripts/dtc/libfdt/", "scripts/file-size.sh", "scripts/xz_wrap.sh")
 """What the headers lack."""
 # As at the end of arch/arm64/boot/Makefile; Debian's package has no vmlinux to ask for the size.
 KBUILD = """EFI_ZBOOT_PAYLOAD := Image
@@ -117,15 +117,7 @@ def _make(built: Path, target: Path, *words: str) -> None:
     """Run the kernel's make on a folder, without the modules that it would end in."""
     # libfdt.h names scripts/ by way of the folder that it lies in, which is a link.
     flags = f"KCFLAGS=-I{built}/drivers/firmware"
-    command: list[str | Path] = [
-        "make",
-        "-C",
-        built,
-        f"M={target}",
-        "KBUILD_BUILTIN=1",
-        flags,
-        *words,
-        target,
-    ]
+    command: list[str | Path] = ["make", "-C", built, f"M={target}", "KBUILD_BUILTIN=1", flags]
+    command += [*CROSS["arm64"], *words, target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     assert done.returncode == 0, done.stderr[-2000:]
