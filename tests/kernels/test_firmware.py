@@ -105,8 +105,8 @@ def test_grub_boots_it_to_user_space(
 
 def test_uefi_boots_what_a_filter_changed(started: Tree, tmp_path: Path) -> None:
     """QEMU gives the firmware the kernel and its initramfs."""
-    if started.arch == "i386":
-        pytest.skip("the firmware is for 64 bits")
+    if started.arch != "arm64":
+        pytest.skip("a bzImage: test_vmlinuz.py")
     path = tmp_path / "vfs"
     given: list[str | Path] = [started.vmlinuz, "-f", "vfs_*", "--strip-signature", "-o", path]
     assert ftpatch("enable", *given).one["changed"] > 50

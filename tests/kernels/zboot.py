@@ -21,14 +21,14 @@ from .fetch import Kernel
 from .independent import Vmlinux
 from .qemu import need
 
-__all__ = ["KINDS", "ensure_zboot"]
+__all__ = ["KERNEL", "KINDS", "ensure_zboot"]
 
-KINDS = {"6.12-arm64": ("gzip", "zstd"), "6.1-arm64": ("lzma", "xz")}
-"""Compressions by the kernel: those that its Makefile.zboot knows and ftpatch changes; 6.1 knows
-these and the newer one's."""
+KERNEL = "6.12-arm64"
+KINDS = ("gzip", "zstd")
+"""The compressions that this kernel's Makefile.zboot knows."""
 LIMIT = 1800  # seconds; it takes 100, and most of it zstd -22
 STUB = "drivers/firmware/efi/libstub"
-TAKEN = (f"{STUB}/", "lib/", "scripts/dtc/libfdt/", "scripts/file-size.sh", "scripts/xz_wrap.sh")
+TAKEN = (f"{STUB}/", "lib/", "scripts/dtc/libfdt/", "scripts/file-size.sh")
 """What the headers lack."""
 # As at the end of arch/arm64/boot/Makefile; Debian's package has no vmlinux to ask for the size.
 KBUILD = """EFI_ZBOOT_PAYLOAD := Image
