@@ -55,7 +55,7 @@ def _cycle(process: Process, trace: Path, kinds: str) -> list[Path]:
     refused = Refused()
     definitions = parsed_probes(loaded[0].file, _probes(kinds), refused)
     targets = find_targets(loaded, definitions, refused)
-    assert [len(one.found) for one in targets] == [len(OWN), len(LIBC)]
+    assert [len(one.found) for one in targets] == [len(OWN), len(LIBC)], refused.errors
     limits = Limits(depth=1024, size=1 << 20)
     with TraceFiles(trace, process.place / "exe", loaded[0].path) as made:
         lay_into(process, loaded, targets, limits, made.environment, str(trace))
