@@ -288,7 +288,7 @@ class Assembly:
     already. Branches go backwards, or ``ahead`` to where they ``land``."""
 
     def __init__(self, arch: str, laid: bytes = bytes(MARK.size)) -> None:
-        self._arch = arch
+        self.arch = arch
         self.code = bytearray(laid)
         self._fields: list[Field] = []
 
@@ -327,39 +327,39 @@ class Assembly:
         for line in lines:
             text, _, at = line.partition("$")
             whole = f"{text}{BASE + int(at):#x}" if at else text
-            self.code += instruction(self._arch, whole, BASE + self.here)
+            self.code += instruction(self.arch, whole, BASE + self.here)
 
     def ahead(self, branch: str) -> tuple[int, int, str]:
         """Add a branch to a place that follows within 32 KiB; return what ``land`` takes."""
         at = self.here
-        self.code += instruction(self._arch, f"{branch} {BASE + at + FAR:#x}", BASE + at)
+        self.code += instruction(self.arch, f"{branch} {BASE + at + FAR:#x}", BASE + at)
         return at, self.here - at, branch
 
     def land(self, branch: tuple[int, int, str]) -> None:
         """Let a branch from ``ahead`` lead here."""
         at, size, text = branch
-        code = instruction(self._arch, f"{text} {BASE + self.here:#x}", BASE + at)
+        code = instruction(self.arch, f"{text} {BASE + self.here:#x}", BASE + at)
         if len(code) != size:  # x86's short form: keep the one with four bytes of displacement
             near = (self.here - at - size).to_bytes(4, "little")
             code = bytes(self.code[at : at + size - 4]) + near
-        (read,) = disassemble(self._arch, code, BASE + at)
+        (read,) = disassemble(self.arch, code, BASE + at)
         if read.target != BASE + self.here:
-            raise RuntimeError(f"{self._arch}: {text} at {at:#x} does not lead to {self.here:#x}")
+            raise RuntimeError(f"{self.arch}: {text} at {at:#x} does not lead to {self.here:#x}")
         self.code[at : at + size] = code
 
     def words(self, code: bytes, name: str) -> None:
         """Add an instruction that Keystone cannot make, with Capstone's name for it."""
-        read = disassemble(self._arch, code, BASE + self.here)
+        read = disassemble(self.arch, code, BASE + self.here)
         if [insn.mnemonic for insn in read] != [name]:
-            raise RuntimeError(f"{self._arch}: {code.hex()} reads {read}, not {name}")
+            raise RuntimeError(f"{self.arch}: {code.hex()} reads {read}, not {name}")
         self.code += code
 
     def near(self, make: Callable[[int], str], behind: int = 0) -> int:
         """Add an instruction with a displacement from its own end; ``make`` returns its text for
         that end, in bytes from the mark. The displacement always takes four bytes, and as many as
         ``behind`` follow it: return its position."""
-        size = len(instruction(self._arch, make(1 << 24), BASE + self.here))
-        self.code += instruction(self._arch, make(self.here + size), BASE + self.here)[:size]
+        size = len(instruction(self.arch, make(1 << 24), BASE + self.here))
+        self.code += instruction(self.arch, make(self.here + size), BASE + self.here)[:size]
         return self.here - behind - 4
 
     def distance(self, *, word: bool) -> None:

@@ -11,6 +11,10 @@ and other processors' and interrupts' may come in between.
     site:  call probe        hit       | place of the hit   | caller     | sp |
                              value     | place of its half  | 4 bytes    | sp |
 
+Elsewhere a jump leads there, as with optimized kprobes, and what it displaced runs behind the
+probes. In the middle of a function every register and the flags are live, and the caller is
+unknown.
+
 Memory is read by the kernel's own functions, which survive a fault. An r probe replaces the return
 address, and keeps the real one in an instance: key (where the return address was), the address,
 and a number, 8 bytes each. The latest instance with a key is the one that returns: a task that died
@@ -26,6 +30,7 @@ from typing import Protocol
 
 from ftpatch.arch import feature
 from ftpatch.arch.boot import Assembly
+from ftpatch.arch.move import mover_of
 
 __all__ = [
     "INSTANCE",
@@ -99,10 +104,13 @@ class HookProbe:
 
 @dataclass(frozen=True)
 class Hook:
-    """The probes of the function whose site is at ``ip``."""
+    """The probes of the function whose site is at ``ip``; or those in front of the instructions
+    there, whole ones that a jump ``displaced``. ``inside``: they are not a function's first."""
 
     ip: int
     probes: tuple[HookProbe, ...]
+    displaced: bytes = b""
+    inside: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,16 +163,20 @@ Tell = Callable[[Part], None]
 
 
 class KernelProbe(Protocol):
-    """One architecture's code. ``registers``: the numbers of those that can be fetched."""
+    """One architecture's code. ``registers``: the numbers of those that can be fetched; ``jumped``:
+    the code where a jump leads to it instead of a site's call."""
 
     @property
     def registers(self) -> frozenset[int]: ...
 
+    @property
+    def jumped(self) -> KernelProbe: ...
+
     def enter(self, out: Assembly) -> None:
-        """Save registers: the site calls this."""
+        """Save registers: the site calls this, or a jump leads here."""
 
     def leave(self, out: Assembly) -> None:
-        """Go on behind the site."""
+        """Go on behind the site, or with what follows."""
 
     def claim(self, out: Assembly, aim: Aim, pool: tuple[int, int], to: int, tell: Tell) -> None:
         """Let the function return to the position ``to``, if one of the instances of ``pool`` is
@@ -176,8 +188,8 @@ class KernelProbe(Protocol):
     def depart(self, out: Assembly) -> None:
         """Return to the function's caller."""
 
-    def hit(self, out: Assembly, aim: Aim) -> None:
-        """Call the tracer with where the function returns."""
+    def hit(self, out: Assembly, aim: Aim, *, inside: bool) -> None:
+        """Call the tracer with where the function returns; with the mark ``inside`` of one."""
 
     def load(self, out: Assembly, aim: Aim, value: Value, *, returned: bool) -> None:
         """Load the first word."""
@@ -218,8 +230,9 @@ def readers_of(hook: Hook) -> set[tuple[str, ...]]:
     return {READERS[not read.size, read.user] for value in values for read in value.reads}
 
 
-def lay_hooks(out: Assembly, code: KernelProbe, hooks: Sequence[Hook], aim: Aim) -> Laid:
-    """Add the code of all hooks behind what ``out`` has."""
+def lay_hooks(out: Assembly, own: KernelProbe, hooks: Sequence[Hook], aim: Aim) -> Laid:
+    """Add the code of all hooks behind what ``out`` has. Raises Immovable where displaced
+    instructions refer to what is out of reach from there."""
     entries: list[int] = []
     places: list[tuple[int, int, int, Part]] = []
     number, instances = 0, aim.instances
@@ -227,8 +240,8 @@ def lay_hooks(out: Assembly, code: KernelProbe, hooks: Sequence[Hook], aim: Aim)
     def noting(probe: int, value: int = 0) -> Tell:
         return lambda part: places.append((out.here, probe, value, part))
 
-    def fetch(probe: int, one: HookProbe) -> None:
-        code.hit(out, aim)
+    def fetch(code: KernelProbe, probe: int, one: HookProbe, *, inside: bool) -> None:
+        code.hit(out, aim, inside=inside)
         noting(probe)(Part.HIT)
         for index, value in enumerate(one.values):
             if value is None:
@@ -247,7 +260,9 @@ def lay_hooks(out: Assembly, code: KernelProbe, hooks: Sequence[Hook], aim: Aim)
                 code.status(out, aim)
                 tell(Part.STATUS)
 
+    mover = mover_of(out.arch)
     for hook in hooks:
+        code = own.jumped if hook.displaced else own
         numbers = range(number, number + len(hook.probes))
         numbered = list(zip(numbers, hook.probes, strict=True))
         number += len(hook.probes)
@@ -258,14 +273,17 @@ def lay_hooks(out: Assembly, code: KernelProbe, hooks: Sequence[Hook], aim: Aim)
             instances += INSTANCE * one.instances
             arrivals.append(out.here)
             code.arrive(out, aim, pools[-1])
-            fetch(n, one)
+            fetch(code, n, one, inside=False)
             code.depart(out)
         entries.append(out.here)
         code.enter(out)
         for n, one in numbered:
             if not one.returns:
-                fetch(n, one)
+                fetch(code, n, one, inside=hook.inside)
         for (n, _), pool, to in zip(returns, pools, arrivals, strict=True):
             code.claim(out, aim, pool, to, noting(n))
         code.leave(out)
+        if hook.displaced:
+            to = aim.at + out.here
+            out.code += mover.move(hook.displaced, hook.ip, to, mover.jump_size).code
     return Laid(tuple(entries), tuple(places))

@@ -7,7 +7,11 @@ frame, which the code at a return makes as well:
     sp+0     8   16           80         152              160             176
     | status | - | buffer ... | x0 to x8 | x9: the return | x30: the site | sp of the function
 
-An instance's key is that stack pointer. The tracer takes x9 for a return address.
+An instance's key is that stack pointer. The tracer takes x9 for a return address. A jump leaves
+every register live:
+
+    ...    152  160   168              240    248   256
+    | ...  | x30 | x9 | x10 ... to x18 | nzcv | -   | sp
 """
 
 from __future__ import annotations
@@ -37,38 +41,45 @@ RETURN, SITE = SAVED_AT + 72, SAVED_AT + 80
 FRAME = SAVED_AT + 96
 SAVED = 9  # x0 to x8
 KEPT = range(19, 30)
-LR, SP = 30, 31
+LR, SP, PSTATE = 30, 31, 32
 EFAULT = 14
 HALF = 16  # bits that movk sets
-ENTER = (
-    *(f"sub sp, sp, #{FRAME}", f"stp x0, x1, [sp, #{SAVED_AT}]"),
-    *(f"stp x2, x3, [sp, #{SAVED_AT + 16}]", f"stp x4, x5, [sp, #{SAVED_AT + 32}]"),
-    *(f"stp x6, x7, [sp, #{SAVED_AT + 48}]", f"stp x8, x9, [sp, #{SAVED_AT + 64}]"),
-    f"str x30, [sp, #{SITE}]",
+LOW = (
+    *(f"stp x0, x1, [sp, #{SAVED_AT}]", f"stp x2, x3, [sp, #{SAVED_AT + 16}]"),
+    *(f"stp x4, x5, [sp, #{SAVED_AT + 32}]", f"stp x6, x7, [sp, #{SAVED_AT + 48}]"),
 )
-RESTORE = (
-    *(f"ldp x0, x1, [sp, #{SAVED_AT}]", f"ldp x2, x3, [sp, #{SAVED_AT + 16}]"),
-    *(f"ldp x4, x5, [sp, #{SAVED_AT + 32}]", f"ldp x6, x7, [sp, #{SAVED_AT + 48}]"),
-    f"ldp x8, x9, [sp, #{SAVED_AT + 64}]",
-)
+HIGH = range(9, 19, 2)  # pairs from SITE on, behind a jump
+NZCV = SITE + 80
+WIDE = SITE + 96
 
 
 class _KernelProbe:
     registers = frozenset({*range(SAVED), *KEPT, LR, SP})
+    frame = FRAME
+
+    @property
+    def jumped(self) -> KernelProbe:
+        return _Jumped()
 
     def enter(self, out: Assembly) -> None:
-        out.add(*ENTER)
+        out.add(f"sub sp, sp, #{self.frame}", *LOW)
+        out.add(f"stp x8, x9, [sp, #{SAVED_AT + 64}]", f"str x30, [sp, #{SITE}]")
 
     def leave(self, out: Assembly) -> None:
-        out.add(*RESTORE, f"ldr x10, [sp, #{SITE}]", f"add sp, sp, #{FRAME}")
+        self._restore(out)
+        out.add(f"ldr x10, [sp, #{SITE}]", f"add sp, sp, #{self.frame}")
         out.add("mov x30, x9", "ret x10")
+
+    def _restore(self, out: Assembly) -> None:
+        """Load x0 to x8, and where the function returns into x9."""
+        out.add(*(line.replace("stp", "ldp") for line in LOW), f"ldp x8, x9, [sp, #{RETURN - 8}]")
 
     def arrive(self, out: Assembly, aim: Aim, pool: tuple[int, int]) -> None:
         at, count = pool
         self.enter(out)
         self._mark(out)
         self._begin(out, at, count)
-        out.add(f"add x12, sp, #{FRAME}", "mov x16, #0", "mov w17, #0")
+        out.add(f"add x12, sp, #{self.frame}", "mov x16, #0", "mov w17, #0")
         again = out.here
         out.add("ldr x15, [x14]", "cmp x15, x12")
         other = out.ahead("b.ne")
@@ -84,12 +95,13 @@ class _KernelProbe:
         out.add("ldr x9, [x16, #8]", f"str x9, [sp, #{RETURN}]", "stlr xzr, [x16]")  # it is free
 
     def depart(self, out: Assembly) -> None:
-        out.add(*RESTORE, "mov x30, x9", f"add sp, sp, #{FRAME}", "ret")
+        self._restore(out)
+        out.add("mov x30, x9", f"add sp, sp, #{self.frame}", "ret")
 
     def claim(self, out: Assembly, aim: Aim, pool: tuple[int, int], to: int, tell: Tell) -> None:
         at, count = pool
         self._mark(out)
-        out.add(f"add x12, sp, #{FRAME}", f"ldr x11, [sp, #{RETURN}]", "sub x11, x11, x10")
+        out.add(f"add x12, sp, #{self.frame}", f"ldr x11, [sp, #{RETURN}]", "sub x11, x11, x10")
         self._number(out, "w13", aim.span)
         out.add("cmp x11, x13")
         followed = out.ahead("b.lo")  # a tail call: one with this key may be in use
@@ -122,8 +134,12 @@ class _KernelProbe:
         tell(Part.ENTERED)
         out.land(done)
 
-    def hit(self, out: Assembly, aim: Aim) -> None:
-        out.add(f"ldr x9, [sp, #{RETURN}]", f"bl ${aim.entry}")
+    def hit(self, out: Assembly, aim: Aim, *, inside: bool) -> None:
+        if inside:
+            self._mark(out)
+            out.add("mov x9, x10", f"bl ${aim.entry}")
+        else:
+            out.add(f"ldr x9, [sp, #{RETURN}]", f"bl ${aim.entry}")
 
     def load(self, out: Assembly, aim: Aim, value: Value, *, returned: bool) -> None:
         number = value.number
@@ -132,11 +148,15 @@ class _KernelProbe:
             self._number(out, "w11", aim.distance(number))
             out.add("add x0, x10, w11, sxtw")
         elif value.first is First.STACK or number == SP:
-            out.add(f"add x0, sp, #{FRAME}")
+            out.add(f"add x0, sp, #{self.frame}")
         elif number == LR:
             out.add(f"ldr x0, [sp, #{RETURN}]")
         elif number < SAVED:
             out.add(f"ldr x0, [sp, {SAVED_AT + 8 * number}]")
+        elif number == PSTATE:  # its flags alone
+            out.add(f"ldr x0, [sp, {NZCV}]")
+        elif number in range(HIGH.start, HIGH.stop):
+            out.add(f"ldr x0, [sp, {SITE + 8 * (number - HIGH.start)}]")
         else:
             out.add(f"mov x0, x{number}")
 
@@ -207,6 +227,26 @@ class _KernelProbe:
     def _mark(self, out: Assembly) -> None:
         """x10: the mark."""
         out.words(adr(10, -out.here), "adr")
+
+
+class _Jumped(_KernelProbe):
+    registers = _KernelProbe.registers | {*range(HIGH.start, HIGH.stop), PSTATE}
+    frame = WIDE
+
+    def enter(self, out: Assembly) -> None:
+        out.add(f"sub sp, sp, #{self.frame}", *LOW, f"stp x8, x30, [sp, #{RETURN - 8}]")
+        out.add(*(f"stp x{n}, x{n + 1}, [sp, #{SITE + 8 * (n - 9)}]" for n in HIGH))
+        out.add("mrs x10, nzcv", f"str x10, [sp, #{NZCV}]")
+
+    def leave(self, out: Assembly) -> None:
+        out.add(f"ldr x10, [sp, #{NZCV}]", "msr nzcv, x10")
+        out.add(*(line.replace("stp", "ldp") for line in LOW), f"ldp x8, x30, [sp, #{RETURN - 8}]")
+        out.add(*(f"ldp x{n}, x{n + 1}, [sp, #{SITE + 8 * (n - 9)}]" for n in HIGH))
+        out.add(f"add sp, sp, #{self.frame}")
+
+    def depart(self, out: Assembly) -> None:
+        self.leave(out)
+        out.add("ret")
 
 
 KERNEL_PROBE: Final[KernelProbe] = _KernelProbe()

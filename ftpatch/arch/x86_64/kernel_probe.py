@@ -6,7 +6,8 @@ The frame below what the site's call has pushed, which the code at a return make
     rsp+0     8      16           80                152           160
     | back  | status | buffer ... | saved registers | site's return | function's return |
 
-The tracer that is called there finds the word ``back`` where a function's return address is.
+The tracer that is called there finds the word ``back`` where a function's return address is. A jump
+has pushed nothing: flags are where the site's return would be.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 """Registers that a called C function may change (System V psABI, figure 3.4)."""
 NUMBERS = {0: "rax", 1: "rcx", 2: "rdx", 6: "rsi", 7: "rdi", 8: "r8", 9: "r9", 10: "r10", 11: "r11"}
 KEPT = {3: "rbx", 5: "rbp", 12: "r12", 13: "r13", 14: "r14", 15: "r15"}
-SP = 4
+SP, FLAGS = 4, 16
 SITE = SAVED_AT + 8 * len(SAVED)
 RETURN = SITE + 8
 EFAULT = 14
@@ -44,7 +45,14 @@ EFAULT = 14
 class _KernelProbe:
     registers = frozenset({SP, *NUMBERS, *KEPT})
 
+    @property
+    def jumped(self) -> KernelProbe:
+        return _Jumped()
+
     def enter(self, out: Assembly) -> None:
+        self._save(out)
+
+    def _save(self, out: Assembly) -> None:
         out.add(*(f"push {name}" for name in reversed(SAVED)), f"sub rsp, {SAVED_AT}")
 
     def leave(self, out: Assembly) -> None:
@@ -53,7 +61,7 @@ class _KernelProbe:
     def arrive(self, out: Assembly, aim: Aim, pool: tuple[int, int]) -> None:
         at, count = pool
         out.add("sub rsp, 16")  # ret has popped the return address; there was no site's
-        self.enter(out)
+        self._save(out)
         self._mark(out, "rcx")
         out.add(f"lea rdx, [rsp + {RETURN}]", f"lea rdi, [rcx + {at}]", f"mov esi, {count}")
         out.add("xor r8d, r8d", "xor r9d, r9d")
@@ -108,9 +116,12 @@ class _KernelProbe:
         tell(Part.ENTERED)
         out.land(done)
 
-    def hit(self, out: Assembly, aim: Aim) -> None:
-        out.add(f"mov rax, qword ptr [rsp + {RETURN}]", "mov qword ptr [rsp], rax")
-        out.add(f"call ${aim.entry}")
+    def hit(self, out: Assembly, aim: Aim, *, inside: bool) -> None:
+        if inside:
+            self._mark(out, "rax")
+        else:
+            out.add(f"mov rax, qword ptr [rsp + {RETURN}]")
+        out.add("mov qword ptr [rsp], rax", f"call ${aim.entry}")
 
     def load(self, out: Assembly, aim: Aim, value: Value, *, returned: bool) -> None:
         number = value.number
@@ -121,6 +132,8 @@ class _KernelProbe:
             out.add(f"lea rax, [rsp + {RETURN + 8 * returned}]")
         elif number in KEPT:
             out.add(f"mov rax, {KEPT[number]}")
+        elif number == FLAGS:
+            out.add(f"mov rax, qword ptr [rsp + {SITE}]")
         else:
             at = SAVED_AT + 8 * SAVED.index(NUMBERS[number])
             out.add(f"mov rax, qword ptr [rsp + {at}]")
@@ -174,6 +187,18 @@ class _KernelProbe:
 
     def _mark(self, out: Assembly, register: str) -> None:
         out.near(lambda end: f"lea {register}, [rip + {-end}]")
+
+
+class _Jumped(_KernelProbe):
+    registers = _KernelProbe.registers | {FLAGS}
+
+    def enter(self, out: Assembly) -> None:
+        out.add("pushfq")
+        self._save(out)
+        out.add("cld")  # as C code has it
+
+    def leave(self, out: Assembly) -> None:
+        out.add(f"add rsp, {SAVED_AT}", *(f"pop {name}" for name in SAVED), "popfq")
 
 
 KERNEL_PROBE: Final[KernelProbe] = _KernelProbe()

@@ -39,6 +39,7 @@ SHORT_JCC, LONG_JCC = range(0x70, 0x80), range(0x0F80, 0x0F90)  # jcc rel8; jcc 
 LOOPS = range(0xE0, 0xE4)  # loopne; loope; loop; jrcxz
 JUMP_BOUND = b"\xeb\x05"  # jmp .+7: over the jmp rel32 behind it
 XBEGIN = b"\xf8"  # modrm of c7 xbegin rel32
+MASK = (1 << 64) - 1
 RETURN = "push rax; lea rax, [rip + 0x1000]; xchg qword ptr [rsp], rax"
 """Return address that a call leaves on the stack, without a flag, a register or a further byte
 below it:
@@ -159,21 +160,22 @@ def _ends(insn: Any) -> bool:  # noqa: ANN401
 
 
 def _refers(insn: Any) -> int | None:  # noqa: ANN401
-    """Target of a branch or of an operand with %rip."""
+    """Target of a branch or of an operand with %rip, as an unsigned address."""
     import capstone.x86 as x86
 
     for op in insn.operands:
         if op.type == x86.X86_OP_MEM and op.mem.base == x86.X86_REG_RIP:
-            return int(insn.address + insn.size + op.mem.disp)
+            return int(insn.address + insn.size + op.mem.disp) & MASK
     head, opcode = _opcode(insn)
     if _relative_branch(opcode) or bytes(insn.bytes[len(head) :])[:2] == b"\xc7" + XBEGIN:
-        return int(insn.operands[0].imm)
+        return int(insn.operands[0].imm) & MASK
     return None
 
 
 def _relative(head: bytes, at: int, target: int, text: str, tail: bytes = b"") -> bytes:
     """``head``, the distance of ``target`` in four bytes, ``tail``."""
     distance = target - (at + len(head) + 4 + len(tail))
+    distance = (distance & MASK ^ 1 << 63) - (1 << 63)
     if not -(1 << 31) <= distance < 1 << 31:
         raise Immovable(Why.FAR, text)
     return head + distance.to_bytes(4, "little", signed=True) + tail
