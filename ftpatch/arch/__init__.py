@@ -15,6 +15,8 @@
     breakpoints.py    Breakpoints: on data, set by the kernel for threads of a process
     raw_image.py      RawHeader: the header of the kernel's Image
     boot.py           BootTracer
+    kernel_probe.py   KernelProbe: the code of probes in a kernel on disk
+    kernel_text.py    KernelText: where that can have no jump
     stub_entry.py     StubEntry: what calls a user's stub in a kernel's module
     gdb_stub.py       GdbStub: registers of QEMU's
     injected_call.py  InjectedCall: code for a running thread to pass through
@@ -73,6 +75,7 @@ FEATURES: Final = {
     "raw_image": "an Image is",
     "boot": "the boot tracer is",
     "kernel_probe": "probes in a kernel on disk are",
+    "kernel_text": "probes within a kernel's functions are",
     "stub_entry": "a stub in a module is",
     "gdb_stub": "watching a kernel's variables is",
     "held_call": "tracing programs that others start is",

@@ -35,10 +35,21 @@ UNKNOWN = "its function has an indirect jump with unknown targets"
 
 
 class Boundaries:
-    """The code of one image."""
+    """The code of one image. Without ``tables`` of jumps, each indirect one is a tail call, as
+    optimized kprobes take it (Linux kernel commit 833fd800bf56 ("x86/retpoline,kprobes: Skip
+    optprobe check for indirect jumps with retpolines and IBT") (in v6.5))."""
 
-    def __init__(self, image: Image, arch: Arch, mover: Mover, functions: Functions) -> None:
+    def __init__(
+        self,
+        image: Image,
+        arch: Arch,
+        mover: Mover,
+        functions: Functions,
+        *,
+        tables: bool = True,
+    ) -> None:
         self._image, self._arch, self._mover = image, arch, mover
+        self._tables = tables
         self._functions = functions
         self._known: dict[tuple[int, int], str] = {}
 
@@ -89,7 +100,7 @@ class Boundaries:
         against = self._known[whole]
         if against:
             return against
-        low, high = np.array([place + 1]), np.array([end])
+        low, high = np.array([_signed(place + 1)]), np.array([_signed(end)])
         if any(targets_in(far, low, high)[0] for far, _ in self._targets):
             return "a branch may target the displaced bytes"
         if any(targets_in(near, low, high)[0] for _, near in self._targets):
@@ -115,6 +126,8 @@ class Boundaries:
             read = self._instructions(*part)
             if read is None:
                 return "its function cannot be disassembled completely"
+            if not self._tables:
+                return ""
             if self._branches.has_indirect_jump(read):
                 return UNKNOWN
             for target in self._branches.jumps_out(read, *part):
@@ -145,7 +158,8 @@ class Boundaries:
         for address, size in self._image.elf.text.tolist():
             code = np.frombuffer(self.code(address, address + size), np.uint8)
             known = self._branches
-            out.append((known.long_targets(code, address), known.short_targets(code, address)))
+            at = _signed(address)
+            out.append((known.long_targets(code, at), known.short_targets(code, at)))
         return out
 
     def _is_text(self, address: int) -> bool:
@@ -155,7 +169,7 @@ class Boundaries:
         """Test for padding between functions: NOPs and int3 have no operands that look like a short
         branch."""
         code = np.frombuffer(self.code(address, address + 2), np.uint8)
-        return not len(code) or len(self._branches.short_targets(code, address)) == 0
+        return not len(code) or len(self._branches.short_targets(code, 0)) == 0
 
     def _offset(self, address: int) -> int:
         held = np.array([address & (1 << 64) - 1], np.uint64)
@@ -165,3 +179,8 @@ class Boundaries:
         """Decode all instructions of a function; None if it cannot be decoded to its end."""
         found = disassemble(self._arch.name, self.code(start, end), start)
         return found if found and found[-1].address + found[-1].size >= end else None
+
+
+def _signed(address: int) -> int:
+    """An address as columns of targets have it: a kernel's is negative."""
+    return (address ^ 1 << 63) - (1 << 63)

@@ -30,7 +30,7 @@ from ftpatch.inject.evictions import Evictions
 from ftpatch.inject.hops import Hop, Hops
 from ftpatch.names.functions import Functions
 
-__all__ = ["METHODS", "PAD", "Chosen", "Methods", "ProbeMethod", "displaced"]
+__all__ = ["JUMP", "METHODS", "PAD", "Chosen", "Methods", "ProbeMethod", "displaced"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,8 @@ class Chosen:
 
 class Methods:
     """Chooses for one image. ``pads``: addresses of pads, as the table has them; ``hops``: places
-    for those of punned jumps, None where there are no such jumps."""
+    for those of punned jumps, None where there are no such jumps; ``tables``: its compiler may have
+    made jump tables; ``guarded``: its pages may be, so that what signs is a landing pad."""
 
     def __init__(
         self,
@@ -182,18 +183,28 @@ class Methods:
         functions: Functions,
         pads: set[int],
         hops: Hops | None = None,
+        *,
+        tables: bool = True,
+        guarded: bool = True,
     ) -> None:
-        self.mover, self.hops = mover, hops
+        self.mover, self.hops, self._guarded = mover, hops, guarded
         self._image, self._arch = image, arch
         self._functions, self._pads = functions, pads
-        self._boundaries = Boundaries(image, arch, mover, functions)
+        self._boundaries = Boundaries(image, arch, mover, functions, tables=tables)
 
-    def choose(self, address: int, *, optimize: bool, until: int | None) -> Chosen:
-        """Choose the method for a probe at a link address; ``until``: address of the next probe.
-        Raises UsageError if there is no instruction, or none that can be moved."""
+    def choose(
+        self,
+        address: int,
+        *,
+        optimize: bool,
+        until: int | None,
+        methods: Sequence[ProbeMethod] = METHODS,
+    ) -> Chosen:
+        """Choose one of the methods for a probe at a link address; ``until``: address of the next
+        probe. Raises UsageError if there is no instruction, or none that can be moved."""
         place = self._candidate(address, optimize=optimize, until=until)
         why = ""
-        for method in METHODS:
+        for method in methods:
             against = method.refusal(place, self)
             if against is None:
                 return Chosen(
@@ -293,7 +304,7 @@ class Methods:
             return "the function is too short"
         if until is not None and until < end:
             return "another probe is too close"
-        if self.mover.signing(code):
+        if self._guarded and self.mover.signing(code):
             return "it begins with an instruction that must not move"
         if moved.size == self._arch.align:
             return ""  # one instruction of a fixed size
