@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["any_returns", "hooks_in", "insert_probes", "probes_in"]
 
-WAY = "pad"
-"""The site's own call."""
-
 
 def hooks_in(sites: Sites, texts: Sequence[str], refused: Refused) -> Hooks:
     """The probes ``texts`` for the boot tracer, without those that are ``refused``. Raises
@@ -125,7 +122,7 @@ def _write_hooks(writing: Writing, words: ProbeWords, refused: Refused, wait: Wa
         raise SiteRefused(writing.image, f"{bug.place}: {reason}")
     return Probed(
         probes=tuple(
-            PlacedProbe(one["name"], one["text"], one["ip"], WAY, "") for one in hooks.told
+            PlacedProbe(one["name"], one["text"], one["ip"], one["way"], "") for one in hooks.told
         ),
         refused=tuple(refused.errors),
         handled=(),
@@ -148,4 +145,4 @@ def probes_in(image: Image) -> tuple[Probe, ...] | None:
     hooked = read_hooks(image)
     if hooked is None:
         return None
-    return tuple(Probe(one["text"], one["ip"], WAY) for one in hooked.probes)
+    return tuple(Probe(one["text"], one["ip"], one["way"]) for one in hooked.probes)

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ftpatch.arch.move import mover_of
 from ftpatch.boot.hooks import read_hooks
 from ftpatch.boot.stream import find_source
+from ftpatch.core.columns import addresses
 from ftpatch.errors import FtpatchError
 from ftpatch.ftrace.check.check import PROBE_CALLED
 from ftpatch.ftrace.check.findings import Finding
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image
+from ftpatch.inject.probe_methods import JUMP
 
 __all__ = ["probe_findings"]
 
@@ -34,18 +37,25 @@ def probe_findings(image: Image) -> list[Finding]:
 
 
 def _uncalled(image: Image) -> Iterator[Finding]:
-    """Probes whose sites do not call them."""
+    """Probes whose sites do not lead to them."""
     source, sites = find_source(image), read_sites(image)
     assert source.hooked is not None
     for probe in source.hooked.probes:
-        (row,) = np.nonzero(sites.ip == np.uint64(probe["site"]))
-        if len(row) and int(sites.addr[row[0]]) == source.at + probe["pad"]:
+        at, to = probe["site"], source.at + probe["pad"]
+        if probe["way"] == JUMP.name:
+            jump = mover_of(sites.arch.name).jump(at, to)
+            held, _ = image.elf.gather(image.elf.offset_of(addresses(at)), len(jump))
+            good, what = held.tobytes() == jump, "no jump leads to"
+        else:
+            (row,) = np.nonzero(sites.ip == np.uint64(at))
+            good = bool(len(row)) and int(sites.addr[row[0]]) == to
+            what = "the site does not call" if len(row) else "no site calls"
+        if good:
             continue
-        (place,) = image.kallsyms.places(np.array([probe["site"]], np.uint64))
-        what = "the site does not call" if len(row) else "no site calls"
+        (place,) = image.kallsyms.places(addresses(at))
         yield Finding(
             invariant=PROBE_CALLED,
-            ip=probe["site"],
+            ip=at,
             symbol=place,
             message=f"{what} the code of the probe {probe['name']}",
         )

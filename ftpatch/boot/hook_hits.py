@@ -37,9 +37,9 @@ class HookPoint:
     missed: int
     fields: tuple[Field, ...]
     definition: str
-    offset: int = 0
+    offset: int
+    way: str
     library: str = ""
-    way: str = "pad"
 
 
 class BootHits:
@@ -83,7 +83,8 @@ class BootHits:
         self.time = clock[order[first]]
         began = begin[first]
         self.begin = np.where(began >= 0, clock[began], self.time)
-        self._back = back[order[first]]
+        callers = _callers(hooked, back[order[start]], events.sp[order][start], self._probe[start])
+        self._back = callers[by_time]
         self._rows = np.arange(len(first))
         missed = np.bincount(self._probe[self._part == Part.MISSED], minlength=len(hooked.probes))
         self.points: list[Point] = [
@@ -193,6 +194,22 @@ def _begins(sp: NDArray[np.uint64], probe: Index, part: Index, order: Index) -> 
     return begin
 
 
+def _callers(
+    hooked: Hooked, back: Index, sp: NDArray[np.uint64], probe: Index
+) -> NDArray[np.int64]:
+    """Where the functions of hits return, bytes from the mark, int64[h], sorted as all are. Of
+    several r probes on one function the last to see it return has the caller; each other one
+    returns to the next."""
+    if not len(back):
+        return back
+    site = np.array([one["site"] for one in hooked.probes], np.uint64)[probe]
+    next_one = (sp[1:] == sp[:-1]) & (site[1:] == site[:-1]) & (probe[1:] != probe[:-1])
+    last = ~((back >= 0) & (back <= hooked.place.max(initial=0)) & np.append(next_one, False))
+    row = np.where(last, np.arange(len(back)), len(back))
+    found: NDArray[np.int64] = back[np.minimum.accumulate(row[::-1])[::-1]]
+    return found
+
+
 def _whole(hooked: Hooked, probe: Index, hit: Index, part: Index) -> NDArray[np.bool_]:
     """Whether all parts of each hit came, bool[h]; ``probe`` int64[h]: their probes."""
     numbers = [Part.LOW, Part.HIGH, Part.STATUS]
@@ -211,4 +228,6 @@ def _point(probe: Mapping[str, Any], missed: int) -> HookPoint:
         missed=missed,
         fields=tuple(Field(one[0], shows[one[1]], one[2]) for one in probe["fields"]),
         definition=probe["text"],
+        offset=probe["offset"],
+        way=probe["way"],
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,12 +32,15 @@ from ftpatch.arch.kernel_probe import (
     lay_hooks,
     readers_of,
 )
-from ftpatch.core.changes import Kind
+from ftpatch.arch.kernel_text import kernel_text_of
+from ftpatch.arch.move import Immovable, mover_of
+from ftpatch.core.changes import Changes, Kind
 from ftpatch.core.columns import addresses
 from ftpatch.core.journal import journalled
 from ftpatch.errors import InputError, SiteRefused, UsageError
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
+from ftpatch.inject.probe_methods import JUMP, PAD
 from ftpatch.trace.hits import Show
 
 __all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks", "require_unprobed"]
@@ -103,9 +106,21 @@ class Hooks:
             number[sites.ip == np.uint64(hook.ip)] = index
         return number
 
+    def jumps(self, sites: Sites, entries: Sequence[int]) -> list[Changes]:
+        """Jumps to the hooks' ``entries``, link addresses, for those that no site calls."""
+        elf, out = sites.image.elf, list[Changes]()
+        mover, fill = mover_of(sites.arch.name), kernel_text_of(sites.arch.name).fill
+        for hook, to in zip(self.hooks, entries, strict=True):
+            if hook.displaced:
+                jump = mover.jump(hook.ip, to).ljust(len(hook.displaced), fill)
+                old, new = (np.frombuffer(one, np.uint8)[None] for one in (hook.displaced, jump))
+                offset = elf.offset_of(addresses(hook.ip), executable=True)
+                out.append(Changes.of(Kind.CODE, offset, old, new, addresses(hook.ip)))
+        return out
+
     def lay(self, sites: Sites, laid: TracerCode, at: int, spare: int) -> HookCode:
         """Build the code for a mark at the address ``at`` and data at ``spare``. Raises UsageError
-        for an address that is out of reach."""
+        for an address that is out of reach, of a value or of displaced instructions."""
         if not self.hooks:
             return HookCode(laid.code)
         names = {name for hook in self.hooks for some in readers_of(hook) for name in some}
@@ -123,10 +138,13 @@ class Hooks:
                 reason = f"@{value.number:#x} is too far from the kernel"
                 raise UsageError(sites.image.path, reason, "use --print-events")
         code = kernel_probe_of(sites.arch.name)
-        whole, entries, places = self._built(sites.arch.name, code, laid, aim)
-        whole, entries, places = self._built(
-            sites.arch.name, code, laid, replace(aim, span=len(whole))
-        )
+        try:
+            whole, entries, places = self._built(sites.arch.name, code, laid, aim)
+            whole, entries, places = self._built(
+                sites.arch.name, code, laid, replace(aim, span=len(whole))
+            )
+        except Immovable as error:
+            raise UsageError(sites.image.path, f"no jump: {error}", "probe another place") from None
         pads = [entry for hook, entry in zip(self.hooks, entries, strict=True) for _ in hook.probes]
         probes = [{**one, "pad": pad} for one, pad in zip(self.told, pads, strict=True)]
         told = json.dumps({"probes": probes, "places": places}, separators=(",", ":"))
@@ -147,8 +165,8 @@ NO_HOOKS = Hooks()
 @dataclass(frozen=True, kw_only=True)
 class Hooked:
     """The hooks of a patched kernel. ``probes``: what was told of each, and the ``pad`` that its
-    site calls, in bytes from the mark; columns, one row for each place that sends: ``place``
-    int64[m], ascending, ``probe``, ``value`` and ``part`` int64[m]."""
+    site calls or jumps to, in bytes from the mark; columns, one row for each place that sends:
+    ``place`` int64[m], ascending, ``probe``, ``value`` and ``part`` int64[m]."""
 
     probes: tuple[Mapping[str, Any], ...]
     place: NDArray[np.int64]
@@ -236,9 +254,12 @@ def _checked(probe: dict[str, Any]) -> Mapping[str, Any]:
         if not good or not 0 <= room < TEXT or not 0 <= width <= WIDTH:
             raise ValueError
         texts.append(name)
-    numbers = [probe["ip"], probe["site"], probe["pad"]]
+    way, offset = probe.get("way", PAD.name), probe.get("offset", 0)  # of older versions
+    numbers = [probe["ip"], probe["site"], probe["pad"], offset]
+    if way not in (PAD.name, JUMP.name):
+        raise ValueError
     if not all(type(one) is str for one in texts) or type(probe["returns"]) is not bool:
         raise ValueError
     if not all(type(one) is int and 0 <= one < 1 << 64 for one in numbers):
         raise ValueError
-    return dict(probe)
+    return {**probe, "way": way, "offset": offset}

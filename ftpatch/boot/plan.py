@@ -116,6 +116,7 @@ def plan_boot(
     to = np.where(hooked >= 0, entries[hooked], to)
     elsewhere = last | (hooked >= 0)
     changes = [_lead(sites, plan.changes, elsewhere, to), lay_at(sites, at, behind.code)]
+    changes += hooks.jumps(sites, [at + entry for entry in behind.entries])
     if behind.record:
         changes.append(lay_at(sites, at + len(behind.code), behind.record))
     if counts:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Definitions as hooks of a kernel on disk: their functions' sites, and what code fetches there."""
+"""Definitions as hooks of a kernel on disk: their functions' sites, or jumps, and what code fetches
+there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from ftpatch.arch.kernel_probe import (
 from ftpatch.arch.registers import Registers, registers_of
 from ftpatch.errors import Refused, UsageError
 from ftpatch.ftrace.sites import Sites
+from ftpatch.inject.kernel_jumps import KernelJumps
+from ftpatch.inject.probe_methods import JUMP, PAD
 from ftpatch.names.functions import read_functions
 from ftpatch.names.named_symbols import DATA, Named
 from ftpatch.names.suggest import meant
@@ -44,28 +48,66 @@ def kernel_hooks(
     sites: Sites, definitions: Sequence[Definition], refused: Refused
 ) -> tuple[list[Hook], list[Mapping[str, Any]]]:
     """Translate definitions, leaving out what is ``refused``; the second are the records of the
-    hooks' probes: name, text, symbol, ip (the function's entry), site, returns, and fields, each of
-    name, Show, room, width, the value where that is known before, and whether it is a link
-    address. Raises UsageError if the architecture has no such probes."""
+    hooks' probes: name, text, symbol, offset, ip (the probed address), site, way (the method's
+    name), returns, and fields, each of name, Show, room, width, the value where that is known
+    before, and whether it is a link address. Raises UsageError if the architecture has no such
+    probes."""
     image, arch = sites.image, sites.arch.name
     code, registers = kernel_probe_of(arch), registers_of(arch)
     known = _Kernel(sites)
-    by_ip: dict[int, list[tuple[Definition, HookProbe, int]]] = {}
+    wanted = []
     for one in definitions:
         with refused.told(image.path):
-            entry, ip = known.site(one)
-            values = tuple(known.value(fetch, one, ip, code, registers) for fetch in one.fetches)
+            wanted.append((one, known.address(one)))
+    later = np.unique(np.array([address for _, address in wanted], np.uint64))
+    by_ip: dict[int, list[_Placed]] = {}
+    for one, address in wanted:
+        with refused.told(image.path):
+            row = int(np.searchsorted(later, np.uint64(address), side="right"))
+            place = known.place(one, address, int(later[row]) if row < len(later) else None)
+            own = code.jumped if place.displaced else code
+            values = tuple(known.value(fetch, one, place, own, registers) for fetch in one.fetches)
             instances = (one.maxactive or MAXACTIVE) if one.kind == "r" else 0
             probe = HookProbe(values, one.kind == "r", instances)
             known.require_readers(one, probe)
-            by_ip.setdefault(ip, []).append((one, probe, entry))
+            by_ip.setdefault(place.site, []).append(_Placed(one, probe, place))
     known.drop_readers(by_ip, refused)
     hooks, told = list[Hook](), list[Mapping[str, Any]]()
     for ip, probes in sorted(by_ip.items()):
-        probes.sort(key=lambda pair: pair[0].kind)  # p probes see the real return address
-        hooks.append(Hook(ip, tuple(probe for _, probe, _ in probes)))
-        told += [_record(one, probe, entry, ip) for one, probe, entry in probes]
+        probes.sort(
+            key=lambda placed: placed.definition.kind
+        )  # p probes see the real return address
+        place = probes[0].place
+        hooks.append(
+            Hook(ip, tuple(one.probe for one in probes), place.displaced, inside=place.inside)
+        )
+        told += [_record(one) for one in probes]
     return hooks, told
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A probed address (``ip``) in the function at ``start``, the ``site`` of the call or the jump
+    there, and the instructions that a jump ``displaced``."""
+
+    ip: int
+    start: int
+    site: int
+    displaced: bytes = b""
+
+    @property
+    def inside(self) -> bool:
+        """True in the middle of the function."""
+        return self.ip != self.start
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A probe and its place."""
+
+    definition: Definition
+    probe: HookProbe
+    place: _Place
 
 
 class _Kernel:
@@ -73,31 +115,45 @@ class _Kernel:
 
     def __init__(self, sites: Sites) -> None:
         self._sites, self._image = sites, sites.image
-        self._functions = read_functions(sites.image)
+        self._jumps = KernelJumps(sites, read_functions(sites.image))
         self._ip = np.sort(sites.ip)
 
-    def site(self, definition: Definition) -> tuple[int, int]:
-        """Addresses of a definition's function and of its site. Raises UsageError."""
-        name = definition.name
+    def address(self, definition: Definition) -> int:
+        """The address of a probe. Raises UsageError."""
         if definition.library:
-            raise self._error(f"{name}: {definition.library} is not in this image", "name a kernel")
+            reason = f"{definition.name}: {definition.library} is not in this image"
+            raise self._error(reason, "name a kernel")
         address = definition.address or 0
         if definition.symbol is not None:
-            address = self._functions.names.address(definition.symbol)
-        at = int(np.searchsorted(self._ip, np.uint64(address % (1 << 64))))
-        ip = int(self._ip[at]) if at < len(self._ip) else 0
-        if definition.offset or not 0 <= ip - address % (1 << 64) <= INTO:
-            place = f"{definition.symbol or hex(address)}" + f"+{definition.offset:#x}" * bool(
-                definition.offset
-            )
-            raise self._error(f"{name}: {place} is not the entry of a function with a site", EVENTS)
-        return address % (1 << 64), ip
+            address = self._jumps.functions.names.address(definition.symbol)
+        return (address + definition.offset) % (1 << 64)
+
+    def place(self, definition: Definition, address: int, until: int | None) -> _Place:
+        """The place of a probe at an address; ``until``: address of the next probe. Raises
+        UsageError."""
+        name, around = definition.name, self._jumps.functions.around(address)
+        start = around[0] if around else address
+        if definition.symbol is not None and not definition.offset:
+            start = address
+        if start == address:
+            at = int(np.searchsorted(self._ip, np.uint64(address)))
+            ip = int(self._ip[at]) if at < len(self._ip) else 0
+            if 0 <= ip - address <= INTO and (around is None or ip < around[1]):
+                return _Place(address, start, ip)
+        elif definition.kind == "r":
+            reason = f"{name}: retprobe address must be a function entry"
+            raise self._error(reason, f"use {start:#x}")
+        try:
+            jump = self._jumps.at(address, until)
+        except UsageError as error:
+            raise self._error(f"{name}: {error.reason}", error.hint) from None
+        return _Place(address, start, jump.site, jump.displaced)
 
     def value(
         self,
         fetch: Fetch,
         definition: Definition,
-        ip: int,
+        place: _Place,
         code: KernelProbe,
         registers: Registers,
     ) -> Value | None:
@@ -108,12 +164,15 @@ class _Kernel:
             case Source.COMM:
                 raise self._error(f"{definition.name}: no $comm in a kernel on disk", EVENTS)
             case Source.REGISTER if fetch.text in registers.pc:
-                first, number = First.ADDRESS, ip
+                first, number = First.ADDRESS, place.site
             case Source.REGISTER:
                 number = registers.numbers[fetch.text]
                 if number not in code.registers:
                     reason = f"{definition.name}: %{fetch.text} is not live at a site"
                     raise self._error(reason, "fetch $argN")
+            case Source.ARGUMENT if place.inside:
+                reason = f"{definition.name}: $argN can be used only on function entry"
+                raise self._error(reason, "fetch %REG or $stackN")
             case Source.STACK:
                 first = First.STACK
             case Source.STACK_WORD:
@@ -149,18 +208,17 @@ class _Kernel:
             reason = f"{definition.name}: no function of this kernel reads memory without faults"
             raise self._error(reason, EVENTS)
 
-    def drop_readers(
-        self, by_ip: dict[int, list[tuple[Definition, HookProbe, int]]], refused: Refused
-    ) -> None:
+    def drop_readers(self, by_ip: dict[int, list[_Placed]], refused: Refused) -> None:
         """Refuse probes of the functions that probes read memory with: each read would be a hit."""
         every = [one for probes in by_ip.values() for one in probes]
-        some = {names for _, probe, _ in every for names in readers_of(Hook(0, (probe,)))}
+        some = {names for one in every for names in readers_of(Hook(0, (one.probe,)))}
         names = {name for each in some for name in each}
         found = {self._image.symbols.find(name): name for name in sorted(names)}
-        for ip in [at for at, probes in by_ip.items() if probes[0][2] in found]:
-            for definition, _, entry in by_ip.pop(ip):
+        for ip in [at for at, probes in by_ip.items() if probes[0].place.start in found]:
+            for one in by_ip.pop(ip):
                 with refused.told(self._image.path):
-                    reason = f"{definition.name}: probes read memory with {found[entry]}"
+                    reader = found[one.place.start]
+                    reason = f"{one.definition.name}: probes read memory with {reader}"
                     raise self._error(reason, "probe it alone, without memory")
 
     def _data(self, name: str) -> int:
@@ -180,10 +238,10 @@ def _kind(fetch: Fetch) -> str:
     return fetch.type.removeprefix("u") if fetch.type == USER_STRING else fetch.type
 
 
-def _record(definition: Definition, probe: HookProbe, entry: int, ip: int) -> dict[str, Any]:
+def _record(placed: _Placed) -> dict[str, Any]:
     """What a stream's reader is told."""
-    fields = []
-    for fetch, value in zip(definition.fetches, probe.values, strict=True):
+    fields, definition, place = [], placed.definition, placed.place
+    for fetch, value in zip(definition.fetches, placed.probe.values, strict=True):
         kind = _kind(fetch)
         show = show_of(kind)
         room = TEXT - 1 if show is Show.STRING else 0
@@ -194,8 +252,10 @@ def _record(definition: Definition, probe: HookProbe, entry: int, ip: int) -> di
         "name": definition.name,
         "text": definition_text(definition),
         "symbol": definition.symbol,
-        "ip": entry,
-        "site": ip,
+        "offset": definition.offset,
+        "ip": place.ip,
+        "site": place.site,
+        "way": (JUMP if place.displaced else PAD).name,
         "returns": definition.kind == "r",
         "fields": fields,
     }

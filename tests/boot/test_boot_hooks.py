@@ -161,6 +161,8 @@ class _Machine:
                 "ip": CODE + SITE,
                 "site": CODE + SITE,
                 "returns": back,
+                "offset": 0,
+                "way": "pad",
                 "fields": list(one),
             }
             for number, (one, back) in enumerate(zip(fields, returns, strict=True))
@@ -323,6 +325,8 @@ def test_two_probes_of_one_function(arch: str) -> None:
     hits = machine.hits([RET, RET, RET], [False, True, True])
     assert [len(_values(hits, n)[0].number) for n in range(3)] == [1, 1, 1]
     assert hits.point.tolist() == [0, 2, 1]
+    callers = [hits.group(n, np.flatnonzero(hits.point == n)).caller.tolist() for n in (1, 2)]
+    assert callers == [[back], [back]]
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -341,3 +345,44 @@ def test_reads_do_not_nest_for_ever(arch: str) -> None:
     found = _values(machine.hits([[["v", "uint_value", 0, 8, None, False]]], [False]), 0)[0]
     assert found.lost.tolist() == [False, False, True, True]
     assert found.number[:2].tolist() == [77, 77]
+
+
+NOPS = {"x86_64": bytes.fromhex("0f1f440000"), "arm64": bytes.fromhex("1f2003d5")}
+FLAGS = {"x86_64": (16, 0xCD5 | 2), "arm64": (32, 0xA << 28)}
+"""The number of the flags' register, and a value: on x86 with DF, which no C function may meet."""
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_a_jump_leaves_every_register(arch: str) -> None:
+    """In the middle of a function flags are live, and what a site's caller saves."""
+    x86 = arch == "x86_64"
+    numbers = [n for n in range(16 if x86 else 31) if n != 4 or not x86]
+    number, flags = FLAGS[arch]
+    reads = Value(First.REGISTER, FIRST[arch][0], (Read(0, 8, False),), 8)
+    values = (*(Value(First.REGISTER, n, (), 8) for n in (*numbers, number)), reads)
+    machine = _Machine(arch, [])
+    tracer = boot_tracer_of(arch)
+    sink = tracer.sinks[0]
+    laid = tracer.assemble(Wanted(sink, False, WORDS + 0x800 - CODE))
+    out = Assembly(arch, laid.code + bytes(-len(laid.code) % 16))
+    callees = {name: at - CODE for name, at in READER.items()}
+    aim = Aim(CODE, laid.entry, WORDS - CODE, 0, callees, 0x4000)
+    hook = Hook(CODE + SITE, (HookProbe(values, returns=False),), NOPS[arch], inside=True)
+    machine.laid = lay_hooks(out, kernel_probe_of(arch), [hook], aim)
+    machine.uc.mem_write(CODE, bytes(out.code))
+    machine.uc.mem_write(MEMORY, (77).to_bytes(8, "little"))
+    name = getattr(machine.names, "UC_X86_REG_EFLAGS" if x86 else "UC_ARM64_REG_NZCV")
+    chance = random.Random(arch)
+    held = {n: chance.randrange(1 << 62) for n in numbers} | {FIRST[arch][0]: MEMORY}
+    for n, value in held.items():
+        machine.uc.reg_write(machine.registers[n], value)
+    machine.uc.reg_write(name, flags)
+    machine.uc.reg_write(machine.sp, TOP)
+    end = CODE + SITE + len(NOPS[arch])
+    machine.uc.emu_start(CODE + machine.laid.entries[0], end, count=20000)
+    assert {n: machine.uc.reg_read(machine.registers[n]) for n in numbers} == held
+    assert machine.uc.reg_read(name) == flags and machine.uc.reg_read(machine.sp) == TOP
+    assert machine.uc.reg_read(machine.pc) == end
+    fields = [[f"v{n}", "pointer_value", 0, 8, None, False] for n in range(len(values))]
+    found = [one.number.tolist() for one in _values(machine.hits([fields], [False]), 0)]
+    assert found == [*([held[n]] for n in numbers), [flags], [77]]

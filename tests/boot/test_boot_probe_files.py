@@ -23,7 +23,7 @@ from tests.support.loose_images import module, put
 
 BOTH = ("p:a vfs_read n=$arg1:s32 seven=\\7:u8", "r3:b vfs_read ret=$retval")
 DAMAGED = "the record of its probes is damaged"
-ANYWHERE = "is not the entry of a function with a site; use --print-events"
+ANYWHERE = "its symbols do not name its tables; use a vmlinux with symbols"
 
 
 @pytest.fixture
