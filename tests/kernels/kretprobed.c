@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Counts calls and returns by the kernel's own kretprobes, from the first call of do_rmdir to the
- * second. */
+/* Counts calls and returns by the kernel's own kretprobes, and hits within functions by kprobes, from
+ * the first call of do_rmdir to the second. */
 #include <linux/kprobes.h>
 #include <linux/module.h>
 
@@ -12,9 +12,16 @@ module_param_array(names, charp, &count, 0);
 static int most[MOST];
 module_param_array(most, int, NULL, 0);
 
+static char *within[MOST];
+static int places;
+module_param_array(within, charp, &places, 0);
+static int offsets[MOST];
+module_param_array(offsets, int, NULL, 0);
+
 static struct kretprobe probes[MOST], marker;
-static atomic_t entered[MOST], returned[MOST], phase;
-static atomic64_t values[MOST];
+static struct kprobe inside[MOST];
+static atomic_t entered[MOST], returned[MOST], hits[MOST], phase;
+static atomic64_t values[MOST], results[MOST];
 
 static int marked(struct kretprobe_instance *one, struct pt_regs *regs)
 {
@@ -39,6 +46,15 @@ static int returns(struct kretprobe_instance *one, struct pt_regs *regs)
 	return 0;
 }
 
+static int reached(struct kprobe *one, struct pt_regs *regs)
+{
+	if (atomic_read(&phase) == 1) {
+		atomic_inc(&hits[one - inside]);
+		atomic64_add(regs_return_value(regs), &results[one - inside]);
+	}
+	return 0;
+}
+
 static int __init kretprobed_init(void)
 {
 	int number, error;
@@ -52,6 +68,14 @@ static int __init kretprobed_init(void)
 		if (error)
 			return error;
 	}
+	for (number = 0; number < places; number++) {
+		inside[number].symbol_name = within[number];
+		inside[number].offset = offsets[number];
+		inside[number].pre_handler = reached;
+		error = register_kprobe(&inside[number]);
+		if (error)
+			return error;
+	}
 	marker.kp.symbol_name = "do_rmdir";
 	marker.entry_handler = marked;
 	return register_kretprobe(&marker);
@@ -62,6 +86,12 @@ static void __exit kretprobed_exit(void)
 	int number;
 
 	unregister_kretprobe(&marker);
+	for (number = 0; number < places; number++) {
+		unregister_kprobe(&inside[number]);
+		pr_alert("kprobed %s+%d hits %d missed %lu values %lld\n", within[number],
+			 offsets[number], atomic_read(&hits[number]), inside[number].nmissed,
+			 (long long)atomic64_read(&results[number]));
+	}
 	for (number = 0; number < count; number++) {
 		unregister_kretprobe(&probes[number]);
 		pr_alert("kretprobed %s entered %d returned %d missed %d values %lld\n", names[number],
