@@ -346,9 +346,14 @@ int main(int argc, char **argv) {
 	}
 	CASES
 	clock_gettime(CLOCK_MONOTONIC, &end);
+	FILE *schedstat = fopen("/proc/self/schedstat", "r"); /* of the first thread */
+	unsigned long long ran = 0, delayed = 0; /* ns: with a processor, and waiting for one */
+	if (!schedstat || fscanf(schedstat, "%llu %llu", &ran, &delayed) != 2) delayed = 0;
 	if (is_queue) msgctl(id, IPC_RMID, 0);
 	else if (id > -1) semctl(id, 0, IPC_RMID);
-	printf("result %ld errno %d interrupted %d handled %d ms %ld\n", result, number, interrupted,
-		handled, (end.tv_sec - begun.tv_sec) * 1000 + (end.tv_nsec - begun.tv_nsec) / 1000000);
+	printf("result %ld errno %d interrupted %d handled %d ms %ld delayed %llu\n", result, number,
+		interrupted, handled,
+		(end.tv_sec - begun.tv_sec) * 1000 + (end.tv_nsec - begun.tv_nsec) / 1000000,
+		delayed / 1000000);
 	return 0;
 }
