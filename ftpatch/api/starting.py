@@ -17,10 +17,12 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 
 from ftpatch.arch import arch_named
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import FtpatchError, InputError, UsageError
+from ftpatch.io.cleanup import ENDING
 from ftpatch.process.held import Held
 from ftpatch.process.linker import Asking, Listener, Started, hook_linker
 from ftpatch.process.loaded import loaded_images
@@ -77,10 +79,10 @@ class Program:
             self._following.wait()  # raises NotFollowed, if that is why
             raise InputError(self.path, "ended before its libraries were loaded", "see above")
 
-    @property
-    def is_held(self) -> bool:
-        """True until it is let go on."""
-        return not self._goes_on.is_set()
+    def end_if_held(self) -> None:
+        """End it unless it has been let go on: nothing of it has run."""
+        if not self._goes_on.is_set():
+            self.send(signal.SIGKILL)
 
     def go_on(self) -> None:
         """Let it run."""
@@ -141,12 +143,40 @@ def started(words: Sequence[str]) -> Iterator[Program]:
     was let go on. Raises UsageError and InputError."""
     program = Program(find_program(words[0]))
     try:
-        try:
-            program.start(words)
-            yield program
-        except BaseException:
-            if program.is_held:
-                program.send(signal.SIGKILL)
-            raise
+        with _ended_with_us(program):
+            try:
+                program.start(words)
+                yield program
+            except BaseException:
+                program.end_if_held()
+                raise
     finally:
         program.close()
+
+
+@contextlib.contextmanager
+def _ended_with_us(program: Program) -> Iterator[None]:
+    """Signals that end ftpatch end a program that is held first: nobody would ask for it any more,
+    and it would run on without probes."""
+    before = {
+        int(number): handler
+        for number in ENDING
+        if (handler := signal.getsignal(number)) not in (None, signal.SIG_IGN)
+    }
+
+    def end(number: int, frame: FrameType | None) -> None:
+        program.end_if_held()
+        handler = before[number]
+        if callable(handler):
+            handler(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

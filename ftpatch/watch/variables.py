@@ -50,8 +50,9 @@ class Variables:
             if size not in fits and request.type != CLEAR:
                 odd = f", and stands at {address:#x}" if size in LENGTHS else ""
                 some = f"watch {any_of(map(str, fits))} of them" if fits else "name an element"
-                example = f", as in {request.type.replace('-', '')}@{symbol}:{fits[-1]}"
-                raise self._refuse(symbol, f"it has {size} bytes{odd}", some + example * bool(fits))
+                if fits:
+                    some += f", as in {request.type.replace('-', '')}@{symbol}:{fits[-1]}"
+                raise self._refuse(symbol, f"it has {size} bytes{odd}", some)
         return replace(request, symbol=symbol)
 
     def spelled(self, text: str) -> str:

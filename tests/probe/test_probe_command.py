@@ -156,6 +156,43 @@ def test_a_signal_ends_both(program: Path) -> None:
     assert 3 <= hits(Path("t"))[0]["work"] <= (total - 3) // 2 + 3
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_it_runs_ends_both(program: Path, number: signal.Signals) -> None:
+    """Whenever it comes: a program that was let go on ends by it too, none runs on."""
+    rng = random.Random(f"{SEED} {number}")
+    for _ in range(scaled(20, 4)):
+        Path("ran").unlink(missing_ok=True)
+        words = ftpatch_command("probe", "-c", f"{program} 60000", "p libwork.so:work", "-q")
+        with subprocess.Popen(words, env=child_env(), stderr=subprocess.DEVNULL) as running:
+            until = time.monotonic() + PATIENCE
+            while not _running(program) and time.monotonic() < until:
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0.0, 0.2))
+            running.send_signal(number)
+        assert running.returncode in (7, 128 + number, -number, 125)
+        assert not _runs(program)
+
+
+def _runs(program: Path) -> bool:
+    """Whether it runs, a moment later: what was sent SIGKILL may not have ended yet."""
+    for _ in range(50):
+        if not _running(program):
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _running(program: Path) -> bool:
+    return any(_is(one, program) for one in Path("/proc").glob("[0-9]*/exe"))
+
+
+def _is(exe: Path, program: Path) -> bool:
+    try:
+        return exe.samefile(program)
+    except OSError:
+        return False
+
+
 def test_it_survives_that_ftpatch_is_killed(program: Path) -> None:
     """At any moment: either nothing of it has run, or it runs to its end."""
     rng, ran = random.Random(f"{SEED} killed"), 0

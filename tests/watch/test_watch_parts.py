@@ -26,7 +26,7 @@ struct cart {
 };
 volatile struct cart cart = {.total = 4, .mode = 2};
 static volatile struct item shelf[4];
-volatile struct __attribute__((packed)) { char one; int two; } odd;
+volatile struct __attribute__((packed)) { char one; int two; struct { } none; } odd;
 volatile int arr[5];
 int sell(int n)
 {
@@ -144,6 +144,7 @@ REFUSED = [
     ("cart.items[1]", "cart.items[1]: it has 40 bytes; watch 1, 2, 4 or 8 of them, as in "
      "rw@cart.items[1]:8"),
     ("odd.two", "odd.two: it has 4 bytes, and stands at 0x"),
+    ("odd.none", "odd.none: it has 0 bytes; name an element"),
     ("cart.flags", "cart has 'flags' as a bit-field: '.flags' at column 5 of 'cart.flags'; take "
      "the bytes around it, by their offset"),
     ("cart.next->total", "cart.next is a pointer, and where it points to is known only at run "
