@@ -109,6 +109,8 @@ class Hooks:
     def jumps(self, sites: Sites, entries: Sequence[int]) -> list[Changes]:
         """Jumps to the hooks' ``entries``, link addresses, for those that no site calls."""
         elf, out = sites.image.elf, list[Changes]()
+        if not any(hook.displaced for hook in self.hooks):
+            return out  # an architecture without probes has a boot tracer nevertheless
         mover, fill = mover_of(sites.arch.name), kernel_text_of(sites.arch.name).fill
         for hook, to in zip(self.hooks, entries, strict=True):
             if hook.displaced:
