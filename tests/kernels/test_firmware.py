@@ -28,6 +28,8 @@ INIT = f"""#!/bin/busybox sh
 /bin/busybox echo '{HERE}'
 /bin/busybox sleep 60
 """
+PATIENCE = 600
+"""Seconds for firmware, GRUB and all of Debian's initramfs on a busy machine."""
 KERNELS = {"6.1-amd64", "6.1-arm64"}
 LISTED = {"x86_64": (), "arm64": ("virtio_blk", "virtio_pci", "ext4")}
 """Architectures with the distribution's initramfs, and its modules: most, or a few, where the tool
@@ -124,7 +126,7 @@ def _assert_starts(tree: Tree, words: list[str | Path], more: str, tmp_path: Pat
     if more:
         root = firmware.root_disk(INIT, tree.busybox, tmp_path)
         words += ["-drive", f"if=virtio,format=raw,file={root}"]
-    text = run_qemu(words, HERE)
+    text = run_qemu(words, HERE, limit=PATIENCE)
     seen = read_console(text)
     assert HERE in text and seen.ftrace_bug is None, seen.tail
     assert not seen.warnings, seen.warnings
