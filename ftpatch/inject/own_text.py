@@ -26,7 +26,7 @@ TEXTS = (("_stext", "_etext"), ("_sinittext", "_einittext"))
 """Bounds of code, for core_kernel_text()."""
 IMAGE = ("_text", "_end")
 WORD = 8
-MOST = 0.75
+MIN_CODE = 0.75
 """Share of a table's places that are code: an Image does not tell all of it."""
 SITE = "an ftrace site (__mcount_loc)"
 RELOCATED = "an address that KASLR relocates"
@@ -110,7 +110,7 @@ class OwnText:
             at = np.arange(low, high - size + 1, size, dtype=np.uint64)
             place = _words(self._image, at) if table.wide else _targets(self._image, at)
             code = self._image.elf.offset_of(place, executable=True) >= 0
-            if len(table.rows) > 1 and ((high - low) % size or code.mean() < MOST):
+            if len(table.rows) > 1 and ((high - low) % size or code.mean() < MIN_CODE):
                 continue
             wide = np.ones(len(at), np.uint64)
             if length:
