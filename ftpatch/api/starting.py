@@ -18,11 +18,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from ftpatch.arch import arch_named
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import FtpatchError, InputError, UsageError
-from ftpatch.io.cleanup import ENDING
+from ftpatch.io.cleanup import ending_handled
 from ftpatch.process.held import Held
 from ftpatch.process.linker import Asking, Listener, Started, hook_linker
 from ftpatch.process.loaded import loaded_images
@@ -158,25 +159,14 @@ def started(words: Sequence[str]) -> Iterator[Program]:
 def _ended_with_us(program: Program) -> Iterator[None]:
     """Signals that end ftpatch end a program that is held first: nobody would ask for it any more,
     and it would run on without probes."""
-    before = {
-        int(number): handler
-        for number in ENDING
-        if (handler := signal.getsignal(number)) not in (None, signal.SIG_IGN)
-    }
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, frame: FrameType | None, handler: Any) -> None:  # noqa: ANN401
         program.end_if_held()
-        handler = before[number]
         if callable(handler):
             handler(number, frame)
         else:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
-    for number in before:
-        signal.signal(number, end)
-    try:
+    with ending_handled(end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,7 +33,7 @@ from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
 from ftpatch.errors import Exit, FtpatchError, UsageError
 from ftpatch.io.activity import Activity, doing
-from ftpatch.io.cleanup import CLEANUP, ENDING
+from ftpatch.io.cleanup import CLEANUP, ending_handled
 from ftpatch.io.temporary import FOLDERS, claim, sweep
 
 if TYPE_CHECKING:
@@ -225,35 +225,20 @@ def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext
 
 
 def _watch(most: int, machine: Machine, kernel: Image, steps: Iterator[Progress]) -> Progress:
-    """Show how it goes. ``most`` events stop the tracer (0: none do)."""
-    handlers = _handle(machine)
-    with doing("booting", most) as now:
-        for ended in steps:
-            _show(kernel, ended, now)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-    return ended
+    """Show how it goes. ``most`` events stop the tracer (0: none do). On Ctrl-C or SIGTERM end the
+    machine and report what it did; on any other signal that ends us, end it too."""
 
-
-def _handle(machine: Machine) -> dict[int, Any]:
-    """On Ctrl-C or SIGTERM end the machine and report what it did; on any other signal that ends
-    us, end it too. Returns the handlers from before."""
-
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, frame: FrameType | None, _: object) -> None:
+        if number in (signal.SIGINT, signal.SIGTERM):
+            machine.ask("interrupted")
+            return
         machine.kill()
         interrupted(number, frame)
 
-    handlers: dict[int, Any] = {
-        number: signal.getsignal(number)
-        for number in ENDING
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    for number in handlers:
-        signal.signal(number, end)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if number in handlers:
-            signal.signal(number, lambda *_: machine.ask("interrupted"))
-    return handlers
+    with ending_handled(end), doing("booting", most) as now:
+        for ended in steps:
+            _show(kernel, ended, now)
+    return ended
 
 
 def _show(kernel: Image, progress: Progress, now: Activity) -> None:

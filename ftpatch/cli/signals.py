@@ -15,7 +15,7 @@ from types import FrameType
 from ftpatch.cli.paint import clean, is_drawn_on
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.errors import FtpatchError
-from ftpatch.io.cleanup import CLEANUP, ENDING
+from ftpatch.io.cleanup import CLEANUP, ENDING, ending_handled
 from ftpatch.io.mapped_faults import tell_faults
 
 __all__ = ["asked_to_end", "handle_signals", "interrupted"]
@@ -56,16 +56,8 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 def asked_to_end() -> Iterator[threading.Event]:
     """Signals that would end ftpatch ask it to take everything out."""
     asked = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: asked.set())
-        for number in ENDING
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
+    with ending_handled(lambda *_: asked.set()):
         yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _unreadable(error: FtpatchError) -> None:

@@ -9,6 +9,7 @@ What rules out a jump in a program does so in a kernel; and a kernel changes its
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,6 @@ class KernelJumps:
             tables=not without,
             guarded=_is_guarded(sites),
         )
-        self._own: OwnText | None = None
 
     def at(self, address: int, until: int | None) -> KernelJump:
         """Find room for a jump at an address; ``until``: address of the next probe. Raises
@@ -64,7 +64,6 @@ class KernelJumps:
         around = self.functions.around(address)
         if around is None:
             raise self._error(address, "the end of its function is unknown", EVENTS)
-        self._own = self._own or OwnText(self._sites, self._text)
         against = self._own.against_function(around[0])
         if against:
             raise self._error(address, against, HINT)
@@ -80,6 +79,10 @@ class KernelJumps:
         if against:
             raise self._error(address, against, EVENTS)
         return KernelJump(start, code)
+
+    @cached_property
+    def _own(self) -> OwnText:
+        return OwnText(self._sites, self._text)
 
     def _error(self, address: int, why: str, hint: str) -> UsageError:
         (place,) = self._image.kallsyms.places(np.array([address], np.uint64))

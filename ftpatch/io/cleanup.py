@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["ENDING", "CLEANUP", "Cleanup"]
+__all__ = ["ENDING", "CLEANUP", "Cleanup", "ending_handled"]
 
 _OTHERS = {"SIGKILL", "SIGSTOP"} | {  # cannot be caught; stop, or are ignored, unless handled
     *("SIGCHLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"),
@@ -24,6 +25,24 @@ ENDING: Final = tuple(
 )
 """Signals that end a process by default (signal(7)), and that Python can handle."""
 Handler = Callable[[int, FrameType | None], None]
+
+
+@contextmanager
+def ending_handled(handler: Callable[[int, FrameType | None, Any], None]) -> Iterator[None]:
+    """Let ``handler`` handle the signals that end a process, but for those that are ignored; it
+    takes what handled them before, too, which does so again afterwards."""
+    before = {
+        int(number): held
+        for number in ENDING
+        if (held := signal.getsignal(number)) not in (None, signal.SIG_IGN)
+    }
+    for number in before:
+        signal.signal(number, lambda number, frame: handler(number, frame, before[number]))
+    try:
+        yield
+    finally:
+        for number, held in before.items():
+            signal.signal(number, held)
 
 
 class Cleanup:
