@@ -77,8 +77,10 @@ class Program:
         if self._error is not None:
             raise self._error
         if not self._waits.is_set():
-            self._following.wait()  # raises NotFollowed, if that is why
-            raise InputError(self.path, "ended before its libraries were loaded", "see above")
+            code = self._following.wait()  # raises NotFollowed, if that is why
+            how = f"killed by signal {-code}" if code < 0 else f"exited with {code}"
+            hint = "see whether it runs without ftpatch"
+            raise InputError(self.path, f"{how} before its libraries were loaded", hint)
 
     def end_if_held(self) -> None:
         """End it unless it has been let go on: nothing of it has run."""

@@ -18,7 +18,7 @@ from ftpatch.cli.misused import misused
 from ftpatch.cli.plain_values import PlainGroup
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.signals import handle_signals
-from ftpatch.cli.verbs import READING, RUNS_PROGRAMS, VERBS, Verbs, import_verb
+from ftpatch.cli.verbs import READING, VERBS, Verbs, import_verb, runs_program
 from ftpatch.errors import Exit, FtpatchError
 from ftpatch.io.cleanup import CLEANUP
 
@@ -99,12 +99,12 @@ def _complete() -> int:
 
 
 def _run() -> int:
-    CLEANUP.failure = int(Exit.ERROR)
+    own = runs_program(sys.argv[1:])
+    CLEANUP.failure = int(Exit.OWN if own else Exit.ERROR)
     try:
         code = command_line()(prog_name="ftpatch", standalone_mode=False)
     except FtpatchError as error:
         error_line(str(error))
-        own = sys.argv[1:] and sys.argv[1] in RUNS_PROGRAMS
         return int(Exit.OWN if own else error.exit)
     except ClickError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -116,8 +116,7 @@ def _run() -> int:
         message = getattr(error, "format_message")()  # noqa: B009 - click's, whichever copy it is
         if message:
             error_line(str(told) if told is not None else message.rstrip(".") + where)
-        own = context is not None and context.info_name in RUNS_PROGRAMS
-        return int(Exit.OWN if own else Exit.ERROR)
+        return CLEANUP.failure
     except OSError as error:
         done = "; the output is written" if CLEANUP.appeared else ""
         error_line(f"{error.filename or 'standard output'}: {error.strerror}{done}")

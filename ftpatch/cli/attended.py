@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -19,6 +18,7 @@ from ftpatch.cli.process_update import tell_left
 from ftpatch.cli.signals import asked_to_end
 from ftpatch.errors import InputError, UsageError
 from ftpatch.io.activity import doing
+from ftpatch.io.temporary import run_folder
 from ftpatch.process.attached import Live, detach
 from ftpatch.process.process import Process
 from ftpatch.process.process_journal import forget, holding, recall
@@ -62,8 +62,8 @@ def attended(
     whether to end before it begins. Raises what attaching raises, and InputError where something
     could not be taken out."""
     process = one.process
-    with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder:
-        trace = (one.recording or Path(folder) / "trace").absolute()
+    with run_folder() as folder:
+        trace = (one.recording or folder / "trace").absolute()
         with (
             attached_files(process, trace, one.image, overwrite=one.overwrite) as made,
             asked_to_end() as asked,

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -17,7 +16,7 @@ import typer
 from ftpatch.api.boot_probing import any_returns
 from ftpatch.api.booting import BootWords, boot_kernel
 from ftpatch.cli.completion import report_formats
-from ftpatch.cli.console import clean, count, error_line, note_lines
+from ftpatch.cli.console import clean, count, note_lines
 from ftpatch.cli.options import (
     Filter,
     Json,
@@ -31,10 +30,10 @@ from ftpatch.cli.options import (
 from ftpatch.cli.progress import PROGRESS
 from ftpatch.cli.report_output import open_output
 from ftpatch.cli.signals import interrupted
-from ftpatch.errors import Exit, FtpatchError, UsageError
+from ftpatch.errors import UsageError
 from ftpatch.io.activity import Activity, doing
-from ftpatch.io.cleanup import CLEANUP, ending_handled
-from ftpatch.io.temporary import FOLDERS, claim, sweep
+from ftpatch.io.cleanup import ending_handled
+from ftpatch.io.temporary import run_folder
 
 if TYPE_CHECKING:
     from ftpatch.boot.machine import Machine, Progress
@@ -154,74 +153,64 @@ def command(
     ftpatch boot vmlinux --watch pid_max:rw-
     ftpatch boot vmlinux --probe 'r:mk do_mkdirat ret=$retval:s32'
     """
-    try:
-        from ftpatch.boot.access_events import ACCESSES
-        from ftpatch.boot.events import HITS, STREAM
-        from ftpatch.cli import report
-        from ftpatch.trace.choose import report_named, require_fit
-        from ftpatch.trace.formats import reports
+    from ftpatch.boot.access_events import ACCESSES
+    from ftpatch.boot.events import HITS, STREAM
+    from ftpatch.cli import report
+    from ftpatch.trace.choose import report_named, require_fit
+    from ftpatch.trace.formats import reports
 
-        if watches and probes:
-            raise UsageError(None, "--watch and --probe are two reports", "use one of them")
-        kind = ACCESSES if watches else HITS if probes else STREAM
-        form = report_named(kind, format_of(json, format_, reports()))
-        if probes and form.returns:
-            require_fit(form, kind, returns=any_returns(image, probes))
-        with open_output(output, force=force, form=form):
-            pass  # there will be one
-        from ftpatch.boot.plan import BootTracing
-        from ftpatch.ftrace.filter import Selection
+    if watches and probes:
+        raise UsageError(None, "--watch and --probe are two reports", "use one of them")
+    kind = ACCESSES if watches else HITS if probes else STREAM
+    form = report_named(kind, format_of(json, format_, reports()))
+    if probes and form.returns:
+        require_fit(form, kind, returns=any_returns(image, probes))
+    with open_output(output, force=force, form=form):
+        pass  # there will be one
+    from ftpatch.boot.plan import BootTracing
+    from ftpatch.ftrace.filter import Selection
 
-        if stop_on not in ("", "warn"):
-            raise UsageError(None, f"--stop-on {stop_on}: unknown event", "use --stop-on warn")
-        tracing = BootTracing(sink=sink, until=until, most=most, time=time)
-        selection = Selection(filter_, notrace, regex)
-        CLEANUP.failure = int(Exit.OWN)
-        asked = BootWords(
-            selection=selection,
-            tracing=tracing,
-            append=append,
-            words=words or [],
-            limit=limit,
-            idle=idle,
-            last=last or 0,
-            stop_on_warn=bool(stop_on),
-            watches=watches,
-            probes=probes,
-        )
-        with _folder(keep) as name:
-            booted = boot_kernel(image, Path(name), asked, partial(_watch, most or 0))
-            ended = booted.ended
-            missing = f" and {ended.lost} lost" * bool(ended.lost)
-            note_lines([f"{count(ended.events, 'event')}{missing}; {ended.ended}"])
-            note_lines(booted.ending.lines)
-            if booted.accesses is not None:
-                from ftpatch.cli.report_task import report_accesses
+    if stop_on not in ("", "warn"):
+        raise UsageError(None, f"--stop-on {stop_on}: unknown event", "use --stop-on warn")
+    tracing = BootTracing(sink=sink, until=until, most=most, time=time)
+    selection = Selection(filter_, notrace, regex)
+    asked = BootWords(
+        selection=selection,
+        tracing=tracing,
+        append=append,
+        words=words or [],
+        limit=limit,
+        idle=idle,
+        last=last or 0,
+        stop_on_warn=bool(stop_on),
+        watches=watches,
+        probes=probes,
+    )
+    with _folder(keep) as folder:
+        booted = boot_kernel(image, folder, asked, partial(_watch, most or 0))
+        ended = booted.ended
+        missing = f" and {ended.lost} lost" * bool(ended.lost)
+        note_lines([f"{count(ended.events, 'event')}{missing}; {ended.ended}"])
+        note_lines(booted.ending.lines)
+        if booted.accesses is not None:
+            from ftpatch.cli.report_task import report_accesses
 
-                report_accesses(booted.accesses, form, output, force=force)
-            elif ended.events:
-                kernel = booted.kernel.path
-                report.command([booted.stream], format_, json, kernel, output=output, force=force)
-    except FtpatchError as error:
-        error_line(str(error))
-        raise typer.Exit(int(Exit.OWN)) from None
+            report_accesses(booted.accesses, form, output, force=force)
+        elif ended.events:
+            kernel = booted.kernel.path
+            report.command([booted.stream], format_, json, kernel, output=output, force=force)
     raise typer.Exit(booted.ending.code)
 
 
-def _folder(keep: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
-    """The folder of the run; unless it is kept, a signal removes it as well."""
+def _folder(keep: Path | None) -> AbstractContextManager[Path]:
+    """The folder of the run."""
     if keep is None:
-        sweep(Path(tempfile.gettempdir()), FOLDERS)
-        place = tempfile.TemporaryDirectory(prefix="ftpatch.")
-        claim(Path(place.name))
-        CLEANUP.passing = [Path(place.name)]
-        signal.signal(signal.SIGPIPE, interrupted)
-        return place
+        return run_folder()
     try:
         keep.mkdir()
     except OSError as error:
         raise UsageError(keep, f"cannot create: {error.strerror}", "name a new directory") from None
-    return nullcontext(str(keep))
+    return nullcontext(keep)
 
 
 def _watch(most: int, machine: Machine, kernel: Image, steps: Iterator[Progress]) -> Progress:

@@ -12,7 +12,7 @@ from ftpatch.api.boot_probing import insert_probes
 from ftpatch.api.probing import ProbeWords, probe_listing
 from ftpatch.api.writing import Writing
 from ftpatch.cli.completion import images, pids
-from ftpatch.cli.console import error_line, lines, note_lines, tell_links, wait_for
+from ftpatch.cli.console import lines, note_lines, tell_links, wait_for
 from ftpatch.cli.options import (
     AllowSetuid,
     DryRun,
@@ -35,8 +35,7 @@ from ftpatch.cli.options import (
 )
 from ftpatch.cli.outcome import all_told, skipped_lines
 from ftpatch.cli.probe_told import print_lines, tell_held, tell_inserted
-from ftpatch.errors import Exit, FtpatchError, Refused, UsageError
-from ftpatch.io.cleanup import CLEANUP
+from ftpatch.errors import Exit, Refused, UsageError
 
 if TYPE_CHECKING:
     pass
@@ -282,13 +281,8 @@ def command(
         )
         refused = Refused()
         if run is not None:
-            CLEANUP.failure = int(Exit.OWN)
-            try:
-                with all_told(refused):
-                    code = probe_command(run, wanted, refused)
-            except FtpatchError as error:
-                error_line(str(error))
-                code = int(Exit.OWN)
+            with all_told(refused):
+                code = probe_command(run, wanted, refused)
             raise typer.Exit(code)
         assert pid is not None
         with all_told(refused):

@@ -34,8 +34,7 @@ from ftpatch.cli.options import (
 )
 from ftpatch.cli.signals import interrupted
 from ftpatch.cli.trace_reports import Asked, Reports
-from ftpatch.errors import Exit, FtpatchError, UsageError
-from ftpatch.io.cleanup import CLEANUP
+from ftpatch.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from ftpatch.tracer.run import Request, Run
@@ -157,40 +156,35 @@ def command(
 
     Example: ftpatch trace -f 'parse_*' -- ./shop --verbose
     """
-    CLEANUP.failure = int(Exit.OWN)
-    try:
-        from ftpatch.ftrace.filter import Selection
-        from ftpatch.trace.formats import reports as formats
-        from ftpatch.tracer.plan import Tracing
-        from ftpatch.tracer.run import Request
+    from ftpatch.ftrace.filter import Selection
+    from ftpatch.trace.formats import reports as formats
+    from ftpatch.tracer.plan import Tracing
+    from ftpatch.tracer.run import Request
 
-        request = Request(
-            words=program,
-            tracing=Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args),
-            selection=Selection(filter_, notrace, regex),
-            libraries=lib,
-            calls=libcalls,
-            recording=output,
-            overwrite=force,
-            follow=follow_exec,
-        )
-        filters = call_filters(only, max_depth, time_filter, max_calls, trigger)
-        asked = Asked(
-            format=format_of(json, format_, formats()),
-            reports=reports,
-            filters=filters,
-            recording=output,
-            open=open_,
-            force=force,
-            verbose=verbose,
-        )
-        if pid is None:
-            code = _trace(request, asked, seconds)
-        else:
-            code = _trace_process(pid, request, asked, seconds)
-    except FtpatchError as error:
-        error_line(str(error))
-        raise typer.Exit(int(Exit.OWN)) from None
+    request = Request(
+        words=program,
+        tracing=Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args),
+        selection=Selection(filter_, notrace, regex),
+        libraries=lib,
+        calls=libcalls,
+        recording=output,
+        overwrite=force,
+        follow=follow_exec,
+    )
+    filters = call_filters(only, max_depth, time_filter, max_calls, trigger)
+    asked = Asked(
+        format=format_of(json, format_, formats()),
+        reports=reports,
+        filters=filters,
+        recording=output,
+        open=open_,
+        force=force,
+        verbose=verbose,
+    )
+    if pid is None:
+        code = _trace(request, asked, seconds)
+    else:
+        code = _trace_process(pid, request, asked, seconds)
     raise typer.Exit(code)
 
 

@@ -7,7 +7,7 @@ To make all of them costs more than most of them take.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 import typer
@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from ftpatch.cli.help_text import ArchCommand, help_width
 
-__all__ = ["READING", "RUNS_PROGRAMS", "VERBS", "Verbs", "import_verb"]
+__all__ = ["READING", "VERBS", "Verbs", "import_verb", "runs_program"]
 
 VERBS = (
     "status",
@@ -35,7 +35,7 @@ VERBS = (
 """In the order of the help; each is the name of a file here."""
 READING = ("status", "list", "check", "diff")
 """Verbs that write no image."""
-RUNS_PROGRAMS = ("trace", "boot")
+RUNNING = ("trace", "boot")
 """Verbs whose exit code is that of what they ran."""
 
 
@@ -43,6 +43,14 @@ def import_verb(name: str) -> Callable[..., object]:
     """Import the function behind a verb."""
     command: Callable[..., object] = importlib.import_module(f"ftpatch.cli.{name}").command
     return command
+
+
+def runs_program(words: Sequence[str]) -> bool:
+    """Test whether a command line, without ftpatch's own name, runs a program or kernel, and ends
+    with its exit code."""
+    verb, *others = words or [""]
+    probes = verb == "probe" and any(word.startswith("-c") for word in others)
+    return probes or verb in RUNNING
 
 
 class Verbs(Mapping[str, TyperCommand]):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ftpatch.cli.trace_reports import Asked, Reports
 from ftpatch.errors import UsageError
 from ftpatch.inject.runtime import WATCH
 from ftpatch.io.activity import doing
+from ftpatch.io.temporary import run_folder
 from ftpatch.process.process import Process, find_process
 from ftpatch.watch import parse_watch
 from ftpatch.watch.running import Watching, choose_watches
@@ -66,8 +66,8 @@ def watch_process(pid: int, wanted: Wanted) -> None:
     note_lines(chosen.notes)
     if not wanted.quiet:
         note_lines(chosen.partial)
-    with tempfile.TemporaryDirectory(prefix="ftpatch.") as folder:
-        trace = (wanted.output or Path(folder) / "trace").absolute()
+    with run_folder() as folder:
+        trace = (wanted.output or folder / "trace").absolute()
         with (
             asked_to_end() as ending,
             recording(process, chosen, trace, wanted.size) as watching,

@@ -18,13 +18,25 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from ftpatch.errors import OutputError
 from ftpatch.io.cleanup import CLEANUP
 
-__all__ = ["FOLDERS", "as_created", "claim", "lock", "named", "require_place", "spare", "sweep"]
+__all__ = [
+    "FOLDERS",
+    "as_created",
+    "claim",
+    "lock",
+    "named",
+    "require_place",
+    "run_folder",
+    "spare",
+    "sweep",
+]
 
 SETTLED = 60.0
 """Seconds after which anything that gets claimed has been."""
@@ -86,6 +98,25 @@ def claim(path: Path) -> None:
     """Mark a file or directory as owned for the lifetime of this process."""
     with contextlib.suppress(OSError):
         lock(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
+
+
+@contextlib.contextmanager
+def run_folder() -> Iterator[Path]:
+    """A directory for what a command runs and records, removed at the end, by signals as well; what
+    killed commands left is removed first. Raises OutputError."""
+    try:
+        sweep(Path(tempfile.gettempdir()), FOLDERS)
+        made = tempfile.TemporaryDirectory(prefix="ftpatch.")
+    except OSError as error:
+        raise OutputError(error.filename, f"cannot write: {error.strerror}") from None
+    with made as name:
+        folder = Path(name)
+        claim(folder)
+        CLEANUP.passing.append(folder)
+        try:
+            yield folder
+        finally:
+            CLEANUP.passing.remove(folder)
 
 
 def sweep(folder: Path, names: re.Pattern[str] = NAME) -> None:

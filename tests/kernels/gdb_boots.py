@@ -18,7 +18,7 @@ from .boot_oracle import SAME
 from .independent import Vmlinux
 from .qemu import APPEND, MACHINES, need, raw_image
 
-__all__ = ["LIMIT", "seen_by_gdb"]
+__all__ = ["GDB", "LIMIT", "seen_by_gdb"]
 
 GDB = "gdb-multiarch"
 LIMIT = 600  # seconds; it takes 10 to 20

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,17 @@ from .apt import FetchError
 from .boot_oracle import SAME
 from .cli import RUN_LIMIT
 from .fetch import find_kernel
+from .gdb_boots import GDB
 from .gdb_watches import watched_by_gdb
 from .guest import cpio
 from .independent import Vmlinux
+from .qemu import need
 from .trees import ensure_tree
 
 VARIABLES = ("pid_max", "nr_threads")
 """An int that is mostly read, and one that is counted up and down."""
+MEMBERS = ("init_pid_ns.pid_allocated", "init_pid_ns.level")
+"""Those of a variable that only debug information knows by name."""
 BEFORE = {"arm64": 4}
 """Where the machine stops before an access, the bytes of its instruction."""
 FIRST = 60
@@ -38,8 +43,10 @@ echo {WRITTEN} > /proc/sys/kernel/pid_max
 """
 
 
-def _watched(image: Vmlinux, *words: str) -> tuple[list[dict[str, Any]], str]:
-    watches = [word for name in VARIABLES for word in ("--watch", f"{name}:rw-")]
+def _watched(
+    image: Vmlinux, *words: str, variables: Sequence[str] = VARIABLES
+) -> tuple[list[dict[str, Any]], str]:
+    watches = [word for name in variables for word in ("--watch", f"{name}:rw-")]
     command = [sys.executable, "-m", "ftpatch", "boot", str(image.path), "--json", *watches]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=RUN_LIMIT)
     assert done.returncode in (0, 124), done.stderr
@@ -47,18 +54,35 @@ def _watched(image: Vmlinux, *words: str) -> tuple[list[dict[str, Any]], str]:
     return [row for row in rows if "access" in row], done.stderr
 
 
-def test_accesses_are_those_of_a_debugger(traceable: Vmlinux, scratch: Path) -> None:
+@pytest.mark.parametrize("variables", [VARIABLES, MEMBERS], ids=["variables", "members"])
+def test_accesses_are_those_of_a_debugger(
+    traceable: Vmlinux, scratch: Path, variables: Sequence[str]
+) -> None:
     """Place and value of the first ones, in their order."""
-    rows, _ = _watched(traceable, "-f", "alloc_pid", "--", *SAME)
+    at = _addresses(traceable, variables)
+    rows, _ = _watched(traceable, "-f", "alloc_pid", "--", *SAME, variables=variables)
     behind = BEFORE.get(traceable.arch, 0)
     said = [(row["symbol"], int(row["ip"], 16) + behind, int(row["new"], 16)) for row in rows]
-    at = {name: traceable.address(name) for name in VARIABLES}
     assert said[:FIRST] == watched_by_gdb(traceable, scratch, at, FIRST)
-    assert {name for name, _, _ in said[:FIRST]} == set(VARIABLES)
-    for name in VARIABLES:
+    assert {name for name, _, _ in said[:FIRST]} == set(variables)
+    for name in variables:
         mine = [row for row in rows if row["symbol"] == name]
         assert all(one["new"] == two["old"] for one, two in pairwise(mine))
         assert all("w" in row["access"] for row in mine if row["old"] != row["new"])
+
+
+def _addresses(image: Vmlinux, variables: Sequence[str]) -> dict[str, int]:
+    """Those of members are gdb's."""
+    if variables is VARIABLES:
+        return {name: image.address(name) for name in variables}
+    need(GDB)
+    asked = [word for name in variables for word in ("-ex", f"output/x (long)&{name}")]
+    command = [GDB, "-nx", "-batch", *asked, str(image.path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
+    found = [int(word, 16) for word in done.stdout.split("0x")[1:]]
+    if len(found) < len(variables):
+        pytest.skip(f"no debug information: {done.stderr.strip()}")
+    return dict(zip(variables, found, strict=True))
 
 
 def test_they_stand_among_the_calls(traceable: Vmlinux, tmp_path: Path) -> None:

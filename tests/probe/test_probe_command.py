@@ -115,12 +115,14 @@ def test_a_script_is_its_interpreter(program: Path) -> None:
         ("p libwork.so:work", "--in-place"),
         ("p libwork.so:work", "--pid", "1"),
         ("p libwork.so:work", "--size", "1"),
+        ("p libwork.so:work", "--bogus"),
+        ("p libwork.so:work", "--plan"),
         (),
     ],
 )
 def test_refused_before_it_runs(program: Path, words: tuple[str, ...]) -> None:
     done = _probed(f"{program} 1", *words)
-    assert done.code in (2, 125) and not done.out
+    assert done.code == 125 and not done.out
     assert done.err.count("\n") == 1 and done.err.startswith("ftpatch: ")
     assert not Path("ran").exists()
 
@@ -132,6 +134,34 @@ def test_what_cannot_be_started(tmp_path: Path, command: str) -> None:
     done = _probed(command.replace("./", f"{tmp_path}/"), "p main")
     assert done.code == 125 and not done.out
     assert done.err.count("\n") == 1 and done.err.startswith("ftpatch: ")
+
+
+def test_a_program_that_the_kernel_cannot_run(program: Path, tmp_path: Path) -> None:
+    """Its segments are beyond the file's end."""
+    cut = tmp_path / "cut"
+    cut.write_bytes(program.read_bytes()[:3000])
+    cut.chmod(0o755)
+    with subprocess.Popen([cut]) as alone:
+        pass
+    assert alone.returncode == -signal.SIGSEGV
+    done = _probed(str(cut), "p main")
+    assert done.code == 125
+    assert f"{cut}: killed by signal 11 before its libraries were loaded" in done.err
+
+
+def test_nothing_stays_when_the_reader_goes(program: Path, tmp_path: Path) -> None:
+    left = tmp_path / "tmp"
+    left.mkdir()
+    with subprocess.Popen(
+        ftpatch_command("probe", "-c", f"{program} 2000", "p work", "-q", "--format", "json"),
+        env=child_env(TMPDIR=str(left)),
+        stdout=subprocess.PIPE,
+    ) as ours:
+        assert ours.stdout is not None
+        assert ours.stdout.readline()
+        ours.stdout.close()
+    assert ours.returncode == 128 + signal.SIGPIPE
+    assert not [*left.iterdir()]
 
 
 def test_it_runs_on_when_the_time_is_over(program: Path) -> None:

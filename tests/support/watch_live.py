@@ -52,12 +52,13 @@ def cannot() -> str:
     return ""
 
 
-def built_shared(folder: Path, link: str = "pie") -> Path:
-    """shared.c as a program; skips where processes cannot be watched."""
+def built_shared(folder: Path, link: str = "pie", *more: str) -> Path:
+    """shared.c as a program, compiled with ``more`` options; skips where processes cannot be
+    watched."""
     if cannot():
         pytest.skip(cannot())
     path = folder / "shared"
-    words = ["gcc", "-O1", "-w", "-pthread", *LINKS[link], str(SOURCE), "-o", str(path)]
+    words = ["gcc", "-O1", "-w", "-pthread", *LINKS[link], *more, str(SOURCE), "-o", str(path)]
     subprocess.run(words, check=True)
     return path
 

@@ -16,6 +16,7 @@
 
 volatile long cell;
 volatile int a, b, c;
+static volatile struct { long other, cell[2]; } parts;
 static atomic_long reads, writes, chained;
 static atomic_int going, ending;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -25,6 +26,9 @@ static long order, arrived;
 __attribute__((noinline)) void put(long value)
 {
 	cell = value;
+	parts.other = -1;
+	parts.cell[0] = value + 1;
+	parts.cell[1] = value;
 	atomic_fetch_add(&writes, 1);
 }
 

@@ -60,6 +60,18 @@ def test_values_are_those_that_were_written(tmp_path: Path) -> None:
 
 
 @needs_gdb
+def test_an_element_of_a_member(tmp_path: Path) -> None:
+    """Its neighbours are written as often."""
+    with (
+        shared(built_shared(tmp_path, "pie", "-g"), "1") as program,
+        watching(program.pid, "parts.cell[1]:rw-", "--json") as watcher,
+    ):
+        _, writes = program.do("own", "all")
+        rows = accesses(watcher.end())
+    assert [(row["symbol"], row["access"]) for row in rows] == [("parts.cell[1]", "w")] * writes
+    assert [int(row["new"], 16) for row in rows] == list(range(ROUNDS)) * 2
+
+
 def test_the_address_is_that_of_gdb(tmp_path: Path) -> None:
     with shared(built_shared(tmp_path), "0") as program:
         with watching(program.pid, "cell:rw-", "--json") as watcher:
