@@ -64,7 +64,10 @@ class Program:
 
     def _line(self) -> str:
         assert self.process.stdout
-        return self.process.stdout.readline()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the program has ended with {self.process.wait()}")
+        return line
 
 
 @contextmanager
@@ -202,8 +205,11 @@ def gaps(path: Path, folder: Path, place: Path | None) -> None:
         for name, way in ways.items():
             with running(path) as program:
                 program.tell("w", WATCHED * (4 if name == "Frida" else 1))
-                way(program.pid)
-                found[name].append(program.answer())
+                try:
+                    way(program.pid)
+                    found[name].append(program.answer())
+                except RuntimeError as error:
+                    print(f"{name}: {error}")
     print("a thread that wants to run: its longest pause in ms, attached and left again")
     base = statistics.median(found["ftpatch"])
     for name, times in found.items():

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 __all__ = ["probing"]
@@ -29,7 +30,6 @@ PAD = "-fpatchable-function-entry=5"
 UNFOLLOWED = ["-DUNFOLLOWED"]
 TRACING = Path("/sys/kernel/tracing")
 MORE = {
-    "no value": "",
     "one value": " n=$arg1:s64",
     "filtered out": " n=$arg1:s64 if n < 0",
     "passes": " n=$arg1:s64 if n >= 0",
@@ -37,6 +37,8 @@ MORE = {
     "by log2": " n=$arg1:s64 hist:keys=n.log2:vals=n",
 }
 """Probes by a jump, and what comes on top."""
+NUMBERS = count()
+"""Of probed programs."""
 EVENT = "{kind}:bench/step {program}:{offset:#x}\n"
 
 
@@ -52,7 +54,7 @@ def seconds(words: list[str | Path], folder: Path) -> float:
 
 def probed(program: Path, kind: str, *options: str, more: str = "") -> Path:
     """The program with one probe on its function, with ``more`` behind that."""
-    out = program.with_name(f"{program.name}.{kind}{''.join(options)}{len(more)}")
+    out = program.with_name(f"{program.name}.{next(NUMBERS)}")
     probe = f"{kind}:step step{more}"
     words = [sys.executable, "-m", "ftpatch", "probe", str(program), probe, "-q"]
     subprocess.run([*words, "-o", str(out), "--size", "1G", *options], check=True)
