@@ -16,6 +16,7 @@ __all__ = [
     "children",
     "is_c",
     "is_plus",
+    "is_rust",
     "linked",
     "name_of",
     "number",
@@ -27,6 +28,8 @@ __all__ = [
 DIE = Any
 C = {0x01, 0x02, 0x0C, 0x1D, 0x2C, 0x3E}
 """DW_LANG_C*: C89, C, C99, C11, C17, C23."""
+RUST = 0x1C
+"""DW_LANG_Rust."""
 PLUS = {0x04, 0x19, 0x1A, 0x21, 0x2A, 0x2B, 0x3A}
 """DW_LANG_C_plus_plus*: 98, 03, 11, 14, 17, 20, 23."""
 
@@ -123,6 +126,11 @@ def is_c(die: DIE) -> bool:
 def is_plus(die: DIE) -> bool:
     """Return whether the source around a DIE is C++."""
     return number(die.cu.get_top_DIE(), "DW_AT_language", 0) in PLUS
+
+
+def is_rust(die: DIE) -> bool:
+    """Return whether the source around a DIE is Rust."""
+    return number(die.cu.get_top_DIE(), "DW_AT_language", 0) == RUST
 
 
 def below(die: DIE, scopes: set[str]) -> Iterator[DIE]:

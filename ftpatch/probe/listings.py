@@ -29,8 +29,8 @@ def function_lines(image: Image, function: str) -> list[str]:
     """The lines of a function, with the source if it is where it was compiled. Raises UsageError
     and InputError."""
     functions = read_functions(image)
-    symbol = functions.names.spelled(function)
-    file, first, code = DebugNames(functions).function_lines(symbol)
+    names = DebugNames(functions)
+    file, first, code = names.function_lines(names.spelled(function))
     if not code or not 0 < first <= max(code) < first + MAX_LINES:
         raise InputError(image.path, f"the debug information has no lines of {function}")
     source = _source(file)
@@ -47,7 +47,7 @@ def named_values(image: Image, place: str) -> list[str]:
     why it cannot be. Raises UsageError and InputError."""
     functions = read_functions(image)
     names, plain = DebugNames(functions), parse_probe(f"p {place}", (), arguments=0)
-    symbol = plain.symbol and functions.names.spelled(plain.symbol)
+    symbol = plain.symbol and names.spelled(plain.symbol)
     known = names.values(names.completed(replace(plain, symbol=symbol))).known()
     width = max((len(name) for name, _ in known), default=0)
     out = [f"<{place}>"]
