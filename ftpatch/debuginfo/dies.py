@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ftpatch.debuginfo.damage import DamagedError
+
 __all__ = [
     "DIE",
     "UnusableError",
@@ -22,6 +24,7 @@ __all__ = [
     "number",
     "offset_of",
     "origins_of",
+    "text_of",
     "type_of",
 ]
 
@@ -35,6 +38,8 @@ PLUS = {0x04, 0x19, 0x1A, 0x21, 0x2A, 0x2B, 0x3A}
 
 
 ELSEWHERE = {"DW_FORM_GNU_ref_alt", "DW_FORM_ref_sup4", "DW_FORM_ref_sup8"}
+MAX_NESTED = 256
+"""Entries within one another that are looked into."""
 MAX_ORIGINS = 8
 """Declarations behind one another."""
 PLUS_UCONST = 0x23
@@ -73,8 +78,17 @@ def children(die: DIE) -> Iterator[DIE]:
 
 def name_of(die: DIE) -> str:
     """The name of what a DIE declares, empty if it has none."""
-    held = die.attributes.get("DW_AT_name")
-    return held.value.decode("utf-8", "backslashreplace") if held else ""
+    return text_of(die, "DW_AT_name")
+
+
+def text_of(die: DIE, name: str) -> str:
+    """The text of an attribute, empty if there is none. Raises DamagedError."""
+    held = die.attributes.get(name)
+    if held is None:
+        return ""
+    if not isinstance(held.value, bytes):
+        raise DamagedError(f"{name} is no text, or one that does not end")
+    return held.value.decode("utf-8", "backslashreplace")
 
 
 def number(die: DIE, name: str, default: int) -> int:
@@ -142,7 +156,7 @@ def below(die: DIE, scopes: set[str]) -> Iterator[DIE]:
             waiting.pop()
             continue
         yield child
-        if child.tag in scopes:
+        if child.tag in scopes and len(waiting) < MAX_NESTED:
             waiting.append(children(child))
 
 

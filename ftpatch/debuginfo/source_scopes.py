@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.declarations import INNER, SCOPES
-from ftpatch.debuginfo.dies import DIE, below, children, name_of, origins_of
+from ftpatch.debuginfo.dies import DIE, below, children, name_of, origins_of, text_of
 
 __all__ = ["Scopes", "functions_at", "linkage_name", "source_name"]
 
@@ -44,11 +44,9 @@ def source_name(die: DIE) -> str:
 def linkage_name(die: DIE) -> str:
     """The symbol of a function, its name if debug information tells none."""
     for one in origins_of(die):
-        held = one.attributes.get("DW_AT_linkage_name") or one.attributes.get(
-            "DW_AT_MIPS_linkage_name"
-        )
-        if held is not None:
-            return str(held.value.decode("utf-8", "backslashreplace"))
+        for attribute in ("DW_AT_linkage_name", "DW_AT_MIPS_linkage_name"):
+            if name := text_of(one, attribute):
+                return name
     return source_name(die)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ftpatch.errors import InputError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.names.functions import read_functions
 from ftpatch.probe.debug_names import DebugNames
@@ -48,7 +48,10 @@ def named_values(image: Image, place: str) -> list[str]:
     functions = read_functions(image)
     names, plain = DebugNames(functions), parse_probe(f"p {place}", (), arguments=0)
     symbol = plain.symbol and names.spelled(plain.symbol)
-    known = names.values(names.completed(replace(plain, symbol=symbol))).known()
+    try:
+        known = names.values(names.completed(replace(plain, symbol=symbol))).known()
+    except UsageError as error:
+        raise UsageError(error.path or image.path, error.reason, error.hint) from None
     width = max((len(name) for name, _ in known), default=0)
     out = [f"<{place}>"]
     for name, held in known:
