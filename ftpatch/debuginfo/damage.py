@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Damaged debug information: what is wrong with it, and where.
 
-Pyelftools raises what its parsers, and Python, happen to raise: "expected 4, found 1", KeyError(20).
+Pyelftools raises what its parsers, and Python, happen to raise: "expected 4, found 1", KeyError(5).
 The frames of such an error tell what was being read: a section's stream, or an entry.
 """
 

@@ -91,8 +91,8 @@ class NamedValues:
             for die in self._scopes.locals():
                 if source_name(die) == word:
                     return self._place(die, word), Part(offset=0, die=stripped(die))
-        for die in self._scopes.globals():
-            if source_name(die) == word and self._has_place(die):
+        for die in self._scopes.globals(word):
+            if self._has_place(die):
                 return self._static(die), Part(offset=0, die=stripped(die))
         raise self._missing(name.name)
 

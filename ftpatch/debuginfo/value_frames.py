@@ -169,9 +169,7 @@ class Locations:
     def _spills(self) -> Spills | None:
         """What the prologue stores; None where more of the frame is laid behind it."""
         at = self.at
-        found = read_spills(
-            self.functions, registers_of(self.functions.arch), at.start, at.settled
-        )
+        found = read_spills(self.functions, registers_of(self.functions.arch), at.start, at.settled)
         frame = self.functions.frame_at(at.start)
         cfi = frame_of(self.functions.image.elf, frame) if frame else None
         if found is None or cfi is None:

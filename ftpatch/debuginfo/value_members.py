@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Members of values, from DWARF: of structures and their bases, and of the variants of Rust's enums.
+"""Members of values, from DWARF: of structures and their bases, and variants of Rust's enums.
 
 A name is looked up as C++ does it ([class.member.lookup]): a class's own members hide those of its
 bases, and what several bases have is ambiguous. ``Base::id`` names the one of a base.
@@ -164,8 +164,8 @@ def choice_of(die: DIE) -> Choice | None:
     variants = list(_variants(part))
     held = part.attributes.get("DW_AT_discr")
     if held is None:
-        names = [name_of(member) for _, member in variants]
-        raise NoValueError("is an enum", f"name a variant: {some_of(names)}" if names else "")
+        known = [name_of(member) for _, member in variants]
+        raise NoValueError("is an enum", f"name a variant: {some_of(known)}" if known else "")
     told = part.get_DIE_from_attribute("DW_AT_discr")
     type_ = stripped(told)
     bits = 8 * size_of(type_)

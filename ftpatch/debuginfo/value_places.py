@@ -206,8 +206,8 @@ def place_of(
     elif words[0] in ("DW_OP_addr", "DW_OP_addrx", "DW_OP_GNU_addr_index"):
         where = first.args[0] if words[0] == "DW_OP_addr" else address(first.args[0])
         at = InMemory(start=Word(start=where))
-    elif words[1:] == ["DW_OP_stack_value"] and (constant := _constant(first)) is not None:
-        return Constant(value=constant)
+    elif words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(first)) is not None:
+        return Constant(value=pushed)
     else:
         raise _unknown(words)
     for one in rest[: len(rest) - is_value]:
@@ -252,8 +252,8 @@ def _piece(operations: Sequence[Any], names: Sequence[str]) -> Word | None:
     if len(words) == 1 and words[0].startswith("DW_OP_reg"):
         number = _number_in(operations[0])
         return Word(start=names[number]) if 0 <= number < len(names) else None
-    if words[1:] == ["DW_OP_stack_value"] and (number := _constant(operations[0])) is not None:
-        return Word(start=number)
+    if words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(operations[0])) is not None:
+        return Word(start=pushed)
     return None
 
 

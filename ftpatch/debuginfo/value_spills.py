@@ -129,20 +129,18 @@ def _pass(frame: _Frame, insn: Any) -> bool:  # noqa: ANN401
         what = frame.known.get(frame.name(insn.reg_name(source.reg)) or "")
         frame.store(frame.bases[frame.stack], WORD, what)
         return True
-    if word.startswith("sub") and source is not None and source.type == IMMEDIATE:
-        if target is not None and target.type == REGISTER:
-            name = frame.name(insn.reg_name(target.reg))
-            if name == frame.stack:
-                frame.bases[name] -= source.imm
-                return True
+    to = target.reg if target is not None and target.type == REGISTER else 0
+    if word.startswith("sub") and source is not None and source.type == IMMEDIATE and to:
+        name = frame.name(insn.reg_name(to))
+        if name == frame.stack:
+            frame.bases[name] -= source.imm
+            return True
     if MOVE.fullmatch(word) and source is not None and target is not None:
         return _moved(frame, insn, source, target)
-    if word.startswith("and") and source is not None and source.type == IMMEDIATE:
-        is_bool = source.imm == 1 and target is not None and target.size == 1
-        if is_bool and target.type == REGISTER:
-            name = frame.name(insn.reg_name(target.reg)) or ""
-            if name in frame.known:
-                frame.known[name] = (1, frame.known[name][1])
+    if word.startswith("and") and source is not None and source.type == IMMEDIATE and to:
+        name = frame.name(insn.reg_name(to)) or ""
+        if source.imm == 1 and targets[0].size == 1 and name in frame.known:  # a bool
+            frame.known[name] = (1, frame.known[name][1])
             return True
     return _lost(frame, insn, targets)
 

@@ -38,7 +38,8 @@ def parse_shown(type: Token) -> tuple[Token, tuple[tuple[int, str], ...], int, s
     parts = [_NAME.fullmatch(part) for part in inside.text.split(",")]
     names = tuple((int(part[1]), part[2]) for part in parts if part and part[1] != OTHER)
     others = [part[2] for part in parts if part and part[1] == OTHER]
-    if len(names) + len(others[:1]) < len(parts) or not names or bare.text[:1] not in ("u", "s") or bare.text not in TYPES:
+    known = names and bare.text[:1] in ("u", "s") and bare.text in TYPES
+    if not known or len(names) + len(others[:1]) < len(parts):
         raise inside.refuse("invalid names of values", "as in u32{0=RED,1=GREEN}")
     return bare, names, 0, "".join(others)
 

@@ -37,9 +37,9 @@ FALSE_TRUE = ((0, "false"), (1, "true"))
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The form in which a value of ``size`` bytes is shown: the type of its fetch, its ``names`` and
-    that of all ``other`` values, or the ``room`` of its string; ``follow``: the string is where it
-    points to."""
+    """The form in which a value of ``size`` bytes is shown: the type of its fetch, its ``names``
+    and that of all ``other`` values, or the ``room`` of its string; ``follow``: the string is where
+    it points to."""
 
     type: str
     size: int

@@ -78,7 +78,10 @@ class Program:
         raw = self.path.read_bytes()
         first, count = int.from_bytes(raw[40:48], "little"), int.from_bytes(raw[60:62], "little")
         for header in range(first, first + 64 * count, 64):
-            if int.from_bytes(raw[header + 24 : header + 32], "little") == self.sections[section][0]:
+            if (
+                int.from_bytes(raw[header + 24 : header + 32], "little")
+                == self.sections[section][0]
+            ):
                 return {header + 32: size.to_bytes(8, "little")}
         raise AssertionError(section)
 
@@ -116,9 +119,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Program]:
-    return {
-        name: _built(words, tmp_path_factory.mktemp(name)) for name, words in PROGRAMS.items()
-    }
+    return {name: _built(words, tmp_path_factory.mktemp(name)) for name, words in PROGRAMS.items()}
 
 
 def _asked(path: Path) -> Iterator[Result]:
