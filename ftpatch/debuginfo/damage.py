@@ -25,7 +25,8 @@ MAX_FORM = 1 << 16
 
 
 class DamagedError(Exception):
-    """What is wrong, a noun phrase; ``section``: where, if the error's frames do not tell."""
+    """A fault of debug information: ``what`` is wrong, a noun phrase; ``section``: where, if the
+    frames of the error do not tell."""
 
     def __init__(self, what: str, section: str = "") -> None:
         self.what, self.section = what, section

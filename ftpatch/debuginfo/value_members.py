@@ -30,8 +30,8 @@ VARIANTS = "DW_TAG_variant_part"
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What tells the variant of an enum: the ``part`` that has its number, the variants' ``names``
-    by it, and the name of those with any ``other`` one."""
+    """The discriminant of an enum: the ``part`` that has the variant's number, the variants'
+    ``names`` by it, and the name of those with any ``other`` one."""
 
     part: Part
     names: tuple[tuple[int, str], ...]
@@ -156,7 +156,7 @@ def members_of(die: DIE) -> list[str]:
 
 
 def choice_of(die: DIE) -> Choice | None:
-    """What tells the variant of an enum of Rust's; None for any other type. Raises NoValueError for
+    """The discriminant of an enum of Rust's; None for any other type. Raises NoValueError for
     one that only ever is one variant, or whose variants have no numbers."""
     part = next((one for one in children(die) if one.tag == VARIANTS), None)
     if part is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a function's prologue stores, where debug information tells the places of its parameters
+"""Arguments that a prologue stores, where debug information tells the places of parameters
 behind that only.
 
 Without optimisation compilers store parameters into the frame, and state these places alone. No
@@ -86,7 +86,7 @@ class _Frame:
             self.held[at] = (min(size, what[0]), what[1])
 
     def read(self, at: int, size: int) -> tuple[int, Word] | None:
-        """What is at a place: what was stored there, or what the caller passed on the stack."""
+        """Return the value at a place: as it was stored, or as the caller passed it."""
         if at >= WORD * self.registers.behind:
             return size, Word(start=self.stack, reads=(at,))
         found = self.held.get(at)
@@ -94,7 +94,7 @@ class _Frame:
 
 
 def read_spills(functions: Functions, registers: Registers, start: int, end: int) -> Spills | None:
-    """What is stored between a function's first instruction and the end of its prologue (link
+    """Read the stores between a function's first instruction and the end of its prologue (link
     addresses); None if that cannot be told, as on architectures whose stack has no return
     addresses."""
     if not registers.behind or not 0 < end - start <= MAX_PROLOGUE:
