@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ftpatch.debuginfo.damage import DamagedError
+
 __all__ = ["lazy_tables"]
 
 _LEB = rb"[\x80-\xff]*[\x00-\x7f]"
@@ -31,7 +33,7 @@ class _Table:
         self._known: dict[int, Any] = {}
 
     def get_abbrev(self, code: int) -> Any:  # noqa: ANN401 - an AbbrevDecl
-        """The declaration of a code. Raises KeyError if there is none."""
+        """The declaration of a code. Raises DamagedError if there is none."""
         from elftools.common.utils import struct_parse
         from elftools.dwarf.abbrevtable import AbbrevDecl
 
@@ -48,7 +50,7 @@ class _Table:
             found = _DECLARATION.match(raw, self._next)
             read = _number(found[1]) if found else 0
             if found is None or not read:
-                raise KeyError(code)
+                raise DamagedError(f"no abbreviation {code} in its unit's table")
             self._places[read] = found.start(2)
             self._next = found.end()
         return self._places[code]
@@ -67,7 +69,8 @@ def lazy_tables(dwarf: Any) -> Callable[[int], _Table]:  # noqa: ANN401 - pyelft
         if offset not in known:
             section = dwarf.debug_abbrev_sec
             if section is None or not 0 <= offset < section.size:
-                raise ValueError(f"no abbreviation table at {offset:#x}")
+                what = f"no abbreviation table at {offset:#x} of .debug_abbrev"
+                raise DamagedError(what)
             known[offset] = _Table(dwarf.structs, section.stream, offset)
         return known[offset]
 

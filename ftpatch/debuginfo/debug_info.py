@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ftpatch.debuginfo.abbreviations import lazy_tables
+from ftpatch.debuginfo.damage import DamagedError, damage
 from ftpatch.debuginfo.debug_files import debug_file
 from ftpatch.debuginfo.dies import DIE, number
 from ftpatch.elf.elf_file import Elf
@@ -36,8 +37,13 @@ class DebugInfo:
             self._file = path.open("rb")
             elf = ELFFile(self._file)
             for section in elf.iter_sections():
-                if section.name.startswith(".debug") and section.data_size > EXPANDED:
+                if not section.name.startswith(".debug"):
+                    continue
+                if section.data_size > EXPANDED:
                     raise InputError(path, f"{section.name} has {section.data_size} bytes")
+                end = section["sh_offset"] + section["sh_size"]
+                if section["sh_type"] != "SHT_NOBITS" and end > elf.stream_len:
+                    raise DamagedError("it ends behind the file's end", section.name)
             if not elf.has_dwarf_info():
                 raise InputError(path, "no debug information", "compile it with -g")
             self.dwarf: Any = elf.get_dwarf_info(relocate_dwarf_sections=False)
@@ -134,7 +140,7 @@ class DebugInfo:
 
     def unreadable(self, error: Exception) -> InputError:
         """The error for what pyelftools raised."""
-        what = str(error) or type(error).__name__
+        what = damage(error, getattr(self, "dwarf", None))
         return InputError(self._path, f"cannot read its debug information: {what}")
 
     @cached_property

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ftpatch.debuginfo.damage import DamagedError
+
 __all__ = [
     "DIE",
     "UnusableError",
@@ -16,22 +18,28 @@ __all__ = [
     "children",
     "is_c",
     "is_plus",
+    "is_rust",
     "linked",
     "name_of",
     "number",
     "offset_of",
     "origins_of",
+    "text_of",
     "type_of",
 ]
 
 DIE = Any
 C = {0x01, 0x02, 0x0C, 0x1D, 0x2C, 0x3E}
 """DW_LANG_C*: C89, C, C99, C11, C17, C23."""
+RUST = 0x1C
+"""DW_LANG_Rust."""
 PLUS = {0x04, 0x19, 0x1A, 0x21, 0x2A, 0x2B, 0x3A}
 """DW_LANG_C_plus_plus*: 98, 03, 11, 14, 17, 20, 23."""
 
 
 ELSEWHERE = {"DW_FORM_GNU_ref_alt", "DW_FORM_ref_sup4", "DW_FORM_ref_sup8"}
+MAX_NESTED = 256
+"""Entries within one another that are looked into."""
 MAX_ORIGINS = 8
 """Declarations behind one another."""
 PLUS_UCONST = 0x23
@@ -70,8 +78,17 @@ def children(die: DIE) -> Iterator[DIE]:
 
 def name_of(die: DIE) -> str:
     """The name of what a DIE declares, empty if it has none."""
-    held = die.attributes.get("DW_AT_name")
-    return held.value.decode("utf-8", "backslashreplace") if held else ""
+    return text_of(die, "DW_AT_name")
+
+
+def text_of(die: DIE, name: str) -> str:
+    """The text of an attribute, empty if there is none. Raises DamagedError."""
+    held = die.attributes.get(name)
+    if held is None:
+        return ""
+    if not isinstance(held.value, bytes):
+        raise DamagedError(f"{name} is no text, or one that does not end")
+    return held.value.decode("utf-8", "backslashreplace")
 
 
 def number(die: DIE, name: str, default: int) -> int:
@@ -125,6 +142,11 @@ def is_plus(die: DIE) -> bool:
     return number(die.cu.get_top_DIE(), "DW_AT_language", 0) in PLUS
 
 
+def is_rust(die: DIE) -> bool:
+    """Return whether the source around a DIE is Rust."""
+    return number(die.cu.get_top_DIE(), "DW_AT_language", 0) == RUST
+
+
 def below(die: DIE, scopes: set[str]) -> Iterator[DIE]:
     """All DIEs below one, as far as they are in scopes."""
     waiting = [children(die)]
@@ -134,7 +156,7 @@ def below(die: DIE, scopes: set[str]) -> Iterator[DIE]:
             waiting.pop()
             continue
         yield child
-        if child.tag in scopes:
+        if child.tag in scopes and len(waiting) < MAX_NESTED:
             waiting.append(children(child))
 
 

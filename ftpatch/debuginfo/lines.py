@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.debuginfo.damage import DamagedError
 from ftpatch.debuginfo.debug_info import DebugInfo
+from ftpatch.debuginfo.dies import text_of
 
 __all__ = ["Lines", "files_of"]
 
@@ -62,8 +64,8 @@ class Lines:
         if program is None:
             return np.empty(0, np.uint64), []
         files = files_of(program.header)
-        if self._absolute and (folder := compiled.get_top_DIE().attributes.get("DW_AT_comp_dir")):
-            root = folder.value.decode("utf-8", "backslashreplace")
+        if self._absolute and (top := compiled.get_top_DIE()).attributes.get("DW_AT_comp_dir"):
+            root = text_of(top, "DW_AT_comp_dir")
             files = {number: posixpath.join(root, name) for number, name in files.items() if name}
         rows = []
         for entry in program.get_entries():
@@ -81,11 +83,17 @@ def files_of(header: Any) -> dict[int, str]:  # noqa: ANN401 - pyelftools' own k
     """Return the paths of a line program's header by file number: from 1
     before DWARF 5. Folder 0 is the compilation directory."""
     late = header["version"] >= 5
-    folders = [folder.decode("utf-8", "backslashreplace") for folder in header["include_directory"]]
+    folders = [_text(folder) for folder in header["include_directory"]]
     out = {}
     for number, file in enumerate(header["file_entry"], 0 if late else 1):
-        name = file.name.decode("utf-8", "backslashreplace")
+        name = _text(file.name)
         index = file.dir_index - (not late)
         outside = file.dir_index > 0 and 0 <= index < len(folders)
         out[number] = posixpath.join(folders[index], name) if outside else name
     return out
+
+
+def _text(raw: bytes | None) -> str:
+    if not isinstance(raw, bytes):
+        raise DamagedError("the name of a file is no text, or one that does not end", ".debug_line")
+    return raw.decode("utf-8", "backslashreplace")

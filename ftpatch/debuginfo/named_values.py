@@ -31,8 +31,6 @@ from ftpatch.names.suggest import meant, near
 __all__ = ["NamedValues"]
 
 WORD = 8
-REG0 = 0x50
-"""DW_OP_reg0."""
 VECTORS = 8
 """Vector registers for arguments: others are on the stack."""
 
@@ -93,8 +91,8 @@ class NamedValues:
             for die in self._scopes.locals():
                 if source_name(die) == word:
                     return self._place(die, word), Part(offset=0, die=stripped(die))
-        for die in self._scopes.globals():
-            if source_name(die) == word and self._has_place(die):
+        for die in self._scopes.globals(word):
+            if self._has_place(die):
                 return self._static(die), Part(offset=0, die=stripped(die))
         raise self._missing(name.name)
 
@@ -142,10 +140,14 @@ class NamedValues:
             return self._locations.told(die) or self._gone()
         if is_list:
             return self._locations.told(die) or self._gone()
-        if self._is_static(die):
+        if self._is_static(die) or "DW_AT_const_value" in die.attributes:
             return self._locations.told(die) or self._gone()
-        if self._declared is None and self._is_argument(die):
+        if self._declared is None and found is not None and self._stays(die):
             return self._locations.told(die) or self._gone()
+        if self._declared is None and found is None and "DW_AT_location" in die.attributes:
+            early = self._locations.early(die)
+            if early is not None:
+                return early
         passing = self._passed(name)
         if passing.address and passing.words[0] != LOST:
             return InRegisters(names=[self._name(passing.words[0])]).pointed()
@@ -153,11 +155,14 @@ class NamedValues:
             return self._beyond(die, name, passing)
         return InRegisters(names=[self._name(word) for word in passing.words])
 
-    def _is_argument(self, die: DIE) -> bool:
-        """Test whether a parameter is, all the time, in a register that arguments are passed in."""
-        held = self._info.location_at(die, "DW_AT_location", self._at.address)
+    def _stays(self, die: DIE) -> bool:
+        """Test whether a parameter is, all the time, where it was passed: in registers for
+        arguments, or in a frame of which the prologue tells."""
+        operations = self._locations.parsed(die)
         registers = self._convention.registers if self._convention else ()
-        return held is not None and len(held[0]) == 1 and held[0][0] - REG0 in registers
+        named = self._locations.registers_in(operations)
+        framed = any(one.op_name == "DW_OP_fbreg" for one in operations)
+        return (framed or bool(named)) and named <= set(registers)
 
     def _beyond(self, die: DIE, name: str, passing: Passing) -> Place:
         """Where a parameter is behind the registers that the convention's words are."""

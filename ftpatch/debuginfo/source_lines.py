@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ftpatch.debuginfo.debug_info import DebugInfo
-from ftpatch.debuginfo.dies import name_of
+from ftpatch.debuginfo.dies import name_of, text_of
 from ftpatch.debuginfo.lines import files_of
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
@@ -122,8 +122,7 @@ class SourceLines:
 
 
 def _folder(top: Any) -> str:  # noqa: ANN401
-    held = top.attributes.get("DW_AT_comp_dir")
-    return held.value.decode("utf-8", "backslashreplace") if held else ""
+    return text_of(top, "DW_AT_comp_dir")
 
 
 def _is(path: str, file: str) -> bool:

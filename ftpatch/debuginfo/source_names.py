@@ -29,7 +29,7 @@ WORD = re.compile(r"[^\W\d]\w*")
 """An identifier, as C, C++ and Rust have them in source: not of ASCII alone."""
 _WORD = WORD.pattern
 _NAME = rf"{_WORD}(?:::{_WORD})*"
-_AFTER = rf"->{_WORD}|\.\w+|\[-?[0-9]+\]"
+_AFTER = rf"->{_NAME}|\.(?:{_NAME}|\w+)|\[-?[0-9]+\]"
 _WHOLE = re.compile(rf"(\**)(\$retval(?=->|\.|\[|$)|{_NAME})((?:{_AFTER})*)")
 _STEP = re.compile(_AFTER)
 _TAIL = re.compile(rf"(?:{_AFTER})+\Z")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.declarations import INNER, SCOPES
-from ftpatch.debuginfo.dies import DIE, below, children, name_of, origins_of
+from ftpatch.debuginfo.dies import DIE, below, children, name_of, origins_of, text_of
+from ftpatch.debuginfo.source_paths import path_of
 
 __all__ = ["Scopes", "functions_at", "linkage_name", "source_name"]
 
@@ -44,11 +45,9 @@ def source_name(die: DIE) -> str:
 def linkage_name(die: DIE) -> str:
     """The symbol of a function, its name if debug information tells none."""
     for one in origins_of(die):
-        held = one.attributes.get("DW_AT_linkage_name") or one.attributes.get(
-            "DW_AT_MIPS_linkage_name"
-        )
-        if held is not None:
-            return str(held.value.decode("utf-8", "backslashreplace"))
+        for attribute in ("DW_AT_linkage_name", "DW_AT_MIPS_linkage_name"):
+            if name := text_of(one, attribute):
+                return name
     return source_name(die)
 
 
@@ -83,10 +82,16 @@ class Scopes:
             one.tag in VALUES and source_name(one) == name for one in below(self.function, BLOCKS)
         )
 
-    def globals(self) -> Iterator[DIE]:
-        """Variables of the unit, also of namespaces."""
+    def globals(self, name: str) -> Iterator[DIE]:
+        """Variables of the unit by name, also of namespaces: of these alone if they are written, as
+        in ``shop::stock``."""
+        *around, last = name.split("::")
         top = self.function.cu.get_top_DIE()
-        return (one for one in below(top, SCOPES) if one.tag == "DW_TAG_variable")
+        for one in below(top, SCOPES):
+            if one.tag != "DW_TAG_variable" or source_name(one) != last:
+                continue
+            if not around or path_of(one).split("::")[-len(around) - 1 : -1] == around:
+                yield one
 
     def _blocks(self) -> list[DIE]:
         """The function, and the blocks around the address in it, outermost first."""

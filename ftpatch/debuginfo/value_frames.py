@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +14,16 @@ from ftpatch.arch.frame_registers import FrameRegisters
 from ftpatch.arch.registers import registers_of
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.dies import DIE
-from ftpatch.debuginfo.value_places import Constant, InMemory, NoValueError, Place, Word, place_of
+from ftpatch.debuginfo.value_places import (
+    Constant,
+    InMemory,
+    NoValueError,
+    Place,
+    Scattered,
+    Word,
+    place_of,
+)
+from ftpatch.debuginfo.value_spills import Spills, read_spills
 from ftpatch.elf.eh_frame import NO_CFA, frame_of, saved_at
 from ftpatch.names.functions import Functions
 
@@ -21,6 +32,9 @@ __all__ = ["At", "Locations"]
 FRAME_POINTERS = {"rbp": 16}
 """Bytes from where a frame pointer points to the CFA, where a prologue always lays it so."""
 WORD = 8
+MAX_STORED = 1 << 12
+"""Bytes of a value that a prologue stores."""
+REGISTER = re.compile(r"DW_OP_b?reg(\d+|x)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +91,42 @@ class Locations:
         parsed: list[Any] = DWARFExprParser(unit.structs).parse_expr(expression)
         return parsed
 
-    def _framed(self, offset: int) -> InMemory:
+    def early(self, die: DIE) -> Place | None:
+        """The place of a parameter that is told for a part of the prologue on only, if it is in
+        registers there that had the same at the entry; None if it is not."""
+        at, names = self.at, self.registers.names
+        told = min(self.info.locations(die), default=(0, b""))
+        if not at.start < told[0] <= at.settled:
+            return None
+        operations = self._parsed(told[1], die.cu)
+        spills = read_spills(self.functions, registers_of(self.functions.arch), at.start, told[0])
+        named = self.registers_in(operations)
+        if spills is None or not named or any(one.op_name == "DW_OP_fbreg" for one in operations):
+            return None
+        had = [spills.known.get(name) for name in names]
+        same = [one[1].start if one and one[0] == WORD and not one[1].reads else "" for one in had]
+        if not all(number < len(same) and same[number] for number in named):
+            return None
+        return place_of(operations, [*map(str, same)], self._framed, lambda _: 0, entry=True)
+
+    @staticmethod
+    def registers_in(operations: Sequence[Any]) -> set[int]:
+        """DWARF's numbers of the registers that an expression names."""
+        out = set()
+        for one in operations:
+            found = REGISTER.fullmatch(one.op_name)
+            if found:
+                out.add(int(found[1]) if found[1] != "x" else int(one.args[0]))
+        return out
+
+    def parsed(self, die: DIE) -> list[Any]:
+        """The operations of a value's location; none if it has none."""
+        found = self.info.location_at(die, "DW_AT_location", self.at.address)
+        return self._parsed(found[0], die.cu) if found else []
+
+    def _framed(self, offset: int) -> Place:
         """What is so many bytes from the frame's base. At the entry only what callers pass is
-        there yet."""
+        there yet, and what the prologue stores is where it has it from."""
         at = self.at
         found = self.info.location_at(self.function, "DW_AT_frame_base", at.address)
         words = self._parsed(found[0], self.function.cu) if found else []
@@ -97,6 +144,8 @@ class Locations:
             raise NoValueError("is in a frame of an unknown form")
         if at.entry:
             if base != "DW_OP_call_frame_cfa":
+                if self._spills is not None and name in self._spills.bases:
+                    return self._stored(offset + above + self._spills.bases[name])
                 below = FRAME_POINTERS.get(name, -1)
                 name, above = self._cfa()
             if below < 0 or offset - below < 0:
@@ -104,6 +153,32 @@ class Locations:
         elif base != "DW_OP_call_frame_cfa" and name in FRAME_POINTERS and self._cfa()[0] != name:
             raise NoValueError("is in a frame that is not there any more")
         return InMemory(start=Word(start=name), offset=offset - below + above)
+
+    def _stored(self, offset: int) -> Place:
+        """What will be so many bytes from where the stack pointer is at the entry."""
+        behind = WORD * registers_of(self.functions.arch).behind
+        if offset >= behind:
+            return InMemory(start=Word(start=self._cfa()[0]), offset=offset)
+        held = self._spills.held if self._spills is not None else {}
+        parts = {at - offset: what for at, what in held.items() if 0 <= at - offset < MAX_STORED}
+        if not parts:
+            raise NoValueError("is not yet stored there", "probe the function's first line")
+        return Scattered(parts=parts)
+
+    @cached_property
+    def _spills(self) -> Spills | None:
+        """What the prologue stores; None where more of the frame is laid behind it."""
+        at = self.at
+        found = read_spills(self.functions, registers_of(self.functions.arch), at.start, at.settled)
+        frame = self.functions.frame_at(at.start)
+        cfi = frame_of(self.functions.image.elf, frame) if frame else None
+        if found is None or cfi is None:
+            return None
+        name = self.registers.names[self.registers.stack]
+        depth = WORD * registers_of(self.functions.arch).behind - found.bases[name]
+        rows = [row.cfa for row in cfi.rows] or [cfi.cfa]
+        laid = [offset for register, offset in rows if register == self.registers.stack]
+        return found if max(laid, default=depth) <= depth else None
 
     def _cfa(self) -> tuple[str, int]:
         """The register that the CFA counts from, and its distance."""

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Parts of values, from DWARF: members and elements, and the bytes that they have."""
+"""Parts of values, from DWARF: elements, and the bytes that they have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ftpatch.debuginfo.dies import DIE, children, name_of, number, offset_of, origins_of, type_of
-from ftpatch.debuginfo.types import COMPOSITES
+from ftpatch.debuginfo.dies import DIE, children, number, origins_of, type_of
 from ftpatch.debuginfo.value_places import NoValueError
-from ftpatch.names.suggest import meant, near
 
 __all__ = [
     "POINTERS",
@@ -17,18 +14,13 @@ __all__ = [
     "Part",
     "counts_of",
     "element_of",
-    "member_of",
-    "members_of",
     "size_of",
     "some_of",
     "stripped",
-    "unknown_member",
 ]
 
 MAX_DEPTH = 32
 """Types within types."""
-MAX_MEMBERS = 1 << 14
-"""Members looked at for one."""
 SAME = {f"DW_TAG_{name}_type" for name in ("const", "volatile", "restrict", "atomic")}
 SAME |= {"DW_TAG_typedef", "DW_TAG_packed_type", "DW_TAG_immutable_type"}
 REFERENCES = {"DW_TAG_reference_type", "DW_TAG_rvalue_reference_type"}
@@ -79,21 +71,6 @@ def size_of(die: DIE | None, dimension: int = 0, depth: int = 0) -> int:
     return size
 
 
-def member_of(die: DIE, name: str) -> Part | None:
-    """A member by name, also of what has no name itself, and of bases; None if there is none.
-    Raises NoValueError."""
-    for offset, member in _members(die):
-        if name_of(member) == name or (name.isdigit() and name_of(member) == f"__{name}"):
-            extra = _bit_offset(member)
-            return Part(offset=offset + extra, die=stripped(member))
-    return None
-
-
-def members_of(die: DIE) -> list[str]:
-    """The names of all members."""
-    return [name for _, member in _members(die) if (name := name_of(member))]
-
-
 def element_of(die: DIE, index: int, dimension: int = 0) -> Part:
     """An element of an array. Raises NoValueError for one that it does not have."""
     if "DW_AT_byte_stride" in die.attributes or "DW_AT_bit_stride" in die.attributes:
@@ -108,46 +85,6 @@ def element_of(die: DIE, index: int, dimension: int = 0) -> Part:
     if last:
         return Part(offset=index * size, die=inner)
     return Part(offset=index * size, die=die, dimension=dimension + 1)
-
-
-def _members(die: DIE) -> Iterator[tuple[int, DIE]]:
-    """Offsets and DIEs of members: a type's own first, then those of its bases."""
-    waiting, seen = [(0, die, 0)], 0
-    while waiting:
-        above, one, depth = waiting.pop(0)
-        if depth > MAX_DEPTH:
-            raise NoValueError("has a type of itself")
-        for child in children(one):
-            seen += 1
-            if seen > MAX_MEMBERS:
-                raise NoValueError("has too many members")
-            held = child.attributes
-            if child.tag not in ("DW_TAG_member", "DW_TAG_inheritance"):
-                continue
-            if {"DW_AT_external", "DW_AT_declaration", "DW_AT_virtuality"} & set(held):
-                continue  # static, or of a virtual base, whose offset stands in its table
-            offset = above + offset_of(child, "DW_AT_data_member_location")
-            if child.tag == "DW_TAG_member" and name_of(child):
-                yield offset, child
-                continue
-            inner = stripped(child)
-            if inner is not None and inner.tag in COMPOSITES:
-                waiting.append((offset, inner, depth + 1))
-
-
-def _bit_offset(member: DIE) -> int:
-    """Bytes to a bit-field. Raises NoValueError unless it is whole bytes."""
-    if "DW_AT_bit_size" not in member.attributes:
-        return 0
-    type_ = stripped(member)
-    bits, first = number(member, "DW_AT_bit_size", 0), number(member, "DW_AT_data_bit_offset", 0)
-    if "DW_AT_bit_offset" in member.attributes:  # of DWARF 3, from the other end of an integer
-        first = 8 * number(member, "DW_AT_byte_size", size_of(type_)) - bits
-        first -= number(member, "DW_AT_bit_offset", 0)
-    if first % 8 or bits != 8 * size_of(type_):
-        hint = "take the bytes around it, by their offset"
-        raise NoValueError(f"has {name_of(member)!r} as a bit-field", hint)
-    return first // 8
 
 
 def counts_of(die: DIE) -> list[int]:
@@ -168,9 +105,3 @@ def some_of(names: list[str]) -> str:
     """The first of these names, for a hint."""
     most = 8
     return ", ".join(names[:most]) + ", ..." * (len(names) > most)
-
-
-def unknown_member(name: str, known: list[str]) -> NoValueError:
-    """The error for a member that a type does not have."""
-    hint = meant(near(name, known), f"it has {some_of(known)}" if known else "")
-    return NoValueError(f"has no member {name!r}", hint)

@@ -3,15 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Constant", "InMemory", "InRegisters", "NoValueError", "Place", "Word", "place_of"]
+__all__ = [
+    "Constant",
+    "InMemory",
+    "InRegisters",
+    "NoValueError",
+    "Place",
+    "Scattered",
+    "Word",
+    "place_of",
+]
 
 WORD = 8
 READS = 12
 """Maximum number of reads of one value."""
+MAX_PIECES = 64
+"""Of one value."""
 OFFSETS = range(-(1 << 31), 1 << 31)
 ENTRY_VALUES = {"DW_OP_entry_value", "DW_OP_GNU_entry_value"}
 ELSEWHERE = {
@@ -126,13 +137,40 @@ class Constant:
         return InMemory(start=Word(start=self.value % (1 << 64)))
 
 
-Place = InRegisters | InMemory | Constant
+@dataclass(frozen=True, kw_only=True)
+class Scattered:
+    """A value of which each part is elsewhere. ``parts``: how many bytes of it from an offset on
+    are the low ones of a word; ``offset``: where in it a part begins."""
+
+    parts: Mapping[int, tuple[int, Word]]
+    offset: int = 0
+
+    def part(self, offset: int) -> Scattered:
+        """A part that begins ``offset`` bytes further."""
+        return replace(self, offset=self.offset + offset)
+
+    def word(self, size: int) -> Word:
+        """Read ``size`` bytes of it. Raises NoValueError."""
+        at = self.offset
+        held, word = self.parts.get(at, (0, None))
+        if word is not None and size <= held:
+            return word
+        if any(one < at + size and at < one + room for one, (room, _) in self.parts.items()):
+            raise NoValueError("is a part of a register, which cannot be fetched")
+        raise NoValueError("is in no general register there")
+
+    def pointed(self) -> InMemory:
+        """The memory that it points to. Raises NoValueError."""
+        return InMemory(start=self.word(WORD))
+
+
+Place = InRegisters | InMemory | Constant | Scattered
 
 
 def place_of(
     operations: Sequence[Any],
     names: Sequence[str],
-    frame: Callable[[int], InMemory],
+    frame: Callable[[int], Place],
     address: Callable[[int], int],
     *,
     entry: bool,
@@ -156,19 +194,20 @@ def place_of(
             raise NoValueError("is not kept up to there")
         if words[1:] == ["DW_OP_stack_value"]:
             return InRegisters(names=[told])
-        at: InMemory = InMemory(start=Word(start=told))
+        at: Place = InMemory(start=Word(start=told))
     elif (register := _register(first, names)) and not rest:
         return InRegisters(names=[register])
     elif words[0] == "DW_OP_fbreg":
         at = frame(first.args[0])
+    elif words[0].startswith("DW_OP_breg") and (narrow := _narrowed(operations, entry=entry)):
+        return Scattered(parts={0: (narrow, _based(first, names).start)})
     elif words[0].startswith("DW_OP_breg"):
         at = _based(first, names)
     elif words[0] in ("DW_OP_addr", "DW_OP_addrx", "DW_OP_GNU_addr_index"):
         where = first.args[0] if words[0] == "DW_OP_addr" else address(first.args[0])
         at = InMemory(start=Word(start=where))
-    elif words[0].startswith(("DW_OP_lit", "DW_OP_const")) and words[1:] == ["DW_OP_stack_value"]:
-        number = first.args[0] if first.args else int(words[0].removeprefix("DW_OP_lit"))
-        return Constant(value=number)
+    elif words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(first)) is not None:
+        return Constant(value=pushed)
     else:
         raise _unknown(words)
     for one in rest[: len(rest) - is_value]:
@@ -180,44 +219,73 @@ def place_of(
             raise _unknown(words)
     if not is_value:
         return at
-    if at.offset:
+    if not isinstance(at, InMemory) or at.offset:
         raise NoValueError("is computed there")
     if isinstance(at.start.start, str) and not at.start.reads:
         return InRegisters(names=[at.start.start])
     raise NoValueError("is computed there")
 
 
-def _pieces(operations: Sequence[Any], names: Sequence[str]) -> InRegisters:
-    """Registers of 8 bytes each, as gcc and clang write small structures."""
-    held: list[str | None] = []
-    register: str | None = None
-    size = 0
+def _pieces(operations: Sequence[Any], names: Sequence[str]) -> Scattered:
+    """What gcc and clang split up, by the parts of it that are in registers or known."""
+    parts: dict[int, tuple[int, Word]] = {}
+    before: list[Any] = []
+    at = 0
     for one in operations:
-        if one.op_name == "DW_OP_piece":
-            if size % WORD:
-                raise NoValueError("is split up there")
-            held += [register] + [None] * ((one.args[0] + WORD - 1) // WORD - 1)
-            size += one.args[0]
-            register = None
-        elif (found := _register(one, names)) and register is None:
-            register = found
-        else:
+        if one.op_name == "DW_OP_bit_piece":
             raise NoValueError("is split up there")
-    if len(held) > WORD:
-        raise NoValueError("is split up there")
-    return InRegisters(names=held)
+        if one.op_name != "DW_OP_piece":
+            before.append(one)
+            continue
+        size = one.args[0]
+        if size <= WORD and (word := _piece(before, names)) is not None:
+            parts[at] = size, word
+        at, before = at + size, []
+    if len(parts) > MAX_PIECES or not parts:
+        raise NoValueError("is split up there" if parts else "is in no general register there")
+    return Scattered(parts=parts)
+
+
+def _piece(operations: Sequence[Any], names: Sequence[str]) -> Word | None:
+    """The register or the number that a piece is; None if it is anything else."""
+    words = [one.op_name for one in operations]
+    if len(words) == 1 and words[0].startswith("DW_OP_reg"):
+        number = _number_in(operations[0])
+        return Word(start=names[number]) if 0 <= number < len(names) else None
+    if words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(operations[0])) is not None:
+        return Word(start=pushed)
+    return None
+
+
+def _constant(one: Any) -> int | None:  # noqa: ANN401 - of pyelftools
+    """The number that an operation pushes."""
+    if not one.op_name.startswith(("DW_OP_lit", "DW_OP_const")):
+        return None
+    return int(one.args[0] if one.args else one.op_name.removeprefix("DW_OP_lit"))
+
+
+def _narrowed(operations: Sequence[Any], *, entry: bool) -> int:
+    """The bytes of a value that is the low part of a register; 0 for anything else. Of a bool
+    (``& 1``) callers pass a byte, but there may be more in the register later."""
+    inner = operations[1:-1]
+    whole = operations[-1].op_name == "DW_OP_stack_value" and not operations[0].args[-1]
+    if not whole or not inner or len(inner) % 2:
+        return 0
+    masks = [_constant(one) for one in inner[::2]]
+    if any(one.op_name != "DW_OP_and" for one in inner[1::2]):
+        return 0
+    sizes = {(1 << 8 * size) - 1: size for size in (1, 2, 4, 8)} | {1: 1 if entry else 0}
+    return min(sizes.get(mask or 0, 0) for mask in masks)
 
 
 def _register(one: Any, names: Sequence[str]) -> str | None:  # noqa: ANN401 - of pyelftools
     """The register that an operation names. Raises NoValueError for one that is not saved."""
-    word = one.op_name
-    if word == "DW_OP_regx":
-        number = one.args[0]
-    elif word.startswith("DW_OP_reg"):
-        number = int(word.removeprefix("DW_OP_reg"))
-    else:
-        return None
-    return _named(number, names)
+    return _named(_number_in(one), names) if one.op_name.startswith("DW_OP_reg") else None
+
+
+def _number_in(one: Any) -> int:  # noqa: ANN401
+    """DWARF's number of the register that DW_OP_regN or DW_OP_regx names."""
+    return int(one.args[0] if one.args else one.op_name.removeprefix("DW_OP_reg"))
 
 
 def _named(number: int, names: Sequence[str]) -> str:

@@ -8,23 +8,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ftpatch.core.token import Token
-from ftpatch.debuginfo.dies import UnusableError
+from ftpatch.debuginfo.dies import UnusableError, is_rust, name_of
 from ftpatch.debuginfo.source_names import Step
 from ftpatch.debuginfo.types import COMPOSITES
+from ftpatch.debuginfo.value_members import member_of, members_of, unknown_member
 from ftpatch.debuginfo.value_parts import (
     POINTERS,
     REFERENCES,
     Part,
     element_of,
-    member_of,
-    members_of,
     size_of,
     stripped,
-    unknown_member,
 )
 from ftpatch.debuginfo.value_places import NoValueError, Place
 
 __all__ = ["dereferenced", "refusing", "taken"]
+
+MAX_FOLLOWED = 8
+"""Pointers to pointers that a ``.`` of Rust's follows."""
+SLICES = ("&[", "&mut [", "*const [", "*mut [", "alloc::boxed::Box<[", "Box<[")
+"""Names of slices begin so: what has ``data_ptr`` and ``length``."""
 
 
 @contextmanager
@@ -59,6 +62,11 @@ def _step(place: Place, part: Part, step: Step) -> tuple[Place, Part]:
     is_pointer = die is not None and die.tag in POINTERS
     is_array = die is not None and die.tag == "DW_TAG_array_type"
     before = step.before.text
+    if die is not None and is_rust(die):
+        if step.mark == ".":
+            return _member(*_followed(place, part), step)
+        if step.mark == "[" and (is_pointer or die.tag in COMPOSITES):
+            return _sliced(*_followed(place, part), step)
     if step.mark == "[" and is_array:
         return _moved(place, part, element_of(die, step.index, part.dimension))
     if step.mark == "." and is_pointer:
@@ -77,6 +85,32 @@ def _step(place: Place, part: Part, step: Step) -> tuple[Place, Part]:
         if step.mark != "->":
             return dereferenced(place, part)
     return _member(place, part, step)
+
+
+def _followed(place: Place, part: Part) -> tuple[Place, Part]:
+    """Follow pointers, as Rust does by itself."""
+    for _ in range(MAX_FOLLOWED):
+        if part.die is None or part.die.tag not in POINTERS:
+            break
+        place, part = place.part(part.offset).pointed(), Part(offset=0, die=stripped(part.die))
+    return place, part
+
+
+def _sliced(place: Place, part: Part, step: Step) -> tuple[Place, Part]:
+    """An element of Rust's slices, or of an array behind references."""
+    die = part.die
+    if die is not None and die.tag == "DW_TAG_array_type":
+        return _moved(place, part, element_of(die, step.index, part.dimension))
+    data = None
+    if die is not None and die.tag in COMPOSITES and name_of(die).startswith(SLICES):
+        data = member_of(die, "data_ptr")
+    if data is None or data.die is None or data.die.tag not in POINTERS:
+        raise NoValueError("is no array and no slice")
+    if step.index < 0:
+        raise NoValueError("has no such element", "they count from 0")
+    inner = stripped(data.die)
+    place = place.part(part.offset + data.offset).pointed()
+    return place, Part(offset=step.index * size_of(inner), die=inner)
 
 
 def _member(place: Place, part: Part, step: Step) -> tuple[Place, Part]:

@@ -272,4 +272,6 @@ def _inherent(name: str) -> str:
 
 
 def _written(name: str) -> str:
+    if name.startswith("<"):  # of Rust's, in which ` as ` stands
+        return name
     return bare(name).replace("(anonymousnamespace)", "(anonymous namespace)")

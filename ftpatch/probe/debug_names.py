@@ -11,16 +11,19 @@ import numpy as np
 from ftpatch.arch.arguments import convention_of
 from ftpatch.arch.registers import Registers, registers_of
 from ftpatch.core.token import words_of
+from ftpatch.debuginfo.debug_files import debug_file
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.declarations import Declarations
-from ftpatch.debuginfo.dies import DIE, number, origins_of
+from ftpatch.debuginfo.dies import DIE, is_rust, number, origins_of
 from ftpatch.debuginfo.named_values import NamedValues
 from ftpatch.debuginfo.source_lines import SourceLines
+from ftpatch.debuginfo.source_paths import is_path, path_of, symbols_for
 from ftpatch.debuginfo.source_scopes import Scopes, functions_at, linkage_name
 from ftpatch.debuginfo.value_frames import At
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import UsageError
 from ftpatch.names.functions import Functions
+from ftpatch.names.named_symbols import FUNCTIONS, Named
 from ftpatch.probe.definition import Definition
 from ftpatch.probe.event_names import Pattern
 from ftpatch.probe.grammar import parse_probe
@@ -28,12 +31,52 @@ from ftpatch.probe.named_fetches import NamedFetches
 
 __all__ = ["DebugNames"]
 
+MAX_ALIKE = 1 << 10
+"""Symbols of one name whose debug information is looked at."""
+MAX_TOLD = 4
+"""Names in a hint."""
+
 
 class DebugNames:
     """The debug information of one image, read where a definition asks for it."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
+
+    def spelled(self, name: str) -> str:
+        """A function's symbol, for a name that may be the source's, also where only debug
+        information tells it apart: Rust's generic functions and closures. Raises UsageError if it
+        is unknown or ambiguous, and InputError."""
+        names = self._functions.names
+        try:
+            return names.spelled(name)
+        except UsageError:
+            paths = self._paths(name) if "::" in name else {}
+            found = [symbol for symbol, path in paths.items() if is_path(name, path)]
+            if len(found) == 1:
+                return found[0]
+            told = sorted({paths[symbol] for symbol in found or paths})
+            if len(told) < max(len(found), 2):
+                raise
+        reason = f"{name!r} is {len(found)} functions" if found else f"no such function {name!r}"
+        some = " or ".join(told[:MAX_TOLD])
+        raise UsageError(self._functions.image.path, reason, f"name {some}") from None
+
+    def _paths(self, name: str) -> dict[str, str]:
+        """The paths in Rust's source of all symbols that a name may mean."""
+        image, out = self._functions.image, dict[str, str]()
+        named = Named(image.symbols, FUNCTIONS)
+        found = {one for text in symbols_for(name) for one in named.find(text)}
+        if not 0 < len(found) <= MAX_ALIKE or debug_file(image.elf, image.path) is None:
+            return out
+        with self.info.readable():
+            for symbol in sorted(found):
+                rows = image.symbols.rows_named(symbol)
+                dies = functions_at(self.info, int(image.symbols.value[rows[0]]))
+                dies = [die for die in dies if linkage_name(die) == symbol and is_rust(die)]
+                if len(dies) == 1:
+                    out[symbol] = path_of(dies[0])
+        return out
 
     def completed(self, definition: Definition) -> Definition:
         """A definition with a symbol or an address for its line, and with the fetches of its names.

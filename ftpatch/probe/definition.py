@@ -86,7 +86,8 @@ class Fetch:
     as ``type`` has, or the string that starts there. ``@`` is a read at offset 0, and so the first
     one of SYMBOL and ADDRESS. Without reads, the value is the word's low bytes. ``user``: which of
     the ``reads`` a kernel has to make in user memory (``+u``). ``names``: how values are shown that
-    have names (enumerators), ascending; ``room``: the bytes that a string can have, 0 for any.
+    have names (enumerators), ascending; ``other``: how all others are, empty for numbers;
+    ``room``: the bytes that a string can have, 0 for any.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Fetch:
     user: frozenset[int] = frozenset()
     names: tuple[tuple[int, str], ...] = ()
     room: int = 0
+    other: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,12 +108,12 @@ def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
     if scope.named is not None and is_source_name(value.text):
         return replace(scope.named(value, kind), name=name)
     source, reads, user = _dereferences(value, scope)
-    kind, names, room = parse_shown(kind) if kind else (None, (), 0)
+    kind, names, room, other = parse_shown(kind) if kind else (None, (), 0, "")
     if kind and kind.text == "string" and not reads and source[0] in ADDRESSES:
         reads = (0,)
     type = _type(value, kind, source[0], bool(reads), kernel=scope.kernel)
     user = user if scope.kernel else frozenset()
-    return Fetch(name, *source, reads, type, user, names=names, room=room)
+    return Fetch(name, *source, reads, type, user, names=names, room=room, other=other)
 
 
 def _name(value: Token, number: int) -> str:

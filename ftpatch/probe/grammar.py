@@ -48,8 +48,9 @@ RESERVED = frozenset(
 RETURN = "%return"
 LINE = re.compile(r"(?:([^:()<>%\s]+):)?([^:()<>%\s]+):([1-9][0-9]*)")
 """A place in the source, ``src/cart.c:120``; of a library, behind its name."""
-CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*")
-"""A name as written in C++ and Rust: ``shop::Cart::add``, ``max<int>(int,int)``."""
+CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*|<.*>::.*")
+"""A name as written in C++ and Rust: ``shop::Cart::add``, ``max<int>(int,int)``, ``<shop::Cart as
+Drop>::drop``."""
 LIBRARY = re.compile(r"([^:()<>%\s]+):(?!:)")
 """The library before a function, as uprobe_events have PATH:OFFSET."""
 IMPORTS = "PLT"

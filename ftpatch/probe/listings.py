@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ftpatch.errors import InputError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.names.functions import read_functions
 from ftpatch.probe.debug_names import DebugNames
@@ -29,8 +29,8 @@ def function_lines(image: Image, function: str) -> list[str]:
     """The lines of a function, with the source if it is where it was compiled. Raises UsageError
     and InputError."""
     functions = read_functions(image)
-    symbol = functions.names.spelled(function)
-    file, first, code = DebugNames(functions).function_lines(symbol)
+    names = DebugNames(functions)
+    file, first, code = names.function_lines(names.spelled(function))
     if not code or not 0 < first <= max(code) < first + MAX_LINES:
         raise InputError(image.path, f"the debug information has no lines of {function}")
     source = _source(file)
@@ -47,8 +47,11 @@ def named_values(image: Image, place: str) -> list[str]:
     why it cannot be. Raises UsageError and InputError."""
     functions = read_functions(image)
     names, plain = DebugNames(functions), parse_probe(f"p {place}", (), arguments=0)
-    symbol = plain.symbol and functions.names.spelled(plain.symbol)
-    known = names.values(names.completed(replace(plain, symbol=symbol))).known()
+    symbol = plain.symbol and names.spelled(plain.symbol)
+    try:
+        known = names.values(names.completed(replace(plain, symbol=symbol))).known()
+    except UsageError as error:
+        raise UsageError(error.path or image.path, error.reason, error.hint) from None
     width = max((len(name) for name, _ in known), default=0)
     out = [f"<{place}>"]
     for name, held in known:

@@ -10,12 +10,13 @@ from ftpatch.debuginfo.dies import UnusableError
 from ftpatch.debuginfo.named_values import NamedValues
 from ftpatch.debuginfo.source_names import parse_source_name
 from ftpatch.debuginfo.types import COMPOSITES
+from ftpatch.debuginfo.value_members import Choice, choice_of
 from ftpatch.debuginfo.value_parts import POINTERS, Part, size_of
-from ftpatch.debuginfo.value_places import InMemory, NoValueError, Place, Word
+from ftpatch.debuginfo.value_places import InMemory, NoValueError, Place, Scattered, Word
 from ftpatch.debuginfo.value_steps import refusing
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import TYPES, Fetch, Source
-from ftpatch.probe.value_types import Shown, shown
+from ftpatch.probe.value_types import Shown, chosen, shown, text_in
 
 __all__ = ["NamedFetches"]
 
@@ -53,17 +54,28 @@ class NamedFetches:
 
 def _any(place: Place, part: Part) -> Fetch:
     """Fetch a value; a VARIABLE for one of which only members can be fetched."""
-    if part.die is not None and part.die.tag in COMPOSITES:
+    part = text_in(part)
+    if part.die is None or part.die.tag not in COMPOSITES or _choice(part) is not None:
+        return _fetch(place, part, None)
+    if not isinstance(place, Scattered):
         place.word(1)
-        return Fetch("", Source.VARIABLE)
-    return _fetch(place, part, None)
+    return Fetch("", Source.VARIABLE)
 
 
 def _fetch(place: Place, part: Part, kind: Token | None) -> Fetch:
+    part = text_in(part)
+    if kind is None and (choice := _choice(part)) is not None:
+        place = place.part(part.offset + choice.part.offset)
+        return _fetched(place, chosen(choice))
     place = place.part(part.offset)
     if kind is not None:
         return _typed(place, part, kind)
     return _fetched(place, shown(part.die, part.dimension))
+
+
+def _choice(part: Part) -> Choice | None:
+    is_composite = part.die is not None and part.die.tag in COMPOSITES
+    return choice_of(part.die) if is_composite else None
 
 
 def _typed(place: Place, part: Part, kind: Token) -> Fetch:
@@ -88,7 +100,7 @@ def _typed(place: Place, part: Part, kind: Token) -> Fetch:
 
 def _fetched(place: Place, how: Shown) -> Fetch:
     if how.type != "string":
-        return replace(_read(place.word(how.size)), type=how.type, names=how.names)
+        return replace(_read(place.word(how.size)), type=how.type, names=how.names, other=how.other)
     at = place.pointed() if how.follow else place
     if not isinstance(at, InMemory):
         raise NoValueError("is a string in registers, which cannot be fetched")

@@ -76,7 +76,13 @@ class Probe:
     def fields(self) -> tuple[Field, ...]:
         """Its values in the form reports use."""
         return tuple(
-            Field(one.name, *_SHOWN.get(one.type, _SHOWN[one.type[0]]), one.room, one.names)
+            Field(
+                one.name,
+                *_SHOWN.get(one.type, _SHOWN[one.type[0]]),
+                one.room,
+                one.names,
+                other=one.other,
+            )
             for one in self.definition.fetches
             if not self.definition.hist
         )

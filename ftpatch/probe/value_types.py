@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ftpatch.debuginfo.dies import DIE, children, name_of, number
+from ftpatch.debuginfo.dies import DIE, children, is_rust, name_of, number
 from ftpatch.debuginfo.types import COMPOSITES
+from ftpatch.debuginfo.value_members import Choice, member_of, members_of
 from ftpatch.debuginfo.value_parts import (
     POINTERS,
+    Part,
     counts_of,
-    members_of,
     size_of,
     some_of,
     stripped,
@@ -18,24 +19,32 @@ from ftpatch.debuginfo.value_parts import (
 from ftpatch.debuginfo.value_places import NoValueError
 from ftpatch.probe.shown_as import MAX_NAMES
 
-__all__ = ["Shown", "shown"]
+__all__ = ["Shown", "chosen", "shown", "text_in"]
 
 WHAT = {"structure": "a structure", "class": "a class", "union": "a union"}
 CHARACTERS = {"char", "char8_t"}
 # Encodings of base types: DW_ATE_*.
 ADDRESS, BOOLEAN, SIGNED, SIGNED_CHAR, UNSIGNED, UNSIGNED_CHAR, UTF = 1, 2, 5, 6, 7, 8, 0x10
 SCALARS = (1, 2, 4, 8)
+TEXTS = ("&str", "&mut str")
+"""Of Rust: an address and a number of bytes."""
+STRINGS = ("basic_string<char,", "std::basic_string<char,", "std::__cxx11::basic_string<char,")
+"""Names of libstdc++'s std::string begin so; ``STRING_STEPS`` lead to its text, which a NUL ends
+(C++ draft, [string.accessors])."""
+STRING_STEPS = ("_M_dataplus", "_M_p")
 FALSE_TRUE = ((0, "false"), (1, "true"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The form in which a value of ``size`` bytes is shown: the type of its fetch, its ``names`` or
-    the ``room`` of its string; ``follow``: the string is where it points to."""
+    """The form in which a value of ``size`` bytes is shown: the type of its fetch, its ``names``
+    and that of all ``other`` values, or the ``room`` of its string; ``follow``: the string is where
+    it points to."""
 
     type: str
     size: int
     names: tuple[tuple[int, str], ...] = ()
+    other: str = ""
     room: int = 0
     follow: bool = False
 
@@ -48,6 +57,9 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
     if tag in COMPOSITES:
         what = WHAT[tag.removeprefix("DW_TAG_").removesuffix("_type")]
         names = members_of(die)
+        if is_rust(die) and name_of(die) in TEXTS and {"data_ptr", "length"} <= set(names):
+            reason = f"is a {name_of(die)}, which no NUL ends"
+            raise NoValueError(reason, "name its data_ptr or its length")
         raise NoValueError(f"is {what}", f"name a member: {some_of(names)}" if names else "")
     if tag == "DW_TAG_array_type":
         counts = counts_of(die)
@@ -73,6 +85,32 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
     if tag != "DW_TAG_base_type" or encoding not in letters:
         raise NoValueError(f"is a {name_of(die) or 'value'}", f"write :x{8 * size} for its bits")
     return Shown(type=f"{letters[encoding]}{8 * size}", size=size)
+
+
+def text_in(part: Part) -> Part:
+    """The pointer to the text of a std::string; any other part as it is. Raises NoValueError."""
+    if part.die is None or part.die.tag not in COMPOSITES:
+        return part
+    if not name_of(part.die).startswith(STRINGS):
+        return part
+    inner: Part | None = part
+    for name in STRING_STEPS:
+        if inner is None or inner.die is None or inner.die.tag not in COMPOSITES:
+            return part
+        found = member_of(inner.die, name)
+        inner = found and replace(found, offset=inner.offset + found.offset)
+    return inner if inner is not None and inner.die is not None else part
+
+
+def chosen(choice: Choice) -> Shown:
+    """The form of what tells an enum's variant: by the variants' names. Raises NoValueError."""
+    size = size_of(choice.part.die)
+    if size not in SCALARS:
+        raise NoValueError(f"has {size} bytes", "a value has 1, 2, 4 or 8")
+    names = [*(name for _, name in choice.names), choice.other or "_"]
+    if len(names) > MAX_NAMES or not all(name.isidentifier() for name in names):
+        return Shown(type=f"u{8 * size}", size=size)
+    return Shown(type=f"u{8 * size}", size=size, names=choice.names, other=choice.other)
 
 
 def _enumeration(die: DIE, size: int) -> Shown:

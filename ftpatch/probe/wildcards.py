@@ -61,7 +61,7 @@ class Wildcards:
         for one in definitions:
             with refused.told(functions.image.path):
                 if not one.template:
-                    symbol = one.symbol and functions.names.spelled(one.symbol)
+                    symbol = one.symbol and values.spelled(one.symbol)
                     out.append(values.completed(replace(one, symbol=symbol)))
                 elif known := functions.names.known(one.symbol or ""):
                     self.names.require(one.group, one.name, one.text)

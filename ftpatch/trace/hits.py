@@ -39,13 +39,15 @@ class Show(Enum):
 @dataclass(frozen=True)
 class Field:
     """A value that every hit of a point has; at most ``room`` bytes of a string are recorded, of
-    which ``size`` are its own, 0 for all. ``names``: those that values are shown by."""
+    which ``size`` are its own, 0 for all. ``names``: those that values are shown by; ``other``:
+    that of all others, empty for numbers."""
 
     name: str
     show: Show
     room: int = 0
     size: int = 0
     names: tuple[tuple[int, str], ...] = ()
+    other: str = ""
 
 
 class Point(Protocol):

@@ -213,8 +213,8 @@ def _text(field_: Field, file: int, value: int | bytes | None, places: Places) -
     if field_.show is Show.SYMBOL:
         (name,) = places.symbols(file, np.array([value], np.uint64))
         return name
-    if value in (names := dict(field_.names)):
-        return names[value]
+    if field_.names and (name := dict(field_.names).get(value, field_.other)):
+        return name
     return hex(value) if field_.show is Show.HEX else str(value)
 
 

@@ -84,8 +84,8 @@ def _named(one: Column, *, for_json: bool) -> Cells:
     distinct, index = np.unique(one.number, return_inverse=True)
     made = []
     for number in distinct.tolist():
-        name = names.get(number, str(number))
-        made.append(json.dumps(name) if for_json and number in names else name)
+        name = names.get(number, one.field.other)
+        made.append((json.dumps(name) if for_json else name) if name else str(number))
     return texts(made, index)
 
 
