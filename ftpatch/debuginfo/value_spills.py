@@ -112,9 +112,13 @@ def read_spills(functions: Functions, registers: Registers, start: int, end: int
     for number in registers.arguments:
         name = max((one for one, n in registers.numbers.items() if n == number), key=len)
         frame.known[name] = (WORD, Word(start=name))
+    at = start
     for insn in engine(functions.arch).disasm(code, start):
         if not _pass(frame, insn):
             return None
+        at += insn.size
+    if at != end:  # what is not an instruction, or goes on behind the prologue
+        return None
     return Spills(bases=frame.bases, held=frame.held, known=frame.known)
 
 
