@@ -67,7 +67,7 @@ class Finish(gdb.FinishBreakpoint):
         value = self.return_value
         if value is not None:
             gdb.set_convenience_variable("back", value)
-            texts = [one.replace("$", "$back", 1) for one in self.expressions]
+            texts = [one.partition(":")[0].replace("$", "$back", 1) for one in self.expressions]
             out["back"][self.name].append([evaluated(one) for one in texts])
         return False
 

@@ -94,15 +94,15 @@ def built(name: str, level: str, where: Path) -> Path:
 @dataclass
 class Function:
     """A function, and expressions for what it takes and returns: ``takes`` at its entry, ``gives``
-    with $ for what it returns."""
+    with $ for what it returns, and with a type where that is in a register."""
 
     name: str
     takes: list[str] = field(default_factory=list)
     gives: list[str] = field(default_factory=list)
 
 
-BASE, FLOAT, CHARS = "DW_TAG_base_type", 4, (6, 8)
-"""DW_ATE_float, and those of char: DWARF 5, section 5.1.1."""
+BASE, BOOLEAN, FLOAT, SIGNED, CHARS = "DW_TAG_base_type", 2, 4, (5, 6), (6, 8)
+"""DW_ATE_boolean, float, signed and signed_char, and those of char: DWARF 5, section 5.1.1."""
 WRAPS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type")
 STRUCTS = ("DW_TAG_structure_type", "DW_TAG_class_type", "DW_TAG_union_type")
 MEMBERS = 5
@@ -118,6 +118,7 @@ def functions_of(program: Path, seed: str) -> list[Function]:
             for die in _subprograms(unit.get_top_DIE()):
                 one = _function(die, rng)
                 found.setdefault(one.name, []).append(one)
+    found.pop("main", None)  # gdb's `finish` is not for the outermost frame
     return [few[0] for few in found.values() if len(few) == 1 and (few[0].takes or few[0].gives)]
 
 
@@ -142,8 +143,22 @@ def _function(die: DIE, rng: random.Random) -> Function:
                 child = child.get_DIE_from_attribute("DW_AT_abstract_origin")
             if _name(child):
                 out.takes += _expressions(_name(child), child, rng)
-    out.gives = _expressions("$", origin, rng)
+    out.gives = [one + _suffix(origin) * (one == "$") for one in _expressions("$", origin, rng)]
+    out.gives = [one for one in out.gives if one != "$"]
     return out
+
+
+def _suffix(die: DIE) -> str:
+    """A value in a register has no type of the source; one to ask for it as, behind a colon."""
+    kind = _type(die)
+    if kind is None or kind.tag == "DW_TAG_enumeration_type":
+        return ""
+    if kind.tag == "DW_TAG_pointer_type":
+        return ":string"
+    encoding, size = kind.attributes["DW_AT_encoding"].value, kind.attributes["DW_AT_byte_size"].value
+    if encoding == BOOLEAN:
+        return ""
+    return f":{'s' if encoding in SIGNED else 'u'}{8 * size}"
 
 
 def _expressions(name: str, die: DIE, rng: random.Random) -> list[str]:
