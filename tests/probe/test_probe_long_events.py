@@ -58,7 +58,7 @@ def test_all_are_recorded(strings: int, tmp_path: Path) -> None:
     expected = ["a text of this thread", ("even", "odd")]
     for values in rows:
         other = expected[1][values["n"] % 2]
-        assert [values[f"t{n}"] for n in range(strings)] == [expected[0], other] * (strings // 2) + [
-            expected[0]
-        ] * (strings % 2)
+        assert [values[f"t{n}"] for n in range(strings)] == [expected[0], other] * (
+            strings // 2
+        ) + [expected[0]] * (strings % 2)
     assert sorted(values["n"] for values in rows) == sorted([*range(CALLS)] * THREADS)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """For gdb's own Python: print expressions at each call of some functions, and after each return.
 
-    gdb -nx -batch -x print_gdb.py --args PROGRAM ARGUMENT...
+    gdb -nx -batch -x print_gdb.py PROGRAM
 
 PLAN in the environment names a JSON file: {"at": {FUNCTION: [WHERE, [EXPRESSION...]]},
-"back": {FUNCTION: [EXPRESSION...]}, "out": FILE, "apart": whether addresses vary}. In ``back``, $
+"back": {FUNCTION: [EXPRESSION...]}, "words": ARGUMENTS, "out": FILE, "apart": whether
+addresses vary}. In ``back``, $
 stands for the value that is returned. The file gets {FUNCTION: [[VALUE...]...]} for both.
 """
 
@@ -24,7 +25,7 @@ def shown(value):
         kind = value.type.strip_typedefs()
         code = kind.code
         if code in (gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL):
-            return str(value)
+            return str(value).rpartition("::")[2]
         if code == gdb.TYPE_CODE_ARRAY or (code == gdb.TYPE_CODE_PTR and is_char(kind.target())):
             if code == gdb.TYPE_CODE_PTR and not int(value):
                 return None
@@ -84,7 +85,7 @@ for name in {**plan["at"], **plan["back"]}:
     entries[gdb.Breakpoint(where, internal=True).number] = name
 stopped = []
 gdb.events.stop.connect(stopped.append)
-gdb.execute("run < input > printed", to_string=True)
+gdb.execute(f"run {plan['words']} < input > printed", to_string=True)
 while stopped:
     event = stopped.pop()
     for breakpoint in getattr(event, "breakpoints", ()):

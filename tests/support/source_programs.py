@@ -7,12 +7,12 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from elftools.dwarf.compileunit import CompileUnit
 from elftools.dwarf.die import DIE
 from elftools.elf.elffile import ELFFile
 
@@ -55,7 +55,7 @@ int main() {
 SOURCES = {
     "bzip2": Source(
         "bzip2",
-        tuple(f"{one}.c" for one in "bzip2 blocksort huffman crctable randtable compress decompress bzlib".split()),
+        tuple(f"{one}.c" for one in ["bzip2", "blocksort", "huffman", "crctable", "randtable", "compress", "decompress", "bzlib"]),
         words=("-c",),
         text="patch site record veneer journal " * 40,
     ),
@@ -80,7 +80,11 @@ def built(name: str, level: str, where: Path) -> Path:
             pytest.skip(str(error))
     for file, text in ADDED.get(name, {}).items():
         (where / file).write_text(text)
-    files = [str(path) for pattern in one.files for path in sorted((*tree.glob(pattern), *where.glob(pattern)))]
+    files = [
+        str(path)
+        for pattern in one.files
+        for path in sorted((*tree.glob(pattern), *where.glob(pattern)))
+    ]
     files = [path for path in files if not path.endswith("/luac.c")]
     flags = [f"-I{tree / word[2:]}" if word.startswith("-I") else word for word in one.flags]
     program = where / name
@@ -110,14 +114,18 @@ MEMBERS = 5
 
 
 def functions_of(program: Path, seed: str) -> list[Function]:
-    """The functions of a program that take or return something, of which each name has one."""
+    """The functions of a program that take or return something, of which each name has one, and
+    which are whole: what a compiler split or specialised has another name."""
     rng = random.Random(seed)
     found: dict[str, list[Function]] = {}
     with program.open("rb") as file:
-        for unit in ELFFile(file).get_dwarf_info().iter_CUs():
+        elf = ELFFile(file)
+        symbols = Counter(one.name for one in elf.get_section_by_name(".symtab").iter_symbols())
+        for unit in elf.get_dwarf_info().iter_CUs():
             for die in _subprograms(unit.get_top_DIE()):
                 one = _function(die, rng)
-                found.setdefault(one.name, []).append(one)
+                if symbols[one.name] == 1:
+                    found.setdefault(one.name, []).append(one)
     found.pop("main", None)  # gdb's `finish` is not for the outermost frame
     return [few[0] for few in found.values() if len(few) == 1 and (few[0].takes or few[0].gives)]
 
@@ -135,7 +143,9 @@ def _function(die: DIE, rng: random.Random) -> Function:
     for link in ("DW_AT_abstract_origin", "DW_AT_specification"):
         if link in origin.attributes:
             origin = origin.get_DIE_from_attribute(link)
-    linkage = origin.attributes.get("DW_AT_linkage_name") or die.attributes.get("DW_AT_linkage_name")
+    linkage = origin.attributes.get("DW_AT_linkage_name") or die.attributes.get(
+        "DW_AT_linkage_name"
+    )
     out = Function(_text(linkage.value) if linkage else _name(origin))
     for child in die.iter_children():
         if child.tag == "DW_TAG_formal_parameter":
@@ -151,11 +161,14 @@ def _function(die: DIE, rng: random.Random) -> Function:
 def _suffix(die: DIE) -> str:
     """A value in a register has no type of the source; one to ask for it as, behind a colon."""
     kind = _type(die)
-    if kind is None or kind.tag == "DW_TAG_enumeration_type":
+    if kind is None:
         return ""
-    if kind.tag == "DW_TAG_pointer_type":
-        return ":string"
-    encoding, size = kind.attributes["DW_AT_encoding"].value, kind.attributes["DW_AT_byte_size"].value
+    if kind.tag != BASE:
+        return ":string" if kind.tag == "DW_TAG_pointer_type" else ""
+    encoding, size = (
+        kind.attributes["DW_AT_encoding"].value,
+        kind.attributes["DW_AT_byte_size"].value,
+    )
     if encoding == BOOLEAN:
         return ""
     return f":{'s' if encoding in SIGNED else 'u'}{8 * size}"
@@ -186,7 +199,10 @@ def _expressions(name: str, die: DIE, rng: random.Random) -> list[str]:
 def _is_plain(kind: DIE) -> bool:
     """Numbers, names and texts; addresses vary, and floating point is refused."""
     if kind.tag == BASE:
-        return bool(kind.attributes["DW_AT_encoding"].value != FLOAT and kind.attributes["DW_AT_byte_size"].value <= 8)
+        return bool(
+            kind.attributes["DW_AT_encoding"].value != FLOAT
+            and kind.attributes["DW_AT_byte_size"].value <= 8
+        )
     if kind.tag == "DW_TAG_enumeration_type":
         return True
     of = _type(kind) if kind.tag in ("DW_TAG_pointer_type", "DW_TAG_array_type") else None
@@ -194,7 +210,11 @@ def _is_plain(kind: DIE) -> bool:
 
 
 def _is_char(kind: DIE) -> bool:
-    return bool(kind.tag == BASE and kind.attributes["DW_AT_encoding"].value in CHARS and _name(kind) == "char")
+    return bool(
+        kind.tag == BASE
+        and kind.attributes["DW_AT_encoding"].value in CHARS
+        and _name(kind) == "char"
+    )
 
 
 def _is_bits(die: DIE) -> bool:

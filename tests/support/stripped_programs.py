@@ -15,7 +15,7 @@ __all__ = ["PROGRAMS", "Job", "lay_inputs"]
 
 SEED = 20
 LINES = 400
-WORDS = "patch site record veneer journal probe trap ret call entry kernel tracer pad pun".split()
+WORDS = ["patch", "site", "record", "veneer", "journal", "probe", "trap", "ret", "call", "entry", "kernel", "tracer", "pad", "pun"]
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,17 @@ PROGRAMS: dict[str, Job] = {
     "as": Job("-o a.o code.s"),
     "b2sum": Job("data numbers text"),
     "bash": Job(("-c", BASH)),
-    "bc": Job("-q", "define f(n) { if (n < 2) return n; return f(n-1) + f(n-2); } f(9); scale=30; 4*a(1)\n"),
-    "bison": Job("-o parse.c --defines=parse.h calc.y", packages=("bison", "m4", "libsigsegv2"), env=M4),
+    "bc": Job(
+        "-q",
+        "define f(n) { if (n < 2) return n; return f(n-1) + f(n-2); } f(9); scale=30; 4*a(1)\n",
+    ),
+    "bison": Job(
+        "-o parse.c --defines=parse.h calc.y", packages=("bison", "m4", "libsigsegv2"), env=M4
+    ),
     "brotli": Job("-q 5 -c text", packages=("brotli",)),
-    "busybox": Job("sort -n numbers", ),
+    "busybox": Job(
+        "sort -n numbers",
+    ),
     "bzip2": Job("-c data"),
     "cc1": Job("-quiet -O1 -o out.s small.i", path=f"{GCC}/cc1"),
     "cmake": Job("-P script.cmake"),
@@ -104,7 +111,9 @@ PROGRAMS: dict[str, Job] = {
     "diff": Job("-u text other", ends=1),
     "e2fsck": Job("-fn disk.img"),
     "factor": Job("1234567890123 18446744073709551557 97 600851475143"),
-    "dpkg-deb": Job("-Zgzip --root-owner-group -b package out.deb", env={"SOURCE_DATE_EPOCH": "1700000000"}),
+    "dpkg-deb": Job(
+        "-Zgzip --root-owner-group -b package out.deb", env={"SOURCE_DATE_EPOCH": "1700000000"}
+    ),
     "find": Job("-L . -name *e* -newer text -o -size +1k -print -o -type d -printf %p\\n"),
     "flex": Job("-o scan.c scan.l", packages=("flex", "m4", "libsigsegv2"), env=M4),
     "gawk": Job((GAWK, "numbers"), packages=("gawk", "libsigsegv2")),
@@ -123,7 +132,21 @@ PROGRAMS: dict[str, Job] = {
     "m4": Job("macros.m4", packages=("m4", "libsigsegv2")),
     "make": Job("-s -f rules"),
     "mawk": Job((GAWK, "numbers")),
-    "mke2fs": Job(("-q", "-F", "-t", "ext4", "-U", "clear", "-E", "hash_seed=6b6f6e65-0000-4000-8000-000000000000", "new.img", "1024"), env={"SOURCE_DATE_EPOCH": "1700000000", "E2FSPROGS_FAKE_TIME": "1700000000"}),
+    "mke2fs": Job(
+        (
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-U",
+            "clear",
+            "-E",
+            "hash_seed=6b6f6e65-0000-4000-8000-000000000000",
+            "new.img",
+            "1024",
+        ),
+        env={"SOURCE_DATE_EPOCH": "1700000000", "E2FSPROGS_FAKE_TIME": "1700000000"},
+    ),
     "mold": Job("-e main -o linked small.o --no-threads"),
     "msgfmt": Job("-o out.mo words.po"),
     "nasm": Job("-f elf64 -o out.o code.asm", packages=("nasm",)),
@@ -137,10 +160,27 @@ PROGRAMS: dict[str, Job] = {
     "perl": Job(("-e", PERL), env={"PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}),
     "pigz": Job("-p 1 -n -c data", packages=("pigz",)),
     "postgres": Job("--describe-config", path="/usr/lib/postgresql/15/bin/postgres"),
-    "python3.11": Job(("-S", "-c", PYTHON), env={"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}),
+    "python3.11": Job(
+        ("-S", "-c", PYTHON), env={"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    ),
     "readelf": Job("-aW small.o"),
-    "redis-server": Job("- --port 0 --maxclients nan", packages=("redis-server", "redis-tools", "libjemalloc2", "liblua5.1-0", "lua-cjson", "lua-bitop", "liblzf1", "libatomic1"), ends=1),
-    "rsync": Job("-rlt --no-whole-file --checksum tree/ copy/", packages=("rsync", "libpopt0", "libxxhash0")),
+    "redis-server": Job(
+        "- --port 0 --maxclients nan",
+        packages=(
+            "redis-server",
+            "redis-tools",
+            "libjemalloc2",
+            "liblua5.1-0",
+            "lua-cjson",
+            "lua-bitop",
+            "liblzf1",
+            "libatomic1",
+        ),
+        ends=1,
+    ),
+    "rsync": Job(
+        "-rlt --no-whole-file --checksum tree/ copy/", packages=("rsync", "libpopt0", "libxxhash0")
+    ),
     "sed": Job(("-n", "-E", "s/([a-z]+) ([a-z]+)/\\2 \\1/gp; /pun$/{N;P;D}; $=", "text")),
     "sha256sum": Job("data numbers text"),
     "sort": Job("-k2,2 -k1,1r -s text"),
@@ -151,7 +191,21 @@ PROGRAMS: dict[str, Job] = {
     "tcc": Job("-c -o out.o small.i", packages=("tcc",)),
     "tr": Job("a-m A-M", "@text"),
     "unzip": Job("-t box.zip"),
-    "vim.tiny": Job(("-u", "NONE", "-es", "-N", "+%s/patch/PATCH/g", "+g/pun/d", "+sort", "+w! out", "+q!", "text"), packages=("vim-tiny", "vim-common")),
+    "vim.tiny": Job(
+        (
+            "-u",
+            "NONE",
+            "-es",
+            "-N",
+            "+%s/patch/PATCH/g",
+            "+g/pun/d",
+            "+sort",
+            "+w! out",
+            "+q!",
+            "text",
+        ),
+        packages=("vim-tiny", "vim-common"),
+    ),
     "xgettext": Job("-o - --omit-header code.c"),
     "xz": Job("--keep --stdout --threads=1 numbers"),
     "zip": Job("-X -q -r out.zip text numbers"),
@@ -207,7 +261,9 @@ def lay_inputs(where: Path, job: Job) -> None:
     (where / "text").write_text("\n".join(lines) + "\n")
     (where / "other").write_text("\n".join(lines[5:90] + lines[100:] + ["end"]) + "\n")
     (where / "numbers").write_text("".join(f"{n * 7919 % 1009}\n" for n in range(LINES)))
-    (where / "data").write_bytes(rng.randbytes(4000) + b"".join(bytes(n % 251 for n in range(m)) for m in range(200)))
+    (where / "data").write_bytes(
+        rng.randbytes(4000) + b"".join(bytes(n % 251 for n in range(m)) for m in range(200))
+    )
     for name, text in FILES.items():
         (where / name).parent.mkdir(parents=True, exist_ok=True)
         (where / name).write_text(text)
