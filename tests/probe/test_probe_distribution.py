@@ -34,8 +34,10 @@ DRAWN = 12
 """Functions whose returns are counted by uretprobes, the busiest and as many others: the kernel
 follows 64 calls of a thread at a time, and all functions would be more."""
 NOTHING = [
-    f"lib{name}" for name in ["anl.so.1", "util.so.1", "BrokenLocale.so.1", "nss_compat.so.2", "nss_hesiod.so.2", "thread_db.so.1", "rt.so.1", "dl.so.2", "pthread.so.0", "resolv.so.2", "mvec.so.1", "m.so.6", "gcc_s.so.1", "nss_files.so.2", "crypt.so.1"]
-]  # fmt: skip
+    *("libanl.so.1", "libutil.so.1", "libBrokenLocale.so.1", "libnss_compat.so.2", "librt.so.1"),
+    *("libnss_hesiod.so.2", "libthread_db.so.1", "libdl.so.2", "libpthread.so.0", "libm.so.6"),
+    *("libresolv.so.2", "libmvec.so.1", "libgcc_s.so.1", "libnss_files.so.2", "libcrypt.so.1"),
+]
 """Libraries that do nothing for a program that does not know them. With all of them instead of one
 its addresses are others, and its memory map is longer: how often functions are called that
 depend on these (hash tables; a look at /proc/self/maps), that tells."""

@@ -109,7 +109,7 @@ def _gdb(
 
 
 def _plain(value: object) -> object:
-    """A value of a report as gdb's are told: a number, a name, a text, None for what is unreadable."""
+    """A value of a report as gdb's are told; None for what cannot be read."""
     if isinstance(value, str) and re.fullmatch(r"0x[0-9a-f]+", value):
         return int(value, 16)
     return None if value == "(fault)" else value
@@ -162,8 +162,8 @@ def test_values_are_gdbs(
     assert compared - gone - vary > 20
     record_property(
         "measured",
-        f"{name} {level}: {len(functions)} functions, {sum(map(len, takes.values()))} parameters and"
-        f" {sum(map(len, gives.values()))} results, {compared} values, {gone} gone in gdb, {vary} vary,"
-        f" {unseen} results unseen by gdb;"
+        f"{name} {level}: {len(functions)} functions, {sum(map(len, takes.values()))} parameters,"
+        f" {sum(map(len, gives.values()))} results, {compared} values, {gone} gone in gdb,"
+        f" {vary} vary, {unseen} results unseen by gdb;"
         f" refused {dict(against + against_gives)}",
     )

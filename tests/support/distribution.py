@@ -4,7 +4,6 @@ installed."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -56,5 +55,5 @@ def _unpacked(packages: Sequence[str]) -> Path:
         for deb in sorted(part.glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", deb, part], check=True)
             deb.unlink()
-        os.rename(part, root)
+        part.rename(root)
     return root

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+# ruff: noqa: ANN, PTH (gdb's own Python)
+# mypy: ignore-errors
 """For gdb's own Python: print expressions at each call of some functions, and after each return.
 
     gdb -nx -batch -x print_gdb.py PROGRAM

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# ruff: noqa: E501 (programs of other languages)
 """Programs built from Debian's sources, with debug information: what their functions take and
 return, as pyelftools reads it."""
 

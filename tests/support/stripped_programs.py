@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# ruff: noqa: E501 (programs of other languages)
 """Programs of Debian without symbols, and something for each to do that takes it about a second
 and comes out the same each time."""
 
@@ -15,7 +16,22 @@ __all__ = ["PROGRAMS", "Job", "lay_inputs"]
 
 SEED = 20
 LINES = 400
-WORDS = ["patch", "site", "record", "veneer", "journal", "probe", "trap", "ret", "call", "entry", "kernel", "tracer", "pad", "pun"]
+WORDS = [
+    "patch",
+    "site",
+    "record",
+    "veneer",
+    "journal",
+    "probe",
+    "trap",
+    "ret",
+    "call",
+    "entry",
+    "kernel",
+    "tracer",
+    "pad",
+    "pun",
+]
 
 
 @dataclass(frozen=True)
