@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# ruff: noqa: ANN, PTH (gdb's own Python)
+# ruff: noqa: ANN001, ANN201, ANN204, PTH123
 # mypy: ignore-errors
 """For gdb's own Python: print expressions at each call of some functions, and after each return.
 
