@@ -7,7 +7,7 @@ FTPATCH := $(VENV)/.installed
 READY  := $(VENV)/.ready
 SAMPLE ?= samples/built/vmlinux-x86_64
 
-.PHONY: help demo test test-full test-kernels test-programs test-matrix test-processes fuzz lint bench packages samples man pictures clean
+.PHONY: help demo test test-full test-kernels test-programs test-stripped test-matrix test-processes fuzz lint bench packages samples man pictures clean
 
 help:                 ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 24
@@ -42,6 +42,10 @@ test-kernels: packages $(READY) ## real kernels, patched and booted under QEMU
 test-programs: packages $(READY) ## programs of others, whose own tests run traced
 	FTPATCH_FULL=1 FTPATCH_SOURCES=1 $(BIN)/python -m pytest -n 2 tests/tracer/test_tracer_real.py \
 	    tests/process/test_servers.py
+
+test-stripped: packages $(READY) ## programs of Debian probed all over, and built from its sources
+	FTPATCH_FULL=product $(PYTEST) tests/probe/test_probe_distribution.py \
+	    tests/probe/test_source_programs.py
 
 test-matrix: packages $(READY) ## programs of all forms and architectures, traced: the whole product
 	FTPATCH_FULL=product $(PYTEST) tests/tracer/test_tracer_matrix.py tests/tracer/test_tracer_tree.py

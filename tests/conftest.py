@@ -31,6 +31,8 @@ settings.register_profile(
     ],
 )
 settings.load_profile("ftpatch")
+MEASURED = "measured"
+"""Property of a test whose values end up in the last lines of a run."""
 LEFT_OUT = pytest.StashKey[int]()
 
 
@@ -89,7 +91,12 @@ def pytest_testnodedown(node: SimpleNamespace) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say how much the sample left out, where no one could take it for everything."""
+    """Say what tests have measured, and how much the sample left out, where no one could take it
+    for everything."""
+    for report in (one for key in ("passed", "failed") for one in terminalreporter.getreports(key)):
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name == MEASURED:
+                terminalreporter.write_line(str(value))
     left_out = config.stash.get(LEFT_OUT, 0)
     if left_out:
         terminalreporter.write_line(f"{left_out} cases left out ({describe()})")

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""Programs of the distribution: installed ones, or out of packages that are unpacked, not
+installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.apt import Archive, FetchError, folder, lock
+
+__all__ = ["LIBRARIES", "PATH", "program_of"]
+
+PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+"""Where the distribution puts programs; what somebody else put elsewhere may have symbols."""
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+def program_of(name: str, packages: Sequence[str] = ()) -> tuple[Path, Path | None]:
+    """A program by name or path, and the folder into which its packages are unpacked, None if it
+    is installed. Skips where it cannot be had."""
+    found = shutil.which(name, path=PATH)
+    if found is not None:
+        return Path(found).resolve(), None
+    if not packages:
+        pytest.skip(f"no {name}")
+    root = _unpacked(packages)
+    for place in PATH.split(":"):
+        one = (root / place.strip("/") / name).resolve()
+        if one.is_file():
+            return one, root
+    raise AssertionError(f"no {name} in {' '.join(packages)}")
+
+
+def _unpacked(packages: Sequence[str]) -> Path:
+    """The packages' files, kept for the next time."""
+    root = folder().parent / "programs" / packages[0]
+    with lock("programs"):
+        if root.is_dir():
+            return root
+        part = root.with_name(f"{packages[0]}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        archive = Archive("amd64")
+        try:
+            if wrong := archive.update():
+                raise FetchError(wrong)
+            archive.run("apt-get", "download", "-q", *packages, cwd=part)
+        except FetchError as error:
+            pytest.skip(str(error))
+        for deb in sorted(part.glob("*.deb")):
+            subprocess.run(["dpkg-deb", "-x", deb, part], check=True)
+            deb.unlink()
+        part.rename(root)
+    return root
