@@ -15,6 +15,8 @@ static inline void missed(u32 number)
 		__atomic_fetch_add(&trace_probe(process.header, number)->missed, 1, __ATOMIC_RELAXED);
 }
 
+_Static_assert(3 + VALUES <= MAX_EVENT, "a return's values fit behind what is told of the call");
+
 /* Record its values as an event, after `before` other words. The handler runs first, and may change
  * them. */
 static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event type,

@@ -136,7 +136,8 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 
 	if (!header || t->full)
 		return 0;
-	if (last && has_room(t, last, 16)) { /* it was too long ago */
+	/* The last one was too long ago. Where little is left, a new chunk will do, too. */
+	if (last && has_room(t, last, 2 + MAX_EVENT + 2)) {
 		storing(t, last, 2);
 		last[1] = now;
 		end_chunk(t, last + 2);

@@ -5,6 +5,9 @@
 
 #include "runtime.h"
 
+/* The longest event, that of an r probe (words). */
+#define MAX_EVENT (3 + 64)
+
 /* threads.c */
 REGISTERS struct known *known_of(ulong tp);
 REGISTERS struct thread *thread_made(ulong tp);

@@ -2,7 +2,7 @@
 """Programs of Debian that have no symbols, at work with a probe on each of their functions: they do
 what they did, the probes count what the kernel's uprobes count, and undo gives the programs back.
 
-Two of those that are installed, another two each day; in the whole product all of them.
+One that every Debian has, another one each day; in the whole product all of them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ depend on these (hash tables; a look at /proc/self/maps), that tells."""
 SIZE = "4G"
 """Of a trace, sparse: no call is lost."""
 Watched = Callable[[Path, list[int]], AbstractContextManager[Callable[[], dict[int, int]]]]
-_rng = random.Random(f"{SEED} distribution")
-_at_hand = [name for name, job in PROGRAMS.items() if shutil.which(job.path or name, path=PATH)]
-NAMES = list(PROGRAMS) if PRODUCT else _rng.sample(_at_hand, min(2, len(_at_hand)))
+BASIC = ("bzip2", "cut", "dash", "factor", "grep", "gzip", "mawk", "sed", "tr", "xz")
+NAMES = list(PROGRAMS) if PRODUCT else [random.Random(f"{SEED} distribution").choice(BASIC)]
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def test_all_functions_are_probed(
         asked = [at for at in every if kind == "p" or functions.is_called(at)]
         probes = [f"{kind}:e{at:x} {at:#x} $stack" for at in asked]
         probed, undone = tmp_path / way, tmp_path / f"{way}.undone"
-        words = (*probes, "--keep-going", "--json", *options, "-o", probed)
+        words: tuple[str | Path, ...] = (*probes, "--keep-going", "--json", *options, "-o", probed)
         done = ftpatch("probe", bench.original, *words)
         refused = _refused(done)
         assert done.code == bool(refused), done.err[-2000:]

@@ -27,8 +27,7 @@ DRAWN = scaled(10, 10, 40)
 MAX_CALLS = 50
 """Calls of a function that gdb stops at."""
 CASES = [(name, level) for name in SOURCES for level in ("-O0", "-O2")]
-if not PRODUCT:
-    CASES = random.Random(f"{SEED} sources").sample(CASES, 1)
+pytestmark = pytest.mark.skipif(not PRODUCT, reason="fetches and builds: `make test-stripped`")
 KEYS = {"p": "at", "r": "back"}
 GONE = "<optimized out>"
 
