@@ -82,6 +82,8 @@ class Reports:
             narrowed = asked.filters.window().filters
             if asked.format or asked.reports or asked.recording or asked.open or narrowed:
                 raise UsageError(None, f"the {known.name} tracer records no events")
+            self._brief = self._sums_hits = False
+            self._idle = ""
             return
         self._kind = kind = Tracer(known.number)
         if asked.recording is not None:

@@ -16,6 +16,7 @@ from ftpatch.process.memory_target import writable_memory
 from ftpatch.process.planned import Planned, joined
 from ftpatch.process.process import Process
 from ftpatch.process.process_journal import Entry, locked
+from ftpatch.process.rewrite import Pause
 from ftpatch.process.take_out import restore_code
 from ftpatch.tracer.attach import Chosen, calls_of, plan_attached
 from ftpatch.tracer.plan import Tracing
@@ -58,6 +59,8 @@ def _attach_more(process: Process, entry: Entry, chosen: Sequence[Chosen]) -> Li
             raise UsageError(one.loaded.path, "the tracer was brought in without it", hint)
         parts.append(calls_of(one, callee))
     calls = joined(parts)
+    if not len(calls.changes):  # they all do
+        return Live(entry=entry, sites=0, pause=Pause())
     with writable_memory(process) as target:
         entry, pause = called(target, entry, calls)
     return Live(entry=entry, sites=len(calls.changes), pause=pause)

@@ -147,6 +147,8 @@ def test_filters_change_while_it_runs(tmp_path: Path) -> None:
         assert ftpatch("enable", *pid, "-f", "one", "-o", trace).code == 0
         running.ask("c10")
         assert ftpatch("enable", *pid, "-f", "two").code == 0
+        again = ftpatch("enable", *pid, "-f", "two")
+        assert again.code == 0 and "0 sites enabled" in again.out, again.err
         running.ask("c10")
         assert ftpatch("disable", *pid, "-f", "one").code == 0
         running.ask("c10")
@@ -157,6 +159,15 @@ def test_filters_change_while_it_runs(tmp_path: Path) -> None:
         assert ftpatch("undo", *pid).code == 0
         _clean(running, before)
     assert _counted(trace) == {"one": 42, "two": 21}
+
+
+def test_a_tracer_that_records_nothing(tmp_path: Path) -> None:
+    with _running(padded(tmp_path, PROGRAM)) as running:
+        before = running.maps()
+        done = ftpatch("trace", "--pid", running.pid, "--tracer", "nop", "--seconds", "0.2")
+        assert done.code == 0 and not done.out, done.err
+        assert "sites traced" in done.err and done.err.count("\n") == 1
+        _clean(running, before)
 
 
 @pytest.mark.parametrize("tracer", ["function", "function_graph", "function_profile"])
