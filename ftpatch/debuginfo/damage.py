@@ -20,6 +20,8 @@ SECTIONS = (
 SHORT = re.compile(r"expected \d+, found \d+|unexpected end|missing terminator|EOF")
 REFERENCE = re.compile(r"refaddr (\d+) not in DIE range of CU (\d+)|offset (\d+) beyond")
 VERSION = re.compile(r"version|DWARF\S* \d", re.IGNORECASE)
+MISSING = re.compile(r"needs (DW_AT_\w+)")
+SEGMENTS = re.compile(r"segment", re.IGNORECASE)
 CODE = re.compile(r"no decoding mapping for (\d+)(?: \[(\w+)\])?")
 MAX_FORM = 1 << 16
 
@@ -68,6 +70,12 @@ def _words(error: Exception) -> str:
         return f"a reference to {int(found[1] or found[3]):#x}, where there is nothing"
     if type(error).__module__.startswith("elftools") and VERSION.search(text):
         return "a version that is not supported"
+    if found := MISSING.search(text):
+        return f"a unit without {found[1]}"
+    if isinstance(error, NotImplementedError) and SEGMENTS.search(text):
+        return "segment selectors, which are not supported"
+    if isinstance(error, AssertionError) and _has_odd_addresses(error):
+        return "an address_size that is neither 4 nor 8"
     if isinstance(error, AttributeError | TypeError | LookupError):
         return "it refers to what is not there"
     return "malformed"
@@ -94,7 +102,16 @@ def _place(error: Exception, dwarf: Any) -> tuple[str, int, int]:  # noqa: ANN40
                 return name, int(one.tell()), size
         if type(own).__name__ == "CompileUnit" and own is not None:
             return info[0], int(own.cu_offset), info[1]
+        if own is dwarf and "cu_header" in held:
+            return info[0], int(held.get("offset", 0)), info[1]
     return "", 0, 0
+
+
+def _has_odd_addresses(error: Exception) -> bool:
+    """Test whether a header's address_size was refused, which pyelftools asserts."""
+    *_, held = _held(error)
+    sizes = (held.get("address_size"), held.get("addr_header_value"))
+    return any(isinstance(one, int) and one not in (4, 8) for one in sizes)
 
 
 def _held(error: Exception) -> Iterator[dict[str, Any]]:

@@ -57,6 +57,8 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
     if tag in COMPOSITES:
         what = WHAT[tag.removeprefix("DW_TAG_").removesuffix("_type")]
         names = members_of(die)
+        if "DW_AT_declaration" in die.attributes:
+            raise NoValueError(f"is {what} that this source does not define")
         if is_rust(die) and name_of(die) in TEXTS and {"data_ptr", "length"} <= set(names):
             reason = f"is a {name_of(die)}, which no NUL ends"
             raise NoValueError(reason, "name its data_ptr or its length")

@@ -208,8 +208,9 @@ def test_entries_that_refer_to_themselves(name: str, programs: dict[str, Program
 
 
 REASONS = [
-    (".debug_info", 5, b"\x09", "a version that is not supported"),
+    (".debug_info", 4, b"\x01", "a version that is not supported"),
     (".debug_info", 4, b"\xee\xee", ".debug_info+0x7: an unknown unit_type 0x0\n"),
+    (".debug_info", 10, b"\x21", ".debug_info+0x0: an address_size that is neither 4 nor 8\n"),
     (".debug_info", 11, b"\x7f", ".debug_info+0xb: no abbreviation 127 in its unit's table\n"),
 ]
 
