@@ -98,5 +98,5 @@ def _like(image: Image, name: str) -> str:
 
 def _has(image: Image, address: int, size: int) -> bool:
     """Return whether these bytes are within a segment."""
-    ends = np.array([address, address + size - 1], np.int64).view(np.uint64)
+    ends = np.array([at % (1 << 64) for at in (address, address + size - 1)], np.uint64)
     return bool(image.elf.in_memory(ends).all())
