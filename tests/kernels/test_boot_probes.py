@@ -27,6 +27,7 @@ from .cli import RUN_LIMIT
 from .fetch import Kernel, kernels
 from .guest import cpio
 from .independent import Vmlinux
+from .qemu import TWO_PROCESSORS
 from .trees import ensure_tree
 
 ARCHES = ("x86_64", "arm64")
@@ -61,9 +62,6 @@ PROBES = (
     "p:most do_rmdir most=@pid_max:u32 seven=\\7:u8 bad=@{hole}:u64",
 )
 EEXIST = 17
-TWO_PROCESSORS = ("-smp", "2", "-accel", "tcg,thread=single")
-"""QEMU 7.2 translates code before it protects its page from writes (its tb_gen_code): a
-thread of another processor may change it in between, and an int3 of text_poke_bp stays for ever."""
 HOLE = 1 << 20
 """Bytes before a kernel at which nothing is mapped."""
 POSSIBLE = 1 << 15
