@@ -27,7 +27,7 @@ from .cli import RUN_LIMIT
 from .fetch import Kernel, kernels
 from .guest import cpio
 from .independent import Vmlinux
-from .qemu import TWO_PROCESSORS
+from .qemu import two_processors
 from .trees import ensure_tree
 
 ARCHES = ("x86_64", "arm64")
@@ -136,7 +136,7 @@ def test_they_count_what_kretprobes_count(traceable: Vmlinux, tmp_path: Path) ->
                for n, (name, offset) in enumerate(within)]  # fmt: skip
     words = [word for one in probes for word in ("--probe", one.format(hole=hole))]
     command = [sys.executable, "-m", "ftpatch", "boot", str(traceable.path), "--json", *words]
-    command += ["--keep", str(keep), "--", "-initrd", str(initrd), *TWO_PROCESSORS]
+    command += ["--keep", str(keep), "--", "-initrd", str(initrd), *two_processors(traceable.arch)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT)
     assert keep.is_dir(), done.stderr
     assert (keep / "console").is_file(), done.stderr

@@ -15,7 +15,7 @@ import pytest
 from .cli import RUN_LIMIT, ftpatch
 from .fetch import FetchError, find_kernel
 from .independent import Vmlinux
-from .qemu import TWO_PROCESSORS, Console, boot, kaslr_choices, need
+from .qemu import Console, boot, kaslr_choices, need, two_processors
 from .trees import ensure_tree
 
 WORDS = {
@@ -122,7 +122,7 @@ def test_an_installed_kernel_is_traced(traceable: Vmlinux) -> None:
 
 
 def test_two_processors_cut_few_events(traceable: Vmlinux) -> None:
-    words = ("-f", "rcu_*", "-f", "tick_*", "-f", "*idle*", "--", *TWO_PROCESSORS)
+    words = ("-f", "rcu_*", "-f", "tick_*", "-f", "*idle*", "--", *two_processors(traceable.arch))
     said, functions = _boot(traceable.path, *words)
     assert "Kernel Offset" in said or "panic" in said or "Memory Limit" in said, said
     assert functions[-1] in ("panic", "vpanic")
