@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from elftools.dwarf.enums import ENUM_DW_AT, ENUM_DW_FORM
 from elftools.elf.elffile import ELFFile
 
 from tests.support.command import Result, ftpatch
@@ -224,3 +225,16 @@ def test_what_is_said(
     errors = [done.err for done in _asked(changed)]
     assert all(f"cannot read its debug information: {section}" in one for one in errors), errors
     assert all(said in one for one in errors), errors
+
+
+@pytest.mark.parametrize(
+    "name", ["DW_AT_str_offsets_base", "DW_AT_addr_base", "DW_AT_rnglists_base"]
+)
+def test_a_base_that_is_not_there(name: str, programs: dict[str, Program]) -> None:
+    """Its abbreviation gets another attribute's code."""
+    program = programs["clang-5"]
+    start, size = program.sections[".debug_abbrev"]
+    code = bytes([ENUM_DW_AT[name], ENUM_DW_FORM["DW_FORM_sec_offset"]])
+    at = program.path.read_bytes().index(code, start, start + size)
+    for done in _asked(program.changed({at: b"\x7f"})):
+        assert f": .debug_info+0xc: a unit without {name}\n" in done.err

@@ -84,7 +84,7 @@ BASES = ("b.Base::id", "b.Other::id", "dia->Left::common", "dia->Right::common",
 BASE = re.compile(r"(?=\b(?:Base|Other|Left|Right)::)")
 GET = ("this->held", "this->n", "extra", "other.n", "this->next->n")
 FLAGS = {"g++": ("-g", "-fno-ipa-sra"), "clang++": ("-g", "-fstandalone-debug")}
-"""Clang otherwise leaves std::string to the debug information of libstdc++, which gdb lacks too."""
+"""Clang leaves std::string to the debug information of libstdc++, which gdb lacks here as well."""
 COMPILERS = [(one, level) for one in ("g++", "clang++") for level in ("-O0", "-O2")]
 
 
