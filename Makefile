@@ -67,6 +67,7 @@ bench: packages $(READY) ## ratios, measured alternately in one run
 	$(BIN)/python bench/bench.py
 	$(BIN)/python bench/tracing.py
 	$(BIN)/python bench/probing.py
+	$(BIN)/python bench/debug_info.py
 	$(BIN)/python bench/boot.py
 	$(BIN)/python bench/live.py
 

@@ -40,6 +40,9 @@ The status of the program that was run, or 125 if ftpatch itself failed.
 ENVIRONMENT = {
     "FTPATCH_TRACE": "File that a traced, probed or watched program records to.",
     "FTPATCH_TRACE_SIZE": "Size of that file, such as 64M [default: that of --size].",
+    "FTPATCH_TRACE_RING": "If not empty, as --ring; 0: as without it.",
+    "FTPATCH_TRACE_ROTATE": "Number of full files to keep, as with --rotate; 0: as without it.",
+    "FTPATCH_TRACE_OFF": "If not empty, as --off; 0: as without it.",
     "FTPATCH_DEBUG": "If not empty, an internal error prints a traceback.",
     "PAGER": "Program that shows reports longer than the screen [default: less -RF; empty: none].",
     "NO_COLOR": "If not empty, nothing is coloured.",

@@ -10,6 +10,7 @@
 struct context;
 struct registers;
 #include "system_calls.h"
+#include "ftrace_regs.h"
 #include "libraries.h"
 #include "lookups.h"
 #include "probes.h"
@@ -49,6 +50,10 @@ AT(trace_header, ppid, 108);
 AT(trace_header, depth, 112);
 AT(trace_header, threads, 116);
 AT(trace_header, lost, 120);
+AT(trace_header, overwritten, 160);
+AT(trace_header, accounts, 168);
+AT(trace_header, accounted, 176);
+AT(trace_header, off, 180);
 AT(trace_header, image_id, 184);
 AT(trace_header, comm, 216);
 AT(trace_header, probes, 232);
@@ -98,6 +103,13 @@ AT(trace_chunk, tid, 4);
 AT(trace_chunk, base, 8);
 AT(trace_chunk, number, 16);
 AT(trace_chunk, open, 20);
+AT(trace_chunk, held, 24);
+AT(trace_chunk, account, 28);
+AT(trace_chunk, thread, 30);
+SIZE(trace_account, 64);
+AT(trace_account, tid, 0);
+AT(trace_account, lost, 8);
+AT(trace_account, overwritten, 48);
 SIZE(trace_profile, 32);
 AT(trace_profile, func, 0);
 AT(trace_profile, hits, 8);
@@ -105,16 +117,31 @@ AT(trace_profile, total, 16);
 AT(trace_profile, self, 24);
 
 /* Programs that have a tracer, probes or watches are asked for them by later versions. */
-SIZE(stub_config, 160);
+SIZE(stub_config, 176);
 AT(stub_config, magic, 0);
 SIZE(library, 88);
 SIZE(library_hook, 64);
+SIZE(probed_library, 56);
 SIZE(probe_place, 24);
 SIZE(probe, 48);
 SIZE(fetch, 16);
 SIZE(probe_table, 56);
+SIZE(watch_rule, 1024);
 SIZE(hook, 16);
 SIZE(hook_table, 24);
+
+/* Users' stubs are compiled with this: what comes later is added at the end. */
+AT(fgraph_call, func, 0);
+AT(fgraph_call, ip, sizeof(long));
+AT(fgraph_call, parent, 2 * sizeof(long));
+AT(fgraph_call, data, 3 * sizeof(long));
+AT(fgraph_call, calltime, 4 * sizeof(long));
+AT(fgraph_call, rettime, 4 * sizeof(long) + 8);
+AT(fgraph_call, overrun, 4 * sizeof(long) + 16);
+AT(fgraph_call, missed, 4 * sizeof(long) + 24);
+AT(fgraph_call, lost, 4 * sizeof(long) + 32);
+AT(fgraph_call, depth, 4 * sizeof(long) + 40);
+AT(fgraph_call, tid, 4 * sizeof(long) + 44);
 
 /* ARCH/system_calls.S stores the words of `asked` in this order, unwind.h takes `top` for a thread's first. */
 AT(asked, number, 0);

@@ -257,11 +257,15 @@ def probe_in(
     *,
     depth: int,
     size: int,
+    ring: bool = False,
+    off: bool = False,
 ) -> Bring:
-    """Return what lays probes in."""
+    """Return what lays probes in. ``ring``: the latest hits are kept when the file is full;
+    ``off``: none until recording is switched on."""
+    from ftpatch.inject.runtime import Keeping
     from ftpatch.probe.in_process import Limits, lay_into
 
-    limits = Limits(depth=depth, size=size)
+    limits = Limits(depth=depth, size=size, keeping=Keeping(ring=ring, off=off))
 
     def bring(environment: dict[str, str], trace: str, asked: Callable[[], bool]) -> Live:
         return lay_into(process, loaded, targets, limits, environment, trace, asked=asked)

@@ -137,12 +137,13 @@ def _write_hooks(writing: Writing, words: ProbeWords, refused: Refused, wait: Wa
 
 def probes_in(image: Image) -> tuple[Probe, ...] | None:
     """The probes of a program or a kernel, by address; None if it has none. Raises InputError for
-    corrupt tables, or a damaged record."""
-    from ftpatch.boot.hooks import read_hooks
+    corrupt tables, a damaged record, or a journal that is gone."""
+    from ftpatch.boot.hooks import read_hooks, require_journal
 
     if not image.is_kernel:
         return probes_of(image)
     hooked = read_hooks(image)
     if hooked is None:
+        require_journal(image)
         return None
     return tuple(Probe(one["text"], one["ip"], one["way"]) for one in hooked.probes)

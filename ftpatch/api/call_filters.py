@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ftpatch.trace.source import SourceKind
     from ftpatch.trace.window import Window
 
-__all__ = ["CallFilters", "named_as_parameters", "require_calls"]
+__all__ = ["CallFilters", "named_as_parameters", "require_calls", "require_known_early"]
 
 PARAMETERS = {
     "-F": "only",
@@ -88,3 +88,24 @@ def require_calls(source: EventSource) -> None:
     if recording.window.least is not None and not recording.has_clock:
         reason = "the rate of its clock is not known, and --time-filter needs it"
         raise UsageError(path, reason, "use -F or --max-depth")
+
+
+def require_known_early(source: EventSource) -> None:
+    """Raise UsageError for filters that say of an event only later whether it is shown: such a
+    source cannot be followed."""
+    from ftpatch.trace.source import Data
+
+    window, path = source.recording.window, source.recording.headers[0].path
+    late = [
+        option
+        for option, given in (("--trigger", window.triggers), ("--max-calls", window.calls))
+        if given
+    ]
+    hint = "use it without --follow"
+    if late:
+        raise UsageError(
+            path, f"{late[0]} needs all calls, and --follow shows them one by one", hint
+        )
+    if window.filters and source.kind.data & Data.HITS:
+        reason = f"{window.filters[0]} needs all calls, and probes record them when they return"
+        raise UsageError(path, reason, hint)

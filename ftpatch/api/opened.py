@@ -78,6 +78,9 @@ class Image:
         tracer: str | None = None,
         max_stack: int = MAX_STACK,
         size: int = TRACE_SIZE,
+        ring: bool = False,
+        off: bool = False,
+        rotate: int = 0,
         args: bool = False,
         libcalls: bool = False,
         site: str | None = None,
@@ -88,10 +91,12 @@ class Image:
         + ``.ftpatch``).
 
         The sites call ``to``, or ``tracer`` (a name, or the path of a stub), or the image's own
-        ftrace_caller. ``size`` is that of the tracer's file in bytes; with ``libcalls`` calls
-        of shared libraries are traced as well. Raises SiteRefused, whose
-        ``refused`` has each site with the reason, and writes nothing, where one is not what it has
-        to be; with ``dry_run`` they are in the outcome. UsageError, InputError, OutputError.
+        ftrace_caller. ``size`` is that of the tracer's file in bytes, which keeps the latest events
+        if it is a ``ring``; with ``off`` it has none until recording is switched on
+        (``Process.record``); ``rotate`` is how many full files it keeps while it goes on in another
+        one; with ``libcalls`` calls of shared libraries are traced as well. Raises SiteRefused,
+        whose ``refused`` has each site with the reason, and writes nothing, where one is not what
+        it has to be; with ``dry_run`` they are in the outcome. UsageError, InputError, OutputError.
         """
         require_text(to=to, site=site)
         plan = Enable(
@@ -101,7 +106,9 @@ class Image:
             site=site,
             keep_records=keep_records,
             to=to,
-            tracing=_tracing(tracer, max_stack=max_stack, size=size, args=args),
+            tracing=_tracing(
+                tracer, max_stack, size, args=args, keeping=(bool(ring), bool(off), rotate)
+            ),
             calls=libcalls,
         )
         writing = writing_of(self.path, options)
@@ -143,6 +150,8 @@ class Image:
         keep_going: bool = False,
         max_stack: int = MAX_STACK,
         size: int = TRACE_SIZE,
+        ring: bool = False,
+        off: bool = False,
         sink: str = "",
         **options: Unpack[WritingOptions],
     ) -> Probed:
@@ -308,14 +317,21 @@ def open(path: AnyPath) -> Image:
     return Image(path)
 
 
-def _tracing(tracer: str | None, *, max_stack: int, size: int, args: bool) -> Tracing | None:
+def _tracing(
+    tracer: str | None, max_stack: int, size: int, *, args: bool, keeping: tuple[bool, bool, int]
+) -> Tracing | None:
     if tracer is None:
         return None
+    from ftpatch.inject.runtime import MAX_ROTATE, Keeping
     from ftpatch.tracer.plan import Tracing
 
     require_text(tracer=tracer)
     require_limits(max_stack=max_stack, size=size)
-    return Tracing(tracer=tracer, depth=max_stack, size=size, arguments=args)
+    ring, off, rotate = keeping
+    if not 0 <= rotate <= MAX_ROTATE:
+        raise UsageError(None, f"rotate: {rotate} is not between 0 and {MAX_ROTATE}")
+    kept = Keeping(ring=ring, off=off, rotate=rotate)
+    return Tracing(tracer=tracer, depth=max_stack, size=size, arguments=args, keeping=kept)
 
 
 def _written(writing: Writing, plan: Planner) -> Outcome:

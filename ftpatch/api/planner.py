@@ -94,6 +94,10 @@ class Enable(SitePlanner):
 
     def prepare(self, path: Path, *, strip_signature: bool) -> Prepared:
         """The same; with ``calls`` the image may have no sites."""
+        if self.tracing is not None:
+            together = self._together(path, self.tracing)
+            if together is not None:
+                return together
         if not self.calls or self.tracing is None:
             return super().prepare(path, strip_signature=strip_signature)
         from ftpatch.ftrace.filter import Selection
@@ -104,6 +108,44 @@ class Enable(SitePlanner):
         image = open_image(path)
         choice = Choice(Selection(self.filters, self.notrace, self.regex))
         return prepare_program(image, choice, with_calls(image, choice, self.tracing))
+
+    def _together(self, path: Path, tracing: Tracing) -> Prepared | None:
+        """Prepare a program that has probes or watches for a tracer as well; None for one that has
+        none."""
+        from ftpatch.api.laid_in import laid_in
+        from ftpatch.errors import Refused
+        from ftpatch.ftrace.sites import read_sites
+        from ftpatch.image import open_image
+        from ftpatch.image.injected import laid_in_at
+        from ftpatch.inject.beside import TOGETHER
+        from ftpatch.inject.read_back import recording_of
+        from ftpatch.tracer.plan import traceable
+        from ftpatch.update.update import Prepared, prepare_bare
+
+        if path.is_dir():
+            return None
+        image = open_image(path)
+        if not image.is_program or laid_in_at(image) is None:
+            return None
+        told = recording_of(image)
+        if told is not None and told.tracer:
+            raise UsageError(path, "already has a tracer", "run `ftpatch undo` first")
+        if tracing.tracer not in TOGETHER or tracing.arguments or self.calls:
+            what = "--args" if tracing.arguments else "--libcalls" if self.calls else ""
+            reason = f"it has probes or watches, beside which {what or tracing.tracer} cannot be"
+            raise UsageError(path, reason, f"use --tracer {' or '.join(TOGETHER)} alone")
+        has = laid_in(image)
+        assert has is not None
+        sites = read_sites(has.base)
+        mask = traceable(sites, self.selected(sites, None), libraries=False)
+        before = has.contents.recording(tracing.depth, tracing.size, tracing.keeping)
+        contents = replace(before, tracer=tracing.tracer, sites=sites.ip[mask])
+        refused = Refused()
+        plan = has.planned(contents, refused).plan
+        if refused.errors:
+            raise refused.errors[0]
+        prepared = prepare_bare(image, plan)
+        return Prepared(image, sites, prepared.plan, ())
 
     def __call__(self, sites: Sites, missing: set[str] | None = None) -> Plan:
         from ftpatch.ftrace.addr import resolve_target

@@ -19,12 +19,14 @@ __all__ = ["ProbeWay", "probe_ways"]
 class ProbeWay(NamedTuple):
     """A place, and how a probe would get there; the fields are those of ``ftpatch probe --plan
     --json``: ``name`` of the probe or else of the function, ``address`` where the file would be
-    changed, ``reason`` why the preceding way is not usable."""
+    changed, or the copy of its ``library``, if it has one; ``reason`` why the preceding way is not
+    usable."""
 
     name: str
     address: int
     way: str
     reason: str
+    library: str = ""
 
 
 def probe_ways(
@@ -62,7 +64,7 @@ def probe_ways(
     if not probes:
         names = _functions(image, [one.definition.address or 0 for one in placed])
     return [
-        ProbeWay(name, one.address, one.method.name, one.why)
+        ProbeWay(name, one.address, one.method.name, one.why, one.definition.library)
         for name, one in zip(names, placed, strict=True)
     ]
 

@@ -4,23 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ftpatch.api.probe_texts import parsed_probes, pattern_of
 from ftpatch.api.recording_limits import (
     MAX_STACK,
     TRACE_SIZE,
     WILDCARD_LIMIT,
     require_limits,
 )
-from ftpatch.api.writing import Wait, Writing, copy_of, output_path
+from ftpatch.api.writing import Wait, Writing, copy_of, output_path, require_place
 from ftpatch.errors import Refused, UsageError
 
 if TYPE_CHECKING:
+    from ftpatch.api.laid_in import Contents, LaidIn
     from ftpatch.image import Image
     from ftpatch.probe import Definition
-    from ftpatch.probe.event_names import Pattern
     from ftpatch.probe.found import Placed
     from ftpatch.probe.kernel_events import Form
     from ftpatch.probe.plan import Handler
@@ -49,20 +50,23 @@ class Probe(NamedTuple):
 
 class PlacedProbe(NamedTuple):
     """A probe that was inserted; the fields are those of ``ftpatch probe --json``: ``address`` is
-    where the file is changed, ``reason`` why the preceding way was not usable."""
+    where the file is changed, or the copy of its ``library``, if it has one; ``reason`` why the
+    preceding way was not usable."""
 
     name: str
     definition: str
     address: int
     way: str
     reason: str
+    library: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeWords:
     """The options of ``probe``: ``handler`` is STUB:FUNC, ``size`` that of a trace file in bytes;
     wildcards are a ``regex`` or globs, and match at most ``limit`` functions; ``sink``: of a
-    kernel, the device that hits go to."""
+    kernel, the device that hits go to; ``ring``: the latest hits are kept when the file is full;
+    ``off``: none until recording is switched on."""
 
     probes: Sequence[str]
     handler: str | None = None
@@ -73,6 +77,8 @@ class ProbeWords:
     regex: bool = False
     limit: int = WILDCARD_LIMIT
     sink: str = ""
+    ring: bool = False
+    off: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +86,10 @@ class Probed:
     """The probes that were inserted, and ``refused``, the errors of those that were not, besides
     ``skipped``, those of functions that only a wildcard named; the output is ``target``, and
     ``written``, None for a dry run. ``handled``: the functions by which the program could itself
-    set or block SIGILL (none without breakpoints); ``cleared``: a property that the output has no
-    longer; ``names``: how many the file had whose place the output took;
-    ``dropped``: a kernel's records that were dropped, and what that means (``unrecorded``)."""
+    set or block the traps' ``signal`` (none without breakpoints); ``cleared``: a property that the
+    output has no longer; ``names``: how many the file had whose place the output took;
+    ``dropped``: a kernel's records that were dropped, and what that means (``unrecorded``);
+    ``copies``: those of libraries with probes, written before the output."""
 
     probes: tuple[PlacedProbe, ...]
     refused: tuple[UsageError, ...]
@@ -94,6 +101,8 @@ class Probed:
     dropped: int = 0
     unrecorded: str = ""
     skipped: tuple[UsageError, ...] = ()
+    copies: tuple[Path, ...] = ()
+    signal: str = ""
 
 
 def write_probes(
@@ -103,17 +112,29 @@ def write_probes(
     ``keep_going`` the last of them is raised, the others stay there, and nothing is written. Raises
     what planning raises, and OutputError."""
     from ftpatch.image import open_image
+    from ftpatch.probe.removal import is_removal
 
     require_limits(max_stack=words.max_stack, size=words.size, limit=words.limit)
     image = open_image(writing.image)
-    definitions = parsed_probes(image, words.probes, refused, pattern=pattern_of(words.regex))
+    removals = [text for text in words.probes if is_removal(text)]
+    texts = [text for text in words.probes if text not in removals]
+    definitions = parsed_probes(image, texts, refused, pattern=pattern_of(words.regex))
+    copies: tuple[Path, ...] = ()
     handler = _handler(words.handler)
     target = output_path(writing.image, writing.output, writing.in_place)
+    if writing.dry_run:
+        require_place(writing, target)
     with copy_of(writing, target, in_place=writing.in_place) as copy:
+        from ftpatch.api.laid_in import laid_in
+        from ftpatch.api.probed_copies import copies_beside, require_beside, written_beside
+        from ftpatch.inject.runtime import Keeping
         from ftpatch.probe.plan import Probing, plan_probed
         from ftpatch.probe.wildcards import Wildcards
         from ftpatch.update.update import cleared_name, lay_in
 
+        has = laid_in(image)
+        if has is None and removals:
+            raise UsageError(image.path, f"{removals[0].strip()}: no probes in this program")
         probing = Probing(
             definitions=definitions,
             optimize=words.optimize,
@@ -121,13 +142,22 @@ def write_probes(
             depth=words.max_stack,
             size=words.size,
             wildcards=Wildcards(regex=words.regex, limit=words.limit),
+            folder=copies_beside(target).name,
+            keeping=Keeping(ring=words.ring, off=words.off),
         )
-        probed = plan_probed(image, probing, refused)
+        if has is None:
+            probed = plan_probed(image, probing, refused)
+        else:
+            contents = _with_words(has, words, removals, definitions, refused)
+            probed = has.planned(contents, refused)
         if refused.errors and not words.keep_going:
             raise refused.errors.pop()
-        if not writing.dry_run:
+        if writing.dry_run:
+            require_beside(target, probed.copies, force=copy.force)
+        else:
             wait(copy)
-            lay_in(copy, image, probed.plan)
+            with written_beside(target, probed.copies, force=copy.force) as copies:
+                lay_in(copy, image, probed.plan)
         cleared = cleared_name(image, probed.plan.changes)
     return Probed(
         probes=tuple(map(_placed, probed.placed)),
@@ -138,6 +168,41 @@ def write_probes(
         written=None if writing.dry_run else target,
         names=copy.names,
         skipped=tuple(refused.skipped.values()),
+        copies=copies,
+        signal=probed.signal,
+    )
+
+
+def _with_words(
+    has: LaidIn,
+    words: ProbeWords,
+    removals: Sequence[str],
+    new: Sequence[Definition],
+    refused: Refused,
+) -> Contents:
+    """What a program will have: the probes that are left, ``new`` ones, and all else. Raises
+    UsageError for options that all of a program's probes share."""
+    from ftpatch.api.laid_in import alone
+    from ftpatch.inject.runtime import Keeping
+    from ftpatch.probe.removal import remaining, require_new
+    from ftpatch.probe.wildcards import Wildcards
+
+    held, path = has.contents, has.image.path
+    if held.probes and new and words.optimize is not held.optimize:
+        has_jumps = "were inserted without" if held.optimize else "were inserted with"
+        how = "remove it" if held.optimize else "add it"
+        raise UsageError(path, f"the probes that it has {has_jumps} --no-optimize", how)
+    if words.handler is not None:
+        raise alone(has.image, "--handler is for all probes of a program")
+    left = remaining(held.probes, removals, refused)
+    more = require_new(left, new, refused)
+    if left and any(one.library for one in more):
+        raise alone(has.image, "probes of libraries cannot be added to others")
+    return replace(
+        held.recording(words.max_stack, words.size, Keeping(ring=words.ring, off=words.off)),
+        probes=(*left, *more),
+        optimize=held.optimize if held.probes else words.optimize,
+        wildcards=Wildcards(regex=words.regex, limit=words.limit),
     )
 
 
@@ -147,7 +212,7 @@ def probes_of(image: Image) -> tuple[Probe, ...] | None:
     from ftpatch.inject.probe_methods import METHODS
     from ftpatch.probe.read_back import injected_probes
 
-    held = injected_probes(image) if image.is_program else None
+    held = injected_probes(image) if image.is_program or image.is_library else None
     if held is None:
         return None
     ways = {method.number: method.name for method in METHODS}
@@ -158,7 +223,9 @@ def _placed(one: Placed) -> PlacedProbe:
     from ftpatch.probe import definition_text
 
     text, way = definition_text(one.definition), one.method.name
-    return PlacedProbe(one.definition.event, text, one.address, way, one.why)
+    return PlacedProbe(
+        one.definition.event, text, one.address, way, one.why, one.definition.library
+    )
 
 
 def kernel_lines(image: Image, probes: Sequence[str], form: Form, refused: Refused) -> list[str]:
@@ -178,13 +245,6 @@ def kernel_lines(image: Image, probes: Sequence[str], form: Form, refused: Refus
     return lines
 
 
-def pattern_of(regex: bool) -> Pattern:
-    """The form of a program's wildcards."""
-    from ftpatch.probe.event_names import Pattern
-
-    return Pattern.REGEX if regex else Pattern.GLOB
-
-
 def probe_listing(path: Path, *, function: str = "", place: str = "") -> list[str]:
     """The lines of a ``function``, or what can be named at a ``place``. Raises UsageError and
     InputError."""
@@ -193,39 +253,6 @@ def probe_listing(path: Path, *, function: str = "", place: str = "") -> list[st
 
     image = open_image(path)
     return function_lines(image, function) if function else named_values(image, place)
-
-
-def parsed_probes(
-    image: Image,
-    probes: Sequence[str],
-    refused: Refused,
-    *,
-    kernel: bool = False,
-    pattern: Pattern | None = None,
-) -> Sequence[Definition]:
-    """Parse the probes of one command for an image's architecture, leaving out what is
-    ``refused``; ``kernel``: as a kernel takes them; ``pattern``: what a FUNC may be instead of a
-    name. Raises UsageError for an architecture without probes."""
-    from ftpatch.arch import arch_of, supporting, supports
-    from ftpatch.arch.registers import registers_of
-    from ftpatch.probe import parse_probes
-    from ftpatch.probe.event_names import Pattern
-
-    arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    if arch is None or not supports(arch.name, "registers"):
-        known = ", ".join(supporting("registers"))
-        raise UsageError(
-            image.path, "probes are not supported on its architecture", f"supported: {known}"
-        )
-    registers = registers_of(arch.name)
-    return parse_probes(
-        [*probes],
-        registers.names,
-        refused,
-        arguments=len(registers.arguments),
-        kernel=kernel,
-        pattern=pattern or Pattern.NONE,
-    )
 
 
 def _handler(text: str | None) -> Handler | None:

@@ -130,6 +130,8 @@ class Process:
         tracer: str | None = None,
         max_stack: int = MAX_STACK,
         size: int = TRACE_SIZE,
+        ring: bool = False,
+        off: bool = False,
         args: bool = False,
         output: AnyPath | None = None,
         force: bool = False,
@@ -138,11 +140,13 @@ class Process:
         it, or, where one is there, let more sites call that.
 
         It records to ``output`` (default: ftpatch.PID.trace in the working directory) until
-        ``undo``, also when Python has ended. ``lib`` names libraries, whose sites are selected as
+        ``undo``, also when Python has ended; with ``ring`` that keeps the latest events, with
+        ``off`` it has none until ``record``. ``lib`` names libraries, whose sites are selected as
         well. Raises UsageError, InputError, SiteRefused or OutputError; then the process is as
         before.
         """
         from ftpatch.api.attaching import attached, enable_in
+        from ftpatch.inject.runtime import Keeping
         from ftpatch.tracer.plan import Tracing
 
         require_text(tracer=tracer)
@@ -153,7 +157,11 @@ class Process:
             Selection(patterns("filter", filter), patterns("notrace", notrace), regex),
             patterns("lib", lib),
             Tracing(
-                tracer=tracer or "function_graph", depth=max_stack, size=size, arguments=bool(args)
+                tracer=tracer or "function_graph",
+                depth=max_stack,
+                size=size,
+                arguments=bool(args),
+                keeping=Keeping(ring=bool(ring), off=bool(off)),
             ),
             None if output is None else path_of("output", output),
             named=tracer is not None or output is not None,
@@ -177,9 +185,10 @@ class Process:
         return attached(disable_in(self._process, self._loaded(), selection, patterns("lib", lib)))
 
     def record(self, on: bool) -> None:
-        """Switch the recording of the process's tracer on or off; its sites stay as they are.
-        Raises UsageError for a process without one, InputError."""
-        from ftpatch.process.attached import record
+        """Switch the recording of the process on or off, whatever made it record; its sites and
+        probes stay as they are. Raises UsageError for a process that records nothing,
+        InputError."""
+        from ftpatch.process.recording import record
 
         record(self._process, on=bool(on))
 
@@ -193,6 +202,8 @@ class Process:
         keep_going: bool = False,
         max_stack: int = MAX_STACK,
         size: int = TRACE_SIZE,
+        ring: bool = False,
+        off: bool = False,
         output: AnyPath | None = None,
         force: bool = False,
     ) -> Attached:
@@ -223,7 +234,8 @@ class Process:
             for other in others:
                 first.add_note(str(other))
             raise first from None
-        bring = probe_in(self._process, loaded, targets, depth=max_stack, size=size)
+        limits: dict[str, int] = {"depth": max_stack, "size": size}
+        bring = probe_in(self._process, loaded, targets, **limits, ring=bool(ring), off=bool(off))
         trace = None if output is None else path_of("output", output)
         live = kept(self._process, loaded[0].path, trace, bring, overwrite=force)
         return attached(live, refused)

@@ -10,6 +10,7 @@ from ftpatch.debuginfo.lines import Lines
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image, open_image
 from ftpatch.trace.mapped import Mapped
+from ftpatch.trace.moved import moved_along
 from ftpatch.trace.owner import is_library, require_owner
 from ftpatch.trace.source import Origin
 from ftpatch.trace.symbolize import Program
@@ -46,7 +47,7 @@ class Programs:
         image = self._open(path) if self._image or header.image else None
         if image is not None and not self._force:
             require_owner(header, image, self._option)
-        libraries = tuple(self._library(mapped) for mapped in header.libraries)
+        libraries = tuple(self._library(mapped, header.image) for mapped in header.libraries)
         key = path, header.base, libraries
         if key not in self._programs:
             table = self._table(path) if self._source and image is not None else None
@@ -54,12 +55,14 @@ class Programs:
             self._programs[key] = Program(image, header.base, self._plain, table, pairs)
         return self._programs[key]
 
-    def _library(self, mapped: Mapped) -> Program:
+    def _library(self, mapped: Mapped, program: str) -> Program:
         """One that was traced with a program; without an image, where its file is another now."""
         base = (mapped.base - mapped.start) % (1 << 64)
         key = mapped.path, mapped.image_id, base
         if key not in self._libraries:
             path = Path(mapped.path)
+            if self._image is not None:
+                path = moved_along(path, Path(program), self._image)
             image = self._open(path, library=True) if mapped.path else None
             if image is not None and not self._force and not is_library(mapped, image):
                 reason = "not the traced library, or changed since"

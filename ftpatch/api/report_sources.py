@@ -8,16 +8,22 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ftpatch.api.call_filters import require_calls
+from ftpatch.api.call_filters import require_calls, require_known_early
 from ftpatch.trace import choose
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import EventSource, SourceKind
 from ftpatch.trace.window import Window
 
+if TYPE_CHECKING:
+    from ftpatch.trace.followed import Pace
+    from ftpatch.trace.reader import OpenFile
+
 __all__ = [
     "default_report",
+    "follow_events",
     "kind_of",
     "open_events",
     "report_named",
@@ -45,6 +51,21 @@ def open_events(
     source = _opened(files, window, image=image, force=force)
     try:
         require_calls(source)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def follow_events(sources: Sequence[OpenFile], window: Window, pace: Pace) -> EventSource:
+    """Open traces of programs that may still run, followed as ``pace`` says. Raises InputError,
+    and UsageError for what cannot be followed together, or filters that need what comes later."""
+    from ftpatch.trace.events import follow_source
+
+    source = follow_source(sources, window, source_kinds(), pace)
+    try:
+        require_calls(source)
+        require_known_early(source)
     except BaseException:
         source.close()
         raise

@@ -10,8 +10,6 @@ probed as any running process is; if ftpatch ends, it goes on.
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import signal
 import subprocess
 import threading
@@ -28,7 +26,7 @@ from ftpatch.process.held import Held
 from ftpatch.process.linker import Asking, Listener, Started, hook_linker
 from ftpatch.process.loaded import loaded_images
 from ftpatch.process.memory_target import writable_memory
-from ftpatch.process.process import Process
+from ftpatch.process.process import Process, ending
 from ftpatch.process.refusals import require_may_stop
 from ftpatch.tracer.following import Following
 from ftpatch.tracer.run import find_program
@@ -67,13 +65,10 @@ class Program:
         except OSError as error:
             raise InputError(self.path, f"cannot run: {error.strerror}") from None
         child.returncode = 0  # the following thread waits for it
-        with contextlib.suppress(ProcessLookupError):  # it has ended, and been waited for
-            fd = os.pidfd_open(child.pid)
-            try:
-                while not (self._waits.wait(LOOK) or select.select([fd], [], [], 0)[0]):
-                    pass
-            finally:
-                os.close(fd)
+        gone = contextlib.suppress(ProcessLookupError)  # it has ended, and been waited for
+        with gone, ending(child.pid) as has_ended:
+            while not (self._waits.wait(LOOK) or has_ended(0)):
+                pass
         if self._error is not None:
             raise self._error
         if not self._waits.is_set():

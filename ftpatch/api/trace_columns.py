@@ -26,8 +26,9 @@ from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.by_process import whole_totals
 from ftpatch.trace.children import children_of
-from ftpatch.trace.hits import Column, Hits, Show
+from ftpatch.trace.hits import FLOATS, Column, Hits, Show, floats
 from ftpatch.trace.rows import UNKNOWN
+from ftpatch.trace.several_kinds import part_of
 from ftpatch.trace.source import Data, EventSource
 from ftpatch.trace.window import ALWAYS, Window, parse_span
 from ftpatch.tracer.bring_out import recorded
@@ -94,7 +95,8 @@ class Trace:
         return f"<{self.kind} of {', '.join(map(str, self.paths))}>"
 
     def columns(self) -> Columns:
-        """One row for each thing recorded, by time, as arrays of one length.
+        """One row for each thing recorded, by time, as arrays of one length; of calls that were
+        recorded together with other events, the calls.
 
         Calls: ``time`` (when it began) and ``duration``, nanoseconds (-1: not known), ``pid``,
         ``tid``, ``depth``, ``function`` (str) and its link ``address``; of a recording with
@@ -151,7 +153,8 @@ class Trace:
     def _open(self) -> EventSource:
         self.notes = []
         window = self._filters.window(**self._others)
-        source = open_events(self.paths, window, image=self._image, force=self._force)
+        opened = open_events(self.paths, window, image=self._image, force=self._force)
+        source = part_of(opened, Data.CALLS)
         try:
             told = self.notes.append
             programs = Programs(self._image, force=self._force, plain=self._plain, tell=told)
@@ -231,6 +234,8 @@ def _values(column: Column) -> NDArray[np.object_]:
     held: Sequence[object] = column.number.tolist()
     if column.field.show is Show.STRING:
         held = [text.decode("utf-8", "backslashreplace") for text in column.strings()]
+    if column.field.show in FLOATS:
+        held = floats(column.number, column.field.show).tolist()
     if names := dict(column.field.names):
         held = [names.get(number, number) for number in column.number.tolist()]
     out = objects(held)

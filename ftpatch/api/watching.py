@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +13,9 @@ from ftpatch.api.writing import Wait, Writing, copy_of, output_path
 
 if TYPE_CHECKING:
     from ftpatch.image import Image
+    from ftpatch.watch import Request
     from ftpatch.watch import Watch as Read
+    from ftpatch.watch.plan import Watched as Plans
 
 __all__ = ["Watch", "Watched", "told_watches", "watches_of", "write_watches"]
 
@@ -63,10 +65,10 @@ def write_watches(
     with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.image import open_image
         from ftpatch.update.update import lay_in
-        from ftpatch.watch.plan import part_notes, plan_watched
+        from ftpatch.watch.plan import part_notes
 
         image = open_image(writing.image)
-        watched = plan_watched(image, parsed, size=size)
+        watched = _planned(image, parsed, size)
         if not writing.dry_run:
             wait(copy)
             lay_in(copy, image, watched.plan)
@@ -78,6 +80,30 @@ def write_watches(
         written=None if writing.dry_run else target,
         names=copy.names,
     )
+
+
+def _planned(image: Image, requests: Sequence[Request], size: int | None) -> Plans:
+    """Plan watches, beside what else the program has."""
+    from ftpatch.errors import Refused
+    from ftpatch.image.injected import laid_in_id
+    from ftpatch.watch.plan import Watched as Plans
+    from ftpatch.watch.plan import plan_watched, requested, require_watchable
+    from ftpatch.watch.read_back import is_watched_alone
+
+    require_watchable(image)
+    if laid_in_id(image) is None or is_watched_alone(image):
+        return plan_watched(image, requests, size=size)
+    from ftpatch.api.laid_in import laid_in
+
+    has = laid_in(image)
+    assert has is not None
+    watches, notes = requested(has.base, has.contents.watches, requests)
+    contents = replace(has.contents, watches=watches, size=size or has.contents.size)
+    refused = Refused()
+    probed = has.planned(contents, refused)
+    if refused.errors:
+        raise refused.errors[0]
+    return Plans(plan=probed.plan, watches=watches, notes=notes)
 
 
 def watches_of(image: Image) -> tuple[Watch, ...]:

@@ -28,6 +28,7 @@ __all__ = [
     "WritingOptions",
     "copy_of",
     "output_path",
+    "require_place",
     "write_undo",
     "write_update",
     "writing_of",
@@ -189,6 +190,15 @@ def _has_journal(path: Path) -> bool:
         return bool(open_image(path).blocks)
     except FtpatchError:
         return False
+
+
+def require_place(writing: Writing, target: Path) -> None:
+    """Raise UsageError and OutputError for a place where the output could not be written, which a
+    dry run does not try."""
+    from ftpatch.io.output import require_output, require_writable
+
+    require_output(writing.image, target, force=writing.force, in_place=writing.in_place)
+    require_writable(target)
 
 
 def copy_of(writing: Writing, target: Path, *, in_place: bool) -> Copy:

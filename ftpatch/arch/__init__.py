@@ -55,6 +55,7 @@ __all__ = [
     "arch_of",
     "architectures",
     "feature",
+    "name_of_machine",
     "supporting",
     "supports",
 ]
@@ -102,6 +103,11 @@ def architectures() -> dict[tuple[int, int], Arch]:
 def arch_of(machine: int, elf_class: int) -> Arch | None:
     """The architecture of an ELF header; None if it is not supported."""
     return architectures().get((machine, elf_class))
+
+
+def name_of_machine(machine: int) -> str:
+    """The name of the architecture of an e_machine; empty if it is not supported."""
+    return {arch.machine: arch.name for arch in architectures().values()}.get(machine, "")
 
 
 @cache

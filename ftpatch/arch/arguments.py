@@ -72,11 +72,14 @@ class Passed:
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """The ``words`` that hold an argument, in order, LOST for those that were not recorded;
-    ``missing``: where these are. ``address``: the word is the argument's address."""
+    ``missing``: where these are. ``address``: the word is the argument's address. ``vectors``: for
+    each of them the vector register that holds it, LOST for none; empty where none does, or where
+    they do not hold 8 bytes each."""
 
     words: tuple[int, ...] = ()
     missing: str = ""
     address: bool = False
+    vectors: tuple[int, ...] = ()
 
 
 class Convention(Protocol):
@@ -85,6 +88,11 @@ class Convention(Protocol):
     @property
     def registers(self) -> tuple[int, ...]:
         """DWARF's numbers of the registers that the words are; none if they are the stack's."""
+
+    @property
+    def vectors(self) -> tuple[int, ...]:
+        """DWARF's numbers of the vector registers for arguments, of which the first ones return
+        results; none if there are none."""
 
     @property
     def word(self) -> int:

@@ -80,6 +80,8 @@ class Arch(Protocol):
     """The same for Capstone, which must have it."""
     relative: ClassVar[int]
     """R_*_RELATIVE."""
+    irelative: ClassVar[int]
+    """R_*_IRELATIVE: what the function at B + A returns."""
     got: ClassVar[tuple[int, ...]]
     """R_*_GLOB_DAT, R_*_JUMP_SLOT: relocations that name what a GOT slot holds."""
     absolute: ClassVar[int]

@@ -33,7 +33,7 @@ from typing import ClassVar, Protocol
 
 from ftpatch.arch import feature
 
-__all__ = ["Immovable", "Moved", "Mover", "Why", "mover_of"]
+__all__ = ["Immovable", "Moved", "Mover", "Why", "is_breakpoint", "mover_of"]
 
 
 class Why(StrEnum):
@@ -86,9 +86,10 @@ class Mover(Protocol):
     """The jump placed at a site."""
     trap: ClassVar[bytes]
     """The trap placed at a site; the size of the smallest instruction. It is an undefined one (udb,
-    udf): int3 and brk raise the signal of debuggers, which do not pass it on, and int3 leaves the
-    pc after itself."""
-
+    udf) if there is one so small: int3 and brk raise the signal of debuggers, which do not pass it
+    on, and int3 leaves the pc after itself."""
+    signal: ClassVar[str]
+    """The signal that the trap raises."""
     pad: ClassVar[bytes]
     """A landing pad for indirect calls; a NOP where none is required."""
 
@@ -100,6 +101,10 @@ class Mover(Protocol):
     def signing(self, code: bytes) -> int:
         """Size of an initial instruction that serves as a landing pad on guarded pages, and works
         elsewhere too (paciasp, pacibsp): a trap may replace it, a jump may not; 0 for none."""
+        ...
+
+    def prefixed(self, code: bytes) -> bool:
+        """Return whether code begins with a prefix that a branch may skip (lock)."""
         ...
 
     def joined(self, before: bytes) -> bool:
@@ -126,3 +131,12 @@ def mover_of(arch: str) -> Mover:
     """Return the mover of an architecture's instructions. Raises InputError without one."""
     found: Mover = feature(arch, "move")
     return found
+
+
+def is_breakpoint(arch: str, code: bytes) -> bool:
+    """Return whether code begins with an instruction by which debuggers stop (int3, brk)."""
+    try:
+        mover_of(arch).move(code, 0, 0, 1)
+    except Immovable as error:
+        return error.why is Why.TRAP
+    return False

@@ -21,8 +21,8 @@ Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 through, addresses, int64[n]."""
 
 
-def plt_entries(arch: str, code: U8, address: int, size: int) -> Entries:
-    """Parse the entries in a section's code at an address; ``size``: sh_entsize. Raises InputError
-    if an architecture's are not supported."""
-    read: Callable[[U8, int, int], Entries] = feature(arch, "plt")
-    return read(code, address, size)
+def plt_entries(arch: str, code: U8, address: int, size: int, got: int) -> Entries:
+    """Parse the entries in a section's code at an address; ``size``: sh_entsize; ``got``: value of
+    DT_PLTGOT, 0 for none. Raises InputError if an architecture's are not supported."""
+    read: Callable[[U8, int, int, int], Entries] = feature(arch, "plt")
+    return read(code, address, size, got)

@@ -17,11 +17,15 @@ __all__ = ["Registers", "registers_of"]
 @dataclass(frozen=True, kw_only=True)
 class Registers:
     """``numbers`` by name; ``pc``: names of the address itself; ``stack`` and ``result``: numbers
-    of the stack pointer and of the return value's register; ``results``: names of those that return
-    a structure, 8 bytes each; ``returns_address``: of a larger one the first has the address;
-    ``arguments``: numbers, in order; ``behind``: words on the stack before further arguments on
-    function entry; ``kernel``: the kernel's names (regs_query_register_offset()) of those that
-    only manuals call otherwise."""
+    of the stack pointer and of the return value's register; ``results``: names of those that
+    return a structure, 8 bytes each; ``returns_address``: of a larger one the first has the
+    address; ``arguments``: numbers, in order; ``behind``: words on the stack before further
+    arguments on function entry; ``kernel``: the kernel's names (regs_query_register_offset())
+    of those that only manuals call otherwise; ``copied``: number of the first register that a
+    copy of a stack has (None: calls that led to a hit are not recorded); ``vectors``: names of
+    the vector registers, by their numbers for vector_(): the first returns a float; none where
+    that is not read; ``word``: bytes of an address; ``wide_result``: number of a return value
+    of two words."""
 
     numbers: Mapping[str, int]
     pc: frozenset[str]
@@ -32,10 +36,14 @@ class Registers:
     arguments: tuple[int, ...]
     behind: int
     kernel: Mapping[str, str]
+    vectors: tuple[str, ...]
+    copied: int | None = None
+    word: int = 8
+    wide_result: int | None = None
 
     @property
     def names(self) -> frozenset[str]:
-        """All names for %REG."""
+        """All names for %REG, but for vector registers."""
         return frozenset(self.numbers) | self.pc
 
 

@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from ftpatch.arch import feature
 from ftpatch.arch.disassemble import Instruction, disassemble
 
-__all__ = ["MIN_SAVED", "SPAN", "Twice", "returns_twice"]
+__all__ = ["MIN_SAVED", "SPAN", "Twice", "returns_twice", "takes_return"]
 
 SPAN = 512
 """Maximum bytes of a function to examine."""
 MIN_SAVED = 4
 """Callee-saved registers that must be stored unchanged: some C libraries mangle one."""
+SHORT_SPAN = 16
+"""Bytes of one that only returns its return address."""
 DEPTH = 3
 """Maximum jumps to follow."""
 SHORT = 5
@@ -34,10 +36,12 @@ SHORT = 5
 @dataclass(frozen=True)
 class Twice:
     """``known`` recognises such a function by its instructions; ``sets`` are prefixes of the
-    mnemonics that only set arguments."""
+    mnemonics that only set arguments; ``takes`` those that return their return address, as a
+    position-independent program asks for its own place on i386."""
 
     known: Callable[[Sequence[Instruction]], bool]
     sets: tuple[str, ...]
+    takes: Callable[[Sequence[Instruction]], bool] = lambda insns: False
 
 
 def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
@@ -55,6 +59,13 @@ def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool
             return True
         left += [(target, depth + 1) for target in _leads(insns, rules.sets)]
     return False
+
+
+def takes_return(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
+    """Return whether the function at an address returns where it was called from: ``read`` as
+    there. Raises InputError if an architecture's are not supported."""
+    rules: Twice = feature(arch, "returns_twice")
+    return rules.takes(disassemble(arch, read(address)[:SHORT_SPAN], address))
 
 
 def _leads(insns: Sequence[Instruction], sets: tuple[str, ...]) -> Iterator[int]:

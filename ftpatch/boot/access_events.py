@@ -19,7 +19,13 @@ from ftpatch.trace.window import Window
 
 __all__ = ["ACCESSES", "BootAccesses"]
 
-ACCESSES = SourceKind(what="variable accesses", data=Data.ACCESSES, default="ksym")
+ACCESSES = SourceKind(
+    what="variable accesses",
+    data=Data.ACCESSES,
+    default="ksym",
+    returns=False,
+    no_returns="a boot's accesses have no stacks",
+)
 """Accesses of a boot."""
 KINDS = {READ: "r", WRITE: "w", READ | WRITE: "rw"}
 MAX_FUNCTION = 1 << 20
@@ -32,6 +38,8 @@ class BootAccesses:
 
     kind = ACCESSES
     has_returns = False
+    has_stacks = False
+    stacks = None
     steps = 0
 
     def __init__(

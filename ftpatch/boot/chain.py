@@ -16,8 +16,9 @@ from ftpatch.image import Image
 
 __all__ = ["latest_chains", "latest_events"]
 
-EVENTS = 1 << 18
-"""Events to read: who was called before them is not known."""
+EVENTS = 1 << 20
+"""Events to read: who was called before them is not known. The calls that boot a kernel are as old
+as that, and a slow machine has more of the clock's interrupts behind them."""
 STACKS = 16
 """Stacks to look at: an exception may have one of its own, and other tasks run behind a hang."""
 

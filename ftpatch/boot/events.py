@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from ftpatch.boot.calls import Calls
 from ftpatch.boot.nesting import NOBODY
 from ftpatch.boot.returns import callers_of
 from ftpatch.boot.stream import Decoder, Source
-from ftpatch.errors import UsageError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 from ftpatch.trace.events import read_rows
 from ftpatch.trace.header import MAGIC
+from ftpatch.trace.losses import Loss
 from ftpatch.trace.mapped import Mapped
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, Recording, SourceKind
@@ -32,6 +34,7 @@ __all__ = [
     "Stream",
     "is_stream",
     "recording_of",
+    "require_no_other",
 ]
 
 
@@ -42,6 +45,9 @@ HITS = SourceKind(
 )
 """Streams of kernels with probes."""
 SOURCES = (STREAM, HITS)
+ELF = b"\x7fELF"
+HEAD = 1 << 20
+"""Bytes of a file to look at."""
 
 
 def is_stream(path: Path) -> bool:
@@ -51,6 +57,29 @@ def is_stream(path: Path) -> bool:
             return file.read(len(MAGIC)) != MAGIC
     except OSError:
         return False  # reading it will report the reason
+
+
+def require_no_other(path: Path) -> None:
+    """Raise InputError for a file that begins as no stream does: an image, or nothing but text
+    (that of a console ends where events begin)."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError as error:
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+    what = "an ELF file" if head.startswith(ELF) else "text" if _is_text(head) else ""
+    if what:
+        reason = f"neither a trace file nor a boot tracer's stream, but {what}"
+        raise InputError(path, reason, "name the file that the emulated device wrote")
+
+
+def _is_text(head: bytes) -> bool:
+    """True for UTF-8, which may end within a character, without control characters."""
+    try:
+        text = getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return bool(text) and all(one.isprintable() or one.isspace() for one in text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +98,7 @@ class Origin:
     hz: int = 0
     libraries: tuple[Mapped, ...] = ()
     objects: tuple[Mapped, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -100,6 +130,7 @@ class BootTrace:
 
     kind = STREAM
     has_returns = True
+    has_stacks = False
 
     def __init__(self, stream: Stream, window: Window) -> None:
         source, events = stream.source, stream.events

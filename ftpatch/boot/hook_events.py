@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.boot import Events
 from ftpatch.boot.calls import stacks_of
-from ftpatch.boot.events import HITS, BootTrace, Stream, recording_of
+from ftpatch.boot.events import HITS, BootTrace, Stream, recording_of, require_no_other
 from ftpatch.boot.hook_hits import BootHits
 from ftpatch.boot.stream import Decoder, find_source, read_stream
 from ftpatch.errors import InputError
@@ -32,6 +32,7 @@ class HookTrace:
     """One stream and the kernel with probes that sent it: a source of hits. Threads are stacks."""
 
     kind = HITS
+    has_stacks = False
     steps = 0
 
     def __init__(self, stream: Stream, window: Window) -> None:
@@ -102,6 +103,8 @@ def open_stream(
 ) -> BootTrace | HookTrace:
     """Read all of a stream. Raises InputError if it has no event or, without ``force``, if most of
     it is something else; UsageError if the image has no boot tracer."""
+    if not force:
+        require_no_other(path)
     source = find_source(image)
     decoder = Decoder(source)
     events = list(read_stream(path, decoder))

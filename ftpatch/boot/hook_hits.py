@@ -8,7 +8,7 @@ one behind the other. An r probe's call begins with an event of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,10 @@ class BootHits:
 
     def __len__(self) -> int:
         return len(self.time)
+
+    def parts(self) -> Iterator[BootHits]:
+        """All of them."""
+        yield self
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Keep only the hits of a mask, bool[n]."""

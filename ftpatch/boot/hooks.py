@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import Assembly, TracerCode
+from ftpatch.arch.boot import Assembly, TracerCode, has_mark
 from ftpatch.arch.kernel_probe import (
     INSTANCE,
     TEXT,
@@ -43,7 +43,15 @@ from ftpatch.image import Image
 from ftpatch.inject.probe_methods import JUMP, PAD
 from ftpatch.trace.hits import Show
 
-__all__ = ["NO_HOOKS", "HookCode", "Hooked", "Hooks", "read_hooks", "require_unprobed"]
+__all__ = [
+    "NO_HOOKS",
+    "HookCode",
+    "Hooked",
+    "Hooks",
+    "read_hooks",
+    "require_journal",
+    "require_unprobed",
+]
 
 MAGIC = b"FTPHOOKS"
 """Followed by the size of what is compressed, in SIZE bytes, little endian."""
@@ -200,6 +208,18 @@ def read_hooks(image: Image) -> Hooked | None:
         ):
             raise InputError(image.path, "the record of its probes is damaged") from None
     return None
+
+
+def require_journal(image: Image) -> None:
+    """Raise InputError for a kernel with a tracer in its text of which no journal tells."""
+    if image.blocks:
+        return
+    elf = image.elf
+    start = elf.offset_of(elf.text[:, 0], executable=True)
+    rows = zip(start.tolist(), elf.text[:, 1].tolist(), strict=True)
+    if any(has_mark(elf.data[at : at + size].tobytes()) for at, size in rows if at >= 0):
+        reason = "has a boot tracer, but no journal: that is damaged or cut off, or was stripped"
+        raise InputError(image.path, reason, "start from the original")
 
 
 def _unpacked(held: bytes) -> bytes:

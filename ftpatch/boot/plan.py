@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import supports
-from ftpatch.arch.boot import MEMORY, TracerCode, Wanted, boot_tracer_of, has_mark
+from ftpatch.arch.boot import MEMORY, TracerCode, Wanted, boot_tracer_of
 from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
-from ftpatch.boot.hooks import NO_HOOKS, HookCode, Hooks
+from ftpatch.boot.hooks import NO_HOOKS, HookCode, Hooks, require_journal
 from ftpatch.boot.in_module import plan_in_module
 from ftpatch.boot.padding import find_ring, find_room, find_spare, find_word, lay_at
 from ftpatch.core.changes import Changes, Kind
@@ -57,7 +57,8 @@ def plan_boot(
     calls to the code of ``hooks`` at theirs.
 
     Raises UsageError for anything but a kernel or a module, and for an unknown sink or function;
-    SiteRefused for sites that call something already, and if there is no room.
+    SiteRefused for sites that call something already, and if there is no room; InputError for a
+    kernel whose journal is gone.
     """
     path = sites.image.path
     if not sites.abi.kernel:
@@ -78,9 +79,7 @@ def plan_boot(
         raise UsageError(None, f"--max {tracing.most} is out of range (1 to {MAX_EVENTS})")
     if sites.blocks:
         raise SiteRefused(path, "already patched", "run `ftpatch undo` first")
-    if _is_marked(sites):
-        reason = "already has a boot tracer, but no journal: that was cut off, or strip removed it"
-        raise SiteRefused(path, reason, "start from the original")
+    require_journal(sites.image)
     last = _until(sites, tracing.until)
     mask = mask | last
     if tracing.live:
@@ -122,14 +121,6 @@ def plan_boot(
     if counts:
         changes.append(lay_at(sites, word, most.to_bytes(4, "little")))
     return replace(plan, changes=Changes.concat(changes))
-
-
-def _is_marked(sites: Sites) -> bool:
-    """True if a tracer is in a kernel's text, whether or not a journal tells of it."""
-    elf = sites.image.elf
-    start = elf.offset_of(elf.text[:, 0], executable=True)
-    rows = zip(start.tolist(), elf.text[:, 1].tolist(), strict=True)
-    return any(has_mark(elf.data[at : at + size].tobytes()) for at, size in rows if at >= 0)
 
 
 def _until(sites: Sites, name: str) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import supports
 from ftpatch.arch.boot import COPY, MARK, BootTracer, Events, Mark, Slots, boot_tracer_of, read_mark
-from ftpatch.boot.hooks import Hooked, read_hooks
+from ftpatch.boot.hooks import Hooked, read_hooks, require_journal
 from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses, among
 from ftpatch.core.journal import journalled
@@ -91,6 +91,8 @@ def find_source(image: Image) -> Source:
     """Find the boot tracer of a patched kernel or module. Raises UsageError if it has none."""
     sites = read_sites(image)
     marks = _copies(sites) if image.is_relocatable else _mark(sites)
+    if not marks:
+        require_journal(image)
     if not marks or not supports(sites.arch.name, "boot"):
         raise UsageError(
             image.path,

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from ftpatch import __version__
 from ftpatch.cli.console import error_line
 from ftpatch.cli.help_text import help_width
+from ftpatch.cli.limits import is_out_of_memory, limit_hint
 from ftpatch.cli.misused import misused
 from ftpatch.cli.plain_values import PlainGroup
 from ftpatch.cli.progress import PROGRESS
@@ -45,9 +46,19 @@ ClickError: type[Exception] = next(
 @_app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    cflags: Annotated[
+        bool,
+        typer.Option("--cflags", help="Print the compiler's flags for a stub of your own."),
+    ] = False,
 ) -> None:
     if version:
         typer.echo(f"ftpatch {__version__}")
+        raise typer.Exit()
+    if cflags:
+        from ftpatch.inject.stub import FLAGS
+        from ftpatch.layout.built import headers
+
+        typer.echo(" ".join((*FLAGS, f"-I{headers()}")))
         raise typer.Exit()
 
 
@@ -98,13 +109,19 @@ def _complete() -> int:
     return int(Exit.DONE)
 
 
+def _with_limit(told: str, error: Exception) -> str:
+    """Add the limit to raise to what is told of an error, if one led to it."""
+    hint = limit_hint(error)
+    return f"{told}; {hint}" if hint else told
+
+
 def _run() -> int:
     own = runs_program(sys.argv[1:])
     CLEANUP.failure = int(Exit.OWN if own else Exit.ERROR)
     try:
         code = command_line()(prog_name="ftpatch", standalone_mode=False)
     except FtpatchError as error:
-        error_line(str(error))
+        error_line(_with_limit(str(error), error))
         return int(Exit.OWN if own else error.exit)
     except ClickError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -119,12 +136,13 @@ def _run() -> int:
         return CLEANUP.failure
     except OSError as error:
         done = "; the output is written" if CLEANUP.appeared else ""
-        error_line(f"{error.filename or 'standard output'}: {error.strerror}{done}")
-        return CLEANUP.failure
-    except MemoryError:
-        error_line("out of memory")
+        what = f"{error.filename or 'standard output'}: {error.strerror}{done}"
+        error_line(_with_limit(what, error))
         return CLEANUP.failure
     except Exception as error:
+        if is_out_of_memory(error):
+            error_line(_with_limit("out of memory", error))
+            return CLEANUP.failure
         if os.environ.get("FTPATCH_DEBUG"):
             raise
         kind = type(error).__name__

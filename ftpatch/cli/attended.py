@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -20,7 +18,7 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.io.activity import doing
 from ftpatch.io.temporary import run_folder
 from ftpatch.process.attached import Live, detach
-from ftpatch.process.process import Process
+from ftpatch.process.process import Process, ending
 from ftpatch.process.process_journal import forget, holding, recall
 from ftpatch.process.take_out import TakenOut
 from ftpatch.tracer.recordings import TraceFiles
@@ -85,19 +83,17 @@ def looks(
 ) -> Generator[None, None, None]:
     """Yield after each ``pause`` (seconds), until the time is over, the process ends or a signal
     asks for it."""
-    fd = os.pidfd_open(process.pid)
     begun = time.monotonic()
-    try:
+    gone = contextlib.suppress(ProcessLookupError)  # it has ended, and been waited for
+    with gone, ending(process.pid) as has_ended:
         while not asked.is_set():
             spent = time.monotonic() - begun
             if seconds is not None and spent >= seconds:
                 return
             rest = pause if seconds is None else min(pause, seconds - spent)
-            if select.select([fd], [], [], rest)[0]:
+            if has_ended(rest):
                 return
             yield
-    finally:
-        os.close(fd)
 
 
 def _watch(one: Attending, made: TraceFiles, asked: threading.Event) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -161,6 +162,9 @@ def command(
 
     if watches and probes:
         raise UsageError(None, "--watch and --probe are two reports", "use one of them")
+    if words and not words[0].startswith("-") and not os.path.lexists(words[0]):
+        reason = f"{words[0]!r} is neither an option of QEMU's nor a file"
+        raise UsageError(None, reason, "use -f for a function, --append for a word to the kernel")
     kind = ACCESSES if watches else HITS if probes else STREAM
     form = report_named(kind, format_of(json, format_, reports()))
     if probes and form.returns:

@@ -24,12 +24,15 @@ from ftpatch.cli.options import (
     MaxEvents,
     MaxStack,
     Notrace,
+    Off,
     OptionalTree,
     Output,
     Pid,
     Quiet,
     Recording,
     Regex,
+    Ring,
+    Rotate,
     Sign,
     Sink,
     Site,
@@ -98,6 +101,9 @@ def command(
         str,
         typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
+    ring: Ring = False,
+    rotate: Rotate = 0,
+    off: Off = False,
     site: Site = None,
     output: Output = None,
     in_place: InPlace = False,
@@ -115,7 +121,8 @@ def command(
     """Turn the selected sites into calls.
 
     They call ftrace_caller, unless --to or --tracer names another callee. In a running process they
-    call a tracer that ftpatch inserts; -o is its trace file.
+    call a tracer that ftpatch inserts; -o is its trace file. Strip a program before it gets a
+    tracer: strip(1) drops what has been inserted.
 
     Example: ftpatch enable vmlinux -f 'vfs_*' -o vmlinux.vfs
     """
@@ -126,14 +133,27 @@ def command(
     if tracer != BOOT and (sink or until or most is not None or time):
         words = "--sink, --until, --max and --time"
         raise UsageError(None, f"{words} require --tracer boot", "remove them")
+    named = args or ring or off or rotate or (max_stack, size) != (1024, "64M")
+    if pid is not None and tracer is None and named and not recording:
+        tracer = "function_graph"  # the usual one, with options
+    if tracer in (None, BOOT) and (ring or off or rotate) and not recording:
+        asked = "--ring" if ring else "--off" if off else "--rotate"
+        raise UsageError(None, f"{asked} requires a --tracer of programs", "name one, or remove it")
     if tracer == BOOT:
         from ftpatch.boot.plan import BootTracing
 
         booting = BootTracing(sink=sink, until=until, most=most, time=time)
     elif tracer is not None:
+        from ftpatch.inject.runtime import Keeping
         from ftpatch.tracer.plan import Tracing
 
-        tracing = Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args)
+        tracing = Tracing(
+            tracer=tracer,
+            depth=max_stack,
+            size=bytes_of(size),
+            arguments=args,
+            keeping=Keeping(ring=ring, off=off, rotate=rotate),
+        )
     if image is None:
         from ftpatch.cli.process_update import (
             enable_process,
@@ -146,10 +166,11 @@ def command(
         assert pid is not None
         unused = {"--to": to, "--site": site, "--libcalls": libcalls, "--in-place": in_place}
         unused |= {"--keep-records": keep_records, "--strip-signature": strip_signature}
-        unused |= {"--sign": sign}
+        unused |= {"--sign": sign, "--rotate": rotate > 0}
         require_unused(unused | {"--dry-run": dry_run, "--tracer boot": booting is not None})
         if recording:
-            beside = {"-f": filter_, "-n": notrace, "--lib": lib, "--tracer": tracer, "-o": output}
+            beside: dict[str, object] = {"-f": filter_, "-n": notrace, "--lib": lib, "-o": output}
+            beside |= {"--tracer": tracer, "--ring": ring, "--off": off}
             require_unused_beside("--recording", beside)
             switch_recording(pid, on=True, as_json=as_json, quiet=quiet)
             return

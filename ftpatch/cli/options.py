@@ -37,6 +37,7 @@ __all__ = [
     "MaxEvents",
     "MaxStack",
     "Notrace",
+    "Off",
     "OptionalImage",
     "OptionalTree",
     "Output",
@@ -45,6 +46,8 @@ __all__ = [
     "Quiet",
     "Recording",
     "Regex",
+    "Ring",
+    "Rotate",
     "Sign",
     "Sink",
     "Site",
@@ -120,7 +123,8 @@ Core = Annotated[
 Recording = Annotated[
     bool,
     typer.Option(
-        "--recording", help="With --pid: switch only the recording; leave the sites alone."
+        "--recording",
+        help="With --pid: switch only the recording, whatever makes it; leave the sites alone.",
     ),
 ]
 Filter = Annotated[
@@ -236,6 +240,32 @@ MaxStack = Annotated[
         help="Entries of each thread's ret_stack; calls nested deeper are counted, not recorded.",
     ),
 ]
+Ring = Annotated[
+    bool,
+    typer.Option(
+        "--ring", help="Keep the latest events: when the trace file is full, overwrite the oldest."
+    ),
+]
+Rotate = Annotated[
+    int,
+    typer.Option(
+        "--rotate",
+        metavar="N",
+        min=0,
+        max=999,
+        show_default=False,
+        help="When the trace file is full, begin FILE.r1, FILE.r2 and so on, and keep the last N "
+        "full ones.",
+    ),
+]
+Off = Annotated[
+    bool,
+    typer.Option(
+        "--off",
+        help="Begin with recording switched off; `ftpatch enable --pid PID --recording` switches "
+        "it on.",
+    ),
+]
 BOOT = "boot"
 """Name of the tracer that the next options are for."""
 Sink = Annotated[
@@ -272,6 +302,9 @@ def require_input(images: Sequence[Path], pids: Sequence[int]) -> None:
         raise UsageError(None, "IMAGE and --pid are mutually exclusive", "choose one")
     if not images and not pids:
         raise UsageError(None, "no IMAGE and no --pid", "name a file, or a running process")
+    for image in images:
+        if image.name.isdecimal() and not image.exists() and Path("/proc", image.name).exists():
+            raise UsageError(image, "no such file", f"use --pid {image.name} for the process")
 
 
 def require_kernel(images: Sequence[Path], pids: Sequence[int]) -> Path:

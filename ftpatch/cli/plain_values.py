@@ -44,7 +44,7 @@ class PlainCommand(TyperCommand):
         """Parse the words. Raises UsageError for those that follow the last argument."""
         ctx.allow_extra_args = not ctx.resilient_parsing
         try:
-            rest = super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, [_not_option(word) for word in args])
         except Exception as error:
             if getattr(error, "ctx", ctx) is None:  # an option without its value
                 setattr(error, "ctx", ctx)  # noqa: B010 - click's, whichever copy it is
@@ -56,6 +56,11 @@ class PlainCommand(TyperCommand):
     def told(self, parameter: Any) -> str:  # noqa: ANN401
         """Return the help text of a parameter."""
         return parameter.help or ""
+
+
+def _not_option(word: str) -> str:
+    """A word as options are told from others: ``-:NAME`` takes a probe away."""
+    return f" {word}" if word.startswith("-:") else word
 
 
 class PlainGroup(TyperGroup):

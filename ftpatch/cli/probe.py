@@ -22,8 +22,10 @@ from ftpatch.cli.options import (
     LiveFormat,
     LiveReports,
     MaxStack,
+    Off,
     Output,
     Quiet,
+    Ring,
     Sign,
     StripSignature,
     Verbose,
@@ -143,6 +145,8 @@ def command(
         str,
         typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
+    ring: Ring = False,
+    off: Off = False,
     sink: Annotated[
         str,
         typer.Option(
@@ -189,17 +193,26 @@ def command(
     \b
     p[:NAME] FUNC[+OFFSET] [[NAME=]FETCH[:TYPE]]...   on entry, or at OFFSET
     r[MAXACTIVE][:NAME] FUNC [[NAME=]FETCH[:TYPE]]... on return
+    -:NAME                                            take away one that PROG has
     FUNC    symbol, also an imported one; C++, Rust or D source name, without
-            parameters if unambiguous; 0xADDRESS; with --pid or -c also LIB:FUNC;
-            FILE:LINE; in programs a glob (* ? []) is each function that it
-            matches, and PLT:GLOB each imported one; `*` in NAME is the
-            function's name
+            parameters if unambiguous; 0xADDRESS; FILE:LINE; LIB:FUNC of a
+            library that the program loads; in programs a glob (* ? []) is each
+            function that it matches, and PLT:GLOB each imported one; `*` in
+            NAME is the function's name
     FETCH   $argN $retval %REG $stack $stackN @SYMBOL[+OFF] $comm \\NUMBER
-            +OFFSET(FETCH): memory at that address; with debug information
+            +OFFSET(FETCH): memory at that address; $retval:f64 %xmm0:f64
+            %v0:f32: a float; with debug information
             NAME, as in customer->name items[2].price *p $retval->len
-    TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), string, symbol
-    then    hist:keys=NAME.log2:vals=NAME   count hits, instead of recording them
-            if NAME > 3 && every(100)       which hits, at the end
+    TYPE    u8 u16 u32 u64, s8 ... s64, x8 ... x64 (the default), f32 f64,
+            string, symbol
+    then    stack                           the calls that led to each hit, all
+            stack(5) stack:fp               or 5; or along frame pointers
+            hist:keys=NAME.log2:vals=NAME   count hits, instead of recording them;
+                                            by $caller or stack(5):fp, too
+            if NAME > 3 && every(100)       which hits, at the end; also
+            if within(FUNC) && first(9)     in calls of FUNC, which an r probe
+                                            is on
+            if $depth < 3                   in fewer calls that r probes are on
 
     \b
     Examples:
@@ -209,6 +222,7 @@ def command(
     FTPATCH_TRACE=shop.trace ./shop.p; ftpatch report shop.trace
     ftpatch probe ./shop.p                            lists its probes
     ftpatch probe ./shop 'p:calls PLT:*' 'p:* parse_*' -o ./shop.p
+    ftpatch probe ./shop 'p libc.so.6:malloc n=$arg1:u64' -o ./shop.p
     ftpatch probe /bin/bash --plan                    all its functions, by way
     ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
     ftpatch probe -c 'ls -l' 'p libc.so.6:malloc n=$arg1:u64 hist:keys=n.log2'
@@ -220,7 +234,7 @@ def command(
     their code runs, and the exit code is the program's own, or 125 if ftpatch itself failed.
 
     If any probe cannot be inserted, each such probe is reported and nothing is written, unless
-    --keep-going is given.
+    --keep-going is given. Strip a program before: strip(1) drops probes.
     """
     if pid is not None or run is not None:
         from ftpatch.cli.probe_process import (
@@ -266,6 +280,8 @@ def command(
             optimize=optimize,
             depth=max_stack,
             size=bytes_of(size),
+            ring=ring,
+            off=off,
             trace=output,
             overwrite=force,
             seconds=seconds,
@@ -353,6 +369,8 @@ def command(
         keep_going=keep_going,
         max_stack=max_stack,
         size=bytes_of(size),
+        ring=ring,
+        off=off,
         regex=regex,
         limit=limit,
         sink=sink,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ftpatch.api.probe_ways import ProbeWay, probe_ways
 from ftpatch.cli.console import count, json_line, lines
+from ftpatch.cli.probe_told import place_line
 from ftpatch.errors import Refused, UsageError
 
 __all__ = ["tell_plan"]
@@ -38,15 +39,10 @@ def tell_plan(
             json_line(one._asdict() | {"address": hex(one.address)})
     elif probes:
         width = max((len(one.name) for one in found), default=0)
-        lines(_line(one, width) for one in found)
+        lines(place_line(one, width) for one in found)
     else:
         lines(_summed(found, refused.errors))
         refused.errors.clear()
-
-
-def _line(one: ProbeWay, width: int) -> str:
-    why = f" ({one.reason})" if one.reason else ""
-    return f"{one.name:{width}}  {one.way:4}  {one.address:#x}{why}"
 
 
 def _summed(found: Sequence[ProbeWay], errors: Sequence[UsageError]) -> Iterator[str]:

@@ -39,7 +39,8 @@ __all__ = ["Wanted", "list_probes", "probe_command", "probe_process"]
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """Options of a command: the ``probes``, by jumps where they can be if they ``optimize``; the
-    limits of their recording; the ``trace`` to keep, if any, which may ``overwrite``; the
+    limits of their recording, and whether it is a ``ring`` and begins switched ``off``; the
+    ``trace`` to keep, if any, which may ``overwrite``; the
     ``seconds`` until they are taken out, None to wait for a signal; ``format`` and ``reports`` of
     what was recorded until then; ``keeps``: they stay until they are undone, which is told
     ``as_json``; ``keep_going``: as many as can be. Wildcards are a ``regex`` or globs, and match at
@@ -49,6 +50,8 @@ class Wanted:
     optimize: bool
     depth: int
     size: int
+    ring: bool
+    off: bool
     trace: Path | None
     overwrite: bool
     seconds: float | None
@@ -155,8 +158,19 @@ def _planned(
     if not wanted.quiet:
         note_lines(skipped_lines([*refused.skipped.values()], verbose=wanted.verbose))
     if reports is not None:
-        reports.require_returns(recorded=any(target.returns for target in targets))
-    bring = probe_in(process, loaded, targets, depth=wanted.depth, size=wanted.size)
+        reports.require_returns(
+            recorded=any(target.returns for target in targets),
+            stacks=any(target.stacks for target in targets),
+        )
+    bring = probe_in(
+        process,
+        loaded,
+        targets,
+        depth=wanted.depth,
+        size=wanted.size,
+        ring=wanted.ring,
+        off=wanted.off,
+    )
     return loaded[0].path, bring
 
 

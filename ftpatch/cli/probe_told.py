@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ftpatch.api.boot_probing import probes_in
+from ftpatch.api.probe_ways import ProbeWay
 from ftpatch.api.probing import PlacedProbe, Probed, kernel_lines
 from ftpatch.cli.console import count, json_line, lines
 from ftpatch.cli.options import require_first
@@ -18,10 +19,10 @@ from ftpatch.errors import Exit, Refused, UsageError
 if TYPE_CHECKING:
     from ftpatch.probe.kernel_events import Form
 
-__all__ = ["print_lines", "tell_held", "tell_inserted"]
+__all__ = ["place_line", "print_lines", "tell_held", "tell_inserted"]
 
 TRAP = "trap"
-"""The way whose probes handle the program's own use of SIGILL."""
+"""The way whose probes handle the program's own use of a signal."""
 NAMED = 9
 """Such probes that are named one by one."""
 
@@ -55,6 +56,13 @@ def tell_inserted(probed: Probed, *, as_json: bool, quiet: bool) -> None:
         _said(probed)
 
 
+def place_line(one: PlacedProbe | ProbeWay, width: int) -> str:
+    """The line of a place; its name takes ``width`` characters."""
+    where = f"{one.library}:{one.address:#x}" if one.library else f"{one.address:#x}"
+    why = f" ({one.reason})" if one.reason else ""
+    return f"{one.name:{width}}  {one.way:4}  {where}{why}"
+
+
 def _row(one: PlacedProbe, probed: Probed) -> dict[str, Any]:
     row: dict[str, Any] = one._asdict() | {"address": hex(one.address)}
     if one.way == TRAP:
@@ -63,16 +71,18 @@ def _row(one: PlacedProbe, probed: Probed) -> dict[str, Any]:
 
 
 def _said(probed: Probed) -> None:
-    width = max(len(one.name) for one in probed.probes)
+    width = max((len(one.name) for one in probed.probes), default=0)
+    lines([] if probed.probes else ["no probes are left"])
     for one in probed.probes:
-        why = f" ({one.reason})" if one.reason else ""
-        lines([f"{one.name:{width}}  {one.way:4}  {one.address:#x}{why}"])
+        lines([place_line(one, width)])
     traps = [one.name for one in probed.probes if one.way == TRAP]
     if traps and probed.handled:
+        names = ", ".join(probed.handled)
         those = ", ".join(traps) if len(traps) <= NAMED else count(len(traps), "trap")
-        lines([f"{those}: handles the program's own use of SIGILL: {', '.join(probed.handled)}"])
+        lines([f"{those}: handles the program's own use of {probed.signal}: {names}"])
     lines([cleared_line(probed.cleared)] if probed.cleared else [])
     lines([dropped_line(probed.dropped, probed.unrecorded)] if probed.dropped else [])
+    lines(f"wrote {copy}" for copy in probed.copies)
     lines([f"wrote {probed.written}" if probed.written else "dry run: nothing was written"])
 
 

@@ -10,9 +10,10 @@ from ftpatch.api.attaching import disable_in, enable_in, undo_in
 from ftpatch.cli.console import count, error_line, json_line, lines
 from ftpatch.errors import InputError, UsageError
 from ftpatch.ftrace.filter import Selection
-from ftpatch.process.attached import Live, record
+from ftpatch.process.attached import Live
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.process import Process, find_process
+from ftpatch.process.recording import record
 from ftpatch.process.take_out import TakenOut
 from ftpatch.tracer.plan import Tracing
 
@@ -77,7 +78,7 @@ def enable_process(
         named=tracing is not None or output is not None,
         overwrite=force,
     )
-    _tell(process, live, "enabled", as_json=as_json, quiet=quiet)
+    _tell(process, live, "enabled", "call the tracer already", as_json=as_json, quiet=quiet)
 
 
 def disable_process(
@@ -86,16 +87,16 @@ def disable_process(
     """Let sites of a process call its tracer no more."""
     process = find_process(pid)
     live = disable_in(process, readable_images(process), selection, libraries)
-    _tell(process, live, "disabled", as_json=as_json, quiet=quiet)
+    _tell(process, live, "disabled", "do not call the tracer", as_json=as_json, quiet=quiet)
 
 
 def switch_recording(pid: int, *, on: bool, as_json: bool, quiet: bool) -> None:
-    """Switch the recording of a process's tracer on or off."""
+    """Switch the recording of a process on or off."""
     process = find_process(pid)
-    entry = record(process, on=on)
+    found = record(process, on=on)
     state = "on" if on else "off"
     if as_json:
-        json_line({"pid": pid, "trace": entry.trace, "recording": on})
+        json_line({"pid": pid, "trace": found.trace or None, "recording": on})
     elif not quiet:
         lines([f"{process}: recording {state}; its sites stay as they are"])
 
@@ -112,16 +113,20 @@ def undo_process(pid: int, *, as_json: bool, quiet: bool) -> bool:
     return not any(out.left for _, out in done)
 
 
-def _tell(process: Process, live: Live, what: str, *, as_json: bool, quiet: bool) -> None:
+def _tell(
+    process: Process, live: Live, what: str, unchanged: str, *, as_json: bool, quiet: bool
+) -> None:
+    """Say how many sites were changed; ``unchanged``: what is so of them if none had to be."""
     if as_json:
         told = {"pid": process.pid, "trace": live.entry.trace, "changed": live.sites}
         json_line(told | {"pause_ns": live.pause.pause, "threads": live.pause.threads})
     elif not quiet:
         pause = live.pause.pause / 1e6
         threads = count(live.pause.threads, "thread")
-        lines(
-            [f"{process}: {count(live.sites, 'site')} {what}; {threads} paused for {pause:.1f} ms"]
-        )
+        done = f"{count(live.sites, 'site')} {what}; {threads} paused for {pause:.1f} ms"
+        if not live.sites:
+            done = f"nothing to change: the selected sites {unchanged}"
+        lines([f"{process}: {done}"])
         if what == "enabled":
             lines(
                 [f"  recording to {live.entry.trace}; `ftpatch undo --pid {process.pid}` ends it"]
@@ -138,8 +143,10 @@ def _tell_taken_out(process: Process, out: TakenOut, *, as_json: bool, quiet: bo
     if out.gone:
         error_line(f"{process}: nothing to take out: what ftpatch put into it is gone (exec?)")
     elif not quiet:
-        restored = count(out.sites, "site")
-        lines([f"{process}: {restored} restored; paused for {pause / 1e6:.1f} ms"])
+        done = f"{count(out.sites, 'site')} restored"
+        if out.probes:
+            done = f"{count(out.probes, 'probe')} taken out"
+        lines([f"{process}: {done}; paused for {pause / 1e6:.1f} ms"])
     tell_left(process, out)
 
 

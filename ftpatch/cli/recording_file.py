@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ftpatch.errors import OutputError, UsageError
+from ftpatch.io.output import require_new
 from ftpatch.io.temporary import require_place
 
 if TYPE_CHECKING:
@@ -23,12 +24,7 @@ def require_recording(
     meant to be a report's; ``format_`` is the format asked for."""
     from ftpatch.api.report_sources import reports_ending
 
-    if path.is_symlink():
-        raise UsageError(path, "the output is a symbolic link", "use its target")
-    if path.exists() and not path.is_file():
-        raise UsageError(path, "the output is not a regular file")
-    if path.exists() and not force:
-        raise UsageError(path, "the output exists", "use --force to overwrite it")
+    require_new(path, force=force)
     if os.path.realpath(path) == os.path.realpath(program):
         raise UsageError(path, "would overwrite another file of this run", "name another file")
     like = reports_ending(tracer, path.suffix) if path.suffix else []

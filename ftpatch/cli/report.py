@@ -138,6 +138,18 @@ Open = Annotated[
     bool,
     typer.Option("--open", help="Open the file that -o names, HTML or JSON, in a web browser."),
 ]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        help="Print events as they are recorded, until the program has ended. For function, "
+        "function_graph, probes, ksym and json.",
+    ),
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option("--seconds", metavar="N", help="With --follow: end after N seconds."),
+]
 Anyway = Annotated[
     bool,
     typer.Option(
@@ -165,6 +177,8 @@ def command(
     graph: Graph = None,
     diff: Diff = [],  # noqa: B006
     diff_image: DiffImage = None,
+    follow: Follow = False,
+    seconds: Seconds = None,
     tui: Tui = None,
     output: To = None,
     open_: Open = False,
@@ -181,9 +195,30 @@ def command(
     from ftpatch.trace.formats import reports
 
     name = format_of(json, format_, reports())
+    from ftpatch.api.report_programs import Programs
     from ftpatch.trace.children import Beside, children_of
+    from ftpatch.trace.window import ALWAYS, parse_span
     from ftpatch.tracer.bring_out import recorded
 
+    span = ALWAYS if time is None else parse_span(time)
+    filters = call_filters(only, max_depth, time_filter, max_calls, trigger)
+    named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
+    window = filters.window(span=span, tids=frozenset(tid), globs=tuple(filter_))
+    if seconds is not None and not follow:
+        raise UsageError(None, "--seconds needs --follow", "add it, or remove --seconds")
+    if follow:
+        others: dict[str, object] = {"--output": output, "--open": open_, "--graph": graph}
+        others |= {"--tui": tui, "--diff": diff, "--diff-image": diff_image}
+        _require_none(others, "--follow")
+        task = Task(
+            files=[],
+            window=window,
+            programs=named(image, source=source),
+            alone=no_children,
+            verbose=verbose,
+        )
+        _follow(task, files, image, name, seconds)
+        return
     distinct: dict[str, Path] = {}
     diff = [*map(recorded, diff)]
     for file in map(recorded, files):
@@ -197,15 +232,9 @@ def command(
         raise UsageError(output, "the output is one of the input traces", "name another file")
     if output is not None and not os.path.lexists(output):
         require_place(output)
-    from ftpatch.api.report_programs import Programs
     from ftpatch.cli.report_diff import compare_runs
     from ftpatch.trace.choose import report_for
-    from ftpatch.trace.window import ALWAYS, parse_span
 
-    span = ALWAYS if time is None else parse_span(time)
-    filters = call_filters(only, max_depth, time_filter, max_calls, trigger)
-    window = filters.window(span=span, tids=frozenset(tid), globs=tuple(filter_))
-    named = partial(Programs, force=force, plain=no_demangle, tell=error_line)
     ways: dict[str, object] = {
         "--json": json,
         f"--format {format_}": format_,
@@ -267,6 +296,28 @@ def command(
         _tell_written(output)
 
 
+def _follow(
+    task: Task, files: list[Path], image: Path | None, name: str | None, seconds: float | None
+) -> None:
+    """Follow traces; those that have ended get their names before. Raises UsageError for a boot
+    tracer's stream."""
+    from ftpatch.boot import is_stream
+    from ftpatch.cli.attended import require_time
+    from ftpatch.cli.report_follow import follow_report
+    from ftpatch.trace.arrivals import Run
+    from ftpatch.tracer.bring_out import recorded
+
+    require_time(seconds)
+    for file in files if image is not None else []:
+        if file.is_file() and is_stream(file):
+            reason = "the stream of a boot tracer cannot be followed"
+            raise UsageError(file, reason, "report it when the kernel has stopped")
+    distinct: dict[str, Run] = {}
+    for file in files:
+        distinct.setdefault(os.path.realpath(file), Run(file, recorded(file)))
+    follow_report(task, [*distinct.values()], name, seconds)
+
+
 def _tell_written(output: Path | None) -> None:
     if output is not None:
         lines([f"wrote {output}"])
@@ -276,11 +327,12 @@ def _graph_of(function: str, events: EventSource) -> Report:
     """The report of one function. Raises UsageError for events without calls that end."""
     from ftpatch.trace.choose import require_fit
     from ftpatch.trace.render.function_around import FunctionAround
+    from ftpatch.trace.several_kinds import fitted
 
     form = FunctionAround(function)
     path = events.recording.headers[0].path
     require_fit(form, events.kind, path, returns=events.has_returns)
-    return form
+    return fitted(form, events)
 
 
 def _require_none(options: dict[str, object], other: str) -> None:

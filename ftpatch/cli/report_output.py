@@ -15,6 +15,7 @@ from ftpatch.cli.pager import Pager, wants_pager
 from ftpatch.cli.progress import PROGRESS, is_pipe
 from ftpatch.errors import OutputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
+from ftpatch.io.output import require_new
 from ftpatch.io.temporary import as_created, named, sweep
 
 if TYPE_CHECKING:
@@ -65,12 +66,7 @@ class Output:
             if paged and wants_pager():
                 self._pager = Pager()
             return
-        if path.is_symlink():
-            raise UsageError(path, "the output is a symbolic link", "use its target")
-        if path.exists() and not path.is_file():
-            raise UsageError(path, "the output is not a regular file")
-        if path.exists() and not force:
-            raise UsageError(path, "the output exists", "use --force to overwrite it")
+        require_new(path, force=force)
         try:
             sweep(path.parent)
             self._name, fd = named(path.parent)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Choose = Callable[[EventSource], Report]
 
 __all__ = [
+    "ROW",
     "Task",
     "allow_descriptors",
     "headers_of",
@@ -43,6 +44,7 @@ __all__ = [
     "report_accesses",
     "tell_children",
     "tell_lost",
+    "tell_newer",
     "walked",
     "write_report",
 ]
@@ -51,6 +53,8 @@ OTHERS = 64
 """Approximate number of open descriptors that are not traces."""
 ROW = re.compile("^[^#\n]", re.MULTILINE)
 """The beginning of what is not a heading in a text report."""
+NEXT = re.compile(r"\.r\d+$")
+"""The end of the name of a file that a process begins when one is full."""
 SHOWN = 3
 """Maximum number of files to name."""
 
@@ -77,19 +81,22 @@ def walked(task: Task, tui: bool | None, *, force: bool) -> bool:
     whether it was."""
     from ftpatch.api.report_sources import open_events
     from ftpatch.trace import Style
+    from ftpatch.trace.several_kinds import part_of
+    from ftpatch.trace.source import Data
 
     allow_descriptors(len(task.files))
     events = open_events(task.files, task.window, image=task.image, force=force)
     try:
         events.recording.name_by(task.programs.of)
-        if not is_walked(events, tui):
+        calls = part_of(events, Data.CALLS)
+        if not is_walked(calls, tui):
             return False
-        walk(events, Style(clean, notes_of(events.recording), progress))
+        walk(calls, Style(clean, notes_of(events.recording), progress))
         note_lines(events.notes())
     finally:
         events.close()
     tell_children(task.children)
-    _tell_newer(task)
+    tell_newer(task)
     return True
 
 
@@ -117,7 +124,7 @@ def write_report(
             _written(anew, choose, opened, force=force, holds=False)
         tell_children(task.children)
     finally:
-        _tell_newer(task)
+        tell_newer(task)
     for _, page in pages:
         open_in_browser(page)
 
@@ -196,11 +203,15 @@ def tell_children(children: Sequence[Path]) -> None:
     """Name the files of children that a report takes in."""
     if children:
         number = f"{count(len(children), 'file')} of the program's children"
+        if any(NEXT.search(child.name) for child in children):
+            number = f"{count(len(children), 'other file')} of this run"
         note_lines([f"with {number}: {_some(children)}; use --no-children for FILE alone"])
 
 
-def _tell_newer(task: Task) -> None:
-    """Of a name that exists the runtime makes NAME.PID, and so do children."""
+def tell_newer(task: Task) -> None:
+    """Name the newer files that a report does not take in, and what is damaged.
+
+    Of a name that exists the runtime makes NAME.PID, and so do children."""
     from ftpatch.trace.children import Beside
 
     beside = task.beside or Beside(task.files)

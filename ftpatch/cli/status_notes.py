@@ -19,9 +19,11 @@ FEW = 5
 
 
 def remarks(sites: Sites, number: int) -> Iterator[Line]:
-    """Functions that lost their record, of which there are ``number``; pads that are too short."""
+    """Functions that lost their record, of which there are ``number``; pads that are too short; a
+    program that does not start."""
     from ftpatch.ftrace.lost_records import find_lost
     from ftpatch.ftrace.short_pads import too_short
+    from ftpatch.image.injected import gone_entry
 
     if number:
         lost = find_lost(sites)
@@ -30,6 +32,9 @@ def remarks(sites: Sites, number: int) -> Iterator[Line]:
         yield warn(have), f" {lost.what} but no record: {few}; see `ftpatch check`"
     if short := too_short(sites):
         yield short
+    if gone_entry(sites.image):
+        what = "the entry point" if sites.image.is_program else "the address in DT_INIT"
+        yield warn(f"nothing is left at {what}"), "; see `ftpatch check`"
 
 
 def abi_lines(sites: Sites) -> list[str]:

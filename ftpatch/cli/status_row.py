@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["inserted", "inserted_words", "status_row"]
 
+MAX_SHOWN = 8
+"""Maximum number of probes, or watches, that a line names."""
+
 
 def status_row(path: Path, sites: Sites) -> dict[str, Any]:
     """Count records and sites, their states and their callees."""
@@ -45,19 +48,19 @@ def status_row(path: Path, sites: Sites) -> dict[str, Any]:
 
 
 def inserted(image: Image) -> dict[str, list[str]]:
-    """Probes and watches that were inserted into a program."""
-    from ftpatch.image.injected import laid_in_by
+    """Probes and watches that were inserted into a program or a library."""
+    if not (image.is_program or image.is_library):
+        return {}
+    from ftpatch.image.injected import laid_in_at
 
-    by = laid_in_by(image) if image.is_program else None
-    if by == "watch":
-        from ftpatch.watch.plan import watched_lines
+    if laid_in_at(image) is None:
+        return {}
+    from ftpatch.probe.read_back import injected_probes
+    from ftpatch.watch.plan import watched_lines
 
-        return {"watches": watched_lines(image)}
-    if by == "probe":
-        from ftpatch.probe.read_back import injected_probes
-
-        return {"probes": [one.text for one in injected_probes(image) or []]}
-    return {}
+    watches = watched_lines(image)
+    probes = [one.text for one in injected_probes(image) or []]
+    return {key: held for key, held in (("watches", watches), ("probes", probes)) if held}
 
 
 def inserted_words(row: dict[str, Any]) -> str:
@@ -65,5 +68,7 @@ def inserted_words(row: dict[str, Any]) -> str:
     told = ""
     for key, verb, what in (("watches", "watches", "variable"), ("probes", "has", "probe")):
         if key in row:
-            told += f", {verb} {count(len(row[key]), what)}: {', '.join(row[key])}"
+            shown, more = row[key][:MAX_SHOWN], len(row[key]) - MAX_SHOWN
+            told += f", {verb} {count(len(row[key]), what)}: {', '.join(shown)}"
+            told += f" and {more} more" if more > 0 else ""
     return told

@@ -27,7 +27,9 @@ from ftpatch.cli.options import (
     LibCalls,
     MaxStack,
     Notrace,
+    Off,
     Regex,
+    Ring,
     bytes_of,
     format_of,
     require_pid,
@@ -101,6 +103,8 @@ def command(
     args: Args = False,
     max_stack: MaxStack = 1024,
     size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Trace file size.")] = "256M",
+    ring: Ring = False,
+    off: Off = False,
     format_: Annotated[
         str | None,
         typer.Option(
@@ -157,13 +161,20 @@ def command(
     Example: ftpatch trace -f 'parse_*' -- ./shop --verbose
     """
     from ftpatch.ftrace.filter import Selection
+    from ftpatch.inject.runtime import Keeping
     from ftpatch.trace.formats import reports as formats
     from ftpatch.tracer.plan import Tracing
     from ftpatch.tracer.run import Request
 
     request = Request(
         words=program,
-        tracing=Tracing(tracer=tracer, depth=max_stack, size=bytes_of(size), arguments=args),
+        tracing=Tracing(
+            tracer=tracer,
+            depth=max_stack,
+            size=bytes_of(size),
+            arguments=args,
+            keeping=Keeping(ring=ring, off=off),
+        ),
         selection=Selection(filter_, notrace, regex),
         libraries=lib,
         calls=libcalls,
@@ -190,6 +201,7 @@ def command(
 
 def _trace_process(pid: int, request: Request, asked: Asked, seconds: float | None) -> int:
     """Trace a running process and report."""
+    from ftpatch.api.attaching import require_free
     from ftpatch.cli.trace_process import trace_process
     from ftpatch.inject.runtime import tracer_named
     from ftpatch.process.process import find_process
@@ -202,12 +214,13 @@ def _trace_process(pid: int, request: Request, asked: Asked, seconds: float | No
     if request.follow:
         raise UsageError(None, "--follow-exec works on programs that ftpatch starts", "remove it")
     process = find_process(pid)
+    require_free(process)
     idle = (
         f"{process}: no selected function was called while it was traced, and calls that had begun "
         "before are not recorded: trace for longer, or select what they call"
     )
     reports = Reports(tracer_named(request.tracing.tracer), asked, process.place / "exe", idle)
-    trace_process(pid, request, reports.write, seconds)
+    trace_process(process, request, reports.write, seconds)
     return int(Exit.DONE)
 
 

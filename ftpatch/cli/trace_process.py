@@ -7,28 +7,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftpatch.api.attaching import require_free
 from ftpatch.cli.attended import Attending, attended, require_time
 from ftpatch.cli.process_update import readable_images
-from ftpatch.process.process import find_process
 from ftpatch.tracer.attach import choose
 from ftpatch.tracer.live import attach
 
 if TYPE_CHECKING:
     from ftpatch.process.attached import Live
+    from ftpatch.process.process import Process
     from ftpatch.tracer.run import Request
 
 __all__ = ["trace_process"]
 
 
 def trace_process(
-    pid: int, request: Request, report: Callable[[Sequence[Path]], None], seconds: float | None
+    process: Process,
+    request: Request,
+    report: Callable[[Sequence[Path]], None],
+    seconds: float | None,
 ) -> None:
-    """Trace a process until ``seconds`` are over, it ends or a signal asks for it, and ``report``.
-    Raises what attaching raises, and InputError where something could not be taken out."""
+    """Trace a process that ftpatch is not in until ``seconds`` are over, it ends or a signal asks
+    for it, and ``report``. Raises what attaching raises, and InputError where something could not
+    be taken out."""
     require_time(seconds)
-    process = find_process(pid)
-    require_free(process)
     loaded = readable_images(process)
     chosen = choose(loaded, request.selection, request.libraries)
 

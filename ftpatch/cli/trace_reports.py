@@ -127,13 +127,14 @@ class Reports:
                 raise UsageError(self._program, error.reason, hint) from None
             warn_line(f"{self._program}: {error}")
 
-    def require_returns(self, *, recorded: bool) -> None:
-        """Raise UsageError for a report that needs returns, if none will be ``recorded``."""
+    def require_returns(self, *, recorded: bool, stacks: bool) -> None:
+        """Raise UsageError for a report that needs returns, if none will be ``recorded``, nor
+        ``stacks`` that it could take instead."""
         from ftpatch.api.report_sources import kind_of
         from ftpatch.trace.choose import require_fit
 
         for one in self._reports:
-            require_fit(one.form, kind_of(self._kind), returns=recorded)
+            require_fit(one.form, kind_of(self._kind), returns=recorded, stacks=stacks)
 
     def write(self, traces: Sequence[Path]) -> None:
         """Write and open them; raises the first error when the others are written."""
@@ -144,7 +145,10 @@ class Reports:
         headers = headers_of(traces)
         told = tell_lost(headers)
         is_idle = bool(self._idle) and not told and not any(one.taken for one in headers)
-        if is_idle:
+        if is_idle and all(one.off for one in headers):
+            switch = "`ftpatch enable --pid PID --recording` switches it on"
+            warn_line(f"{self._program}: recording was off; {switch}")
+        elif is_idle:
             warn_line(self._idle)
         errors = []
         for one in self._reports:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,10 @@ from ftpatch.cli.options import (
     wants_json,
 )
 from ftpatch.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from ftpatch.core.journal import Block
+    from ftpatch.write.undo import Undo
 
 __all__ = ["command"]
 
@@ -92,11 +96,18 @@ def command(
                 }
             )
         elif not quiet:
-            done = count(len(block.changes), "change")
-            lines([f"{done} undone, {block.length} bytes as before"])
+            lines([f"{count(len(block.changes), 'change')} undone{_size(undo, block)}"])
     if not as_json and not quiet:
         if not undo.identical:
             from ftpatch.cli.undo_tree import ANEW
 
             lines([f"{undone.image.compression}: {ANEW}"])
         lines(["dry run: nothing was written" if dry_run else f"wrote {target}"])
+
+
+def _size(undo: Undo, block: Block) -> str:
+    """The size that the file has again; of a compressed one, that is known of the original only."""
+    if not undo.packed:
+        return f", {block.length} bytes as before"
+    is_original = undo.identical and block is undo.blocks[-1]
+    return f", {len(undo.packed)} bytes as before" if is_original else ""

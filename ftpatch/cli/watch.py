@@ -96,10 +96,13 @@ def command(
                          LEN is 1, 2, 4 or 8 bytes; default: the whole symbol
                          if it has such a size, else at most its first 4 bytes
     SYMBOL:---           remove the watch; *:--- remove all watches
+    SYMBOL:rw- [stack[(N)]] [if FILTER]
+                         with the N calls that led there; only some accesses,
+                         as in if new < 10 && func != sell: old, new, tid, func
 
     SYMBOL is a symbol, a C++, Rust or D source name, or a link address. Each access is recorded
     with the value before it. The processor has four breakpoints and cannot watch reads alone.
-    If any request fails, nothing is written.
+    If any request fails, nothing is written. Strip a program before: strip(1) drops watches.
 
     With --pid, accesses of all threads of a running process are recorded and reported, including
     threads and children that start later; -o keeps the trace file.
@@ -108,6 +111,7 @@ def command(
     Examples:
     ftpatch watch ./shop stock:rw- prices+16:-w- -o ./shop.w
     ftpatch watch ./shop 'shop::Cart::total:rw-' w@0x4030:8
+    ftpatch watch ./shop 'stock:rw- stack if old != new'
     ftpatch watch ./shop.w                   lists its watches
     ftpatch watch ./shop.w stock:--- --in-place
     FTPATCH_TRACE=shop.trace ./shop.w; ftpatch report shop.trace

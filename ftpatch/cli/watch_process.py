@@ -63,6 +63,7 @@ def watch_process(pid: int, wanted: Wanted) -> None:
     )
     chosen = choose_watches(readable_images(process), requests)
     reports = Reports(WATCH, asked, process.place / "exe")
+    reports.require_returns(recorded=False, stacks=any(one.stack for one in chosen.watches))
     note_lines(chosen.notes)
     if not wanted.quiet:
         note_lines(chosen.partial)

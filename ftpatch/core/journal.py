@@ -23,6 +23,11 @@ container (version 3), since there is no room in it:
 Its offsets are in the payload, and so is ``length``; ``cut`` is the offset at which what precedes
 the block ends.
 
+A command that does anew what earlier ones did cuts all that these appended, their blocks too, and
+its own holds them: they are read from what it cut.
+
+    | file as it was before them | laid-in bytes | payload: ... , laid-in bytes and block before |
+
 All numbers are little-endian. A block is untrusted input: a torn one (wrong magic or CRC) is
 ignored, one that contradicts itself is an error.
 """
@@ -33,7 +38,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +47,7 @@ from numpy.typing import NDArray
 from ftpatch.core.changes import Changes, Kind, Space
 from ftpatch.errors import InputError
 
-__all__ = ["Block", "journalled", "outer", "pack_block", "read_blocks"]
+__all__ = ["MAX_NESTED", "Block", "journalled", "outer", "pack_block", "read_blocks"]
 
 MAGIC = b"\x7fftpatch"
 VERSION, COMPRESSED, BEHIND = 1, 2, 3
@@ -57,6 +62,8 @@ FIXED = 8 + 8 + 2 + 1
 """Unpacked bytes of a Change, besides its old and new bytes."""
 MAX_BLOCK = 1 << 30
 """Largest unpacked block (bytes); 50,000 sites take 3 MB."""
+MAX_NESTED = 256
+"""Blocks that may lie one in another."""
 SLACK = 1 << 20
 """Bytes by which a compressed file may be larger than what it holds."""
 
@@ -67,7 +74,8 @@ class Block:
     ``len(cut)`` were cut off; what was inserted behind that has ``laid`` bytes. The block begins at
     offset ``start`` and ends at ``end``; what stood there before it ends at ``before``. ``digest``
     and ``packed`` are of the compressed file that held it: SHA-256 and contents; both or the latter
-    may be empty."""
+    may be empty. A ``nested`` one lies in what a later one cut off: of its ``changes`` those are
+    told that are in the file before that."""
 
     changes: Changes
     length: int
@@ -78,6 +86,7 @@ class Block:
     end: int
     digest: bytes = b""
     packed: bytes = b""
+    nested: bool = False
 
 
 def outer(path: Path, held: bytes, length: int, *, known: bool) -> bytes:
@@ -147,8 +156,9 @@ def journalled(blocks: Sequence[Block], kind: Kind) -> Changes:
 
 
 def _blocks(path: Path, data: NDArray[np.uint8], inside: int | None) -> Iterator[Block]:
-    end = len(data)
+    end, nested = len(data), 0
     size = TRAILER.size + SEAL.size
+    left = end  # what lies behind it is in a block
     while end >= size:
         trailer = data[end - size : end].tobytes()
         magic, version, count, length, cut, packed, unpacked = TRAILER.unpack_from(trailer)
@@ -179,7 +189,7 @@ def _blocks(path: Path, data: NDArray[np.uint8], inside: int | None) -> Iterator
         if len(tail) < cut + behind or (not behind and len(tail) != cut):
             raise InputError(path, "journal: inconsistent lengths")
         digest, held = tail[cut : cut + behind], tail[cut + behind :]
-        yield Block(
+        found = Block(
             changes=changes,
             length=length,
             cut=tail[:cut],
@@ -190,7 +200,21 @@ def _blocks(path: Path, data: NDArray[np.uint8], inside: int | None) -> Iterator
             digest=digest,
             packed=held,
         )
+        yield found if end <= left else _within(found, left)
         end = before
+        if version == VERSION and tail[max(cut - size, 0) : cut].startswith(MAGIC):
+            nested += 1
+            if nested > MAX_NESTED:
+                raise InputError(path, f"journal: more than {MAX_NESTED} blocks in one another")
+            data = np.concatenate([data[:before], np.frombuffer(tail[:cut], np.uint8)])
+            end, left = len(data), min(left, before)
+
+
+def _within(block: Block, end: int) -> Block:
+    """A block in what a later one cut off from offset ``end`` on."""
+    changes = block.changes
+    left = changes.take(changes.offset + changes.width <= end)
+    return replace(block, changes=left, laid=0, start=end, end=end, nested=True)
 
 
 def _unpack(path: Path, payload: bytes, unpacked: int, most: int) -> bytes:

@@ -16,7 +16,7 @@ from ftpatch.debuginfo.damage import DamagedError
 __all__ = ["lazy_tables"]
 
 _LEB = rb"[\x80-\xff]*[\x00-\x7f]"
-IMPLICIT = rb"\x21"
+IMPLICIT = b"\x21"
 """DW_FORM_implicit_const, which a number follows."""
 _DECLARATION = re.compile(
     rb"(%b)(%b[\x00\x01](?:(?!\x00\x00)%b(?:%b%b|(?!%b)%b))*\x00\x00)"
@@ -30,6 +30,7 @@ class _Table:
     def __init__(self, structs: Any, stream: Any, offset: int) -> None:  # noqa: ANN401
         self._structs, self._stream, self._next = structs, stream, offset
         self._places: dict[int, int] = {}
+        self._raw: dict[int, bytes] = {}
         self._known: dict[int, Any] = {}
 
     def get_abbrev(self, code: int) -> Any:  # noqa: ANN401 - an AbbrevDecl
@@ -43,6 +44,22 @@ class _Table:
             self._known[code] = AbbrevDecl(code, held)
         return self._known[code]
 
+    def declared(self, code: int) -> tuple[int, bool, list[tuple[int, int]]]:
+        """The tag that a code stands for, whether such entries have children, and the names and
+        forms of their attributes, as numbers. Raises DamagedError if there is none."""
+        self._place(code)
+        tag, at = _leb(self._raw[code], 0)
+        has_children, at = bool(self._raw[code][at]), at + 1
+        out: list[tuple[int, int]] = []
+        while True:
+            name, at = _leb(self._raw[code], at)
+            form, at = _leb(self._raw[code], at)
+            if form == IMPLICIT[0]:
+                _, at = _leb(self._raw[code], at)
+            if not name and not form:
+                return tag, has_children, out
+            out.append((name, form))
+
     def _place(self, code: int) -> int:
         """Where a declaration begins behind its code."""
         raw = self._stream.getbuffer()
@@ -51,7 +68,7 @@ class _Table:
             read = _number(found[1]) if found else 0
             if found is None or not read:
                 raise DamagedError(f"no abbreviation {code} in its unit's table")
-            self._places[read] = found.start(2)
+            self._places[read], self._raw[read] = found.start(2), found[2]
             self._next = found.end()
         return self._places[code]
 
@@ -59,6 +76,18 @@ class _Table:
 def _number(raw: bytes) -> int:
     """A number in ULEB128."""
     return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(raw[:10]))
+
+
+def _leb(raw: bytes, at: int) -> tuple[int, int]:
+    """A number in ULEB128, and what is behind it. Raises DamagedError."""
+    value = shift = 0
+    while at < len(raw):
+        byte = raw[at]
+        at, value = at + 1, value | (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise DamagedError("a declaration that ends within a number", ".debug_abbrev")
 
 
 def lazy_tables(dwarf: Any) -> Callable[[int], _Table]:  # noqa: ANN401 - pyelftools' DWARFInfo

@@ -14,14 +14,13 @@ from typing import Any
 __all__ = ["DamagedError", "damage"]
 
 SECTIONS = (
-    "info", "aranges", "abbrev", "frame", "str", "loc", "ranges", "line", "addr", "str_offsets",
-    "line_str", "loclists", "rnglists", "sup", "types",
+    "info", "abbrev", "frame", "str", "loc", "ranges", "line", "addr", "str_offsets", "line_str",
+    "loclists", "rnglists", "sup", "types",
 )  # fmt: skip
 SHORT = re.compile(r"expected \d+, found \d+|unexpected end|missing terminator|EOF")
 REFERENCE = re.compile(r"refaddr (\d+) not in DIE range of CU (\d+)|offset (\d+) beyond")
 VERSION = re.compile(r"version|DWARF\S* \d", re.IGNORECASE)
 MISSING = re.compile(r"needs (DW_AT_\w+)")
-SEGMENTS = re.compile(r"segment", re.IGNORECASE)
 CODE = re.compile(r"no decoding mapping for (\d+)(?: \[(\w+)\])?")
 MAX_FORM = 1 << 16
 
@@ -72,8 +71,6 @@ def _words(error: Exception) -> str:
         return "a version that is not supported"
     if found := MISSING.search(text):
         return f"a unit without {found[1]}"
-    if isinstance(error, NotImplementedError) and SEGMENTS.search(text):
-        return "segment selectors, which are not supported"
     if isinstance(error, AssertionError) and _has_odd_addresses(error):
         return "an address_size that is neither 4 nor 8"
     if isinstance(error, AttributeError | TypeError | LookupError):

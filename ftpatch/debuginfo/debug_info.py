@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ftpatch.debuginfo.abbreviations import lazy_tables
+from ftpatch.debuginfo.address_tables import AddressTable, aranges, gdb_index
 from ftpatch.debuginfo.damage import DamagedError, damage
 from ftpatch.debuginfo.debug_files import debug_file
 from ftpatch.debuginfo.dies import DIE, number
+from ftpatch.debuginfo.names_index import NamesIndex
+from ftpatch.debuginfo.range_lists import listed_ranges
 from ftpatch.elf.elf_file import Elf
 from ftpatch.errors import FtpatchError, InputError
 
@@ -21,40 +23,45 @@ __all__ = ["DebugInfo"]
 
 EXPANDED = 1 << 30
 """Maximum size of an unpacked section (bytes)."""
-Range = tuple[int, int, int]
-"""Start, end and unit of an address range."""
+ARANGES, NAMES, GDB_INDEX = ".debug_aranges", ".debug_names", ".gdb_index"
+LONG = 0xFFFFFFFF
+"""The length that the 8 bytes behind it replace, in 64-bit DWARF."""
+MAX_ALIKE = 16
+"""Units with a function of one name that are asked; of more, all are."""
 
 
 class DebugInfo:
     """The debug information of one image. ``dwarf`` is pyelftools' object. Raises InputError where
-    it is missing or unreadable."""
+    it is missing or unreadable. ``named``: the symbols of the function at a link address, by which
+    a table of names has it."""
 
     def __init__(self, path: Path) -> None:
         from elftools.elf.elffile import ELFFile
 
-        self._path = path
+        self.path = path
+        self.named: Callable[[int], Iterable[str]] = lambda _: ()
+        self._stated: dict[int, AddressTable] = {}
         try:
             self._file = path.open("rb")
             elf = ELFFile(self._file)
             for section in elf.iter_sections():
                 if not section.name.startswith(".debug"):
                     continue
-                if section.data_size > EXPANDED:
+                if section.name != NAMES and section.data_size > EXPANDED:
                     raise InputError(path, f"{section.name} has {section.data_size} bytes")
                 end = section["sh_offset"] + section["sh_size"]
-                if section["sh_type"] != "SHT_NOBITS" and end > elf.stream_len:
+                outside = section["sh_type"] != "SHT_NOBITS" and end > elf.stream_len
+                if outside and section.name not in (ARANGES, NAMES):
                     raise DamagedError("it ends behind the file's end", section.name)
             if not elf.has_dwarf_info():
                 raise InputError(path, "no debug information", "compile it with -g")
             self.dwarf: Any = elf.get_dwarf_info(relocate_dwarf_sections=False)
             self.dwarf.get_abbrev_table = lazy_tables(self.dwarf)
-            self._listed = sorted(self._aranges())
-            self._units = self._listed or sorted(self._ranges())
+            self._elf = elf
         except (OSError, InputError):
             raise
         except Exception as error:  # pyelftools has no common exception for malformed files
             raise self.unreadable(error) from None
-        self._begins = [begin for begin, _, _ in self._units]
 
     @classmethod
     def of(cls, elf: Elf, path: Path) -> DebugInfo:
@@ -65,18 +72,24 @@ class DebugInfo:
         return cls(found)
 
     def unit_at(self, address: int) -> int | None:
-        """Offset of the unit that describes a link address; None if none does."""
-        index = bisect.bisect_right(self._begins, address) - 1
-        if index < 0 or address >= self._units[index][1]:
+        """Offset of the unit that describes a link address; None if none does. Tables in the file
+        are hints, which may be stale or damaged: a unit is asked itself, and all are where no table
+        has it. Raises InputError."""
+        if not 0 <= address < 1 << 64:
             return None
-        return self._units[index][2]
+        with self.readable():
+            for units in self._hints(address):
+                rows = [row for unit in units for row in self._told(unit, address)]
+                if rows:
+                    return AddressTable(rows).unit_at(address)
+            return self._whole.unit_at(address)
 
-    def any_unit_at(self, address: int) -> int | None:
-        """The same, also of units that the table of address ranges leaves out, as clang's."""
-        found = self.unit_at(address)
-        if found is not None or not self._listed:
-            return found
-        return next((unit for begin, end, unit in self._unlisted if begin <= address < end), None)
+    def read_all(self) -> None:
+        """Read the ranges of all units now, unless a table has them by address. Raises
+        InputError."""
+        if not self._tables:
+            with self.readable():
+                _ = self._whole
 
     def first_range(self, die: DIE) -> int | None:
         """The start of a DIE's first range; None if it has none."""
@@ -141,39 +154,101 @@ class DebugInfo:
     def unreadable(self, error: Exception) -> InputError:
         """The error for what pyelftools raised."""
         what = damage(error, getattr(self, "dwarf", None))
-        return InputError(self._path, f"cannot read its debug information: {what}")
+        return InputError(self.path, f"cannot read its debug information: {what}")
+
+    def _hints(self, address: int) -> Iterator[set[int]]:
+        """The units that each table in the file has for a link address."""
+        tables = self._tables
+        if ARANGES in tables:
+            yield tables[ARANGES].units_at(address)
+        if self._names is not None:
+            found = set[int]()
+            for name in self.named(address):
+                found |= self._names.units_of(name)
+            yield found if len(found) <= MAX_ALIKE else set()
+        if GDB_INDEX in tables:
+            yield tables[GDB_INDEX].units_at(address)
+
+    def _told(self, unit: int, address: int) -> list[tuple[int, int, int]]:
+        """The ranges that a unit states, as far as they have a link address; none of what only a
+        table says is a unit, and of one that cannot be read."""
+        if unit not in self._stated:
+            try:
+                known = unit in self._offsets
+                held = self._ranges_of(self.dwarf.get_CU_at(unit).get_top_DIE()) if known else []
+            except Exception:  # pyelftools has no common exception for malformed files
+                held = []
+            self._stated[unit] = AddressTable([(*one, unit) for one in held])
+        return self._stated[unit].rows_at(address)
 
     @cached_property
-    def _unlisted(self) -> list[Range]:
-        listed = {unit for _, _, unit in self._listed}
-        return [one for one in self._ranges() if one[2] not in listed]
+    def _offsets(self) -> frozenset[int]:
+        """Where units begin."""
+        section = self.dwarf.debug_info_sec
+        raw, out, at = section.stream.getbuffer(), list[int](), 0
+        order: Any = "little" if self.dwarf.config.little_endian else "big"
+        while at + 4 <= len(raw):
+            out.append(at)
+            length, at = int.from_bytes(raw[at : at + 4], order), at + 4
+            if length == LONG:
+                length, at = int.from_bytes(raw[at : at + 8], order), at + 8
+            at += length
+        return frozenset(out)
 
-    def _aranges(self) -> list[Range]:
-        table = self.dwarf.get_aranges()
-        entries = table.entries if table is not None else ()
-        return [(e.begin_addr, e.begin_addr + e.length, e.info_offset) for e in entries]
+    @cached_property
+    def _tables(self) -> dict[str, AddressTable]:
+        """The tables of address ranges that the file has."""
+        little = self.dwarf.config.little_endian
+        out = {}
+        if raw := self._section(ARANGES):
+            out[ARANGES] = aranges(raw, little=little)
+        if raw := self._section(GDB_INDEX):
+            out[GDB_INDEX] = gdb_index(raw)
+        return out
 
-    def _ranges(self) -> Iterator[Range]:
-        """The ranges that the units themselves state."""
-        for unit in self.dwarf.iter_CUs():
-            for begin, end in self._ranges_of(unit.get_top_DIE()):
-                yield begin, end, unit.cu_offset
+    @cached_property
+    def _names(self) -> NamesIndex | None:
+        """The table of names, if there is one."""
+        raw = self._section(NAMES)
+        if not raw or self.dwarf.debug_str_sec is None:
+            return None
+        text = self.dwarf.get_string_from_table
+        return NamesIndex(raw, text, little=self.dwarf.config.little_endian)
 
-    def _ranges_of(self, die: DIE) -> Iterator[tuple[int, int]]:
+    def _section(self, name: str) -> bytes:
+        """What a section holds; nothing if it is not there, or damaged."""
+        try:
+            section = self._elf.get_section_by_name(name)
+            if section is None or section["sh_type"] == "SHT_NOBITS":
+                return b""
+            end = section["sh_offset"] + section["sh_size"]
+            if end > self._elf.stream_len or section.data_size > EXPANDED:
+                return b""
+            return bytes(section.data())
+        except Exception:  # pyelftools has no common exception for malformed files
+            return b""
+
+    @cached_property
+    def _whole(self) -> AddressTable:
+        """The ranges that all units state."""
+        return AddressTable(
+            [
+                (begin, end, unit.cu_offset)
+                for unit in self.dwarf.iter_CUs()
+                for begin, end in self._ranges_of(unit.get_top_DIE())
+            ]
+        )
+
+    def _ranges_of(self, die: DIE) -> list[tuple[int, int]]:
         """Start and end of each range of a unit or a function."""
-        held, lists = die.attributes, self.dwarf.range_lists()
+        held, dwarf = die.attributes, self.dwarf
         low = held["DW_AT_low_pc"].value if "DW_AT_low_pc" in held else 0
-        if "DW_AT_ranges" in held and lists is not None:
-            base = _base(die)
-            for entry in lists.get_range_list_at_offset(held["DW_AT_ranges"].value, die.cu):
-                if hasattr(entry, "base_address"):
-                    base = entry.base_address
-                    continue
-                begin = 0 if entry.is_absolute else base
-                yield begin + entry.begin_offset, begin + entry.end_offset
-        elif "DW_AT_high_pc" in held:
+        if "DW_AT_ranges" in held and (dwarf.debug_ranges_sec or dwarf.debug_rnglists_sec):
+            return listed_ranges(dwarf, die, _base(die))
+        if "DW_AT_high_pc" in held:
             high = held["DW_AT_high_pc"]
-            yield low, high.value + (0 if high.form == "DW_FORM_addr" else low)
+            return [(low, high.value + (0 if high.form == "DW_FORM_addr" else low))]
+        return []
 
 
 def _base(die: DIE) -> int:

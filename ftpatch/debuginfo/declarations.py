@@ -18,7 +18,6 @@ from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.dies import (
     DIE,
     UnusableError,
-    below,
     children,
     is_c,
     is_plus,
@@ -26,6 +25,7 @@ from ftpatch.debuginfo.dies import (
     number,
     origins_of,
 )
+from ftpatch.debuginfo.scanning import CODED, entries
 from ftpatch.debuginfo.types import COMPOSITES, Kind, Type, Types, passed
 from ftpatch.errors import InputError
 from ftpatch.names.demangle import demangled
@@ -116,7 +116,7 @@ class Declarations:
         return self._opened or DebugInfo(self._path)
 
     def _find(self, start: int, end: int) -> Declaration | None:
-        units = (self._info.any_unit_at(at) for at in (start, end - 1))
+        units = (self._info.unit_at(at) for at in (start, end - 1))
         unit = next((one for one in units if one is not None), None)
         if unit is None:
             return None
@@ -136,8 +136,8 @@ class Declarations:
         if (unit, inner) not in self._units:
             found = self._units[unit, inner] = {}
             top = self._info.dwarf.get_CU_at(unit).get_top_DIE()
-            for die in below(top, INNER if inner else SCOPES):
-                if die.tag == "DW_TAG_subprogram" and (at := _entry(die, self._info)) is not None:
+            for die in entries(top, "DW_TAG_subprogram", INNER if inner else SCOPES, CODED):
+                if (at := _entry(die, self._info)) is not None:
                     found.setdefault(at, []).append(die)
         return self._units[unit, inner]
 

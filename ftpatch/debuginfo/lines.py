@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from ftpatch.debuginfo.damage import DamagedError
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.dies import text_of
+from ftpatch.debuginfo.line_programs import line_rows
+from ftpatch.errors import InputError
 
 __all__ = ["Lines", "files_of"]
 
@@ -28,6 +30,7 @@ class Lines:
         self._absolute = absolute
         self._tables: dict[int, tuple[NDArray[np.uint64], list[str]]] = {}
         self._info = DebugInfo(path)
+        self._info.read_all()
 
     def places(self, addresses: NDArray[np.uint64]) -> list[str]:
         """``file.c:12`` for each link address, empty if it has no line."""
@@ -36,7 +39,7 @@ class Lines:
     def within(self, start: int, end: int) -> list[str]:
         """``file.c:12`` of each row from one link address up to another, and of the row around the
         first."""
-        unit = self._info.unit_at(start)
+        unit = self._unit(start)
         if unit is None:
             return []
         at, names = self._table(unit)
@@ -44,12 +47,19 @@ class Lines:
         return names[first : max(int(np.searchsorted(at, np.uint64(end))), first + 1)]
 
     def _place(self, address: int) -> str:
-        unit = self._info.unit_at(address)
+        unit = self._unit(address)
         if unit is None:
             return ""
         at, names = self._table(unit)
         row = int(np.searchsorted(at, np.uint64(address), side="right")) - 1
         return names[row] if row >= 0 else ""
+
+    def _unit(self, address: int) -> int | None:
+        """The unit of a link address; None also if that is in no table, and units are damaged."""
+        try:
+            return self._info.unit_at(address)
+        except InputError:
+            return None
 
     def _table(self, unit: int) -> tuple[NDArray[np.uint64], list[str]]:
         """Addresses of a unit's lines, uint64[n], ascending, and the file and line of each."""
@@ -68,12 +78,9 @@ class Lines:
             root = text_of(top, "DW_AT_comp_dir")
             files = {number: posixpath.join(root, name) for number, name in files.items() if name}
         rows = []
-        for entry in program.get_entries():
-            state = entry.state
-            if state is None:
-                continue
-            name = "" if state.end_sequence else files.get(state.file, "")
-            rows.append((state.address, f"{name}:{state.line}" if name else ""))
+        for address, number, line, _, _, ended in line_rows(program):
+            name = "" if ended else files.get(number, "")
+            rows.append((address, f"{name}:{line}" if name else ""))
         # The last row for an address counts: one sequence may start where another ends.
         rows.sort(key=lambda row: (row[0], bool(row[1])))
         return np.array([at for at, _ in rows], np.uint64), [place for _, place in rows]

@@ -7,8 +7,10 @@ convention passes them: a location that always holds is true only behind the pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
+from itertools import zip_longest
 
 from ftpatch.arch.arguments import LOST, Convention, UnclearError, convention_of
 from ftpatch.arch.arguments import Place as Passing
@@ -31,8 +33,7 @@ from ftpatch.names.suggest import meant, near
 __all__ = ["NamedValues"]
 
 WORD = 8
-VECTORS = 8
-"""Vector registers for arguments: others are on the stack."""
+SPLIT = "has parts of less than a word in vector registers"
 
 
 class NamedValues:
@@ -75,6 +76,11 @@ class NamedValues:
             except UnusableError:
                 out[name] = NoValueError("has a type of another file")
         return list(out.items())[::-1]
+
+    def result(self) -> DIE | None:
+        """The type of what the function returns; None for void. Raises NoValueError, and
+        UnusableError."""
+        return stripped(self._die)
 
     def readable(self) -> AbstractContextManager[None]:
         """Raise InputError for what pyelftools raises."""
@@ -150,16 +156,17 @@ class NamedValues:
                 return early
         passing = self._passed(name)
         if passing.address and passing.words[0] != LOST:
-            return InRegisters(names=[self._name(passing.words[0])]).pointed()
-        if not passing.words or set(passing.words) == {LOST}:
+            return InRegisters(names=self._names(passing, self._general)).pointed()
+        if {*passing.words, *passing.vectors} <= {LOST}:
             return self._beyond(die, name, passing)
-        return InRegisters(names=[self._name(word) for word in passing.words])
+        return InRegisters(names=self._names(passing, self._general))
 
     def _stays(self, die: DIE) -> bool:
         """Test whether a parameter is, all the time, where it was passed: in registers for
         arguments, or in a frame of which the prologue tells."""
         operations = self._locations.parsed(die)
-        registers = self._convention.registers if self._convention else ()
+        convention = self._convention
+        registers = (*convention.registers, *convention.vectors) if convention else ()
         named = self._locations.registers_in(operations)
         framed = any(one.op_name == "DW_OP_fbreg" for one in operations)
         return (framed or bool(named)) and named <= set(registers)
@@ -167,8 +174,8 @@ class NamedValues:
     def _beyond(self, die: DIE, name: str, passing: Passing) -> Place:
         """Where a parameter is behind the registers that the convention's words are."""
         if self._declared is None or passing.missing not in ("stack", "not recorded"):
-            raise NoValueError("is in no general register there")
-        register = stack = vectors = 0
+            raise NoValueError(SPLIT)
+        register = stack = 0
         for one in self._declared.parameters:
             place = one.place
             kept = [word for word in place.words if word != LOST]
@@ -179,10 +186,9 @@ class NamedValues:
                 register = max(kept) + 1
             elif place.missing in ("stack", "not recorded") and not narrow:
                 return self._locations.told(die) or self._gone()  # its alignment counts
-            vectors += len(place.words) - len(kept) if place.missing == "float" else 0
             register += not kept and place.missing == "not recorded"
             stack += place.missing == "stack"
-        if not narrow or vectors > VECTORS:
+        if not narrow:
             return self._locations.told(die) or self._gone()
         held: Place
         if passing.missing == "stack":
@@ -200,10 +206,19 @@ class NamedValues:
         held = self._info.location_at(die, "DW_AT_location", self._at.address)
         return held is not None and held[0][:1] == b"\x03"  # DW_OP_addr
 
-    def _name(self, word: int) -> str | None:
-        if word == LOST or self._convention is None:
-            return None
-        return self._locations.registers.names[self._convention.registers[word]]
+    @cached_property
+    def _general(self) -> list[str]:
+        """The registers that the convention's words are."""
+        names = self._locations.registers.names
+        return [names[number] for number in self._convention.registers] if self._convention else []
+
+    def _names(self, passing: Passing, general: Sequence[str]) -> list[str | None]:
+        """The registers that hold the words of an argument, or of a result, if those of integers
+        are the ``general`` ones."""
+        known = self._locations.registers.known
+        vectors = [known[number] for number in self._convention.vectors] if self._convention else []
+        pairs = zip_longest(passing.words, passing.vectors, fillvalue=LOST)
+        return [_nth(general, word) or _nth(vectors, vector) for word, vector in pairs]
 
     def _passed(self, name: str) -> Passing:
         """Where the calling convention passes a parameter. Raises NoValueError where the
@@ -254,5 +269,11 @@ class NamedValues:
             if not self._registers.returns_address:
                 raise NoValueError("is where only the caller knows")
             return InRegisters(names=results).pointed()
-        names = [None if word == LOST else results[word] for word in place.words if word < 2]
+        names = self._names(place, results)
+        if place.missing == "float" and not any(names):
+            raise NoValueError(SPLIT)
         return InRegisters(names=names)
+
+
+def _nth(names: Sequence[str], number: int) -> str | None:
+    return names[number] if 0 <= number < len(names) else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.dies import name_of, text_of
+from ftpatch.debuginfo.line_programs import LineRow, line_rows
 from ftpatch.debuginfo.lines import files_of
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
@@ -55,14 +56,15 @@ class SourceLines:
         file or a line without code."""
         paths, found, beyond = set[str](), set[int](), set[int]()
         for unit in self._units(file):
-            for row in self.rows(unit):
-                if not row.statement or not _is(row.file, file):
+            names = {n: name for n, name in self._files(unit).items() if _is(name, file)}
+            for address, number, at, statement, _, ended in self._states(unit):
+                if ended or not statement or number not in names:
                     continue
-                paths.add(row.file)
-                if row.line == line:
-                    found.add(row.address)
-                elif row.line:
-                    beyond.add(row.line)
+                paths.add(names[number])
+                if at == line:
+                    found.add(address)
+                elif at:
+                    beyond.add(at)
         if len(paths) > 1:
             some = " or ".join(sorted(paths)[:3])
             raise UsageError(None, f"{file} is {len(paths)} files", f"name {some}")
@@ -107,18 +109,20 @@ class SourceLines:
         }
 
     def _read(self, unit: int) -> Iterator[Row]:
-        program = self._program(unit)
         files = self._files(unit)
-        for entry in program.get_entries() if program is not None else ():
-            state = entry.state
-            if state is not None and not state.end_sequence:
+        for address, number, line, statement, settled, ended in self._states(unit):
+            if not ended:
                 yield Row(
-                    address=state.address,
-                    file=files.get(state.file, ""),
-                    line=state.line,
-                    statement=bool(state.is_stmt),
-                    settled=bool(state.prologue_end),
+                    address=address,
+                    file=files.get(number, ""),
+                    line=line,
+                    statement=statement,
+                    settled=settled,
                 )
+
+    def _states(self, unit: int) -> list[LineRow]:
+        program = self._program(unit)
+        return line_rows(program) if program is not None else []
 
 
 def _folder(top: Any) -> str:  # noqa: ANN401

@@ -9,31 +9,39 @@ from dataclasses import dataclass
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.declarations import INNER, SCOPES
 from ftpatch.debuginfo.dies import DIE, below, children, name_of, origins_of, text_of
+from ftpatch.debuginfo.scanning import CODED, entries
 from ftpatch.debuginfo.source_paths import path_of
+from ftpatch.errors import UsageError
 
 __all__ = ["Scopes", "functions_at", "linkage_name", "source_name"]
 
 BLOCKS = {"DW_TAG_lexical_block", "DW_TAG_inlined_subroutine", "DW_TAG_try_block"}
 INLINED = "DW_TAG_inlined_subroutine"
 VALUES = {"DW_TAG_formal_parameter", "DW_TAG_variable"}
+SPLIT = ("DW_AT_dwo_name", "DW_AT_GNU_dwo_name")
 MAX_DEPTH = 256
 """Blocks within blocks."""
 
 
 def functions_at(info: DebugInfo, address: int) -> list[DIE]:
-    """The functions whose code has a link address: several if they were merged."""
-    unit = info.any_unit_at(address)
+    """The functions whose code has a link address: several if they were merged. Raises UsageError
+    for a unit whose entries are in a file of their own."""
+    unit = info.unit_at(address)
     if unit is None:
         return []
     top = info.dwarf.get_CU_at(unit).get_top_DIE()
     for tags in (SCOPES, INNER):
         found = [
             die
-            for die in below(top, tags)
-            if die.tag == "DW_TAG_subprogram" and info.covers(die, address)
+            for die in entries(top, "DW_TAG_subprogram", tags, CODED)
+            if info.covers(die, address)
         ]
         if found:
             return found
+    for name in SPLIT:
+        if name in top.attributes:
+            reason = f"the debug information of this function is in {text_of(top, name)}"
+            raise UsageError(info.path, reason, "compile it without -gsplit-dwarf")
     return []
 
 
@@ -87,8 +95,8 @@ class Scopes:
         in ``shop::stock``."""
         *around, last = name.split("::")
         top = self.function.cu.get_top_DIE()
-        for one in below(top, SCOPES):
-            if one.tag != "DW_TAG_variable" or source_name(one) != last:
+        for one in entries(top, "DW_TAG_variable", SCOPES):
+            if source_name(one) != last:
                 continue
             if not around or path_of(one).split("::")[-len(around) - 1 : -1] == around:
                 yield one

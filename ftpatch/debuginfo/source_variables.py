@@ -16,7 +16,8 @@ from typing import Any
 
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.declarations import INNER, SCOPES
-from ftpatch.debuginfo.dies import DIE, below, number
+from ftpatch.debuginfo.dies import DIE, number
+from ftpatch.debuginfo.scanning import entries
 from ftpatch.debuginfo.source_scopes import source_name
 
 __all__ = ["SourceVariables"]
@@ -38,8 +39,8 @@ class SourceVariables:
         for unit in self._units(address):
             top = self._dwarf.get_CU_at(unit).get_top_DIE()
             for scopes in (SCOPES, INNER):  # those of functions are read only if nothing else is it
-                for die in below(top, scopes):
-                    if die.tag == "DW_TAG_variable" and self._address(die) == address:
+                for die in entries(top, "DW_TAG_variable", scopes, {"DW_AT_location"}):
+                    if self._address(die) == address:
                         found = found or die
                         if source_name(die) == name:
                             return die

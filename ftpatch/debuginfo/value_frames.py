@@ -78,7 +78,7 @@ class Locations:
         unit = die.cu
         return place_of(
             self._parsed(found[0], unit),
-            self.registers.names,
+            self.registers.known,
             self._framed,
             lambda index: int(self.info.dwarf.get_addr(unit, index)),
             entry=self.at.entry,
@@ -107,7 +107,8 @@ class Locations:
         same = [one[1].start if one and one[0] == WORD and not one[1].reads else "" for one in had]
         if not all(number < len(same) and same[number] for number in named):
             return None
-        return place_of(operations, [*map(str, same)], self._framed, lambda _: 0, entry=True)
+        held = dict(enumerate(map(str, same)))
+        return place_of(operations, held, self._framed, lambda _: 0, entry=True)
 
     @staticmethod
     def registers_in(operations: Sequence[Any]) -> set[int]:

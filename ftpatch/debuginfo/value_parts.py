@@ -14,8 +14,10 @@ __all__ = [
     "Part",
     "counts_of",
     "element_of",
+    "require_defined",
     "size_of",
     "some_of",
+    "sort_of",
     "stripped",
 ]
 
@@ -48,6 +50,18 @@ def stripped(die: DIE) -> DIE | None:
         if die.tag not in SAME:
             return die
     raise NoValueError("has a type of itself")
+
+
+def sort_of(die: DIE) -> str:
+    """A composite type's sort: ``a structure``, ``a class`` or ``a union``."""
+    return f"a {die.tag.removeprefix('DW_TAG_').removesuffix('_type')}"
+
+
+def require_defined(die: DIE) -> None:
+    """Raise NoValueError for a composite type of which only the name is declared."""
+    if "DW_AT_declaration" in die.attributes:
+        reason = f"is {sort_of(die)} that this source does not define"
+        raise NoValueError(reason, "take the bytes by their offset")
 
 
 def size_of(die: DIE | None, dimension: int = 0, depth: int = 0) -> int:

@@ -69,7 +69,7 @@ class InRegisters:
         number, rest = divmod(self.offset, WORD)
         name = self.names[number] if 0 <= number < len(self.names) else None
         if name is None:
-            raise NoValueError("is in no general register there")
+            raise NoValueError("is in no register that probes read")
         if rest or size > WORD:
             raise NoValueError("is a part of a register, which cannot be fetched")
         return Word(start=name)
@@ -157,7 +157,7 @@ class Scattered:
             return word
         if any(one < at + size and at < one + room for one, (room, _) in self.parts.items()):
             raise NoValueError("is a part of a register, which cannot be fetched")
-        raise NoValueError("is in no general register there")
+        raise NoValueError("is in no register that probes read")
 
     def pointed(self) -> InMemory:
         """The memory that it points to. Raises NoValueError."""
@@ -169,7 +169,7 @@ Place = InRegisters | InMemory | Constant | Scattered
 
 def place_of(
     operations: Sequence[Any],
-    names: Sequence[str],
+    names: Mapping[int, str],
     frame: Callable[[int], Place],
     address: Callable[[int], int],
     *,
@@ -208,6 +208,8 @@ def place_of(
         at = InMemory(start=Word(start=where))
     elif words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(first)) is not None:
         return Constant(value=pushed)
+    elif words == ["DW_OP_implicit_value"] and len(first.args[0]) <= WORD:  # a float, mostly
+        return Constant(value=int.from_bytes(bytes(first.args[0]), "little"))
     else:
         raise _unknown(words)
     for one in rest[: len(rest) - is_value]:
@@ -226,7 +228,7 @@ def place_of(
     raise NoValueError("is computed there")
 
 
-def _pieces(operations: Sequence[Any], names: Sequence[str]) -> Scattered:
+def _pieces(operations: Sequence[Any], names: Mapping[int, str]) -> Scattered:
     """What gcc and clang split up, by the parts of it that are in registers or known."""
     parts: dict[int, tuple[int, Word]] = {}
     before: list[Any] = []
@@ -242,16 +244,16 @@ def _pieces(operations: Sequence[Any], names: Sequence[str]) -> Scattered:
             parts[at] = size, word
         at, before = at + size, []
     if len(parts) > MAX_PIECES or not parts:
-        raise NoValueError("is split up there" if parts else "is in no general register there")
+        raise NoValueError("is split up there" if parts else "is in no register that probes read")
     return Scattered(parts=parts)
 
 
-def _piece(operations: Sequence[Any], names: Sequence[str]) -> Word | None:
+def _piece(operations: Sequence[Any], names: Mapping[int, str]) -> Word | None:
     """The register or the number that a piece is; None if it is anything else."""
     words = [one.op_name for one in operations]
     if len(words) == 1 and words[0].startswith("DW_OP_reg"):
         number = _number_in(operations[0])
-        return Word(start=names[number]) if 0 <= number < len(names) else None
+        return Word(start=names[number]) if number in names else None
     if words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(operations[0])) is not None:
         return Word(start=pushed)
     return None
@@ -278,7 +280,7 @@ def _narrowed(operations: Sequence[Any], *, entry: bool) -> int:
     return min(sizes.get(mask or 0, 0) for mask in masks)
 
 
-def _register(one: Any, names: Sequence[str]) -> str | None:  # noqa: ANN401 - of pyelftools
+def _register(one: Any, names: Mapping[int, str]) -> str | None:  # noqa: ANN401 - of pyelftools
     """The register that an operation names. Raises NoValueError for one that is not saved."""
     return _named(_number_in(one), names) if one.op_name.startswith("DW_OP_reg") else None
 
@@ -288,13 +290,13 @@ def _number_in(one: Any) -> int:  # noqa: ANN401
     return int(one.args[0] if one.args else one.op_name.removeprefix("DW_OP_reg"))
 
 
-def _named(number: int, names: Sequence[str]) -> str:
-    if not 0 <= number < len(names):
-        raise NoValueError("is in a vector register, which probes do not save")
+def _named(number: int, names: Mapping[int, str]) -> str:
+    if number not in names:
+        raise NoValueError("is in a register that probes do not read")
     return names[number]
 
 
-def _based(one: Any, names: Sequence[str]) -> InMemory:  # noqa: ANN401
+def _based(one: Any, names: Mapping[int, str]) -> InMemory:  # noqa: ANN401
     """What is so many bytes from where a register points."""
     if one.op_name == "DW_OP_bregx":
         number, offset = one.args

@@ -7,6 +7,7 @@ convention says where Rust passes them; but the instructions up to there do:
 
     sub $0x78,%rsp            the frame's base is 0x78 below the stack pointer at the entry
     mov %rdi,0x38(%rsp)       what is told to be at fbreg 0x38 is in %rdi at the entry
+    movsd %xmm0,0x60(%rsp)    a double
     mov 0x80(%rsp),%al        a word of the stack
     and $0x1,%al              a bool, as its caller passes it already
     mov %al,0x6f(%rsp)
@@ -29,9 +30,11 @@ __all__ = ["Spills", "read_spills"]
 
 MAX_PROLOGUE = 1 << 10
 """Bytes of code looked at."""
-MOVE = re.compile(r"mov(abs)?[bwlq]?")
+MOVE = re.compile(r"mov(abs)?[bwlq]?|movs[sd]")
 """As GNU writes them, but for those that extend."""
 WORD = 8
+SINGLE, SINGLE_SIZE = "movss", 4
+"""Moves a float; of a register it leaves the rest as it was."""
 MEMORY, REGISTER, IMMEDIATE = 3, 1, 2
 """Kinds of operands: CS_OP_*."""
 READ, WRITE = 1, 2
@@ -71,7 +74,9 @@ class _Frame:
         """The whole register that one is the low part of."""
         if not part:
             return None
-        numbers = self.registers.numbers
+        numbers, vector = self.registers.numbers, re.sub("^[yz]", "x", part)
+        if vector in self.registers.vectors:
+            return vector
         for one in (part, part[1:], part[:-1], f"{part[0]}x" if part.endswith("l") else ""):
             if one in numbers:
                 same = (name for name, number in numbers.items() if number == numbers[one])
@@ -112,6 +117,7 @@ def read_spills(functions: Functions, registers: Registers, start: int, end: int
     for number in registers.arguments:
         name = max((one for one, n in registers.numbers.items() if n == number), key=len)
         frame.known[name] = (WORD, Word(start=name))
+    frame.known |= {name: (WORD, Word(start=name)) for name in registers.vectors}
     at = start
     for insn in engine(functions.arch).disasm(code, start):
         if not _pass(frame, insn):
@@ -166,6 +172,8 @@ def _moved(frame: _Frame, insn: Any, source: Any, target: Any) -> bool:  # noqa:
             what = (min(size, source.size), word)
     elif source.type == MEMORY and (at := frame.place(insn, source)) is not None:
         what = frame.read(at, source.size)
+    if what is not None and insn.mnemonic == SINGLE:
+        what = (min(what[0], SINGLE_SIZE), what[1])
     if target.type == MEMORY:
         place = frame.place(insn, target)
         if place is None:

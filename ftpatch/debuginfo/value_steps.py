@@ -17,6 +17,7 @@ from ftpatch.debuginfo.value_parts import (
     REFERENCES,
     Part,
     element_of,
+    require_defined,
     size_of,
     stripped,
 )
@@ -117,9 +118,7 @@ def _member(place: Place, part: Part, step: Step) -> tuple[Place, Part]:
     die = part.die
     if die is None or die.tag not in COMPOSITES:
         raise NoValueError("is no structure" if die is not None else "points to void")
-    if "DW_AT_declaration" in die.attributes:
-        hint = "take the bytes by their offset"
-        raise NoValueError("is a structure that this source does not define", hint)
+    require_defined(die)
     found = member_of(die, step.member)
     if found is None:
         raise unknown_member(step.member, members_of(die))

@@ -21,6 +21,8 @@ class Tag:
     RELA = 7
     RELASZ = 8
     STRSZ = 10
+    INIT = 12
+    FINI = 13
     SONAME = 14
     RPATH = 15
     REL = 17
@@ -35,6 +37,10 @@ class Tag:
     RELRSZ = 35
     RELR = 36
     GNU_HASH = 0x6FFFFEF5
+    FLAGS_1 = 0x6FFFFFFB
+    VERSYM = 0x6FFFFFF0
+    VERDEF = 0x6FFFFFFC
+    VERDEFNUM = 0x6FFFFFFD
 
 
 def dynamic_tags(elf: Elf) -> dict[int, int]:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ftpatch.elf.elf_file import Elf
 
-__all__ = ["Cfi", "Entry", "Row", "frame_of", "packed", "saved_at", "size_of_fde"]
+__all__ = ["Cfi", "Entry", "Row", "frame_of", "packed", "pointed_at", "saved_at", "size_of_fde"]
 
 OPERANDS = {
     0x00: "",
@@ -54,6 +55,9 @@ ADVANCE, OFFSET, RESTORE = 0x40, 0x80, 0xC0
 SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1, 10, 11, 12, 13, 14
 ADVANCES = {2: 1, 3: 2, 4: 4}
 OFFSET_EXTENDED, UNDEFINED, EXPRESSION, VAL_EXPRESSION = 5, 7, 16, 22
+CFA_EXPRESSION = 15
+BREG, BREGS, DEREF = 0x70, 32, 0x06
+"""DW_OP_breg0, how many there are, and DW_OP_deref."""
 NO_CFA = (-1, 0)
 MAX_ENTRY = 1 << 16
 """Maximum size of an entry (bytes)."""
@@ -152,6 +156,46 @@ def saved_at(cfi: Cfi, address: int) -> tuple[tuple[int, int], dict[int, int | N
         elif op == RESTORE_STATE:
             saved = kept.pop()
     return cfa, saved
+
+
+def pointed_at(cfi: Cfi, address: int) -> tuple[tuple[int, int] | None, dict[int, tuple[int, int]]]:
+    """Read the expressions of functions whose frame is aligned further, at a link address, each as
+    (register, offset): where the CFA is read from, and where registers are saved.
+
+    | aligned frame ... | rbp | CFA's distance |     CFA: breg6 -8, deref; rbp: breg6 0
+                          ^ rbp
+    """
+    cfa: tuple[int, int] | None = None
+    saved, kept = dict[int, tuple[int, int]](), list[Any]()
+    for row in cfi.rows:
+        if row.at > address:
+            break
+        op, code = row.code[0], row.code
+        if op == CFA_EXPRESSION:
+            at, size = _uleb(code, 1)
+            *place, last = code[at : at + size] or b"\0"
+            cfa = _base(bytes(place)) if last == DEREF else None
+        elif op in (DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET):
+            cfa = None
+        elif op == EXPRESSION:
+            at, register = _uleb(code, 1)
+            at, size = _uleb(code, at)
+            place_of = _base(code[at : at + size])
+            saved.pop(register, None)
+            saved |= {register: place_of} if place_of else {}
+        elif op == REMEMBER:
+            kept.append((cfa, dict(saved)))
+        elif op == RESTORE_STATE:
+            cfa, saved = kept.pop()
+    return cfa, saved
+
+
+def _base(code: bytes) -> tuple[int, int] | None:
+    """The register and the distance of DW_OP_breg; None for another expression."""
+    if len(code) < 2 or not BREG <= code[0] < BREG + BREGS:
+        return None
+    end, distance = _sleb(code, 1)
+    return (code[0] - BREG, distance) if end == len(code) else None
 
 
 def size_of_fde(elf: Elf, frame: int) -> int:

@@ -20,10 +20,12 @@ from ftpatch.errors import InputError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.mapped_faults import mapped
 
-__all__ = ["Elf", "map_file"]
+__all__ = ["MAX_MAPPED", "Elf", "map_file"]
 
 SMALL = 64 << 20
 """Maximum size of files that are read as a whole (bytes)."""
+MAX_MAPPED = 1 << 29
+"""Maximum sum of segments that map the same bytes of a file, as those of hops do (bytes)."""
 
 
 def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
@@ -77,14 +79,14 @@ class Elf:
         """Read the headers of an image. Raises InputError."""
         elf = cls(path, data, read_skeleton(str(path), data), mapped)
         loads = (s.size for s in elf.skeleton.segments if s.type == Segment.PT_LOAD)
-        elf.bounded("segments", loads)
+        elf.bounded("segments", loads, allowed=MAX_MAPPED)
         return elf
 
-    def bounded(self, what: str, sizes: Iterable[int]) -> None:
-        """Raise InputError if parts that should be disjoint add up to more than twice the file:
-        reading overlapping ones one by one could take any amount of memory."""
+    def bounded(self, what: str, sizes: Iterable[int], *, allowed: int = 0) -> None:
+        """Raise InputError if parts that should be disjoint add up to more than twice the file and
+        ``allowed`` bytes: reading overlapping ones one by one could take any amount of memory."""
         total, size = sum(sizes), len(self.data)
-        if total > 2 * size:
+        if total > 2 * size + allowed:
             raise InputError(
                 self.path, f"its {what} total {total:#x} bytes, but the file has only {size:#x}"
             )

@@ -42,7 +42,8 @@ class Plan:
     ``selected`` sites are changed, how many records are dropped or restored, and the state of a
     site without one (``unrecorded``). ``action`` is the last line of ftrace_bug; ``new``: the bytes
     of a NOP, empty for calls. ``tail`` is appended to the file; ``undefined`` names a callee that
-    another file must define; ``calls`` counts PLT entries that call a tracer."""
+    another file must define; ``calls`` counts PLT entries that call a tracer; ``length``:
+    where the file is cut before the tail (offset), None for its end."""
 
     changes: Changes
     code: U8
@@ -56,6 +57,7 @@ class Plan:
     undefined: str = ""
     unrecorded: Unrecorded = Unrecorded.OUT
     calls: int = 0
+    length: int | None = None
 
     @property
     def unchanged(self) -> int:

@@ -43,6 +43,8 @@ class Container(Protocol):
     """True if ftrace reads the table when a kernel loads this."""
     is_program: ClassVar[bool] = False
     """True if it starts as a process: tracers, probes and watches can be injected."""
+    is_library: ClassVar[bool] = False
+    """True if programs load it."""
 
 
 @runtime_checkable

@@ -75,6 +75,11 @@ class Image:
         return self.container.is_program
 
     @property
+    def is_library(self) -> bool:
+        """True if programs load it."""
+        return self.container.is_library
+
+    @property
     def compression(self) -> str:
         """The compression of a file that is a compressed stream, empty for any other."""
         return self.layers[0].compression if self.layers and self.layers[0].container.bare else ""

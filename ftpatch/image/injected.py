@@ -10,13 +10,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ftpatch.elf.dynamic import Tag, dynamic_tags
 from ftpatch.elf.headers import Segment
+from ftpatch.elf.segments import header_field
 from ftpatch.layout import constants, structure, texts, unpack
 
 if TYPE_CHECKING:
     from ftpatch.image import Image
 
-__all__ = ["CONFIG_MAGIC", "image_id", "laid_in_at", "laid_in_by", "laid_in_id"]
+__all__ = ["CONFIG_MAGIC", "gone_entry", "image_id", "laid_in_at", "laid_in_by", "laid_in_id"]
 
 CONFIG_MAGIC = texts["STUB_MAGIC"]
 SIZE = structure("stub_config").itemsize
@@ -56,6 +60,17 @@ def laid_in_at(image: Image) -> int | None:
             if head.startswith(CONFIG_MAGIC) and len(head) == SIZE:
                 return offset
     return None
+
+
+def gone_entry(image: Image) -> int:
+    """Return a program's entry point, or a library's DT_INIT, if no segment maps it, as after
+    `strip` of one that has something injected; else 0."""
+    entry = 0
+    if image.is_program:
+        entry = header_field(image.elf, "e_entry")
+    elif image.is_library:
+        entry = dynamic_tags(image.elf).get(Tag.INIT, 0)
+    return entry if not image.elf.in_memory(np.array([entry], np.uint64))[0] else 0
 
 
 def _config(image: Image, at: int) -> dict[str, Any]:

@@ -52,6 +52,8 @@ class Boundaries:
         self._tables = tables
         self._functions = functions
         self._known: dict[tuple[int, int], str] = {}
+        # Many functions go on in the same parts: each of these is read once.
+        self._parts: dict[tuple[int, int], tuple[str, list[tuple[int, int]]]] = {}
 
     def code(self, start: int, end: int) -> bytes:
         """Return bytes of the text. Raises UsageError if there are none."""
@@ -123,23 +125,34 @@ class Boundaries:
         while left:
             part = left.pop()
             seen.add(part)
-            read = self._instructions(*part)
-            if read is None:
-                return "its function cannot be disassembled completely"
-            if not self._tables:
-                return ""
-            if self._branches.has_indirect_jump(read):
-                return UNKNOWN
-            for target in self._branches.jumps_out(read, *part):
-                if self._is_text(target) and self._branches.is_thunk(self._behind(target)):
-                    return UNKNOWN
-                other = self._functions.whole(target)
-                goes_on = other and (other[0] != target or not self._functions.is_called(target))
-                if other and goes_on and other not in seen:
-                    left.append(other)
+            if part not in self._parts:
+                self._parts[part] = self._part(*part)
+            against, onward = self._parts[part]
+            if against:
+                return against
+            left += [other for other in onward if other not in seen]
             if len(seen) > MAX_PARTS:
                 return UNKNOWN
         return ""
+
+    def _part(self, start: int, end: int) -> tuple[str, list[tuple[int, int]]]:
+        """Explain the same of one part, and list the parts that it goes on in."""
+        read = self._instructions(start, end)
+        if read is None:
+            return "its function cannot be disassembled completely", []
+        if not self._tables:
+            return "", []
+        if self._branches.has_indirect_jump(read):
+            return UNKNOWN, []
+        onward = []
+        for target in self._branches.jumps_out(read, start, end):
+            if self._is_text(target) and self._branches.is_thunk(self._behind(target)):
+                return UNKNOWN, []
+            other = self._functions.whole(target)
+            goes_on = other and (other[0] != target or not self._functions.is_called(target))
+            if other and goes_on:
+                onward.append(other)
+        return "", onward
 
     def _behind(self, address: int) -> list[Instruction]:
         """Decode the next few instructions at an address, up to the end of its function."""

@@ -17,7 +17,12 @@ from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 
-__all__ = ["replaced", "strings"]
+__all__ = ["replaced", "strings", "with_origin"]
+
+
+def with_origin(text: bytes, origin: bytes) -> bytes:
+    """Replace $ORIGIN in a path of the dynamic table: a copy stands elsewhere."""
+    return text.replace(b"${ORIGIN}", origin).replace(b"$ORIGIN", origin)
 
 
 def strings(wanted: Mapping[int, bytes]) -> tuple[bytes, dict[int, int]]:

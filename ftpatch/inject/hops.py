@@ -24,6 +24,7 @@ from itertools import chain, pairwise
 
 from ftpatch.arch.move import Mover
 from ftpatch.arch.puns import Pun, Puns
+from ftpatch.elf.elf_file import MAX_MAPPED
 from ftpatch.inject.hop_pages import MAX_SPAN, spans
 
 __all__ = ["Hop", "Hops"]
@@ -88,10 +89,13 @@ class Hops:
         pages = chain(used, self._between(low, high))
         if new:
             pages = chain(pages, self._beyond(low, high))
+        free = bytes(self._size)
         for number in pages:
             held, start = self._held.get(number), number * self._page
             first = max(pun.low - start, 0)
             count = min(pun.high - start, self._page - self._size + 1) - first
+            if held is not None and held.find(free, first, first + count + self._size - 1) < 0:
+                continue  # full, as those of functions that begin alike soon are
             for step in range(max(count, 0)):
                 at = first + step * STRIDE % count
                 if held is None or not any(held[at : at + self._size]):
@@ -107,7 +111,7 @@ class Hops:
             insort(pages, number)
         while len(found := spans(pages, span)) > self.most:
             span *= 2
-            if span > MAX_SPAN:
+            if span > MAX_SPAN or self.most * span * self._page > MAX_MAPPED:
                 return False
         self._pages, self._span, self._starts = pages, span, [start for start, _ in found]
         for at in places:

@@ -69,12 +69,14 @@ def inject(
     entry: int | None,
     fill: Callable[[int], dict[int, bytes]],
     hops: HopPages | None = None,
+    dynamic: tuple[int, int] | None = None,
 ) -> Injected:
     """Inject a stub into a program. ``page``: the largest page size it may run with (bytes);
     ``entry``: the address in the stub at which the program starts, None to keep its own.
 
     ``fill`` takes the shift and returns contents for some of the stub's linked addresses; ``hops``
-    go where they have to.
+    go where they have to; ``dynamic``: linked address and bytes of a dynamic table in place of the
+    program's.
 
     Raises InputError if the file has no room for it.
     """
@@ -85,7 +87,7 @@ def inject(
     # Headers and table precede the stub, whose parts keep their distances.
     text = stub.parts[0]
     if stub.unwind:
-        _point_at(headers, 0, 0, 0)
+        _point_at(headers, Segment.PT_GNU_EH_FRAME, 0, 0, 0)
     count = len(headers.rows) + len(stub.parts) + len(apart)
     table = _aligned(count * headers.rows.itemsize, 64)
     frame, rows = stub.unwind_rows()
@@ -98,7 +100,11 @@ def inject(
     if stub.unwind:
         rows = np.concatenate([rows + shift, further + np.array([0, shift])])
         unwind = merged_table(image.elf, frame + shift, rows, start + table)
-        _point_at(headers, offset + table, start + table, len(unwind))
+        at = start + table
+        _point_at(headers, Segment.PT_GNU_EH_FRAME, at - start + offset, at, len(unwind))
+    if dynamic:
+        at = dynamic[0] + shift
+        _point_at(headers, Segment.PT_DYNAMIC, at - start + offset, at, dynamic[1])
     filled = fill(shift)
     pieces = [(start + table, unwind)]  # (address, bytes)
     for number, part in enumerate(stub.parts):
@@ -150,12 +156,12 @@ def inject(
     return Injected(changes=headers.changes(offset, begin), tail=bytes(tail), shift=shift)
 
 
-def _point_at(headers: ProgramHeaders, offset: int, address: int, size: int) -> None:
-    """Point PT_GNU_EH_FRAME at the new table."""
-    own = headers.rows["type"] == Segment.PT_GNU_EH_FRAME
+def _point_at(headers: ProgramHeaders, kind: int, offset: int, address: int, size: int) -> None:
+    """Point the header of this kind at a new table."""
+    own = headers.rows["type"] == kind
     if not own.any():
-        headers.add(Segment.PT_GNU_EH_FRAME, flags=Segment.PF_R, align=4)
-        own = headers.rows["type"] == Segment.PT_GNU_EH_FRAME
+        headers.add(kind, flags=Segment.PF_R, align=4)
+        own = headers.rows["type"] == kind
     for name, value in (
         ("offset", offset),
         ("vaddr", address),

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.kernel_text import kernel_text_of
 from ftpatch.arch.move import mover_of
-from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import UsageError
 from ftpatch.ftrace.sites import Sites
 from ftpatch.inject.own_text import OwnText
-from ftpatch.inject.probe_methods import JUMP, Methods
+from ftpatch.inject.probe_methods import JUMP, Methods, NoMethod
 from ftpatch.names.functions import Functions
 
 __all__ = ["KernelJump", "KernelJumps"]
@@ -44,7 +43,7 @@ class KernelJumps:
 
     def __init__(self, sites: Sites, functions: Functions) -> None:
         self._sites, self._image = sites, sites.image
-        self.functions = _unsigned(functions if len(functions.start) else _bounded(functions))
+        self.functions = _unsigned(functions)
         self._mover = mover_of(sites.arch.name)
         self._text = kernel_text_of(sites.arch.name)
         without = self._text.no_tables and self._image.symbols.find(self._text.no_tables)
@@ -69,10 +68,10 @@ class KernelJumps:
             raise self._error(address, against, HINT)
         try:
             chosen = self._methods.choose(address, optimize=True, until=until, methods=(JUMP,))
-        except UsageError as error:
-            raise self._error(
-                address, error.reason.rpartition(f"{address:#x}: ")[2], EVENTS
-            ) from None
+        except NoMethod as error:
+            raise self._error(address, error.why, EVENTS) from None
+        except UsageError as error:  # no instruction begins there
+            raise self._error(address, error.reason, EVENTS) from None
         start, end = self._methods.span(chosen)
         code = chosen.code[: end - start]
         against = self._own.against(start, code)
@@ -98,24 +97,6 @@ def _is_guarded(sites: Sites) -> bool:
     at = sites.ip - np.uint64(sites.lead + arch.landing_size)
     code, there = elf.gather(elf.offset_of(at, executable=True), arch.around)
     return bool(arch.landing(code)[there].any())
-
-
-def _bounded(functions: Functions) -> Functions:
-    """Functions that end where the next symbol is, as kallsyms has it: of symbols without sizes."""
-    symbols = functions.image.symbols
-    known = symbols.section != Symbols.SHN_UNDEF
-    every = np.unique(symbols.value[known]).view(np.int64)
-    start = np.unique(symbols.value[known & (symbols.type == Symbols.STT_FUNC)]).view(np.int64)
-    row = np.searchsorted(every, start, side="right")
-    start, row = start[row < len(every)], row[row < len(every)]
-    end = every[row]
-    return replace(
-        functions,
-        start=start,
-        end=end,
-        frame=np.zeros(len(start), np.int64),
-        reach=np.stack([start, end], axis=1),
-    )
 
 
 def _unsigned(functions: Functions) -> Functions:

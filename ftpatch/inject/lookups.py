@@ -9,8 +9,20 @@ from typing import Final
 from ftpatch.errors import InputError, UsageError
 from ftpatch.inject.stub import Stub
 from ftpatch.layout import constants, offset_of, pack, structure
+from ftpatch.process.areas import Area
+from ftpatch.process.planned import Exported
+from ftpatch.process.unwinders import EXPORTED, Unwinders
 
-__all__ = ["LOOKUPS_NAME", "answers", "asked_place", "lookups", "lookups_entries"]
+__all__ = [
+    "LOOKUPS_NAME",
+    "answers",
+    "asked_place",
+    "exported",
+    "led_slots",
+    "looked_up",
+    "lookups",
+    "lookups_entries",
+]
 
 LOOKUPS_NAME: Final = "ftpatch_lookups"
 ENTRIES: Final = {
@@ -50,6 +62,30 @@ def lookups_entries(stub: Stub) -> dict[str, int]:
     """The linked addresses of what is called in place of the process's own functions, by their
     names. Raises InputError."""
     return {name: _address(stub, entry) for name, entry in ENTRIES.items()}
+
+
+def looked_up(stub: Stub, area: Area) -> tuple[int, int, int]:
+    """Bounds of the code of a stub in its area, and the .eh_frame_hdr there."""
+    return *area.text, stub.unwind + area.shift
+
+
+def led_slots(unwinders: Unwinders, stub: Stub, main: Area) -> tuple[tuple[int, int, int], ...]:
+    """The slots of unwinders, by address, and what they hold and are to hold; none where unwinders
+    ask nothing by a slot. Raises InputError."""
+    if not unwinders.slots:
+        return ()
+    entries = lookups_entries(stub)
+    return tuple((one.address, one.old, entries[one.name] + main.shift) for one in unwinders.slots)
+
+
+def exported(unwinders: Unwinders, stub: Stub, main: Area) -> tuple[Exported, ...]:
+    """The export by which unwinders come that are loaded later. Raises InputError."""
+    one = unwinders.export
+    if one is None:
+        return ()
+    entry = lookups_entries(stub)[EXPORTED] + main.shift
+    new = (entry - one.bias) % (1 << 64)
+    return (Exported(one.address, one.old, new, unwinders.functions[EXPORTED], entry),)
 
 
 def asked_place(stub: Stub, arch: str) -> int:

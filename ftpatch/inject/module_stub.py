@@ -19,7 +19,7 @@ from ftpatch.elf.headers import Section, Segment
 from ftpatch.errors import InputError
 from ftpatch.ftrace.laid_callee import Entry, LaidCallee, place_of_code
 from ftpatch.ftrace.sites import Sites
-from ftpatch.inject.stub import Part, read_stub
+from ftpatch.inject.stub import CALLERS, RETURNS, Part, read_stub
 
 __all__ = ["stub_in_module"]
 
@@ -31,18 +31,21 @@ UNUSED = (".dynamic", ".got", ".got.plt")
 """Sections that every shared object has for its linker, who has nothing to do here."""
 MAX_STUB = 1 << 20
 """Maximum size of a stub (bytes)."""
-CALLER, RETURN = "ftrace_caller", "ftrace_return"
+(CALLER, REGS_CALLER), (RETURN, _) = CALLERS, RETURNS
 NAME = "ftpatch_caller"
 
 
 def stub_in_module(sites: Sites, path: Path) -> LaidCallee:
     """Lay out the stub at ``path`` for a module, all of whose sites are to call it. Raises
     InputError for one that does not work there."""
-    stub = read_stub(path, own=False)
+    stub = read_stub(path, own=False, needs=CALLERS)
     header = sites.image.elf.skeleton
     own = (header.machine, header.elf_class)
     if stub.made_for != own:
         raise InputError(path, "the stub is for another architecture")
+    if stub.address(REGS_CALLER) is not None:
+        reason = f"a stub in a module cannot have registers ({REGS_CALLER})"
+        raise InputError(path, reason, f"define {CALLER}, which takes two addresses")
     if stub.address(RETURN) is not None:
         reason = f"a stub in a module cannot have returns ({RETURN})"
         raise InputError(path, reason, f"define {CALLER} only")

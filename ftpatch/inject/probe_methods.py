@@ -13,13 +13,15 @@ x86_64   55 48 89 e5 41 57   ->   e9 rel32 57   or   e9 48 89 e5 41 57   or   d6
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from ftpatch.arch import Arch
+from ftpatch.arch.contract import U64
 from ftpatch.arch.move import Immovable, Moved, Mover
 from ftpatch.arch.puns import Pun
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
@@ -30,7 +32,7 @@ from ftpatch.inject.evictions import Evictions
 from ftpatch.inject.hops import Hop, Hops
 from ftpatch.names.functions import Functions
 
-__all__ = ["JUMP", "METHODS", "PAD", "Chosen", "Methods", "ProbeMethod", "displaced"]
+__all__ = ["JUMP", "METHODS", "PAD", "Chosen", "Methods", "NoMethod", "ProbeMethod", "displaced"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,10 +172,19 @@ class Chosen:
         return self.hop.code if self.hop else self.method.code(mover, self.address, to)
 
 
+class NoMethod(UsageError):
+    """None of the methods can be used at an address."""
+
+    why = ""
+    """The reason, a clause, where the caller names the place in its own words."""
+
+
 class Methods:
     """Chooses for one image. ``pads``: addresses of pads, as the table has them; ``hops``: places
     for those of punned jumps, None where there are no such jumps; ``tables``: its compiler may have
-    made jump tables; ``guarded``: its pages may be, so that what signs is a landing pad."""
+    made jump tables; ``guarded``: its pages may be, so that what signs is a landing pad;
+    ``taken``: the code at the begin of functions that a tracer uses, its end by its start (link
+    addresses), behind which probes of their entries are."""
 
     def __init__(
         self,
@@ -186,7 +197,9 @@ class Methods:
         *,
         tables: bool = True,
         guarded: bool = True,
+        taken: Mapping[int, int] | None = None,
     ) -> None:
+        self._taken = taken or {}
         self.mover, self.hops, self._guarded = mover, hops, guarded
         self._image, self._arch = image, arch
         self._functions, self._pads = functions, pads
@@ -201,13 +214,13 @@ class Methods:
         methods: Sequence[ProbeMethod] = METHODS,
     ) -> Chosen:
         """Choose one of the methods for a probe at a link address; ``until``: address of the next
-        probe. Raises UsageError if there is no instruction, or none that can be moved."""
+        probe. Raises UsageError if no instruction begins there, NoMethod if none can be used."""
         place = self._candidate(address, optimize=optimize, until=until)
         why = ""
         for method in methods:
             against = method.refusal(place, self)
             if against is None:
-                return Chosen(
+                chosen = Chosen(
                     address=place.address,
                     code=place.code,
                     method=method,
@@ -215,10 +228,15 @@ class Methods:
                     why=why,
                     place=place if method is PUN else None,
                 )
+                if not self._is_relocated(chosen):
+                    return chosen
+                against = "the dynamic linker changes the code there (DT_TEXTREL)"
             why = f"{why}; {against}" if why and against and not method.traps else against or why
-        raise UsageError(
-            self._image.path, f"no probe at {address:#x}: {why}", "probe another address"
-        )
+        why = why.removeprefix(f"{address:#x}: ")  # of the instruction that cannot be moved
+        reason = f"no probe at {address:#x}: {why}"
+        error = NoMethod(self._image.path, reason, "probe another address")
+        error.why = why
+        raise error
 
     def forms(self, place: Candidate) -> Sequence[Pun]:
         """Find all forms of a punned jump at a place."""
@@ -306,13 +324,40 @@ class Methods:
             return "another probe is too close"
         if self._guarded and self.mover.signing(code):
             return "it begins with an instruction that must not move"
-        if moved.size == self._arch.align:
-            return ""  # one instruction of a fixed size
+        if moved.size == self._arch.align or self._is_one(place):
+            return ""
         if place.entry and not self._functions.is_called(around[0]):
             return "it is part of a function and may be entered anywhere"
         if not place.entry and self._boundaries.has_landings:
             return "an exception landing pad may lie within the jump"
         return self._boundaries.against_jump(start, start + self.mover.jump_size, around)
+
+    def _is_one(self, place: Candidate) -> bool:
+        """Test whether a jump takes the place of one instruction, into which nothing branches but
+        past a prefix. Where it can share bytes, that is no worse."""
+        if self.hops is not None or not (self._image.is_program or self._image.is_library):
+            return False
+        size = self.mover.move(place.code, place.address, place.address, 1).size
+        return size >= self.mover.jump_size and not self.mover.prefixed(place.code)
+
+    def _is_relocated(self, chosen: Chosen) -> bool:
+        """Test whether displaced instructions, or bytes of a jump, are relocated."""
+        places = self._relocated
+        size = max(self.moved(chosen, chosen.address).size, chosen.needed)
+        low, high = np.searchsorted(
+            places, np.array([chosen.address, chosen.address + size], np.uint64)
+        )
+        before = low and int(places[low - 1]) + self._image.elf.word > chosen.address
+        return bool(low < high or before)
+
+    @cached_property
+    def _relocated(self) -> U64:
+        """Places in code that the dynamic linker changes, sorted."""
+        image = self._image
+        if not image.is_program and not image.is_library:
+            return np.empty(0, np.uint64)
+        place = image.relocations.place
+        return np.sort(place[image.elf.offset_of(place, executable=True) >= 0])
 
     def _candidate(self, address: int, *, optimize: bool, until: int | None) -> Candidate:
         around = self._functions.around(address)
@@ -322,6 +367,13 @@ class Methods:
         if entry:
             landing = self.mover.landing(code)
             place, code = address + landing, code[landing:]
+            behind = self._taken.get(place, place)
+            if around is not None and behind >= around[1]:
+                # Unwind information may begin behind the pad.
+                after = self._functions.around(behind)
+                around = (around[0], after[1] if after else behind)
+                code = self._boundaries.code(place, around[1])
+            place, code = behind, code[behind - place :]
         elif around is not None:
             self._boundaries.require_boundary(*around, address)
         return Candidate(

@@ -14,11 +14,21 @@ from ftpatch.elf.dynamic import dynamic_tags
 from ftpatch.elf.eh_frame_hdr import read_table
 from ftpatch.elf.elf_file import Elf, map_file
 from ftpatch.elf.headers import Segment, Skeleton
-from ftpatch.elf.symbols import Symbols, read_symbols
+from ftpatch.elf.symbols import Symbols, dynamic_symbols, read_symbols
 from ftpatch.errors import InputError
 
-__all__ = ["Part", "Stub", "read_stub"]
+__all__ = ["CALLERS", "FLAGS", "RETURNS", "Part", "Stub", "read_stub"]
 
+CALLERS = ("ftrace_caller", "ftrace_regs_caller")
+"""A user's functions: with two addresses, and with registers (stubs/include/ftrace_regs.h)."""
+RETURNS = ("ftrace_return", "ftrace_regs_return")
+"""The functions that go with these, for returns."""
+FLAGS = (
+    *("-O2", "-shared", "-fPIC", "-nostdlib", "-ffreestanding", "-mgeneral-regs-only"),
+    *("-fno-stack-protector", "-fcf-protection=none", "-fvisibility=hidden", "-Wl,-Bsymbolic"),
+)
+"""Of gcc and clang, to compile and link a user's stub. No function needs to be an indirect branch's
+target, and a relocation against a symbol that could be another's would need a dynamic linker."""
 HOW = "compile with -fPIC -fvisibility=hidden, link with -shared -nostdlib -Wl,-Bsymbolic"
 LINKED = (1, 2, 8, 18, 35)
 """DT_NEEDED, DT_PLTRELSZ, DT_RELASZ, DT_RELSZ, DT_RELRSZ: these need a dynamic linker."""
@@ -58,9 +68,11 @@ class Stub:
     def unwind_rows(self) -> tuple[int, NDArray[np.int64]]:
         """Linked addresses of its .eh_frame, and of its functions and their FDEs, int64[n, 2]; 0
         and no rows if it has none."""
-        if not self.unwind:
+        parts = (part for part in self.parts if 0 <= self.unwind - part.address < len(part.data))
+        part = next(parts, None)
+        if not self.unwind or part is None:
             return 0, np.empty((0, 2), np.int64)
-        held = self.parts[0].data[self.unwind - self.parts[0].address :]
+        held = part.data[self.unwind - part.address :]
         frame, rows = read_table(held, self.unwind, str(self.path))
         return frame, np.concatenate([rows, np.array(self.further, np.int64).reshape(-1, 2)])
 
@@ -79,9 +91,9 @@ class Stub:
         moved = (replace(part, address=part.address + shift) for part in other.parts)
         return replace(self, parts=(*self.parts, *moved)), shift
 
-    def with_data(self, data: bytes, page: int) -> tuple[Stub, int]:
-        """Add read-only data on pages of its own; return the stub and the data's link address."""
-        return self._with(data, page, Segment.PF_R)
+    def with_data(self, data: bytes, page: int, *, writable: bool = False) -> tuple[Stub, int]:
+        """Add data on pages of its own; return the stub and the data's link address."""
+        return self._with(data, page, Segment.PF_R | Segment.PF_W * writable)
 
     def with_code(self, code: bytes, page: int) -> tuple[Stub, int]:
         """Add code on pages of its own; return the stub and the code's link address."""
@@ -104,20 +116,23 @@ class Stub:
         return replace(self, parts=(*self.parts, part)), start
 
 
-def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> Stub:
-    """Read a stub. Raises InputError unless it defines the symbols in ``needs`` and works without a
-    loader, that is, without relocations and libraries. A user's stub (not ``own``) must be a shared
-    object: nothing else is known to be position-independent."""
+def read_stub(path: Path, *, own: bool = True, needs: Sequence[str] = ("ftrace_caller",)) -> Stub:
+    """Read a stub. Raises InputError unless it defines one of the symbols in ``needs`` and works
+    without a loader, that is, without relocations and libraries. A user's stub (not ``own``) must
+    be a shared object: nothing else is known to be position-independent."""
     data, mapped = map_file(path)
     elf = Elf.read(path, data, mapped=mapped)
     skeleton = elf.skeleton
     symbols = read_symbols(elf)
-    if symbols.find(needs) is None:
-        raise InputError(path, f"the stub defines no {needs}")
+    if all(symbols.find(name) is None for name in needs):
+        raise InputError(path, f"the stub defines no {' or '.join(needs)}")
     tags = dynamic_tags(elf)
     if not own and skeleton.type != Skeleton.ET_DYN:
         raise InputError(path, "the stub is not a shared object", HOW)
     if any(tags.get(tag) for tag in LINKED):
+        if missing := _undefined(elf):
+            reason = f"the stub needs a dynamic linker for {missing}"
+            raise InputError(path, reason, "define it in the stub: there are no libraries")
         raise InputError(path, "the stub needs a dynamic linker", HOW)
     loads = sorted(
         (s for s in skeleton.segments if s.type == Segment.PT_LOAD), key=lambda s: s.address
@@ -142,3 +157,12 @@ def read_stub(path: Path, *, own: bool = True, needs: str = "ftrace_caller") -> 
         unwind=unwind.address if unwind else 0,
         frames=held,
     )
+
+
+def _undefined(elf: Elf) -> str:
+    """The first symbol that would come from a library; empty if there is none. Compilers call some,
+    such as memcpy, where the source does not."""
+    symbols = dynamic_symbols(elf)
+    wanted = (symbols.section == Symbols.SHN_UNDEF) & (symbols.bind != Symbols.STB_WEAK)
+    wanted &= symbols.name != 0
+    return min(symbols.names(np.flatnonzero(wanted)), default="")

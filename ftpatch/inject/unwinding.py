@@ -99,11 +99,13 @@ def _told(
     for row in cfi.rows:
         if row in before:
             continue
+        if row.at >= chosen.address + chosen.needed + 16:
+            break
         try:
             part = methods.moved(chosen, chosen.address, row.at - chosen.address)
         except UsageError:
             break
-        if part.size != row.at - chosen.address or row.at >= chosen.address + chosen.needed + 16:
+        if part.size != row.at - chosen.address:
             break
         before_it = detour.size if detour else 0
         told.append((before_it + len(part.code) - methods.mover.jump_size, row.code))

@@ -21,12 +21,46 @@ from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.file_id import file_id
 from ftpatch.io.temporary import lock, named, spare, sweep
 
-__all__ = ["Copy"]
+__all__ = ["Copy", "require_new", "require_output", "require_writable"]
 
 STEP = 32 << 20
 """Bytes copied at a time."""
 UNSUPPORTED = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EISDIR}
 CAPABILITY = "security.capability"
+
+
+def require_new(target: Path, *, force: bool) -> None:
+    """Raise UsageError for an output that is no regular file, or exists without ``force``."""
+    if target.is_symlink():
+        raise UsageError(target, "the output is a symbolic link", "use its target")
+    if target.is_dir():
+        raise UsageError(target, "the output is a directory", "name a file in it")
+    if not target.exists():
+        return
+    if not target.is_file():
+        raise UsageError(target, "the output is not a regular file")
+    if not force:
+        raise UsageError(target, "the output exists", "use --force to overwrite it")
+
+
+def require_output(source: Path, target: Path, *, force: bool, in_place: bool) -> None:
+    """Raise UsageError for an output that cannot be: what exists, without ``force`` or
+    ``in_place``, the source itself without that, and no regular file."""
+    if not in_place and target.is_file() and target.samefile(source):
+        require_new(target, force=True)
+        raise UsageError(target, "the output is the input", "use --in-place")
+    require_new(target, force=force or in_place)
+
+
+def require_writable(target: Path) -> None:
+    """Raise OutputError if no file can be created in the folder of a target, as far as can be told
+    without trying."""
+    try:
+        os.close(os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise OutputError(target, f"cannot write: {error.strerror}") from None
 
 
 class Copy:
@@ -74,7 +108,7 @@ class Copy:
             self._check_source(source, allow_setuid)
             if target is None:
                 return
-            self._check_target(source, target)
+            require_output(source, target, force=self.force, in_place=in_place)
             sweep(target.parent)
             self._name, self.fd = self._unnamed(target)
         except BaseException:
@@ -233,20 +267,6 @@ class Copy:
                 "the file is setuid or setgid or has capabilities, which the output will not have",
                 "use --allow-setuid",
             )
-
-    def _check_target(self, source: Path, target: Path) -> None:
-        if target.is_symlink():
-            raise UsageError(target, "the output is a symbolic link", "use its target")
-        if not target.exists():
-            return
-        if target.is_dir():
-            raise UsageError(target, "the output is a directory")
-        if not self.in_place and target.samefile(source):
-            raise UsageError(target, "the output is the input", "use --in-place")
-        if not self.force:
-            raise UsageError(target, "the output exists", "use --force to overwrite it")
-        if not target.is_file():
-            raise UsageError(target, "the output is not a regular file")
 
     @staticmethod
     def _unnamed(target: Path) -> tuple[Path | None, int]:

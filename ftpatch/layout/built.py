@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["built"]
+__all__ = ["built", "headers"]
 
 
 def built() -> Path:
@@ -14,3 +14,8 @@ def built() -> Path:
     package = Path(__file__).resolve().parents[1]
     inside = package / "stubs"
     return (inside if inside.is_dir() else package.parent / "stubs") / "built"
+
+
+def headers() -> Path:
+    """The folder of the headers for users' stubs."""
+    return built().parent / "include"

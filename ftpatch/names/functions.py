@@ -12,7 +12,6 @@ entry behind a row says how long it is.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ from ftpatch.arch import arch_of
 from ftpatch.arch.returns_twice import SPAN
 from ftpatch.core.columns import among
 from ftpatch.elf.eh_frame_hdr import read_table
+from ftpatch.elf.frame_section import frames_in_section
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import header_field
 from ftpatch.elf.symbols import Symbols
@@ -37,8 +37,6 @@ ADVANCE, NOP = 0x40, 0
 ADVANCES = (1, 2, 3, 4)
 """DW_CFA_set_loc, DW_CFA_advance_loc1, 2 and 4."""
 PART = ".cold"
-WIDTHS = {0x0: 8, 0x2: 2, 0x3: 4, 0x4: 8, 0xA: 2, 0xB: 4, 0xC: 8}
-"""Sizes of DW_EH_PE formats (bytes)."""
 MAX_FDE_SIZE = 1 << 12
 """Maximum size of an FDE (bytes)."""
 
@@ -144,6 +142,8 @@ def read_functions(image: Image) -> Functions:
     symbols = [table for table, _ in names.tables]
     tables = [*map(_of_symbols, symbols), _of_frames(image)]
     rows = np.concatenate(tables)
+    if not len(rows) and image.is_kernel:
+        rows = _of_bounds(image.symbols)
     # Of several that begin at one address, the longest; none extends into the next.
     rows = rows[np.lexsort((-rows[:, 1], rows[:, 0]))]
     start, first = np.unique(rows[:, 0], return_index=True)
@@ -184,12 +184,22 @@ def _of_symbols(symbols: Symbols) -> NDArray[np.int64]:
     return np.stack([value, end, np.zeros_like(value)], axis=1)
 
 
+def _of_bounds(symbols: Symbols) -> NDArray[np.int64]:
+    """The same of symbols without sizes, as kallsyms has them: up to the next symbol."""
+    known = symbols.section != Symbols.SHN_UNDEF
+    every = np.unique(symbols.value[known].view(np.int64))
+    start = np.unique(symbols.value[known & (symbols.type == Symbols.STT_FUNC)].view(np.int64))
+    row = np.searchsorted(every, start, side="right")
+    start, row = start[row < len(every)], row[row < len(every)]
+    return np.stack([start, every[row], np.zeros_like(start)], axis=1)
+
+
 def _of_frames(image: Image) -> NDArray[np.int64]:
     """The same from unwind information, with the FDEs' addresses; none without a search table."""
     none = np.empty((0, 3), np.int64)
     own = image.elf.segment(Segment.PT_GNU_EH_FRAME)
     if own is None:
-        return _of_section(image)
+        return frames_in_section(image.elf)
     try:
         held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
         _, rows = read_table(held, own.address, str(image.path))
@@ -203,41 +213,3 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
     # With another encoding, the decoded start is not the row's.
     known = there & (offsets >= 0) & (start == rows[:, 0]) & (size > 0)
     return np.stack([rows[known, 0], rows[known, 0] + size[known], rows[known, 1]], axis=1)
-
-
-def _of_section(image: Image) -> NDArray[np.int64]:
-    """The same for a static program, which has no search table: its FDEs in sequence."""
-    rows: list[tuple[int, int, int]] = []
-    section = image.elf.section(".eh_frame")
-    held = b""
-    if section is not None and section.offset + section.size <= len(image.data):
-        held = image.data[section.offset : section.offset + section.size].tobytes()
-    at, base = 0, section.address if section else 0
-    while at + 16 <= len(held):
-        length, pointer, start, size = struct.unpack_from("<IIiI", held, at)
-        cie = at + 4 - pointer
-        if not length or length > len(held) - at - 4:
-            break
-        if pointer and cie >= 0 and size and _is_pcrel(held[cie : cie + 64]):
-            begin = base + at + 8 + start
-            rows.append((begin, begin + size, base + at))
-        at += 4 + length
-    return np.array(rows, np.int64).reshape(-1, 3)
-
-
-def _is_pcrel(cie: bytes) -> bool:
-    """Return whether the FDEs of a CIE have the encoding 1b: the operand of R in "zR" or "zPLR"."""
-    text, _, rest = cie[9:].partition(b"\0")
-    at = 0
-    for _ in range(2):  # code and data alignment
-        while rest[at : at + 1] and rest[at] & 0x80:
-            at += 1
-        at += 1
-    at += 2  # the return address, and the length of the augmentation data
-    for letter in text[1:].decode("latin-1"):
-        if letter == "R":
-            return cie[8:9] == b"\1" and rest[at : at + 1] == b"\x1b"
-        if letter == "P" and rest[at : at + 1]:
-            at += WIDTHS.get(rest[at] & 0xF, len(rest))
-        at += letter in "PL"
-    return False

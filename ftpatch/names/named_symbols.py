@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ftpatch.core.columns import among
 from ftpatch.elf.symbols import Symbols
-from ftpatch.names.spelling import bare, last_word, like, spellings
+from ftpatch.names.spelling import OPTIMIZED, bare, last_word, like, spellings
 
 __all__ = ["DATA", "FUNCTIONS", "Named"]
 
@@ -42,6 +42,20 @@ class Named:
                 "[clone " not in forms[-1] and any(meant == bare(form) for form in forms)
             ):
                 found.append(name)
+        return found
+
+    def clones(self, text: str) -> list[str]:
+        """Names of what optimizers made of a function whose source name, or C's, is ``text``; not
+        the parts that are never entered from outside (``.cold``)."""
+        wanted, word = bare(text), last_word(text)
+        found = []
+        for name in self._names:
+            plain = name.partition("@")[0]
+            base = OPTIMIZED.sub("", plain)
+            if base == plain or ".cold" in plain or word not in base:
+                continue
+            if wanted == base or any(wanted == bare(form) for form in spellings(base)):
+                found.append(plain)
         return found
 
     def like(self, text: str) -> list[str]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import arch_of, supports
 from ftpatch.arch.plt import plt_entries
 from ftpatch.core.columns import among
+from ftpatch.elf.dynamic import dynamic_tags
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
 from ftpatch.elf.symbols import Symbols, no_symbols
@@ -30,6 +31,8 @@ UNHOOKED = re.compile(
     "|__(a|hwa|l|m|t|ub)san_.*|__sanitizer_.*"  # report where they return to
 )
 """Imported functions whose return address stays as it is."""
+PLTGOT = 3
+"""DT_PLTGOT."""
 MAX_ENTRY_SIZE = 24
 """Size of the longest entry: arm64's with ``bti c`` and ``autia``."""
 
@@ -90,11 +93,12 @@ def read_plt(image: Image) -> Plt:
     if arch is None or not supports(arch.name, "plt") or not sections or not len(imported):
         return Plt(start=none, end=none, jump=none, slot=none, names=())
     start, jump, slot, end = none, none, none, none
+    got = dynamic_tags(elf).get(PLTGOT, 0)
     for section in sections:
         code = elf.contents(section.offset, section.size, section.name)
         if len(code) <= MAX_ENTRY_SIZE // 4 or not _is_mapped(elf, section):
             continue
-        found = plt_entries(arch.name, code, section.address, section.entsize)
+        found = plt_entries(arch.name, code, section.address, section.entsize, got)
         order = np.argsort(found[0], kind="stable")
         until = np.append(found[0][order], section.address + section.size)[1:]
         start = np.append(start, found[0][order])

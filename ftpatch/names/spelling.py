@@ -33,7 +33,17 @@ from ftpatch.names.parameters import called_name, name_span
 from ftpatch.names.short_names import without_arguments
 from ftpatch.names.suggest import SHOWN
 
-__all__ = ["PLT", "Wanted", "bare", "is_glob", "last_word", "like", "named", "spellings"]
+__all__ = [
+    "OPTIMIZED",
+    "PLT",
+    "Wanted",
+    "bare",
+    "is_glob",
+    "last_word",
+    "like",
+    "named",
+    "spellings",
+]
 
 PLT = "@plt"
 """Suffix of an imported function's name, as link editors and debuggers show its PLT entry."""
@@ -48,6 +58,7 @@ TEMPLATE = re.compile(r"<[^<>]*>")
 TURBOFISH = re.compile(r"::<.*>$", re.DOTALL)
 WORD = re.compile(r"[^\W\d]\w*")
 OPTIMIZED = re.compile(r"(\.(cold|part|isra|constprop|lto_priv|llvm)(\.\d+)*|\.\d+)+$")
+"""Suffixes that optimizers append to the symbols of clones."""
 SET = re.compile(r"\[[^]]*\]")
 LONG = re.compile(r"[A-Za-z_]\w{2,}", re.ASCII)
 UNWRITTEN = ("_ZT", "_ZGV", "_ZGR")

@@ -14,16 +14,18 @@ from ftpatch.core.token import words_of
 from ftpatch.debuginfo.debug_files import debug_file
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.declarations import Declarations
-from ftpatch.debuginfo.dies import DIE, is_rust, number, origins_of
+from ftpatch.debuginfo.dies import DIE, UnusableError, is_rust, number, origins_of
 from ftpatch.debuginfo.named_values import NamedValues
 from ftpatch.debuginfo.source_lines import SourceLines
 from ftpatch.debuginfo.source_paths import is_path, path_of, symbols_for
 from ftpatch.debuginfo.source_scopes import Scopes, functions_at, linkage_name
 from ftpatch.debuginfo.value_frames import At
 from ftpatch.elf.symbols import Symbols
-from ftpatch.errors import UsageError
+from ftpatch.errors import InputError, UsageError
+from ftpatch.names.demangle import demangled
 from ftpatch.names.functions import Functions
 from ftpatch.names.named_symbols import FUNCTIONS, Named
+from ftpatch.names.parameters import called_name
 from ftpatch.probe.definition import Definition
 from ftpatch.probe.event_names import Pattern
 from ftpatch.probe.grammar import parse_probe
@@ -33,6 +35,8 @@ __all__ = ["DebugNames"]
 
 MAX_ALIKE = 1 << 10
 """Symbols of one name whose debug information is looked at."""
+MIN_WORD = 8
+"""Bytes of an address, of machines whose values are fetched by name."""
 MAX_TOLD = 4
 """Names in a hint."""
 
@@ -84,19 +88,38 @@ class DebugNames:
         information that cannot be read."""
         if definition.line:
             definition = self._placed(definition)
-        if not definition.later:
+        named: NamedFetches | None = None
+        if definition.later:
+            named = self.values(definition)
+        elif definition.hoped:
+            named = self._hoped(definition)
+        else:
             return definition
         registers = self._registers
         again = parse_probe(
             definition.text,
             registers.names,
             arguments=len(registers.arguments),
+            vectors=registers.vectors,
             pattern=Pattern.REGEX if definition.pattern else Pattern.GLOB,
-            named=self.values(definition),
+            named=named,
         )
         return replace(
-            definition, fetches=again.fetches, hist=again.hist, filter=again.filter, later=False
+            definition,
+            fetches=again.fetches,
+            hist=again.hist,
+            filter=again.filter,
+            later=False,
+            hoped=False,
         )
+
+    def _hoped(self, definition: Definition) -> NamedFetches | None:
+        """The names at its place; None if there is no debug information of that."""
+        image = self._functions.image
+        try:
+            return self.values(definition) if debug_file(image.elf, image.path) else None
+        except (InputError, UnusableError, UsageError):
+            return None
 
     def function_lines(self, symbol: str) -> tuple[str, int, set[int]]:
         """The file of a function, the line that declares it, and its lines that have statements.
@@ -105,7 +128,7 @@ class DebugNames:
         start, end = self._functions.around(start) or (start, start + 1)
         with self.info.readable():
             dies = functions_at(self.info, start)
-            unit = self.info.any_unit_at(start)
+            unit = self.info.unit_at(start)
             if not dies or unit is None:
                 reason = f"the debug information does not tell the function {symbol}"
                 raise UsageError(self._functions.image.path, reason, "compile it with -g")
@@ -122,6 +145,9 @@ class DebugNames:
     def values(self, definition: Definition) -> NamedFetches:
         """The names at a definition's place. Raises UsageError if it has none."""
         functions, names = self._functions, self._functions.names
+        if registers_of(functions.arch).word < MIN_WORD:
+            reason = f"names of the source cannot be fetched on {functions.arch}"
+            raise UsageError(functions.image.path, reason, "fetch $argN, or memory at +N(%REG)")
         address = definition.address or 0
         if definition.symbol is not None:
             start = names.address(definition.symbol)
@@ -141,7 +167,7 @@ class DebugNames:
         skeleton = self._functions.image.elf.skeleton
         start = self.info.first_range(die) or address
         around = self._functions.around(start) or (start, start + 1)
-        unit = self.info.any_unit_at(address) or 0
+        unit = self.info.unit_at(address) or 0
         symbols = self._symbols_at(start) or [linkage_name(die)]
         settled = self.lines.settled(unit, start, around[1])
         at = At(
@@ -196,6 +222,17 @@ class DebugNames:
                 continue
         return None, address
 
+    def _names_around(self, address: int) -> list[str]:
+        """The symbols of the function around an address, and the names in the source."""
+        around = self._functions.around(address)
+        symbols = self._symbols_at(around[0] if around else address)
+        last = {
+            called_name(demangled(one)).rpartition("::")[2]
+            for one in symbols
+            if one.startswith("_Z")
+        }
+        return [*symbols, *sorted(last)]
+
     def _symbols_at(self, address: int) -> list[str]:
         symbols = self._functions.image.symbols
         here = symbols.value == np.uint64(address)
@@ -205,7 +242,9 @@ class DebugNames:
     def info(self) -> DebugInfo:
         """The debug information. Raises InputError if there is none."""
         image = self._functions.image
-        return DebugInfo.of(image.elf, image.path)
+        info = DebugInfo.of(image.elf, image.path)
+        info.named = self._names_around
+        return info
 
     @cached_property
     def lines(self) -> SourceLines:

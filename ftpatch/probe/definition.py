@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import Literal
 
+from ftpatch.core.filters import Compare, Count, Join, Not
+from ftpatch.core.filters import Filter as AnyFilter
+from ftpatch.core.number_types import FLOATS, SIGNED, TYPES
+from ftpatch.core.stack_word import Stack
+from ftpatch.core.token import Token
 from ftpatch.probe.event_names import GROUP
 
 __all__ = [
     "DEFAULT_TYPE",
+    "FLOATS",
     "HIST_SIZE",
     "SIGNED",
     "TYPES",
@@ -27,23 +30,15 @@ __all__ = [
     "Key",
     "Not",
     "Source",
+    "Stack",
+    "Test",
+    "Within",
 ]
 
 DEFAULT_TYPE = "x64"
 """DEFAULT_FETCH_TYPE of kernel/trace/trace_probe.h: hexadecimal, since 4.0."""
-TYPES: Mapping[str, int] = MappingProxyType(
-    {f"{sign}{8 * width}": width for sign in "usx" for width in (1, 2, 4, 8)}
-    | {"string": 0, "symbol": 8}
-)
-"""Width of each type in bytes; a string's varies."""
-
-
 HIST_SIZE = 2048
 """Entries of a histogram: TRACING_MAP_BITS_DEFAULT of kernel/trace/tracing_map.h."""
-
-
-SIGNED = frozenset(kind for kind in TYPES if re.fullmatch(r"s\d+", kind))
-"""The types of signed numbers."""
 
 
 class Source(Enum):
@@ -75,6 +70,10 @@ class Source(Enum):
     """The address that the function returns to, in histograms."""
     LATENCY = "$latency"
     """The time that a call took, in histograms of r probes."""
+    DEPTH = "$depth"
+    """The number of calls that r probes follow and the thread is in, in filters."""
+    FRAMES = "stack"
+    """Return addresses along the frame pointers, ``value`` of them at most, in histograms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,40 +102,26 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
-    """A comparison of a filter, by an operator of ftrace's event filters. The right side of a
-    string is bytes. What cannot be read makes it false."""
+class Within:
+    """A test of a filter that lets pass what happens in a call of a function, on the same thread:
+    of ``symbol``, or at the link address ``address`` if that is None, of the program or of a
+    ``library``. ``token`` is where it stands."""
 
-    left: Fetch
-    operator: str
-    right: Fetch | int | bytes
+    symbol: str | None
+    address: int
+    library: str
+    token: Token = field(compare=False)
 
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """A test of a filter that lets pass each ``number``-th of what reaches it, or only as many."""
-
-    kind: Literal["every", "first"]
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """A filter that lets pass what another one does not."""
-
-    part: Filter
+    @property
+    def text(self) -> str:
+        """The function, as a probe names it."""
+        place = f"0x{self.address:x}" if self.symbol is None else self.symbol
+        return f"{self.library}:{place}" if self.library else place
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Filters of which all (``&&``) or any (``||``) must let a hit pass. They are asked in turn, as
-    far as it takes."""
-
-    operator: Literal["&&", "||"]
-    parts: tuple[Filter, ...]
-
-
-Filter = Compare | Count | Not | Join
+Test = Compare[Fetch] | Within
+Filter = AnyFilter[Test]
+"""The filter of a probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +152,11 @@ class Definition:
     ``library``: the loaded library that has it, by its path, its file's name or its SONAME; empty
     for the program. ``file`` and ``line``: the place, where the source tells it, instead of symbol
     and address, until it is found; ``later``: its text has names of the source, and its filter and
-    histogram are not read until these are found. ``maxactive``: the number of calls an ``r`` probe
+    histogram are not read until these are found; ``hoped``: what it returns is a float, if debug
+    information says so. ``maxactive``: the number of calls an ``r`` probe
     can follow at once, 0 for the default. ``hist``: what it counts instead of recording it;
     ``filter``: which hits it records or counts. ``text`` is the definition as written; comparisons
-    ignore it.
+    ignore it. ``stack``: how the calls that led to a hit are recorded with it, if they are.
 
     ``template``: GROUP/NAME for the functions of a wildcard, in case the symbol is none's name.
     ``pattern``: the wildcard that the function was found by.
@@ -193,6 +179,8 @@ class Definition:
     later: bool = False
     template: str = field(default="", compare=False)
     pattern: str = field(default="", compare=False)
+    stack: Stack | None = None
+    hoped: bool = field(default=False, compare=False)
 
     @property
     def event(self) -> str:

@@ -3,32 +3,60 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.probe.follow_hits import FollowedHits
 from ftpatch.probe.read_hits import Hits, read_hits
-from ftpatch.probe.trace_probes import read_probes
+from ftpatch.probe.trace_probes import Probe, read_probes
 from ftpatch.trace.events import TraceEvents
+from ftpatch.trace.followed import Followed
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.hit_calls import calls, name_functions, narrow_hits
+from ftpatch.trace.reader import Trace
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import Data, SourceKind
 
 __all__ = ["SOURCES"]
 
 
-class _Probes(TraceEvents):
-    """Hits, and the calls that r probes recorded."""
+class _Probed(TraceEvents):
+    """Hits of probes."""
 
-    _functions: NDArray[np.int32] | None = None
+    @property
+    @abstractmethod
+    def _hits(self) -> Hits: ...
+
+    def hits(self) -> Hits:
+        return self._hits
+
+    def notes(self) -> list[str]:
+        stacks = self._hits.stacks.known.notes if self.has_stacks else []
+        return [*super().notes(), *stacks]
 
     @property
     def has_returns(self) -> bool:
-        probes = (read_probes(file.fd, file.header) for file in self.trace.sources)
-        return any(probe.returns for those in probes for probe in those)
+        return any(probe.returns for probe in self._told)
+
+    @property
+    def has_stacks(self) -> bool:
+        return any(probe.definition.stack for probe in self._told)
+
+    @property
+    def _told(self) -> Iterator[Probe]:
+        for file in self.trace.sources:
+            yield from read_probes(file.fd, file.header)
+
+
+class _Probes(_Probed):
+    """Hits, and the calls that r probes recorded."""
+
+    trace: Trace
+    _functions: NDArray[np.int32] | None = None
 
     @cached_property
     def _hits(self) -> Hits:
@@ -43,12 +71,19 @@ class _Probes(TraceEvents):
             self._functions = name_functions(hits, self.recording)
         return self._functions
 
-    def hits(self) -> Hits:
-        return self._hits
-
     def rows(self) -> Iterator[Rows]:
         threads = len(self.recording.tids)
         return calls(self._hits, threads, self._functions_of(self._hits))
+
+
+class _FollowedProbes(_Probed):
+    """Hits that are being recorded."""
+
+    trace: Followed
+
+    @cached_property
+    def _hits(self) -> FollowedHits:
+        return FollowedHits(self.trace)
 
 
 _PROBES: SourceKind = SourceKind(
@@ -56,6 +91,7 @@ _PROBES: SourceKind = SourceKind(
     data=Data.HITS,
     default="probes",
     open=lambda trace: _Probes(_PROBES, trace),
+    follow=lambda trace: _FollowedProbes(_PROBES, trace),
     tracers=(Tracer.PROBES,),
     no_returns="there is no r probe",
 )

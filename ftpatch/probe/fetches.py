@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from ftpatch.core.token import SYMBOL, Token, read_number
-from ftpatch.debuginfo.source_names import WORD, is_source_name, parse_source_name
+from ftpatch.debuginfo.source_names import RETURNED, WORD, is_source_name, parse_source_name
 from ftpatch.errors import UsageError
 from ftpatch.names.suggest import meant, near
-from ftpatch.probe.definition import DEFAULT_TYPE, TYPES, Fetch, Source
+from ftpatch.probe.definition import DEFAULT_TYPE, FLOATS, TYPES, Fetch, Source
 from ftpatch.probe.shown_as import parse_shown
 
 __all__ = ["NAME", "USER_STRING", "Later", "Named", "Scope", "parse_fetch"]
@@ -41,6 +42,8 @@ ELSEWHERE = {
     "usize": "u64",
     "isize": "s64",
     "char*": "string",
+    "float": "f32",
+    "double": "f64",
 }
 """Types as C and Rust spell them, where a long has 64 bits; besides those of _SIZED."""
 USER_STRING = "ustring"
@@ -51,18 +54,30 @@ memory is user memory."""
 _SIZED = re.compile(r"(?:__)?(u|s|i|uint|int)(8|16|32|64)(?:_t)?")
 _COLON = re.compile(r"(?<!:):(?!:)")
 _BITFIELD = re.compile(r"b[0-9]+@.*")
-_VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER, +OFFSET(VALUE) or NAME"
+_VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER"
 ADDRESSES = {Source.ARGUMENT, Source.RETVAL, Source.REGISTER, Source.STACK_WORD}
 """Values of which a string is what they point to."""
-Named = Callable[[Token, Token | None], Fetch]
-"""Fetches a name of the source, given the type that stands behind it. Raises UsageError."""
+
+
+class Named(Protocol):
+    """Fetches names of the source."""
+
+    def __call__(self, value: Token, kind: Token | None) -> Fetch:
+        """Fetch a name, given the type that stands behind it. Raises UsageError."""
+        ...
+
+    def returned(self, value: Token) -> Fetch | None:
+        """Fetch what a function returns, if that is a float; None for anything else. Raises
+        UsageError."""
+        ...
 
 
 class Later:
-    """Stands for what fetches names of the source, until that is known: ``asked`` for any."""
+    """Stands for what fetches names of the source, until that is known: ``asked`` for any;
+    ``hoped``: for what a function returns, whatever that is."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked = self.hoped = False
 
     def __call__(self, value: Token, kind: Token | None) -> Fetch:
         """Hold the name and its place, if it is one. Raises UsageError."""
@@ -70,12 +85,17 @@ class Later:
         self.asked = True
         return Fetch("", Source.VARIABLE, value.text, value.start)
 
+    def returned(self, value: Token) -> None:
+        """Hold that it may be a float."""
+        self.hoped = True
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The context of a fetch: the registers' names, how many arguments the machine passes in
     registers, whether the probe is at a function's return or at its entry, and whether it is a
-    kernel that will fetch it; ``named`` fetches what the source names, None if nothing can be."""
+    kernel that will fetch it; ``named`` fetches what the source names, None if nothing can be;
+    ``vectors``: names of the vector registers."""
 
     registers: Collection[str]
     arguments: int
@@ -83,6 +103,7 @@ class Scope:
     entry: bool
     kernel: bool = False
     named: Named | None = None
+    vectors: Sequence[str] = ()
 
 
 def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
@@ -103,15 +124,21 @@ def parse_fetch(word: Token, number: int, scope: Scope) -> Fetch:
             "use letters, digits and `_`",
         )
     if not value.text:
-        raise value.refuse("no argument expression", f"a value is {_VALUES}")
+        raise value.refuse("no argument expression", _values(scope))
     kind = None if colon < 0 else body.cut(colon + 1)
     if scope.named is not None and is_source_name(value.text):
         return replace(scope.named(value, kind), name=name)
+    if scope.kernel and is_source_name(value.text):
+        raise value.refuse("a kernel's probes take no names of the source", _values(scope))
+    if scope.named is not None and value.text == RETURNED and kind is None and scope.returns:
+        floating = scope.named.returned(value)
+        if floating is not None:
+            return replace(floating, name=name)
     source, reads, user = _dereferences(value, scope)
     kind, names, room, other = parse_shown(kind) if kind else (None, (), 0, "")
     if kind and kind.text == "string" and not reads and source[0] in ADDRESSES:
         reads = (0,)
-    type = _type(value, kind, source[0], bool(reads), kernel=scope.kernel)
+    type = _type(value, kind, source[0], bool(reads), scope)
     user = user if scope.kernel else frozenset()
     return Fetch(name, *source, reads, type, user, names=names, room=room, other=other)
 
@@ -169,11 +196,7 @@ def _first(value: Token, scope: Scope) -> _First:
     if mark == "$":
         return _variable(value, scope)
     if mark == "%":
-        if rest not in scope.registers:
-            names = sorted(scope.registers)
-            known = f"one of {', '.join(names)}" if names else ""
-            raise value.refuse("invalid register name", meant(near(rest, names), known))
-        return Source.REGISTER, rest, 0
+        return _register(value, scope)
     if mark == "@":
         return _memory(value)
     if mark == "\\":
@@ -183,7 +206,27 @@ def _first(value: Token, scope: Scope) -> _First:
         if number is None or rest.startswith("+-") or (rest[:1] == "-" and number > 1 << 63):
             raise value.refuse("invalid immediate value", "use a 64-bit number")
         return Source.IMMEDIATE, "", -number if rest[0] == "-" else number
-    raise value.refuse("invalid fetch argument", f"a value is {_VALUES}")
+    raise value.refuse("invalid fetch argument", _values(scope))
+
+
+def _values(scope: Scope) -> str:
+    """The hint that lists what can be fetched."""
+    if scope.kernel:
+        return f"a value is {_VALUES} or +OFFSET(VALUE)"
+    return f"a value is {_VALUES}, +OFFSET(VALUE) or NAME"
+
+
+def _register(value: Token, scope: Scope) -> _First:
+    name, vectors = value.text[1:], scope.vectors
+    if name in vectors and scope.kernel:
+        raise value.refuse("a kernel's code has no floats", "leave it out")
+    if name not in scope.registers and name not in vectors:
+        names = sorted(scope.registers)
+        more = [f"{vectors[0]} to {vectors[-1]}"] if vectors and not scope.kernel else []
+        known = f"one of {', '.join([*names, *more])}" if names else ""
+        like = near(name, [*names, *vectors] if more else names)
+        raise value.refuse("invalid register name", meant(like, known))
+    return Source.REGISTER, name, 0
 
 
 def _variable(value: Token, scope: Scope) -> _First:
@@ -233,9 +276,10 @@ def _memory(value: Token) -> _First:
     return Source.SYMBOL, symbol, -offset if sign and sign[0] == "-" else offset
 
 
-def _type(value: Token, kind: Token | None, source: Source, memory: bool, *, kernel: bool) -> str:
+def _type(value: Token, kind: Token | None, source: Source, memory: bool, scope: Scope) -> str:
     """Determine a value's type. Raises UsageError for one that is unknown or does not fit the
     value."""
+    kernel = scope.kernel
     if kind is None:
         return "string" if source is Source.COMM else DEFAULT_TYPE
     name = kind.text
@@ -250,8 +294,18 @@ def _type(value: Token, kind: Token | None, source: Source, memory: bool, *, ker
     if name in INSTEAD:
         raise kind.refuse(f"type {name} is not supported", f"take {INSTEAD[name]}")
     if name not in TYPES:
-        hint = meant(_types_like(name), f"one of {', '.join(TYPES)}")
+        known = [one for one in TYPES if not (kernel and one in FLOATS)]
+        like = [one for one in _types_like(name) if one in known]
+        hint = meant(like, f"one of {', '.join(known)}")
         raise kind.refuse("unknown type is specified", hint)
+    if kernel and name in FLOATS:
+        hint = f"write x{8 * TYPES[name]} for its bits"
+        raise kind.refuse("a kernel's probes have no floats", hint)
+    if name in FLOATS and not memory and source is Source.ARGUMENT and scope.arguments:
+        hint = f"write +0({value.text}):{name} for one in memory"
+        if scope.vectors:
+            hint = f"write %{scope.vectors[0]}:{name} for the first float"
+        raise kind.refuse(f"{value.text} is an integer register", hint)
     if source is Source.COMM and name != "string":
         raise kind.refuse("$comm only accepts string type", "remove the type")
     if name == "string" and not memory and source is not Source.COMM:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS] [HIST] [if FILTER]``, ``r[MAXACTIVE]...``.
+"""A probe's line: ``p[:[GRP/]NAME] PLACE [FETCHARGS] [STACK] [HIST] [if FILTER]``,
+``r[MAXACTIVE]...``.
 
 The rules and the wording of the messages follow ``trace_kprobe_create`` in
 kernel/trace/trace_kprobe.c and the table ERRORS in kernel/trace/trace_probe.h, with two exceptions:
@@ -10,13 +11,14 @@ ignores (the ``x`` of ``rx``, text after a closing parenthesis) is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Literal
 
-from ftpatch.core.token import SYMBOL, Token, read_number, words_of
+from ftpatch.core.stack_word import Stack, is_stack, read_stack
+from ftpatch.core.token import Token, read_number, words_of
 from ftpatch.errors import Refused, UsageError
-from ftpatch.names.spelling import PLT, is_glob
+from ftpatch.names.spelling import PLT
 from ftpatch.probe.definition import Definition, Fetch, Filter
 from ftpatch.probe.event_filter import parse_filter
 from ftpatch.probe.event_names import (
@@ -29,30 +31,23 @@ from ftpatch.probe.event_names import (
     template,
 )
 from ftpatch.probe.fetches import NAME, Later, Named, Scope, parse_fetch
+from ftpatch.probe.function_place import LIBRARY, LINE, WITHIN, is_wild, parse_place
 from ftpatch.probe.hist_trigger import is_hist, parse_hist
 
-__all__ = ["parse_probe", "parse_probes"]
+__all__ = ["parse_event", "parse_probe", "parse_probes"]
 
 MAXACTIVE = 4096
 """KRETPROBE_MAXACTIVE_MAX."""
 FETCHES = 128
 """MAX_TRACE_ARGS."""
-OFFSET_LIMIT = (1 << 32) - 1
-"""Maximum offset from a function's start in bytes: UINT_MAX in ``trace_kprobe_create``."""
 LINE_DIGITS = 9
 RESERVED = frozenset(
     [f"common_{field}" for field in ("type", "flags", "preempt_count", "pid", "tgid")]
     + [f"__probe_{field}" for field in ("ip", "ret_ip", "func")]
 )
 """Fields that every event has: reserved_field_names."""
-RETURN = "%return"
-LINE = re.compile(r"(?:([^:()<>%\s]+):)?([^:()<>%\s]+):([1-9][0-9]*)")
-"""A place in the source, ``src/cart.c:120``; of a library, behind its name."""
-CPP = re.compile(r"(?=.*(::|[<(]))[^\W\d(].*|\(anonymous.*|<.*>::.*")
-"""A name as written in C++ and Rust: ``shop::Cart::add``, ``max<int>(int,int)``, ``<shop::Cart as
-Drop>::drop``."""
-LIBRARY = re.compile(r"([^:()<>%\s]+):(?!:)")
-"""The library before a function, as uprobe_events have PATH:OFFSET."""
+COUNTS = re.compile(r"\b(every|first)\s*\(")
+"""Tests that no kernel has."""
 IMPORTS = "PLT"
 """In its place: a function that is imported."""
 _FORM = "use p[:NAME] FUNC[+OFFSET] or r[:NAME] FUNC, followed by fetches"
@@ -63,18 +58,19 @@ def parse_probe(
     registers: Collection[str],
     *,
     arguments: int,
+    vectors: Sequence[str] = (),
     kernel: bool = False,
     pattern: Pattern = Pattern.NONE,
     named: Named | None = None,
 ) -> Definition:
     """Parse a line of kprobe_events.
 
-    ``registers`` are the machine's names for ``%REG``; ``arguments`` is how many of a function's
-    arguments are passed in registers, the last ``$argN``. What a ``kernel`` will be told may be in
-    user memory, and its default group is the kernel's. With a ``pattern``, FUNC may be one, and
-    NAME may have a ``*`` for the function's. What the source names is fetched as ``named`` says;
-    while that is ``Later``, filter and histogram are not read. Raises UsageError, which names the
-    offending token and its column.
+    ``registers`` are the machine's names for ``%REG``, and ``vectors`` those of vector registers;
+    ``arguments`` is how many of a function's arguments are passed in registers, the last ``$argN``.
+    What a ``kernel`` will be told may be in user memory, and its default group is the kernel's.
+    With a ``pattern``, FUNC may be one, and NAME may have a ``*`` for the function's. What the
+    source names is fetched as ``named`` says; while that is ``Later``, filter and histogram are not
+    read. Raises UsageError, which names the offending token and its column.
     """
     words = words_of(text)
     if not words:
@@ -83,17 +79,19 @@ def parse_probe(
     kind, maxactive, group, name = _head(words[0], usual, wild)
     if len(words) < 2:
         raise words[0].cut(len(words[0].text)).refuse("no function in the probe", _FORM)
-    line = None if kernel else LINE.fullmatch(words[1].text)
+    line = LINE.fullmatch(words[1].text)
+    if line and kernel:
+        raise words[1].refuse("a kernel's probes take no lines of the source", "use FUNC+OFFSET")
     library = LIBRARY.match(words[1].text) if line is None else line
     place = words[1].cut(library.end()) if library else words[1]
     file, number = _line(words[1], line, kind) if line else ("", 0)
     returns, symbol, offset, address = (
-        _place(place, kind == "r", pattern) if line is None else (False, None, 0, None)
+        parse_place(place, kind == "r", pattern) if line is None else (False, None, 0, None)
     )
     imported = wild and line is None and library is not None and library[1] == IMPORTS
     kind = "r" if returns else "p"
     names = ""
-    if symbol is not None and (pattern is Pattern.REGEX or (wild and is_glob(symbol))):
+    if symbol is not None and (pattern is Pattern.REGEX or (wild and is_wild(symbol))):
         names = template(kind, group, name)
     if name is None:
         where = f"0x{address or 0:x}" if symbol is None else f"{symbol}_{offset}"
@@ -110,23 +108,37 @@ def parse_probe(
         symbol = symbol.removesuffix(PLT) + PLT
     words, condition = _split(words)
     hist = words.pop() if len(words) > 2 and is_hist(words[-1]) else None
+    stacks = [word for word in words[2:] if is_stack(word)]
+    words = [word for word in words if word not in stacks]
     if len(words) - 2 > FETCHES:
         raise words[2 + FETCHES].refuse("too many arguments are specified", f"at most {FETCHES}")
     entry = not returns and not offset and not line  # for an address, the image decides
-    scope = Scope(registers, arguments, returns, entry, kernel, named)
+    scope = Scope(registers, arguments, returns, entry, kernel, named, vectors=vectors)
     fetches = _fetches(words[2:], scope)
     if condition and kernel:
-        hint = "write the condition to the event's `filter` in tracefs"
+        if called := WITHIN.search(condition.text):
+            hint = (
+                "of a running one, set_graph_function in tracefs limits the function_graph tracer"
+            )
+            raise condition.cut(*called.span("word")).refuse("a kernel has no within()", hint)
+        if test := COUNTS.search(condition.text):
+            hint = f"of a running one, `filter` in tracefs has no {test[1]}() either: leave it out"
+            which = f"a kernel's probes have no {test[1]}()"
+            raise condition.cut(*test.span(1)).refuse(which, hint)
+        hint = "of a running one, write it to the event's `filter` in tracefs: see --print-events"
         raise condition.refuse("a kernel's probes have no filter", hint)
     if hist and kernel:
-        hint = "write it to the event's `trigger` in tracefs"
+        hint = "of a running one, write it to the event's `trigger` in tracefs: see --print-events"
         raise hist.refuse("a kernel's probes have no histogram", hint)
+    stack = _stack(stacks, kernel=kernel, counted=hist is not None)
     known = {fetch.name: fetch for fetch in fetches}
-    filtered = _filter(condition, known, scope) if condition else None
+    hoped = isinstance(named, Later) and named.hoped and not names
+    filtered = _filter(condition, known, scope, hoped=hoped) if condition else None
     later = isinstance(named, Later) and named.asked
     counted = None
     if hist and not later:  # what values can be counted by depends on their types
         counted = parse_hist(hist, known, scope)
+        hoped = isinstance(named, Later) and named.hoped and not names
     return Definition(
         kind=kind,
         group=group,
@@ -143,7 +155,9 @@ def parse_probe(
         file=file,
         line=number,
         later=later,
+        hoped=hoped,
         template=names,
+        stack=stack,
     )
 
 
@@ -153,6 +167,7 @@ def parse_probes(
     refused: Refused,
     *,
     arguments: int,
+    vectors: Sequence[str] = (),
     kernel: bool = False,
     pattern: Pattern = Pattern.NONE,
 ) -> tuple[Definition, ...]:
@@ -165,6 +180,7 @@ def parse_probes(
                 text,
                 registers,
                 arguments=arguments,
+                vectors=vectors,
                 kernel=kernel,
                 pattern=pattern,
                 named=None if kernel else Later(),
@@ -173,6 +189,15 @@ def parse_probes(
                 names.require(probe.group, probe.name, text)
             probes.append(probe)
     return tuple(probes)
+
+
+def parse_event(word: Token, usual: str) -> tuple[str, str]:
+    """Parse the group (``usual`` if none is given) and the name of an event. Raises UsageError for
+    no name."""
+    group, name = _name(word, usual, wild=False)
+    if name is None:
+        raise word.refuse("event name is not specified", "use -:NAME or -:GROUP/NAME")
+    return group, name
 
 
 def _split(words: list[Token]) -> tuple[list[Token], Token | None]:
@@ -231,44 +256,32 @@ def _check_name(word: Token, what: str, wild: bool = False) -> None:
         )
 
 
-def _place(
-    word: Token, returns: bool, pattern: Pattern
-) -> tuple[bool, str | None, int, int | None]:
-    """Parse the location: whether it is at a return, symbol (or ``pattern``), offset, address."""
-    percent = word.text.find("%")
-    if percent >= 0:
-        if word.text[percent:] != RETURN:
-            raise word.cut(percent).refuse(
-                "invalid probed address suffix", f"the only one is {RETURN}"
-            )
-        returns = True
-    place = word.cut(0, percent) if percent >= 0 else word
-    address = read_number(place.text)
-    if address is not None:
-        return returns, None, 0, address
-    if pattern is Pattern.REGEX and place.text.isprintable():
-        return returns, place.text, 0, None
-    free = CPP.fullmatch(place.text) or (pattern is Pattern.GLOB and is_glob(place.text))
-    sign = re.search(r"\+(?=\w*$)" if free else r"[+-]", place.text)
-    symbol = place.text[: sign.start()] if sign else place.text
-    if not (free and symbol.isprintable()) and not SYMBOL.fullmatch(symbol):
-        hint = "use FUNC, FUNC+OFFSET or 0xADDRESS"
-        raise place.refuse("invalid probed address or symbol", hint)
-    offset = read_number(place.text[sign.end() :]) if sign else 0
-    if offset is None or offset > OFFSET_LIMIT or (sign and sign[0] == "-"):
-        hint = "use a 32-bit offset after the `+`"
-        raise place.refuse("invalid probed address or symbol", hint)
-    if returns and offset:
-        raise place.refuse("retprobe address must be a function entry", f"write {symbol}")
-    return returns, symbol, offset, None
+def _stack(words: Sequence[Token], *, kernel: bool, counted: bool) -> Stack | None:
+    """What asks for stacks; None if nothing does. ``counted``: hits are, instead of being
+    recorded."""
+    if not words:
+        return None
+    word = words[0]
+    if len(words) > 1:
+        raise words[1].refuse("stack is given twice", "leave one out")
+    if kernel:
+        hint = "of a running one, write `stacktrace` to the event's `trigger` in tracefs: "
+        hint += "see --print-events"
+        raise word.refuse("a kernel's probes record no stacks", hint)
+    if counted:
+        hint = "make it a key, as in hist:keys=stack(5):fp, or use one probe for each"
+        raise word.refuse("a histogram records no stacks", hint)
+    return read_stack(word)
 
 
-def _filter(condition: Token, known: Mapping[str, Fetch], scope: Scope) -> Filter | None:
+def _filter(
+    condition: Token, known: Mapping[str, Fetch], scope: Scope, *, hoped: bool
+) -> Filter | None:
     """The filter; None if it cannot be told yet."""
     try:
         return parse_filter(condition, known, scope)
     except UsageError:
-        if isinstance(scope.named, Later) and scope.named.asked:
+        if isinstance(scope.named, Later) and (scope.named.asked or hoped):
             return None
         raise
 

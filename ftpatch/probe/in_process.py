@@ -9,16 +9,23 @@ any       | e9 rel32 ...   | area: its system calls about signals, if there are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Segment
-from ftpatch.errors import InputError
+from ftpatch.errors import InputError, UsageError
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.runtime import configuration, probes_stub
+from ftpatch.inject.lookups import (
+    asked_place,
+    exported,
+    led_slots,
+    looked_up,
+    lookups,
+)
+from ftpatch.inject.runtime import Keeping, configuration, probes_stub
 from ftpatch.inject.stub import Part, Stub
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.probe import definition_text
@@ -34,20 +41,25 @@ from ftpatch.process.maps import Mapping
 from ftpatch.process.planned import Calls, Planned, Signals
 from ftpatch.process.process import Process
 from ftpatch.process.room import Room
-from ftpatch.process.started import started
-from ftpatch.process.throwing import require_no_exceptions
+from ftpatch.process.started import linker_span, started
+from ftpatch.process.throwing import CANNOT_PASS
+from ftpatch.process.unwinders import Unwinders, find_unwinders
 
 __all__ = ["Limits", "lay_into"]
 
 TOP: Final = 1 << 64
+OTHERWISE: Final = f"use p probes, or {COPY}"
+"""The hint where exceptions find no way."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """``depth``: entries of a ret_stack; ``size``: size of a trace file in bytes."""
+    """``depth``: entries of a ret_stack; ``size``: size of a trace file in bytes; ``keeping``: what
+    is kept of events."""
 
     depth: int
     size: int
+    keeping: Keeping = field(default_factory=Keeping)
 
 
 def lay_into(
@@ -64,14 +76,14 @@ def lay_into(
     program."""
 
     def plan(mappings: Sequence[Mapping]) -> Planned:
-        return _plan(process, loaded[0], targets, mappings, limits, environment)
+        return _plan(process, loaded, targets, mappings, limits, environment)
 
     return bring(process, plan, loaded, trace, asked=asked)
 
 
 def _plan(
     process: Process,
-    program: Loaded,
+    loaded: Sequence[Loaded],
     targets: Sequence[Target],
     mappings: Sequence[Mapping],
     limits: Limits,
@@ -79,10 +91,9 @@ def _plan(
 ) -> Planned:
     """Plan the probes of all targets. ``environment``: as in a program that starts with its
     runtime. Raises UsageError and InputError."""
-    arch = targets[0].arch
-    returning = (one.loaded.file for one in targets if one.returns)
-    require_no_exceptions(returning, f"use p probes, or {COPY}")
+    arch, program = targets[0].arch, loaded[0]
     tracer, stub = probes_stub(arch.name)
+    unwinders = _unwinders(loaded, targets)
     callers = _address(stub, "ftrace_caller"), _address(stub, "ftrace_regs_caller")
     # By address, in which the runtime looks for traps.
     targets = sorted(targets, key=lambda one: (one.loaded.address - program.bias) % TOP)
@@ -114,8 +125,11 @@ def _plan(
         probes=(table + shift) % TOP,
         libraries=(0, _linker(program)),
         attached=True,
+        keeping=limits.keeping,
     )
     there = callers[0] + main.shift, callers[1] + main.shift
+    if unwinders.functions:
+        values |= lookups(stub, unwinders.functions, [looked_up(stub, main)])
     areas, changes, places = list[Area](), list[Changes](), dict[int, int]()
     for at, detours in own.items():
         made = detours.make(at + main.shift, there)
@@ -153,7 +167,23 @@ def _plan(
             for definition in one.location.definitions
         ),
         signals=signals,
+        slots=led_slots(unwinders, stub, main),
+        asked=asked_place(stub, arch.name) + main.shift if unwinders.functions else 0,
+        linker=linker_span(process, loaded) if unwinders.unbound else None,
+        exports=exported(unwinders, stub, main),
     )
+
+
+def _unwinders(loaded: Sequence[Loaded], targets: Sequence[Target]) -> Unwinders:
+    """Find the unwinders that have to get past calls whose returns are probed. An exception may
+    pass them in any image, thrown by a function that they call back. Raises UsageError where one
+    would find no way."""
+    returning = [one.loaded for one in targets if one.returns]
+    unwinders = find_unwinders(loaded if returning else ())
+    for one in [*unwinders.missed, *returning]:
+        if unwinders.misses(one):
+            raise UsageError(one.path, CANNOT_PASS, OTHERWISE)
+    return unwinders
 
 
 def _signals(

@@ -122,7 +122,7 @@ class _Kernel:
         """The address of a probe. Raises UsageError."""
         if definition.library:
             reason = f"{definition.name}: {definition.library} is not in this image"
-            raise self._error(reason, "name a kernel")
+            raise self._error(reason, "name a function of the kernel")
         address = definition.address or 0
         if definition.symbol is not None:
             address = self._jumps.functions.names.address(definition.symbol)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ftpatch.arch import State
-from ftpatch.arch.returns_twice import returns_twice
+from ftpatch.arch.returns_twice import returns_twice, takes_return
 from ftpatch.errors import FtpatchError, Refused, UsageError
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image
@@ -18,6 +18,7 @@ from ftpatch.inject.probe_methods import Chosen, Methods
 from ftpatch.names.functions import Functions
 from ftpatch.probe import Definition
 from ftpatch.probe.definition import Source
+from ftpatch.probe.early_calls import called_early
 from ftpatch.probe.wildcards import skipping
 
 __all__ = ["Location", "find_pads", "find_locations"]
@@ -39,10 +40,14 @@ def find_locations(
     refused: Refused,
     *,
     optimize: bool,
+    started: bool = False,
+    require_own: Callable[[int], None] = lambda _: None,
 ) -> list[Location]:
-    """Find the locations by address, leaving out what is ``refused``. Raises UsageError for a Go
-    program: a probe needs more than the 800 bytes (StackLimit, internal/abi) that a goroutine's
-    stack is sure to have left, and its stack is copied, by the return addresses on it."""
+    """Find the locations by address, leaving out what is ``refused``, by ``require_own`` before
+    anything else; ``started``: what the dynamic linker calls has been called. Raises UsageError
+    for a Go program: a probe needs more than the 800 bytes (StackLimit, internal/abi) that a
+    goroutine's stack is sure to have left, and its stack is copied, by the return addresses on
+    it."""
     by_ip: dict[int, list[Definition]] = {}
     path = functions.image.path
     if is_go(functions.image):
@@ -55,8 +60,11 @@ def find_locations(
     possible: dict[int, Chosen] = {}
     for ip, after in zip(addresses, [*addresses[1:], None], strict=False):
         with refused.told(skips=skipping(by_ip[ip])):
+            require_own(ip)
             possible[ip] = methods.choose(ip, optimize=optimize, until=after)
     locations: list[Location] = []
+    traps = not started and any(one.method.traps for one in possible.values())
+    early = called_early(functions) if traps else frozenset[int]()
     for ip, chosen in zip(possible, methods.with_hops([*possible.values()]), strict=True):
         names = ", ".join(one.event for one in by_ip[ip])
         with refused.told(skips=skipping(by_ip[ip])):
@@ -64,12 +72,17 @@ def find_locations(
                 both = f"{locations[-1].ip:#x} and {ip:#x}"
                 reason = f"{names}: {both} are the same location, before and after its landing pad"
                 raise UsageError(path, reason, "use one of them")
-            if ip in functions.resolvers and chosen.method.traps:
+            if chosen.method.traps and _start(functions, ip) in early:
                 reason = "the dynamic linker calls it before a trap can be caught"
                 raise UsageError(path, f"{names}: {reason}")
             ordered = sorted(by_ip[ip], key=lambda one: one.kind)
             locations.append(Location(ip=ip, chosen=chosen, definitions=tuple(ordered)))
     return locations
+
+
+def _start(functions: Functions, address: int) -> int:
+    around = functions.around(address)
+    return around[0] if around else address
 
 
 def _address(functions: Functions, definition: Definition) -> int:
@@ -108,6 +121,12 @@ def _address(functions: Functions, definition: Definition) -> int:
         raise UsageError(
             path,
             f"{definition.event}: the function at {address:#x} returns twice per call",
+            "use a p probe",
+        )
+    if definition.kind == "r" and takes_return(functions.arch, address, functions.code_at):
+        raise UsageError(
+            path,
+            f"{definition.event}: the function at {address:#x} returns its own return address",
             "use a p probe",
         )
     return address

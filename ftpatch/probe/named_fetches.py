@@ -14,9 +14,10 @@ from ftpatch.debuginfo.value_members import Choice, choice_of
 from ftpatch.debuginfo.value_parts import POINTERS, Part, size_of
 from ftpatch.debuginfo.value_places import InMemory, NoValueError, Place, Scattered, Word
 from ftpatch.debuginfo.value_steps import refusing
+from ftpatch.errors import InputError
 from ftpatch.names.suggest import meant, near
-from ftpatch.probe.definition import TYPES, Fetch, Source
-from ftpatch.probe.value_types import Shown, chosen, shown, text_in
+from ftpatch.probe.definition import FLOATS, TYPES, Fetch, Source
+from ftpatch.probe.value_types import Shown, chosen, is_float, shown, text_in
 
 __all__ = ["NamedFetches"]
 
@@ -35,6 +36,16 @@ class NamedFetches:
         place, part = self._values.value(parse_source_name(value))
         with self._values.readable(), refusing(value):
             return _fetch(place, part, kind)
+
+    def returned(self, value: Token) -> Fetch | None:
+        """Fetch what the function returns, if that is a float; None for anything else, also where
+        the debug information does not tell. Raises UsageError."""
+        try:
+            with self._values.readable():
+                held = is_float(self._values.result())
+        except (InputError, NoValueError, UnusableError):
+            held = False
+        return self(value, None) if held else None
 
     def known(self) -> list[tuple[str, Fetch | NoValueError]]:
         """All that can be named there, but for globals, with what is fetched, or why it is not."""
@@ -95,6 +106,8 @@ def _typed(place: Place, part: Part, kind: Token) -> Fetch:
     size = size_of(die, part.dimension)
     if TYPES[kind.text] > size:
         raise kind.refuse(f"it has {size} bytes", f"at most x{8 * size}")
+    if kind.text in FLOATS and TYPES[kind.text] != size:
+        raise kind.refuse(f"it has {size} bytes", f"write f{8 * size}, or leave out the type")
     return _fetched(place, Shown(type=kind.text, size=TYPES[kind.text]))
 
 

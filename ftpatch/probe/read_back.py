@@ -38,6 +38,8 @@ def injected_probes(image: Image) -> list[InjectedProbe] | None:
     count, size, entry = tables["probe_count"], tables["told_size"], structure("trace_probe")
     if not count * entry.itemsize <= size <= MAX_TABLE_SIZE:
         raise InputError(image.path, f"its table of probes is corrupt: {count} entries")
+    if not count:
+        return None
     raw = _at(image, tables["told"], size)
     out = []
     for number in range(count):

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
 from ftpatch.layout import structure
-from ftpatch.probe.definition import SIGNED, TYPES, Fetch, Hist, Key, Source
+from ftpatch.probe.definition import FLOATS, SIGNED, TYPES, Fetch, Hist, Key, Source
+from ftpatch.probe.fetching import STRING_WORDS, entry_size
 from ftpatch.probe.trace_probes import Probe, show_of
-from ftpatch.trace.hits import HistKey, HistRow, HistSum, HistTable, Show
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.hits import HistKey, HistRow, HistSum, HistTable, Show, floats
+from ftpatch.trace.reader import Opened
 
 __all__ = ["read_hists"]
 
@@ -23,9 +25,10 @@ MADE = 1
 """In a hash: the entry is whole."""
 WORD = 1 << 64
 FLIP = 1 << 63
+STACK = Source.FRAMES.value
 
 
-def read_hists(trace: Trace, told: Sequence[Sequence[Probe]]) -> list[HistTable]:
+def read_hists(trace: Opened, told: Sequence[Sequence[Probe]]) -> list[HistTable]:
     """Read those of all files. ``told``: the probes of each. Raises InputError for one that cannot
     be read."""
     return [
@@ -35,67 +38,94 @@ def read_hists(trace: Trace, told: Sequence[Sequence[Probe]]) -> list[HistTable]
     ]
 
 
-def _tables(
-    trace: Trace, file: int, probes: Sequence[Probe]
-) -> Iterator[tuple[Probe, NDArray[np.void]]]:
+@dataclass(frozen=True)
+class _Entries:
+    """The entries of a histogram: ``held`` of struct trace_hist, and all words of their keys,
+    uint64[n, words]."""
+
+    held: NDArray[np.void]
+    keys: NDArray[np.uint64]
+
+
+def _entries(raw: bytes, size: int) -> _Entries:
+    """Those that are whole, of ``size`` bytes each."""
+    raw = raw[: len(raw) // size * size]
+    rows = np.frombuffer(raw, np.uint8).reshape(-1, size)
+    held = np.ascontiguousarray(rows[:, : ENTRY.itemsize]).view(ENTRY).ravel()
+    behind = np.ascontiguousarray(rows[:, ENTRY.itemsize :]).view(np.uint64)
+    made = (held["hash"] & np.uint64(MADE)) > 0
+    return _Entries(held[made], np.column_stack([held["key"], behind])[made])
+
+
+def _tables(trace: Opened, file: int, probes: Sequence[Probe]) -> Iterator[tuple[Probe, _Entries]]:
     """Each probe's entries: they are the last of what precedes a file's events."""
     source = trace.sources[file]
-    sizes = [one.definition.hist.size if one.definition.hist else 0 for one in probes]
-    at = source.header.header_size - sum(sizes) * ENTRY.itemsize
+    hists = [one.definition.hist for one in probes]
+    sizes = [hist.size * entry_size(hist) if hist else 0 for hist in hists]
+    at = source.header.header_size - sum(sizes)
     if at < 0:
         raise InputError(source.header.path, "its header has no room for its histograms")
-    for probe, size in zip(probes, sizes, strict=True):
-        if size:
+    for probe, hist, size in zip(probes, hists, sizes, strict=True):
+        if hist:
             try:
-                raw = os.pread(source.fd, size * ENTRY.itemsize, at)
+                raw = os.pread(source.fd, size, at)
             except OSError as error:
                 raise InputError(source.header.path, f"cannot read: {error.strerror}") from None
-            raw = raw[: len(raw) // ENTRY.itemsize * ENTRY.itemsize]
-            held = np.frombuffer(raw, ENTRY)
-            yield probe, held[(held["hash"] & np.uint64(MADE)) > 0]
-        at += size * ENTRY.itemsize
+            yield probe, _entries(raw, entry_size(hist))
+        at += size
 
 
-def _table(trace: Trace, file: int, probe: Probe, held: NDArray[np.void]) -> HistTable:
+def _table(trace: Opened, file: int, probe: Probe, entries: _Entries) -> HistTable:
     hist = probe.definition.hist
     assert hist is not None
     rate, bias = trace.clocks[file].rate, trace.sources[file].header.bias
     rows = []
-    for one in held:
-        key = tuple(_keys(hist, one["key"], rate, bias))
+    for one, words in zip(entries.held, entries.keys, strict=True):
+        key = tuple(_keys(hist, words, rate, bias))
         rows.append(HistRow(key, int(one["hits"]), _sums(hist, one, rate)))
     if any(key.log2 or key.buckets for key in hist.keys):
         rows.sort(key=lambda row: [one.low for one in row.key if isinstance(one.low, int)])
     else:
-        rows.sort(key=lambda row: -row.hits)
+        rows.sort(key=lambda row: (-row.hits, [one.low for one in row.key]))
     fetches = [key.fetch for key in hist.keys]
     return HistTable(
         point=probe,
         header=file,
-        names=tuple(one.name.removeprefix("$") for one in fetches),
+        names=tuple(
+            STACK if one.source is Source.FRAMES else one.name.removeprefix("$") for one in fetches
+        ),
         shows=tuple(show_of(one.type) for one in fetches),
-        callers=tuple(one.source is Source.CALLER for one in fetches),
+        callers=tuple(one.source in (Source.CALLER, Source.FRAMES) for one in fetches),
         sums=tuple(one.name.removeprefix("$") for one in hist.values),
         rows=tuple(rows),
     )
 
 
 def _keys(hist: Hist, words: NDArray[np.uint64], rate: float, bias: int) -> Iterator[HistKey]:
-    for number, key in enumerate(hist.keys):
+    at = 0
+    for key in hist.keys:
         if show_of(key.fetch.type) is Show.STRING:
-            raw = words.tobytes()
+            raw = words[at : at + STRING_WORDS].tobytes()
             yield HistKey(raw[:-1].partition(b"\0")[0])
-            return
-        yield _key(key, int(words[number]), rate, bias)
+            at += STRING_WORDS
+        elif key.fetch.source is Source.FRAMES:
+            found = words[at : at + key.fetch.value]
+            yield HistKey(tuple((one + bias) % WORD for one in found[found > 0].tolist()))
+            at += key.fetch.value
+        else:
+            yield _key(key, int(words[at]), rate, bias)
+            at += 1
 
 
 def _key(key: Key, word: int, rate: float, bias: int) -> HistKey:
     fetch = key.fetch
-    if fetch.source is Source.CALLER:
+    if fetch.source is Source.CALLER and not (key.log2 or key.buckets):
         return HistKey((word + bias) % WORD)
+    if fetch.type in FLOATS:
+        return HistKey(_float(word, fetch.type))
     scale = rate if fetch.source is Source.LATENCY else 1
-    if key.log2:  # the number of its bits
-        low, high = (1 << word >> 1) if word else 0, (1 << min(word, 64)) - 1
+    if key.log2:
+        low, high = _magnitudes(word)
         return HistKey(int(low * scale), int(high * scale))
     word = _signed(fetch, word)
     if key.buckets:
@@ -104,10 +134,35 @@ def _key(key: Key, word: int, rate: float, bias: int) -> HistKey:
     return HistKey(int(word * scale))
 
 
+def _magnitudes(word: int) -> tuple[int, int]:
+    """The least and the greatest number of so many bits; less than 0 of a negative one."""
+    bits = word - WORD if word >= FLIP else word
+    low, high = 1 << min(abs(bits), 64) >> 1, (1 << min(abs(bits), 64)) - 1
+    return (low, high) if bits >= 0 else (max(-high, -FLIP), -low)
+
+
 def _signed(fetch: Fetch, word: int) -> int:
     if fetch.type in SIGNED:
         return word - WORD if word >= FLIP else word
     return word & ((1 << 8 * TYPES[fetch.type]) - 1)
+
+
+def _float(word: int, type: str) -> float:
+    """The float that the runtime has made a number of, by its sign and magnitude."""
+    negative, top = word >= FLIP, 8 * TYPES[type] - 1
+    magnitude = WORD - word if negative else word
+    bits = np.array([min(magnitude, (1 << top) - 1) | negative << top], np.uint64)
+    return float(str(floats(bits, show_of(type))[0]))
+
+
+def _float_sum(type: str, total: int, least: int, most: int) -> HistSum:
+    """Sums are doubles, whatever the values are; without any but NaN none is least."""
+    (double,) = floats(np.array([total % WORD], np.uint64), Show.DOUBLE)
+    if least > most:
+        return HistSum(float(double), np.nan, np.nan)
+    ends = (_float(end % WORD, "f64") for end in (least, most))
+    narrow = np.float32 if type == "f32" else np.float64
+    return HistSum(float(double), *(float(str(narrow(end))) for end in ends))
 
 
 def _sums(hist: Hist, entry: np.void, rate: float) -> tuple[HistSum, ...]:
@@ -116,6 +171,9 @@ def _sums(hist: Hist, entry: np.void, rate: float) -> tuple[HistSum, ...]:
         scale = rate if fetch.source is Source.LATENCY else 1
         signed = fetch.type in SIGNED
         total, least, most = (int(entry[name][number]) for name in ("sum", "least", "most"))
+        if fetch.type in FLOATS:
+            out.append(_float_sum(fetch.type, total, least, most))
+            continue
         if not signed:  # ordered by the runtime as signed numbers
             total, least, most = total % WORD, least % WORD ^ FLIP, most % WORD ^ FLIP
         out.append(HistSum(int(total * scale), int(least * scale), int(most * scale)))

@@ -15,89 +15,114 @@ from ftpatch.errors import InputError
 from ftpatch.layout import constants
 from ftpatch.probe.fetched import comm_table, fetched
 from ftpatch.probe.read_hist import read_hists
+from ftpatch.probe.read_stacks import HitStacks, long_words, stack_room
+from ftpatch.probe.shared_points import SharedPoints
 from ftpatch.probe.trace_probes import Probe, read_probes
-from ftpatch.trace.address_names import Places
-from ftpatch.trace.decode import BLOCK, FUNC, FUNC_SHIFT, TYPE, Event, decode
+from ftpatch.trace.decode import FUNC, FUNC_SHIFT, TYPE, Decoded, Event, decode
 from ftpatch.trace.hits import Group, HistTable, Point
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.reader import Opened, Trace
 
-__all__ = ["Hits", "read_hits"]
+__all__ = ["COLUMNS", "Hits", "columns_of", "read_hits", "words_behind"]
 
 HIT, RETURNED = constants["EVENT_HIT"], constants["EVENT_RETURNED"]
 BATCH_WORDS = 1 << 18
 """Words decoded at a time."""
+STACKS = 1 << 12
+"""Stacks read at a time."""
 GAP = 1 << 16
 """Minimum gap in bytes between two events for separate reads."""
+COLUMNS = 5
+"""Of hits: thread, point, time, begin, and file offset of the first word."""
 
 
 class Hits:
-    """The Hits of reports, read when they are shown. ``at`` int64[n]: file offset of each event's
-    first word."""
+    """The Hits of reports, read when they are shown; ``columns`` int64[COLUMNS, n], by time."""
 
-    def __init__(self, trace: Trace, told: list[list[Probe]]) -> None:
-        self.trace, self._told = trace, told
-        self.told: list[list[Point]] = [[*probes] for probes in told]
-        self._comms = comm_table(trace.recording.comms)
-        self._probes: list[Probe] = []
-        self.header: list[int] = []
-        self.numbers: list[NDArray[np.int32]] = []
-        self._merge()
-        parts = [np.empty((5, 0), np.int64)]
-        parts += [found for file in range(len(told)) for found in self._of(file)]
-        self.points: list[Point] = [*self._probes]
-        thread, point, *rest = np.concatenate(parts, axis=1)
-        order = np.argsort(rest[0], kind="stable")
-        self.thread = thread.astype(np.int32)[order]
-        self.point = point.astype(np.int32)[order]
-        self.time, self.begin, self.at = (column[order] for column in rest)
+    def __init__(
+        self,
+        trace: Opened,
+        shared: SharedPoints,
+        columns: NDArray[np.int64],
+        stacks: HitStacks,
+    ) -> None:
+        self._trace, self._shared, self.stacks = trace, shared, stacks
+        self.points: list[Point] = [*shared.probes]
+        self.header, self.numbers, self.told = shared.header, shared.numbers, shared.told
+        thread, point, self.time, self.begin, self._at = columns
+        self.thread, self.point = thread.astype(np.int32), point.astype(np.int32)
 
     @cached_property
     def hists(self) -> list[HistTable]:
         """The histograms of the probes that are selected."""
+        told = self._shared.all_told
         chosen = {
             id(probe): self.points[number]
-            for probes, numbers in zip(self._told, self.numbers, strict=True)
+            for probes, numbers in zip(told, self.numbers, strict=True)
             for probe, number in zip(probes, numbers.tolist(), strict=True)
             if number >= 0
         }
-        tables = read_hists(self.trace, self._told)
+        tables = read_hists(self._trace, told)
         points = [chosen.get(id(table.point)) for table in tables]
         pairs = zip(tables, points, strict=True)
-        return [replace(table, point=point) for table, point in pairs if point]
+        known = self.stacks.known
+        return [replace(table, point=point, stacks=known) for table, point in pairs if point]
 
     def __len__(self) -> int:
         return len(self.time)
 
+    def parts(self) -> Iterator[Hits]:
+        """All of them."""
+        yield self
+
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Keep only the hits of a mask, bool[n]."""
-        for name in ("thread", "point", "time", "begin", "at"):
+        for name in ("thread", "point", "time", "begin", "_at"):
             setattr(self, name, getattr(self, name)[mask])
 
     def group(self, number: int, rows: NDArray[np.intp]) -> Group:
         """Read some events of one probe, with their values."""
-        probe, thread = self._probes[number], self.thread[rows]
+        probe, thread = self._shared.probes[number], self.thread[rows]
         words = self.words(rows, probe.before + probe.words)
-        values = fetched(probe, words[:, probe.before :], self._comms[thread])
+        comms, index = np.unique(thread, return_inverse=True)
+        names = self._trace.recording.comms
+        comm = comm_table([names[one] for one in comms.tolist()])[index]
         return Group(
             point=probe,
             header=self.header[number],
             thread=thread,
-            owner=self.trace.recording.owner[thread],
+            owner=self._trace.recording.owner[thread],
             time=self.time[rows],
             duration=self.time[rows] - self.begin[rows],
             caller=words[:, 0] if probe.returns else np.empty(0, np.uint64),
-            values=tuple(values),
+            values=tuple(fetched(probe, words[:, probe.before :], comm)),
+            stack=self._stacks_of(probe, rows, words) if probe.definition.stack else None,
+            stacks=self.stacks.known,
         )
+
+    def _stacks_of(
+        self, probe: Probe, rows: NDArray[np.intp], words: NDArray[np.uint64]
+    ) -> NDArray[np.int32]:
+        """The numbers of the stacks of some events of one probe, int32[m]."""
+        out = np.zeros(len(rows), np.int32)
+        owner = self._trace.recording.owner[self.thread[rows]]
+        before, room = probe.before + probe.words, stack_room(probe)
+        for number in np.unique(owner).tolist():
+            mine = np.flatnonzero(owner == number)
+            for some in np.split(mine, range(STACKS, len(mine), STACKS)):
+                block = self.words(rows[some], before + room)[:, before:]
+                caller = words[some, 0] if probe.returns else np.empty(0, np.uint64)
+                out[some] = self.stacks.numbers(number, probe, caller, block)
+        return out
 
     def words(self, rows: NDArray[np.intp], count: int) -> NDArray[np.uint64]:
         """Read the words after the first one of each event, uint64[m, count]; zeros where the file
         has shrunk since. Raises InputError if it cannot be read."""
         out = np.zeros((len(rows), count), np.uint64)
-        file = self.trace.recording.owner[self.thread[rows]]
+        file = self._trace.recording.owner[self.thread[rows]]
         for number in np.unique(file).tolist() if count else ():
             mine = np.flatnonzero(file == number)
-            mine = mine[np.argsort(self.at[rows[mine]], kind="stable")]
-            at = self.at[rows[mine]] + 8
+            mine = mine[np.argsort(self._at[rows[mine]], kind="stable")]
+            at = self._at[rows[mine]] + 8
             spans = np.flatnonzero(np.diff(at) > GAP) + 1
             for part, place in zip(np.split(mine, spans), np.split(at, spans), strict=True):
                 size = int(place[-1] - place[0]) + 8 * count
@@ -107,77 +132,94 @@ class Hits:
         return out
 
     def _read(self, file: int, size: int, at: int) -> bytes:
-        path, fd = self.trace.files[file]
+        path, fd = self._trace.files[file]
         try:
             return os.pread(fd, size, at).ljust(size, b"\0")
         except OSError as error:
             raise InputError(path, f"cannot read: {error.strerror}") from None
 
-    def _merge(self) -> None:
-        known: dict[tuple[object, ...], int] = {}
-        recording = self.trace.recording
-        window, places = recording.window, Places(recording, str)
-        for file, probes in enumerate(self._told):
-            numbers = np.full(len(probes), -1, np.int32)
-            program = recording.program[file]
-            for number, probe in enumerate(probes):
-                function = places.function(file, probe)[0]
-                symbol = recording.program_of(file).symbols.get(function, function)
-                names = dict.fromkeys([probe.name, probe.definition.name, function, symbol])
-                if window.globs and not window.names_match(*names):
-                    continue
-                same = known.setdefault((program, replace(probe, missed=0)), len(self._probes))
-                numbers[number] = same
-                if same < len(self._probes):
-                    missed = self._probes[same].missed + probe.missed
-                    self._probes[same] = replace(probe, missed=missed)
-                else:
-                    self._probes.append(probe)
-                    self.header.append(file)
-            self.numbers.append(numbers)
-
-    def _of(self, file: int) -> Iterator[NDArray[np.int64]]:
-        """Read the columns of a file's chunks, some at a time, int64[5, m]."""
-        chunks = self.trace.chunks
-        mine = np.flatnonzero(chunks.file == file)
-        longest = int(chunks.words[mine].max()) if len(mine) else 0
-        width = -(-max(longest, 1) // BLOCK) * BLOCK
-        step = max(1, BATCH_WORDS // width)
-        for first in range(0, len(mine), step):
-            yield self._decoded(file, mine[first : first + step], width)
-
-    def _decoded(self, file: int, rows: NDArray[np.intp], width: int) -> NDArray[np.int64]:
-        trace, chunks, probes = self.trace, self.trace.chunks, self._told[file]
-        words = np.zeros((len(rows), width), np.uint64)
-        for row, chunk in zip(words, rows.tolist(), strict=True):
-            trace.batches.fill(row, chunk)
-        # One extra, non-existent probe stands for invalid numbers.
-        sizes = np.array([*(one.before + one.words for one in probes), 0], np.uint8)
-        types = np.array([*(RETURNED if one.returns else HIT for one in probes), 0], np.uint8)
-        low = words.astype(np.uint32)
-        number = np.minimum((low >> np.uint32(FUNC_SHIFT)) & np.uint32(FUNC), len(probes))
-        kind = low & np.uint32(TYPE)
-        behind = np.where((kind == HIT) | (kind == RETURNED), sizes[number], kind == Event.TIME)
-        length, base = chunks.words[rows], chunks.base[rows]
-        found = decode(words, length, base, behind.astype(np.uint8))
-        func = np.minimum(found.func, len(probes)).astype(np.intp)
-        good = found.type == types[func]
-        trace.batches.torn += found.torn + len(np.unique(found.row[~good]))
-        clock, at = trace.clocks[file], found.at
-        time = clock.times(found.ticks)
-        low_time, high_time = trace.recording.window.span
-        mapped = np.append(self.numbers[file], np.int32(-1))[func]
-        kept = np.flatnonzero(good & (mapped >= 0) & (time >= low_time) & (time <= high_time))
-        began = found.ticks[kept]
-        back = np.flatnonzero(found.type[kept] == RETURNED)
-        began[back] -= words.ravel()[at[kept[back]] + 2]
-        chunk, time = found.row[kept], time[kept]
-        place = chunks.offset[rows][chunk] + 8 * (at[kept] - chunk * width)
-        begin = np.minimum(clock.times(began), time)
-        columns = (chunks.thread[rows][chunk], mapped[kept], time, begin, place)
-        return np.stack([column.astype(np.int64) for column in columns])
-
 
 def read_hits(trace: Trace) -> Hits:
     """Read the events of all traces. Raises InputError for a corrupt header."""
-    return Hits(trace, [read_probes(source.fd, source.header) for source in trace.sources])
+    shared = SharedPoints(trace.recording)
+    for source in trace.sources:
+        shared.add(read_probes(source.fd, source.header))
+    parts = [np.empty((COLUMNS, 0), np.int64)]
+    parts += [found for file in range(len(trace.sources)) for found in _of(trace, shared, file)]
+    columns = np.concatenate(parts, axis=1)
+    order = np.argsort(columns[2], kind="stable")
+    return Hits(trace, shared, columns[:, order], HitStacks(trace))
+
+
+def words_behind(
+    probes: list[Probe], words: NDArray[np.uint64]
+) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Return how many words would follow each of ``words``, uint[k, n], if it began an event of
+    these probes: uint16 if there are stacks, and uint8 if not."""
+    # One extra, non-existent probe stands for invalid numbers.
+    sizes = np.array([*(one.before + one.words for one in probes), 0], np.uint8)
+    low = words.astype(np.uint32)
+    number = np.minimum((low >> np.uint32(FUNC_SHIFT)) & np.uint32(FUNC), len(probes))
+    kind = low & np.uint32(TYPE)
+    behind = np.where((kind == HIT) | (kind == RETURNED), sizes[number], kind == Event.TIME)
+    if not any(probe.definition.stack for probe in probes):
+        return np.asarray(behind, np.uint8)
+    hit = np.where(kind == _types(probes)[number], number, np.uint32(len(probes)))
+    return np.asarray(behind, np.uint16) + long_words(probes, hit, words)
+
+
+def _types(probes: list[Probe]) -> NDArray[np.uint8]:
+    """The types of probes' events, and 0 for the extra one."""
+    return np.array([*(RETURNED if one.returns else HIT for one in probes), 0], np.uint8)
+
+
+def columns_of(
+    trace: Opened,
+    shared: SharedPoints,
+    file: int,
+    found: Decoded,
+    words: NDArray[np.uint64],
+    *,
+    thread: NDArray[np.int32],
+    place: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], int]:
+    """Return the columns of the hits ``found`` in words, uint64[k, n], of chunks of one trace, and
+    the number of chunks with others; of each chunk ``thread`` int32[k], and ``place`` int64[k],
+    the words' file offset."""
+    probes = shared.all_told[file]
+    types = _types(probes)
+    func = np.minimum(found.func, len(probes)).astype(np.intp)
+    good = found.type == types[func]
+    clock, at = trace.clocks[file], found.at
+    time = clock.times(found.ticks)
+    low, high = trace.recording.window.span
+    mapped = np.append(shared.numbers[file], np.int32(-1))[func]
+    kept = np.flatnonzero(good & (mapped >= 0) & (time >= low) & (time <= high))
+    began = found.ticks[kept]
+    back = np.flatnonzero(found.type[kept] == RETURNED)
+    began[back] -= words.ravel()[at[kept[back]] + 2]
+    chunk, time = found.row[kept], time[kept]
+    places = place[chunk] + 8 * (at[kept] - chunk * words.shape[1])
+    begin = np.minimum(clock.times(began), time)
+    columns = (thread[chunk], mapped[kept], time, begin, places)
+    wrong = len(np.unique(found.row[~good]))
+    return np.stack([column.astype(np.int64) for column in columns]), wrong
+
+
+def _of(trace: Trace, shared: SharedPoints, file: int) -> Iterator[NDArray[np.int64]]:
+    """Read the columns of a file's chunks, some at a time, int64[COLUMNS, m]."""
+    chunks = trace.chunks
+    for rows, words in trace.batches.of_file(file, BATCH_WORDS):
+        behind = words_behind(shared.all_told[file], words)
+        found = decode(words, chunks.words[rows], chunks.base[rows], behind)
+        columns, wrong = columns_of(
+            trace,
+            shared,
+            file,
+            found,
+            words,
+            thread=chunks.thread[rows],
+            place=chunks.offset[rows],
+        )
+        trace.batches.torn += found.torn + wrong
+        yield columns

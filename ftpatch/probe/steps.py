@@ -1,50 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Fetches as the runtime's steps: struct fetch of stubs/runtime/probes.h."""
+"""Fetches as the runtime's steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 
 from ftpatch.arch.registers import Registers
 from ftpatch.errors import UsageError
-from ftpatch.layout import constants
-from ftpatch.probe.definition import SIGNED, TYPES, Fetch, Source
+from ftpatch.inject.runtime_steps import Row, Step, signed
+from ftpatch.probe.definition import DEFAULT_TYPE, FLOATS, TYPES, Fetch, Source
 
-__all__ = ["Own", "Row", "Step", "fetch_steps", "form", "signed", "value_steps"]
-
-TEST_SIGNED = constants["TEST_SIGNED"]
-
-
-class Step(IntEnum):
-    """enum probe_fetch."""
-
-    REGISTER = constants["FETCH_REGISTER"]
-    STACK = constants["FETCH_STACK"]
-    NUMBER = constants["FETCH_NUMBER"]
-    ADDRESS = constants["FETCH_ADDRESS"]
-    READ = constants["FETCH_READ"]
-    OWN = constants["FETCH_OWN"]
-    STRING = constants["FETCH_STRING"]
-    STORE = constants["FETCH_STORE"]
-    PLUS = constants["FETCH_PLUS"]
-    TID = constants["FETCH_TID"]
-    COUNT = constants["FETCH_COUNT"]
-    FIRST = constants["FETCH_FIRST"]
-    KEEP = constants["FETCH_KEEP"]
-    TEST = constants["FETCH_TEST"]
-    MATCH = constants["FETCH_MATCH"]
-    TEXT = constants["FETCH_TEXT"]
-    CALLER = constants["FETCH_CALLER"]
-    LATENCY = constants["FETCH_LATENCY"]
-    KEY = constants["FETCH_KEY"]
-    NAME = constants["FETCH_NAME"]
-    SUM = constants["FETCH_SUM"]
-
-
-Row = tuple[Step, int, int]
-"""A step, its register or size in bytes, and its number."""
+__all__ = ["Own", "fetch_steps"]
 
 
 @dataclass(frozen=True)
@@ -60,19 +27,35 @@ class Own:
 def fetch_steps(fetch: Fetch, ip: int, registers: Registers, own: Own) -> list[Row]:
     """Translate a fetch of a probe at link address ``ip``; the last step stores it. Raises
     UsageError for an undefined symbol."""
+    if (pair := _pair(fetch, registers)) is not None:
+        return pair
     first = _first(fetch, ip, registers, own)
-    return [first, *_reads(fetch, first, own)]
+    return [first, *_reads(fetch, first, registers.word, own)]
 
 
-def value_steps(rows: list[Row]) -> list[Row]:
-    """Those of a fetch's steps that give its value, or the address of its string."""
-    *steps, (step, _, offset) = rows
-    return [*steps, (Step.PLUS, 0, offset)] if step == Step.STRING else steps
-
-
-def form(fetch: Fetch) -> int:
-    """The bytes of a value that count, and whether they have a sign (enum probe_test)."""
-    return TYPES[fetch.type] | TEST_SIGNED * (fetch.type in SIGNED)
+def _pair(fetch: Fetch, registers: Registers) -> list[Row] | None:
+    """Translate what is asked for as wider than a word of the machine; None if it is not, or if it
+    is memory. Raises UsageError where it has no more than a word."""
+    wide = fetch.type != DEFAULT_TYPE and TYPES[fetch.type] > registers.word
+    if fetch.reads or not wide:
+        return None
+    word = registers.word
+    match fetch.source:
+        case Source.STACK_WORD:
+            first, offset = registers.stack, word * fetch.value
+        case Source.ARGUMENT if fetch.value > len(registers.arguments):
+            behind = registers.behind - len(registers.arguments) - 1
+            first, offset = registers.stack, word * (fetch.value + behind)
+        case Source.RETVAL if fetch.type not in FLOATS and registers.wide_result is not None:
+            wide_result = (Step.REGISTER, registers.wide_result, 0)
+            return [wide_result, (Step.STORE, TYPES[fetch.type], 0)]
+        case Source.REGISTER | Source.STACK:
+            held = f"%{fetch.text}" if fetch.text else "$stack"
+            raise UsageError(None, f"{held} has {word} bytes", f"take s{8 * word} or u{8 * word}")
+        case _:
+            return None
+    size = TYPES[fetch.type]
+    return [(Step.REGISTER, first, 0), (Step.READ, size, offset), (Step.STORE, size, 0)]
 
 
 def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
@@ -80,12 +63,19 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
     match fetch.source:
         case Source.REGISTER if fetch.text in registers.pc:
             return (Step.ADDRESS, 0, ip)
+        case Source.REGISTER if fetch.text in registers.vectors:
+            return (Step.VECTOR, registers.vectors.index(fetch.text), 0)
         case Source.REGISTER:
             return (Step.REGISTER, registers.numbers[fetch.text], 0)
         case Source.STACK:
             return (Step.REGISTER, registers.stack, 0)
         case Source.STACK_WORD:
             return (Step.STACK, 0, fetch.value)
+        case Source.RETVAL if fetch.type in FLOATS and not fetch.reads and not registers.vectors:
+            reason = "$retval: a float is returned in st(0), which probes do not read"
+            raise UsageError(None, reason, "fetch it from memory behind the call, by a p probe")
+        case Source.RETVAL if fetch.type in FLOATS and not fetch.reads:
+            return (Step.VECTOR, 0, 0)
         case Source.RETVAL:
             return (Step.REGISTER, registers.result, 0)
         case Source.ARGUMENT if fetch.value > len(registers.arguments):
@@ -100,18 +90,13 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
             return (Step.ADDRESS, 0, address + fetch.value)
         case Source.ADDRESS:
             return (Step.ADDRESS, 0, fetch.value)
-        case Source.TID | Source.CALLER | Source.LATENCY:
+        case Source.TID | Source.CALLER | Source.LATENCY | Source.DEPTH:
             return (Step[fetch.source.name], 0, 0)
         case _:
             return (Step.NUMBER, 0, signed(fetch.value))
 
 
-def signed(number: int) -> int:
-    """The number of 64 bits, signed as in the runtime."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _reads(fetch: Fetch, first: Row, own: Own) -> list[Row]:
+def _reads(fetch: Fetch, first: Row, word: int, own: Own) -> list[Row]:
     """Translate the reads after the first word; the last step stores."""
     steps: list[Row] = []
     width = TYPES[fetch.type]
@@ -119,7 +104,7 @@ def _reads(fetch: Fetch, first: Row, own: Own) -> list[Row]:
         last = number + 1 == len(fetch.reads)
         if last and fetch.type == "string":
             return [*steps, (Step.STRING, 0, offset)]
-        size = width if last else 8
+        size = width if last else word
         mapped = number == 0 and first[0] == Step.ADDRESS and own.has(first[2] + offset, size)
         steps.append((Step.OWN if mapped else Step.READ, size, offset))
     return [*steps, (Step.STORE, width or 8, 0)]

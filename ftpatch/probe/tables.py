@@ -3,23 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.inject.runtime_steps import Row, Step
 from ftpatch.layout import constants, pack, structure
 from ftpatch.probe.fetching import Fetching
 
-__all__ = ["Place", "Probe", "Tables"]
+__all__ = ["Place", "Probe", "Tables", "in_tables"]
 
-RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
+RETURN, FAULTS, CUT, CALLS = (
+    constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT", "CALLS")
+)
 WAY_SHIFT = constants["PROBE_METHOD"]
 HEADER = constants["TRACE_HEADER"]
 """Size of a trace header's fixed part, before the probes (bytes)."""
 ANY = constants["ANY"]
-ENTRY = structure("trace_hist").itemsize
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Place:
 @dataclass(frozen=True, kw_only=True)
 class Probe:
     """A probe. ``ip``: link address of the function + offset; ``text``: its definition;
-    ``handler``: link address, 0 for none; ``way``: 1 pad, 2 jump, 3 trap, 4 pun."""
+    ``handler``: link address, 0 for none; ``way``: 1 pad, 2 jump, 3 trap, 4 pun;
+    ``rank``: of its image, among those whose addresses may be the same."""
 
     ip: int
     returns: bool
@@ -45,25 +49,31 @@ class Probe:
     text: str
     handler: int
     way: int
+    rank: int = 0
 
     @property
     def flags(self) -> int:
         """enum probe_flags, and those only the trace has."""
         flags = RETURN * self.returns + FAULTS * self.fetching.faults + CUT
+        flags += CALLS * self.fetching.calls
         return flags + (self.way << WAY_SHIFT)
 
 
 class Tables:
     """All tables in one block, whose size does not depend on addresses. ``places`` by address,
-    ``probes`` in definition order."""
+    those of libraries last; ``probes`` in definition order. ``searched``: how many places, the
+    first ones, may be traps; None for all."""
 
-    def __init__(self, places: Sequence[Place], probes: Sequence[Probe]) -> None:
+    def __init__(
+        self, places: Sequence[Place], probes: Sequence[Probe], *, searched: int | None = None
+    ) -> None:
+        self._searched = len(places) if searched is None else searched
         self._told = _told(probes)
         self._places, self._probes = places, probes
 
     def pack(self, at: int) -> bytes:
         """Pack them for the link address ``at``, starting with a struct probe_table."""
-        steps = [step for probe in self._probes for step in probe.fetching.steps]
+        steps = [self._numbered(row) for probe in self._probes for row in probe.fetching.steps]
         places = np.zeros(len(self._places), structure("probe_place"))
         places["address"] = [place.address for place in self._places]
         places["detour"] = [place.detour for place in self._places]
@@ -78,7 +88,8 @@ class Tables:
         probes["hist"] = [probe.fetching.hist for probe in self._probes]
         probes["entries"] = [probe.fetching.entries for probe in self._probes]
         probes["fetches"] = counts - probes["filter"] - probes["hist"]
-        hists = probes["entries"].astype(np.uint64) * np.uint64(ENTRY)
+        sizes = np.array([probe.fetching.entry_size for probe in self._probes], np.uint64)
+        hists = probes["entries"].astype(np.uint64) * sizes
         probes["hist_at"] = HEADER + len(self._told) + np.cumsum(hists) - hists
         probes["words"] = [probe.fetching.words for probe in self._probes]
         probes["fetch"] = _firsts(counts)
@@ -95,13 +106,37 @@ class Tables:
             probes=starts[1],
             fetches=starts[2],
             told=starts[3],
-            place_count=len(places),
+            place_count=self._searched,
             probe_count=len(probes),
             told_size=len(self._told),
             hists=int(hists.sum()),
             traps=sum(place.trap for place in self._places),
         )
         return b"".join([table, *parts, self._told])
+
+    def _numbered(self, row: Row) -> Row:
+        """A step, with the ``r`` probes that follow a function instead of its address: how many,
+        and the first."""
+        step, _, value = row
+        if step != Step.WITHIN:
+            return row
+        those = self._followed[value]
+        return step, len(those), those[0]
+
+    @cached_property
+    def _followed(self) -> Mapping[int, Sequence[int]]:
+        """The ``r`` probes of each function, one behind the other, by its address."""
+        out = dict[int, list[int]]()
+        for number, probe in enumerate(self._probes):
+            if probe.returns:
+                out.setdefault(in_tables(probe.ip, probe.rank), []).append(number)
+        return out
+
+
+def in_tables(address: int, rank: int) -> int:
+    """Stand for a function of an image of that ``rank``, at an address of 64 bits, until its probes
+    have numbers."""
+    return rank << 64 | address
 
 
 def _firsts(counts: NDArray[np.uint32]) -> NDArray[np.uint32]:

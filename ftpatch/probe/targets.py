@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,14 @@ from ftpatch.names.functions import Functions, read_functions
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe import Definition
 from ftpatch.probe.found import Found, fetchings
+from ftpatch.probe.function_place import is_library
 from ftpatch.probe.implementations import implementations
 from ftpatch.probe.locations import Location, find_locations, find_pads
-from ftpatch.probe.plan import NEEDED
+from ftpatch.probe.placing import NEEDED
+from ftpatch.probe.usable import require_return
 from ftpatch.probe.wildcards import Wildcards, require_each, skipping
+from ftpatch.probe.within import Searched, with_calls
+from ftpatch.process.breakpoints import BREAKPOINT, END_IT, has_breakpoint
 from ftpatch.process.loaded import Loaded
 
 __all__ = ["COPY", "Target", "find_targets"]
@@ -32,8 +37,6 @@ OWN_CODE = "injected_call"
 """Per architecture, beside NEEDED."""
 TRAPPED = "led_call"
 """Per architecture, for traps."""
-KEEPING = ("swapcontext", "__swapcontext")
-"""Functions that keep their return address in a structure of their caller's (ucontext_t)."""
 COPY = "probe a copy of the file instead"
 """The hint where a process cannot be probed."""
 
@@ -62,6 +65,11 @@ class Target:
         kinds = {each.kind for one in self.found for each in one.location.definitions}
         return "r" in kinds
 
+    @property
+    def stacks(self) -> bool:
+        """Test whether calls are recorded with hits."""
+        return any(each.stack for one in self.found for each in one.location.definitions)
+
 
 def find_targets(
     loaded: Sequence[Loaded],
@@ -88,6 +96,7 @@ def find_targets(
                 out.append(target)
     if any(target.traps for target in out):
         out = _beside_calls(loaded, out, refused)
+    out = _with_calls(loaded[0], out, refused)
     if not out:
         if refused.errors:
             raise refused.errors.pop()
@@ -102,7 +111,7 @@ def _image(loaded: Sequence[Loaded], definition: Definition) -> int:
         if not definition.template:
             _require_own(loaded, definition)
         return 0
-    rows = [row for row, one in enumerate(loaded) if name in one.names]
+    rows = [row for row, one in enumerate(loaded) if is_library(name, one.names, one.path)]
     if len(rows) > 1:
         paths = {str(loaded[row].path) for row in rows}
         hint = f"use its path: {', '.join(sorted(paths))}" if len(paths) > 1 else COPY
@@ -153,7 +162,15 @@ def _target(
         functions = replace(functions, chosen=chosen)
     methods = Methods(image, arch, mover, functions, find_pads(image))
     named = wildcards.spelled(functions, definitions, refused)
-    locations = find_locations(methods, functions, named, refused, optimize=optimize)
+    locations = find_locations(
+        methods,
+        functions,
+        named,
+        refused,
+        optimize=optimize,
+        started=True,
+        require_own=partial(_require_no_breakpoint, loaded),
+    )
     usable = []
     for one in locations:
         with refused.told(loaded.path, skips=skipping(one.definitions)):
@@ -170,6 +187,23 @@ def _target(
         methods=methods,
         found=found,
     )
+
+
+def _with_calls(program: Loaded, targets: Sequence[Target], refused: Refused) -> list[Target]:
+    """Complete filters with what their ``within()`` may be in, in any image. Leave out probes
+    without it."""
+    images = [
+        Searched(
+            functions=one.functions,
+            found=one.found,
+            names=("", *one.loaded.names) if one.loaded is program else one.loaded.names,
+            path=one.loaded.path,
+            above=one.loaded.bias - program.bias,
+        )
+        for one in targets
+    ]
+    left = zip(targets, with_calls(images, refused), strict=True)
+    return [replace(target, found=found) for target, found in left if found]
 
 
 def _beside_calls(
@@ -232,14 +266,11 @@ def _require_led(names: str, path: Path, unled: Sequence[tuple[Loaded, int]]) ->
         raise UsageError(path, reason, "probe another address")
 
 
-def _keeping(functions: Functions) -> set[int]:
-    """Link addresses of functions that copy their return address to where nobody finds it."""
-    return {
-        int(table.value[row])
-        for table, behind in functions.names.tables
-        for name in KEEPING
-        for row in table.rows_named(name + behind)
-    }
+def _require_no_breakpoint(loaded: Loaded, address: int) -> None:
+    """Raise UsageError for an address at which somebody else has a breakpoint."""
+    if has_breakpoint(loaded, address):
+        place = loaded.file.kallsyms.places(np.array([address], np.uint64))[0] or hex(address)
+        raise UsageError(loaded.path, f"no probe at {place}: {BREAKPOINT}", END_IT)
 
 
 def _require_usable(
@@ -253,10 +284,7 @@ def _require_usable(
     if location.ip in functions.resolvers:
         reason = f"{names}: {place} only chooses the function's implementation (IFUNC)"
         raise UsageError(loaded.path, reason, "probe that by its address, 0x...")
-    returns = any(one.kind == "r" for one in location.definitions)
-    if returns and location.ip in _keeping(functions):
-        reason = f"{names}: {place} keeps its return address in memory of the program"
-        raise UsageError(loaded.path, reason, "use a p probe")
+    require_return(loaded.path, functions, location)
     if chosen.method.traps and not traps:
         reason = f"{names}: {place} has no room for a jump: {chosen.why}"
         raise UsageError(loaded.path, reason, COPY)

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from ftpatch.core.stack_word import stack_text
 from ftpatch.probe.definition import (
     DEFAULT_TYPE,
+    FLOATS,
     HIST_SIZE,
     TYPES,
     Compare,
@@ -18,8 +22,10 @@ from ftpatch.probe.definition import (
     Join,
     Not,
     Source,
+    Within,
 )
 from ftpatch.probe.shown_as import shown_text
+from ftpatch.trace.hits import Show, floats
 from ftpatch.trace.render.values import FAULT as LOST
 from ftpatch.trace.render.values import escaped
 
@@ -38,10 +44,11 @@ def format_value(
     """A value as its event prints it (the print_type functions of kernel/trace/trace_probe.c).
 
     Of ``word`` (any integer) only the low bytes that ``type`` has count: decimal for ``u`` and
-    ``s``, hexadecimal for ``x``. A ``string`` is shown up to its NUL, quoted; what a terminal
-    would obey, and bytes that are no UTF-8, are escaped. ``symbol`` gives the name of an address,
-    as ``do_open+0x10``; if there is none it is shown as a number. None in place of a word or
-    string is memory that could not be read. Raises KeyError for a type that is not in TYPES.
+    ``s``, hexadecimal for ``x``, and the shortest decimal for ``f``. A ``string`` is shown up to
+    its NUL, quoted; what a terminal would obey, and bytes that are no UTF-8, are escaped.
+    ``symbol`` gives the name of an address, as ``do_open+0x10``; if there is none it is shown as a
+    number. None in place of a word or string is memory that could not be read. Raises KeyError for
+    a type that is not in TYPES.
     """
     width = TYPES[type]
     if type == "string":
@@ -52,6 +59,8 @@ def format_value(
     word &= (1 << bits) - 1
     if type == "symbol":
         return (symbol(word) if symbol else None) or f"{word:#x}"
+    if type in FLOATS:
+        return str(floats(np.array([word], np.uint64), Show(type))[0])
     if type[0] == "x":
         return f"{word:#x}"
     return str(word - (word >> (bits - 1) << bits) if type[0] == "s" else word)
@@ -72,6 +81,8 @@ def definition_text(definition: Definition) -> str:
     if definition.library:
         place = f"{definition.library}:{place}"
     words = [head, place, *map(_fetch_text, definition.fetches)]
+    if definition.stack:
+        words.append(stack_text(definition.stack))
     if definition.hist:
         words.append(_hist_text(definition.hist))
     if definition.filter:
@@ -101,6 +112,8 @@ def _filter_text(filter: Filter, fetches: tuple[Fetch, ...], inner: bool = False
             return f"!({_filter_text(part, fetches)})"
         case Count():
             return f"{filter.kind}({filter.number})"
+        case Within():
+            return f"within({filter.text})"
         case Compare():
             right = filter.right
             if isinstance(right, Fetch):
@@ -114,7 +127,7 @@ def _filter_text(filter: Filter, fetches: tuple[Fetch, ...], inner: bool = False
 
 
 def _side_text(fetch: Fetch, fetches: tuple[Fetch, ...]) -> str:
-    if fetch.source is Source.TID:
+    if fetch.source in (Source.TID, Source.DEPTH):
         return fetch.name
     return fetch.name if fetch in fetches else value_text(fetch)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ftpatch.arch import architectures, supports
+from ftpatch.arch import name_of_machine, supports
 from ftpatch.arch.registers import registers_of
 from ftpatch.errors import InputError, UsageError
 from ftpatch.layout import constants, structure, unpack
@@ -21,7 +21,9 @@ __all__ = ["STRING_ROOM", "Probe", "read_probes", "show_of"]
 TOLD = structure("trace_probe").itemsize
 AT = constants["TRACE_HEADER"]
 """Size of the header's fixed part, before the probes."""
-RETURN, FAULTS, CUT = (constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT"))
+RETURN, FAULTS, CUT, CALLS = (
+    constants[f"PROBE_{name}"] for name in ("RETURN", "FAULTS", "CUT", "CALLS")
+)
 WAY_SHIFT = constants["PROBE_METHOD"]
 WAYS = {constants[f"METHOD_{name.upper()}"]: name for name in ("pad", "jump", "trap", "pun")}
 STRING_ROOM = 8 * STRING_WORDS - 1
@@ -29,6 +31,8 @@ STRING_ROOM = 8 * STRING_WORDS - 1
 _SHOWN: dict[str, tuple[Show, int]] = {
     "string": (Show.STRING, STRING_ROOM),
     "symbol": (Show.SYMBOL, 0),
+    "f32": (Show.FLOAT, 0),
+    "f64": (Show.DOUBLE, 0),
     "u": (Show.UNSIGNED, 0),
     "s": (Show.SIGNED, 0),
     "x": (Show.HEX, 0),
@@ -78,7 +82,7 @@ class Probe:
         return tuple(
             Field(
                 one.name,
-                *_SHOWN.get(one.type, _SHOWN[one.type[0]]),
+                *_shown(one.type),
                 one.room,
                 one.names,
                 other=one.other,
@@ -100,8 +104,7 @@ class Probe:
 
 def read_probes(fd: int, header: Header) -> list[Probe]:
     """Read all probes of a trace, by number. Raises InputError for corrupt data."""
-    names = {arch.machine: arch.name for arch in architectures().values()}
-    name = names.get(header.machine, "")
+    name = name_of_machine(header.machine)
     size = header.header_size - AT
     if not supports(name, "registers"):
         raise InputError(header.path, f"probes of machine {header.machine} are not supported")
@@ -120,7 +123,12 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             raise InputError(header.path, f"the definition of probe {number} is not in its header")
         text = raw[at - AT : at - AT + length].decode("utf-8", "backslashreplace")
         try:
-            found = parse_probe(text, registers.names, arguments=len(registers.arguments))
+            found = parse_probe(
+                text,
+                registers.names,
+                arguments=len(registers.arguments),
+                vectors=registers.vectors,
+            )
         except UsageError as error:
             raise InputError(header.path, f"probe {number}: {error}") from None
         probe = Probe(
@@ -132,7 +140,8 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             way=WAYS.get(flags >> WAY_SHIFT, ""),
             tells_cut=bool(flags & CUT),
         )
-        if words != _words(probe) or words > MAX_WORDS or probe.returns != bool(flags & RETURN):
+        as_told = probe.returns == bool(flags & RETURN) and bool(found.stack) == bool(flags & CALLS)
+        if words != _words(probe) or words > MAX_WORDS or not as_told:
             raise InputError(header.path, f"probe {number} does not match its definition")
         out.append(probe)
     return out
@@ -140,7 +149,11 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
 
 def show_of(type: str) -> Show:
     """The form in which values of a type are shown."""
-    return _SHOWN.get(type, _SHOWN[type[0]])[0]
+    return _shown(type)[0]
+
+
+def _shown(type: str) -> tuple[Show, int]:
+    return _SHOWN[type if type in _SHOWN else type[0]]
 
 
 def _words(probe: Probe) -> int:

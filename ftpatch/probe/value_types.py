@@ -12,19 +12,22 @@ from ftpatch.debuginfo.value_parts import (
     POINTERS,
     Part,
     counts_of,
+    require_defined,
     size_of,
     some_of,
+    sort_of,
     stripped,
 )
 from ftpatch.debuginfo.value_places import NoValueError
+from ftpatch.probe.definition import FLOATS
 from ftpatch.probe.shown_as import MAX_NAMES
 
-__all__ = ["Shown", "chosen", "shown", "text_in"]
+__all__ = ["Shown", "chosen", "is_float", "shown", "text_in"]
 
-WHAT = {"structure": "a structure", "class": "a class", "union": "a union"}
 CHARACTERS = {"char", "char8_t"}
 # Encodings of base types: DW_ATE_*.
-ADDRESS, BOOLEAN, SIGNED, SIGNED_CHAR, UNSIGNED, UNSIGNED_CHAR, UTF = 1, 2, 5, 6, 7, 8, 0x10
+ADDRESS, BOOLEAN, FLOAT, SIGNED, SIGNED_CHAR, UNSIGNED, UNSIGNED_CHAR = 1, 2, 4, 5, 6, 7, 8
+UTF = 0x10
 SCALARS = (1, 2, 4, 8)
 TEXTS = ("&str", "&mut str")
 """Of Rust: an address and a number of bytes."""
@@ -55,14 +58,14 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
         raise NoValueError("is void")
     tag = die.tag
     if tag in COMPOSITES:
-        what = WHAT[tag.removeprefix("DW_TAG_").removesuffix("_type")]
+        require_defined(die)
         names = members_of(die)
-        if "DW_AT_declaration" in die.attributes:
-            raise NoValueError(f"is {what} that this source does not define")
         if is_rust(die) and name_of(die) in TEXTS and {"data_ptr", "length"} <= set(names):
             reason = f"is a {name_of(die)}, which no NUL ends"
             raise NoValueError(reason, "name its data_ptr or its length")
-        raise NoValueError(f"is {what}", f"name a member: {some_of(names)}" if names else "")
+        raise NoValueError(
+            f"is {sort_of(die)}", f"name a member: {some_of(names)}" if names else ""
+        )
     if tag == "DW_TAG_array_type":
         counts = counts_of(die)
         if dimension + 1 >= len(counts) and _is_character(stripped(die)):
@@ -75,6 +78,8 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
         if tag == "DW_TAG_pointer_type" and _is_character(stripped(die)):
             return Shown(type="string", size=size, follow=True)
         return Shown(type="x64", size=size)
+    if size not in SCALARS and is_float(die):
+        raise NoValueError(f"is a {name_of(die)}", "probes read float and double")
     if size not in SCALARS:
         raise NoValueError(f"has {size} bytes", "a value has 1, 2, 4 or 8")
     if tag == "DW_TAG_enumeration_type":
@@ -84,9 +89,17 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
         return Shown(type=f"u{8 * size}", size=size, names=FALSE_TRUE)
     letters = {SIGNED: "s", SIGNED_CHAR: "s", UNSIGNED: "u", UNSIGNED_CHAR: "u", UTF: "u"}
     letters[ADDRESS] = "x"
+    if encoding == FLOAT and f"f{8 * size}" in FLOATS:
+        letters[FLOAT] = "f"
     if tag != "DW_TAG_base_type" or encoding not in letters:
         raise NoValueError(f"is a {name_of(die) or 'value'}", f"write :x{8 * size} for its bits")
     return Shown(type=f"{letters[encoding]}{8 * size}", size=size)
+
+
+def is_float(die: DIE | None) -> bool:
+    """Test for a base type of floating-point numbers, of any size."""
+    is_base = die is not None and die.tag == "DW_TAG_base_type"
+    return is_base and number(die, "DW_AT_encoding", 0) == FLOAT
 
 
 def text_in(part: Part) -> Part:

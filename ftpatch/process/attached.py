@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from ftpatch.core.changes import Changes, Space
 from ftpatch.errors import FtpatchError, InputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
-from ftpatch.layout import offset_of, structure
+from ftpatch.io.under_way import trace_of
+from ftpatch.layout import structure
 from ftpatch.process.bring_in import bring_in
 from ftpatch.process.callers import Callers
 from ftpatch.process.loaded import Loaded, loaded_images
@@ -30,7 +33,7 @@ from ftpatch.process.standing import Unwound
 from ftpatch.process.take_out import TakenOut, give_back, take_out
 from ftpatch.process.walks import lead
 
-__all__ = ["WAIT", "Live", "bring", "called", "detach", "record", "required", "settled"]
+__all__ = ["WAIT", "Live", "bring", "called", "detach", "required", "settled"]
 
 WAIT = 5.0
 """Seconds to wait until no thread is in the way."""
@@ -151,6 +154,13 @@ def settled(process: Process) -> Entry:
 def required(process: Process) -> Entry:
     """Recall what the journal tells of a process. Raises UsageError if that is nothing."""
     entry = recall(process)
+    if entry is None and (trace := recorded_by_others(process)) is not None:
+        who = "its user" if os.geteuid() == 0 else "root"
+        raise UsageError(
+            None,
+            f"{process}: it is recorded into {trace}, but not by this user",
+            f"run `ftpatch undo --pid {process.pid}` as who attached it, such as {who}",
+        )
     if entry is None:
         raise UsageError(
             None,
@@ -158,6 +168,15 @@ def required(process: Process) -> Entry:
             "see `ftpatch check --pid` for what differs from its files",
         )
     return entry
+
+
+def recorded_by_others(process: Process) -> Path | None:
+    """The trace file that a runtime in a process writes, which another user has brought there; None
+    if there is none."""
+    for one in read_maps(process):
+        if one.shared and one.writable and (trace := trace_of(Path(os.fsdecode(one.path)))):
+            return trace
+    return None
 
 
 def detach(process: Process) -> list[tuple[Process, TakenOut]]:
@@ -194,7 +213,7 @@ def _taken_out(process: Process, entry: Entry) -> list[tuple[Process, TakenOut]]
 def _taken_out_of(one: Process, entry: Entry) -> TakenOut:
     loaded, _ = loaded_images(one)
     with writable_memory(one) as target:
-        return take_out(target, entry, loaded, WAIT)
+        return replace(take_out(target, entry, loaded, WAIT), probes=len(entry.probes))
 
 
 @contextmanager
@@ -206,20 +225,6 @@ def _unless_ended(one: Process) -> Iterator[None]:
         if one.is_alive:
             raise
         forget(one)
-
-
-def record(process: Process, *, on: bool) -> Entry:
-    """Switch the recording on or off, while the sites stay as they are. Raises UsageError for a
-    process without a tracer that records, InputError for memory that cannot be written."""
-    with CLEANUP, locked(process), writable_memory(process) as target:
-        entry = required(process)
-        if not entry.header:
-            raise UsageError(None, f"{process}: the {entry.tracer} tracer records nothing")
-        if target.read(entry.areas[0][0], len(entry.token)) != entry.token:
-            raise UsageError(None, f"{process}: it has started another program since")
-        place = entry.runtime + offset_of("process", "header", entry.arch)
-        target.write(place, (entry.header if on else 0).to_bytes(8, "little"))
-    return entry
 
 
 def _ready(target: MemoryTarget, entry: Entry, plan: Planned) -> Entry:

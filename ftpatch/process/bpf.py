@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from ftpatch.process.system_call import system_call
 
-__all__ = ["RECORD", "load_program", "make_ring"]
+__all__ = ["RECORD", "STACKED", "load_program", "make_ring"]
 
 RECORD: Final = np.dtype(
     [
@@ -30,7 +31,20 @@ RECORD: Final = np.dtype(
     ]
 )
 """One access, as the program writes it."""
-AT: Final = {name: field[1] for name, field in (RECORD.fields or {}).items()}
+BLOCK: Final = 256
+"""Bytes of a stack that are read at once: none is on two pages."""
+BLOCKS: Final = 32
+"""8 KiB in all, as perf takes by default (--call-graph dwarf)."""
+STACKED: Final = np.dtype(
+    [
+        *(RECORD.descr),
+        ("general", "<u8", 16),  # the registers, in the order of load_program's
+        ("low", "<u8"),  # where the copy begins: at or below the stack pointer
+        ("stack", "<u8", BLOCK * BLOCKS // 8),  # zeros where it could not be read
+    ]
+)
+"""The same with a copy of the stack. Without one, what follows is not set."""
+AT: Final = {name: field[1] for name, field in (STACKED.fields or {}).items()}
 MAP_CREATE: Final = 0
 PROG_LOAD: Final = 5
 """Commands of bpf(2) (include/uapi/linux/bpf.h)."""
@@ -56,11 +70,24 @@ def make_ring(bpf: int, size: int) -> int:
     return _bpf(bpf, MAP_CREATE, struct.pack("<5I", TYPE_RINGBUF, 0, 0, size, 0))
 
 
-def load_program(bpf: int, ring: int, *, address: int, length: int, mark: int, ip: int) -> int:
+def load_program(
+    bpf: int,
+    ring: int,
+    *,
+    address: int,
+    length: int,
+    mark: int,
+    ip: int,
+    size: int = RECORD.itemsize,
+    stack: Sequence[int] = (),
+    pointer: int = 0,
+) -> int:
     """Load a program that records accesses to ``length`` bytes at ``address`` into a ring, each
-    with ``mark``; its descriptor. ``ip``: where the program counter is among the registers. Raises
-    OSError."""
-    code = _code(ring, address, length, mark, ip)
+    with ``mark``; its descriptor. ``ip``: where the program counter is among the registers.
+    ``size`` of a record; to copy the ``stack``, the places of its registers, of which number
+    ``pointer`` is the stack pointer. Raises OSError."""
+    copied = _stack(stack, pointer) if stack else []
+    code = _code(ring, address, length, mark, ip=ip, size=size, copied=copied)
     held = ctypes.create_string_buffer(code, len(code))
     licence, log = ctypes.create_string_buffer(LICENCE), ctypes.create_string_buffer(LOG)
     places = ctypes.addressof(held), ctypes.addressof(licence)
@@ -83,7 +110,9 @@ def _bpf(number: int, command: int, attributes: bytes) -> int:
     return system_call(number, command, held, ATTRIBUTES)
 
 
-def _code(ring: int, address: int, length: int, mark: int, ip: int) -> bytes:
+def _code(
+    ring: int, address: int, length: int, mark: int, *, ip: int, size: int, copied: list[bytes]
+) -> bytes:
     """The program; r1 is struct bpf_perf_event_data, which begins with the registers."""
     rest = [
         _op(0xBF, 7, 0),  # r7 = r0, the record
@@ -101,6 +130,7 @@ def _code(ring: int, address: int, length: int, mark: int, ip: int) -> bytes:
         _op(0xB7, 2, value=length),  # r2 = length
         _wide(3, address),  # r3 = address ll
         _op(0x85, value=PROBE_READ_USER),  # call bpf_probe_read_user
+        *copied,
         _op(0xBF, 1, 7),  # r1 = r7
         _op(0xB7, 2, value=NO_WAKEUP),  # r2 = BPF_RB_NO_WAKEUP
         _op(0x85, value=RINGBUF_SUBMIT),  # call bpf_ringbuf_submit
@@ -109,7 +139,7 @@ def _code(ring: int, address: int, length: int, mark: int, ip: int) -> bytes:
     start = [
         _op(0xBF, 6, 1),  # r6 = r1
         _wide(1, ring, 1),  # r1 = map_fd(ring) ll
-        _op(0xB7, 2, value=RECORD.itemsize),  # r2 = sizeof(record)
+        _op(0xB7, 2, value=size),  # r2 = sizeof(record)
         _op(0xB7, 3, value=0),  # r3 = 0
         _op(0x85, value=RINGBUF_RESERVE),  # call bpf_ringbuf_reserve
         _op(0x15, 0, 0, len(body) // 8, 0),  # if r0 == 0 goto the end: the ring is full
@@ -119,6 +149,31 @@ def _code(ring: int, address: int, length: int, mark: int, ip: int) -> bytes:
         _op(0x95),  # exit
     ]
     return b"".join([*start, body, *end])
+
+
+def _stack(places: Sequence[int], pointer: int) -> list[bytes]:
+    """Store the registers, and copy the stack block by block."""
+    out = list[bytes]()
+    for number, place in enumerate(places):
+        out += [
+            _op(0x79, 1, 6, place),  # r1 = *(u64 *)(r6 + place)
+            _op(0x7B, 7, 1, AT["general"] + 8 * number),  # *(u64 *)(r7 + general) = r1
+        ]
+    out += [
+        _op(0x79, 8, 6, places[pointer]),  # r8 = the stack pointer
+        _op(0x57, 8, value=-BLOCK),  # r8 &= -BLOCK
+        _op(0x7B, 7, 8, AT["low"]),  # *(u64 *)(r7 + low) = r8
+    ]
+    for block in range(BLOCKS):
+        out += [
+            _op(0xBF, 1, 7),  # r1 = r7
+            _op(0x07, 1, value=AT["stack"] + block * BLOCK),  # r1 += stack
+            _op(0xB7, 2, value=BLOCK),  # r2 = BLOCK
+            _op(0xBF, 3, 8),  # r3 = r8
+            _op(0x07, 3, value=block * BLOCK),  # r3 += block * BLOCK
+            _op(0x85, value=PROBE_READ_USER),  # call bpf_probe_read_user: zeros where it fails
+        ]
+    return out
 
 
 def _who() -> list[bytes]:

@@ -10,18 +10,11 @@ A return address that a tracer has replaced is taken from the ret_stack.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ftpatch.arch import feature
 from ftpatch.arch.frame_registers import FrameRegisters
-from ftpatch.elf.eh_frame import NO_CFA, frame_of, saved_at, size_of_fde
-from ftpatch.elf.eh_frame_hdr import read_table
-from ftpatch.elf.headers import Segment
-from ftpatch.errors import InputError
+from ftpatch.elf.eh_frame import NO_CFA
+from ftpatch.elf.unwind_rules import Rules, UnwindRules
 from ftpatch.process.loaded import Loaded
 from ftpatch.process.memory_target import MemoryTarget
 from ftpatch.process.thread import Thread
@@ -31,19 +24,10 @@ __all__ = ["Callers", "Unknown"]
 MAX_FRAMES = 1 << 16
 """Maximum number of callers of a thread."""
 WORD = 8
-Table = NDArray[np.int64]
 
 
 class Unknown(Exception):
     """Code without unwind information, or with one of an unknown form."""
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """The CFA, and where registers are saved, as ``saved_at`` has them."""
-
-    cfa: tuple[int, int]
-    saved: Mapping[int, int | None]
 
 
 class Callers:
@@ -53,8 +37,7 @@ class Callers:
         self._registers: FrameRegisters = feature(arch, "frame_registers")
         self._target = target
         self._loaded = [(*one.span, one) for one in loaded]
-        self._tables = dict[int, Table]()
-        self._rules = lru_cache(maxsize=None)(self._rules_at)
+        self._images = dict[int, UnwindRules]()
 
     def of(self, thread: Thread, replaced: Mapping[int, int]) -> Iterator[tuple[int, int]]:
         """Yield the address of each caller of a thread, and where that lies on the stack;
@@ -75,7 +58,7 @@ class Callers:
                 exact, ip = True, self._word(sp + known.ip)
                 yield ip, sp + known.ip
                 continue
-            rules = self._rules(ip if exact else ip - 1)
+            rules = self._rules_at(ip if exact else ip - 1)
             register, distance = rules.cfa
             if rules.cfa == NO_CFA:
                 cfa = known.in_plt(ip, held[known.stack])
@@ -114,35 +97,13 @@ class Callers:
             raise Unknown
         return int.from_bytes(held, "little")
 
-    def _rules_at(self, address: int) -> _Rules:
+    def _rules_at(self, address: int) -> Rules:
         one = next((one for low, high, one in self._loaded if low <= address < high), None)
         if one is None:
             raise Unknown
-        table = self._table(one)
-        link = address - one.bias
-        row = int(np.searchsorted(table[:, 0], link, "right")) - 1
-        if row < 0:
+        if one.bias not in self._images:
+            self._images[one.bias] = UnwindRules(one.file.elf)
+        rules = self._images[one.bias].at(address - one.bias)
+        if rules is None:
             raise Unknown
-        start, frame = table[row].tolist()
-        try:
-            cfi = frame_of(one.file.elf, frame)
-            if cfi is None or link >= start + size_of_fde(one.file.elf, frame):
-                raise Unknown
-            return _Rules(*saved_at(cfi, link))
-        except (InputError, IndexError, KeyError, ValueError):
-            raise Unknown from None
-
-    def _table(self, one: Loaded) -> Table:
-        """Functions and their FDEs, by link address."""
-        if one.bias not in self._tables:
-            elf = one.file.elf
-            own = elf.segment(Segment.PT_GNU_EH_FRAME)
-            try:
-                if own is None:
-                    raise Unknown
-                held = elf.contents(own.offset, own.size, ".eh_frame_hdr")
-                _, rows = read_table(held, own.address, str(elf.path))
-            except InputError:
-                raise Unknown from None
-            self._tables[one.bias] = rows
-        return self._tables[one.bias]
+        return rules

@@ -14,6 +14,7 @@ sites is read before that. Code is read when it is asked for: most libraries hav
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from collections import defaultdict
@@ -252,7 +253,9 @@ def _file(process: Process, parts: list[Mapping]) -> tuple[Image, Path] | None:
     for place in _names(process, parts):
         try:
             fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise InputError(path, f"cannot read: {error.strerror}") from None
             continue
         try:
             if os.fstat(fd).st_ino != parts[0].inode:

@@ -9,6 +9,7 @@ from typing import Final
 
 from ftpatch.errors import InputError
 from ftpatch.process.process import Process
+from ftpatch.process.refusals import why_not_accessed
 
 __all__ = ["Mapping", "read_maps", "read_spans"]
 
@@ -67,11 +68,7 @@ def _text(process: Process) -> bytes:
     except FileNotFoundError:
         raise InputError(None, f"{process}: the process has ended") from None
     except PermissionError:
-        raise InputError(
-            None,
-            f"{process}: another user's process, or one that may not be read",
-            "run as its user, or as root",
-        ) from None
+        raise why_not_accessed(process) from None
 
 
 def _mapping(match: re.Match[bytes]) -> Mapping:

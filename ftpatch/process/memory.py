@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from ftpatch.errors import InputError
 from ftpatch.process.maps import Mapping
 from ftpatch.process.process import Process
+from ftpatch.process.refusals import why_not_accessed
 
-__all__ = ["Memory", "memory_file", "opened_memory"]
+__all__ = ["Memory", "memory_file", "opened_memory", "require_readable"]
 
 
 class Memory:
@@ -62,14 +63,24 @@ def memory_file(process: Process, mode: int) -> Iterator[int]:
         fd = os.open(process.place / "mem", mode | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         raise InputError(None, f"{process}: the process has ended") from None
+    except PermissionError:
+        raise why_not_accessed(process) from None
     except OSError as error:
         done = "read" if mode == os.O_RDONLY else "written"
-        raise InputError(
-            None,
-            f"{process}: its memory cannot be {done}: {error.strerror}",
-            "run as its user, or as root; /proc/sys/kernel/yama/ptrace_scope may forbid it",
-        ) from None
+        reason = f"{process}: its memory cannot be {done}: {error.strerror}"
+        raise InputError(None, reason) from None
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+def require_readable(process: Process) -> None:
+    """Raise InputError for a process whose memory may not be read, such as another user's. One that
+    has ended has none."""
+    try:
+        with memory_file(process, os.O_RDONLY):
+            pass
+    except InputError:
+        if process.is_alive:
+            raise

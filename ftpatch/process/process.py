@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import select
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from ftpatch.errors import InputError
 
-__all__ = ["STARTED", "Process", "find_process", "read_status", "threads_of"]
+__all__ = ["STARTED", "Process", "ending", "find_process", "read_status", "threads_of"]
 
 LISTINGS = 100
 """Listings of threads until one is whole."""
@@ -117,3 +119,17 @@ def threads_of(place: Path) -> list[int]:
         except OSError:
             return []
     return list(map(int, names))
+
+
+@contextmanager
+def ending(pid: int) -> Iterator[Callable[[float | None], bool]]:
+    """Yield what waits for the end of a process, at most so many seconds (None: as long as it
+    takes), and returns whether it has ended. Nothing is taken of it: its parent can wait for it.
+    Raises ProcessLookupError for one that somebody has waited for."""
+    fd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()  # select() takes no descriptor from 1024 on
+        poll.register(fd, select.POLLIN)
+        yield lambda seconds: bool(poll.poll(None if seconds is None else seconds * 1000))
+    finally:
+        os.close(fd)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from ftpatch.core.changes import Changes, Space
 from ftpatch.errors import InputError
 from ftpatch.io.cleanup import CLEANUP
+from ftpatch.process.memory import require_readable
 from ftpatch.process.planned import Exported
 from ftpatch.process.process import Process, find_process
 
@@ -114,11 +115,15 @@ def keep(process: Process, entry: Entry) -> None:
         for torn in folder.glob(f".{path.name}.*"):  # whoever wrote it was killed
             torn.unlink()
         fd, new = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
-        with os.fdopen(fd, "wb") as file:
-            file.write(held.getvalue())
-            file.flush()
-            os.fsync(fd)
-        Path(new).replace(path)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(held.getvalue())
+                file.flush()
+                os.fsync(fd)
+            Path(new).replace(path)
+        except OSError:
+            Path(new).unlink()
+            raise
     except OSError as error:
         raise InputError(path, f"cannot write: {error.strerror}") from None
     CLEANUP.entered.add(process.pid)
@@ -126,7 +131,8 @@ def keep(process: Process, entry: Entry) -> None:
 
 def recall(process: Process) -> Entry | None:
     """Read a process's entry, or that of a parent whose tracer it has inherited; None if there is
-    none. Raises InputError for a damaged one."""
+    none. Raises InputError for a damaged one, and where there is none of a process whose memory may
+    not be read, such as another user's, who has a folder of his own."""
     folder = _folder(make=False)
     entry = _read(folder / name_of(process))
     if entry is not None:
@@ -136,6 +142,7 @@ def recall(process: Process) -> Entry | None:
             found = _read(path)
             if found is not None and holds(process.pid, found.areas, found.token):
                 return found
+    require_readable(process)
     return None
 
 

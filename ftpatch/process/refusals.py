@@ -21,6 +21,7 @@ __all__ = [
     "not_stopped",
     "own_arch",
     "require_may_stop",
+    "why_not_accessed",
     "why_not_seized",
 ]
 
@@ -72,22 +73,29 @@ def own_arch() -> Arch | None:
     return arch_of(*elf_kind(Path("/proc/self/exe")))
 
 
-def why_not_seized(process: Process, tid: int) -> InputError | None:
-    """The reason why the kernel refuses to trace a thread; None for one that is ending."""
+def why_not_accessed(process: Process) -> InputError:
+    """The reason why the kernel refuses to show a process's memory: that of tracing it, since both
+    ask ptrace_may_access()."""
+    refused = why_not_seized(process, process.thread, beside_tracer=True)
+    return refused or InputError(None, f"{process}: the process has ended")
+
+
+def why_not_seized(process: Process, tid: int, *, beside_tracer: bool = False) -> InputError | None:
+    """The reason why the kernel refuses to trace a thread; None for one that is ending.
+    ``beside_tracer``: what was refused may be done to one that is traced."""
     words = read_status(process.place / "task" / str(tid))
     if not words or words["State"][0] in "ZX":
         return None
     tracer = words["TracerPid"]
-    if tracer != "0":
+    if tracer != "0" and not beside_tracer:
         name = read_status(Path(f"/proc/{tracer}")).get("Name", "of another container")
         return InputError(None, f"{process}: {tracer} ({name}) traces it", "end that first")
     own = read_status(Path("/proc/self"))
     if int(own["CapEff"], 16) >> CAP_SYS_PTRACE & 1 == 0:
         if {*words["Uid"].split()[:3], *own["Uid"].split()[:1]} != {own["Uid"].split()[0]}:
             user = _user(int(words["Uid"].split()[1]))
-            return InputError(
-                None, f"{process}: it is another user's, {user}", "run as that user, or as root"
-            )
+            hint = "run as root" if user == "root" else f"run as {user}, or as root"
+            return InputError(None, f"{process}: another user's process ({user})", hint)
         scope = _scope()
         if scope in SCOPES:
             why, hint = SCOPES[scope]

@@ -25,29 +25,29 @@ HEAD: Final = 8
 """Bytes before a record."""
 BUSY: Final = 1 << 31
 """BPF_RINGBUF_BUSY_BIT: still being written."""
-SLOT: Final = np.dtype([("length", "<u4"), ("page", "<u4"), ("record", RECORD)])
 
 
 class Ring:
     """Takes records out of a ring, of which ``fd`` is the descriptor and ``size`` the bytes."""
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int, size: int, record: np.dtype[np.void] = RECORD) -> None:
         self.fd, self._size = fd, size
+        self._slot = np.dtype([("length", "<u4"), ("page", "<u4"), ("record", record)])
         page = mmap.PAGESIZE
         self._consumer = mmap.mmap(fd, page, mmap.MAP_SHARED)
         self._held = mmap.mmap(fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
         self._at = 0
 
     def take(self) -> NDArray[np.void]:
-        """Take what has been written since, RECORD[n]."""
+        """Take what has been written since: the records, [n]."""
         end = int.from_bytes(self._held[:HEAD], "little")
-        count = (end - self._at) // SLOT.itemsize
+        count = (end - self._at) // self._slot.itemsize
         place = mmap.PAGESIZE + self._at % self._size
-        slots = np.frombuffer(self._held, SLOT, count, place)
+        slots = np.frombuffer(self._held, self._slot, count, place)
         busy = np.flatnonzero(slots["length"] & BUSY)
         out = slots["record"][: busy[0] if len(busy) else count].copy()
         del slots  # else the mapping could not be closed
-        self._at += len(out) * SLOT.itemsize
+        self._at += len(out) * self._slot.itemsize
         self._consumer[:HEAD] = self._at.to_bytes(HEAD, "little")
         return out
 

@@ -77,7 +77,8 @@ class TakenOut:
     """The outcome: ``sites`` that got their old code back; ``foreign``: addresses that held
     neither old nor new code and were left alone; ``returns`` that were put back; ``left``: why
     something stays mapped, empty if nothing does; ``gone``: nothing that the journal tells of was
-    there any more; ``pauses`` of the process."""
+    there any more; ``pauses`` of the process; ``probes``: how many there were, some of which an
+    earlier attempt may have taken out."""
 
     sites: int
     foreign: tuple[int, ...] = ()
@@ -85,6 +86,7 @@ class TakenOut:
     left: str = ""
     gone: bool = False
     pauses: tuple[Pause, ...] = ()
+    probes: int = 0
 
 
 def restore_code(

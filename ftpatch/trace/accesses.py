@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from ftpatch.trace.call_frames import StackTable
+
 __all__ = ["Access", "Accesses", "Variable"]
 
 
@@ -30,6 +32,8 @@ class Variable:
     note: str
     meant: bool
     """True if the report covers it."""
+    stack: bool = False
+    """True if the calls that led to its accesses are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,8 @@ class Access:
     """One access. ``time`` in nanoseconds since the start; ``kind`` is r, w or rw, empty if
     unknown; ``cpu`` is None if unknown. ``ip``, ``function`` and ``place`` (with offset and size)
     are None if SIGTRAP was blocked. ``before`` and ``after`` are the value at the previous look,
-    and now."""
+    and now. ``stack``: the calls that led there, by number in the ``stacks``; None if they are not
+    recorded."""
 
     variable: Variable
     thread: int
@@ -49,6 +54,7 @@ class Access:
     place: str | None
     before: int
     after: int
+    stack: int | None = None
 
 
 class Accesses(Protocol):
@@ -57,6 +63,10 @@ class Accesses(Protocol):
     @property
     def variables(self) -> list[Variable]:
         """The watched variables of all processes."""
+
+    @property
+    def stacks(self) -> StackTable | None:
+        """The stacks of accesses; None where none are recorded."""
 
     def __iter__(self) -> Iterator[Access]:
         """Accesses to the variables selected, by time."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from ftpatch.core.columns import among
 from ftpatch.errors import InputError
 from ftpatch.trace.ahead import ahead
-from ftpatch.trace.chunks import Chunks
+from ftpatch.trace.chunks import HEADER, MAGIC, Chunks
 from ftpatch.trace.clock import Clock
 from ftpatch.trace.decode import BLOCK, Decoded, Event, decode
 
-__all__ = ["Batch", "Batches"]
+__all__ = ["BATCH_WORDS", "Batch", "Batches", "batch_of", "read_words"]
 
 BATCH_WORDS = 1 << 17
 """Words decoded at a time: more columns than that leave the caches."""
@@ -47,16 +47,22 @@ class Batch:
 
 
 class Batches:
-    """All events of all traces: ``files`` are their paths and descriptors. ``torn`` counts chunks
-    that end in an invalid event. Raises InputError if a file cannot be read."""
+    """All events of all traces: ``files`` are their paths and descriptors, ``rings`` those that may
+    be overwritten meanwhile. ``torn`` counts chunks that end in an invalid event, ``overrun`` those
+    that were overwritten since they were found. Raises InputError if a file cannot be read."""
 
     def __init__(
-        self, files: Sequence[tuple[Path, int]], chunks: Chunks, times: Sequence[Clock]
+        self,
+        files: Sequence[tuple[Path, int]],
+        chunks: Chunks,
+        times: Sequence[Clock],
+        rings: Collection[int] = (),
     ) -> None:
-        self._files, self._chunks, self._clocks = files, chunks, times
+        self._files, self._chunks, self._clocks, self._rings = files, chunks, times, rings
+        self._gone: set[int] = set()
         self.torn = 0
         longest = int(chunks.words.max()) if len(chunks) else 0
-        self._width = -(-max(longest, 1) // BLOCK) * BLOCK
+        self._width = _width(longest)
         self._step = max(1, BATCH_WORDS // self._width)
 
     def __len__(self) -> int:
@@ -70,17 +76,42 @@ class Batches:
     def fill(self, row: NDArray[np.uint64], chunk: int, skip: int = 0) -> None:
         """Fill a zeroed row of words, uint64[n], from a chunk, starting at its word ``skip``."""
         words = min(int(self._chunks.words[chunk]) - skip, len(row))
-        path, fd = self._files[int(self._chunks.file[chunk])]
-        room = row.view(np.uint8).data[: words * 8]
-        at, done = int(self._chunks.offset[chunk]) + skip * 8, 0
-        try:
-            while done < len(room):
-                got = os.preadv(fd, [room[done:]], at + done)
-                if not got:  # the file has shrunk: treat the rest as never written
-                    break
-                done += got
-        except OSError as error:
-            raise InputError(path, f"cannot read: {error.strerror}") from None
+        number = int(self._chunks.file[chunk])
+        read_words(self._files[number], int(self._chunks.offset[chunk]) + skip * 8, row[:words])
+        if number in self._rings and not self._is_there(chunk):
+            row.fill(0)
+            self._gone.add(chunk)
+
+    @property
+    def overrun(self) -> int:
+        """Number of chunks of rings that were overwritten before they were read."""
+        return len(self._gone)
+
+    def _is_there(self, chunk: int) -> bool:
+        """Test whether a chunk is still the one that was found: its mark goes before all else."""
+        chunks = self._chunks
+        head = np.zeros(HEADER.itemsize // 8, np.uint64)
+        file = self._files[int(chunks.file[chunk])]
+        read_words(file, int(chunks.offset[chunk]) - HEADER.itemsize, head)
+        found = head.view(HEADER)[0]
+        return bool(
+            found["magic"] == MAGIC
+            and found["base"] == chunks.base[chunk]
+            and found["number"] == chunks.number[chunk]
+        )
+
+    def _opened(self, index: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The frames that are open where chunks begin, as in Chunks, now that some may be gone."""
+        chunks, opened = self._chunks, self._chunks.open[index]
+        if not self._gone:
+            return opened
+        gone = np.array(sorted(self._gone))
+        for row, chunk in enumerate(index.tolist()):
+            thread, number = chunks.thread[chunk], chunks.number[chunk]
+            before = (chunks.thread[gone] == thread) & (chunks.number[gone] == number - 1)
+            if before.any() and chunk not in self._gone:
+                opened[row] = chunks.began[chunk]
+        return opened
 
     def words(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint64]]]:
         """Yield the numbers of some chunks, thread by thread, and their words, uint64[k, n], until
@@ -91,6 +122,21 @@ class Batches:
             index = self._together(first)
             words = room[: len(index)]
             words.fill(0)
+            for row, chunk in zip(words, index.tolist(), strict=True):
+                self.fill(row, chunk)
+            yield index, words
+
+    def of_file(
+        self, file: int, most: int = BATCH_WORDS
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint64]]]:
+        """Yield the numbers of some chunks of a file, and their words, uint64[k, n]: ``most`` at
+        a time, or one chunk."""
+        mine = np.flatnonzero(self._chunks.file == file)
+        width = _width(int(self._chunks.words[mine].max(initial=0)))
+        step = max(1, most // width)
+        for first in range(0, len(mine), step):
+            index = mine[first : first + step]
+            words = np.zeros((len(index), width), np.uint64)
             for row, chunk in zip(words, index.tolist(), strict=True):
                 self.fill(row, chunk)
             yield index, words
@@ -112,7 +158,7 @@ class Batches:
             for row, chunk in zip(words, index.tolist(), strict=True):
                 self.fill(row, chunk)
             found = decode(words, self._chunks.words[index], self._chunks.base[index])
-            yield self._batch(words, index, found, self._chunks.open[index], later)
+            yield self._batch(words, index, found, self._opened(index), later)
 
     def _in_pieces(self, chunk: int, later: list[int]) -> Iterator[Batch]:
         """Split a chunk that is too large to decode at once."""
@@ -142,37 +188,15 @@ class Batches:
         later: list[int],
     ) -> Batch:
         self.torn += found.torn
-        thread = self._chunks.thread[index][found.row]
-        time = self._times(index, found.row, found.ticks)
-        value, args, arguments = _values(words.ravel(), found)
-        until = later[0] if later else int(np.iinfo(np.int64).max)
-        batch = Batch(
-            thread=thread,
-            time=time,
-            type=found.type,
-            func=found.func,
-            value=value,
-            args=args,
-            arguments=arguments,
-            until=until,
+        return batch_of(
+            words,
+            found,
+            self._times(index, found.row, found.ticks),
+            thread=self._chunks.thread[index],
+            opened=opened,
+            start=self._times(index, np.arange(len(index)), self._chunks.base[index]),
+            until=later[0] if later else int(np.iinfo(np.int64).max),
         )
-        gaps = np.flatnonzero(opened >= 0)
-        if not len(gaps):
-            return batch
-        chunk = index[gaps]
-        missing: dict[str, Any] = {
-            "thread": self._chunks.thread[chunk],
-            "time": self._times(index, gaps, self._chunks.base[chunk]),
-            "type": Event.SYNC,
-            "func": opened[gaps],
-        }
-        if batch.value is not None:
-            missing |= {"value": 0, "args": -1}
-        where = np.searchsorted(found.row, gaps)
-        columns: dict[str, Any] = {
-            name: np.insert(getattr(batch, name), where, new) for name, new in missing.items()
-        }
-        return replace(batch, **columns)
 
     def _times(
         self, index: NDArray[np.intp], row: NDArray[np.intp], ticks: NDArray[np.uint64]
@@ -184,6 +208,68 @@ class Batches:
         for number in np.unique(file).tolist():
             out[file == number] = self._clocks[number].times(ticks[file == number])
         return out
+
+
+def _width(longest: int) -> int:
+    """Words of a row that has room for a chunk of so many."""
+    return -(-max(longest, 1) // BLOCK) * BLOCK
+
+
+def read_words(file: tuple[Path, int], at: int, row: NDArray[np.uint64]) -> None:
+    """Fill a zeroed row of words, uint64[n], from a file's offset ``at`` on: its path, for errors,
+    and descriptor. What is behind its end stays zero. Raises InputError."""
+    path, fd = file
+    room, done = row.view(np.uint8).data, 0
+    try:
+        while done < len(room):
+            got = os.preadv(fd, [room[done:]], at + done)
+            if not got:  # the file has shrunk: treat the rest as never written
+                break
+            done += got
+    except OSError as error:
+        raise InputError(path, f"cannot read: {error.strerror}") from None
+
+
+def batch_of(
+    words: NDArray[np.uint64],
+    found: Decoded,
+    time: NDArray[np.int64],
+    *,
+    thread: NDArray[np.int32],
+    opened: NDArray[np.int64],
+    start: NDArray[np.int64],
+    until: int,
+) -> Batch:
+    """Make a batch of the events ``found`` in ``words``, uint64[k, n], of which ``time`` int64[m]
+    is each one's. Of each chunk: ``thread`` int32[k], ``opened`` int64[k], the frames that are open
+    at ``start`` int64[k] if chunks are missing before it, else -1. Times in nanoseconds."""
+    value, args, arguments = _values(words.ravel(), found)
+    batch = Batch(
+        thread=thread[found.row],
+        time=time,
+        type=found.type,
+        func=found.func,
+        value=value,
+        args=args,
+        arguments=arguments,
+        until=until,
+    )
+    gaps = np.flatnonzero(opened >= 0)
+    if not len(gaps):
+        return batch
+    missing: dict[str, Any] = {
+        "thread": thread[gaps],
+        "time": start[gaps],
+        "type": Event.SYNC,
+        "func": opened[gaps],
+    }
+    if batch.value is not None:
+        missing |= {"value": 0, "args": -1}
+    where = np.searchsorted(found.row, gaps)
+    columns: dict[str, Any] = {
+        name: np.insert(getattr(batch, name), where, new) for name, new in missing.items()
+    }
+    return replace(batch, **columns)
 
 
 Values = tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.uint64]] | tuple[None, None, None]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.trace.header import Header
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import EventSource, Origin, Recording
 from ftpatch.trace.totals import Summing, Totals, total
@@ -19,8 +20,10 @@ NAMED = 8
 
 
 def process_name(header: Origin) -> str:
-    """``comm-pid``, as ftrace names tasks."""
-    return f"{header.comm}-{header.pid}"
+    """``comm-pid``, as ftrace names tasks; of a library that recorded itself with its name: the
+    program may have a trace, too."""
+    library = header.library if isinstance(header, Header) else ""
+    return f"{f'{library} in ' if library else ''}{header.comm}-{header.pid}"
 
 
 def processes_of(recording: Recording) -> str:

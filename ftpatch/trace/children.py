@@ -2,10 +2,11 @@
 """The trace files beside a program's own: of its children, of later runs, and damaged ones.
 
 Names do not tell them from each other, since all follow the same rule (file_path.c of
-stubs/runtime): NAME.PID where NAME exists, and so on. The headers do: a child's parent is a process
-that ran the same file with the same tracer and was alive when the child began. If it is not known
-when that one ended, as of a process that was killed, its number may have been another process's by
-then: the load address, random and inherited by fork, has to be the same.
+stubs/runtime): NAME.PID where NAME exists, and so on, and NAME.r1 when NAME is full. The headers
+do: a child's parent is a process that ran the same file with the same tracer and was alive when the
+child began. If it is not known when that one ended, as of a process that was killed, its number may
+have been another process's by then: the load address, random and inherited by fork, has to be the
+same.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from ftpatch.errors import InputError
 from ftpatch.trace.header import MAGIC, Flag, Header, open_trace
+from ftpatch.trace.rotated import is_rotated, run_of
 
 __all__ = ["Beside", "children_of"]
 
-UNNAMED = re.compile(r"ftpatch\.\d+\.trace(\.\d+)*")
+UNNAMED = re.compile(r"ftpatch\.\d+\.trace(\.r?\d+)*")
 """Names of traces where FTPATCH_TRACE is not set."""
-NUMBER = re.compile(r"\.\d+$")
+NUMBER = re.compile(r"\.r?\d+$")
 """The end of a name that another file of the run has without it."""
+NEXT = re.compile(r"\.r\d+$")
+"""The end of the name of a file that was begun when another one was full."""
 SLACK, DRIFT = 10**9, 200
 """Two clocks may disagree by a second, and by one part in so many."""
 
@@ -37,15 +41,17 @@ def children_of(files: Sequence[Path]) -> list[Path]:
 
 class Beside:
     """The traces that lie beside ``files``, by the names that a runtime gives; they are read once,
-    when they are first asked for."""
+    when they are first asked for. ``own``: the headers of the files, if they are open."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[Path], own: Sequence[Header] | None = None) -> None:
         self._files = list(files)
+        self._opened = own
 
     @cached_property
     def children(self) -> list[Path]:
         """Traces of the children of the processes that the files are of, and of theirs, by the time
-        they began, each once, whatever names it has. Files that are no traces have none."""
+        they began, each once, whatever names it has, and the other files of all of these. Files
+        that are no traces have none."""
         parents = list(self._own)
         if not parents:
             return []
@@ -61,7 +67,19 @@ class Beside:
                     known.add((one.pid, one.ticks))
                     found.append(one)
                     parents.append(one)
+        found += self._parts([*self._own, *found])
         return [one.path for one in sorted(found, key=lambda one: (one.realtime, one.pid))]
+
+    def _parts(self, held: Sequence[Header]) -> list[Header]:
+        """The other files of processes that went on in another when one was full."""
+        runs = {run_of(one) for one in held if is_rotated(one)}
+        known = {os.path.realpath(one.path) for one in held}
+        found = []
+        for one in self._others[0]:
+            if run_of(one) in runs and os.path.realpath(one.path) not in known:
+                known.add(os.path.realpath(one.path))
+                found.append(one)
+        return found
 
     @property
     def damaged(self) -> list[InputError]:
@@ -86,8 +104,8 @@ class Beside:
         return [one.path for one in sorted(found, key=lambda one: one.realtime, reverse=True)]
 
     @cached_property
-    def _own(self) -> list[Header]:
-        return _read(self._files)[0]
+    def _own(self) -> Sequence[Header]:
+        return _read(self._files)[0] if self._opened is None else self._opened
 
     @cached_property
     def _others(self) -> tuple[list[Header], list[tuple[Path, InputError]]]:
@@ -121,7 +139,7 @@ def _may_be_trace(path: Path) -> bool:
         return True
 
 
-def _beside(files: Iterable[Path]) -> list[Path]:
+def _beside(files: Collection[Path]) -> list[Path]:
     """Files that may be of the same runs, by their names: of each folder one listing."""
     wanted: dict[Path, set[str]] = defaultdict(set)
     unnamed = set[Path]()
@@ -130,6 +148,7 @@ def _beside(files: Iterable[Path]) -> list[Path]:
         if UNNAMED.fullmatch(file.name):
             unnamed.add(file.parent)
     found = []
+    firsts = {NEXT.sub("", file.name) for file in files if NEXT.search(file.name)}
     for folder, stems in wanted.items():
         try:
             with os.scandir(folder) as entries:
@@ -138,7 +157,7 @@ def _beside(files: Iterable[Path]) -> list[Path]:
             continue
         for name in sorted(names):
             alike = folder in unnamed and UNNAMED.fullmatch(name)
-            if alike or not stems.isdisjoint(_stems(name)):
+            if alike or name in firsts or not stems.isdisjoint(_stems(name)):
                 found.append(folder / name)
     return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,19 +72,25 @@ def decode(
     words: NDArray[np.uint64],
     length: NDArray[np.int64],
     base: NDArray[np.uint64],
-    behind: NDArray[np.uint8] | None = None,
+    behind: NDArray[np.uint8] | NDArray[np.uint16] | None = None,
+    *,
+    there: NDArray[np.bool_] | None = None,
 ) -> Decoded:
     """Decode chunks. ``words`` uint64[k, n], n a multiple of BLOCK, hold ``length`` int64[k] words
     each, then zeros; ``base`` uint64[k]: each chunk's ticks. ``behind`` uint8[k, n]: the words that
-    follow each if an event begins there, for types of variable length."""
+    follow each if an event begins there, for types of variable length, as uint16 if they may be
+    many. ``there`` bool[k, n]: where events may begin; a chunk ends with the first that is not."""
     chunks, width = words.shape
     types = words.view(np.uint8).reshape(chunks, width, 8)[:, :, 0] & np.uint8(TYPE)
+    if there is not None:
+        types = np.where(there, types, np.uint8(Event.END))
     behind = looked_up(BEHIND, types).reshape(types.shape) if behind is None else behind
-    starts = _starts(behind)
+    starts = _starts(behind) if behind.dtype == np.uint8 else _followed(behind, types)
     ends = starts & (types == Event.END)
     ended = ends.any(axis=1)
     stop = np.where(ended, ends.argmax(axis=1), width)
-    torn = int((words[ended, stop[ended]] != 0).sum())
+    wrong = words[ended, stop[ended]] != 0
+    torn = int((wrong if there is None else wrong & there[ended, stop[ended]]).sum())
     for begins, after in zip(starts, stop.tolist(), strict=True):
         begins[after:] = False
     at = np.flatnonzero(starts)
@@ -141,7 +148,23 @@ def _bases(
     return of_event, after
 
 
-def _starts(behind: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _followed(behind: NDArray[Any], types: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Mark the same where events are long, and so few in a chunk: from one to the next, in all
+    chunks at once."""
+    chunks, width = behind.shape
+    starts = np.zeros((chunks, width), bool)
+    row, at = np.arange(chunks), np.zeros(chunks, np.int64)
+    while len(row):
+        starts[row, at] = True
+        going = types[row, at] != Event.END
+        row, at = row[going], at[going]
+        at += 1 + behind[row, at].astype(np.int64)
+        inside = at < width
+        row, at = row[inside], at[inside]
+    return starts
+
+
+def _starts(behind: NDArray[Any]) -> NDArray[np.bool_]:
     """Mark the words where events begin, bool[k, n], given how many words would follow each."""
     chunks, width = behind.shape
     blocks = width // BLOCK

@@ -4,7 +4,7 @@ counted instead of being recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -12,7 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.trace.call_frames import StackTable
+
 __all__ = [
+    "FLOATS",
     "Column",
     "Field",
     "Group",
@@ -23,6 +26,7 @@ __all__ = [
     "Hits",
     "Point",
     "Show",
+    "floats",
 ]
 
 
@@ -34,6 +38,11 @@ class Show(Enum):
     HEX = "pointer_value"
     SYMBOL = "symbol"
     STRING = "string"
+    FLOAT = "f32"
+    DOUBLE = "f64"
+
+
+FLOATS = (Show.FLOAT, Show.DOUBLE)
 
 
 @dataclass(frozen=True)
@@ -90,12 +99,20 @@ class Point(Protocol):
         """Its values, in order."""
 
 
+def floats(bits: NDArray[np.integer], show: Show) -> NDArray[np.floating]:
+    """Values of IEEE 754 from their bits: float32[n] for FLOAT, float64[n] for DOUBLE. As text each
+    is the shortest decimal that gives it back."""
+    if show is Show.FLOAT:
+        return bits.astype(np.uint32).view(np.float32)
+    return bits.astype(np.uint64).view(np.float64)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One value of n hits. ``number``: uint64[n], or int64[n] if signed, of the type's width; 0 for
-    a string. ``text``: uint8[n, room + 1], zero-padded strings; uint8[n, 0] for a number. ``lost``
-    bool[n]: could not be read. ``cut`` bool[n]: strings that were truncated or, in old traces, may
-    have been."""
+    a string; of a float or double its bits. ``text``: uint8[n, room + 1], zero-padded strings;
+    uint8[n, 0] for a number. ``lost`` bool[n]: could not be read. ``cut`` bool[n]: strings that
+    were truncated or, in old traces, may have been."""
 
     field: Field
     number: NDArray[np.uint64] | NDArray[np.int64]
@@ -112,7 +129,8 @@ class Column:
 class Group:
     """n hits of one point. ``header``: one that has the point. ``owner`` int32[n]: header of each
     hit's process. ``time`` int64[n], nanoseconds since the start; ``duration`` int64[n], 0 if not a
-    call. ``caller`` uint64[n]: the return address in memory, empty if not calls."""
+    call. ``caller`` uint64[n]: the return address in memory, empty if not calls. ``stack``
+    int32[n]: the calls that led there, by number in ``stacks``; None if they are not recorded."""
 
     point: Point
     header: int
@@ -122,6 +140,8 @@ class Group:
     duration: NDArray[np.int64]
     caller: NDArray[np.uint64]
     values: tuple[Column, ...]
+    stack: NDArray[np.int32] | None = None
+    stacks: StackTable | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -130,19 +150,20 @@ class Group:
 @dataclass(frozen=True)
 class HistKey:
     """A part of a key. ``low`` is its value (an address in memory for SYMBOL and callers, bytes for
-    STRING), or the least of a bucket of which ``high`` is the greatest."""
+    STRING; of a stack its return addresses in memory, the innermost first), or the least of a
+    bucket of which ``high`` is the greatest."""
 
-    low: int | bytes
+    low: int | float | bytes | tuple[int, ...]
     high: int | None = None
 
 
 @dataclass(frozen=True)
 class HistSum:
-    """A value's sum, its least and its greatest."""
+    """A value's sum, its least and its greatest. Of floats NaN counts in the sum alone."""
 
-    total: int
-    least: int
-    most: int
+    total: int | float
+    least: int | float
+    most: int | float
 
 
 @dataclass(frozen=True)
@@ -158,7 +179,7 @@ class HistRow:
 class HistTable:
     """The histogram of ``point``, of the process of ``header``: by key if that is of buckets, else
     the most frequent first. ``names`` and ``shows`` of a key's parts, and which of these are return
-    addresses (``callers``); ``sums``: the names of values."""
+    addresses (``callers``); ``sums``: the names of values; ``stacks`` names the calls of stacks."""
 
     point: Point
     header: int
@@ -167,6 +188,7 @@ class HistTable:
     callers: tuple[bool, ...]
     sums: tuple[str, ...]
     rows: tuple[HistRow, ...]
+    stacks: StackTable | None = None
 
     @property
     def hits(self) -> int:
@@ -198,6 +220,10 @@ class Hits(Protocol):
         """Histograms that were counted instead of recording hits, of points selected."""
 
     def __len__(self) -> int: ...
+
+    def parts(self) -> Iterator[Hits]:
+        """All hits, in parts: those that are here, or while they are being recorded what comes
+        before those that are here, which are none. What is said of points is final then."""
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Keep only the hits of a mask, bool[n]."""

@@ -28,13 +28,22 @@ REASONS = {
     constants["LOST_THREAD"]: Reason("in more threads than there is room for"),
 }
 NO_ROOM = Reason("when the disk was full", "", "use -o FILE on a disk with more room")
+UNSTARTED = Reason("before the library was initialized")
+NO_CHUNK = Reason("in threads that a ring had no room for", "--size")
 OTHERS = Reason("for other reasons")
 
 
-def lost_by(lost: Sequence[int], *, no_room: bool) -> dict[Reason, int]:
+def lost_by(
+    lost: Sequence[int], *, no_room: bool, ring: bool = False, library: bool = False
+) -> dict[Reason, int]:
     """Number of events by reason, from a header's counters; ``no_room``: it was the disk that was
-    full, not the file."""
-    known = REASONS | {constants["LOST_FULL"]: NO_ROOM} if no_room else REASONS
+    full, not the file; ``ring``: other threads had all of that; ``library``: the tracer started in
+    one."""
+    known = REASONS
+    if library:
+        known = known | {constants["LOST_EARLY"]: UNSTARTED}
+    if no_room or ring:
+        known = known | {constants["LOST_FULL"]: NO_ROOM if no_room else NO_CHUNK}
     found = dict[Reason, int]()
     for kind, number in enumerate(lost):
         if number:

@@ -56,6 +56,12 @@ class Matcher:
         self._left: dict[int, Suspended] = {}
         self._last = np.full(len(points), np.iinfo(np.int64).min, np.int64)
 
+    def grow(self, points: NDArray[np.bool_]) -> None:
+        """Take note of more threads: ``points`` bool[t] of all that there are now."""
+        more = len(points) - len(self._points)
+        self._points = points
+        self._last = np.pad(self._last, (0, more), constant_values=np.iinfo(np.int64).min)
+
     def feed(self, batch: Batch) -> Rows:
         """Turn a batch into rows, with each thread's open frames before its own."""
         first = segments(batch.thread)

@@ -22,24 +22,20 @@ chunk per thread."""
 
 def by_time(batches: Iterable[Rows], *, leaves: bool = False) -> Iterator[Rows]:
     """Order rows by time, keeping each thread's own order and dropping repeated open frames. With
-    ``leaves``, a call and its return with nothing in between become one LEAF if they are in the
-    same batch.
+    ``leaves``, a call and its return with nothing in between become one LEAF if the return is there
+    by the time that the call is yielded.
 
     The resulting rows' pairs are meaningless.
     """
     held: Rows | None = None
     for rows in batches:
         until = rows.until
-        told = (rows.kind != Kind.OPEN) & (rows.kind != Kind.END)
-        if leaves:
-            rows, paired = _leaves(rows)
-            told &= ~paired
-        if not told.any():
-            continue
-        rows = rows.take(told)
+        rows = rows.take((rows.kind != Kind.OPEN) & (rows.kind != Kind.END))
         if held is not None and len(held):
             rows = join_rows([held, rows])
             rows = rows.take(np.argsort(rows.thread, kind="stable"))
+        if leaves:
+            rows = _with_leaves(rows)
         time = _rising(rows)
         ready = time < until
         if len(rows) - int(ready.sum()) > MAX_HELD:
@@ -57,19 +53,21 @@ def _parts(rows: Rows, index: NDArray[np.intp], time: NDArray[np.int64]) -> Iter
         yield rows.take(index[first : first + STEP])
 
 
-def _leaves(rows: Rows) -> tuple[Rows, NDArray[np.bool_]]:
-    """Mark leaves, and return the rows that are merged into the entry before."""
-    enters = rows.kind[:-1] == Kind.ENTER
-    enter = np.flatnonzero(enters & (rows.kind[1:] == Kind.LEAVE) & (rows.pair[:-1] >= 0))
-    enter = enter[rows.pair[enter] == enter + 1]
+def _with_leaves(rows: Rows) -> Rows:
+    """Merge calls with the returns that follow them."""
+    enter = np.flatnonzero((rows.kind[:-1] == Kind.ENTER) & (rows.kind[1:] == Kind.LEAVE))
+    leave = enter + 1
+    same = (rows.thread[enter] == rows.thread[leave]) & (rows.level[enter] == rows.level[leave])
+    enter, leave = enter[same], leave[same]
     kind, duration = rows.kind.copy(), rows.duration.copy()
     flags, value = rows.flags.copy(), rows.value.copy()
     kind[enter] = Kind.LEAF
-    duration[enter] = duration[enter + 1]
-    flags[enter], value[enter] = flags[enter + 1], value[enter + 1]
-    gone = np.zeros(len(rows), bool)
-    gone[enter + 1] = True
-    return rows.but(kind=kind, duration=duration, flags=flags, value=value), gone
+    duration[enter] = duration[leave]
+    flags[enter], value[enter] = flags[leave], value[leave]
+    merged = rows.but(kind=kind, duration=duration, flags=flags, value=value)
+    left = np.ones(len(rows), bool)
+    left[leave] = False
+    return merged.take(left)
 
 
 def _rising(rows: Rows) -> NDArray[np.int64]:

@@ -34,8 +34,14 @@ class Report(Protocol):
     """True if it is for a browser."""
     returns: ClassVar[bool] = False
     """True if it needs returns."""
+    stacks: ClassVar[bool] = False
+    """True if stacks that were recorded with hits do as well."""
+    together: ClassVar[bool] = False
+    """True if it shows events of several kinds together."""
     sums: ClassVar[bool] = False
     """True if it yields nothing before everything has been read."""
+    follows: ClassVar[Data] = Data(0)
+    """The data of which it prints a line per event, and so can do it as they come."""
     ends: ClassVar[tuple[str, ...]] = (".txt",)
     """Suffixes of such files' names."""
 

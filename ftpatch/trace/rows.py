@@ -44,7 +44,8 @@ class Rows:
     begins, UNKNOWN for none. ``duration`` int64[n]: nanoseconds of a call that returned, on its
     last row, else UNKNOWN. ``late`` int64[n]: for a RETURN the nanoseconds since its frame was
     left, else UNKNOWN. ``flags`` uint8[n]: VALUE where ``value`` uint64[n] is valid (a return
-    value; for an entry, the return address). ``args`` int32[n]: row of ``arguments``, uint64[m, 6],
+    value; for an entry, the return address); INSTANT of a POINT that is no call, but an event of
+    another kind, whose number ``value`` is. ``args`` int32[n]: row of ``arguments``, uint64[m, 6],
     else UNKNOWN. ``until``: a lower bound for the times of all later batches (nanoseconds)."""
 
     kind: NDArray[np.uint8]
@@ -63,6 +64,7 @@ class Rows:
     until: int = 0
 
     VALUE = 1
+    INSTANT = 2
 
     def __len__(self) -> int:
         return len(self.kind)

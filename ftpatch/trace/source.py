@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ftpatch.trace.accesses import Accesses
 from ftpatch.trace.header import Tracer
 from ftpatch.trace.hits import Hits
+from ftpatch.trace.losses import Loss
 from ftpatch.trace.mapped import Mapped
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.symbolize import Functions, Program
@@ -85,6 +86,10 @@ class Origin(Protocol):
         """Libraries loaded with it."""
 
     @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Losses of each thread that has any."""
+
+    @property
     def notes(self) -> list[str]:
         """Notes on what is missing, one clause each."""
 
@@ -102,6 +107,7 @@ class Recording:
     functions: Functions = field(default_factory=lambda: Functions([]))
     program: list[int] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    _find: Callable[[Origin], Program] | None = None
 
     @property
     def has_clock(self) -> bool:
@@ -119,14 +125,21 @@ class Recording:
         return [self.headers[owner].comm for owner in self.owner.tolist()]
 
     def name_by(self, find: Callable[[Origin], Program]) -> None:
-        """Find each header's program."""
-        programs: list[Program] = []
-        for header in self.headers:
-            program = find(header)
-            if program not in programs:
-                programs.append(program)
-            self.program.append(programs.index(program))
-        self.functions = Functions(programs)
+        """Find each header's program, and later those of others that come."""
+        self._find = find
+        for number in range(len(self.headers)):
+            self.name(number)
+
+    def name(self, number: int) -> None:
+        """Find the program of a header that has come, or has changed."""
+        if self._find is None:
+            return
+        program = self._find(self.headers[number])
+        programs = self.functions.programs
+        if program not in programs:
+            self.functions.programs = programs = [*programs, program]
+        self.program += [0] * (number + 1 - len(self.program))
+        self.program[number] = programs.index(program)
 
     def program_of(self, header: int) -> Program:
         """The program of a header, by its number."""
@@ -148,6 +161,10 @@ class EventSource(Protocol):
     @property
     def has_returns(self) -> bool:
         """True if it records returns."""
+
+    @property
+    def has_stacks(self) -> bool:
+        """True if it records the calls that led to hits."""
 
     @property
     def steps(self) -> int:
@@ -181,12 +198,14 @@ class EventSource(Protocol):
 class SourceKind:
     """A kind of source, recorded by ``tracers``; a stream's has none. ``what``: noun phrase for
     messages; ``default``: name of its default report; ``no_returns`` and ``hint``: why some sources
-    have no returns, and a remedy. ``open`` takes a Trace of reader.py."""
+    have no returns, and a remedy. ``open`` takes a Trace of reader.py, ``follow`` a Followed of
+    followed.py; None: there are no single events."""
 
     what: str
     data: Data
     default: str
     open: Callable[..., EventSource] | None = None
+    follow: Callable[..., EventSource] | None = None
     tracers: tuple[Tracer, ...] = ()
     returns: bool = True
     no_returns: str = ""

@@ -146,6 +146,8 @@ def tally(trace: Trace) -> tuple[Totals, list[Totals]] | None:
             if not all(map(threads.add, index.tolist(), _rows(words))):
                 return None
             now.done += 1
+    if trace.batches.overrun:
+        return None
     sums = threads.end()
     return Totals.of(*sums.sum(axis=0).T), [Totals.of(*one.T) for one in sums]
 

@@ -28,7 +28,14 @@ from ftpatch.ftrace.sites import read_sites
 from ftpatch.image.injected import image_id
 from ftpatch.image.language import is_go
 from ftpatch.inject.library_tables import Library, fitting, libraries_table, ranges
-from ftpatch.inject.lookups import answers, asked_place, lookups, lookups_entries
+from ftpatch.inject.lookups import (
+    answers,
+    asked_place,
+    exported,
+    led_slots,
+    looked_up,
+    lookups,
+)
 from ftpatch.inject.runtime import (
     TRACERS,
     configuration,
@@ -39,15 +46,17 @@ from ftpatch.inject.runtime import (
 from ftpatch.inject.stub import Stub
 from ftpatch.layout import offset_of
 from ftpatch.process.areas import Area, filled
+from ftpatch.process.breakpoints import BREAKPOINT, END_IT, has_breakpoint
 from ftpatch.process.bring_in import CODE, STACK
 from ftpatch.process.loaded import Loaded
 from ftpatch.process.maps import Mapping
 from ftpatch.process.memory_target import in_memory
-from ftpatch.process.planned import Calls, Exported, Planned, joined
+from ftpatch.process.planned import Calls, Planned, joined
 from ftpatch.process.process import Process
 from ftpatch.process.room import Room
 from ftpatch.process.started import linker_span, started
-from ftpatch.process.unwinders import EXPORTED, Unwinders, find_unwinders
+from ftpatch.process.throwing import CANNOT_PASS
+from ftpatch.process.unwinders import Unwinders, find_unwinders
 from ftpatch.tracer.choice import Choice, require_tracer
 from ftpatch.tracer.plan import Tracing, traceable
 from ftpatch.update.refused_sites import refused_sites
@@ -62,7 +71,7 @@ CALLEE: Final = "ftrace_caller"
 
 
 THROWS: Final = (
-    "it may throw exceptions, which cannot pass calls whose return is traced",
+    CANNOT_PASS,
     "use --tracer function, or trace a copy of the file",
 )
 """Reason and hint for what cannot be traced."""
@@ -171,9 +180,10 @@ def plan_attached(
         arguments=tracing.arguments,
         libraries=((table + shift) % (1 << 64), 0) if table else (0, 0),
         attached=True,
+        keeping=tracing.keeping,
     )
     if unwinders.functions:
-        tables = [_looked_up(stub, main), *(_looked_up(hooked, one.area) for one in beside)]
+        tables = [looked_up(stub, main), *(looked_up(hooked, one.area) for one in beside)]
         values |= lookups(stub, unwinders.functions, tables)
     start, block = started(process, main, _address(stub, "trace_start"), environment)
     areas = [replace(main, contents=(*filled(main, values), block))]
@@ -199,10 +209,10 @@ def plan_attached(
         runtime=_address(stub, "process") + main.shift,
         returns=0 if returns is None else returns + main.shift,
         otherwise="use --tracer function",
-        slots=_led(unwinders, stub, main) if unwinders.slots else (),
+        slots=led_slots(unwinders, stub, main),
         asked=asked_place(stub, arch.name) + main.shift if unwinders.functions else 0,
         linker=linker_span(process, loaded) if unwinders.unbound else None,
-        exports=_exported(unwinders, stub, main),
+        exports=exported(unwinders, stub, main),
         config=_address(stub, "ftpatch_config") + main.shift,
     )
 
@@ -219,27 +229,6 @@ def _require_slots(unwinders: Unwinders, chosen: Sequence[Chosen]) -> None:
     for one in [*unwinders.missed, *images]:
         if unwinders.misses(one):
             raise UsageError(one.path, *THROWS)
-
-
-def _looked_up(stub: Stub, area: Area) -> tuple[int, int, int]:
-    """Bounds of an area's code in memory, and its .eh_frame_hdr."""
-    return *area.text, stub.unwind + area.shift
-
-
-def _led(unwinders: Unwinders, stub: Stub, main: Area) -> tuple[tuple[int, int, int], ...]:
-    """The slots of unwinders, by address, and what they hold and are to hold."""
-    entries = lookups_entries(stub)
-    return tuple((one.address, one.old, entries[one.name] + main.shift) for one in unwinders.slots)
-
-
-def _exported(unwinders: Unwinders, stub: Stub, main: Area) -> tuple[Exported, ...]:
-    """What is exported for unwinders that are loaded later."""
-    one = unwinders.export
-    if one is None:
-        return ()
-    entry = lookups_entries(stub)[EXPORTED] + main.shift
-    new = (entry - one.bias) % (1 << 64)
-    return (Exported(one.address, one.old, new, unwinders.functions[EXPORTED], entry),)
 
 
 @dataclass(frozen=True)
@@ -267,6 +256,8 @@ def calls_of(one: Chosen, callee: int) -> Calls:
     verdict = verify_image(sites.image, code, sites.arch.align, known)
     if not verdict.passed:
         bug, reason = refused_sites(sites, verdict, plan.action)[0]
+        if has_breakpoint(one.loaded, bug.ip):
+            raise SiteRefused(sites.image.path, f"{bug.place}: {BREAKPOINT}", END_IT)
         raise SiteRefused(sites.image.path, f"{bug.place}: {reason}")
     nop = np.isin(code.owner, sites.ip[sites.state == State.NOP])
     return Calls(in_memory(code, one.loaded), nop)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ftpatch.errors import OutputError
+from ftpatch.io.under_way import place_of
 from ftpatch.trace.children import children_of
 from ftpatch.trace.extent import read_extent, settle
-from ftpatch.trace.under_way import place_of
 from ftpatch.tracer.written import is_mapped, is_own
 
 __all__ = [

@@ -13,7 +13,6 @@ PTRACE_O_EXITKILL): they run on, those who record yet as before.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import threading
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from typing import Final
 from ftpatch.arch import feature
 from ftpatch.arch.thread_state import registers_in, thread_state_of
 from ftpatch.errors import FtpatchError, InputError
-from ftpatch.process.process import Process, find_process
+from ftpatch.process.process import Process, ending, find_process
 from ftpatch.process.ptrace import (
     WALL,
     Ended,
@@ -127,7 +126,8 @@ class Following:
         os.write(self._answered, YES)
         while not self._ended.is_set():
             if self._let_go:  # another thread of ours may trace it: wait(2) would take its stops
-                _until_ended(pid)
+                with ending(pid) as has_ended:
+                    has_ended(None)
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | WALL)
             except ChildProcessError:  # it could not be started
@@ -180,12 +180,3 @@ class Following:
                 set_registers(tid, registers.tobytes())
         except ProcessLookupError:
             raise Ended from None
-
-
-def _until_ended(pid: int) -> None:
-    """Wait for the end of a process, and take nothing of it."""
-    fd = os.pidfd_open(pid)
-    try:
-        select.select([fd], [], [])
-    finally:
-        os.close(fd)

@@ -27,6 +27,7 @@ from ftpatch.ftrace.plan import Plan
 from ftpatch.ftrace.sites import Sites, read_sites
 from ftpatch.image import Image, open_image
 from ftpatch.image.needed import Needed, Needs, matching
+from ftpatch.inject.dynamic_strings import with_origin
 from ftpatch.inject.library_tables import Library, fitting, ranges
 from ftpatch.inject.runtime import TRACERS
 from ftpatch.io.output import Copy
@@ -214,8 +215,7 @@ class Libraries:
                 if b"/" in old and old in paths:
                     new = bytes(paths[old])
             elif origin is not None:
-                for word in (b"${ORIGIN}", b"$ORIGIN"):
-                    new = new.replace(word, bytes(origin))
+                new = with_origin(new, bytes(origin))
             if tag == Tag.RPATH:
                 new = bytes(self._folder) + b":" + new
             if new != old:

@@ -24,18 +24,22 @@ from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_strings import replaced, strings
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_calls import LibraryCalls
+from ftpatch.inject.library_start import LibraryStart, require_ordinary
 from ftpatch.inject.library_tables import Library, libraries_table, linker_place
 from ftpatch.inject.module_stub import stub_in_module
 from ftpatch.inject.runtime import (
+    LIBRARY,
     TRACERS,
     USER,
+    Keeping,
     Tracer,
     configuration,
     tracer_named,
     tracer_of,
     user_functions,
+    user_stub,
 )
-from ftpatch.inject.stub import Stub, read_stub
+from ftpatch.inject.stub import Stub
 from ftpatch.names.plt import Plt
 
 __all__ = ["Tracing", "plan_runtime", "plan_traced", "require_untraced", "traceable"]
@@ -49,7 +53,7 @@ class Tracing:
     """Options of a tracer: its name, entries of a ret_stack, bytes of a trace file, whether to
     record arguments and return values; the PLT entries and the shared libraries to trace as well,
     and strings of the program's dynamic table, by the entry's offset; how many sites ``more`` may
-    come later."""
+    come later; what is kept of events (``keeping``)."""
 
     tracer: str
     depth: int
@@ -59,21 +63,29 @@ class Tracing:
     libraries: tuple[Library, ...] = ()
     strings: Mapping[int, bytes] = field(default_factory=dict)
     more: int = 0
+    keeping: Keeping = field(default_factory=Keeping)
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for an unknown tracer, or one that cannot keep events so, before
+        anything is asked about files."""
+        self.keeping.require_fit(tracer_named(self.tracer))
 
 
 def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan:
     """Plan calls to a tracer, injected into the program, at the sites in ``mask``, bool[n]; a
     user's stub may be laid into a module as well.
 
-    Raises UsageError for anything but a program without a tracer; InputError or SiteRefused if
-    there is no room.
+    Raises UsageError for anything but a program or a library without a tracer; InputError or
+    SiteRefused if there is no room.
     """
     image = sites.image
     if image.is_module and tracer_named(tracing.tracer) is USER:
         if sites.blocks:
             raise SiteRefused(image.path, "already patched", "run `ftpatch undo` first")
         return plan_laid(sites, mask, stub_in_module(sites, Path(tracing.tracer)))
-    if not image.is_program:
+    if image.is_library:
+        require_ordinary(image, "use `ftpatch trace --libcalls PROG` for calls of it")
+    elif not image.is_program:
         if image.is_module:
             hint = "use --tracer boot, a stub of your own, or --to"
             raise UsageError(image.path, "this tracer works on programs, not on a module", hint)
@@ -82,7 +94,7 @@ def plan_traced(sites: Sites, mask: NDArray[np.bool_], tracing: Tracing) -> Plan
             raise UsageError(
                 image.path, f"this tracer works on programs, not on {image.kind}", hint
             )
-        hint = "use an executable, or --to"
+        hint = "use an executable, a shared object, or --to"
         raise UsageError(image.path, f"{image.kind} has no tracers yet", hint)
     mask = traceable(
         sites, mask, libraries=bool(tracing.libraries or tracing.calls or tracing.more)
@@ -154,12 +166,21 @@ def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected
     parts = _parts(image, arch, tracing)
     tracer, stub = parts.tracer, parts.stub
     entry = header_field(image.elf, "e_entry")
+    start = stub.address("ftrace_start") if tracer.records else None
+    own_start = None
+    whole = parts.whole
+    if image.is_library:
+        start = None
+        if tracer.records:
+            own_start = LibraryStart(image, stub, whole, page=arch.page, arch=arch.name)
+            whole, entry = own_start.whole, own_start.init
 
     def fill(shift: int) -> dict[int, bytes]:
         user, table = parts.user, parts.table
         own = user_functions(user, parts.apart + shift) if user else (0, 0)
-        thunks = parts.calls.fill(shift) if parts.calls else {}
-        return thunks | configuration(
+        filled = parts.calls.fill(shift) if parts.calls else {}
+        filled |= own_start.fill(shift) if own_start else {}
+        return filled | configuration(
             image,
             stub,
             tracer,
@@ -174,14 +195,19 @@ def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected
             arguments=tracing.arguments,
             user=own,
             libraries=(table + shift, linker_place(image)) if table else (0, 0),
+            keeping=tracing.keeping,
+            flags=LIBRARY if image.is_library else 0,
+            ended=own_start.ended if own_start else 0,
         )
 
-    start = stub.address("ftrace_start") if tracer.records else None
-    laid = inject(image, parts.whole, page=arch.page, entry=start, fill=fill)
+    dynamic = own_start.moved if own_start else None
+    laid = inject(image, whole, page=arch.page, entry=start, fill=fill, dynamic=dynamic)
     changes, tail = for_debuggers(image, stub, laid)
     all_changes = [changes]
     if parts.places:
         all_changes.append(replaced(image, parts.places, parts.strings + laid.shift))
+    if own_start:
+        all_changes.append(own_start.changes(laid.shift))
     if parts.calls:
         all_changes.append(parts.calls.changes(laid.shift))
     if tracer.hooks:
@@ -196,8 +222,9 @@ def _parts(image: Image, arch: Arch, tracing: Tracing) -> _Parts:
     tracer, stub = tracer_of(tracing.tracer, arch.name, arguments=tracing.arguments)
     whole, user, apart = stub, None, 0
     if tracer.name not in TRACERS:
-        user = read_stub(Path(tracing.tracer), own=False)
+        stub, user = user_stub(Path(tracing.tracer), arch.name)
         whole, apart = stub.beside(user, arch.page)
+        whole = whole.knowing([(at + apart, fde + apart) for at, fde in user.unwind_rows()[1]])
     table = names = 0
     if tracing.libraries:
         whole, table = whole.with_data(libraries_table(tracing.libraries), arch.page)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ftpatch.core.changes import Changes
-from ftpatch.errors import FtpatchError, NoTable
+from ftpatch.errors import FtpatchError, NoTable, UsageError
 from ftpatch.ftrace.filter import Selection
 from ftpatch.ftrace.sites import read_sites
 from ftpatch.image import Image
@@ -18,7 +18,14 @@ from ftpatch.tracer.imported_calls import find_calls
 from ftpatch.tracer.plan import Tracing, plan_runtime, plan_traced, require_untraced
 from ftpatch.update.update import Prepared, cleared_name, prepare_bare, prepare_sites
 
-__all__ = ["Cleared", "prepare_program", "suggests_calls", "tell_cleared", "with_calls"]
+__all__ = [
+    "Cleared",
+    "prepare_program",
+    "require_no_library",
+    "suggests_calls",
+    "tell_cleared",
+    "with_calls",
+]
 
 Cleared = Callable[[Path, str], None]
 """Called before the run with a file, and the property that its copy loses."""
@@ -36,6 +43,7 @@ def with_calls(image: Image, choice: Choice, tracing: Tracing) -> Tracing:
 def prepare_program(image: Image, choice: Choice, tracing: Tracing) -> Prepared:
     """Prepare a tracer for the program's chosen sites, if it has any, and for all that ``tracing``
     names. Raises UsageError where nothing is chosen."""
+    require_no_library(image)
     try:
         sites = read_sites(image, named=True)
     except NoTable:
@@ -46,6 +54,13 @@ def prepare_program(image: Image, choice: Choice, tracing: Tracing) -> Prepared:
     )
     choice.require(image.path)
     return prepared
+
+
+def require_no_library(image: Image) -> None:
+    """Raise UsageError for a shared object: it has a tracer, but is not run."""
+    if image.is_library:
+        hint = f"use --lib '{image.path.name}' PROG, or `ftpatch enable` for all that load it"
+        raise UsageError(image.path, f"{image.kind}, not a program", hint)
 
 
 def suggests_calls(error: NoTable, image: Image, tracing: Tracing) -> NoTable:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from ftpatch.inject.runtime import tracer_named
 from ftpatch.io.activity import ACTIVITIES
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.io.output import Copy
-from ftpatch.io.temporary import FOLDERS, claim, sweep
+from ftpatch.io.temporary import claim, run_folder, sweep
 from ftpatch.names.suggest import meant, near
 from ftpatch.trace.header import open_trace
 from ftpatch.tracer.choice import Choice, require_tracer
@@ -37,6 +36,7 @@ from ftpatch.tracer.plan import Tracing, plan_traced
 from ftpatch.tracer.program import (
     Cleared,
     prepare_program,
+    require_no_library,
     suggests_calls,
     tell_cleared,
     with_calls,
@@ -117,22 +117,16 @@ def run_traced(path: Path, request: Request, on_cleared: Cleared, on_ready: Read
     Raises what planning and ``on_ready`` raise, InputError for a program that cannot be run,
     OutputError where nothing can be written.
     """
-    try:
-        sweep(Path(tempfile.gettempdir()), FOLDERS)
-    except FileNotFoundError as error:  # no folder was writable
-        raise OutputError(None, str(error.strerror)) from None
     with (
-        tempfile.TemporaryDirectory(prefix="ftpatch.") as folder,
+        run_folder() as folder,
         _place(path, folder) as patched,
         contextlib.ExitStack() as stack,
     ):
-        claim(Path(folder))
-        CLEANUP.passing = [Path(folder), patched]
-        libraries = _libraries(path, request, Path(folder), on_cleared)
+        libraries = _libraries(path, request, folder, on_cleared)
         executed = Executed(tracing=request.tracing, selection=request.selection)
         in_memory = bool(request.libraries) and request.follow
         if in_memory or (libraries is not None and (libraries.may_open or libraries.constructs)):
-            later = Later(request.libraries, request.selection, request.tracing, Path(folder))
+            later = Later(request.libraries, request.selection, request.tracing, folder)
             executed.later = stack.enter_context(contextlib.closing(later))
         try:
             on_ready(_patch(path, patched, request, libraries, on_cleared, executed))
@@ -143,7 +137,7 @@ def run_traced(path: Path, request: Request, on_cleared: Cleared, on_ready: Read
             patched = path.absolute()  # a bare name would be searched for
             on_ready(Foreseen(more=True))
         CLEANUP.appeared = False  # the copy is not what was asked for
-        yield _recorded(path, patched, request, libraries, Path(folder), executed)
+        yield _recorded(path, patched, request, libraries, folder, executed)
 
 
 def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) -> Libraries | None:
@@ -158,17 +152,19 @@ def _libraries(path: Path, request: Request, folder: Path, on_cleared: Cleared) 
 
 
 @contextlib.contextmanager
-def _place(path: Path, folder: str) -> Iterator[Path]:
+def _place(path: Path, folder: Path) -> Iterator[Path]:
     """A temporary path for the copy: beside the program, so that $ORIGIN stays the same, or in a
     folder of its own if that one is not writable."""
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.ftpatch.{os.getpid()}")
-    place = beside if os.access(real.parent, os.W_OK) else Path(folder, real.name)
+    place = beside if os.access(real.parent, os.W_OK) else folder / real.name
     sweep(real.parent, re.compile(re.escape(f".{real.name}.ftpatch.") + r"[0-9]+"))
+    CLEANUP.passing.append(place)
     try:
         yield place
     finally:
         place.unlink(missing_ok=True)
+        CLEANUP.passing.remove(place)
 
 
 def _patch(
@@ -188,6 +184,7 @@ def _patch(
     missing: set[str] | None = set() if request.follow else None
 
     def plan(sites: Sites) -> Plan:
+        require_no_library(sites.image)
         mask = select_sites(sites, selection, missing)
         if missing is not None and not mask.any():
             raise NoTable(path, "the filters select no site")

@@ -183,5 +183,7 @@ def lay_in(copy: Copy, image: Image, plan: Plan) -> None:
 
 
 def _length(image: Image, plan: Plan) -> int | None:
-    """Offset of a signature to strip, None without one."""
+    """Offset of a signature to strip, or of what the plan replaces; None without one."""
+    if plan.length is not None:
+        return plan.length
     return image.end if len(plan.changes) and image.end < len(image.data) else None

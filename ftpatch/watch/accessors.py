@@ -13,8 +13,9 @@ import numpy as np
 
 from ftpatch.arch import arch_of
 from ftpatch.arch.accesses import READ, WRITE, memory_accesses
+from ftpatch.inject.displaced import Displaced
 from ftpatch.trace.address_names import Places
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.reader import Opened
 from ftpatch.trace.symbolize import Program
 from ftpatch.watch.read_accesses import Recorded
 
@@ -38,10 +39,12 @@ class Accessor:
 class Accessors:
     """Looks up the functions of accesses, each once."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Opened) -> None:
+        self._headers = trace.headers
         self._recording, self._places = trace.recording, Places(trace.recording, str)
         self._known: dict[tuple[int, int], Accessor] = {}
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
+        self._displaced: dict[Program, Displaced] = {}
 
     def of(self, access: Recorded) -> Accessor:
         """Look up the accessor."""
@@ -62,6 +65,7 @@ class Accessors:
         recording = self._recording
         program = recording.program_of(file)
         at = (ip - recording.headers[file].bias) % (1 << 64)
+        at = self._undisplaced(file, program, at)
         # The recorded address is a function's start: it was called through the variable, or repeats
         # its first instruction; the instruction before it does not continue there.
         for address in (at, (at - 1) % (1 << 64)):
@@ -74,6 +78,14 @@ class Accessors:
         place = self._places.linked(file, at)
         return Accessor(place, place, "")
 
+    def _undisplaced(self, file: int, program: Program, at: int) -> int:
+        """The address in its function of what a probe displaced; any other as it is."""
+        if program.image is None or not self._headers[file].together:
+            return at
+        if program not in self._displaced:
+            self._displaced[program] = Displaced(program.image)
+        return self._displaced[program].behind(at) or at
+
     def _kind(self, program: Program, start: int, size: int, at: int) -> str:
         key = program, start
         if key not in self._code:
@@ -83,7 +95,8 @@ class Accessors:
 
     def _kinds(self, program: Program, start: int, size: int) -> dict[int, set[int]]:
         """Map each address that can be recorded to what the instructions ending there do."""
-        image = program.image
+        displaced = self._displaced.get(program)
+        image = displaced.before if displaced else program.image
         assert image is not None
         skeleton = image.elf.skeleton
         arch = arch_of(skeleton.machine, skeleton.elf_class)

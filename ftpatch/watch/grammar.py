@@ -8,14 +8,18 @@ of the wprobe events proposed for the kernel (patches to Documentation/trace/wpr
 both, SYMBOL may be a C++ name as in the source, which contains ``::``, or a link address, as for
 wprobe events; members and elements may follow, as in ``carts[1].total``. In a process, ``LIB:``
 before it names a library.
+
+Behind either form may be words of a probe: ``stack[(DEPTH)]`` and ``if FILTER``.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from ftpatch.core.token import SYMBOL, Token, read_number
+from ftpatch.core.stack_word import is_stack, read_stack
+from ftpatch.core.token import SYMBOL, Token, read_number, words_of
 from ftpatch.debuginfo.source_names import splits
 from ftpatch.errors import UsageError
 
@@ -46,13 +50,16 @@ _CPP = re.compile(r"(?=.*[:<\[(])(?:[^\W\d]|\()[^+%=]*")
 class Request:
     """One request: ``offset`` and ``length`` in bytes, None for a length not given; ``type`` is
     ``rw-``, ``-w-`` or ``r--``, or ``---``, which clears; ``library`` that has the symbol, by a
-    name of it, empty for the program."""
+    name of it, empty for the program; ``filter``: what stands behind ``if``;
+    ``stack``: how many of the calls that led there are recorded."""
 
     symbol: str
     offset: int
     length: int | None
     type: str
     library: str = ""
+    filter: Token | None = None
+    stack: int = 0
 
     @property
     def place(self) -> str:
@@ -65,6 +72,44 @@ def parse_watch(text: str) -> Request:
     whole = Token.of(text)
     if not whole.text:
         raise UsageError(None, "empty request", _FORM)
+    words = words_of(whole.text)
+    ends = [word.start for word in words[1:] if word.text == "if" or is_stack(word)]
+    if not ends:
+        return _place(whole)
+    place = whole.cut(0, len(whole.text[: ends[0]].rstrip()))
+    found = _place(place)
+    stack, filter = _behind(whole, [word for word in words if word.start >= ends[0]])
+    if found.type == CLEAR:
+        raise whole.cut(ends[0]).refuse("what is cleared records nothing", f"write {place.text}")
+    return replace(found, stack=stack, filter=filter)
+
+
+def _behind(whole: Token, words: Sequence[Token]) -> tuple[int, Token | None]:
+    """The depth of stacks, 0 for none, and the filter, behind place and type."""
+    depth = 0
+    for word in words:
+        if word.text == "if":
+            filter = whole.cut(word.stop)
+            filter = filter.cut(len(filter.text) - len(filter.text.lstrip()))
+            if not filter.text:
+                raise word.refuse("no filter behind it", "as in if new < 10")
+            if not filter.text.isprintable():
+                raise filter.refuse("characters that cannot be printed", "leave them out")
+            return depth, filter
+        if not is_stack(word):
+            raise word.refuse("neither stack nor if", "as in stock:rw- stack if new < 10")
+        if depth:
+            raise word.refuse("stack is given twice", "leave one out")
+        stack = read_stack(word)
+        if stack.frames:
+            hint = "write stack, or stack(DEPTH)"
+            raise word.refuse("stacks of watches are unwound, not walked", hint)
+        depth = stack.depth
+    return depth, None
+
+
+def _place(whole: Token) -> Request:
+    """Parse place and type."""
     if whole.text == f"{EVERY}:{CLEAR}":
         return Request(EVERY, 0, None, CLEAR)
     today = _TODAY.match(whole.text)

@@ -28,6 +28,9 @@ def kernel_watches(image: Image, texts: Sequence[str]) -> list[Watch]:
             raise UsageError(None, f"{text}: nothing to clear", "use SYMBOL:rw- or SYMBOL:-w-")
         if one.library:
             raise UsageError(None, f"{text}: {one.library} is not in this image", "name a variable")
+        if one.filter or one.stack:
+            reason = f"{text}: all accesses of a kernel are recorded, without stacks"
+            raise UsageError(None, reason, "use SYMBOL:rw- or SYMBOL:-w-")
     variables = Variables(image)
     low, high = (image.symbols.find(name) for name in PER_CPU)
 

@@ -8,6 +8,7 @@ it, and `undo` reverts one command after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -28,11 +29,24 @@ from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
 from ftpatch.inject.runtime import configuration, watch_stub
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
-from ftpatch.watch.read_back import InjectedWatches, injected_watches
+from ftpatch.watch.filtering import Filtering
+from ftpatch.watch.read_back import InjectedWatches, injected_watches, is_watched_alone
+from ftpatch.watch.rules import RULES_SIZE, pack_rules, with_rows
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches, unpack_watches
 from ftpatch.watch.variables import Variables
 
-__all__ = ["Watched", "part_notes", "plan_watched", "read_watches", "watched_lines"]
+__all__ = [
+    "Watched",
+    "injected_watch_list",
+    "pack_tables",
+    "part_notes",
+    "plan_first",
+    "plan_watched",
+    "read_watches",
+    "require_watchable",
+    "requested",
+    "watched_lines",
+]
 
 SIZE = 64 << 20
 """Default size of a trace file."""
@@ -52,7 +66,7 @@ class Watched:
 def read_watches(image: Image) -> tuple[Watch, ...]:
     """Read a program's watches. Raises UsageError if it has none, InputError for a corrupt
     table."""
-    laid = _laid_in(image)
+    laid = injected_watches(image)
     if laid is None:
         hint = "specify a watch, such as counter:rw-"
         raise UsageError(image.path, "no watches in this program", hint)
@@ -61,8 +75,14 @@ def read_watches(image: Image) -> tuple[Watch, ...]:
 
 def watched_lines(image: Image) -> list[str]:
     """Read the watches as requests; none for a file without them. Raises InputError."""
+    return [watch_line(readable(one)) for one in injected_watch_list(image)]
+
+
+def injected_watch_list(image: Image) -> tuple[Watch, ...]:
+    """Read a program's watches; none for a file without them. Raises InputError for a corrupt
+    table."""
     laid = injected_watches(image) if image.is_program else None
-    return [watch_line(readable(one)) for one in (_watches(image, laid) if laid else ())]
+    return _watches(image, laid) if laid else ()
 
 
 def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None) -> Watched:
@@ -71,20 +91,58 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
     Raises UsageError for what cannot be watched, or a program that has a tracer or probes already;
     InputError if there is no room, or for an architecture without watches.
     """
+    arch = require_watchable(image)
+    laid = _laid_in(image)
+    before = () if laid is None else _watches(image, laid)
+    watches, notes = requested(image, before, requests)
+    if laid is not None and not laid.rules and any(one.filter or one.stack for one in watches):
+        reason = "its watches are of an earlier version, which had no filters and no stacks"
+        raise UsageError(image.path, reason, "run `ftpatch undo` first, and watch again")
+    if laid is None:
+        plan = _first(image, arch, watches, SIZE if size is None else size)
+    else:
+        plan = _later(image, laid, watches, size)
+    return Watched(plan=plan, watches=watches, notes=notes)
+
+
+def plan_first(image: Image, watches: Sequence[Watch], size: int) -> Plan:
+    """Plan watches for a program that has nothing laid in. Raises as plan_watched does."""
+    return _first(image, require_watchable(image), watches, size)
+
+
+def pack_tables(watches: Sequence[Watch]) -> bytes:
+    """Pack the table of watches, and their rules behind it, from TABLE_SIZE on."""
+    return pack_watches(watches) + pack_rules(watches)
+
+
+def require_watchable(image: Image) -> Arch:
+    """Return a program's architecture. Raises UsageError for what cannot be watched, InputError for
+    an architecture without watches."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     _check(image, arch)
     assert arch is not None
-    laid = _laid_in(image)
-    before = () if laid is None else _watches(image, laid)
+    watch_stub(image, arch.name)
+    return arch
+
+
+def requested(
+    image: Image, before: Sequence[Watch], requests: Sequence[Request]
+) -> tuple[tuple[Watch, ...], tuple[str, ...]]:
+    """Apply requests to the watches that a program has; return the resulting ones, and notes on
+    them. Raises UsageError for a request that cannot be."""
     for one in requests:
         if one.library:
-            reason = f"{one.place}: libraries are watched in running processes only"
-            raise UsageError(image.path, reason, "use --pid")
-    variables = Variables(image)
+            raise _of_library(image, one)
+    variables, filtering = Variables(image), Filtering(image)
     spelled = [variables.asked(one) for one in requests]
     try:
         watches, notes = apply_requests(
-            before, spelled, slots=SLOTS, resolve=variables.resolve, read_only=False
+            before,
+            spelled,
+            slots=SLOTS,
+            resolve=variables.resolve,
+            read_only=False,
+            filtered=lambda text, watch: filtering.rows(text, watch, variables),
         )
     except UsageError as error:
         raise UsageError(error.path or image.path, error.reason, error.hint) from None
@@ -101,11 +159,7 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
         if watch.type == "-w-" and variables.never_written(watch.address):
             notes.append(f"{line}: the variable is constant, the program cannot write it")
     notes += _together(watches)
-    if laid is None:
-        plan = _first(image, arch, watches, SIZE if size is None else size)
-    else:
-        plan = _later(image, laid, watches, size)
-    return Watched(plan=plan, watches=watches, notes=tuple(notes))
+    return watches, tuple(notes)
 
 
 def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
@@ -131,6 +185,21 @@ def _check(image: Image, arch: Arch | None) -> None:
         raise UsageError(image.path, reason, "use a debugger")
 
 
+def _of_library(image: Image, request: Request) -> UsageError:
+    """The error for a variable of a library. One that the program refers to at a fixed address is
+    in the program: it has a copy (R_*_COPY), which everybody uses."""
+    with suppress(UsageError):
+        variables = Variables(image)
+        address, _ = variables.resolve(variables.spelled(request.symbol))
+        # Nothing else is written over a variable by its own name.
+        at = image.relocations.place == np.uint64(address)
+        if (at & (image.relocations.symbol > 0)).any():
+            reason = f"{request.place}: the program has a copy, which is used instead"
+            return UsageError(image.path, reason, f"watch {request.symbol}:{request.type}")
+    reason = f"{request.place}: libraries are watched in running processes only"
+    return UsageError(image.path, reason, "use --pid")
+
+
 def _together(watches: Sequence[Watch]) -> Iterator[str]:
     """Name the watches that one instruction may hit at once: the kernel keeps only one pending
     SIGTRAP per thread (``legacy_queue`` in kernel/signal.c)."""
@@ -143,24 +212,32 @@ def _together(watches: Sequence[Watch]) -> Iterator[str]:
 
 def _laid_in(image: Image) -> InjectedWatches | None:
     laid = injected_watches(image)
-    if laid is None and laid_in_id(image) is not None:
+    if laid_in_id(image) is not None and not is_watched_alone(image):
         raise UsageError(image.path, "already has a tracer or probes", "run `ftpatch undo` first")
     return laid
 
 
 def _watches(image: Image, laid: InjectedWatches) -> tuple[Watch, ...]:
-    raw = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
+    raw = image.elf.contents(laid.table, _size(laid), "table of watches").tobytes()
     try:
-        return tuple(told.watch for told in unpack_watches(raw) if told is not None)
+        told = unpack_watches(raw)
+        slots = [slot for slot, one in enumerate(told) if one is not None]
+        watches = [one.watch for one in told if one is not None]
+        return with_rows(watches, slots, raw[TABLE_SIZE:].ljust(RULES_SIZE, b"\0"))
     except UsageError as error:
         raise InputError(image.path, f"its table of watches is corrupt: {error}") from None
+
+
+def _size(laid: InjectedWatches) -> int:
+    """Bytes of the tables."""
+    return TABLE_SIZE + RULES_SIZE * laid.rules
 
 
 def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
     """Plan the first watches of a program."""
     linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
     tracer, stub = watch_stub(image, arch.name)
-    whole, table_at = stub.with_data(pack_watches(watches), arch.page)
+    whole, table_at = stub.with_data(pack_tables(watches), arch.page)
     hooks = find_hooks(image, arch).pack()
     whole, hooks_at = whole.with_data(hooks, arch.page)
     laid = inject(
@@ -179,6 +256,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
             sites=0,
             arguments=False,
             libraries=(0, linker),
+            user=(table_at + TABLE_SIZE + shift, 0),
             probes=table_at + shift,
             hooks=hooks_at + shift,
         ),
@@ -188,15 +266,13 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
 
 
 def _later(image: Image, laid: InjectedWatches, watches: Sequence[Watch], size: int | None) -> Plan:
-    """Change only what differs, with one Change per table entry."""
+    """Change only what differs, with one Change per entry of a table."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
-    before = image.elf.contents(laid.table, TABLE_SIZE, "table of watches").tobytes()
+    before = image.elf.contents(laid.table, _size(laid), "table of watches").tobytes()
+    after = pack_watches(watches) + pack_rules(watches) * laid.rules
     entry = TABLE_SIZE // SLOTS
-    old, new = (
-        np.frombuffer(raw, np.uint8).reshape(SLOTS, entry)
-        for raw in (before, pack_watches(watches))
-    )
-    offset = laid.table + entry * np.arange(SLOTS, dtype=np.int64)
+    old, new = (np.frombuffer(raw, np.uint8).reshape(-1, entry) for raw in (before, after))
+    offset = laid.table + entry * np.arange(len(old), dtype=np.int64)
     parts = [Changes.of(Kind.LITERAL, offset, old, new, NO_OWNER).effective()]
     if size is not None:
         was = image.elf.contents(laid.size, 8, "size of its trace").tobytes()

@@ -3,24 +3,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.layout import constants
-from ftpatch.trace.decode import BLOCK, TYPE, Event, decode
-from ftpatch.trace.reader import Trace
+from ftpatch.trace.decode import TYPE, Decoded, Event, decode
+from ftpatch.trace.reader import Opened, Trace
 from ftpatch.watch import Watch
+from ftpatch.watch.access_stacks import AccessStacks, has_stacks, stack_words
 from ftpatch.watch.table import Told
 from ftpatch.watch.trace_watches import read_watched
 
-__all__ = ["Accesses", "Recorded", "read_accesses"]
+__all__ = [
+    "PLACE",
+    "WORDS",
+    "Recorded",
+    "places_of",
+    "read_accesses",
+    "recorded",
+    "watches_of",
+    "words_behind",
+]
 
 ACCESS = constants["EVENT_ACCESS"]
-WORDS = 4
+WORDS: Final = 4
 """Words of an event after the first: ip, the value before, the value now, CPU."""
+PLACE: Final = 5
+"""Columns that tell of an access: file, thread, number of the file's watch, time, stack."""
 NO_CPU = 0xFFFF_FFFF
 LATE = constants["TRACE_LATE"]
 
@@ -29,7 +42,8 @@ LATE = constants["TRACE_LATE"]
 class Recorded:
     """One access. ``time`` in nanoseconds since the start; ``ip``: the address in memory after the
     instruction; ``before`` and ``after``: the value at the previous look, and now. ``cpu`` is None
-    if unknown; ``late``: SIGTRAP was blocked, and ``ip`` is where it was unblocked."""
+    if unknown; ``late``: SIGTRAP was blocked, and ``ip`` is where it was unblocked. ``stack``:
+    number of the calls that led there, None if they are not recorded."""
 
     file: int
     thread: int
@@ -40,76 +54,113 @@ class Recorded:
     after: int
     cpu: int | None
     late: bool
+    stack: int | None
 
 
-class Accesses:
-    """n accesses by time. ``place`` int64[n, 4]: file, thread, number of the file's watch, time
-    (nanoseconds); ``words`` uint64[n, 4] as in events. ``told``: each file's watches."""
+def recorded(
+    place: NDArray[np.int64], words: NDArray[np.uint64], told: Sequence[Sequence[Told | None]]
+) -> Iterator[Recorded]:
+    """Yield accesses. ``place`` int64[n, PLACE]: file, thread, number of the file's watch, time
+    (nanoseconds), number of the stack or -1; ``words`` uint64[n, 4] as in events; ``told``: each
+    file's watches."""
+    rows = zip(place.tolist(), words.tolist(), strict=True)
+    for (file, thread, number, time, stack), (ip, before, after, cpu) in rows:
+        one = told[file][number]
+        assert one is not None
+        low = cpu & NO_CPU
+        yield Recorded(
+            file=file,
+            thread=thread,
+            time=time,
+            watch=one.watch,
+            ip=ip,
+            before=before,
+            after=after,
+            cpu=None if low == NO_CPU else low,
+            late=bool(cpu & LATE),
+            stack=stack if stack >= 0 else None,
+        )
 
-    def __init__(self, trace: Trace, told: list[list[Told | None]]) -> None:
-        self._trace, self.told = trace, told
-        place = [np.empty((0, 4), np.int64)]
-        words = [np.empty((0, WORDS), np.uint64)]
-        for row in range(len(trace.chunks)):
-            found = self._chunk(row)
+
+def words_behind(
+    told: Sequence[Told | None], words: NDArray[np.uint64]
+) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Return how many words would follow each of ``words``, uint[k, n], if it began an event of
+    these watches: uint16 if there are stacks, and uint8 if not."""
+    kind = words & np.uint64(TYPE)
+    behind = np.asarray(np.where(kind == ACCESS, WORDS, kind == Event.TIME), np.uint8)
+    return behind + stack_words(told, words, WORDS) if has_stacks(told) else behind
+
+
+def places_of(
+    found: Decoded,
+    words: NDArray[np.uint64],
+    time: NDArray[np.int64],
+    *,
+    file: NDArray[np.int32],
+    thread: NDArray[np.int32],
+    told: Sequence[Sequence[Told | None]],
+    stacks: AccessStacks,
+    span: tuple[int, int],
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], int]:
+    """Return ``place`` and ``words``, as recorded() takes them, of the accesses ``found`` in words,
+    uint64[k, n], at ``time`` int64[m] in a ``span`` of nanoseconds, and the number of chunks with
+    others. ``file`` and ``thread`` int32[k] are those of the chunks."""
+    slots = max(map(len, told), default=0)
+    there = np.array([[one is not None for one in watches] for watches in told], bool)
+    good = (found.type == ACCESS) & (found.func < slots)
+    good &= there[file[found.row], np.where(good, found.func, 0)]
+    wrong = len(np.unique(found.row[~good]))
+    good &= (time >= span[0]) & (time <= span[1])
+    row, at = found.row[good], found.at[good]
+    number = stacks.numbers(told, words.ravel(), at, file[row], found.func[good], WORDS)
+    columns = (file[row], thread[row], found.func[good], time[good], number)
+    place = np.stack([column.astype(np.int64) for column in columns], axis=1)
+    return place, words.ravel()[at[:, None] + np.arange(1, 1 + WORDS)], wrong
+
+
+def read_accesses(
+    trace: Trace, told: Sequence[Sequence[Told | None]], stacks: AccessStacks
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Read the accesses of all traces by time: ``place`` and ``words``, as recorded() takes
+    them. Raises InputError."""
+    place = [np.empty((0, PLACE), np.int64)]
+    words = [np.empty((0, WORDS), np.uint64)]
+    for file in range(len(trace.sources)):
+        for found in _of(trace, told, stacks, file):
             place.append(found[0])
             words.append(found[1])
-        order = np.argsort(np.concatenate(place)[:, 3], kind="stable")
-        self.place, self.words = (np.concatenate(parts)[order] for parts in (place, words))
-
-    def __len__(self) -> int:
-        return len(self.place)
-
-    def __iter__(self) -> Iterator[Recorded]:
-        rows = zip(self.place.tolist(), self.words.tolist(), strict=True)
-        for (file, thread, number, time), (ip, before, after, cpu) in rows:
-            told = self.told[file][number]
-            assert told is not None
-            low = cpu & NO_CPU
-            known = None if low == NO_CPU else low
-            yield Recorded(
-                file=file,
-                thread=thread,
-                time=time,
-                watch=told.watch,
-                ip=ip,
-                before=before,
-                after=after,
-                cpu=known,
-                late=bool(cpu & LATE),
-            )
-
-    def _chunk(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """``place`` and ``words`` of one chunk's accesses."""
-        trace, chunks = self._trace, self._trace.chunks
-        file, length = int(chunks.file[row]), int(chunks.words[row])
-        words = np.zeros((1, -(-max(length, 1) // BLOCK) * BLOCK), np.uint64)
-        trace.batches.fill(words[0], row)
-        kind = words & np.uint64(TYPE)
-        behind = np.where(kind == ACCESS, WORDS, kind == Event.TIME).astype(np.uint8)
-        base = chunks.base[row : row + 1]
-        found = decode(words, chunks.words[row : row + 1], base, behind)
-        there = np.array([told is not None for told in self.told[file]])
-        good = (found.type == ACCESS) & (found.func < len(there))
-        good &= there[np.where(good, found.func, 0)]
-        trace.batches.torn += found.torn + int((~good).any())
-        time = trace.clocks[file].times(found.ticks)
-        low, high = trace.recording.window.span
-        good &= (time >= low) & (time <= high)
-        number, at = found.func[good].astype(np.int64), found.at[good]
-        same = np.full((2, len(at)), [[file], [int(chunks.thread[row])]], np.int64)
-        place = np.stack([*same, number, time[good]], axis=1)
-        return place, words[0][at[:, None] + np.arange(1, 1 + WORDS)]
+    order = np.argsort(np.concatenate(place)[:, 3], kind="stable")
+    return np.concatenate(place)[order], np.concatenate(words)[order]
 
 
-def read_accesses(trace: Trace) -> Accesses:
-    """Read the accesses of all traces. Raises InputError for a corrupt header."""
+def watches_of(trace: Opened) -> list[list[Told | None]]:
+    """Read each trace's watches, with what they have counted by now. Raises InputError for a
+    corrupt header."""
     recording = trace.recording
-    programs = [recording.program_of(number) for number in range(len(trace.headers))]
-    return Accesses(
-        trace,
-        [
-            read_watched(source.fd, source.header, plain=program.plain)
-            for source, program in zip(trace.sources, programs, strict=True)
-        ],
-    )
+    return [
+        read_watched(source.fd, source.header, plain=recording.program_of(number).plain)
+        for number, source in enumerate(trace.sources)
+    ]
+
+
+def _of(
+    trace: Trace, told: Sequence[Sequence[Told | None]], stacks: AccessStacks, file: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+    """Yield ``place`` and ``words`` of a file's accesses, some chunks at a time."""
+    chunks = trace.chunks
+    for rows, words in trace.batches.of_file(file):
+        behind = words_behind(told[file], words)
+        found = decode(words, chunks.words[rows], chunks.base[rows], behind)
+        place, values, wrong = places_of(
+            found,
+            words,
+            trace.clocks[file].times(found.ticks),
+            file=chunks.file[rows],
+            thread=chunks.thread[rows],
+            told=told,
+            stacks=stacks,
+            span=trace.recording.window.span,
+        )
+        trace.batches.torn += found.torn + wrong
+        yield place, values

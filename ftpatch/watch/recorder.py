@@ -2,7 +2,8 @@
 """Accesses taken out of the ring, written to a trace file for each process.
 
 Their order is the ring's, that of the accesses themselves. The value before an access is what the
-one before it, in the same process, has left; a forked child begins with its parent's.
+one before it, in the same process, has left; a forked child begins with its parent's. So filters
+are asked last: what they leave out has changed the value all the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.layout import constants
 from ftpatch.process.process import read_status
+from ftpatch.watch.filtered_rows import FilteredRows
 from ftpatch.watch.trace_file import ROW, Traced, TraceFile
 
 __all__ = ["Recorder", "mark_of"]
@@ -42,6 +45,7 @@ class Recorder:
         self._begun = time.clock_gettime_ns(time.CLOCK_MONOTONIC), time.time_ns()
         self._files = {traced.pid: self._file(path, traced, self._begun[0])}
         self._values: dict[int, list[int]] = {traced.pid: list(values)}
+        self._filters = {traced.pid: [FilteredRows(one.rows) for one in traced.watches]}
         self._lowest: dict[int, int] = {}
         self._last = 0
         self.taken = [0] * len(values)
@@ -71,8 +75,10 @@ class Recorder:
         rows["tid"][unseen] = self._traced.pid
         pids = np.where(unseen, self._traced.pid, records["pid"])
         for pid in dict.fromkeys(pids.tolist()):
-            self._write(pid, rows[pids == pid])
-        self.recorded += len(rows)
+            mine = pids == pid
+            self.recorded += self._write(pid, rows[mine], records[mine])
+        for one in self._files.values():
+            one.show()
 
     def finish(self, counted: Sequence[int]) -> None:
         """Say how many accesses are missing, given how many the kernel has ``counted``, and close
@@ -101,18 +107,33 @@ class Recorder:
         self._last = int(out[-1]) if len(out) else self._last
         return out.astype(np.uint64)
 
-    def _write(self, pid: int, rows: NDArray[np.void]) -> None:
-        if pid not in self._files:
-            self._values[pid] = list(self._values[self._traced.pid])
-            self._files[pid] = self._child_file(pid, int(rows["time"][0]))
+    def _write(self, pid: int, rows: NDArray[np.void], records: NDArray[np.void]) -> int:
+        """Write accesses of one process, as far as they are asked for; return their number."""
+        if pid not in self._values:
+            own = self._traced.pid
+            self._values[pid] = list(self._values[own])
+            self._filters[pid] = [one.forked() for one in self._filters[own]]
         values = self._values[pid]
+        asked = np.ones(len(rows), bool)
         for number in np.unique(rows["watch"]).tolist():
             mine = np.flatnonzero(rows["watch"] == number)
             after = rows["after"][mine]
             rows["before"][mine] = np.concatenate([[np.uint64(values[number])], after[:-1]])
             values[number] = int(after[-1])
-        self._files[pid].add(rows)
-        self._files[pid].flush()
+            asked[mine] = self._asked(self._filters[pid][number], rows[mine])
+        rows, records = rows[asked], records[asked]
+        if len(rows):
+            if pid not in self._files:
+                self._files[pid] = self._child_file(pid, int(rows["time"][0]))
+            self._files[pid].add(rows, records)
+        return len(rows)
+
+    def _asked(self, filter: FilteredRows, rows: NDArray[np.void]) -> NDArray[np.bool_]:
+        words = np.zeros((len(rows), constants["WATCH_WORDS"]), np.uint64)
+        for name, member in (("OLD", "before"), ("NEW", "after"), ("IP", "ip"), ("TID", "tid")):
+            words[:, constants[f"WORD_{name}"]] = rows[member]
+        words[:, constants["WORD_IP"]] -= np.uint64(self._traced.bias % (1 << 64))
+        return filter.passing(words)
 
     def _file(self, path: Path, traced: Traced, ticks: int) -> TraceFile:
         begun, realtime = self._begun

@@ -16,12 +16,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
+
 from ftpatch.arch import arch_of
 from ftpatch.arch.breakpoints import Breakpoints, breakpoints_of
+from ftpatch.core.token import Token
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image.injected import image_id, laid_in_id
+from ftpatch.inject.runtime_steps import Row
 from ftpatch.names.suggest import meant, near
-from ftpatch.process.bpf import load_program, make_ring
+from ftpatch.process.bpf import RECORD, STACKED, load_program, make_ring
 from ftpatch.process.loaded import Loaded
 from ftpatch.process.memory import memory_file
 from ftpatch.process.perf import Breakpoint, Events
@@ -30,17 +34,21 @@ from ftpatch.process.refusals import elf_kind
 from ftpatch.process.ring import Ring
 from ftpatch.trace.mapped import Mapped
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
+from ftpatch.watch.filtering import Filtering
 from ftpatch.watch.plan import part_notes
 from ftpatch.watch.recorder import Recorder, mark_of
 from ftpatch.watch.table import SLOTS, TYPES, pack_watches
 from ftpatch.watch.trace_file import Traced
 from ftpatch.watch.trace_watches import reason_of
+from ftpatch.watch.used_variables import used_address
 from ftpatch.watch.variables import Variables
 
 __all__ = ["Chosen", "Watching", "choose_watches"]
 
 RING: Final = 8 << 20
 """Bytes of the ring: 170,000 accesses between two looks."""
+STACKS_RING: Final = 32 << 20
+"""The same where some have stacks: 4,000 accesses."""
 OWN: Final = Path("/proc/self/exe")
 
 
@@ -71,14 +79,30 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
     known = {name: Variables(one.file) for name, one in owners.items()}
     spelled = [known[one.library].asked(one) for one in requests]
     places = {one.place: one for one in spelled}
+    starts, others = dict[str, int](), dict[str, Loaded | None]()
+    arch = arch_of(program.file.elf.skeleton.machine, program.file.elf.skeleton.elf_class)
+    assert arch is not None
 
     def resolve(place: str) -> tuple[int, int]:
-        one = places[place]
+        one, owner = places[place], owners[places[place].library]
         address, size = known[one.library].resolve(one.symbol)
-        return (address + owners[one.library].bias - program.bias) % (1 << 64), size
+        starts[place] = address
+        held = owner.above(address)
+        used = used_address(owner, address, arch) if owner is not program else None
+        if used not in (None, held):
+            others[place] = next((image for image in loaded if _is_in(image, used)), None)
+            held = used
+        return (held - program.bias) % (1 << 64), size
+
+    filtering = Filtering(program.file)
+
+    def filtered(text: Token, watch: Watch) -> tuple[Row, ...]:
+        return filtering.rows(text, watch, known[watch.library])
 
     try:
-        watches, notes = apply_requests((), spelled, slots=SLOTS, resolve=resolve, read_only=False)
+        watches, notes = apply_requests(
+            (), spelled, slots=SLOTS, resolve=resolve, read_only=False, filtered=filtered
+        )
         pack_watches(watches)  # their names are not too long
     except UsageError as error:
         raise UsageError(error.path or program.path, error.reason, error.hint) from None
@@ -87,7 +111,8 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
     partial = list[str]()
     for watch in watches:
         line, owner = watch_line(readable(watch)), owners[watch.library]
-        own = replace(watch, address=(watch.address + program.bias - owner.bias) % (1 << 64))
+        place = f"{watch.library}:{watch.symbol}" if watch.library else watch.symbol
+        own = replace(watch, address=starts[place] + watch.offset)
         variables = known[watch.library]
         if not variables.has(own.address, own.length):
             raise UsageError(
@@ -95,19 +120,20 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
             )
         if own.type == "-w-" and variables.never_written(own.address):
             notes.append(f"{line}: the variable is constant, the program cannot write it")
-        if owner is not program and _is_exported(watch.symbol, owner, program):
-            reason = "the program has a variable of that name, which the library may use instead"
-            notes.append(f"{line}: {reason}")
+        if place in others:
+            image = others[place]
+            whose = "another variable" if image is None else f"the one of {image.path.name}"
+            notes.append(f"{line}: the library uses {whose}, which is watched")
         partial += part_notes(owner.file, [own])
     return Chosen(
         loaded=loaded, watches=watches, notes=tuple(notes), partial=tuple(partial), kind=kind
     )
 
 
-def _is_exported(symbol: str, *images: Loaded) -> bool:
-    """Test whether all of these images export a symbol: the program may have been linked with a
-    copy of the library's variable (R_*_COPY)."""
-    return all(one.file.dynamic_symbols.find(symbol) is not None for one in images)
+def _is_in(image: Loaded, address: int) -> bool:
+    """Test whether an address in memory is one of an image."""
+    link = np.array([(address - image.bias) % (1 << 64)], np.uint64)
+    return bool(image.file.elf.in_memory(link)[0])
 
 
 def _owner(loaded: Sequence[Loaded], library: str) -> Loaded:
@@ -170,15 +196,18 @@ class Watching:
     def begin(self) -> None:
         """Set the breakpoints. Raises InputError for what the kernel refuses: then none is set."""
         kind, bias = self._chosen.kind, self._chosen.program.above
+        watches = self._chosen.watches
+        stacked = any(one.stack for one in watches)
+        record, size = (STACKED, STACKS_RING) if stacked else (RECORD, RING)
         try:
-            fd = make_ring(kind.bpf, RING)
+            fd = make_ring(kind.bpf, size)
         except OSError as error:
             raise self._no_programs(error) from None
-        self._ring = Ring(fd, RING)
+        self._ring = Ring(fd, size, record)
         self._held.callback(self._ring.close)
         wanted = [
             Breakpoint(address=bias(one.address), length=one.length, type=TYPES[one.type])
-            for one in self._chosen.watches
+            for one in watches
         ]
         programs: list[int] = []
 
@@ -192,6 +221,9 @@ class Watching:
                         length=one.length,
                         mark=mark_of(number, mark),
                         ip=kind.ip,
+                        size=record.itemsize,
+                        stack=kind.general if watches[number].stack else (),
+                        pointer=kind.stack,
                     )
                     self._held.callback(os.close, program)
                     programs.append(program)
@@ -287,6 +319,7 @@ def _traced(process: Process, chosen: Chosen) -> Traced:
         bias=program.bias,
         objects=[_mapped(one) for one in chosen.loaded[1:]],
         watches=chosen.watches,
+        pointer=chosen.kind.stack,
     )
 
 

@@ -97,5 +97,7 @@ def _told(
         type=request.type,
         usual=request.length is None,
         library=request.library,
+        filter=request.filter.text if request.filter else "",
+        stack=request.stack,
     )
     return Told(watch, hits, missed, refusal)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ftpatch.layout import constants, offset_of, pack, structure, texts
 from ftpatch.trace.header import Flag, Tracer
 from ftpatch.trace.mapped import Mapped
+from ftpatch.watch.copied_stacks import events_with_stacks
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches
 from ftpatch.watch.watches import Watch
 
@@ -43,7 +44,8 @@ ENTRY: Final = structure("trace_watch").itemsize
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """A process as its header tells it, and the watches that it has."""
+    """A process as its header tells it, and the watches that it has. ``pointer``: which register of
+    records is the stack pointer."""
 
     pid: int
     ppid: int
@@ -54,6 +56,7 @@ class Traced:
     bias: int
     objects: Sequence[Mapped]
     watches: Sequence[Watch]
+    pointer: int = 0
 
 
 @dataclass
@@ -73,11 +76,13 @@ class TraceFile:
 
     def __init__(self, path: Path, traced: Traced, *, size: int, ticks: int, realtime: int) -> None:
         self.path = path
-        self._watches = traced.watches
+        self._watches, self._pointer = traced.watches, traced.pointer
+        self._stacked = np.array([one.stack > 0 for one in traced.watches], bool)
         self._size = size + TABLE_SIZE
         self._taken, self._full = 0, 0
         self._hits, self._missed = ([0] * SLOTS for _ in range(2))
         self._threads: dict[int, _Chunk] = {}
+        self._marks: list[tuple[int, int, bytes]] = []
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o600)
         self._fields: dict[str, Any] = {
@@ -103,13 +108,22 @@ class TraceFile:
         self._objects = _packed(traced.objects)
         self.flush()
 
-    def add(self, rows: NDArray[np.void]) -> None:
-        """Add accesses, ROW[n], by time. Raises OSError."""
+    def add(self, rows: NDArray[np.void], records: NDArray[np.void]) -> None:
+        """Add accesses, ROW[n], by time, with the records that have their stacks. Who reads
+        meanwhile sees none of them before ``show``. Raises OSError."""
         order = np.argsort(rows["tid"], kind="stable")
-        rows = rows[order]
+        rows, records = rows[order], records[order]
         ends = np.flatnonzero(np.diff(rows["tid"].astype(np.int64))) + 1
-        for part in np.split(rows, ends):
-            self._append(int(part["tid"][0]), part)
+        for part, copies in zip(np.split(rows, ends), np.split(records, ends), strict=True):
+            self._append(int(part["tid"][0]), part, copies)
+        self.flush()  # chunks are found by the header
+
+    def show(self) -> None:
+        """Make what was added be there, within a few system calls: who follows the trace takes
+        accesses to be in the order in which they come. Raises OSError."""
+        for _, at, mark in sorted(self._marks, key=lambda one: one[0]):
+            os.pwrite(self._fd, mark, at)
+        self._marks.clear()
 
     def miss(self, number: int, count: int) -> None:
         """Count accesses to a watch that were not recorded."""
@@ -143,22 +157,37 @@ class TraceFile:
         finally:
             os.close(self._fd)
 
-    def _append(self, tid: int, rows: NDArray[np.void]) -> None:
-        while len(rows):
-            first = int(rows["time"][0])
+    def _append(self, tid: int, rows: NDArray[np.void], records: NDArray[np.void]) -> None:
+        """Write a thread's accesses, but for the words that make them, and new chunks, be there:
+        these wait, with their times and file offsets."""
+        stacked = self._stacked[rows["watch"]]
+        words, lengths = _words(rows), np.full(len(rows), WORDS, np.int64)
+        flat = words.ravel()
+        if stacked.any():
+            flat, lengths = events_with_stacks(words, records, stacked, self._pointer)
+        ends = np.cumsum(lengths)
+        begins, done = ends - lengths, 0
+        while done < len(rows):
+            first = int(rows["time"][done])
             chunk = self._threads.get(tid)
-            if chunk is None or chunk.left < WORDS or first - chunk.base >= MAX_SPAN:
+            if chunk is None or chunk.left < lengths[done] or first - chunk.base >= MAX_SPAN:
                 chunk = self._chunk(tid, first, chunk)
                 if chunk is None:
-                    self._drop(rows)
+                    self._drop(rows[done:])
                     return
             near = int(np.searchsorted(rows["time"], chunk.base + MAX_SPAN))
-            count = min(near, chunk.left // WORDS)
-            part, rows = rows[:count], rows[count:]
-            os.pwrite(self._fd, _words(part, chunk.base).tobytes(), chunk.at)
-            chunk.at += count * WORDS * 8
-            chunk.left -= count * WORDS
-            self._count(self._hits, part)
+            room = int(np.searchsorted(ends, begins[done] + chunk.left, side="right"))
+            some = slice(done, min(near, room))
+            part = flat[begins[done] : ends[some][-1]].copy()
+            ticks = rows["time"][some] - np.uint64(chunk.base)
+            part[begins[some] - begins[done]] |= ticks << np.uint64(constants["TICKS_SHIFT"])
+            raw = part.tobytes()
+            os.pwrite(self._fd, raw[8:], chunk.at + 8)
+            self._marks.append((first, chunk.at, raw[:8]))
+            chunk.at += len(raw)
+            chunk.left -= len(part)
+            self._count(self._hits, rows[some])
+            done = some.stop
 
     def _chunk(self, tid: int, base: int, before: _Chunk | None) -> _Chunk | None:
         """A thread's next chunk; None if the file is full."""
@@ -169,7 +198,8 @@ class TraceFile:
         head = pack(
             "trace_chunk", magic=constants["CHUNK_MAGIC"], tid=tid, base=base, number=number
         )
-        os.pwrite(self._fd, head, at)
+        os.pwrite(self._fd, head[4:], at + 4)
+        self._marks.append((base, at, head[:4]))
         self._taken += CHUNK
         chunk = _Chunk(at + FIRST, (CHUNK - FIRST) // 8, base, number)
         self._threads[tid] = chunk
@@ -185,12 +215,10 @@ class TraceFile:
             counts[number] += count
 
 
-def _words(rows: NDArray[np.void], base: int) -> NDArray[np.uint64]:
-    """Events, uint64[n, 5]."""
+def _words(rows: NDArray[np.void]) -> NDArray[np.uint64]:
+    """Events, uint64[n, 5], without their ticks."""
     out = np.empty((len(rows), WORDS), np.uint64)
-    ticks = rows["time"] - np.uint64(base)
-    out[:, 0] = ticks << np.uint64(constants["TICKS_SHIFT"])
-    out[:, 0] |= rows["watch"].astype(np.uint64) << np.uint64(constants["TYPE_BITS"])
+    out[:, 0] = rows["watch"].astype(np.uint64) << np.uint64(constants["TYPE_BITS"])
     out[:, 0] |= np.uint64(constants["EVENT_ACCESS"])
     for column, name in enumerate(("ip", "before", "after", "cpu"), 1):
         out[:, column] = rows[name]

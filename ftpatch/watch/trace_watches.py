@@ -33,10 +33,11 @@ _REASONS = {
 def read_watched(fd: int, header: Header, *, plain: bool = True) -> list[Told | None]:
     """Read the watches of a trace, by number; None for unused ones. Names are as in sources or,
     with ``plain``, as in symbol tables. Raises InputError for invalid contents."""
-    if header.probes != SLOTS or header.header_size < AT + TABLE_SIZE:
+    alone = header.only is None
+    if (alone and header.probes != SLOTS) or header.header_size < AT + TABLE_SIZE:
         raise InputError(header.path, "its header has no room for its watches")
     try:
-        raw = os.pread(fd, TABLE_SIZE, AT)
+        raw = os.pread(fd, TABLE_SIZE, header.header_size - TABLE_SIZE)
     except OSError as error:
         raise InputError(header.path, f"cannot read: {error.strerror}") from None
     try:

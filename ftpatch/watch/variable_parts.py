@@ -8,13 +8,16 @@ What a pointer points to has no place in the file: only the process knows it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 
 from ftpatch.debuginfo.debug_info import DebugInfo
+from ftpatch.debuginfo.dies import UnusableError
+from ftpatch.debuginfo.number_type import number_type
 from ftpatch.debuginfo.source_names import SourceName, Step
 from ftpatch.debuginfo.source_variables import SourceVariables
 from ftpatch.debuginfo.value_parts import Part, size_of, stripped
-from ftpatch.debuginfo.value_places import InMemory, Word
+from ftpatch.debuginfo.value_places import InMemory, NoValueError, Word
 from ftpatch.debuginfo.value_steps import dereferenced, refusing, taken
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
@@ -29,16 +32,24 @@ class VariableParts:
     def __init__(self, image: Image) -> None:
         self._image = image
 
-    def find(self, name: SourceName, start: int) -> tuple[int, int]:
-        """Link address and size (bytes) of a part of the variable at ``start``. Raises UsageError
-        for one that it does not have, or that is elsewhere; InputError if there is no debug
-        information, or if it cannot be read."""
+    def find(self, name: SourceName, start: int) -> tuple[int, int, str]:
+        """Link address, size (bytes) and type (``number_type``) of a part of the variable at
+        ``start``. Raises UsageError for one that it does not have, or that is elsewhere; InputError
+        if there is no debug information, or if it cannot be read."""
         try:
             return self._found(name, start)
         except UsageError as error:
             raise UsageError(self._image.path, error.reason, error.hint) from None
 
-    def _found(self, name: SourceName, start: int) -> tuple[int, int]:
+    def type(self, name: str, start: int) -> str:
+        """The type (``number_type``) of the variable ``name`` at ``start``, empty for no number.
+        Raises InputError if there is no debug information, or if it cannot be read."""
+        with self._info.readable(), suppress(NoValueError, UnusableError):
+            die = self._variables.at(start, last_word(name))
+            return number_type(stripped(die)) if die is not None else ""
+        return ""
+
+    def _found(self, name: SourceName, start: int) -> tuple[int, int, str]:
         with self._info.readable():
             with refusing(name.name):
                 die = self._variables.at(start, last_word(name.name.text))
@@ -56,7 +67,8 @@ class VariableParts:
             last = name.steps[-1].token
             with refusing(last, last.cut(-last.start)):
                 size = size_of(part.die, part.dimension)
-        return start + place.offset + part.offset, size
+                type = number_type(part.die)
+        return start + place.offset + part.offset, size, type
 
     @cached_property
     def _info(self) -> DebugInfo:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.number_types import TYPES
 from ftpatch.core.token import Token
 from ftpatch.debuginfo.source_names import SourceName, splits
 from ftpatch.elf.headers import Section, Segment
@@ -39,6 +40,7 @@ class Variables:
         self._image = image
         self._members = VariableParts(image)
         self._parts: dict[str, tuple[int, int]] = {}
+        self._types: dict[str, str] = {}
 
     def asked(self, request: Request) -> Request:
         """A request with its symbol as ``spelled``. Raises UsageError for a part of a variable that
@@ -113,6 +115,17 @@ class Variables:
         rows = rows[symbols.value[rows] == watch.address - watch.offset]
         return int(symbols.size[rows].max(initial=0))
 
+    def number_type(self, name: str, length: int) -> str:
+        """The type of a number of ``length`` bytes that is all of a variable, as debug information
+        tells it; empty if it does not, or if that is no such number."""
+        if ADDRESS.fullmatch(name):
+            return ""
+        type = self._types.get(name, "")
+        if name not in self._parts:
+            with suppress(InputError):
+                type = self._members.type(demangled(name), self.resolve(name)[0])
+        return type if type and TYPES[type] == length else ""
+
     def never_written(self, address: int) -> bool:
         """Return whether it is in a read-only segment."""
         loads = (s for s in self._image.elf.skeleton.segments if s.type == Segment.PT_LOAD)
@@ -134,7 +147,8 @@ class Variables:
                     return self.spelled(source + text[len(base) :])
                 symbol = self.spelled(base)
                 address, _ = self.resolve(symbol)
-                self._parts[text] = self._members.find(name, address)
+                place, size, self._types[text] = self._members.find(name, address)
+                self._parts[text] = place, size
                 return text
         raise self._missing(names[-1].name.text)
 

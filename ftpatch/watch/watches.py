@@ -13,7 +13,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ftpatch.core.stack_word import Stack, stack_text
+from ftpatch.core.token import Token
 from ftpatch.errors import UsageError
+from ftpatch.inject.runtime_steps import Row
 from ftpatch.names.demangle import demangled
 from ftpatch.watch.grammar import CLEAR, EVERY, LENGTHS, Request, parse_watch
 
@@ -28,7 +31,9 @@ _PREFIXES = {"rw-": "rw", "-w-": "w", "r--": "r"}
 class Watch:
     """``length`` bytes at ``address`` (virtual), which is ``symbol`` + ``offset`` (bytes), watched
     as ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the default;
-    ``library`` that has the symbol, empty for the program."""
+    ``library`` that has the symbol, empty for the program. ``filter``: which accesses are recorded,
+    empty for all, and ``rows``, that as the runtime's steps, where they are known; ``stack``: how
+    many of the calls that led there are recorded."""
 
     symbol: str
     offset: int
@@ -37,6 +42,9 @@ class Watch:
     type: str
     usual: bool = True
     library: str = ""
+    filter: str = ""
+    rows: tuple[Row, ...] = ()
+    stack: int = 0
 
 
 Named = TypeVar("Named", Watch, Request)
@@ -50,6 +58,7 @@ def apply_requests(
     resolve: Callable[[str], tuple[int, int]],
     read_only: bool,
     longest: int = 8,
+    filtered: Callable[[Token, Watch], tuple[Row, ...]] | None = None,
 ) -> tuple[tuple[Watch, ...], list[str]]:
     """Apply the requests of one command in order; return the resulting watches, and notes on them.
 
@@ -57,11 +66,11 @@ def apply_requests(
     unknown) of a request's ``place``, and raises UsageError for one that does not exist.
     ``read_only``: the CPU can watch reads alone, as arm64's can; otherwise they are watched
     together with writes, and a note says so. ``longest``: the CPU's maximum length in bytes, 4 on
-    32-bit x86.
+    32-bit x86. ``filtered`` translates a filter of a watch.
 
-    Watches are identified by address, as in the kernel: another type or length for a watched
-    address replaces the old one. Either all requests take effect or none: raises UsageError for the
-    first that cannot.
+    Watches are identified by address, as in the kernel: another type, length or filter for a
+    watched address replaces the old one. Either all requests take effect or none: raises UsageError
+    for the first that cannot.
     """
     now = {watch.address: watch for watch in watched}
     notes: list[str] = []
@@ -85,6 +94,8 @@ def apply_requests(
                 notes.append(f"{line}: this CPU cannot watch reads alone; writes are watched too")
                 taken = replace(request, type="rw-")
             watch = _watch(taken, line, *place, longest)
+            if request.filter is not None and filtered is not None:
+                watch = replace(watch, rows=filtered(request.filter, watch))
             _set(now, watch, line, slots)
     return tuple(now.values()), notes
 
@@ -108,12 +119,23 @@ def watch_line(watch: Watch) -> str:
             watch.offset,
             None if watch.usual else watch.length,
             watch.type,
-            watch.library,
+            library=watch.library,
+            filter=Token.of(watch.filter) if watch.filter else None,
+            stack=watch.stack,
         )
     )
 
 
 def _line(request: Request) -> str:
+    words = [_where(request)]
+    if request.stack:
+        words.append(stack_text(Stack(request.stack)))
+    if request.filter is not None:
+        words.append(f"if {request.filter.text}")
+    return " ".join(words)
+
+
+def _where(request: Request) -> str:
     place = f"{request.place}+{request.offset}" if request.offset else request.place
     # A symbol such as w@VERSION would be read as the second form.
     today = request.symbol.partition("@")[0].strip("rwx") == "" and "@" in request.symbol
@@ -160,6 +182,8 @@ def _watch(request: Request, line: str, address: int, left: int, longest: int) -
         type=request.type,
         usual=length == usual,
         library=request.library,
+        filter=request.filter.text if request.filter else "",
+        stack=request.stack,
     )
 
 
@@ -179,9 +203,14 @@ def _set(now: dict[int, Watch], watch: Watch, line: str, slots: int) -> None:
             f"{line}: Maximum limit:({slots}) reached, no new requests can be accepted now",
             "remove one first, as with SYMBOL:---",
         )
-    if old is not None and (old.type, old.length) == (watch.type, watch.length):
+    if old is not None and _what(old) == _what(watch):
         raise UsageError(None, f"{line}: already exists", "it is being watched")
     now[watch.address] = watch
+
+
+def _what(watch: Watch) -> tuple[object, ...]:
+    """What is watched of an address."""
+    return watch.type, watch.length, watch.filter, watch.stack
 
 
 def _told(watches: Collection[Watch]) -> str:

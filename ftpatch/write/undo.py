@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.core.changes import Changes
+from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.core.journal import Block
 from ftpatch.elf.skeleton import read_skeleton
 from ftpatch.errors import InputError, SiteRefused
@@ -21,7 +22,7 @@ from ftpatch.image.wrapping import rewrap, surrounds
 from ftpatch.io.output import Copy
 from ftpatch.write.write import write
 
-__all__ = ["Undo", "plan_undo", "require_undoable", "take_back"]
+__all__ = ["Undo", "plan_undo", "require_undoable", "restored", "take_back"]
 
 
 class NoJournal(InputError):
@@ -52,12 +53,45 @@ def plan_undo(image: Image, *, everything: bool = False) -> Undo:
     blocks = image.blocks
     if not blocks:
         raise NoJournal(image.path, "no journal: nothing to undo", "strip and objcopy remove it")
-    blocks = blocks if everything else blocks[:1]
+    nested = next((row for row, one in enumerate(blocks) if one.nested), len(blocks))
+    if everything and nested < len(blocks):
+        return _in_turn(image, _plan(image, blocks[:nested]))
+    return _plan(image, blocks if everything else blocks[:1])
+
+
+def restored(image: Image, undo: Undo) -> Image:
+    """The image as it is after ``undo``, in memory."""
+    data = image.data.copy()
+    undo.changes.put(data)
+    return image.holding(np.concatenate([data[: undo.length], np.frombuffer(undo.tail, np.uint8)]))
+
+
+def _in_turn(image: Image, first: Undo) -> Undo:
+    """Take back the blocks of ``first``, and then those that they kept, and all others."""
+    between = restored(image, first)
+    then = plan_undo(between, everything=True)
+    last = restored(between, then).data
+    length = min(first.length, then.length)
+    spread = [one.changes.spread() for one in (first, then)]
+    where = np.unique(np.concatenate([at[within] for at, within in spread]))
+    where = where[where < length]
+    changes = Changes.of(
+        Kind.LITERAL, where, image.data[where][:, None], last[where][:, None], NO_OWNER
+    )
+    return Undo(
+        blocks=(*first.blocks, *then.blocks),
+        changes=changes,
+        length=length,
+        tail=last[length:].tobytes(),
+    )
+
+
+def _plan(image: Image, blocks: Sequence[Block]) -> Undo:
     # What a command leaves unsigned may have been signed since.
     signature = unsigned_header(image)
     own = image.altered([signature]) if len(signature) else image
     left = own.altered([block.changes for block in reversed(blocks)])
-    before = own.altered([block.changes for block in blocks], old=True)
+    before = _before(own, blocks)
     touched = Changes.concat([block.changes for block in blocks])
     changed = touched.offset[(touched.held(own.data) != touched.held(left.data)).any(axis=1)]
     touched = Changes.concat([touched, signature.take(~np.isin(signature.offset, touched.offset))])
@@ -110,6 +144,18 @@ def take_back(copy: Copy, image: Image, undo: Undo) -> None:
         tail=undo.tail,
         packed=undo.packed,
     )
+
+
+def _before(image: Image, blocks: Sequence[Block]) -> Image:
+    """The image with blocks reverted. What the oldest cut off may have what the headers tell."""
+    changes, oldest = [block.changes for block in blocks], blocks[-1]
+    if not oldest.cut or not image.is_program:
+        return image.altered(changes, old=True)
+    data = image.data.copy()
+    for one in changes:
+        one.put(data, old=True)
+    cut = np.frombuffer(oldest.cut, np.uint8)
+    return image.holding(np.concatenate([data[: oldest.length - len(cut)], cut]))
 
 
 def _packed(image: Image, block: Block, data: NDArray[np.uint8]) -> tuple[bytes, bool]:

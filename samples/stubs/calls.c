@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A stub of one's own: every call of a traced function, and every return, as a line on stderr.
  *
- *     gcc -O2 -shared -fPIC -nostdlib -ffreestanding -mgeneral-regs-only -fno-stack-protector \
- *         -fcf-protection=none -Wl,-Bsymbolic calls.c -o calls.elf
+ *     gcc $(ftpatch --cflags) calls.c -o calls.elf
  *     ftpatch enable PROG --tracer ./calls.elf -o OUT
  *
  * ftrace_caller() gets the address after the site's call, and the one that the function will return

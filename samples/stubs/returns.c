@@ -25,6 +25,12 @@ struct registers {
 	ulong flags;
 };
 #define RESULT general[0]
+#elif defined(__i386__)
+struct registers {
+	long general[8]; /* ax cx dx bx sp bp si di */
+	ulong flags;
+};
+#define RESULT general[0]
 #elif defined(__aarch64__)
 struct registers {
 	long x[31];

@@ -33,6 +33,16 @@ static inline int is_handler(const ulong *at)
 			     : "=&r"(apart), "=&r"(held) : "m"(*at));
 	return !apart;
 }
+/* The same of a return address that the function may have signed (pac-ret): in bits that addresses do not
+ * use. */
+static inline int is_signed_handler(const ulong *at)
+{
+	ulong apart, held;
+
+	__asm__ __volatile__("ldr %1, %2\n\tadr %0, return_to_handler\n\teor %0, %0, %1\n\tmov %1, xzr"
+			     : "=&r"(apart), "=&r"(held) : "m"(*at));
+	return !(apart << 16);
+}
 static inline void put_handler(ulong *at)
 {
 	ulong handler;
@@ -75,6 +85,7 @@ static inline int is_tid(ulong at)
 	return (before[-1] > PAGE && before[-2] > PAGE) || before[-4] == at - 32;
 }
 
+#define SYS_read 63
 #define SYS_write 64
 #define SYS_close 57
 #define SYS_clock_gettime 113
@@ -93,6 +104,8 @@ static inline int is_tid(ulong at)
 #define SYS_getsockopt 209
 #define SYS_statx 291
 #define SYS_getrlimit 163
+#define SYS_nanosleep 101
+#define SYS_membarrier 283
 #define O_NOFOLLOW_ 0100000
 #define AT_FDCWD -100
 
@@ -197,10 +210,32 @@ static inline ulong *return_place(struct registers *regs)
 	return &regs->x[30];
 }
 
+#define FRAME_POINTER(regs) ((regs)->x[29])
+#define unsigned_(address) ((address) << 16 >> 16) /* a return address without its signature */
+#define SIGNED_BITS 55 /* with it: what is above is an address's tag, or the kernel's */
+#define UNWOUND /* the calls that led to a hit can be recorded */
+#define COPIED 16 /* register_() of the first register that is, with a stack: x16 to x30, and sp */
+
 /* 31 is sp, 32 the flags. */
 static inline u64 register_(const struct registers *regs, u32 number)
 {
 	return number < 31 ? regs->x[number] : number == 31 ? regs->sp : regs->flags;
+}
+
+/* The low eight bytes of v0 to v31. */
+static inline u64 vector_(u32 number)
+{
+	u64 held = 0;
+
+	switch (number) {
+#define VECTOR(n) case n: __asm__ __volatile__("fmov %0, d" #n : "=r"(held)); break;
+		VECTOR(0) VECTOR(1) VECTOR(2) VECTOR(3) VECTOR(4) VECTOR(5) VECTOR(6) VECTOR(7)
+		VECTOR(8) VECTOR(9) VECTOR(10) VECTOR(11) VECTOR(12) VECTOR(13) VECTOR(14) VECTOR(15)
+		VECTOR(16) VECTOR(17) VECTOR(18) VECTOR(19) VECTOR(20) VECTOR(21) VECTOR(22) VECTOR(23)
+		VECTOR(24) VECTOR(25) VECTOR(26) VECTOR(27) VECTOR(28) VECTOR(29) VECTOR(30) VECTOR(31)
+#undef VECTOR
+	}
+	return held;
 }
 
 /* The vdso provides it. */
@@ -238,5 +273,29 @@ static inline u64 divide(u64 number, u64 by)
 {
 	return number / by;
 }
+
+#ifdef REGS
+#include "ftrace_regs.h"
+
+/* Of the bl before `ip`. */
+static inline ulong site_of(ulong ip)
+{
+	return ip - 4;
+}
+
+/* Of a site's function: before the bl there is `mov x9, x30`, and perhaps a landing pad (bti c, bti jc). */
+static inline ulong function_of(ulong site)
+{
+	const u32 *first = (const u32 *)(site - 4);
+
+	return (ulong)first % PAGE && (first[-1] | 0x80) == 0xd50324dfu ? site - 8 : site - 4;
+}
+
+/* Where a function returns to, which trace_return() writes elsewhere. */
+static inline void goes_back(struct ftrace_regs *regs, ulong parent)
+{
+	regs->pc = regs->regs[30] = parent;
+}
+#endif
 
 #endif

@@ -53,7 +53,10 @@
 	.cfi_endproc
 	.endm
 
-#ifndef PROBES			/* probes.S has its own */
+#ifdef TOGETHER
+#define ftrace_caller ftrace_site_caller	/* probes.S has the other */
+#endif
+#if (!defined(PROBES) && !defined(REGS)) || defined(TOGETHER)	/* probes.S and regs.S have their own */
 	.globl	ftrace_caller
 	.type	ftrace_caller, @function
 #ifdef ARGS
@@ -71,6 +74,7 @@ ftrace_regs_caller:			/* arguments are always readable */
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
 
+#ifndef TOGETHER
 /* From the thunk of a PLT entry, which does what a site does, and then what the entry did:
  *
  *     mov x9, x30
@@ -85,6 +89,7 @@ ftrace_regs_caller:			/* arguments are always readable */
 ftrace_plt_caller:
 	caller	thunk=1
 	.size	ftrace_plt_caller, . - ftrace_plt_caller
+#endif
 #endif
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
@@ -144,7 +149,7 @@ return_to_handler:
 	.cfi_escape 0x28, SLOT_SIZE + TO_RESULT + 1, 0	/* 19: bra -> result         held */
 	.cfi_escape 0x13, SLOT			/* 22: drop                   CFA; slot slot */
 	search
-#ifdef PROBES
+#if defined(PROBES) || defined(REGS)
 	mov	x29, sp
 	bl	ftrace_returned
 #else
@@ -198,9 +203,8 @@ ftrace_start:
 	.cfi_endproc
 	.size	ftrace_start, . - ftrace_start
 
-	.type	ftrace_ended, @function
-ftrace_ended:
-	.cfi_startproc
+/* How a program and a library end. */
+	.macro	call_ended
 	hint	#34			/* bti c */
 	stp	x29, x30, [sp, #-16]!
 	.cfi_adjust_cfa_offset 16
@@ -212,6 +216,12 @@ ftrace_ended:
 	.cfi_adjust_cfa_offset -16
 	.cfi_restore x29
 	.cfi_restore x30
+	.endm
+
+	.type	ftrace_ended, @function
+ftrace_ended:
+	.cfi_startproc
+	call_ended
 	adrp	x16, ended
 	ldr	x16, [x16, #:lo12:ended]
 	cbz	x16, 1f
@@ -219,6 +229,50 @@ ftrace_ended:
 1:	ret
 	.cfi_endproc
 	.size	ftrace_ended, . - ftrace_ended
+
+/* In a shared library: what its DT_INIT and DT_FINI name. glibc passes argc, argv and the environment to
+ * the former, and to the library's own, if there is one. */
+	.globl	ftrace_library_start
+	.type	ftrace_library_start, @function
+ftrace_library_start:
+	.cfi_startproc
+	hint	#34			/* bti c */
+	stp	x29, x30, [sp, #-48]!
+	.cfi_adjust_cfa_offset 48
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
+	stp	x0, x1, [sp, #16]
+	str	x2, [sp, #32]
+	mov	x29, sp
+	bl	library_start
+	ldp	x0, x1, [sp, #16]
+	ldr	x2, [sp, #32]
+	ldp	x29, x30, [sp], #48
+	.cfi_adjust_cfa_offset -48
+	.cfi_restore x29
+	.cfi_restore x30
+	mov	x9, #STUB_CONFIG_ENTRY
+	b	1f
+	.cfi_endproc
+	.size	ftrace_library_start, . - ftrace_library_start
+
+	.globl	ftrace_library_ended
+	.type	ftrace_library_ended, @function
+ftrace_library_ended:
+	.cfi_startproc
+	call_ended
+	mov	x9, #STUB_CONFIG_ENDED
+1:	adrp	x10, ftpatch_config
+	add	x10, x10, #:lo12:ftpatch_config
+	ldr	x16, [x10, x9]		/* the library's own */
+	cbz	x16, 2f
+	ldr	x9, [x10, #STUB_CONFIG_SELF]
+	sub	x10, x10, x9		/* bias */
+	add	x16, x16, x10
+	br	x16			/* lands on a bti c, if there is one */
+2:	ret
+	.cfi_endproc
+	.size	ftrace_library_ended, . - ftrace_library_ended
 
 	.local	ended
 	.comm	ended, 8, 8

@@ -42,10 +42,11 @@
 	.cfi_same_value x30
 	.endm
 
-/* Registers as struct registers has them, but for x29, x30 and sp, which callers bring. */
+/* Registers as struct registers has them, or with another place of the flags, but for x29, x30 and sp,
+ * which callers bring. */
 #define X(n) REGISTERS_X + 8 * n
 
-	.macro	save_all
+	.macro	save_all flags=REGISTERS_FLAGS
 	stp	x0, x1, [sp, #0]
 	stp	x2, x3, [sp, #16]
 	stp	x4, x5, [sp, #32]
@@ -62,11 +63,11 @@
 	stp	x26, x27, [sp, #208]
 	str	x28, [sp, #224]
 	mrs	x0, nzcv
-	str	x0, [sp, #REGISTERS_FLAGS]
+	str	x0, [sp, #\flags]
 	.endm
 
-	.macro	restore_all
-	ldr	x0, [sp, #REGISTERS_FLAGS]
+	.macro	restore_all flags=REGISTERS_FLAGS
+	ldr	x0, [sp, #\flags]
 	msr	nzcv, x0
 	ldp	x0, x1, [sp, #0]
 	ldp	x2, x3, [sp, #16]

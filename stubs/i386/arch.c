@@ -35,3 +35,123 @@ __attribute__((visibility("hidden"), used)) u64 fetch_add_8(u64 *at, u64 number,
 	} while (!stored);
 	return old;
 }
+
+#ifdef PROBES
+/* And these. */
+#define BUILT_IN __attribute__((visibility("hidden"), used))
+
+/* If *at is `old`, make it `new`; return what it was. */
+static u64 exchanged(u64 *at, u64 old, u64 new)
+{
+	__asm__ __volatile__("lock cmpxchg8b %1"
+			     : "+A"(old), "+m"(*at)
+			     : "b"((u32)new), "c"((u32)(new >> 32))
+			     : "memory", "cc");
+	return old;
+}
+
+#define FETCH(name, expression)                                                                     \
+	u64 name(u64 *at, u64 number, int order);                                                   \
+	BUILT_IN u64 name(u64 *at, u64 number, int order)                                           \
+	{                                                                                           \
+		u64 old, held = *at;                                                                \
+                                                                                                    \
+		(void)order;                                                                        \
+		do {                                                                                \
+			old = held;                                                                 \
+			held = exchanged(at, old, expression);                                      \
+		} while (held != old);                                                              \
+		return old;                                                                         \
+	}
+
+#pragma redefine_extname fetch_and_8 __atomic_fetch_and_8
+#pragma redefine_extname fetch_sub_8 __atomic_fetch_sub_8
+#pragma redefine_extname load_8 __atomic_load_8
+#pragma redefine_extname store_8 __atomic_store_8
+#pragma redefine_extname compare_exchange_8 __atomic_compare_exchange_8
+FETCH(fetch_and_8, old & number)
+FETCH(fetch_sub_8, old - number)
+
+u64 load_8(u64 *at, int order);
+void store_8(u64 *at, u64 number, int order);
+int compare_exchange_8(u64 *at, u64 *old, u64 new, int order, int failing);
+
+BUILT_IN u64 load_8(u64 *at, int order)
+{
+	(void)order;
+	return exchanged(at, 0, 0);
+}
+
+BUILT_IN void store_8(u64 *at, u64 number, int order)
+{
+	u64 held = *at, old;
+
+	(void)order;
+	do {
+		old = held;
+		held = exchanged(at, old, number);
+	} while (held != old);
+}
+
+BUILT_IN int compare_exchange_8(u64 *at, u64 *old, u64 new, int order, int failing)
+{
+	u64 held = exchanged(at, *old, new);
+	int is = held == *old;
+
+	(void)order;
+	(void)failing;
+	*old = held;
+	return is;
+}
+
+/* Divisions of 64 bits, as in libgcc, of histograms and filters. */
+u64 __udivdi3(u64 number, u64 by);
+u64 __umoddi3(u64 number, u64 by);
+s64 __divdi3(s64 number, s64 by);
+s64 __moddi3(s64 number, s64 by);
+s64 __divmoddi4(s64 number, s64 by, s64 *rest);
+u64 __udivmoddi4(u64 number, u64 by, u64 *rest);
+
+BUILT_IN u64 __udivdi3(u64 number, u64 by)
+{
+	return divide(number, by);
+}
+
+BUILT_IN u64 __umoddi3(u64 number, u64 by)
+{
+	return number - divide(number, by) * by;
+}
+
+static u64 magnitude(s64 number)
+{
+	return number < 0 ? 0 - (u64)number : (u64)number;
+}
+
+BUILT_IN s64 __divdi3(s64 number, s64 by)
+{
+	u64 result = divide(magnitude(number), magnitude(by));
+
+	return (s64)((number < 0) != (by < 0) ? 0 - result : result);
+}
+
+BUILT_IN s64 __moddi3(s64 number, s64 by)
+{
+	return number - __divdi3(number, by) * by;
+}
+
+BUILT_IN s64 __divmoddi4(s64 number, s64 by, s64 *rest)
+{
+	s64 result = __divdi3(number, by);
+
+	*rest = number - result * by;
+	return result;
+}
+
+BUILT_IN u64 __udivmoddi4(u64 number, u64 by, u64 *rest)
+{
+	u64 result = divide(number, by);
+
+	*rest = number - result * by;
+	return result;
+}
+#endif

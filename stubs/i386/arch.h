@@ -57,6 +57,7 @@ enum { POPPED = 256 }; /* bytes of arguments; more are assumed only if nothing e
 
 #define ARGS_ON_STACK
 
+#define SYS_read 3
 #define SYS_write 4
 #define SYS_close 6
 #define SYS_getpid 20
@@ -66,6 +67,20 @@ enum { POPPED = 256 }; /* bytes of arguments; more are assumed only if nothing e
 #define SYS_madvise 219
 #define SYS_gettid 224
 #define SYS_rt_sigprocmask 175
+#define SYS_rt_sigpending 176
+#define SYS_rt_sigtimedwait 177
+#define SYS_rt_sigsuspend 179
+#define SYS_munmap 91
+#define SYS_mprotect 125
+#define SYS_mremap 163
+#define SYS_mmap 192 /* mmap2, which counts pages */
+#define SYS_pselect6 308
+#define SYS_ppoll 309
+#define SYS_epoll_pwait 319
+#define SYS_memfd_create 356
+#define SYS_io_pgetevents 385
+#define SYS_io_uring_enter 426
+#define SYS_epoll_pwait2 441
 #define SYS_clock_gettime 265
 #define SYS_tgkill 270
 #define SYS_getcwd 183
@@ -77,7 +92,23 @@ enum { POPPED = 256 }; /* bytes of arguments; more are assumed only if nothing e
 #define SYS_getsockopt 365
 #define SYS_statx 383
 #define SYS_getrlimit 191 /* ugetrlimit */
+#define SYS_nanosleep 162
+#define SYS_membarrier 375
 #define O_NOFOLLOW_ 0400000
+
+#define FILE_OFFSET(bytes) ((bytes) >> 12)
+
+/* Calls that differ from an older one only in how wide a time is (_time64), as that. */
+#define CALL_LIKE(number)                                                                          \
+	((number) == 413 ? SYS_pselect6 : (number) == 414 ? SYS_ppoll :                            \
+	 (number) == 416 ? SYS_io_pgetevents : (number) == 421 ? SYS_rt_sigtimedwait : (number))
+
+/* sigprocmask, whose masks have one word: glibc's getcontext() and setcontext(). */
+#define SYS_sigprocmask 126
+
+#define LEAD_JUMP 5 /* bytes */
+#define LEAD_REACH ~0ul /* all of it */
+#define LEAD_RESULT(call) ((call)->number)
 
 /* As in the kernel, but unsigned: good until 2106. */
 struct timespec_ {
@@ -135,5 +166,90 @@ static inline void file_limit(u64 limit[2])
 
 /* Without libgcc. */
 u64 divide(u64 number, u64 by) __attribute__((visibility("hidden")));
+
+#ifdef REGS
+#define LANDS 0xfb1e0ff3u /* endbr32: f3 0f 1e fb */
+#include "../x86/sites.h"
+#endif
+
+/* Saved by a detour (probes.S), and restored. */
+struct registers {
+	ulong general[8]; /* ax cx dx bx sp bp si di, as instructions number them */
+	ulong flags;
+	ulong back, place; /* of a hit: into the detour; number of the place */
+};
+
+static inline ulong stack_pointer(const struct registers *regs)
+{
+	return regs->general[4];
+}
+
+/* The location of the return address on function entry. It stays there. */
+#define RETURNS_FROM_SLOT
+static inline ulong *return_place(struct registers *regs)
+{
+	return (ulong *)regs->general[4];
+}
+
+/* 8 is the flags, 9 a result of two words. */
+static inline u64 register_(const struct registers *regs, u32 number)
+{
+	if (number == 9)
+		return (u64)regs->general[2] << 32 | regs->general[0];
+	return number < 8 ? regs->general[number] : regs->flags;
+}
+
+static inline u64 vector_(u32 number)
+{
+	(void)number;
+	return 0;
+}
+
+#define FRAME_POINTER(regs) ((regs)->general[5])
+#define is_signed_handler is_handler
+#define unsigned_(address) (address)
+#define UNWOUND /* the calls that led to a hit can be recorded */
+#define COPIED 0 /* register_() of the first register that is, with a stack */
+
+/* int3 leaves the program counter behind itself. */
+#define TRAP_BEHIND 1
+
+void trap_restorer(void) __attribute__((visibility("hidden")));
+
+static inline void restored_by(ulong *flags, void **restorer)
+{
+	*flags |= 0x04000000; /* SA_RESTORER */
+	*restorer = trap_restorer;
+}
+
+/* A signal handler's context, with SA_SIGINFO, up to the registers (arch/x86/include/uapi/asm). */
+struct context {
+	ulong before[12]; /* struct ucontext up to uc_mcontext, and of that gs to bp */
+	ulong sp, bx, dx, cx, ax, trap, error, ip;
+};
+
+#define LANDING
+
+/* Go on at another place. */
+static inline void goes_on(struct context *context, ulong ip)
+{
+	context->ip = ip;
+}
+
+/* The signals blocked when this one arrived: behind a struct sigcontext of 22 words. */
+static inline u64 *signal_mask(struct context *context)
+{
+	return (u64 *)((ulong *)context + 5 + 22);
+}
+
+/* Whether a signal arrived in the system call before `place`: it is made by the vdso, which has three
+ * words on the stack then, and below them where it returns to. */
+static inline int is_behind(const struct context *context, ulong place)
+{
+	const ulong *stack = (const ulong *)context->sp;
+
+	return place && (context->ip == place || stack[3] == place || stack[0] == place);
+}
+#define IS_BEHIND(context, place) is_behind(context, place)
 
 #endif

@@ -15,6 +15,10 @@
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
+#ifdef TOGETHER
+#define ftrace_caller ftrace_site_caller	/* probes.S has the other */
+#endif
+#if (!defined(REGS) && !defined(PROBES)) || defined(TOGETHER) /* regs.S and probes.S have their own */
 	.globl	ftrace_caller
 	.type	ftrace_caller, @function
 #ifdef ARGS
@@ -56,6 +60,7 @@ ftrace_regs_caller:			/* arguments are always readable */
 	.size	ftrace_caller, . - ftrace_caller
 #ifdef ARGS
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
+#endif
 #endif
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
@@ -117,7 +122,15 @@ return_to_handler:
 	.cfi_escape 0x28, SLOT_SIZE + TO_RESULT + 1, 0	/*  7: bra -> result         held */
 	.cfi_escape 0x13, SLOT			/* 10: drop                   CFA; slot slot */
 	search
+#ifdef PROBES
+	call	ftrace_returned
+#endif
+#ifdef REGS
+	call	ftrace_returned
+	.cfi_escape VAL_EXPRESSION, 5, 0x34, 0x1c, 0x06, 0x31, 0x1c	/* lit4 minus deref, lit1 minus */
+#else
 	save	eax, edx
+#ifndef PROBES
 #ifdef ARGS
 	pushl	$0				/* the value, as 64 bits */
 	.cfi_adjust_cfa_offset 4
@@ -131,10 +144,12 @@ return_to_handler:
 	addl	$MORE, %esp
 	.cfi_adjust_cfa_offset -MORE
 #endif
+#endif
 	movl	8(%esp), %edx			/* to the word that `ret` will take, for no register is */
 	movl	%edx, POPPED + 8(%esp)		/* free: a caller may count on any (-fipa-ra) */
 	.cfi_escape VAL_EXPRESSION, 5, 0x34, 0x1c, 0x06, 0x31, 0x1c	/* lit4 minus deref, lit1 minus */
 	restore	edx, eax
+#endif
 	leal	POPPED(%esp), %esp
 	.cfi_adjust_cfa_offset -POPPED
 	ret
@@ -241,6 +256,18 @@ clock_restorer:
 	movl	$119, %eax		/* sigreturn */
 	int	$0x80
 	.size	clock_restorer, . - clock_restorer
+
+#ifdef PROBES
+/* The same for trap.c, whose handler gets a siginfo_t. */
+	nop
+	.globl	trap_restorer
+	.hidden	trap_restorer
+	.type	trap_restorer, @function
+trap_restorer:
+	movl	$173, %eax		/* rt_sigreturn */
+	int	$0x80
+	.size	trap_restorer, . - trap_restorer
+#endif
 
 	.local	ended
 	.comm	ended, 4, 4

@@ -13,3 +13,20 @@
 	.cfi_adjust_cfa_offset -4
 	.endr
 	.endm
+
+/* All registers as in struct registers, except esp, whose place is just reserved, and the two words
+ * after the flags, which the caller provides. */
+#define SP REGISTERS_GENERAL + 4 * 4
+
+	.macro	save_all
+	pushfl
+	.cfi_adjust_cfa_offset 4
+	save	edi, esi, ebp, esp, ebx, edx, ecx, eax
+	.endm
+
+	.macro	restore_general
+	restore	eax, ecx, edx, ebx
+	leal	4(%esp), %esp
+	.cfi_adjust_cfa_offset -4
+	restore	ebp, esi, edi
+	.endm

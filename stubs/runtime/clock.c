@@ -22,7 +22,11 @@ static u64 latest(void)
 {
 	ulong tp = thread_pointer();
 	struct thread *t = tp ? known_at(tp)->thread : 0;
+#ifdef REGS
+	u64 now = process.ticks;
+#else
 	u64 now = process.header ? process.header->ticks : 0;
+#endif
 
 	if (t && t->tp == tp) {
 		now = t->base > now ? t->base : now;

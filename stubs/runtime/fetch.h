@@ -3,13 +3,13 @@
 #ifndef FTPATCH_FETCH_H
 #define FTPATCH_FETCH_H
 
-#include "probes.h"
-
-#define LEAST_PAGE 4096ul
+#include "compared.h"
+#include "mapped.h"
 
 /* fetch.c: 0 if it cannot be read. A string is STRING_WORDS words. */
 int readable(u64 *to, ulong at, ulong size);
 int text(u64 *to, ulong at);
+u64 vector(u32 number);
 
 /* Take a step of those that modify a value. 0: it could not be read. */
 static inline __attribute__((always_inline)) int
@@ -18,6 +18,9 @@ stepped(const struct fetch *step, u64 *value, const struct registers *regs)
 	switch (step->op) {
 	case FETCH_REGISTER:
 		*value = register_(regs, step->what);
+		return 1;
+	case FETCH_VECTOR:
+		*value = vector(step->what);
 		return 1;
 	case FETCH_STACK: {
 		ulong at = stack_pointer(regs) + (ulong)step->value * sizeof(ulong);
@@ -32,7 +35,7 @@ stepped(const struct fetch *step, u64 *value, const struct registers *regs)
 		*value = (u64)step->value;
 		return 1;
 	case FETCH_ADDRESS:
-		*value = (u64)step->value + process.bias;
+		*value = (ulong)((u64)step->value + process.bias);
 		return 1;
 	case FETCH_READ:
 		return readable(value, (ulong)(*value + (u64)step->value), step->what);
@@ -52,13 +55,6 @@ stepped(const struct fetch *step, u64 *value, const struct registers *regs)
 	}
 }
 
-static inline u64 extended(u64 value, u32 what)
-{
-	u32 beside = 64 - (what & TEST_WIDTH) * 8;
-
-	return what & TEST_SIGNED ? (u64)((s64)(value << beside) >> beside) : value << beside >> beside;
-}
-
 /* Those that only a hit knows. */
 static inline __attribute__((always_inline)) int
 stepped_at(const struct fetch *step, u64 *value, const struct thread *t,
@@ -69,7 +65,7 @@ stepped_at(const struct fetch *step, u64 *value, const struct thread *t,
 		*value = (u64)t->tid;
 		return 1;
 	case FETCH_CALLER:
-		*value = (instance->ret ? instance->ret : *return_place((struct registers *)regs)) - process.bias;
+		*value = returns_to(t, instance, regs) - process.bias;
 		return 1;
 	case FETCH_LATENCY:
 		*value = instance->ticks;

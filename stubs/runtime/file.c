@@ -15,6 +15,8 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #define STEP_LEAST (64ul << 10) /* bytes that the file grows by: its current size, but ... */
 #define STEP_MOST (1ul << 20)   /* ... within these bounds */
+#define ACCOUNT_SHARE 256       /* fraction of a file for what threads lose ... */
+#define ACCOUNTS_MOST (256ul << 10) /* ... and at most so many bytes */
 
 /* Fall back to writing zeros if the file system lacks fallocate(). */
 static long filled(long fd, u64 size)
@@ -32,7 +34,7 @@ static long filled(long fd, u64 size)
 
 /* Make pages of the file writable in memory, and so allocate them on disk. A store to one without a
  * block would raise SIGBUS on a full disk; this reports it. */
-static REGISTERS long populate(char *at, ulong size)
+REGISTERS long populate(char *at, ulong size)
 {
 	long ret;
 
@@ -146,6 +148,26 @@ static void probes_told(struct trace_header *header)
 }
 #endif
 
+/* Bytes at the end of a file of `size` that are for what threads lose: they are on disk once that is
+ * used. */
+static u64 accounts_size(u64 size)
+{
+	u64 wanted = (size / ACCOUNT_SHARE + TRACE_UNIT - 1) & ~(u64)(TRACE_UNIT - 1);
+
+	return wanted < ACCOUNTS_MOST ? wanted : ACCOUNTS_MOST;
+}
+
+/* All is there that a reader needs. */
+static void marked(struct trace_header *header)
+{
+	u32 i;
+
+	barrier();
+	for (i = 0; i < sizeof(header->magic); i++)
+		header->magic[i] = TRACE_MAGIC[i];
+	barrier();
+}
+
 /* 0, or a negative errno: then nothing has changed. */
 long make_file(int again)
 {
@@ -165,7 +187,7 @@ long make_file(int again)
 	told = probe_table()->told_size + probe_table()->hists;
 #endif
 #ifdef WATCH
-	told = WATCHES * sizeof(struct trace_watch);
+	told += WATCHES * sizeof(struct trace_watch);
 #endif
 	at = sized(fd, process.size + told, LEAST + told, &size, &grown);
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
@@ -178,13 +200,21 @@ long make_file(int again)
 	if (path[0] && !(ftpatch_config.flags & TRACE_ATTACHED))
 		bus_kept();
 	header = (struct trace_header *)at;
-	header->version = TRACE_VERSION;
+	header->version = ftpatch_config.flags & TRACE_TOGETHER ? TRACE_VERSION_TOGETHER : TRACE_VERSION;
 	header->header_size = TRACE_HEADER + told;
 	header->machine = ftpatch_config.machine;
 	header->chunk_size = ftpatch_config.tracer == TRACER_PROFILE ? ftpatch_config.profile : CHUNK;
 	header->tracer = ftpatch_config.tracer;
-	header->flags = ftpatch_config.flags;
+	/* What does not fit into a small file goes to a parent's, and that is a ring. */
+	header->flags = process.flags & ~(u32)(TRACE_OFF | (process.overflow ? TRACE_RING : 0));
+	if (!path[0])
+		process.rotate = 0; /* of `ftpatch trace`, which has one for each process */
+	if (process.rotate)
+		header->flags |= TRACE_ROTATES;
+	header->off = process.flags & TRACE_OFF ? 1 : 0;
 	header->size = size;
+	if (ftpatch_config.tracer != TRACER_PROFILE)
+		header->accounts = size - accounts_size(size);
 	header->grown = (u32)(grown / TRACE_UNIT);
 	header->bias = process.bias;
 	header->base = ftpatch_config.base;
@@ -198,7 +228,9 @@ long make_file(int again)
 		header->image_id[i] = ftpatch_config.image_id[i];
 	syscall6(SYS_prctl, PR_GET_NAME, (long)header->comm, 0, 0, 0, 0);
 	/* The real path: the program may have been started by a relative one. */
-	if (readlink_("/proc/self/exe", header->path, sizeof(header->path) - 1) <= 0)
+	if (ftpatch_config.flags & TRACE_LIBRARY)
+		append(header->path, sizeof(header->path), library_path());
+	else if (readlink_("/proc/self/exe", header->path, sizeof(header->path) - 1) <= 0)
 		append(header->path, sizeof(header->path), program_name());
 	libraries_told(header);
 #ifdef PROBES
@@ -207,9 +239,54 @@ long make_file(int again)
 #ifdef WATCH
 	watches_told(header);
 #endif
-	barrier();
-	for (i = 0; i < sizeof(header->magic); i++)
-		header->magic[i] = TRACE_MAGIC[i];
+	marked(header);
+	process.header = header;
+	rotation_begun(header);
+	return 0;
+}
+
+#ifdef ROTATING
+#define MREMAP_TO 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */
+
+/* Make the file after one that is full, in the `room` bytes of address space at `place`; or elsewhere if
+ * it needs more. What the header says of the process is what it said before. `number` is that of its
+ * name, or a later one that is free. 0, or a negative errno: then nothing has changed. */
+long make_next(const struct trace_header *full, ulong place, u64 room, u32 *number)
+{
+	char path[PATH];
+	struct trace_header *header;
+	u64 size = 0, grown = 0;
+	long fd = place_next(path, number), at, ret;
+	u32 i;
+
+	if (failed(fd))
+		return fd;
+	at = sized(fd, process.size, LEAST, &size, &grown);
+	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
+	if (!failed(at) && size <= room) {
+		ret = syscall6(SYS_mremap, at, (long)size, (long)size, MREMAP_TO, (long)place, 0);
+		if (failed(ret))
+			munmap_((ulong)at, (ulong)size);
+		at = ret;
+	}
+	if (failed(at)) {
+		unlink_(path);
+		return at;
+	}
+	mapping_kept((ulong)at, (ulong)size);
+	header = (struct trace_header *)at;
+	for (i = sizeof(header->magic) / sizeof(u64); i < TRACE_HEADER / sizeof(u64); i++)
+		((volatile u64 *)header)[i] = ((const u64 *)full)[i];
+	header->flags = full->flags & ~(u32)(TRACE_NO_ROOM | TRACE_NEXT | TRACE_ENDED);
+	header->size = size;
+	header->accounts = size - accounts_size(size);
+	header->grown = (u32)(grown / TRACE_UNIT);
+	for (i = 0; i < LOST_KINDS; i++)
+		header->lost[i] = 0;
+	header->taken = header->overwritten = header->cut = 0;
+	header->accounted = header->children = header->refusal = 0;
+	marked(header);
 	process.header = header;
 	return 0;
 }
+#endif

@@ -13,6 +13,14 @@
 int place_kept(char **envp, const char *name);
 const char *program_name(void);
 long place_made(char path[PATH], int again);
+int place_of(char path[PATH], u32 number);
+long place_next(char path[PATH], u32 *number);
+
+/* start.c */
+void process_started(ulong *sp, char **envp);
+
+/* in_library.c: of the library's file, empty if this is none, or it is unknown. */
+const char *library_path(void);
 
 /* received_file.c */
 void server_kept(const char *name);
@@ -20,6 +28,18 @@ long file_handed(int again);
 
 /* file.c: 0, or a negative errno */
 long make_file(int again);
+long make_next(const struct trace_header *full, ulong at, u64 room, u32 *number);
+
+/* rotate.c */
+#ifdef ROTATING
+void rotation_wanted(char **envp);
+void rotation_begun(struct trace_header *header);
+void rotation_forked(ulong tp, const struct trace_header *parents);
+#else
+#define rotation_wanted(envp) ((void)(envp))
+#define rotation_begun(header) ((void)(header))
+#define rotation_forked(tp, parents) ((void)(tp), (void)(parents))
+#endif
 
 /* sigbus.c */
 void mapping_kept(ulong at, ulong size);

@@ -16,6 +16,7 @@
 static char place[PATH]; /* of the file; if `is_folder`, the name is appended to it */
 static char execfn[PATH];
 static int is_folder;
+static char own[PATH]; /* of this process's first file; empty: it has no name */
 
 /* Whether there is something that is not a regular file, nor a link to one. */
 static int is_special(const char *path)
@@ -110,5 +111,31 @@ long place_made(char path[PATH], int again)
 			return -EINVAL;
 		fd = create(path);
 	}
+	own[0] = 0;
+	if (!failed(fd))
+		append(own, PATH, path);
+	return fd;
+}
+
+/* The name of one of the files that follow a process's first, which is number 0. */
+int place_of(char path[PATH], u32 number)
+{
+	path[0] = 0;
+	return own[0] && append(path, PATH, own) &&
+	       (!number || (append(path, PATH, ".r") && append_number(path, PATH, number)));
+}
+
+/* Create the file of a number, or of the next one that no other file has. */
+long place_next(char path[PATH], u32 *number)
+{
+	long fd = -EEXIST;
+	u32 i;
+
+	for (i = 0; fd == -EEXIST && i < TRIES; i++) {
+		if (!place_of(path, *number + i))
+			return -EINVAL;
+		fd = create(path);
+	}
+	*number += i - 1;
 	return fd;
 }

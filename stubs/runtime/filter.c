@@ -3,17 +3,6 @@
  * forward over others. There is no way back. */
 #include "fetch.h"
 
-static inline int tested(u64 left, u64 right, u32 what)
-{
-	if (what & TEST_BITS)
-		return (left & right) != 0;
-	if (left == right)
-		return (what & TEST_EQUAL) != 0;
-	if (what & TEST_SIGNED ? (s64)left < (s64)right : left < right)
-		return (what & TEST_BELOW) != 0;
-	return (what & TEST_ABOVE) != 0;
-}
-
 /* Both are of STRING_WORDS words. One step back of the pattern's latest `*` at most for each of the
  * text's bytes. */
 static int is_like(const char *name, const char *glob)
@@ -56,17 +45,6 @@ static int matched(const struct fetch *step, u64 at)
 	return is_like((char *)name, (char *)right) == !!(step->what & TEST_EQUAL);
 }
 
-/* Add one, unless it is above `most` then: it never wraps. */
-static u64 counted_to(u32 *count, u32 most)
-{
-	u32 held = __atomic_load_n(count, __ATOMIC_RELAXED);
-
-	while (held <= most &&
-	       !__atomic_compare_exchange_n(count, &held, held + 1, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-	return (u64)held + (held <= most);
-}
-
 /* Test whether a hit is one that is asked for. What cannot be read makes a comparison false. */
 int passes(struct thread *t, u32 number, const struct probe_instance *instance,
 	   const struct registers *regs)
@@ -86,14 +64,20 @@ int passes(struct thread *t, u32 number, const struct probe_instance *instance,
 		case FETCH_FIRST:
 			value = counted_to(&told->first, (u32)step->value);
 			break;
+		case FETCH_WITHIN:
+			value = (u64)is_within(t, number, step, instance, regs);
+			break;
+		case FETCH_DEPTH:
+			value = calls_deep(t, number, instance, regs);
+			break;
 		case FETCH_KEEP:
-			kept = extended(value, step->what);
+			kept = ordered(value, step->what);
 			break;
 		case FETCH_TEST:
 		case FETCH_MATCH:
 			is = step->op == FETCH_MATCH ?
 				     !fault && matched(step, value) :
-				     !fault && tested(extended(value, step->what),
+				     !fault && tested(ordered(value, step->what),
 						      step->what & TEST_KEPT ? kept : (u64)step->value,
 						      step->what);
 			fault = 0;

@@ -73,12 +73,12 @@ REGISTERS void frames_kept(struct thread *t)
 /* Truncate the ret_stack to `frame`, and record it in the trace. */
 static REGISTERS void left(struct thread *t, struct frame *frame, u64 now)
 {
-#if !defined(PROFILE) && !defined(USER) && !defined(PROBES)
+#if !defined(PROFILE) && !defined(USER) && (!defined(PROBES) || defined(TOGETHER))
 	u64 n = 0, *at;
 	struct frame *gone;
 
 	for (gone = frame; gone < t->top; gone++)
-		n += gone->func != 0; /* those of a fork's parent are not in this trace */
+		n += (gone->func & TRACED) != 0; /* those of a fork's parent are not in this trace */
 	at = n ? event_at(t, now, 1) : 0;
 	if (at)
 		event_put(t, at, 1, event(t, now, n << TYPE_BITS, EVENT_UNWOUND));

@@ -12,7 +12,10 @@
 #endif
 
 /* A user's own functions are called in place of writing to the trace. */
-#ifdef USER
+#ifdef REGS
+#include "regs.h"
+#define RECORDING 1
+#elif defined(USER)
 #define RECORDING 1
 typedef void (*user_function)(ulong ip, ulong parent);
 #define user(which, ip, parent) ((user_function)(ulong)(ftpatch_config.which + process.bias))(ip, parent)
@@ -22,18 +25,32 @@ typedef void (*user_function)(ulong ip, ulong parent);
 
 #if defined(PROBES)
 typedef struct registers *result;
+#elif defined(REGS)
+typedef struct ftrace_regs *result;
+typedef struct ftrace_regs *arguments;
 #else
 typedef u64 result;
+typedef const ulong *arguments;
 #endif
 
 #if defined(PROBES)
 #define WITH(what) , what
+#define ARGUMENTS
+#define ENTRY_WORDS 1
+#define EXIT_WORDS 1
+#elif defined(REGS)
+#define WITH(what) , what
+#define ARGUMENTS WITH(arguments args)
+#define ENTRY_WORDS 1
+#define EXIT_WORDS 1
 #elif defined(ARGS)
 #define WITH(what) , what
+#define ARGUMENTS WITH(arguments args)
 #define ENTRY_WORDS 7
 #define EXIT_WORDS 2
 #else
 #define WITH(what)
+#define ARGUMENTS
 #define ENTRY_WORDS 1
 #define EXIT_WORDS 1
 #endif
@@ -57,35 +74,77 @@ static inline u32 args_there(const struct thread *t, ulong slot)
 }
 #endif
 
-#ifndef PROBES
-/* A site's function was entered. `ip`: the address after the site's call; *place: holds its return
- * address; `slot`: identifies its frame; `args`: six of them. */
-REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *args))
+#ifdef TOGETHER
+/* Where the call of this slot returns to, if `place` has its return address, or what replaced that. */
+static inline ulong caller_at(const ulong *place, ulong slot)
 {
-	struct thread *t = begun(slot);
+	struct frame *frame;
+
+	if (likely(!is_handler(place)))
+		return *place;
+	frame = frame_elsewhere(slot);
+	return frame ? frame->ret : 0;
+}
+
+/* The function tracer's part: compare function.c. */
+static inline void entered_only(struct thread *t, ulong ip, const ulong *place, ulong slot)
+{
+	u64 now = ticks(), func = (u64)(ip - process.bias - (ulong)ftpatch_config.base) << TYPE_BITS;
+	u64 *at = event_at(t, now, 2);
+
+	if (unlikely(!at)) {
+		lost(t, LOST_FULL);
+	} else if (place_holds(t, at)) {
+		at[1] = caller_at(place, slot); /* an r probe may have replaced that */
+		event_put(t, at, 2, event(t, now, func, EVENT_ENTRY_FROM));
+	} else {
+		lost(t, LOST_NESTED);
+	}
+}
+#endif
+
+#if !defined(PROBES) || defined(TOGETHER)
+/* A site's function was entered. `ip`: the address after the site's call; *place: holds its return
+ * address; `slot`: identifies its frame; `args`: six of them, or all registers. */
+REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot ARGUMENTS)
+{
+	struct thread *t;
 	struct frame *frame;
 	u64 now, func;
 #if !defined(PROFILE) && !defined(USER)
 	u64 *at;
 #endif
 
+	if (unlikely(is_off()))
+		return;
+	t = begun(slot);
 	if (unlikely(!t))
 		return;
 	if (unlikely(process.stopped || !RECORDING))
 		goto out;
+#ifdef TOGETHER
+	if (ftpatch_config.tracer == TRACER_FUNCTION) {
+		entered_only(t, ip, place, slot);
+		goto out;
+	}
+#endif
 	if (unlikely(t->top > t->bottom && t->top[-1].slot <= slot) &&
 	    !frames_left(t, slot, place)) {
-		lost(LOST_DEPTH);
+		lost(t, LOST_DEPTH);
 		goto out;
 	}
 	frame = t->top;
 	if (unlikely(frame >= t->limit)) {
-		lost(LOST_DEPTH); /* -EBUSY */
+		lost(t, LOST_DEPTH); /* -EBUSY */
 		goto out;
 	}
 	func = (u64)(ip - process.bias - (ulong)ftpatch_config.base) << TYPE_BITS;
 	now = ticks();
-#if defined(USER)
+#if defined(REGS)
+	frame->childtime = regs_entered(t, ip, place, slot, now, args);
+	if (!ftpatch_config.returned)
+		goto out;
+#elif defined(USER)
 	user(caller, ip, *place);
 	if (!ftpatch_config.returned)
 		goto out;
@@ -95,14 +154,17 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 #else
 	at = event_at(t, now, ENTRY_WORDS);
 	if (unlikely(!at)) {
-		lost(LOST_FULL);
+		lost(t, LOST_FULL);
 		goto out;
 	}
 #endif
 #ifdef PROFILE
 	frame->func = func;
 #else
-	frame->func = func | 1; /* nonzero */
+	frame->func = func | TRACED; /* nonzero */
+#endif
+#ifdef TOGETHER
+	frame->childtime = ~0ull; /* no probe's number */
 #endif
 #if !defined(PROFILE) && !defined(USER)
 	if (place_holds(t, at)) {
@@ -115,7 +177,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot WITH(const ulong *
 #endif
 	} else {
 		frame->func = 0;
-		lost(LOST_NESTED);
+		lost(t, LOST_NESTED);
 	}
 #endif
 	frame->slot = slot;
@@ -136,16 +198,24 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(res
 
 	if (unlikely(!func))
 		return;
-#if defined(USER)
+#if defined(REGS)
+	regs_returned(t, frame, now, value);
+#elif defined(USER)
 	(void)t;
 	(void)now;
 	user(returned, (ulong)((func >> TYPE_BITS) + ftpatch_config.base + process.bias),
 	     frame->ret);
 #elif defined(PROFILE)
 	profile_left(t, frame, now);
-#elif defined(PROBES)
+#elif defined(PROBES) && !defined(TOGETHER)
 	probe_returned(t, frame, now, value);
 #else
+#ifdef TOGETHER
+	if (!(func & TRACED)) {
+		probe_returned(t, frame, now, value);
+		return;
+	}
+#endif
 	u64 *at = event_at(t, now, EXIT_WORDS);
 
 	/* Again: trace_forked() clears it. */
@@ -153,9 +223,9 @@ static inline void leave(struct thread *t, struct frame *frame, u64 now WITH(res
 		return;
 #ifdef ARGS
 	at[1] = value;
-	event_put(t, at, EXIT_WORDS, event(t, now, func & ~1ull, EVENT_EXIT_VALUE));
+	event_put(t, at, EXIT_WORDS, event(t, now, func & ~(u64)TRACED, EVENT_EXIT_VALUE));
 #else
-	event_put(t, at, EXIT_WORDS, event(t, now, func & ~1ull, EVENT_EXIT));
+	event_put(t, at, EXIT_WORDS, event(t, now, func & ~(u64)TRACED, EVENT_EXIT));
 #endif
 #endif
 }

@@ -3,13 +3,14 @@
  * table in the trace file, whose entries are never freed, as __tracing_map_insert() of
  * kernel/trace/tracing_map.c has it. */
 #include "fetch.h"
+#include "doubles.h"
 
 #define KEYS 8u
 #define SUMS 2u
 #define TRIES 4096u
 
 struct hist_hit {
-	u64 key[KEYS];
+	u64 key[KEYS + HIST_CALLS];
 	s64 value[SUMS];
 	u32 keys, values;
 };
@@ -20,23 +21,28 @@ static inline u64 mixed(u64 hash, u64 word)
 	return hash ^ hash >> 29;
 }
 
+static u64 bits_of(u64 value)
+{
+	return value ? 64 - (u64)__builtin_clzll(value) : 0;
+}
+
 /* 0: a part of the key, or a value, could not be read. */
 static int taken(struct hist_hit *hit, const struct fetch *step, const struct fetch *after,
-		 const struct thread *t, const struct probe_instance *instance,
+		 struct thread *t, const struct probe_instance *instance,
 		 const struct registers *regs)
 {
 	u64 value = 0;
-	u32 i;
 
 	hit->keys = hit->values = 0;
-	for (i = 0; i < KEYS; i++)
-		hit->key[i] = 0;
 	for (; step < after; step++) {
 		switch (step->op) {
 		case FETCH_KEY:
-			value = extended(value, step->what);
+			value = ordered(value, step->what);
+			if (step->what & TEST_FLOAT && is_nan(value, step->what))
+				value = ~0ull >> 1; /* one of them stands for all */
 			if (step->what & HIST_LOG2)
-				value = value ? 64 - (u64)__builtin_clzll(value) : 0;
+				value = step->what & TEST_SIGNED && (s64)value < 0 ?
+						-bits_of(-value) : bits_of(value);
 			else if (step->value && step->what & TEST_SIGNED) /* towards minus infinity */
 				value = (u64)((s64)value / step->value - ((s64)value % step->value < 0));
 			else if (step->value)
@@ -48,8 +54,16 @@ static int taken(struct hist_hit *hit, const struct fetch *step, const struct fe
 				return 0;
 			hit->keys += STRING_WORDS;
 			break;
+		case FETCH_FRAMES:
+			callers_found(hit->key + hit->keys, step->what, t, instance, regs);
+			hit->keys += step->what;
+			break;
 		case FETCH_SUM:
-			hit->value[hit->values++] = (s64)extended(value, step->what);
+			if (!(step->what & TEST_FLOAT))
+				value = extended(value, step->what);
+			else if ((step->what & TEST_WIDTH) == sizeof(u32))
+				value = widened((u32)value);
+			hit->value[hit->values++] = (s64)value;
 			break;
 		default:
 			if (!stepped_at(step, &value, t, instance, regs))
@@ -59,20 +73,29 @@ static int taken(struct hist_hit *hit, const struct fetch *step, const struct fe
 	return 1;
 }
 
-static inline int is_same(const struct trace_hist *entry, const struct hist_hit *hit)
+/* A word of an entry's key: those that do not fit into it are behind it. */
+static inline u64 *key_word(struct trace_hist *entry, u32 number)
+{
+	return number < KEYS ? entry->key + number : (u64 *)(entry + 1) + (number - KEYS);
+}
+
+static inline int is_same(struct trace_hist *entry, const struct hist_hit *hit)
 {
 	u64 differs = 0;
 	u32 i;
 
-	for (i = 0; i < KEYS; i++)
-		differs |= entry->key[i] ^ hit->key[i];
+	for (i = 0; i < hit->keys; i++)
+		differs |= *key_word(entry, i) ^ hit->key[i];
 	return !differs;
 }
 
 /* The entry of a key, a new one if it has none; 0 if there is no room, or who makes it was stopped in
  * the middle: it may be this very thread. */
-static struct trace_hist *entry_of(struct trace_hist *entries, u32 size, const struct hist_hit *hit)
+static struct trace_hist *entry_of(const struct probe *probe, const struct hist_hit *hit)
 {
+	char *entries = (char *)process.header + probe->hist_at;
+	u32 size = probe->entries, further = hit->keys > KEYS ? hit->keys - KEYS : 0;
+	u32 bytes = (u32)sizeof(struct trace_hist) + further * (u32)sizeof(u64); /* of an entry, as every hit has it */
 	u64 hash = 0, held;
 	u32 i, at, tries;
 
@@ -81,14 +104,14 @@ static struct trace_hist *entry_of(struct trace_hist *entries, u32 size, const s
 	hash = (hash & ~1ull) | 2; /* of an entry that is being made */
 	at = (u32)(hash >> 32);
 	for (i = 0; i < size; i++, at++) {
-		struct trace_hist *entry = entries + (at & (size - 1));
+		struct trace_hist *entry = (struct trace_hist *)(entries + (ulong)(at & (size - 1)) * bytes);
 		u32 k;
 
 		held = __atomic_load_n(&entry->hash, __ATOMIC_ACQUIRE);
 		if (!held && __atomic_compare_exchange_n(&entry->hash, &held, hash, 0, __ATOMIC_ACQUIRE,
 							 __ATOMIC_ACQUIRE)) {
-			for (k = 0; k < KEYS; k++)
-				entry->key[k] = hit->key[k];
+			for (k = 0; k < hit->keys; k++)
+				*key_word(entry, k) = hit->key[k];
 			for (k = 0; k < SUMS; k++) {
 				entry->least[k] = (s64)(~0ull >> 1);
 				entry->most[k] = -entry->least[k] - 1;
@@ -106,12 +129,23 @@ static struct trace_hist *entry_of(struct trace_hist *entries, u32 size, const s
 	return 0;
 }
 
-static void summed(struct trace_hist *entry, u32 number, s64 value, int is_signed)
+static void summed(struct trace_hist *entry, u32 number, s64 value, u32 what)
 {
-	s64 *least = entry->least + number, *most = entry->most + number;
-	s64 flip = is_signed ? 0 : (s64)(1ull << 63), held; /* unsigned ones keep their order so */
+	s64 *least = entry->least + number, *most = entry->most + number, *sum = entry->sum + number;
+	s64 flip = what & TEST_SIGNED ? 0 : (s64)(1ull << 63), held; /* unsigned ones keep their order so */
 
-	__atomic_fetch_add(entry->sum + number, value, __ATOMIC_RELAXED);
+	if (what & TEST_FLOAT) {
+		held = __atomic_load_n(sum, __ATOMIC_RELAXED);
+		while (!__atomic_compare_exchange_n(sum, &held, (s64)doubles_added((u64)held, (u64)value), 1,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			;
+		what = sizeof(u64) | TEST_FLOAT;
+		value = (s64)ordered((u64)value, what);
+		if (is_nan((u64)value, what)) /* neither less nor more than anything */
+			return;
+	} else {
+		__atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+	}
 	value ^= flip;
 	held = __atomic_load_n(least, __ATOMIC_RELAXED);
 	while (value < held &&
@@ -130,20 +164,19 @@ int hist_counted(struct thread *t, u32 number, const struct probe_instance *inst
 	const struct probe *probe = probe_at(number);
 	const struct fetch *step = linked(struct fetch, probe_table()->fetches) + probe->fetch +
 				   probe->filter + probe->fetches;
-	struct trace_hist *entries = (struct trace_hist *)((char *)process.header + probe->hist_at);
 	struct trace_hist *entry;
 	struct hist_hit hit;
 	u32 i, n;
 
 	if (!taken(&hit, step, step + probe->hist, t, instance, regs))
 		return 0;
-	entry = entry_of(entries, probe->entries, &hit);
+	entry = entry_of(probe, &hit);
 	if (!entry)
 		return 0;
 	__atomic_fetch_add(&entry->hits, 1, __ATOMIC_RELAXED);
 	for (i = 0, n = 0; i < probe->hist; i++)
 		if (step[i].op == FETCH_SUM) {
-			summed(entry, n, hit.value[n], !!(step[i].what & TEST_SIGNED));
+			summed(entry, n, hit.value[n], step[i].what);
 			n++;
 		}
 	return 1;

@@ -10,10 +10,16 @@ struct context;
 
 #define SIGILL 4
 #define SIGTRAP 5
-#ifdef WATCH
+#ifdef TRAP_BEHIND
+#define OUR_SIGNAL SIGTRAP /* raised by int3, where no shorter instruction is undefined */
+#elif defined(WATCH)
 #define OUR_SIGNAL SIGTRAP /* raised by the kernel's events */
 #else
 #define OUR_SIGNAL SIGILL /* raised by undefined instructions: debuggers have SIGTRAP */
+#endif
+
+#ifndef TRAP_BEHIND
+#define TRAP_BEHIND 0 /* bytes from a trap to where it leaves the program counter */
 #endif
 
 /* What comes with a signal (include/uapi/asm-generic/siginfo.h, 64 bits); code: above 0 where the

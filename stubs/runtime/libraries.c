@@ -2,7 +2,6 @@
 /* Before the program runs, when the dynamic linker has mapped everything it needs: find its
  * libraries in the linker's own list, and connect them to the tracer. */
 #include "libraries.h"
-#include "link_map.h"
 
 #define MOST 64  /* maximum libraries */
 #define LONGEST 65536 /* maximum entries of the linker's list to examine */
@@ -20,28 +19,6 @@ static const struct library *next(const struct library *library)
 static const struct library *first(void)
 {
 	return (const struct library *)(ulong)(ftpatch_config.libraries + process.bias);
-}
-
-static int same(const void *a, const void *b, ulong size)
-{
-	const u8 *x = a, *y = b;
-
-	while (size && *x == *y)
-		x++, y++, size--;
-	return !size;
-}
-
-/* The hook of a library that the linker has mapped, NULL if it turns out to be another library. */
-static struct library_hook *hook_of(const struct library *library, ulong bias)
-{
-	struct library_hook *hook = (struct library_hook *)(ulong)(library->place + bias);
-	ulong at;
-
-	for (at = 0; at < sizeof(*hook); at += 16)
-		if (!readable((ulong)hook + at))
-			return 0;
-	return same(hook->magic, LIBRARY_MAGIC, sizeof(hook->magic)) &&
-	       same(hook->image_id, library->told.image_id, sizeof(hook->image_id)) ? hook : 0;
 }
 
 void libraries_found(void)
@@ -68,7 +45,7 @@ void libraries_found(void)
 		for (i = 0, library = first(); library->told.length && i < MOST;
 		     i++, library = next(library))
 			if (!hooks[i] && map->dynamic - map->bias == (ulong)library->dynamic) {
-				hooks[i] = hook_of(library, map->bias);
+				hooks[i] = hook_of(library->place, library->told.image_id, map->bias);
 				biases[i] = map->bias;
 			}
 }

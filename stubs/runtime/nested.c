@@ -41,8 +41,17 @@ REGISTERS struct thread *interrupted(struct thread *t, ulong slot)
 	other->busy = other->nested = 0;
 	other->full = t->full;
 	other->elsewhere = t->elsewhere;
+#ifdef REGS
+	other->overrun = t->overrun;
+	other->missed = t->missed;
+#endif
 #ifndef PROFILE
-	other->pos = other->end = 0;
+	chunk_left(other);
+#endif
+	other->account = t->account;
+	other->serial = t->serial;
+#ifdef TOGETHER
+	streams_handed(other, t);
 #endif
 	other->from = t;
 	t->busy = HANDED_ON;
@@ -66,9 +75,19 @@ REGISTERS void taken_back(struct thread *t)
 	t->number = other->number;
 	t->full = other->full;
 #ifndef PROFILE
-	t->pos = t->end = 0;
+	t->pos = t->end = 0; /* it may be storing to the chunk, which stays its own until it has another */
+	chunk_left(other);
 #endif
 	t->elsewhere = other->elsewhere;
+#ifdef REGS
+	t->overrun = other->overrun;
+	t->missed = other->missed;
+#endif
+	t->account = other->account;
+	t->serial = other->serial;
+#ifdef TOGETHER
+	streams_handed(t, other);
+#endif
 	t->busy = 0;
 	barrier();
 	current(t);

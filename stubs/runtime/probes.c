@@ -15,7 +15,8 @@ static inline void missed(u32 number)
 		__atomic_fetch_add(&trace_probe(process.header, number)->missed, 1, __ATOMIC_RELAXED);
 }
 
-_Static_assert(3 + VALUES <= MAX_EVENT, "a return's values fit behind what is told of the call");
+_Static_assert(3 + VALUES + 1 + CALLS_REGISTERS + CALLS_WORDS <= MAX_EVENT,
+	       "a return's values fit behind what is told of the call");
 
 /* Record its values as an event, after `before` other words. The handler runs first, and may change
  * them. */
@@ -25,6 +26,7 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 	const struct probe *probe = probe_at(number);
 	u32 before = type == EVENT_RETURNED ? 3 : 1, n, i;
 	u64 values[VALUES], *at;
+	struct thread *to;
 
 	if (probe->filter && !passes(t, number, instance, regs))
 		return;
@@ -39,14 +41,15 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 		return;
 	}
 	n = fetched(values, probe, regs);
-	at = event_at(t, now, before + n);
+	to = stream(t, KIND_HITS);
+	at = to ? event_at(to, now, before + n + calls_room(probe)) : 0;
 	if (unlikely(!at)) {
-		lost(LOST_FULL);
+		lost(t, LOST_FULL);
 		missed(number);
 		return;
 	}
-	if (unlikely(!place_holds(t, at))) {
-		lost(LOST_NESTED);
+	if (unlikely(!place_holds(to, at))) {
+		lost(t, LOST_NESTED);
 		missed(number);
 		return;
 	}
@@ -56,8 +59,10 @@ static void record(struct thread *t, u32 number, u64 now, enum trace_probe_event
 	}
 	for (i = 0; i < n; i++)
 		at[before + i] = values[i];
-	event_put(t, at, before + n,
-		  event(t, now, (u64)number << TYPE_BITS, (enum trace_event)type));
+	if (unlikely(probe->flags & PROBE_CALLS))
+		n += calls_taken(at + before + n, t, probe, regs);
+	event_put(to, at, before + n,
+		  event(to, now, (u64)number << TYPE_BITS, (enum trace_event)type));
 }
 
 /* Free the instances of threads that have ended, as kprobe_flush_task() does. Checked only when no
@@ -122,6 +127,7 @@ static void entered(struct thread *t, u32 number, u64 now, struct registers *reg
 	frame->slot = slot;
 	frame->ret = *place;
 	frame->calltime = now;
+	frame->childtime = number;
 	barrier();
 	t->top = frame + 1;
 	put_handler(place);
@@ -146,11 +152,14 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 void probe_hit(struct registers *regs)
 {
 	ulong slot = stack_pointer(regs);
-	struct thread *t = begun(slot);
+	struct thread *t;
 	const struct probe_place *place;
 	u32 number, end_;
 	u64 now;
 
+	if (unlikely(is_off()))
+		return;
+	t = begun(slot);
 	if (unlikely(!process.ready)) /* the table's location is not even known yet */
 		return;
 	place = linked(struct probe_place, probe_table()->places) + regs->place;

@@ -50,6 +50,17 @@ enum probe_fetch {
 	FETCH_KEY,   /* it is the next word of the key; with `value`, divided by that */
 	FETCH_NAME,  /* STRING_WORDS words of the key: the string at it */
 	FETCH_SUM, /* it is the next value to sum up */
+	/* The last one that fetches. */
+	FETCH_CALLS, /* the calls that led here: calls_step() */
+	/* In filters only. */
+	FETCH_WITHIN, /* = whether the thread is in a call that one of the `what` probes from the `value`th on
+	                 follows */
+	/* Anywhere. */
+	FETCH_VECTOR, /* = the low eight bytes of vector register `what` */
+	/* In filters only. */
+	FETCH_DEPTH, /* = how many calls that r probes follow the thread is in */
+	/* In histograms only. */
+	FETCH_FRAMES, /* `what` words of the key: return addresses, along the frame pointers */
 };
 
 /* `what` of FETCH_TEST and FETCH_MATCH; of FETCH_KEEP the first two. */
@@ -64,7 +75,8 @@ enum probe_test {
 	TEST_BITS = 1 << 10,   /* has a bit of what */
 	TEST_GLOB = 1 << 11,   /* is like what: * and ? */
 	TEST_SKIP = 16,        /* a bit's number: steps that the jump leads over */
-	HIST_LOG2 = 1 << 5,    /* the number of bits that it takes */
+	HIST_LOG2 = 1 << 5,    /* the number of bits that it takes, of a negative number less than 0 */
+	TEST_FLOAT = 1 << 12,  /* a float: with a sign, numbers as ordered() makes them */
 };
 
 /* In a frame's `func`: it holds an instance; never 0. */
@@ -124,9 +136,51 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 /* fetch.c */
 u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs);
 
+/* calls.c */
+ulong returns_to(const struct thread *t, const struct probe_instance *instance, const struct registers *regs);
+void callers_found(u64 *to, u32 most, struct thread *t, const struct probe_instance *instance,
+		   const struct registers *regs);
+#ifdef UNWOUND
+u32 stack_taken(u64 *to, struct thread *t, const struct registers *regs);
+u32 calls_taken(u64 *to, struct thread *t, const struct probe *probe, const struct registers *regs);
+#else
+static inline u32 calls_taken(u64 *to, struct thread *t, const struct probe *probe,
+			      const struct registers *regs)
+{
+	(void)to;
+	(void)t;
+	(void)probe;
+	(void)regs;
+	return 0;
+}
+#endif
+
+/* The step that says how: `what` is the number of calls to find along the frame pointers, 0: copy. It
+ * is the last one that fetches. */
+static inline const struct fetch *calls_step(const struct probe *probe)
+{
+	return linked(struct fetch, probe_table()->fetches) + probe->fetch + probe->filter +
+	       probe->fetches - 1;
+}
+
+/* The words that they can take. */
+static inline u32 calls_room(const struct probe *probe)
+{
+	if (likely(!(probe->flags & PROBE_CALLS)))
+		return 0;
+	return calls_step(probe)->what ? 1 + CALLS_TOP + calls_step(probe)->what :
+					 1 + CALLS_REGISTERS + CALLS_WORDS;
+}
+
 /* filter.c */
 int passes(struct thread *t, u32 number, const struct probe_instance *instance,
 	   const struct registers *regs);
+
+/* within.c */
+int is_within(const struct thread *t, u32 number, const struct fetch *step,
+	      const struct probe_instance *instance, const struct registers *regs);
+u32 calls_deep(const struct thread *t, u32 number, const struct probe_instance *instance,
+	       const struct registers *regs);
 
 /* hist.c */
 int hist_counted(struct thread *t, u32 number, const struct probe_instance *instance,

@@ -45,7 +45,7 @@ static inline u64 profile_entered(struct thread *t, u64 func, u64 now)
 	struct trace_profile *entry = profile_of(t, func, now);
 
 	if (unlikely(!entry)) {
-		lost(LOST_FULL);
+		lost(t, LOST_FULL);
 		return 0;
 	}
 	entry->hits++;

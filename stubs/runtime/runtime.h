@@ -37,7 +37,8 @@ enum gives_up { GIVES_UP_CLOCK = 1, GIVES_UP_CALLS = 2 };
 
 /* Filled in by ftpatch when it injects the stub; all addresses are link addresses. With TRACE_ATTACHED
  * it came into a running process: trace_start() is called there, and what the runtime may change of the
- * process (the actions of signals, its exit) stays as it is. */
+ * process (the actions of signals, its exit) stays as it is. With TRACE_LIBRARY it is in a shared library,
+ * whose first initializer calls library_start(), and whose last finalizer trace_ended(). */
 struct stub_config {
 	char magic[16];
 	u64 self;     /* of this struct */
@@ -51,13 +52,15 @@ struct stub_config {
 	u32 profile;  /* bytes of a profile's chunk, a power of two */
 	u32 clock;    /* enum gives_up */
 	u8 image_id[32];
-	u64 caller;   /* TRACER_USER: the user's ftrace_caller ... */
-	u64 returned; /* ... and ftrace_return, 0: none */
+	u64 caller;   /* a user's ftrace_caller or ftrace_regs_caller; of watches struct watch_rule[4] ... */
+	u64 returned; /* ... and ftrace_return, or ftrace_regs_return, 0: none */
 	u64 libraries; /* table of libraries traced as well (libraries.h), 0: none */
 	u64 debug;     /* value of DT_DEBUG in the program's dynamic table */
 	u64 probes;    /* struct probe_table (probes.h) or struct trace_watch[4], 0: none */
 	u64 hooks;     /* struct hook_table (hooks.h), 0: none */
 	u64 hz;        /* ticks per second, 0: to be measured */
+	u64 watches;   /* TRACE_WATCHES: struct trace_watch[4] */
+	u64 ended;     /* TRACE_LIBRARY: its DT_FINI, as `entry` is its DT_INIT; 0: none */
 };
 
 extern const struct stub_config ftpatch_config __attribute__((visibility("hidden")));
@@ -70,7 +73,7 @@ struct frame {
 	ulong ret;
 	u64 func; /* shifted as in an event; 0: of a fork's parent, not to be recorded */
 	u64 calltime;
-	u64 childtime;
+	u64 childtime; /* of a profile; of probes the number, which a fork's child keeps; a user's data */
 };
 
 /* return_to_handler's unwind information depends on the layout up to `next`. */
@@ -88,12 +91,31 @@ struct thread {
 	u32 tid;
 	u32 number;           /* of its next chunk */
 	u32 nested;           /* consecutive calls ignored because of `busy` */
-	u32 full;             /* no chunk was left */
+	u32 full;             /* no chunk was left; of a ring: for so many events none is looked for */
 	u32 elsewhere;        /* its chunks are in process.overflow, with numbers of their own */
 	u32 under;            /* open frames of the threads it stands in for */
 	struct thread *from;  /* the thread it stands in for (nested.c) */
 	struct thread *spare; /* its stand-in, once one was needed */
+#ifdef REGS
+	u64 overrun, missed;  /* calls, as in struct fgraph_call */
+#endif
+	struct trace_chunk *chunk; /* of a ring: the one it holds, 0: none */
+	struct trace_account *account; /* what it lost, once it did */
+	u32 serial;           /* of the threads of a ring, or of files that are rotated */
+	u32 waits;            /* for another thread that begins a file: it has no place in any */
+#ifdef TOGETHER
+	struct thread *streams[KINDS - 1]; /* stand for it where events of other kinds than calls are
+	                                      stored, and have no frames */
+	u32 kind;
+#endif
 };
+
+/* In a frame's `func`, of which an event needs none: it is a traced call's, not a probe's. */
+#ifdef TOGETHER
+#define TRACED 4u
+#else
+#define TRACED 1u /* there are no others */
+#endif
 
 struct known {
 	ulong tp;
@@ -128,10 +150,18 @@ struct process {
 	ulong stack;            /* start of the first thread's */
 	u32 grows;              /* the file is allocated in steps */
 	u32 overflowing;        /* something did not fit into this one's */
+	u32 flags;              /* enum trace_flags, for the next file */
+	u32 serials;            /* of threads that took chunks of a ring */
+	u32 rotate;             /* full files that are kept, 0: there is but one file */
+	u32 rotating;           /* process id of whoever begins a file: a forked child does not */
 	u64 size;
 	u64 hz;
 	ulong phdr, phnum;      /* AT_PHDR, AT_PHNUM */
 	u64 flushed;            /* ticks at the last search for ended threads that hold instances */
+#ifdef REGS
+	u64 ticks, nanoseconds; /* when times began */
+	u32 mult;               /* nanoseconds of a tick, as a fraction */
+#endif
 };
 
 extern struct process process __attribute__((visibility("hidden")));
@@ -157,6 +187,9 @@ static inline void put_handler(ulong *at)
 void trace_start(ulong *sp);
 REGISTERS void trace_forked(void);
 void trace_ended(void);
+
+/* in_library.c */
+void library_start(ulong argc, char **argv, char **envp);
 
 /* trap.c */
 void traps_caught(void);

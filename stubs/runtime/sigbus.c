@@ -11,7 +11,7 @@
 #define FLAGS (0x4 | 0x10000000) /* SA_SIGINFO | SA_RESTART */
 #define SA_RESTORER 0x04000000
 #define MAP_ANONYMOUS_FIXED (2 | 0x10 | 0x20 | 0x4000) /* MAP_PRIVATE | _FIXED | _ANONYMOUS | _NORESERVE */
-#define MAPPINGS 4 /* own files, and the latest of the processes this one was forked from */
+#define MAPPINGS 8 /* own files, and the latest of the processes this one was forked from */
 
 #ifndef LANDING
 #define LANDING
@@ -34,12 +34,17 @@ static struct {
 } mappings[MAPPINGS];
 static u32 next, busy; /* process id of whoever is at it: a forked child is not */
 
-/* A file of this process. */
+/* A file of this process, which may be in the place of an earlier one. */
 void mapping_kept(ulong at, ulong size)
 {
-	mappings[next % MAPPINGS].at = at;
-	mappings[next % MAPPINGS].size = size;
-	next++;
+	u32 i;
+
+	for (i = 0; i < MAPPINGS && mappings[i].at != at; i++)
+		;
+	if (i == MAPPINGS)
+		i = next++ % MAPPINGS;
+	mappings[i].at = at;
+	mappings[i].size = size;
 }
 
 static long act(struct action *new, struct action *old)
@@ -56,6 +61,8 @@ static u64 left_behind(void)
 	for (t = process.threads; t; t = t->next) {
 		bytes += (u64)t->number * (ftpatch_config.tracer == TRACER_PROFILE ? ftpatch_config.profile : CHUNK);
 		t->pos = t->end = 0;
+		t->chunk = 0;
+		t->account = 0;
 		t->number = t->full = t->elsewhere = 0;
 #ifdef PROBES
 		struct frame *frame;

@@ -15,6 +15,15 @@
 #define OUR_BIT (1ull << (OUR_SIGNAL - 1))
 #define SIGNALS 65
 #define MADV_WIPEONFORK 18
+#ifndef IS_BEHIND
+#define IS_BEHIND(context, place) ((context)->ip == (place))
+#endif
+#ifndef SYS_sigprocmask
+#define SYS_sigprocmask -1 /* there is none, but in 32 bits */
+#endif
+#ifndef CALL_LIKE
+#define CALL_LIKE(number) (number)
+#endif
 #define NEAR (1ul << 20) /* bytes; an address this close above is on the stack */
 
 struct signals ftpatch_signals __attribute__((used));
@@ -42,7 +51,10 @@ static int readable(const void *at)
 /* Anything that is not on the stack may be invalid. */
 static int is_there(const void *at)
 {
-	return (ulong)at - (ulong)__builtin_frame_address(0) < NEAR || readable(at);
+	ulong frame = (ulong)__builtin_frame_address(0);
+
+	/* A stack at the end of 32 bits has small numbers near above it, modulo 2^32. */
+	return ((ulong)at >= frame && (ulong)at - frame < NEAR) || readable(at);
 }
 
 /* The calling thread's state of the signal. It is independent of recording; a thread that takes
@@ -139,10 +151,11 @@ static long acted(int signal, const struct action *new, struct action *old)
 	return 0;
 }
 
-static long masked(int how, const u64 *new, u64 *old)
+/* `wide`: masks have 64 bits; else one word, which the kernel takes for the lower one. */
+static long masked(int how, const u64 *new, u64 *old, int wide)
 {
 	u32 *flag, before;
-	u64 asked = 0, given;
+	u64 asked = 0, given = 0;
 	long ret;
 
 	if (new && !is_there(new))
@@ -150,14 +163,15 @@ static long masked(int how, const u64 *new, u64 *old)
 	flag = &asker()->blocked;
 	before = *flag & IS_BLOCKED;
 	if (new)
-		asked = given = *new;
+		asked = given = wide ? *new : *(const ulong *)new;
 	if (new && how != SIG_UNBLOCK)
 		given &= ~OUR_BIT;
-	ret = syscall6(SYS_rt_sigprocmask, how, new ? (long)&given : 0, (long)old, 8, 0, 0);
+	ret = syscall6(wide ? SYS_rt_sigprocmask : SYS_sigprocmask, how, new ? (long)&given : 0,
+		       (long)old, 8, 0, 0);
 	if (ret)
 		return ret;
 	if (old && before)
-		*old |= OUR_BIT;
+		*(ulong *)old |= (ulong)OUR_BIT;
 	if (asked & OUR_BIT)
 		*flag = how == SIG_UNBLOCK ? *flag & ~IS_BLOCKED : *flag | IS_BLOCKED;
 	else if (new && how == SIG_SETMASK)
@@ -234,6 +248,9 @@ static long pending(u64 *set, ulong size)
 
 int is_asked(ulong number)
 {
+	number = CALL_LIKE(number);
+	if (number == (ulong)SYS_sigprocmask)
+		return 1;
 	return number == SYS_rt_sigaction || number == SYS_rt_sigprocmask ||
 	       number == SYS_rt_sigpending || number == SYS_rt_sigtimedwait ||
 	       number == SYS_rt_sigsuspend ||
@@ -250,12 +267,15 @@ REGISTERS void signal_asked(struct asked *call)
 	if (!ftpatch_signals.taken)
 		return;
 	process_known();
-	switch (call->number) {
+	switch (CALL_LIKE(call->number)) {
 	case SYS_rt_sigaction:
 		ret = a[3] == 8 ? acted((int)a[0], (void *)a[1], (void *)a[2]) : -EINVAL;
 		break;
 	case SYS_rt_sigprocmask:
-		ret = a[3] == 8 ? masked((int)a[0], (void *)a[1], (void *)a[2]) : -EINVAL;
+		ret = a[3] == 8 ? masked((int)a[0], (void *)a[1], (void *)a[2], 1) : -EINVAL;
+		break;
+	case SYS_sigprocmask:
+		ret = masked((int)a[0], (void *)a[1], (void *)a[2], 0);
 		break;
 	case SYS_rt_sigpending:
 		ret = pending((u64 *)a[0], (ulong)a[1]);
@@ -297,7 +317,7 @@ int signal_passed_on(int signal, void *info, struct context *context, int sent)
 	u32 is_blocked = t->blocked & IS_BLOCKED;
 	u64 mask = (ftpatch_signals.own.mask | *signal_mask(context)) & ~OUR_BIT;
 
-	if (t->behind == context->ip)
+	if (IS_BEHIND(context, t->behind))
 		is_blocked = t->waits & IS_BLOCKED;
 	if (is_blocked) {
 		if (sent)

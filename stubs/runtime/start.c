@@ -10,6 +10,9 @@
 #ifdef WATCH
 #include "watch.h"
 #endif
+#ifdef REGS
+#include "regs.h"
+#endif
 #include "libraries.h"
 
 struct process process __attribute__((section(".data")));
@@ -59,6 +62,32 @@ static u64 wanted_size(char **envp)
 		return size;
 	say("FTPATCH_TRACE_SIZE", text, "not a size of 64K or more (such as 64M); using the program's default");
 	return ftpatch_config.size;
+}
+
+/* Whether a word of the environment asks for something, by 1 or 0; without one it is `otherwise`. */
+static u32 asked(char **envp, const char *name, u32 otherwise)
+{
+	const char *text = environment(envp, name);
+
+	if (!text || !*text)
+		return otherwise;
+	if ((text[0] == '0' || text[0] == '1') && !text[1])
+		return text[0] == '1';
+	say(name, text, "neither 1 nor 0; using the program's default");
+	return otherwise;
+}
+
+/* The configuration's flags, unless the environment says otherwise. */
+static u32 wanted_flags(char **envp)
+{
+	u32 flags = ftpatch_config.flags & ~(u32)(TRACE_RING | TRACE_OFF) & ((1u << TRACE_KEEPS) - 1);
+
+	if (ftpatch_config.tracer != TRACER_PROFILE && !(ftpatch_config.flags & TRACE_TOGETHER) &&
+	    asked(envp, "FTPATCH_TRACE_RING", ftpatch_config.flags & TRACE_RING))
+		flags |= TRACE_RING;
+	if (asked(envp, "FTPATCH_TRACE_OFF", ftpatch_config.flags & TRACE_OFF))
+		flags |= TRACE_OFF;
+	return flags;
 }
 
 /* Address space we may take for one mapping (bytes): if it is limited, the program needs most of
@@ -111,11 +140,9 @@ static void unmade(long ret, const char *wanted)
 	say(wanted ? "FTPATCH_TRACE" : 0, wanted, text);
 }
 
-/* Called from the process's first instructions, and before them by the dynamic linker where it is
- * hooked: sp points to argc; or in a process that runs, with a copy of what was there. */
-void trace_start(ulong *sp)
+/* sp points to argc, as the kernel has put it there, or to a copy; `envp` may be a later environment. */
+void process_started(ulong *sp, char **envp)
 {
-	char **argv = (char **)(sp + 1), **envp = argv + *sp + 1;
 	ulong *aux, hwcap2 = 0, secure = 1, interpreter = 0;
 	const char *name = 0;
 	ulong stride, most;
@@ -125,7 +152,7 @@ void trace_start(ulong *sp)
 
 	if (process.pid)
 		return;
-	for (aux = (ulong *)envp; *aux; aux++)
+	for (aux = sp + *sp + 2; *aux; aux++)
 		;
 	for (aux++; aux[0]; aux += 2) {
 		if (aux[0] == AT_HWCAP2)
@@ -144,7 +171,7 @@ void trace_start(ulong *sp)
 			interpreter = aux[1];
 	}
 	process.bias = (ulong)&ftpatch_config - (ulong)ftpatch_config.self;
-#ifdef PROBES
+#if defined(PROBES) && !defined(WATCH)
 	traps_caught();
 #endif
 	if (secure) /* not for our user to record, or to choose where */
@@ -161,13 +188,21 @@ void trace_start(ulong *sp)
 	room = space();
 	if (ftpatch_config.tracer != TRACER_USER) {
 		process.size = wanted_size(envp);
+		process.flags = wanted_flags(envp);
+		rotation_wanted(envp);
 		if (process.size > room)
 			process.size = room > LEAST ? room : LEAST;
 		process.hz = ticks_hz() ?: ftpatch_config.hz ?: measured_hz();
 	}
+#ifdef REGS
+	process.hz = ticks_hz() ?: measured_hz();
+	regs_started();
+#endif
 	if (ftpatch_config.clock & GIVES_UP_CLOCK)
 		clock_kept();
-	thread_pointer_known(hwcap2, interpreter != 0);
+	/* A library is initialized by a dynamic linker, though AT_BASE does not tell of one that was started
+	 * as a program. */
+	thread_pointer_known(hwcap2, interpreter != 0 || ftpatch_config.flags & TRACE_LIBRARY);
 
 	stride = sizeof(struct thread) + (ASIDE + ftpatch_config.depth) * sizeof(struct frame);
 	stride = (stride + PAGE - 1) & ~(PAGE - 1);
@@ -204,6 +239,13 @@ void trace_start(ulong *sp)
 #endif
 }
 
+/* Called from the process's first instructions, and before them by the dynamic linker where it is
+ * hooked: sp points to argc; or in a process that runs, with a copy of what was there. */
+void trace_start(ulong *sp)
+{
+	process_started(sp, (char **)(sp + 1) + *sp + 1);
+}
+
 /* A child's file. If it cannot have one, because it dropped privileges or there is no disk space,
  * it goes on in its parent's. If files do not grow, its own is small, and what does not fit goes to
  * the first process's, whose full size is on disk. */
@@ -211,12 +253,14 @@ static void file_forked(struct trace_header *parents)
 {
 	long ret;
 
-	if (!process.grows && parents) {
+	if (!process.grows && parents && !process.rotate) {
 		if (!process.overflow)
 			process.overflow = parents;
 		process.overflowing = 0;
 		process.size = LEAST;
 	}
+	if (parents)
+		process.flags = (process.flags & ~(u32)TRACE_OFF) | (parents->off ? TRACE_OFF : 0);
 	ret = make_file(1);
 	if (!failed(ret) || !parents)
 		return;
@@ -232,11 +276,18 @@ static void forked(u32 pid)
 	struct trace_header *parents = process.header;
 	struct frame *frame;
 
+	rotation_forked(tp, parents);
 	process.header = 0;
 	process.pid = pid;
 	for (t = process.threads; t; t = t->next) {
 		t->pos = t->end = 0;
+		t->chunk = 0; /* in its parent's file, where it goes on */
+		t->account = 0;
+		t->serial = 0;
 		t->number = t->full = t->elsewhere = 0;
+#ifdef REGS
+		t->overrun = t->missed = 0;
+#endif
 		/* A handler that forked returns to the work it interrupted, and its frame. */
 		if (t->tp != tp)
 			t->busy = t->nested = 0;

@@ -8,7 +8,6 @@
  * A library opened later is caught where the linker notifies debuggers of it. */
 #include "system_calls.h"
 #include "libraries.h"
-#include "link_map.h"
 
 #define PT_LOAD 1
 #define PF_X 1
@@ -27,6 +26,18 @@
 #define STEPS 16
 
 /* As <elf.h> has them. */
+#if __SIZEOF_POINTER__ == 4
+struct elf_header {
+	u8 ident[16];
+	u16 type, machine;
+	u32 version, entry, phoff, shoff, flags;
+	u16 ehsize, phentsize, phnum;
+};
+
+struct elf_segment {
+	u32 type, offset, address, physical, file_size, size, flags, align;
+};
+#else
 struct elf_header {
 	u8 ident[16];
 	u16 type, machine;
@@ -40,6 +51,11 @@ struct elf_segment {
 	u32 type, flags;
 	u64 offset, address, physical, file_size, size, align;
 };
+#endif
+
+#ifndef FILE_OFFSET
+#define FILE_OFFSET(bytes) (bytes) /* of mmap() */
+#endif
 
 #define LIBRARY_PATH 256 /* maximum length of a library's path */
 
@@ -92,7 +108,7 @@ static int placed(u8 *scratch, ulong offset, ulong size, ulong at, long fd)
 
 	if (!failed(fd))
 		ret = syscall6(SYS_mmap, (long)at, (long)size, PROT_RX, MAP_PRIVATE | MAP_FIXED, fd,
-			       (long)offset);
+			       (long)FILE_OFFSET(offset));
 	if (failed(ret) && !syscall6(SYS_mprotect, (long)scratch + (long)offset, (long)size, PROT_RX,
 				     0, 0, 0))
 		ret = syscall6(SYS_mremap, (long)scratch + (long)offset, (long)size, (long)size,

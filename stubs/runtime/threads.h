@@ -5,17 +5,51 @@
 
 #include "runtime.h"
 
-/* The longest event, that of an r probe (words). */
+/* Tracers of calls have files that are rotated: those of probes and watches hold more than events. */
+#if !defined(PROBES) && !defined(WATCH) && !defined(PROFILE) && !defined(USER) && !defined(NOP)
+#define ROTATING
+#endif
+
+/* The longest event, that of an r probe; a watch's is shorter (words). */
+#if defined(PROBES) || defined(WATCH)
+#define MAX_EVENT (3 + 64 + 1 + CALLS_REGISTERS + CALLS_WORDS)
+#else
 #define MAX_EVENT (3 + 64)
+#endif
+
+#define RING_WAIT 1024 /* events of a thread until it looks again for a chunk, where there may be one by then */
 
 /* threads.c */
 REGISTERS struct known *known_of(ulong tp);
 REGISTERS struct thread *thread_made(ulong tp);
+void ids_found(void);
 REGISTERS struct thread *thread_found(ulong tp);
 REGISTERS void thread_renewed(struct thread *t, u32 tid);
 REGISTERS int chunk_taken(struct thread *t, u64 now);
 
+/* ring.c */
+REGISTERS struct trace_chunk *ring_chunk(struct thread *t, struct trace_header *header);
+REGISTERS void ring_cleared(struct thread *t, struct trace_header *header, struct trace_chunk *chunk);
+REGISTERS void chunk_left(struct thread *t);
+REGISTERS u32 events_of(const struct trace_chunk *chunk);
+
+/* rotate.c */
+#ifdef ROTATING
+REGISTERS int file_rotated(struct thread *t);
+#else
+#define file_rotated(t) 0
+#endif
+
+/* accounts.c */
+REGISTERS struct trace_account *account_of(struct thread *t);
+REGISTERS void account_lost(struct thread *t, enum trace_lost kind);
+#ifdef TOGETHER
+REGISTERS struct thread *stream_made(struct thread *t, enum trace_kind kind);
+REGISTERS void streams_handed(struct thread *to, const struct thread *from);
+#endif
+
 /* file.c */
+REGISTERS long populate(char *at, ulong size);
 REGISTERS int file_grown(struct trace_header *header, u64 end);
 /* nested.c */
 /* Values of `busy` besides slots: */
@@ -49,12 +83,39 @@ static inline struct known *known_at(ulong tp)
 
 #define linked(type, at) ((const type *)(ulong)((at) + process.bias))
 
-static inline void lost(enum trace_lost kind)
+/* An event is lost: of a thread, 0: unknown. A user's functions are told of calls (ftrace_regs.h). */
+static inline void lost(struct thread *t, enum trace_lost kind)
+{
+#ifdef REGS
+	if (t)
+		*(kind == LOST_DEPTH ? &t->overrun : &t->missed) += 1;
+	else
+		__atomic_fetch_add(&process.early, 1, __ATOMIC_RELAXED);
+#else
+	struct trace_header *header = process.header;
+
+	if (!header)
+		return;
+	__atomic_fetch_add(&header->lost[kind], 1, __ATOMIC_RELAXED);
+	if (t)
+		account_lost(t, kind);
+#endif
+}
+
+/* Whether recording is switched off, from outside: nothing new is begun. */
+static inline int is_off(void)
 {
 	struct trace_header *header = process.header;
 
-	if (header)
-		__atomic_fetch_add(&header->lost[kind], 1, __ATOMIC_RELAXED);
+	return header && *(volatile u32 *)&header->off;
+}
+
+/* A thread's own number, as ids are used again. */
+static inline u16 serial_of(struct thread *t)
+{
+	if (!t->serial)
+		t->serial = __atomic_add_fetch(&process.serials, 1, __ATOMIC_RELAXED);
+	return (u16)t->serial;
 }
 
 static inline u32 id_at(ulong tp)
@@ -116,6 +177,18 @@ static inline ulong slot_of_return(struct thread *t, ulong slot)
 }
 #endif
 
+/* Where a thread's events of a kind are stored; NULL if there is no room. */
+#ifdef TOGETHER
+static inline struct thread *stream(struct thread *t, enum trace_kind kind)
+{
+	struct thread *at = t->streams[kind - 1];
+
+	return likely(at && at->tid == t->tid) ? at : stream_made(t, kind);
+}
+#else
+#define stream(t, kind) (t)
+#endif
+
 /* The tracer handles the call of this slot, and must not be traced itself. */
 static inline void begin(struct thread *t, ulong slot)
 {
@@ -145,9 +218,11 @@ static inline struct thread *begun(ulong slot)
 		return 0;
 	}
 	if (unlikely(t->busy)) {
+		struct thread *own = t;
+
 		t = interrupted(t, slot);
 		if (!t) {
-			lost(LOST_NESTED);
+			lost(own, LOST_NESTED);
 			return 0;
 		}
 	}

@@ -62,7 +62,7 @@ static LANDING void trapped(int signal, struct trap_info *info, struct context *
 	if (watch_trapped(info, context))
 		return;
 #else
-	u64 detour = detour_of(context->ip - process.bias);
+	u64 detour = detour_of(context->ip - TRAP_BEHIND - process.bias);
 
 	if (detour && info->code > 0) {
 		goes_on(context, (ulong)(detour + process.bias));

@@ -20,7 +20,7 @@
 #define EMFILE 24
 #define TRAP_PERF 6
 #define FLAG_LATE 1 /* TRAP_PERF_FLAG_ASYNC */
-#define EVENT_WORDS 5
+#define EVENT_WORDS 5 /* without a stack */
 #define OURS 0x6674706174636800ull /* "ftpatch", and the number of the watch */
 
 /* struct perf_event_attr up to sig_data (PERF_ATTR_SIZE_VER7). */
@@ -68,7 +68,7 @@ int watches_any(void)
 /* Fill in the header of a new file: a forked child's with what its parent found. */
 void watches_told(struct trace_header *header)
 {
-	struct trace_watch *told = (struct trace_watch *)((char *)header + TRACE_HEADER);
+	struct trace_watch *told = watches_in(header);
 	const u64 *from = (const u64 *)laid_watch(0);
 	u64 *to = (u64 *)told;
 	u32 i;
@@ -77,7 +77,9 @@ void watches_told(struct trace_header *header)
 		to[i] = from[i];
 	for (i = 0; i < WATCHES; i++)
 		told[i].refusal = refusal[i];
+#ifndef PROBES
 	header->probes = WATCHES;
+#endif
 }
 
 /* The descriptor must stay open, out of the way of the program's own, which count from 0. So it
@@ -158,32 +160,50 @@ void watches_set(void)
 		traps_caught();
 }
 
-/* Record an access. If it is lost, the next one still shows the value it left. */
+/* Record an access. If it is lost, or not asked for, the next one still shows the value it left. */
 static void accessed(u32 number, const struct trap_info *info, const struct context *context)
 {
 	ulong slot = context->sp;
-	struct thread *t = begun(slot);
+	struct thread *t = begun(slot), *to = t ? stream(t, KIND_ACCESSES) : 0;
+	const struct watch_rule *rule = laid_rule(number);
+	u32 late = info->flags & FLAG_LATE, room = EVENT_WORDS, n = EVENT_WORDS;
 	struct trace_watch *told;
 	u64 now, after, before, *at = 0;
 
 	now = ticks();
 	after = value_at(laid_watch(number)); /* for `rw-` this traps again */
 	before = __atomic_exchange_n(&seen[number], after, __ATOMIC_RELAXED);
-	if (!process.header)
+	if (!process.header || is_off())
 		goto out;
-	told = (struct trace_watch *)((char *)process.header + TRACE_HEADER) + number;
-	if (t && !(at = event_at(t, now, EVENT_WORDS)))
-		lost(LOST_FULL);
-	if (!at || !place_holds(t, at)) {
+	if (rule->filter) {
+		u64 words[WATCH_WORDS] = {
+			before, after, late ? 0 : context->ip - process.bias, t ? t->tid : 0,
+		};
+
+		if (!watch_passes(number, words))
+			goto out;
+	}
+	told = watches_in(process.header) + number;
+	if (rule->flags & WATCH_CALLS)
+		room += 1 + CALLS_REGISTERS + CALLS_WORDS;
+	if (t && !(at = to ? event_at(to, now, room) : 0))
+		lost(t, LOST_FULL);
+	if (!at || !place_holds(to, at)) {
 		__atomic_fetch_add(&told->missed, 1, __ATOMIC_RELAXED);
 		goto out;
 	}
 	at[1] = context->ip;
 	at[2] = before;
 	at[3] = after;
-	at[4] = cpu_number() | (u64)(info->flags & FLAG_LATE) << 32;
-	event_put(t, at, EVENT_WORDS,
-		  event(t, now, (u64)number << TYPE_BITS, (enum trace_event)EVENT_ACCESS));
+	at[4] = cpu_number() | (u64)late << 32;
+	if (rule->flags & WATCH_CALLS) {
+		struct registers regs;
+
+		registers_at(context, &regs);
+		n += stack_taken(at + n, t, &regs);
+	}
+	event_put(to, at, n,
+		  event(to, now, (u64)number << TYPE_BITS, (enum trace_event)EVENT_ACCESS));
 	__atomic_fetch_add(&told->hits, 1, __ATOMIC_RELAXED);
 out:
 	if (t)
@@ -202,9 +222,11 @@ int watch_trapped(const struct trap_info *info, const struct context *context)
 	return 1;
 }
 
+#ifndef PROBES
 /* No site calls it: entry.S needs it, whose return_to_handler is never reached. */
 REGISTERS void trace_return(ulong *place, ulong slot)
 {
 	(void)place;
 	(void)slot;
 }
+#endif

@@ -70,11 +70,13 @@ static inline int is_handler(const ulong *at)
 {
 	return !to_handler(at);
 }
+#define RETURNS_FROM_SLOT
 static inline void put_handler(ulong *at)
 {
 	__asm__ __volatile__("addq %1, %0" : "+m"(*at) : "r"(to_handler(at)) : "cc");
 }
 
+#define SYS_read 0
 #define SYS_write 1
 #define SYS_close 3
 #define SYS_rt_sigaction 13
@@ -100,6 +102,8 @@ static inline void put_handler(ulong *at)
 #define SYS_getsockopt 55
 #define SYS_statx 332
 #define SYS_getrlimit 97
+#define SYS_nanosleep 35
+#define SYS_membarrier 324
 #define RESTORER clock_restorer
 void clock_restorer(void) __attribute__((visibility("hidden")));
 #define SYS_mmap 9
@@ -199,10 +203,31 @@ static inline ulong *return_place(struct registers *regs)
 	return (ulong *)regs->general[4];
 }
 
+#define FRAME_POINTER(regs) ((regs)->general[5])
+#define UNWOUND /* the calls that led to a hit can be recorded */
+#define COPIED 0 /* register_() of the first register that is, with a stack */
+#define is_signed_handler is_handler
+#define unsigned_(address) (address)
+#define SIGNED_BITS CALLS_BITS
+
 /* 16 is the flags. */
 static inline u64 register_(const struct registers *regs, u32 number)
 {
 	return number < 16 ? regs->general[number] : regs->flags;
+}
+
+/* The low eight bytes of %xmm0 to %xmm15. */
+static inline u64 vector_(u32 number)
+{
+	u64 held = 0;
+
+	switch (number) {
+#define VECTOR(n) case n: __asm__ __volatile__("movq %%xmm" #n ", %0" : "=r"(held)); break;
+		VECTOR(0) VECTOR(1) VECTOR(2) VECTOR(3) VECTOR(4) VECTOR(5) VECTOR(6) VECTOR(7)
+		VECTOR(8) VECTOR(9) VECTOR(10) VECTOR(11) VECTOR(12) VECTOR(13) VECTOR(14) VECTOR(15)
+#undef VECTOR
+	}
+	return held;
 }
 
 void trap_restorer(void) __attribute__((visibility("hidden")));
@@ -215,9 +240,20 @@ static inline void restored_by(ulong *flags, void **restorer)
 
 /* A signal handler's context, up to the registers (arch/x86/include/uapi/asm). */
 struct context {
-	ulong before[17]; /* struct ucontext up to uc_mcontext, and of that r8 to rbx */
-	ulong dx, ax, cx, sp, ip;
+	ulong before[5]; /* struct ucontext up to uc_mcontext */
+	ulong r8, r9, r10, r11, r12, r13, r14, r15, di, si, bp, bx, dx, ax, cx, sp, ip;
 };
+
+/* The general ones when a signal came. */
+static inline void registers_at(const struct context *c, struct registers *regs)
+{
+	const ulong held[16] = {c->ax, c->cx, c->dx, c->bx, c->sp,  c->bp,  c->si,  c->di,
+				c->r8, c->r9, c->r10, c->r11, c->r12, c->r13, c->r14, c->r15};
+	u32 i;
+
+	for (i = 0; i < 16; i++)
+		regs->general[i] = held[i];
+}
 
 #define LANDING
 
@@ -265,5 +301,10 @@ static inline u64 divide(u64 number, u64 by)
 {
 	return number / by;
 }
+
+#ifdef REGS
+#define LANDS 0xfa1e0ff3u /* endbr64: f3 0f 1e fa */
+#include "../x86/sites.h"
+#endif
 
 #endif

@@ -29,13 +29,16 @@
 	call	trace_entry
 	.endm
 
-#ifndef PROBES			/* probes.S has its own */
+#ifdef TOGETHER
+#define ftrace_caller ftrace_site_caller	/* probes.S has the other */
+#endif
+#if (!defined(PROBES) && !defined(REGS)) || defined(TOGETHER)	/* probes.S and regs.S have their own */
 	.globl	ftrace_caller
 	.type	ftrace_caller, @function
 	.p2align 6
 ftrace_caller:
 	.cfi_startproc
-#if defined(NOP) || defined(WATCH)
+#if defined(NOP) || (defined(WATCH) && !defined(TOGETHER))
 	ret
 #else
 	save	rdi, rsi, rdx
@@ -62,7 +65,7 @@ ftrace_regs_caller:
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
 
-#if !defined(PROBES) && !defined(WATCH)
+#if !defined(PROBES) && !defined(WATCH) && !defined(REGS)
 /* From the thunk of a PLT entry:
  *
  *     call ftrace_plt_caller
@@ -129,9 +132,13 @@ ftrace_plt_caller:
 	search
 	nop					/* unwinders look up the address before */
 return_to_handler:
+#ifdef REGS
+	leaq	-8(%rsp), %rsp		/* the flags are shown, too */
+#else
 	subq	$8, %rsp
+#endif
 	.cfi_adjust_cfa_offset 8
-#ifdef PROBES
+#if defined(PROBES) || defined(REGS)
 	call	ftrace_returned
 #else
 	save	rdi, rsi, rdx
@@ -189,6 +196,41 @@ ftrace_ended:
 1:	ret
 	.cfi_endproc
 	.size	ftrace_ended, . - ftrace_ended
+
+/* In a shared library: what its DT_INIT and DT_FINI name. glibc passes argc, argv and the environment to
+ * the former, and to the library's own, if there is one. */
+	.globl	ftrace_library_start
+	.type	ftrace_library_start, @function
+ftrace_library_start:
+	.cfi_startproc
+	save	rdi, rsi, rdx
+	call	library_start
+	restore	rdx, rsi, rdi
+	movl	$STUB_CONFIG_ENTRY, %eax
+	jmp	1f
+	.cfi_endproc
+	.size	ftrace_library_start, . - ftrace_library_start
+
+	.globl	ftrace_library_ended
+	.type	ftrace_library_ended, @function
+ftrace_library_ended:
+	.cfi_startproc
+	subq	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	trace_ended
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	movl	$STUB_CONFIG_ENDED, %eax
+1:	leaq	ftpatch_config(%rip), %rcx
+	movq	(%rcx,%rax), %rax		/* the library's own */
+	testq	%rax, %rax
+	je	2f
+	subq	STUB_CONFIG_SELF(%rcx), %rcx	/* bias */
+	addq	%rcx, %rax
+	jmp	*%rax
+2:	ret
+	.cfi_endproc
+	.size	ftrace_library_ended, . - ftrace_library_ended
 
 /* The handlers of clock.c and trap.c return here. Debuggers recognise a signal frame by these
  * instructions; unwinders look up the address before, then the instructions: so it must belong to

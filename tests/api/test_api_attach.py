@@ -135,7 +135,7 @@ def test_what_cannot_be(works: Works, tmp_path: Path) -> None:
         (lambda: process.enable("work", tracer=3), "tracer"),  # type: ignore[arg-type]
         (lambda: process.disable("work"), "ftpatch is not attached"),
         (process.undo, "ftpatch is not attached"),
-        (lambda: process.record(True), "ftpatch is not attached"),
+        (lambda: process.record(True), "it records nothing"),
         (lambda: process.probe(()), "no probes"),
         (lambda: process.watch(()), "nothing to watch"),
         (lambda: process.watch("nothing:rw-"), "no such symbol"),

@@ -14,9 +14,9 @@ from tests.support.emulator import Machine, Outcome
 from tests.support.gnu import link_at
 from tests.support.moves import LIBRARIES, library
 
-BIAS = 0x1_0000_0000
+BIAS = {"x86_64": 0x1_0000_0000, "i386": 0x100_0000, "arm64": 0x1_0000_0000}
 SAMPLE = 1500
-ARCHES = ("x86_64", "arm64")
+ARCHES = ("x86_64", "i386", "arm64")
 
 ALONE = {
     "x86_64": [
@@ -32,6 +32,20 @@ ALONE = {
         "shld $5, %rax, target(%rip)", "lock xadd %rdx, target(%rip)", "pop target(%rip)",
         "pshufd $0x1b, target(%rip), %xmm3", "mov %fs:0x28, %rax", "ret", "ret $16", "push %rsp",
         "rep movsb", "pushf", "leave", "cld", "cmpxchg16b target(%rip)", "notrack jmp *%rdx",
+    ],
+    "i386": [
+        *(f"{kind} {where}" for kind in ("jo", "jae", "jne", "ja", "js", "jp", "jl", "jg")
+          for where in (".+3", ".+0x40", "target")),
+        *(f"{kind} .+0x30" for kind in ("loop", "loope", "loopne", "jecxz", "jcxz", "jmp")),
+        *(f"call {where}" for where in (".+5", ".+0x80", "target", "*%eax", "*%esi", "*(%eax)")),
+        *(f"call *{m}" for m in ("8(%esp)", "(%esp)", "-16(%esp)", "0x400(%esp)", "8(%ebx)")),
+        *(f"call *{m}" for m in ("target", "-8(%eax,%ebx,2)")),
+        *(f"jmp *{m}" for m in ("%eax", "8(%esp)", "target", "%esp", "(%ebx)")),
+        "movl $0x12345678, target", "addb $7, target", "lea target, %edx", "inc %eax", "dec %edi",
+        "push target", "shld $5, %eax, target", "lock xadd %edx, target", "pop target", "pusha",
+        "pshufd $0x1b, target, %xmm3", "ret", "ret $16", "push %esp", "rep movsb", "pushf",
+        "leave", "cld", "cmpxchg8b target", "notrack jmp *%edx", "aaa", "daa", "bound %eax, (%ebx)",
+        "les (%ebx), %eax", "push %cs", "mov %ds, %eax", "enter $8, $0", "popa", "xlat",
     ],
     "arm64": [
         *(f"b.{c} target" for c in ("eq", "ne", "hs", "lo", "mi", "vs", "hi", "ge", "gt", "al")),
@@ -64,7 +78,7 @@ def _compare(machine: Machine, at: int, moved: Moved, to: int, chance: random.Ra
     if machine.fixed:
         assert found == wanted, _difference(wanted, found)
     else:
-        # arm64 has nothing below the stack pointer; what is above must be the same.
+        # arm64 and i386 have nothing below the stack pointer; what is above must be the same.
         sp = wanted.registers[len(machine.general)]
         keep = [
             {a: b for a, b in o.memory.items() if a >= sp or a < sp - 16} for o in (wanted, found)
@@ -89,10 +103,11 @@ def test_each_form_alone(arch: str) -> None:
     """Also those that no function begins with."""
     mover, chance = _mover(arch), random.Random(3)
     # The last page of the image is data, so that targets can be read and written.
-    machine = Machine(arch, ((0, bytes(0x3_0000)),), BIAS)
-    target = BIAS + 0x6000
+    bias = BIAS[arch]
+    machine = Machine(arch, ((0, bytes(0x3_0000)),), bias)
+    target = bias + 0x6000
     machine.uc.mem_write(target, chance.randbytes(64))
-    ats = [BIAS + 0x1000 + 64 * i for i in range(len(ALONE[arch]))]
+    ats = [bias + 0x1000 + 64 * i for i in range(len(ALONE[arch]))]
     texts = [f"{'.arch armv8.5-a+lse;' * (arch == 'arm64')} {text}" for text in ALONE[arch]]
     codes = link_at(arch, [(at, text, target) for at, text in zip(ats, texts, strict=True)])
     for text, at, code in zip(ALONE[arch], ats, codes, strict=True):
@@ -112,7 +127,7 @@ def test_a_sample_of_functions(arch: str, name: str) -> None:
     """Half of it at starts, half at any instruction."""
     mover, chance = _mover(arch), random.Random(f"{arch} {name}")
     loaded = library(arch, name)
-    machine = Machine(arch, loaded.segments, BIAS)
+    machine = Machine(arch, loaded.segments, BIAS[arch])
     to, ends = machine.slots, Counter[str]()
     while ends.total() < SAMPLE:
         function = chance.choice(loaded.functions)
@@ -120,7 +135,7 @@ def test_a_sample_of_functions(arch: str, name: str) -> None:
         if chance.random() < 0.5:
             insns = disassemble(arch, function.code[:2048], 0)
             skip = chance.choice(insns).address if insns else skip
-        at = BIAS + function.address + skip
+        at = BIAS[arch] + function.address + skip
         try:
             need = chance.choice([1, mover.jump_size])
             moved = mover.move(function.code[skip:], at, to, need)

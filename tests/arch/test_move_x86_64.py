@@ -13,7 +13,7 @@ import pytest
 from ftpatch.arch.branches import branched_into, targets_in
 from ftpatch.arch.disassemble import disassemble
 from ftpatch.arch.move import Immovable, Mover, Why, mover_of
-from ftpatch.arch.x86_64.branches import (
+from ftpatch.arch.x86.branches import (
     has_indirect_jump,
     long_targets,
     short_targets,

@@ -52,6 +52,12 @@ def _probed(plain: Path, *words: str) -> Path:
         (("p vfs_read @nosuch",), 2, "@nosuch: no such symbol"),
         (("p vfs_read +0(\\7)",), 2, "a number is no address"),
         (("p libc:vfs_read",), 2, "libc is not in this image"),
+        (("p vfs_read file->f_mode",), 2, "take no names of the source: 'file->f_mode' at column"),
+        (("p vfs_read $arg1:x",), 2, "x8, x16, x32, x64, string, symbol\n"),
+        (("p vfs_read $arg1:double",), 2, "unknown type is specified: 'double' at column"),
+        (("p vfs_read n=",), 2, "$comm, \\NUMBER or +OFFSET(VALUE)\n"),
+        (("p vfs_read +0(+0(file))",), 2, "$comm, \\NUMBER or +OFFSET(VALUE)\n"),
+        (("p fs/read_write.c:450",), 2, "take no lines of the source: 'fs/read_write.c:450' at"),
         (("r4096 vfs_read",), 1, "use fewer of them, or a lower maxactive"),
         (("p vfs_read", "--handler", "a:b"), 2, "--handler is for programs"),
         (("p vfs_read", "--no-optimize"), 2, "--no-optimize is for programs"),
@@ -320,15 +326,23 @@ def test_a_format_that_does_not_apply_is_refused_before_the_boot(
         assert done.err == "ftpatch: it boots\n"
 
 
+@pytest.mark.parametrize("damage", [b"", bytes(8)], ids=["cut", "damaged"])
 @pytest.mark.parametrize(
-    "words", [("boot",), ("probe", "p vfs_write"), ("enable", "--tracer", "boot")]
+    "words",
+    [
+        *(("boot",), ("probe",), ("report", "STREAM", "--image")),
+        *(("probe", "p vfs_write", "-o", "OUT"), ("enable", "--tracer", "boot", "-o", "OUT")),
+    ],
 )
-def test_a_kernel_whose_journal_was_cut_off(plain: Path, words: tuple[str, ...]) -> None:
+def test_a_kernel_whose_journal_is_gone(plain: Path, words: tuple[str, ...], damage: bytes) -> None:
     path, out = _probed(plain, *BOTH), plain.with_name("out")
-    path.write_bytes(path.read_bytes()[:-1])
-    where = () if words == ("boot",) else ("-o", out)
-    done = ftpatch(words[0], path, *words[1:], *where)
-    reason = "already has a boot tracer, but no journal: that was cut off, or strip removed it"
+    path.write_bytes(path.read_bytes()[:-8] + damage)  # its checksum
+    stream = plain.with_name("stream")
+    stream.write_bytes(bytes(64))
+    verb, *others = [{"OUT": str(out), "STREAM": str(stream)}.get(one, one) for one in words]
+    at = len(others) if verb == "report" else 0
+    done = ftpatch(verb, *others[:at], path, *others[at:])
+    reason = "has a boot tracer, but no journal: that is damaged or cut off, or was stripped"
     assert done.code != 0 and not out.exists()
     assert done.err == f"ftpatch: {path}: {reason}; start from the original\n"
 

@@ -147,6 +147,15 @@ def test_streams_of_others_are_refused(traced: tuple[Path, Path]) -> None:
         path.write_bytes(raw)
         done = ftpatch("report", path, "--image", image)
         assert done.code == 2 and said in done.err
+    for raw, what in (
+        (b"[    0.1] hello\r\n", "text"),
+        ("Grüße".encode()[:-2], "text"),
+        (image.read_bytes(), "an ELF file"),
+    ):
+        path.write_bytes(raw)
+        done = ftpatch("report", path, "--image", image.with_name("vmlinux"))
+        said = f"{path}: neither a trace file nor a boot tracer's stream, but {what}; "
+        assert done.code == 2 and done.err.startswith(f"ftpatch: {said}"), done.err
     path.write_bytes(own)
     done = ftpatch("report", path, "--image", image.with_name("vmlinux"))
     assert done.code == 2 and "no boot tracer" in done.err

@@ -21,6 +21,7 @@ from tests.support.command import (
     ftpatch_command,
     ftpatch_process,
 )
+from tests.support.doc_pages import ROOT
 from tests.support.elf_writer import Symbol
 from tests.support.images import pad_program
 from tests.support.samples import sample
@@ -281,3 +282,16 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
     """Some of /proc can be opened, and not read."""
     done = ftpatch("check", "/proc/self/task")
     assert done.code == 2 and "standard output" not in done.err and "/proc/self/task/" in done.err
+
+
+def test_commands_that_run_programs_leave_2_to_them() -> None:
+    """Those that the page names, for misspelt options too."""
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    (named,) = re.findall(r"^(.+) exit with the program's own status", page, re.MULTILINE)
+    commands = [text.split() for text in re.findall(r"`([^`]+)`", named)]
+    assert ["probe", "-c"] in commands and ["trace"] in commands
+    for words in commands:
+        result = ftpatch(*words, *(["./shop"] if "-c" in words else []), "--nosuch")
+        assert result.code == 125 and "no such option --nosuch" in result.err, words
+    for words in (["probe", "./shop"], ["probe", "--pid", "1"], ["status"]):
+        assert ftpatch(*words, "--nosuch").code == 2

@@ -249,7 +249,7 @@ def test_formats(folder: Path) -> None:
     suites = {suite.get("name"): suite for suite in junit}
     assert len(suites) == 4
     own = suites[f"{program.pid}: {library}"]
-    assert (own.get("failures"), own.get("tests")) == ("1", "22")
+    assert (own.get("failures"), own.get("tests")) == ("1", "23")
     libc = next(suite for name, suite in suites.items() if name and "libc.so" in name)
     assert [case.get("name") for case in libc] == ["code-as-file"] and libc.get("skipped") == "0"
     link = address_by_nm(library, "four") + 5

@@ -100,11 +100,15 @@ int main(void) {
 def test_another_users_process(folder: Path) -> None:
     path = padded(folder, PROGRAM)
     with running(path) as program:
-        assert ftpatch("check", "--pid", str(program.pid)).code == 0  # all is imported
-        for verb in ("status", "list", "check"):
-            result = ftpatch_as(NOBODY, verb, "--pid", str(program.pid))
-            assert result.code == 2 and not result.out
-            assert re.fullmatch(r"ftpatch: .*another user's process.*; run as .+\n", result.err)
+        pid = str(program.pid)
+        for verb in ("check", "trace", "probe", "undo"):  # all is imported
+            ftpatch(verb, "--pid", pid, *(("-f", "no_such") if verb == "trace" else ()))
+        said = f"ftpatch: {pid} ({path.name}): another user's process (root); run as root\n"
+        verbs = ("status", "list", "check", "enable", "disable", "undo", "trace", "probe")
+        for words in (*((verb,) for verb in verbs), ("probe", "p two")):
+            result = ftpatch_as(NOBODY, *words, "--pid", pid)
+            code = 125 if words == ("trace",) else 2
+            assert (result.code, result.out, result.err) == (code, "", said), words
 
 
 @as_root

@@ -8,11 +8,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ftpatch.cli.attended import looks
+from ftpatch.process.process import find_process
 from tests.support.command import ftpatch, ftpatch_as
 from tests.support.stopping import until
 from tests.support.watch_live import Shared, built_shared, shared, watching
@@ -64,6 +67,14 @@ def test_no_such_process(program: Shared) -> None:
     for result, said in ((zombie, "it has ended"), (gone, "no such process")):
         assert result.code == 2 and said in result.err and result.err.count("\n") == 1
     assert kernel.code == 2 and "a kernel thread" in kernel.err
+
+
+def test_it_ends_before_the_first_look() -> None:
+    """And its parent has waited for it: there is nothing more to wait for."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        process = find_process(child.pid)
+        child.kill()
+    assert list(looks(process, threading.Event(), None, 0.1)) == []
 
 
 def test_options_of_a_process_alone(program: Shared) -> None:

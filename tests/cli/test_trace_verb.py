@@ -244,7 +244,7 @@ def test_what_force_does_not_overwrite(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(path)
     for output, reason in (
         ("link", "the output is a symbolic link"),
-        (".", "the output is not a regular file"),
+        (".", "the output is a directory"),
         ("prog", "would overwrite another file of this run"),
     ):
         before = path.read_bytes()

@@ -208,6 +208,20 @@ def test_entries_that_refer_to_themselves(name: str, programs: dict[str, Program
         assert len(list(_asked(program.changed(turned)))) == len(COMMANDS)
 
 
+@pytest.mark.parametrize(("place", "raw"), [(4, b"\x09"), (10, b"\x21"), (11, b"\x01")])
+def test_a_damaged_index_is_left_out(place: int, raw: bytes, programs: dict[str, Program]) -> None:
+    """Version, address_size and segment_selector_size, which readelf finds invalid as well."""
+    program = programs["gcc-4"]
+    at = program.sections[".debug_aranges"][0]
+    whole = [done.out for done in _asked(program.changed({}))]
+    changed = program.changed({at + place: raw})
+    assert [done.out for done in _asked(changed)] == whole
+    readelf = subprocess.run(
+        ["readelf", "--debug-dump=aranges", changed], capture_output=True, text=True, check=False
+    )
+    assert "aranges" in readelf.stderr
+
+
 REASONS = [
     (".debug_info", 4, b"\x01", "a version that is not supported"),
     (".debug_info", 4, b"\xee\xee", ".debug_info+0x7: an unknown unit_type 0x0\n"),

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from ftpatch.elf.elf_file import MAX_MAPPED
 from ftpatch.elf.skeleton import read_skeleton
 from ftpatch.errors import InputError
 from ftpatch.image import Image as Opened
 from ftpatch.image import open_image
-from tests.support.elf_writer import Image, Section
+from tests.support.elf_writer import Image, Section, Segment
 from tests.support.images import fentry_kernel, pad_program
 from tests.support.samples import SAMPLES, Sample
 
@@ -281,3 +282,21 @@ def test_gather_at_the_end_of_the_file(tmp_path: Path) -> None:
     assert there.tolist() == [True, True, False, False, False, False]
     rows = [data[:8], data[-8:], data[-3:] + bytes(5), bytes(8), bytes(8), bytes(8)]
     assert [row.tobytes() for row in code] == rows
+
+
+@pytest.mark.parametrize(("more", "words"), [(0, ""), (1, "its segments total 0x2")])
+def test_segments_that_map_the_same_bytes(more: int, words: str, tmp_path: Path) -> None:
+    """As many as hops need are read, and no more: nothing is allocated by what a header says."""
+    image, path = fentry_kernel(), tmp_path / "image"
+    contents = 1 << 20
+    image.sections.append(Section(".many", bytes(contents)))
+    count = MAX_MAPPED // contents + 4 * more
+    image.segments += [
+        Segment((".many",), header={"p_vaddr": (n + 1) << 32, "p_filesz": contents})
+        for n in range(count)
+    ]
+    if words:
+        assert words in _reason(image, path)
+    else:
+        path.write_bytes(image.build())
+        assert len(open_image(path).elf.loads) == len(image.segments)

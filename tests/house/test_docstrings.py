@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent.parent / "ftpatch"
-FILES = sorted(PACKAGE.rglob("*.py"))
+from tests.support.source_files import every_file
+
 QUESTION = re.compile(r"(what|which|where|whether|how|when|who|whose|why)\b", re.IGNORECASE)
 END = re.compile(r"\.\)?$|:$")
 """Of a summary; a colon leads to a list or a drawing."""
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 
 
 def _docstrings(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int, str]]:

@@ -13,9 +13,8 @@ import pytest
 
 from ftpatch.arch import FEATURES, arch_named, feature, supporting, supports
 from ftpatch.errors import InputError
+from tests.support.source_files import FILES, PACKAGE, every_file, parsed
 
-PACKAGE = Path(__file__).parent.parent.parent / "ftpatch"
-FILES = sorted(PACKAGE.rglob("*.py"))
 LEVELS = (
     ("errors",),
     ("core", "layout"),
@@ -69,15 +68,8 @@ def _folder(parts: Iterable[str]) -> str:
 
 def _own(path: Path) -> set[str]:
     """Folders of ftpatch that a file imports."""
-    names = (name.split(".") for name in _imports(ast.parse(path.read_text())))
+    names = (name.split(".") for name in _imports(parsed(path)))
     return {_folder(name[1:]) for name in names if name[0] == "ftpatch"} - {""}
-
-
-def _id(path: Path) -> str:
-    return str(path.relative_to(PACKAGE))
-
-
-every_file = pytest.mark.parametrize("path", FILES, ids=_id)
 
 
 def test_every_part_has_a_level() -> None:
@@ -101,19 +93,19 @@ def test_no_import_goes_upward_or_across(path: Path) -> None:
 def test_only_the_command_line_prints(path: Path) -> None:
     if _part(path) == "cli":
         return
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         assert name not in ("print", "input"), f"line {getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Attribute):
             assert ast.unparse(node) not in ("sys.stdout", "sys.stderr")
     assert not {"typer", "click", "rich", "logging"} & {
-        name.split(".")[0] for name in _imports(ast.parse(path.read_text()))
+        name.split(".")[0] for name in _imports(parsed(path))
     }
 
 
 @every_file
 def test_heavy_libraries_are_imported_where_they_are_used(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     # Everything that runs on import: module level, also inside if and try, but no function.
     pending: list[ast.AST] = list(tree.body)
     while pending:
@@ -130,7 +122,7 @@ def test_heavy_libraries_are_imported_where_they_are_used(path: Path) -> None:
 def test_only_its_own_folder_names_an_architecture(path: Path) -> None:
     here = path.relative_to(PACKAGE).parts[:2]
     own = here[1] if here[0] == "arch" and here[1] in ARCHITECTURES else ""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     documentation = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -181,7 +173,7 @@ def test_stubs_list_no_architecture() -> None:
 def test_files_are_short_and_say_what_is_public(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= 400
-    tree = ast.parse(text)
+    tree = parsed(path)
     assert ast.get_docstring(tree)
     if path.name == "__main__.py" or (path.name == "__init__.py" and len(tree.body) == 1):
         return

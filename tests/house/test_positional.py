@@ -7,10 +7,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.support.source_files import every_file, parsed
 
-PACKAGE = Path(__file__).parent.parent.parent / "ftpatch"
-FILES = sorted(PACKAGE.rglob("*.py"))
 MAX_POSITIONAL = 6
 ROWS = {"struct.pack", "struct.pack_into", "np.stack", "np.concatenate", "print"}
 """Calls whose arguments are a row of equals."""
@@ -41,9 +39,9 @@ def _is_verb(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return node.name == "command"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@every_file
 def test_at_most_six_positional(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     assert [*_calls(tree), *_functions(tree)] == []
 
 

@@ -75,6 +75,20 @@ def test_the_sample_and_the_rest_are_everything() -> None:
     assert _collected("", "5", name)[0] == {name}, "who names a test gets it"
 
 
+def test_of_very_many_the_rest_takes_others_each_day() -> None:
+    file = "tests/tracer/test_tracer_matrix.py"
+    every, _ = _collected("1", "5", file)
+    some, _ = _collected("", "5", file)
+    name = f"{file}::test_it_does_what_it_did["
+    found = [
+        {one for one in _collected("rest", seed, file)[0] if one.startswith(name)}
+        for seed in ("5", "5", "6")
+    ]
+    assert len([one for one in every if one.startswith(name)]) > 2 * sampling.MAX_REST
+    assert all(len(one) == sampling.MAX_REST for one in found)
+    assert found[0] == found[1] != found[2] and not found[0] & some
+
+
 def test_a_failure_says_how_to_repeat_it(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_runtest_makereport\n")
     (tmp_path / "test_it.py").write_text("def test_it():\n    assert False\n")

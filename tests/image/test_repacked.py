@@ -5,6 +5,7 @@ what is around it stays, and undo gives back the very file."""
 from __future__ import annotations
 
 import random
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_a_kernel_is_changed_in_its_container(box: Box, tmp_path: Path) -> None:
         assert again.read_bytes()[:size] == plain.read_bytes()[:size]
     assert ftpatch("undo", path).code == 0
     assert ftpatch("undo", path).code == 0
-    assert ftpatch("undo", path).code == 0
+    assert f" undone, {len(before)} bytes as before\n" in ftpatch("undo", path).out
     assert path.read_bytes() == before
     assert ftpatch("undo", path).code == 2
 
@@ -84,8 +85,9 @@ def test_undo_all_and_elsewhere(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     assert ftpatch("enable", out, "--in-place").code == 0
     assert ftpatch("diff", path, out).code == 1 and ftpatch("diff", out).code == 1
-    assert ftpatch("undo", "--all", out, "-o", tmp_path / "back").code == 0
+    done = ftpatch("undo", "--all", out, "-o", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == before
+    assert re.findall(r"undone(?:, (\d+) bytes as before)?\n", done.out) == ["", str(len(before))]
 
 
 def test_only_lengths_change_around_the_payload(tmp_path: Path) -> None:

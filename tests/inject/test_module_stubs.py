@@ -76,6 +76,7 @@ def test_it_is_called_with_the_sites(arch: str, tmp_path: Path) -> None:
             "the stub needs a dynamic linker",
         ),
         (f"{CALLER} {{}} {PUBLIC} void ftrace_return(void) {{}}", "cannot have returns"),
+        (f"{PUBLIC} void ftrace_regs_caller(void) {{}}", "cannot have registers"),
         (f"{PUBLIC} void other(void) {{}}", "the stub defines no ftrace_caller"),
     ],
 )

@@ -76,6 +76,8 @@ def test_general_registers_only(path: Path) -> None:
     with path.open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".symtab").iter_symbols()
         names = [s.name for s in symbols if s["st_info"]["type"] == "STT_FUNC"]
+    # It reads one where a probe asks for it: test_probe_float_registers.py.
+    names = [name for name in names if name.partition(".")[0] != "vector"]
     assert ("return_to_handler" in names) != path.stem.startswith("library")
     text = ""
     for name in names:

@@ -35,6 +35,7 @@ from .trees import ensure_tree
 
 pytest.importorskip("drgn")
 NAME = "6.1-amd64"
+LIMIT = 900  # seconds; two boots, and a dump of all memory
 MODULES = ("9p", "9pnet_virtio", "virtio_pci", "virtio_blk", "ext4")
 ROOT = "root=host rootfstype=9p rootflags=trans=virtio,version=9p2000.L,msize=512000,cache=loose ro"
 APPEND = f"console=ttyS0 no_timer_check oops=panic panic=-1 {ROOT} init={{script}}"
@@ -130,7 +131,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashed]:
     words += ["-append", f"{append} crashkernel=320M"]
     words += ["-drive", f"if=virtio,format=raw,file={disk}", "-virtfs"]
     words += ["local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"]
-    text = run_qemu(words, END)
+    text = run_qemu(words, END, limit=LIMIT)
     assert END in text, "\n".join(text.splitlines()[-40:])
     left = scratch / "left"
     left.mkdir()

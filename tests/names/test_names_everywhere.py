@@ -156,6 +156,7 @@ def test_a_callee_by_its_name(cart: Path) -> None:
         ("list PROG -n shop::Cart::ad", "matches no site; did you mean shop::Cart::add?"),
         ("disable PROG -f fibb*", "matches no site; did you mean fib?"),
         ("enable PROG --tracer functoin", "unknown tracer 'functoin'; did you mean function"),
+        ("enable PROG --tracer functoin -o KERNEL", "unknown tracer 'functoin'"),
         ("enable PROG --tracer graph", "unknown tracer 'graph'; did you mean function_graph?"),
         ("enable PROG --tracer Function", "unknown tracer 'Function'; did you mean function?"),
         ("trace -f shop::Crt::add PROG", "did you mean shop::Cart::add"),

@@ -231,7 +231,7 @@ def test_a_library_that_runs_is_no_program() -> None:
     assert "INTERP" in headers.stdout
     done = ftpatch("probe", libc, "p malloc", "--dry-run")
     assert done.code == 2
-    assert "a shared-object cannot be probed" in done.err
+    assert "libc.so.6 runs before a tracer" in done.err and "'p libc.so.6:FUNC'" in done.err
 
 
 def test_without_probes_those_of_a_file_are_told(cart: Path, tmp_path: Path) -> None:
@@ -248,7 +248,38 @@ def test_without_probes_those_of_a_file_are_told(cart: Path, tmp_path: Path) -> 
     status = ftpatch("status", out)
     assert status.code == 0
     assert "has 2 probes: p:probes/m main x=%rdi:s32, r7:probes/h main" in status.out
-    refused = ftpatch("probe", out, "p main", "-o", tmp_path / "more")
+    refused = ftpatch("probe", out, "p:m main", "-o", tmp_path / "more")
     assert refused.code == 2
-    assert "`ftpatch undo` first" in refused.err
+    assert "m is in this program already" in refused.err
     assert not (tmp_path / "more").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "clone", "meant"),
+    [
+        ("_ZN4shop4mostIiEET_S1_S1_", ".isra.0", "shop::most<int>"),
+        ("_ZN4shop4mostIiEET_S1_S1_", ".constprop.0.isra.0", "shop::most"),
+        ("_ZN4shop4mostIiEET_S1_S1_", ".part.0", "_ZN4shop4mostIiEET_S1_S1_"),
+        ("main", ".part.0", "main"),
+    ],
+)
+def test_a_function_of_which_there_is_only_a_clone(
+    cart: Path, tmp_path: Path, named: str, clone: str, meant: str
+) -> None:
+    """What gcc's interprocedural passes call it; objcopy gives the name here."""
+    cloned = tmp_path / "cloned"
+    names = f"{named}={named}{clone}"
+    subprocess.run(["objcopy", "--redefine-sym", names, cart, cloned], check=True)
+    done = ftpatch("probe", cloned, f"p {meant}", "--dry-run")
+    why = f"{meant!r} is there only as a clone, whose arguments may be others"
+    assert (done.code, done.err) == (2, f"ftpatch: {cloned}: {why}; use {named}{clone}\n")
+    assert ftpatch("probe", cloned, f"p {named}{clone}", "--dry-run").code == 0
+
+
+def test_a_cold_part_is_no_clone_to_probe(cart: Path, tmp_path: Path) -> None:
+    cold, symbol = tmp_path / "cold", "_ZN4shop4mostIiEET_S1_S1_"
+    names = f"{symbol}={symbol}.cold"
+    subprocess.run(["objcopy", "--redefine-sym", names, cart, cold], check=True)
+    done = ftpatch("probe", cold, "p shop::most", "--dry-run")
+    assert done.code == 2 and "no such function 'shop::most'" in done.err
+    assert "shop::most?" not in done.err and "shop::most or" not in done.err

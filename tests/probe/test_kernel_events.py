@@ -10,6 +10,7 @@ import pytest
 
 import ftpatch
 from ftpatch.errors import UsageError
+from tests.support.boot_kernels import EARLY, NAMES, STEP, Stripped
 from tests.support.command import ftpatch as command
 
 BUILT = Path(__file__).parents[2] / "samples/built"
@@ -115,6 +116,8 @@ def test_what_a_bootconfig_cannot_say(probe: str, clause: str) -> None:
         ("r:a fget+5", "retprobe address must be a function entry"),
         ("p:a fget+5 $arg1", "$argN can be used only on function entry"),
         ("p:a fget @nothere", "@nothere: no such symbol"),
+        ("p:a fget file->f_mode", "a kernel's probes take no names of the source: 'file->f_mode'"),
+        ("p:a fs/file.c:900", "a kernel's probes take no lines of the source: 'fs/file.c:900'"),
         ("p:a ext4:fget", "a: ext4 is not in this image"),
         ("p:a fget %di:ustring", "ustring accepts only memory argument"),
         ("p:a fget n=" + "+1000000(" * 7 + "%di" + ")" * 7, "and a kernel takes 63"),
@@ -156,3 +159,20 @@ def test_options(words: tuple[str, ...], clause: str) -> None:
 def test_a_program_has_no_kprobes() -> None:
     done = command("probe", BUILT / "fentry", "--print-events", "p main")
     assert done.code == 2 and "has no kprobes; use a kernel or a module" in done.err
+
+
+def test_a_stripped_kernel_says_the_same(tmp_path: Path) -> None:
+    """Its kallsyms have no sizes: a function ends where the next symbol begins."""
+    made = Stripped()
+    stripped, twin = tmp_path / "stripped", tmp_path / "twin"
+    stripped.write_bytes(made.build())
+    twin.write_bytes(made.with_symbols())
+    first, *_ = NAMES
+    probes = [f"p:at{row} {name} n=$arg1" for row, name in enumerate((first, NAMES[7], EARLY[0]))]
+    probes += [f"r:mk {NAMES[3]} ret=$retval:s32", f"p:in {first}+5 %di"]
+    lines = ftpatch.open(twin).kprobe_events(probes)
+    assert len(lines) == 5 and lines[0] == f"p:kprobes/at0 {first} n=$arg1"
+    assert ftpatch.open(stripped).kprobe_events(probes) == lines
+    for probe in (f"p:a {first}+{STEP}", f"p:a {first}+4", f"p:a {first}+0x100000"):
+        with pytest.raises(UsageError):
+            ftpatch.open(stripped).kprobe_events(probe)

@@ -36,8 +36,8 @@ extern long n;
 static volatile sig_atomic_t asked;
 static void ask(int number) { asked = number; }
 int main(int argc, char **argv) {
-    close(open("ran", O_CREAT, 0600));
     signal(SIGTERM, ask);
+    close(open("ran", O_CREAT, 0600));
     for (int i = 1; i < argc; i++) {
         long number = atol(argv[i]);
         if (number < 0) { raise((int)-number); continue; }

@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ftpatch.elf.headers import Segment
 from ftpatch.image import open_image
 from ftpatch.names.functions import read_functions
 from tests.support.command import PATIENCE, Result, ftpatch
-from tests.support.distribution import LIBRARIES, PATH, program_of
+from tests.support.distribution import LINKER, PATH, libraries, program_of
 from tests.support.sampling import PRODUCT, SEED
-from tests.support.stripped_programs import PROGRAMS, Job, lay_inputs
+from tests.support.stripped_programs import I386, PROGRAMS, Job, lay_inputs
 from tests.support.uprobes import entries, returns
 
 WAYS = {"entries": ("p", ()), "returns": ("r", ()), "traps": ("p", ("--no-optimize",))}
@@ -41,11 +42,21 @@ NOTHING = [
 """Libraries that do nothing for a program that does not know them. With all of them instead of one
 its addresses are others, and its memory map is longer: how often functions are called that
 depend on these (hash tables; a look at /proc/self/maps), that tells."""
+UNCOUNTED = (0x62, 0xC4, 0xC5)
+"""First bytes of functions that uprobes cannot count: the prefix EVEX, which Linux 6.18's run as
+something else (BusyBox's option letters come out wrong with one on its strchr()), and VEX, which
+they do not take, without saying so (gdb's breakpoints count these as we do)."""
+AGAIN = 3
+"""How often it is counted again where numbers differ."""
+ATEXIT = 8
+"""Maximum number of functions that a call of atexit() takes."""
 SIZE = "4G"
 """Of a trace, sparse: no call is lost."""
 Watched = Callable[[Path, list[int]], AbstractContextManager[Callable[[], dict[int, int]]]]
 BASIC = ("bzip2", "cut", "dash", "factor", "grep", "gzip", "mawk", "sed", "tr", "xz")
 NAMES = list(PROGRAMS) if PRODUCT else [random.Random(f"{SEED} distribution").choice(BASIC)]
+FOREIGN = list(I386) if PRODUCT else [random.Random(f"{SEED} i386").choice(("dash", "grep", "xz"))]
+CASES = [*((name, "amd64") for name in NAMES), *((name, "i386") for name in FOREIGN)]
 
 
 @dataclass(frozen=True)
@@ -61,9 +72,13 @@ class Outcome:
 class Bench:
     """A place to run a program in, and what it is patched to, so that all runs look alike to it."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, arch: str, folder: Path) -> None:
         self.job: Job = PROGRAMS[name]
-        found, self._root = program_of(self.job.path or name, self.job.packages)
+        self._arch = arch
+        packages = self.job.packages if arch == "amd64" else I386[name]
+        if arch == "i386" and not LINKER.exists():
+            pytest.skip(f"no {LINKER}: install libc6-i386")
+        found, self._root = program_of(self.job.path or name, packages, arch)
         self.original = folder / "original"
         shutil.copy(found, self.original)
         self._inputs, self._room = folder / "inputs", folder / "room"
@@ -71,6 +86,7 @@ class Bench:
         lay_inputs(self._inputs, self.job)
         self.program = folder / "bin" / name  # its name is in messages
         self.program.parent.mkdir()
+        (folder / "share").symlink_to((self._root or Path("/")) / "usr/share")  # as ../share
         self.traces = folder / "traces"
 
     def run(self, program: Path, loaded: str = "") -> Outcome:
@@ -90,20 +106,28 @@ class Bench:
             capture_output=True,
             timeout=PATIENCE,
             check=False,
-            env={**self._environment(), "LD_PRELOAD": loaded or NOTHING[0]},
+            env={**self._environment(), "LD_PRELOAD": loaded or self.nothing[0]},
         )
         files = {
             str(one.relative_to(self._room)): one.read_bytes()
             for one in sorted(self._room.rglob("*"))
             if one.is_file() and not one.is_symlink()
         }
-        return Outcome(done.returncode, done.stdout, done.stderr, files)
+        out = re.sub(self.job.varies.encode(), b"", done.stdout) if self.job.varies else done.stdout
+        return Outcome(done.returncode, out, done.stderr, files)
+
+    @property
+    def nothing(self) -> list[str]:
+        """Libraries to load that do nothing, as far as its architecture has them."""
+        if self._arch == "amd64":
+            return NOTHING
+        return [one for one in NOTHING if (LINKER.resolve().parent / one).exists()]
 
     def _environment(self) -> dict[str, str]:
         root = str(self._root)
         env = {name: text.replace("ROOT", root) for name, text in self.job.env.items()}
         if self._root:
-            env["LD_LIBRARY_PATH"] = f"{self._root / LIBRARIES}"
+            env["LD_LIBRARY_PATH"] = libraries(self._root, self._arch)
         trace = {"FTPATCH_TRACE": str(self.traces / "trace"), "FTPATCH_TRACE_SIZE": SIZE}
         return {"PATH": PATH, "LC_ALL": "C.UTF-8", "TZ": "UTC", **trace, **env}
 
@@ -118,16 +142,21 @@ class Bench:
         return Counter({at: found[offset] for at, offset in offsets.items()})
 
     def recorded(self) -> tuple[Counter[int], int]:
-        """The hits of all places in the traces of the run, by address, and those missed."""
+        """The hits of all places in the traces of the run, by address, and how many more there
+        were. Only those before there is a thread pointer, or the program's own start, are missed:
+        of a static program, of which they are counted, and of one whose malloc() libraries use."""
         hits, missed = Counter[int](), 0
         done = ftpatch("report", self.traces / "trace", "--json")
         assert done.code == 0, done.err
         for line in done.out.splitlines():
             if '"hits"' in line:
                 row = json.loads(line)
-                hits[int(row["probe"][1:], 16)] += row["hits"]
+                hits[int(row["probe"][1:], 16)] += row["hits"] + row["missed"]
                 missed += row["missed"]
-        return hits, missed
+        early = re.search(r"(\d+) events? lost before there was a thread pointer", done.err)
+        untold = (int(early[1]) if early else 0) - missed
+        assert untold >= 0, done.err
+        return hits, untold
 
 
 def _refused(done: Result) -> dict[int, str]:
@@ -138,15 +167,36 @@ def _refused(done: Result) -> dict[int, str]:
     return {int(one[1], 16): one[2] for one in found if one}
 
 
-def _shown(what: Counter[int], places: Iterable[int]) -> dict[str, int]:
-    return {f"{at:#x}": what[at] for at in sorted(places)}
+@dataclass
+class Comparison:
+    """What probes and uprobes counted. ``untold`` hits are not in ours; in a static program, some
+    functions are called once more: _start() hands the runtime's rdx to atexit(), while a static
+    program's own is 0."""
+
+    hits: Counter[int]
+    untold: int
+    static: bool
+
+    def require(self, counts: Counter[int], places: Iterable[int]) -> None:
+        """Assert that they are the same at ``places``."""
+        other = {at: self.hits[at] - counts[at] for at in places if self.hits[at] != counts[at]}
+        more = [at for at, number in other.items() if number > 0]
+        if self.static and len(more) <= ATEXIT:
+            other = {at: number for at, number in other.items() if number != 1}
+        if not (max(other.values(), default=0) <= 0 and -sum(other.values()) <= self.untold):
+            shown = {f"{at:#x}": (self.hits[at], counts[at]) for at in sorted(other)}
+            raise AssertionError(f"(ours, uprobes'): {shown}")
+
+    def others(self, counts: Counter[int], places: Iterable[int]) -> list[int]:
+        """The places where they differ."""
+        return [at for at in places if self.hits[at] != counts[at]]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "arch"), CASES)
 def test_all_functions_are_probed(
-    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    name: str, arch: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    bench = Bench(name, tmp_path)
+    bench = Bench(name, arch, tmp_path)
     image = open_image(bench.original)
     assert image.elf.section(".symtab") is None, "it is not stripped"
     functions = read_functions(image)
@@ -155,14 +205,15 @@ def test_all_functions_are_probed(
     expected = bench.run(bench.original)
     assert expected.status == bench.job.ends, expected.err.decode(errors="replace")
     at = dict(zip(every, offsets, strict=True))
+    at = {where: offset for where, offset in at.items() if image.data[offset] not in UNCOUNTED}
     counts = bench.counted(entries, at, expected)
-    again = bench.counted(entries, at, expected, loaded=" ".join(NOTHING))
-    steady = [at for at in every if counts[at] == again[at]]
+    again = bench.counted(entries, at, expected, loaded=" ".join(bench.nothing))
+    steady = [one for one in at if counts[one] == again[one]]
     reached = sorted((at for at in steady if counts[at]), key=lambda at: counts[at])
-    vary = len(every) - len(steady)
+    vary = len(at) - len(steady)
     assert len(reached) > max(9, 4 * vary)
     for way, (kind, options) in WAYS.items():
-        asked = [at for at in every if kind == "p" or functions.is_called(at)]
+        asked = [one for one in every if kind == "p" or functions.is_called(one)]
         probes = [f"{kind}:e{at:x} {at:#x} $stack" for at in asked]
         probed, undone = tmp_path / way, tmp_path / f"{way}.undone"
         words: tuple[str | Path, ...] = (*probes, "--keep-going", "--json", *options, "-o", probed)
@@ -172,28 +223,35 @@ def test_all_functions_are_probed(
         laid = {int(row["name"][1:], 16): row["way"] for row in done.json}
         assert {*laid, *refused} == {*asked}
         assert bench.run(probed) == expected, way
-        hits, missed = bench.recorded()
-        assert not missed
+        hits, untold = bench.recorded()
+        both = Comparison(hits, untold, image.elf.segment(Segment.PT_INTERP) is None)
         ways = Counter(laid.values())
         said = [f"{one} {ways[one]}" for one in ("pad", "jump", "pun", "trap")]
         said += [f"refused {len(refused)}", f"hits {sum(hits.values())}", f"vary {vary}"]
         if kind == "p":
-            compared = [at for at in steady if at in laid]
-            assert _shown(hits, compared) == _shown(counts, compared), way
+            compared = [one for one in steady if one in laid]
+            for _ in range(AGAIN):  # by inode numbers, say: what varies is not compared
+                if not both.others(counts, compared):
+                    break
+                other = bench.counted(entries, at, expected)
+                compared = [one for one in compared if counts[one] == other[one]]
+            assert len(steady) - len(compared) <= len(laid) // 4 + len(refused)
+            both.require(counts, compared)
         else:
             # The kernel follows 64 calls of a thread at a time: not those of all functions.
-            mine = [at for at in reached if at in laid]
+            mine = [one for one in reached if one in laid]
             drawn = random.Random(f"{SEED} {name}").sample(mine, min(DRAWN, len(mine)))
             chosen = {one: at[one] for one in [*drawn, *mine[-DRAWN:]]}
-            back = bench.counted(returns, chosen, expected)
-            assert _shown(hits, chosen) == _shown(back, chosen), way
-            assert all(hits[at] <= counts[at] for at in mine)
+            both.require(bench.counted(returns, chosen, expected), chosen)
+            back = sum(hits[one] for one in mine)
             # For good, by exit() or longjmp().
-            said.append(f"left {sum(counts[at] - hits[at] for at in mine)}")
+            said.append(f"left {sum(counts[one] for one in mine) - back}")
         assert ftpatch("undo", probed, "-o", undone).code == 0
         assert undone.read_bytes() == bench.original.read_bytes()
-        record_property("measured", f"{name} {way}: functions {len(asked)}, {', '.join(said)}")
+        record_property(
+            "measured", f"{name} {arch} {way}: functions {len(asked)}, {', '.join(said)}"
+        )
         for reason, times in Counter(
             re.sub("0x[0-9a-f]+", "N", t) for t in refused.values()
         ).items():
-            record_property("measured", f"{name} {way}: refused {times}: {reason}")
+            record_property("measured", f"{name} {arch} {way}: refused {times}: {reason}")

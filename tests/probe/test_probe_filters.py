@@ -6,12 +6,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import ftpatch
+from tests.support.compiled_filters import assert_as_compiled
 from tests.support.sampling import FUZZ, scaled
 
 pytestmark = pytest.mark.skipif(
@@ -119,43 +118,10 @@ def _filter(rng: random.Random, row: int, depth: int, counts: list[str]) -> tupl
     return _string(rng) if kind < 0.9 else _number(rng)
 
 
-def _hits(trace: Path, names: list[str]) -> list[int]:
-    """How often each probe was hit, by the report's table."""
-    report = ftpatch("report", trace)
-    assert report.code == 0, report.err
-    rows = (line.split() for line in report.out.splitlines() if line.startswith("# "))
-    held = {row[1]: int(row[3]) for row in rows if len(row) == 5 and row[3].isdigit()}
-    return [held[name] for name in names]
-
-
 @pytest.mark.parametrize("arch", ["x86_64", "arm64"])
 def test_as_the_compiler_sees_it(arch: str, tmp_path: Path) -> None:
-    gcc = "gcc" if arch == "x86_64" else "aarch64-linux-gnu-gcc"
-    runs = [] if arch == "x86_64" else ["qemu-aarch64-static"]
-    if shutil.which(gcc) is None or (runs and shutil.which(runs[0]) is None):
-        pytest.skip(f"no {gcc}, or nothing to run its programs with")
     rng = random.Random(FUZZ)
     many = scaled(120, 40)
     pairs = [_filter(rng, row, rng.randrange(4), ["every", "first"]) for row in range(many)]
-    tests = "\n\t".join(f"wanted[{row}] += {theirs};" for row, (_, theirs) in enumerate(pairs))
-    (tmp_path / "check.c").write_text(
-        "#define _GNU_SOURCE\n" + READABLE + SOURCE % {"many": many, "tests": tests}
-    )
-    program, trace = tmp_path / "check", tmp_path / "trace"
-    words = [gcc, "-O1", "-static", str(tmp_path / "check.c"), "-o", str(program)]
-    subprocess.run(words, check=True)
-    probes = [f"p:c{row} check {FIELDS} if {ours}" for row, (ours, _) in enumerate(pairs)]
-    done = ftpatch("probe", program, *probes, "-o", tmp_path / "check.p")
-    assert done.code == 0, done.err
-    said = subprocess.run(
-        [*runs, str(tmp_path / "check.p")],
-        env={**os.environ, "FTPATCH_TRACE": str(trace)},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    wanted = list(map(int, said.stdout.split()))
-    assert len({*wanted}) > many / 8  # not all or nothing
-    found = _hits(trace, [f"c{row}" for row in range(many)])
-    differing = [row for row in range(many) if found[row] != wanted[row]]
-    assert not differing, [(pairs[row], found[row], wanted[row]) for row in differing[:3]]
+    source = "#define _GNU_SOURCE\n" + READABLE + SOURCE
+    assert_as_compiled(arch, tmp_path, source, FIELDS, pairs)

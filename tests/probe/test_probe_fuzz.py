@@ -141,7 +141,10 @@ def _flipped(raw: bytes, regions: list[tuple[int, int]], rng: random.Random) -> 
 def test_broken_traces(tmp_path: Path) -> None:
     """Of a real trace with bytes changed: a report that its readers take, or one line."""
     program, out, trace = build(Form(site="none"), "traps.c", tmp_path), tmp_path / "out", None
-    words = ("p work a=$arg1:s32 s=+0($arg1):string t=+0(\\4096):u8 at=$stack0:symbol c=$comm",)
+    words: tuple[str, ...] = (
+        "p work a=$arg1:s32 s=+0($arg1):string t=+0(\\4096):u8 at=$stack0:symbol c=$comm",
+    )
+    words += ("p:led work a=$arg1 stack", "p:few work stack(3):fp", "r:back work stack")
     done = ftpatch("probe", program, *words, "r:left work $retval:s64", "r:too work", "-o", out)
     assert done.code == 0, done.err
     trace = tmp_path / "trace"
@@ -164,7 +167,7 @@ def test_broken_traces(tmp_path: Path) -> None:
             json.loads(done.out)
         elif done.code == 0 and form == "json":
             # By the header's kind of tracer, which is among what was changed, they are calls.
-            assert all("probe" in row or "event" in row for row in done.json)
+            assert all("probe" in row or "event" in row or "lost" in row for row in done.json)
         elif done.code == 0 and form in ("probes", "profile", "histogram", "function_graph"):
             assert done.out.replace("\n", "").isprintable(), f"{number}: {done.out}"
     assert good > TRACES / 3, "what is read is what is tried"

@@ -194,7 +194,56 @@ ERRORS = [
     ("p f $comm:u8", "$comm only accepts string type: 'u8' at column 11 of 'p f $comm:u8'; "
      "remove the type"),
     ("p f %ax:float", "unknown type is specified: 'float' at column 9 of 'p f %ax:float'; "
-     f"one of {', '.join(TYPES)}"),
+     "did you mean f32?"),
+    ("p f %ax:double", "unknown type is specified: 'double' at column 9 of 'p f %ax:double'; "
+     "did you mean f64?"),
+    ("p f $arg1:f64", "$arg1 is an integer register: 'f64' at column 11 of 'p f $arg1:f64'; "
+     "write +0($arg1):f64 for one in memory"),
+    ("p f if +8(%ax):f32 & 2", "floats have no bits to test: '&' at column 20 of "
+     "'p f if +8(%ax):f32 & 2'; use one of == != <= >= < >"),
+    ("p f if +8(%ax):f32 ~ 2", "floats have no bits to test: '~' at column 20 of "
+     "'p f if +8(%ax):f32 ~ 2'; use one of == != <= >= < >"),
+    ("p f if +8(%ax):f32 > 3.5e38", "it can never be that: '3.5e38' at column 22 of "
+     "'p f if +8(%ax):f32 > 3.5e38'; f32 holds up to 3.40282347e+38"),
+    ("p f if +8(%ax):f64 > -1e309", "it can never be that: '-1e309' at column 22 of "
+     "'p f if +8(%ax):f64 > -1e309'; f64 holds up to 1.79769313e+308"),
+    ("p f if +8(%ax):f64 > 1.5f", "invalid number: '1.5f' at column 22 of "
+     "'p f if +8(%ax):f64 > 1.5f'; use a 64-bit number"),
+    ("p f if +8(%ax):f64 > +8(%ax):f32", "it is no f64: '+8(%ax):f32' at column 22 of "
+     "'p f if +8(%ax):f64 > +8(%ax):f32'; give both the same type"),
+    ("p f if %ax > 1.5", "an integer is compared with integers: '1.5' at column 14 of "
+     "'p f if %ax > 1.5'; a float has :f64 or :f32 behind it"),
+    ("p f if %ax > +8(%ax):f32", "an integer is compared with integers: '+8(%ax):f32' at column "
+     "14 of 'p f if %ax > +8(%ax):f32'; a float has :f64 or :f32 behind it"),
+    ("p f if +8(%ax):f32 == 'x'", "a number is compared with a number: \"'x'\" at column 23 of "
+     "\"p f if +8(%ax):f32 == 'x'\"; write it without quotes"),
+    ("p f x=+8(%ax):f64 hist:keys=x.log2", "floats are not put into buckets: 'log2' at column 31 "
+     "of 'p f x=+8(%ax):f64 hist:keys=x.log2'; write x"),
+    ("p f x=+8(%ax):f32 hist:keys=x.buckets=2", "floats are not put into buckets: 'buckets=2' at "
+     "column 31 of 'p f x=+8(%ax):f32 hist:keys=x.buckets=2'; write x"),
+    ("p f x=+8(%ax):f32 if x > nan", "nothing compares with NaN: 'nan' at column 26 of "
+     "'p f x=+8(%ax):f32 if x > nan'; write x != x, which is true for it"),
+    ("p f x=+8(%ax):f64 if x < -Infinity", "infinity is not written in a filter: '-Infinity' at "
+     "column 26 of 'p f x=+8(%ax):f64 if x < -Infinity'; compare it with the greatest number, as "
+     "in x > 1.7976931348623157e308"),
+    ("p f if first(-1)", "invalid number of first(): 'first(-1)' at column 8 of "
+     "'p f if first(-1)'; 1 to 2147483647"),
+    ("p f if every( 1.5 )", "invalid number of every(): 'every( 1.5 )' at column 8 of "
+     "'p f if every( 1.5 )'; 1 to 2147483647"),
+    ("p f if $depth:u64 > 1", "$depth is a number of 32 bits: '$depth:u64' at column 8 of "
+     "'p f if $depth:u64 > 1'; write $depth"),
+    ("p f if $dept > 1", "invalid $-variable specified: '$dept' at column 8 of 'p f if $dept > 1'; "
+     "did you mean $depth?"),
+    ("p f if $depth > -1", "it can never be that: '-1' at column 17 of 'p f if $depth > -1'; "
+     "u32 holds 0 to 4294967295"),
+    ("p f hist:keys=stack(33):fp", "invalid depth: '33' at column 21 of "
+     "'p f hist:keys=stack(33):fp'; 1 to 32"),
+    ("p f hist:keys=stack(0):fp", "invalid depth: '0' at column 21 of "
+     "'p f hist:keys=stack(0):fp'; 1 to 32"),
+    ("p f+4 hist:keys=stack:fp", "a stack is a key at a function's entry or return: 'stack:fp' at "
+     "column 17 of 'p f+4 hist:keys=stack:fp'; probe the function itself"),
+    ("p f hist:keys=$depth", "invalid $-variable specified: '$depth' at column 15 of "
+     "'p f hist:keys=$depth'; use $stack, $stackN, $retval, $argN or $comm"),
     ("p f %ax:strng", "unknown type is specified: 'strng' at column 9 of 'p f %ax:strng'; "
      "did you mean string?"),
     ("p f %ax:", "unknown type is specified, at column 9 of 'p f %ax:'; "
@@ -388,6 +437,10 @@ def test_filters_that_mean_nothing(text: str, clause: str, at: str) -> None:
     [
         ("hist", "hist"),
         ("hist:keys=n", "hist:keys=n"),
+        ("hist:keys=$caller.log2", "hist:keys=$caller.log2"),  # as in traces of earlier versions
+        ("hist:keys=stack:fp:vals=n", "hist:keys=stack:fp:vals=n"),
+        ("hist:keys=stack(32):fp,n.log2", "hist:keys=stack:fp,n.log2"),
+        ("hist:keys=n,stack(0x5):fp:size=32", "hist:keys=n,stack(5):fp:size=32"),
         ("hist:keys=n.log2,$tid:vals=u,n:size=100", "hist:keys=n.log2,$tid:vals=u,n:size=128"),
         ("hist:vals=n:keys=$caller", "hist:keys=$caller:vals=n"),
         ("hist:keys=n.buckets=0x10:values=u:size=2048", "hist:keys=n.buckets=16:vals=u"),
@@ -418,6 +471,12 @@ def test_histograms(text: str, wanted: str) -> None:
         ("hist:keys=n.log3", "invalid modifier of a key", "log3"),
         ("hist:keys=n.buckets=0", "invalid modifier of a key", "buckets=0"),
         ("hist:keys=name.log2", "a string has no magnitude", "log2"),
+        ("hist:keys=stack", "a histogram finds calls along the frame pointers alone", "stack"),
+        ("hist:keys=n,stack(5)", "a histogram finds calls along the frame pointers", "stack(5)"),
+        ("hist:keys=stack(:fp", "invalid stack", "stack(:fp"),
+        ("hist:keys=stack:fp.log2", "no such way to find the calls", "fp.log2"),
+        ("hist:keys=stack:fp,stack(2):fp", "the key has two stacks", "stack:fp,stack(2):fp"),
+        ("hist:vals=stack:fp", "only numbers are summed up", "stack:fp"),
         ("hist:keys=name,n", "the key is too long", "name,n"),
         ("hist:vals=name", "only numbers are summed up", "name"),
         ("hist:vals=n,u,n", "too many values", "n,u,n"),

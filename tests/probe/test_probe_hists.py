@@ -107,6 +107,7 @@ def test_as_the_program_counts(arch: str, tmp_path: Path) -> None:
         f"p:all work {FIELDS} hist:vals=n,u",
         f"p:each work {FIELDS} hist:keys=n:vals=u",
         f"p:magnitude work {FIELDS} hist:keys=u.log2:vals=n",
+        f"p:signed work {FIELDS} hist:keys=n.log2",
         f"p:tens work {FIELDS} hist:keys=n.buckets=10",
         f"p:named work {FIELDS} hist:keys=name if n > 0",
         f"p:two work {FIELDS} hist:keys=n.buckets=100,u.log2:size=4096",
@@ -115,7 +116,9 @@ def test_as_the_program_counts(arch: str, tmp_path: Path) -> None:
     said, trace = _traced(tmp_path, arch, probes)
     calls = [(int(n), int(u), name) for n, u, name in (x.split(" ") for x in said.splitlines())]
     rows = _rows(trace)
-    tables = {name: _keyed(rows, name) for name in ("all", "each", "magnitude", "tens", "named")}
+    tables = {
+        name: _keyed(rows, name) for name in ("all", "each", "magnitude", "signed", "tens", "named")
+    }
 
     (whole,) = tables["all"].values()
     assert whole["hits"] == len(calls)
@@ -136,6 +139,17 @@ def test_as_the_program_counts(arch: str, tmp_path: Path) -> None:
     bits = Counter(u.bit_length() for _, u, _ in calls)
     wanted = {((1 << bit >> 1, (1 << bit) - 1),): count for bit, count in bits.items()}
     assert {key: row["hits"] for key, row in tables["magnitude"].items()} == wanted
+    # A negative number's bucket mirrors that of the positive one.
+    sides = Counter((n < 0, n.bit_length()) for n, _, _ in calls)
+    assert {negative for negative, _ in sides} == {False, True}
+    ends = {(side, bit): (1 << bit >> 1, (1 << bit) - 1) for side, bit in sides}
+    wanted = {
+        ((-high, -low) if side else (low, high),): sides[side, bit]
+        for (side, bit), (low, high) in ends.items()
+    }
+    assert {key: row["hits"] for key, row in tables["signed"].items()} == wanted
+    lows = [row["key"]["n"][0] for row in tables["signed"].values()]
+    assert lows == sorted(lows)
     tens = Counter(n // 10 * 10 for n, _, _ in calls)
     wanted = {((low, low + 9),): count for low, count in tens.items()}
     assert {key: row["hits"] for key, row in tables["tens"].items()} == wanted
@@ -181,6 +195,18 @@ def test_a_full_table_counts_what_it_drops(tmp_path: Path) -> None:
     assert total["hits"] + total["missed"] == len(said.splitlines())
     text = ftpatch("report", trace).out
     assert f"# Totals: hits {total['hits']}, entries 32, dropped {total['missed']}\n" in text
+
+
+@pytest.mark.parametrize("key", ["$caller.log2", "$caller.buckets=16", "at.log2"])
+def test_buckets_of_addresses_are_refused(key: str, tmp_path: Path) -> None:
+    (tmp_path / "work.c").write_text(SOURCE)
+    program = tmp_path / "work"
+    subprocess.run(["gcc", "-pthread", tmp_path / "work.c", "-o", program], check=True)
+    probe = f"p work at=$arg3:symbol hist:keys={key}"
+    done = ftpatch("probe", program, probe, "-o", tmp_path / "out")
+    column = probe.rindex(".") + 2
+    assert done.code == 2 and "an address has no magnitude: " in done.err, done.err
+    assert f"at column {column} of" in done.err
 
 
 def test_the_text(tmp_path: Path) -> None:

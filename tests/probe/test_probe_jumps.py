@@ -73,3 +73,18 @@ def test_a_probe_on_what_asks_about_signals(way: str, tmp_path: Path) -> None:
     subprocess.run([tmp_path / "o"], timeout=PATIENCE, check=True, env=environment)
     rows = ftpatch("report", tmp_path / "trace", "--json").json
     assert [(row["hits"], row["missed"]) for row in rows if "hits" in row] == [(2, 0)]
+
+
+def test_a_breakpoint_of_its_own_is_told_once_with_its_place(tmp_path: Path) -> None:
+    source, program = tmp_path / "p.S", tmp_path / "program"
+    source.write_text(
+        ".globl main, stops\n.type main, @function\n.type stops, @function\n"
+        "main: xor %eax, %eax\nret\n.size main, . - main\n"
+        "stops: int3\nret\n.size stops, . - stops\n"
+    )
+    subprocess.run(["gcc", str(source), "-o", str(program)], check=True)
+    said = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    (at,) = [int(line.split()[0], 16) for line in said.splitlines() if line.endswith(" stops")]
+    done = ftpatch("probe", program, "p stops", "-o", tmp_path / "out")
+    reason = f"no probe at {at:#x}: int3: a breakpoint instruction; probe another address"
+    assert (done.code, done.err) == (2, f"ftpatch: {program}: {reason}\n")

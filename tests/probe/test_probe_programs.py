@@ -26,7 +26,7 @@ def _cases() -> list[object]:
     rng = random.Random(SEED)
     cases: list[object] = []
     for name in (*QUICK, *SLOW):
-        for arch in ("x86_64", "arm64"):
+        for arch in ("x86_64", "i386", "arm64"):
             if arch == "arm64" and name not in FOREIGN:
                 continue
             for way in WAYS:

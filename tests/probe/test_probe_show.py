@@ -57,7 +57,14 @@ def test_strings_are_one_printable_line(text: str, raw: bytes) -> None:
 IDENTIFIERS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 SYMBOLS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.$@]{0,20}", fullmatch=True)
 NUMBERS = [kind for kind in TYPES if kind != "string"]
-ELSEWHERE = {Source.TID, Source.CALLER, Source.LATENCY, Source.VARIABLE}
+ELSEWHERE = {
+    Source.TID,
+    Source.CALLER,
+    Source.LATENCY,
+    Source.DEPTH,
+    Source.FRAMES,
+    Source.VARIABLE,
+}
 """Of filters, histograms, and what debug information names: no FETCH by itself."""
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Nothing that a program or its libraries do with SIGILL ends it, or loses a hit: by whichever
-function, by number, from a constructor, from a library that is opened later."""
+"""Nothing that a program or its libraries do with the signal of traps ends it, or loses a hit: by
+whichever function, by number, from a constructor, from a library that is opened later."""
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ FORMS = [
     ("gcc", "-O1", "static-pie"),
     ("musl-gcc", "-O2", "dynamic"),
     ("musl-gcc", "-O1", "static"),
+    ("i686-linux-gnu-gcc", "-O1", "dynamic"),
+    ("i686-linux-gnu-gcc", "-O0", "static"),
+    ("i686-linux-gnu-gcc", "-Os", "static-pie"),
     ("aarch64-linux-gnu-gcc", "-O1", "dynamic"),
     ("aarch64-linux-gnu-gcc", "-O2", "static"),
 ]
+SIGNAL = {"i386": ["-DTRAPPED=SIGTRAP"]}
+"""The signal of traps, where it is not SIGILL."""
 
 
 def _built(compiler: str, flags: str, link: str, folder: Path) -> tuple[Path, list[str], str]:
     """The program, its arguments and its architecture."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    arch = "arm64" if compiler.startswith("aarch64") else "x86_64"
+    arch = {"aarch64": "arm64", "i686": "i386"}.get(compiler.split("-")[0], "x86_64")
     if arch == "arm64" and shutil.which("qemu-aarch64-static") is None:
         pytest.skip("no qemu-aarch64-static")
-    command = [compiler, *flags.split(), "-w"]
+    command = [compiler, *flags.split(), "-w", *SIGNAL.get(arch, ())]
     program = folder / "routes"
     more = [] if link == "dynamic" else [f"-{link}"]
     args = []

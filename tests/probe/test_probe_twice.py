@@ -71,7 +71,9 @@ def _static(compiler: str, folder: Path) -> Path:
     return program
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "musl-gcc", "aarch64-linux-gnu-gcc"])
+@pytest.mark.parametrize(
+    "compiler", ["gcc", "musl-gcc", "i686-linux-gnu-gcc", "aarch64-linux-gnu-gcc"]
+)
 def test_all_functions_of_a_program(compiler: str, tmp_path: Path) -> None:
     image = open_image(_static(compiler, tmp_path))
     functions = read_functions(image)
@@ -96,7 +98,8 @@ def test_all_functions_of_a_program(compiler: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compiler", "arch"), [("gcc", "x86_64"), ("aarch64-linux-gnu-gcc", "arm64")]
+    ("compiler", "arch"),
+    [("gcc", "x86_64"), ("i686-linux-gnu-gcc", "i386"), ("aarch64-linux-gnu-gcc", "arm64")],
 )
 def test_it_is_refused_where_there_are_no_names(compiler: str, arch: str, tmp_path: Path) -> None:
     program = _static(compiler, tmp_path)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ftpatch as api
+from ftpatch.cli.status_row import inserted_words
 from tests.support.command import Result, ftpatch
 from tests.support.tracer_programs import run
 
@@ -246,3 +247,10 @@ def test_undo_gives_the_program_back(program: Path) -> None:
     out = program.with_name("out")
     assert ftpatch("undo", out, "--in-place").code == 0
     assert out.read_bytes() == program.read_bytes()
+
+
+def test_status_names_a_few() -> None:
+    """A file may have thousands: one line is one line."""
+    words = {"probes": [f"p:probes/n{number} f{number}" for number in range(10)]}
+    assert inserted_words(words).endswith(", p:probes/n7 f7 and 2 more")
+    assert inserted_words({"probes": words["probes"][:8]}).endswith(", p:probes/n7 f7")

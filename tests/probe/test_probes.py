@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ftpatch
-from tests.support.tracer_programs import ARCHES, Form, run
+from tests.support.tracer_programs import ARCHES, Form, libraries, run
 
 SOURCE = r"""
 #include <pthread.h>
@@ -65,12 +65,14 @@ LOOPS = SOURCE.replace(
         take(&first""",
     1,
 ).replace("(char *)8", '"b"')
-ARCHES_PROBED = ("x86_64", "arm64")
+ARCHES_PROBED = ("x86_64", "i386", "arm64")
 TAKE = (
     "p:take take name=+0(+8($arg1)):string text=+0($arg2):string number=$arg3:s32 small=$arg4:u8 "
     "six=$arg6 last=+0(+8(+0($arg1))):string none=+0(+0(+0($arg1))):u64 second=@table+2:s16 "
     "counter=@counter:s64 what=$comm five=\\5 far=+8($stack):x8"
 )
+NARROW = TAKE.replace("+8(", "+4(").replace("@counter:s64", "@counter:s32")
+"""The same where addresses have four bytes."""
 
 
 def _built(text: str, folder: Path, form: Form) -> Path:
@@ -78,7 +80,7 @@ def _built(text: str, folder: Path, form: Form) -> Path:
     source.write_text(text)
     program = folder / "probed"
     words = [*form.command(source), f"-{form.link}", "-pthread", str(source), "-o", str(program)]
-    subprocess.run(words, check=True)
+    subprocess.run([*words, *libraries(form, plus=False)], check=True)
     return program
 
 
@@ -101,14 +103,22 @@ def _recorded(
     return [row for row in rows if "time" in row], sums, text.out
 
 
-WAYS = [("x86_64", "pad"), ("x86_64", "none"), ("arm64", "none"), ("arm64", "pad")]
+WAYS = [
+    ("x86_64", "pad"),
+    ("x86_64", "none"),
+    ("i386", "pad"),
+    ("i386", "none"),
+    ("arm64", "none"),
+    ("arm64", "pad"),
+]
 
 
 @pytest.mark.parametrize("trap", ["--optimize", "--no-optimize"])
 @pytest.mark.parametrize(("arch", "site"), WAYS)
 def test_values(arch: str, site: str, trap: str, tmp_path: Path) -> None:
     program = _built(SAFE, tmp_path, Form(arch, "pie", "-O1", site))
-    rows, sums, text = _recorded(program, arch, TAKE, "r:back take $retval:s32", trap)
+    take = NARROW if arch == "i386" else TAKE
+    rows, sums, text = _recorded(program, arch, take, "r:back take $retval:s32", trap)
     assert {name: row["hits"] for name, row in sums.items()} == {"take": 2, "back": 2}
     one, back, two, _ = rows
     assert one["values"] == {
@@ -211,22 +221,23 @@ def test_twice(tmp_path: Path) -> None:
     program = _built(SAFE, tmp_path, Form(site="none"))
     out = tmp_path / "out"
     assert ftpatch("probe", program, "p fib", "-o", out).code == 0
-    again = ftpatch("probe", out, "p take", "-o", tmp_path / "again")
-    assert again.code == 2 and "`ftpatch undo` first" in again.err
+    again, once = tmp_path / "again", tmp_path / "once"
+    assert ftpatch("probe", out, "p take", "-o", again).code == 0
+    assert ftpatch("probe", program, "p fib", "p take", "-o", once).code == 0
+    assert ftpatch("probe", again).out == ftpatch("probe", once).out
+    assert ftpatch("undo", again).code == 0
+    assert again.read_bytes() == out.read_bytes()
     assert ftpatch("undo", out).code == 0
     assert out.read_bytes() == program.read_bytes()
 
 
-def test_only_programs(tmp_path: Path) -> None:
-    library = tmp_path / "library.so"
+def test_only_programs_and_libraries(tmp_path: Path) -> None:
+    part = tmp_path / "part.o"
     source = tmp_path / "source.c"
     source.write_text("int one(void) { return 1; }\n")
-    subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-    done = ftpatch("probe", library, "p one", "-o", tmp_path / "out")
-    assert (done.code, done.err) == (
-        2,
-        f"ftpatch: {library}: a shared-object cannot be probed; use an executable\n",
-    )
+    subprocess.run(["gcc", "-c", str(source), "-o", str(part)], check=True)
+    done = ftpatch("probe", part, "p one", "-o", tmp_path / "out")
+    assert done.code == 2 and done.err.endswith("cannot be probed; use an executable\n")
 
 
 def test_damaged_traces(tmp_path: Path) -> None:

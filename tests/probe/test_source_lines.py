@@ -102,8 +102,10 @@ REFUSED = [
     ("p sell *customer", "*customer is a structure: '*customer' at column 8 of 'p sell "
      "*customer'; name a member: name, tag, color, vip, next, best, low, inner, ..."),
     ("p sell qty->x", "qty is no pointer: '->x' at column 11 of 'p sell qty->x'; write qty.x"),
-    ("p sell items[0].price", "items[0].price is a double: 'items[0].price' at column 8 of "
-     "'p sell items[0].price'; write :x64 for its bits"),
+    ("p sell items[0].price:f32", "it has 8 bytes: 'f32' at column 23 of 'p sell "
+     "items[0].price:f32'; write f64, or leave out the type"),
+    ("p sell items[0].price if items[0].price & 2", "floats have no bits to test: '&' at column 41 "
+     "of "),
     ("p sell qty:u64", "it has 4 bytes: 'u64' at column 12 of 'p sell qty:u64'; at most x32"),
     ("p sell sum", "sell has that variable, but not here: 'sum' at column 8 of 'p sell sum'; "
      "probe a line where it is, as in FILE:LINE"),

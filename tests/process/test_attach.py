@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.command import ftpatch
 from tests.support.padded import padded
+from tests.support.running import address_by_nm, poked, starts_by_maps
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
 PROGRAM = r"""
@@ -148,9 +149,11 @@ def test_filters_change_while_it_runs(tmp_path: Path) -> None:
         running.ask("c10")
         assert ftpatch("enable", *pid, "-f", "two").code == 0
         again = ftpatch("enable", *pid, "-f", "two")
-        assert again.code == 0 and "0 sites enabled" in again.out, again.err
+        nothing = f"{running.pid} ({path.name}): nothing to change: the selected sites"
+        assert again.out.startswith(f"{nothing} call the tracer already\n"), again
         running.ask("c10")
         assert ftpatch("disable", *pid, "-f", "one").code == 0
+        assert ftpatch("disable", *pid, "-f", "one").out == f"{nothing} do not call the tracer\n"
         running.ask("c10")
         assert ftpatch("enable", *pid, "-f", "one").code == 0
         running.ask("c1")
@@ -255,6 +258,7 @@ def test_errors_leave_everything_as_it_was(tmp_path: Path) -> None:
             (("--in-place",), "--in-place does not work with --pid"),
             (("--tracer", "boot"), "--tracer boot does not work with --pid"),
             (("--tracer", "none"), "unknown tracer"),
+            (("--tracer", "none", "-o", there), "unknown tracer"),
         ):
             said = ftpatch("enable", *pid, *words)
             assert said.code == 2 and wanted in said.err, (words, said.err)
@@ -283,3 +287,25 @@ def test_a_process_in_namespaces(tmp_path: Path, words: list[str]) -> None:
         assert ftpatch("undo", "--pid", running.pid).code == 0
         _clean(running, before)
         assert _counted(trace) == {"one": 20}
+
+
+def test_a_breakpoint_of_somebody_else(tmp_path: Path) -> None:
+    """As a debugger sets one, and the kernel for a uprobe: int3 in memory alone."""
+    path = padded(tmp_path, PROGRAM)
+    with _running(path) as running:
+        start = starts_by_maps(int(running.pid))[str(path)]
+        place = start + address_by_nm(path, "one")
+        with Path(f"/proc/{running.pid}/mem").open("rb", buffering=0) as memory:
+            memory.seek(place)
+            (held,) = memory.read(1)
+        poked(int(running.pid), place, b"\xcc")
+        what = "a breakpoint that is not in the file; end what set it, such as gdb, or a uprobe"
+        pid = ("--pid", running.pid)
+        for words in (("enable", *pid, "-f", "one"), ("trace", *pid, "-f", "one")):
+            said = ftpatch(*words)
+            assert said.code and said.err.startswith(f"ftpatch: {path}: one+0x0/"), said
+            assert what in said.err and said.err.count("\n") == 1
+        said = ftpatch("probe", *pid, "p one")
+        assert said.code == 2 and f"no probe at one+0x0: {what}" in said.err, said
+        poked(int(running.pid), place, bytes([held]))
+        assert ftpatch("probe", *pid, "p one", "--seconds", "0.1").code == 0

@@ -175,7 +175,7 @@ def test_wrong_probes(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("changed", "said"),
-    [({"areas": []}, "damaged"), ({"runtime": (1 << 64) - 1}, "is beyond all memory")],
+    [({"areas": []}, "damaged"), ({"runtime": (1 << 64) - 1}, "")],
     ids=["no-areas", "runtime"],
 )
 def test_wrong_addresses(
@@ -185,7 +185,7 @@ def test_wrong_addresses(
     changed: dict[str, object],
     said: str,
 ) -> None:
-    """One line; what it tells of is still undone by the right one."""
+    """One line, or the address is not needed; all is still undone by the right one."""
     dumps = json.dumps
     with running(padded(tmp_path, PROGRAM)) as program:
         pid = ("--pid", str(program.pid))
@@ -198,7 +198,8 @@ def test_wrong_addresses(
             patched.setattr(json, "dumps", lambda told: dumps(told | changed))
             process_journal.keep(process, entry)
         told = ftpatch("disable", *pid, "--recording")
-        assert told.code == 2 and said in told.err and told.err.count("\n") == 1
+        assert told.code == (2 if said else 0) and said in told.err
+        assert told.err.count("\n") == bool(said)
         path.write_bytes(held)
         assert ftpatch("undo", *pid).code == 0
         assert ours_in(program.pid) == []

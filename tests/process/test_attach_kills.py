@@ -111,7 +111,7 @@ def test_killed_at_any_moment(both: bool, tmp_path: Path) -> None:
         ended(0, 60, "undo", *pid)
         undoing = time.monotonic() - begun - enabling
         taken_out(program.pid)
-        for _ in range(scaled(40, 3, 250)):
+        for _ in range(scaled(16, 3, 250)):
             number = rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
             tracer = rng.choice(["function", "function_graph", "function_profile"])
             moment = enabling * rng.uniform(0.3, 1.1)

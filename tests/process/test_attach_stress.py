@@ -88,7 +88,7 @@ def test_cycles_of_all_tracers(tmp_path: Path, form: str) -> None:
     path = busy_program(tmp_path, "-fno-exceptions", *FORMS[form])
     with busy(path, scaled(40, 20, 200), scaled(300, 100, 1000)) as program:
         process = find_process(program.pid)
-        for number, files in _cycles(process, tmp_path, scaled(100, 8, 1000)):
+        for number, files in _cycles(process, tmp_path, scaled(60, 8, 1000)):
             trace = tmp_path / f"{number}.trace"
             assert files is not None and ours_in(program.pid) == []
             assert trace in files

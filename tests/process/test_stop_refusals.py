@@ -118,7 +118,7 @@ except InputError as error:
 def test_another_users(program: Path) -> None:
     with running(program) as one:
         said = _by_nobody(one.pid)
-        assert said.endswith(": it is another user's, root; run as that user, or as root\n")
+        assert said.endswith(": another user's process (root); run as root\n")
         one.ended()
 
 

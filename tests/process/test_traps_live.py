@@ -149,7 +149,7 @@ def test_cycles(tmp_path: Path) -> None:
     with _running(path, scaled(24, 8, 48)) as running:
         process = find_process(running.program.pid)
         with _at_work(running):
-            for number in range(scaled(100, 5, 1000)):
+            for number in range(scaled(40, 5, 1000)):
                 try:
                     _cycle(process, tmp_path / f"{number}.trace")
                 except InputError as error:
@@ -174,7 +174,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
             assert ended(signal.SIGKILL, 60, *lay, both=True)[0] == 0
             laying = time.monotonic() - begun
             taken_out(running.program.pid)
-            for _ in range(scaled(20, 3, 200)):
+            for _ in range(scaled(10, 3, 200)):
                 ended(signal.SIGKILL, laying * rng.uniform(0.3, 1.1), *lay, both=True)
                 if rng.random() < 0.5:
                     ended(signal.SIGKILL, laying * rng.uniform(0.2, 0.8), "undo", *pid, both=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* All the ways to handle, ignore or block SIGILL. Each is taken while breakpoints are met. */
+/* All the ways to handle, ignore or block the signal of traps. Each is taken while breakpoints are met. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -17,6 +17,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#ifndef TRAPPED
+#define TRAPPED SIGILL
+#endif
 #define NOINLINE __attribute__((noinline, noipa))
 #ifdef LIBRARY
 #include <dlfcn.h>
@@ -39,16 +42,16 @@ static void state(const char *name)
 
 	work(2);
 	sigprocmask(SIG_SETMASK, 0, &now);
-	sigaction(SIGILL, 0, &action);
+	sigaction(TRAPPED, 0, &action);
 	handler = action.sa_handler == on_ill ? "on_ill" : action.sa_handler == SIG_IGN ? "ignored" :
 		  action.sa_handler == SIG_DFL ? "default" : "other";
 	printf("%s: %s flags %x blocked %d handled %d others %d\n", name, handler, action.sa_flags & ~0x4000000,
-	       sigismember(&now, SIGILL), handled, others);
+	       sigismember(&now, TRAPPED), handled, others);
 }
 
 static void sent(const char *name)
 {
-	raise(SIGILL);
+	raise(TRAPPED);
 	state(name);
 }
 
@@ -56,7 +59,7 @@ struct kernel_action {
 	void *handler;
 	unsigned long flags;
 	void *restorer;
-	unsigned long mask;
+	unsigned long long mask;
 };
 
 static void *waiting(void *unused)
@@ -100,7 +103,7 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	jmp_buf out;
 	struct kernel_action raw = {0}, old;
-	unsigned long bits = 1ul << (SIGILL - 1);
+	unsigned long long bits = 1ull << (TRAPPED - 1);
 	volatile int again = 0;
 	int pid, status, fd;
 	posix_spawnattr_t spawn;
@@ -111,7 +114,7 @@ int main(int argc, char **argv)
 		printf("child\n");
 		return 3;
 	}
-	sigemptyset(&ill), sigaddset(&ill, SIGILL), sigfillset(&all), sigemptyset(&none);
+	sigemptyset(&ill), sigaddset(&ill, TRAPPED), sigfillset(&all), sigemptyset(&none);
 	state("begin");
 #ifdef LIBRARY
 	library_handles();
@@ -130,22 +133,22 @@ int main(int argc, char **argv)
 	}
 	sigprocmask(SIG_UNBLOCK, &ill, 0);
 #endif
-	signal(SIGILL, on_exit_99), work(1);
-	signal(SIGILL, on_ill), sent("signal");
+	signal(TRAPPED, on_exit_99), work(1);
+	signal(TRAPPED, on_ill), sent("signal");
 	signal(SIGUSR1, on_other);
 #ifdef __GLIBC__
-	signal(SIGILL, SIG_DFL), work(1), __sysv_signal(SIGILL, on_ill), sent("__sysv_signal");
-	sigset(SIGILL, on_ill), sent("sigset");
-	sighold(SIGILL), state("sighold"), sigrelse(SIGILL), state("sigrelse");
-	sigset(SIGILL, SIG_HOLD), sent("SIG_HOLD"), sigset(SIGILL, on_ill), state("sigset");
-	sigignore(SIGILL), sent("sigignore");
-	ssignal(SIGILL, on_ill), sent("ssignal");
-	siginterrupt(SIGILL, 1), sent("siginterrupt");
-	sigblock(sigmask(SIGILL)), sent("sigblock"), sigsetmask(0), state("sigsetmask");
+	signal(TRAPPED, SIG_DFL), work(1), __sysv_signal(TRAPPED, on_ill), sent("__sysv_signal");
+	sigset(TRAPPED, on_ill), sent("sigset");
+	sighold(TRAPPED), state("sighold"), sigrelse(TRAPPED), state("sigrelse");
+	sigset(TRAPPED, SIG_HOLD), sent("SIG_HOLD"), sigset(TRAPPED, on_ill), state("sigset");
+	sigignore(TRAPPED), sent("sigignore");
+	ssignal(TRAPPED, on_ill), sent("ssignal");
+	siginterrupt(TRAPPED, 1), sent("siginterrupt");
+	sigblock(sigmask(TRAPPED)), sent("sigblock"), sigsetmask(0), state("sigsetmask");
 #endif
 	memset(&action, 0, sizeof(action));
 	action.sa_handler = on_ill, action.sa_flags = SA_RESETHAND;
-	sigaction(SIGILL, &action, 0), sent("sigaction"), signal(SIGILL, on_ill);
+	sigaction(TRAPPED, &action, 0), sent("sigaction"), signal(TRAPPED, on_ill);
 	sigprocmask(SIG_BLOCK, &ill, &before), sent("sigprocmask"), sigprocmask(SIG_SETMASK, &before, 0);
 	state("restored");
 	pthread_sigmask(SIG_SETMASK, &all, &before), sent("pthread_sigmask");
@@ -160,13 +163,13 @@ int main(int argc, char **argv)
 	fd = epoll_create1(0);
 	struct epoll_event event;
 	raise(SIGUSR1), epoll_pwait(fd, &event, 1, 2, &all), state("epoll_pwait");
-	raise(SIGILL), status = ppoll(0, 0, &short_, &none), printf("%d %d\n", status, errno == EINTR);
+	raise(TRAPPED), status = ppoll(0, 0, &short_, &none), printf("%d %d\n", status, errno == EINTR);
 	state("pending");
-	raise(SIGILL), printf("waited %d\n", sigtimedwait(&ill, &info, &short_) == SIGILL);
+	raise(TRAPPED), printf("waited %d\n", sigtimedwait(&ill, &info, &short_) == TRAPPED);
 	sigprocmask(SIG_SETMASK, &before, 0), state("restored");
 	action.sa_handler = on_other, action.sa_flags = 0, sigfillset(&action.sa_mask);
 	sigaction(SIGUSR2, &action, 0), raise(SIGUSR2), sigaction(SIGUSR2, 0, &action);
-	printf("mask %d\n", sigismember(&action.sa_mask, SIGILL)), state("sa_mask");
+	printf("mask %d\n", sigismember(&action.sa_mask, TRAPPED)), state("sa_mask");
 	/* By number. */
 	raw.handler = on_exit_99;
 	raw.flags = 0;
@@ -174,20 +177,20 @@ int main(int argc, char **argv)
 	raw.flags = SA_RESTORER;
 #endif
 	errno = 0;
-	printf("%ld", syscall(SYS_rt_sigaction, SIGILL, 0, &old, 8L));
+	printf("%ld", syscall(SYS_rt_sigaction, TRAPPED, 0, &old, 8L));
 	raw.restorer = old.restorer, raw.flags = old.flags;
-	printf(" %ld", syscall(SYS_rt_sigaction, SIGILL, &raw, &old, 8L)), work(1);
-	printf(" %ld", syscall(SYS_rt_sigaction, SIGILL, &old, 0, 8L)), sent("syscall");
+	printf(" %ld", syscall(SYS_rt_sigaction, TRAPPED, &raw, &old, 8L)), work(1);
+	printf(" %ld", syscall(SYS_rt_sigaction, TRAPPED, &old, 0, 8L)), sent("syscall");
 	printf("%ld", syscall(SYS_rt_sigprocmask, SIG_BLOCK, &bits, 0, 8L)), sent("by number");
 	printf("%ld", syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &bits, 0, 8L)), state("by number");
-	printf("%ld %d ", syscall(SYS_rt_sigaction, SIGILL, 8L, 0, 8L), errno == EFAULT);
+	printf("%ld %d ", syscall(SYS_rt_sigaction, TRAPPED, 8L, 0, 8L), errno == EFAULT);
 	printf("%ld %d ", syscall(SYS_rt_sigprocmask, SIG_BLOCK, 8L, 0, 8L), errno == EFAULT);
-	printf("%ld %d ", syscall(SYS_rt_sigaction, SIGILL, 0, 8L, 8L), errno == EFAULT);
-	printf("%ld %d\n", syscall(SYS_rt_sigaction, SIGILL, 0, 0, 9L), errno == EINVAL);
+	printf("%ld %d ", syscall(SYS_rt_sigaction, TRAPPED, 0, 8L, 8L), errno == EFAULT);
+	printf("%ld %d\n", syscall(SYS_rt_sigaction, TRAPPED, 0, 0, 9L), errno == EINVAL);
 	syscall(SYS_gettid), state("other calls");
 #ifdef __GLIBC__
 	getcontext(&context);
-	sigaddset(&context.uc_sigmask, SIGILL);
+	sigaddset(&context.uc_sigmask, TRAPPED);
 	if (!again++)
 		setcontext(&context);
 	state("setcontext"), sigprocmask(SIG_UNBLOCK, &ill, 0);
@@ -216,11 +219,11 @@ int main(int argc, char **argv)
 	printf("system %d\n", system("true")), state("spawned");
 	pid = fork();
 	if (!pid) {
-		signal(SIGILL, SIG_IGN), work(1), sigprocmask(SIG_BLOCK, &ill, 0), work(1);
+		signal(TRAPPED, SIG_IGN), work(1), sigprocmask(SIG_BLOCK, &ill, 0), work(1);
 		_exit(7);
 	}
 	waitpid(pid, &status, 0), printf("%x\n", status), sent("forked");
-	signal(SIGILL, SIG_DFL);
+	signal(TRAPPED, SIG_DFL);
 	work(1);
 	printf("calls %ld\n", calls);
 	return 0;

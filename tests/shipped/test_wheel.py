@@ -41,6 +41,7 @@ def test_a_wheel_has_what_belongs_to_it(wheel: Path) -> None:
     assert "ftpatch/py.typed" in names
     stubs = {f"ftpatch/{path.relative_to(ROOT)}" for path in (ROOT / "stubs").rglob("*.elf")}
     assert stubs and stubs <= names
+    assert "ftpatch/stubs/include/ftrace_regs.h" in names
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "ftpatch").rglob("*.py")}
     assert sources <= names
     pages = {path.name for path in (ROOT / "man").iterdir()}

@@ -24,7 +24,7 @@ from tests.support.elf_writer import (
 from tests.support.images import FUNCTIONS, call32
 from tests.support.kallsyms_writer import LAYOUTS, Layout, write_kallsyms
 
-__all__ = ["BASE", "NAMES", "TABLES", "Stripped", "relocs"]
+__all__ = ["BASE", "EARLY", "NAMES", "STEP", "TABLES", "Stripped", "relocs"]
 
 BASE = 0xFFFF_FFFF_8100_0000
 TEXT, INIT, STEP = BASE + 0x1000, BASE + 0x30000, 32

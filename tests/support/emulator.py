@@ -11,8 +11,10 @@ import pytest
 
 __all__ = ["Machine", "Outcome"]
 
-STACK, STACK_SIZE = 0x7000_0000_0000, 0x2_0000
-DATA, DATA_SIZE = 0x6000_0000_0000, 0x20_0000
+STACK, STACK_SIZE = 0x7000_0000, 0x2_0000
+DATA, DATA_SIZE = 0x6000_0000, 0x20_0000
+HIGH = {"i386": 0}
+"""Bits by which these are higher, where addresses are wide: 16."""
 PAGE = 0xFFFF
 
 
@@ -34,21 +36,24 @@ class Machine:
 
     def __init__(self, arch: str, segments: tuple[tuple[int, bytes], ...], bias: int) -> None:
         self.u = pytest.importorskip("unicorn", reason="pip install unicorn")
-        kind = {"x86_64": ("X86", "64"), "arm64": ("ARM64", "ARM")}[arch]
+        kind = {"x86_64": ("X86", "64"), "i386": ("X86", "32"), "arm64": ("ARM64", "ARM")}[arch]
         self.uc: Any = self.u.Uc(
             getattr(self.u, f"UC_ARCH_{kind[0]}"), getattr(self.u, f"UC_MODE_{kind[1]}")
         )
         if arch == "arm64":
             self.uc.ctl_set_cpu_model(3)  # UC_CPU_ARM64_MAX
+        high = HIGH.get(arch, 16)
+        self.bits = 64 if high else 32
+        self.stack, self.data = STACK << high, DATA << high
         end = max(address + len(data) for address, data in segments)
         self.slots = bias + (end + 2 * PAGE & ~PAGE)
         self.uc.mem_map(bias, self.slots - bias + 0x80_0000)
-        self.uc.mem_map(STACK, STACK_SIZE)
-        self.uc.mem_map(DATA, DATA_SIZE)
+        self.uc.mem_map(self.stack, STACK_SIZE)
+        self.uc.mem_map(self.data, DATA_SIZE)
         for address, data in segments:
             self.uc.mem_write(bias + address, data)
-        self.uc.mem_write(DATA, random.Random(1).randbytes(DATA_SIZE))
-        self.uc.mem_write(STACK, random.Random(2).randbytes(STACK_SIZE))
+        self.uc.mem_write(self.data, random.Random(1).randbytes(DATA_SIZE))
+        self.uc.mem_write(self.stack, random.Random(2).randbytes(STACK_SIZE))
         self.begin = self.last = self.stopped = 0
         self.inside = range(0)
         self.before: dict[int, int] = {}
@@ -64,6 +69,12 @@ class Machine:
             self.flags, vector, self.mask = names.UC_X86_REG_EFLAGS, "XMM", 0x8D5
             other += [f"r{i}" for i in range(8, 16)]
             vectors, fixed = 16, ["fs_base", "gs_base"]
+        elif arch == "i386":
+            import unicorn.x86_const as names
+
+            kind, other = "X86", ["eax", "ebx", "ecx", "edx", "esi", "edi", "ebp"]
+            self.flags, vector, self.mask = names.UC_X86_REG_EFLAGS, "XMM", 0x8D5
+            vectors, fixed = 8, []
         else:
             import unicorn.arm64_const as names
 
@@ -78,7 +89,9 @@ class Machine:
 
         self.general, self.fixed = numbers(other), numbers(fixed)
         self.vectors = numbers([f"{vector}{i}" for i in range(vectors)])
-        self.sp, self.pc = numbers(["rsp", "rip"] if kind == "X86" else ["sp", "pc"])
+        pair = {"x86_64": ["rsp", "rip"], "i386": ["esp", "eip"], "arm64": ["sp", "pc"]}[arch]
+        self.sp, self.pc = numbers(pair)
+        self.always = 2 if kind == "X86" else 0
 
     def _step(self, uc: Any, address: int, size: int, data: object) -> None:  # noqa: ANN401
         again = address == self.begin and self.last not in (0, address)
@@ -106,14 +119,14 @@ class Machine:
 
     def state(self, chance: random.Random) -> dict[int, int]:
         """Registers of which most point at data, and some hold small numbers."""
-        out = {self.sp: STACK + STACK_SIZE // 2 + 16 * chance.randrange(64)}
-        out[self.flags] = chance.getrandbits(32) & self.mask | (2 if self.fixed else 0)
+        out = {self.sp: self.stack + STACK_SIZE // 2 + 16 * chance.randrange(64)}
+        out[self.flags] = chance.getrandbits(32) & self.mask | self.always
         for register in self.general:
-            pointer = DATA + DATA_SIZE // 2 + 8 * chance.randrange(1 << 12)
-            small, large = chance.randrange(4), chance.getrandbits(64)
+            pointer = self.data + DATA_SIZE // 2 + 8 * chance.randrange(1 << 12)
+            small, large = chance.randrange(4), chance.getrandbits(self.bits)
             out[register] = chance.choice([pointer, pointer, pointer, small, large])
         out |= {register: chance.getrandbits(128) for register in self.vectors}
-        out |= dict.fromkeys(self.fixed, DATA + DATA_SIZE // 2)
+        out |= dict.fromkeys(self.fixed, self.data + DATA_SIZE // 2)
         return out
 
     def run(self, state: dict[int, int], begin: int, size: int) -> Outcome:

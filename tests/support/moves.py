@@ -21,10 +21,11 @@ __all__ = ["LIBRARIES", "Function", "Library", "library", "moved_all", "reading"
 
 FOLDERS = {
     "x86_64": ("/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"),
+    "i386": ("/usr/i686-linux-gnu/lib", "/lib/i386-linux-gnu", "/lib32"),
     "arm64": ("/usr/aarch64-linux-gnu/lib", "/lib/aarch64-linux-gnu"),
 }
 LIBRARIES = ("libc.so.6", "libstdc++.so.6")
-MACHINE = {"x86_64": "EM_X86_64", "arm64": "EM_AARCH64"}
+MACHINE = {"x86_64": "EM_X86_64", "i386": "EM_386", "arm64": "EM_AARCH64"}
 
 
 @dataclass(frozen=True, slots=True)

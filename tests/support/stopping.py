@@ -12,7 +12,7 @@ from pathlib import Path
 from ftpatch.process.process import Process, find_process
 from tests.support.command import PATIENCE
 
-__all__ = ["Running", "built", "running", "until"]
+__all__ = ["Running", "built", "has_opened", "running", "until"]
 
 
 def built(source: Path, folder: Path) -> Path:
@@ -88,3 +88,12 @@ def running(*words: Path | str) -> Iterator[Running]:
             if shell.poll() is None:
                 one.process.place.exists() and subprocess.run(["kill", "-9", str(one.pid)])
                 shell.communicate()
+
+
+def has_opened(pid: int, path: Path) -> bool:
+    """Test whether a process has a file open."""
+    found = []
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it is closed meanwhile
+            found.append(one.readlink())
+    return path in found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["PROGRAMS", "Job", "lay_inputs"]
+__all__ = ["I386", "PROGRAMS", "Job", "lay_inputs"]
 
 SEED = 20
 LINES = 400
@@ -38,7 +38,8 @@ WORDS = [
 class Job:
     """The words that a program gets, and its standard input: text, or the name of an input after
     an @. ``packages``: where it comes from, if it is not installed; ``path``: its file, if that is
-    not its name; ``ends``: its exit code. In ``env``, ROOT stands for its packages' folder."""
+    not its name; ``ends``: its exit code. In ``env``, ROOT stands for its packages' folder. ``varies``:
+    a pattern of what its output has of the time and its PID."""
 
     words: str | tuple[str, ...]
     text: str = ""
@@ -46,6 +47,7 @@ class Job:
     path: str = ""
     ends: int = 0
     env: dict[str, str] = field(default_factory=dict)
+    varies: str = ""
 
     @property
     def arguments(self) -> list[str]:
@@ -90,6 +92,7 @@ DEVELOPER = {
 }  # fmt: skip
 M4 = {"M4": "ROOT/usr/bin/m4", "BISON_PKGDATADIR": "ROOT/usr/share/bison"}
 GCC = "/usr/lib/gcc/x86_64-linux-gnu/12"
+LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 MADE = {
     "small.o": "gcc -c -O1 -g code.c -o small.o",
     "disk.img": "PATH=$PATH:/sbin mke2fs -q -F -t ext4 disk.img 1024",
@@ -133,15 +136,18 @@ PROGRAMS: dict[str, Job] = {
     "find": Job("-L . -name *e* -newer text -o -size +1k -print -o -type d -printf %p\\n"),
     "flex": Job("-o scan.c scan.l", packages=("flex", "m4", "libsigsegv2"), env=M4),
     "gawk": Job((GAWK, "numbers"), packages=("gawk", "libsigsegv2")),
-    "gdb": Job("-nx -batch -ex print(1+2)*3 -ex ptype(struct{})"),
+    "gdb": Job(
+        "-nx -batch -ex print(1+2)*3 -ex print/x(long)1000*1000 -ex print/t(37)",
+        env={"HOME": "/nowhere"},
+    ),
     "git": Job("hash-object --no-filters text data numbers", env=DEVELOPER),
-    "gpg": Job("--homedir . --batch --no-tty --print-md SHA256 text data"),
+    "gpg": Job("--homedir . --no-keyring --batch --no-tty --print-md SHA256 text data"),
     "grep": Job("-nE -e ([a-z])\\1 -e pat+ch$ -e ^.{3,9}e text"),
     "gzip": Job("-9 -n -c data"),
     "hexdump": Job("-C -n 4096 data"),
     "iconv": Job("-f UTF-8 -t UTF-16LE text"),
-    "ld": Job("-e main -o linked small.o"),
-    "ld.gold": Job("-e main -o linked small.o"),
+    "ld": Job(f"-e main -o linked small.o {LIBC}"),
+    "ld.gold": Job(f"-e main -o linked small.o {LIBC}"),
     "less": Job("text", env={"TERM": "dumb"}),
     "lua5.4": Job(("-e", LUA), packages=("lua5.4",)),
     "lz4": Job("-9 -c data"),
@@ -163,7 +169,6 @@ PROGRAMS: dict[str, Job] = {
         ),
         env={"SOURCE_DATE_EPOCH": "1700000000", "E2FSPROGS_FAKE_TIME": "1700000000"},
     ),
-    "mold": Job("-e main -o linked small.o --no-threads"),
     "msgfmt": Job("-o out.mo words.po"),
     "nasm": Job("-f elf64 -o out.o code.asm", packages=("nasm",)),
     "nginx": Job("-t -q -p . -c nginx.conf -e errors", packages=("nginx",)),
@@ -193,6 +198,7 @@ PROGRAMS: dict[str, Job] = {
             "libatomic1",
         ),
         ends=1,
+        varies=r"[0-9]+:C [^#]*#",
     ),
     "rsync": Job(
         "-rlt --no-whole-file --checksum tree/ copy/", packages=("rsync", "libpopt0", "libxxhash0")
@@ -229,6 +235,25 @@ PROGRAMS: dict[str, Job] = {
 }
 
 
+PCRE = ("libselinux1", "libpcre2-8-0")
+COREUTILS = ("coreutils", "libacl1", "libattr1", *PCRE, "libgmp10")
+LINES_READ = ("libreadline8", "libtinfo6")
+I386 = {
+    "bc": ("bc", *LINES_READ),
+    "cut": COREUTILS,
+    "dash": ("dash",),
+    "factor": COREUTILS,
+    "find": ("findutils", *PCRE),
+    "grep": ("grep", "libpcre2-8-0"),
+    "gzip": ("gzip",),
+    "m4": ("m4", "libsigsegv2"),
+    "mawk": ("mawk",),
+    "sed": ("sed", "libacl1", *PCRE),
+    "sqlite3": ("sqlite3", "libsqlite3-0", "zlib1g", *LINES_READ),
+    "tr": COREUTILS,
+    "xz": ("xz-utils", "liblzma5"),
+}
+"""The packages of programs of i386, with all libraries but libc's."""
 CODE = r"""
 static int parts[16];
 struct node { struct node *next; long key; };
@@ -253,14 +278,14 @@ int main(void)
 FILES = {
     "code.c": CODE,
     "small.i": CODE,
-    "code.s": ".text\nf: push %rbp\n mov %rsp,%rbp\n .rept 40\n lea 8(%rax,%rcx,4),%rdx\n jz f\n .endr\n ret\n .data\n .quad f, . - f\n",
+    "code.s": ".text\nf: push %rbp\n mov %rsp,%rbp\n .rept 40\n lea 8(%rax,%rcx,4),%rdx\n jz f\n .endr\n ret\n .data\n .quad f, f - .\n",
     "code.asm": "%macro two 1\n add rax, %1\n imul rax, %1\n%endmacro\nglobal f\nf: two 7\n%rep 40\n two rcx\n jz f\n%endrep\n ret\n",
     "calc.y": "%token N\n%left '+'\n%left '*'\n%%\nall: | all e '\\n';\ne: N | e '+' e | e '*' e | '(' e ')' ;\n%%\n",
     "scan.l": "%option noyywrap\nD [0-9]\n%%\n{D}+\"px\"? return 1;\n[a-z_]+ return 2;\n\"/*\"(.|\\n)*\"*/\" ;\n. return 3;\n%%\n",
     "macros.m4": "define(`f',`ifelse($1,0,0,`eval($1 + f(decr($1)))')')f(20)\nforeach\nsubstr(`kernel',2) translit(`abc',`a-c',`x-z') patsubst(`pad pun',`p',`q') len(`four')\n",
     "rules": "A := $(sort $(foreach n,9 7 5 3,x$(n)))\nall: $(A)\n\t@echo $^\nx%: text\n\t@echo $@ $(word 2,$(A)) $(patsubst x%,y%,$@)\n",
     "words.po": 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n' + "".join(f'msgid "w{n}"\nmsgstr "W{n}"\n\n' for n in range(60)),
-    "nginx.conf": "error_log errors; pid pid; events { worker_connections 64; } http { server { listen 127.0.0.1:1; server_name a.b *.c; location ~ ^/x$ { return 301 /y; } } }\n",
+    "nginx.conf": "error_log errors; pid pid; events { worker_connections 64; } http { access_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e; server { listen 127.0.0.1:1; server_name a.b *.c; location ~ ^/x$ { return 301 /y; } } }\n",
     "build.ninja": "rule cc\n command = cc $in -o $out\n" + "".join(f"build o{n}: cc code.c | text\n" for n in range(20)),
     "script.cmake": 'set(t 0)\nforeach(n RANGE 40)\n math(EXPR t "(${t} * 7 + ${n}) % 1009")\n list(APPEND all x${t})\nendforeach()\nlist(SORT all)\nstring(REGEX REPLACE "x([0-9])" "\\\\1y" out "${all}")\nfile(READ text held)\nstring(SHA256 sum "${held}")\nmessage("${out} ${sum}")\n',
     "package/DEBIAN/control": "Package: a\nVersion: 1-1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n b\n",

@@ -12,9 +12,10 @@ from pathlib import Path
 __all__ = [
     *("ENTRIES", "EXITS", "LEFT", "LOST", "Event", "Thread", "Trace"),
     *("balance", "calls_in", "read_trace"),
+    "are_latest",
 ]
 
-HEADER = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
+HEADER = struct.Struct("<8s6I9Q4I7Q2I32s16s24x1024s")
 CHUNK = struct.Struct("<IIQIIQ")
 MAGIC = 0x4B4E4843
 LOST = ("full", "depth", "nested", "early", "thread")
@@ -80,15 +81,17 @@ def read_trace(path: Path, *, jumps: bool = False) -> Trace:
     data = path.read_bytes()
     fields = HEADER.unpack_from(data)
     magic, version, size, _, chunk_size, tracer, flags, whole, taken, bias, base = fields[:11]
-    pid, lost, comm = fields[16], fields[20:25], fields[29]
+    pid, lost, comm = fields[16], fields[20:25], fields[30]
+    accounts, accounted = fields[26:28]
     assert (magic, version, size) == (b"FTPTRACE", 1, 4096), path
-    assert len(data) in (whole, size + taken), path
+    ends = (whole, size + taken, accounts + 64 * accounted)
+    assert len(data) in ends[: 2 + bool(accounted)], path
     trace = Trace(pid, tracer, base, bias, flags, dict(zip(LOST, lost, strict=True)))
     trace.comm = comm.split(b"\0")[0].decode()
     holes = 0
     last: dict[int, tuple[int, Thread]] = {}
     for at in range(size, size + taken, chunk_size):
-        if at + chunk_size > len(data):
+        if at + chunk_size > min(len(data), accounts or len(data)):
             break  # handed out, but not there
         word, tid, time, number, frames, _ = CHUNK.unpack_from(data, at)
         if not word:  # who took it never came to use it: a handler jumped out of the tracer
@@ -160,3 +163,18 @@ def balance(thread: Thread, *, wander: bool = False) -> list[int]:
             assert wander and event.func in away, f"exit of {event.func:#x}, open {stack[-3:]}"
             away.remove(event.func)
     return stack
+
+
+def are_latest(calls: dict[int, str], log: str) -> int:
+    """Compare the calls of each thread with ring.c's log; how many calls there were in all."""
+    whole, own = 0, set()
+    for line in log.splitlines():
+        tid, count, made = line.split()
+        whole += int(count)
+        own.add(int(tid))
+        called = calls.get(int(tid), "")
+        assert made.endswith(called[-len(made) :]), (
+            f"thread {tid}: {called[-50:]}, not {made[-50:]}"
+        )
+    assert set(calls) <= own
+    return whole

@@ -37,11 +37,11 @@ FUNCTION, GRAPH, PROFILE = 1, 2, 3
 BASE = 0x401000
 STRIDE = 0x20
 FUNCTIONS = ("main", "parse", "read_line", "walk", "alloc", "hash", "print_all", "fail")
-HEADER = struct.Struct("<8s6I9Q4I8Q32s16s24x1024s")
+HEADER = struct.Struct("<8s6I9Q4I7Q2I32s16s24x1024s")
 LIBRARY = struct.Struct("<2I4Q32s")
 WORDS = """magic version header_size machine chunk_size tracer flags size taken bias base hz ticks
-realtime ended_ticks ended_realtime pid ppid depth threads lost0 lost1 lost2 lost3 lost4 lost5 lost6
-lost7 image_id comm path"""
+realtime ended_ticks ended_realtime pid ppid depth threads lost0 lost1 lost2 lost3 lost4 overwritten
+accounts accounted off image_id comm path"""
 FIELDS = WORDS.split()
 
 

@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,7 @@ __all__ = [
     "Tree",
     "build",
     "run",
+    "run_with",
 ]
 
 SOURCES = Path(__file__).parent.parent / "programs"
@@ -104,21 +105,28 @@ def build(form: Form, name: str, folder: Path, *flags: str) -> Path:
 
 def run(form: Form, program: Path, trace: Path | None = None) -> tuple[str, int]:
     """What a program prints, and its status; its trace goes to a file."""
+    env = {"FTPATCH_TRACE": str(trace or "/nowhere"), "FTPATCH_TRACE_SIZE": "32M"}
+    done = run_with(form, program, (), **env)
+    return done.stdout, done.returncode
+
+
+def run_with(
+    form: Form, program: Path, words: Sequence[str], **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program."""
     command = runner(form.arch)
     if command:
         command += ["-L", str(PORTS[form.arch].libraries)]
         command += ["-cpu", form.cpu] if form.cpu else []
-    env = {**os.environ, "FTPATCH_TRACE": str(trace or "/nowhere"), "FTPATCH_TRACE_SIZE": "32M"}
-    done = subprocess.run(
-        [*command, str(program)],
+    return subprocess.run(
+        [*command, str(program), *words],
         cwd=program.parent,
-        env=env,
+        env={**os.environ, **env},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
-    return done.stdout, done.returncode
 
 
 @dataclass
@@ -143,7 +151,7 @@ class Trace:
     def whole(self) -> None:
         """The program came to its end, the tracer did not stop, and no call was lost."""
         assert self.number(FLAGS) & ~(ARGS | SILENT) == ENDED
-        assert struct.unpack_from("<8Q", self.data, LOST) == (0,) * 8
+        assert struct.unpack_from("<5Q", self.data, LOST) == (0,) * 5
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """(thread, offset) of each."""

@@ -30,6 +30,7 @@ __all__ = [
     "build",
     "differences",
     "emulator",
+    "libraries",
     "run",
     "traced",
 ]
@@ -118,7 +119,7 @@ class Form:
         return [name, self.level, "-w", LINKS[self.link][1], *sites, *early, *self.more]
 
 
-def _libraries(form: Form, *, plus: bool) -> list[str]:
+def libraries(form: Form, *, plus: bool) -> list[str]:
     """What makes a program find the libraries of its cross compiler where it runs natively."""
     arch = ARCHES[form.arch]
     if not arch.loader or "static" in form.link:
@@ -144,7 +145,7 @@ def build(form: Form, name: str, folder: Path) -> Path:
         LINKS[form.link][0],
         "-pthread",
         "-Wl,-z,execstack",
-        *_libraries(form, plus=source.suffix == ".cpp"),
+        *libraries(form, plus=source.suffix == ".cpp"),
     ]
     steps.append([command[0], *link, *parts, "-o", str(program)])
     for step in steps:
@@ -156,8 +157,8 @@ def build(form: Form, name: str, folder: Path) -> Path:
 
 
 def traced(program: Path, tracer: str, *options: str) -> Path:
-    """The program with a tracer, beside it; it has to be possible."""
-    target = program.with_name(f"{program.name}.{tracer}")
+    """The program with a tracer, by name or by path, beside it; it has to be possible."""
+    target = program.with_name(f"{program.name}.{Path(tracer).name}")
     done = ftpatch("enable", program, "--tracer", tracer, "-o", target, "--force", *options)
     assert done.code == 0, done.err
     return target

@@ -18,6 +18,7 @@ import pytest
 __all__ = ["Counting", "counting", "entries", "returns", "uprobe"]
 
 TRACING = Path("/sys/kernel/tracing")
+RETRIES = 20
 PERF_EVENT_OPEN = 298
 """Number of the system call: arch/x86/entry/syscalls/syscall_64.tbl."""
 TRACEPOINT, ATTR_SIZE, CLOEXEC = 2, 128, 8
@@ -83,8 +84,13 @@ def entries(program: Path, offsets: Sequence[int]) -> Iterator[Callable[[], dict
     with _defined([("p", "all", program, offset) for offset in offsets]) as _:
 
         def told() -> dict[int, int]:
-            rows = [line.split() for line in (TRACING / "uprobe_profile").read_text().splitlines()]
-            found = [int(row[-1]) for row in rows if row[0] == str(program)]
+            found = list[int]()
+            for _ in range(RETRIES):  # others' events that go while it is read take some away
+                text = (TRACING / "uprobe_profile").read_text()
+                rows = [line.split() for line in text.splitlines()]
+                found = [int(row[-1]) for row in rows if row[0] == str(program)]
+                if len(found) == len(offsets):
+                    break
             return dict(zip(offsets, found, strict=True))
 
         yield told
@@ -110,6 +116,10 @@ def _defined(
 ) -> Iterator[list[list[int]]]:
     """Events (kind, name, file, offset) while they are enabled; gives descriptors that count
     each name's, one for each processor."""
+    if not (TRACING / "uprobe_events").exists():
+        subprocess.run(
+            ("mount", "-t", "tracefs", "nodev", TRACING), capture_output=True, check=False
+        )
     group = f"ftpatch_{os.getpid()}"
     opened = []
     with ExitStack() as stack:

@@ -30,6 +30,8 @@ hits = []
 class Watch(gdb.Breakpoint):
     number_of_ours = 0
     def stop(self):
+        if CONDITION and not int(gdb.parse_and_eval(CONDITION)):
+            return False
         hits.append([self.number_of_ours, gdb.selected_frame().name() or ""])
         return False
 
@@ -53,13 +55,15 @@ with open(TARGET, "w") as file:
 
 
 def accesses_by_gdb(
-    program: Path, args: Sequence[str], places: Sequence[Place]
+    program: Path, args: Sequence[str], places: Sequence[Place], condition: str = ""
 ) -> Counter[tuple[int, str]]:
-    """How often each function came to each place, from the start of main on; skips without gdb."""
+    """How often each function came to each place, from the start of main on; with a ``condition``,
+    while that held. Skips without gdb."""
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     target, script = program.with_suffix(".hits"), program.with_suffix(".gdb.py")
-    script.write_text(f"PLACES = {list(places)!r}\nTARGET = {str(target)!r}\n{SCRIPT}")
+    given = f"PLACES = {list(places)!r}\nTARGET = {str(target)!r}\nCONDITION = {condition!r}\n"
+    script.write_text(given + SCRIPT)
     words = ["gdb", "-nx", "-batch", "-x", str(script), "--args", str(program), *args]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if not target.exists():

@@ -81,7 +81,7 @@ def test_cut_at_every_offset(tmp_path: Path) -> None:
 def test_every_number_of_the_header_lies(tmp_path: Path, field: str) -> None:
     path = tmp_path / "trace"
     width = 8 if FIELDS.index("size") <= FIELDS.index(field) < FIELDS.index("pid") else 4
-    width = 8 if field.startswith("lost") else width
+    width = 8 if field.startswith("lost") or field in ("overwritten", "accounts") else width
     values: list[int | bytes] = [0, 1, 7, 8, 32, 33, 40, 1280, 4096, 1 << 20]
     values += [(1 << 8 * width) - 1, 1 << (8 * width - 1)]
     if field in ("magic", "image_id"):

@@ -131,7 +131,7 @@ def test_a_part_of_the_time_counts_that_part(tmp_path: Path) -> None:
         (["--format", "xml"], "unknown format"),
         (["--json", "--format", "chrome"], "conflict"),
         (["-o", "missing/out"], "cannot write"),
-        (["-o", "."], "not a regular file"),
+        (["-o", "."], "the output is a directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -203,5 +203,6 @@ def test_a_disk_that_is_full_at_the_end(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout == f"ftpatch: {out}: cannot write: File too large\n"
+    said = "cannot write: File too large; raise the limit of file sizes (`ulimit -f`)"
+    assert done.stdout == f"ftpatch: {out}: {said}\n"
     assert {path.name for path in tmp_path.iterdir()} == before

@@ -56,7 +56,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--report =x", "--report '=x' is not FORMAT or FORMAT=FILE"),
         ("--report json=missing/x", "missing/x: cannot write: No such file or directory"),
         ("--report json=there", "there: the output exists; use --force to overwrite it"),
-        ("--report json=.", "not a regular file"),
+        ("--report json=.", "the output is a directory"),
         ("--report json=x --report chrome=x", "x: would overwrite another file of this run"),
         ("-o x --report json=./x", "x: would overwrite another file of this run"),
         ("--report json=PROG --force", "prog: would overwrite another file of this run"),

@@ -234,7 +234,9 @@ def test_more_files_than_descriptors(hard: int, program: Path, tmp_path: Path) -
         assert done.returncode == 0 and re.search(r"^ *120 .* work$", done.stdout, re.MULTILINE)
     else:
         assert done.returncode == 125 and done.stderr.count("\n") == 1
-        assert done.stderr.endswith(": cannot read: Too many open files\n")
+        assert done.stderr.endswith(
+            ": cannot read: Too many open files; raise the limit of open files (`ulimit -n`)\n"
+        )
 
 
 def test_the_folder_goes_away(program: Path, tmp_path: Path) -> None:

@@ -151,15 +151,16 @@ def test_what_is_constant_is_said(plain: Path) -> None:
     assert "constant" not in ftpatch("watch", plain, "_IO_stdin_used:rw-", "--dry-run").err
 
 
-def test_one_thing_at_a_time(plain: Path, four: Path) -> None:
-    result = ftpatch("probe", four, "p main", "-o", "x")
-    assert result.code == 2 and "already has a tracer or probes" in result.err
+def test_beside_probes(plain: Path, four: Path) -> None:
+    both, other = plain.with_name("both"), plain.with_name("other")
+    assert ftpatch("probe", four, "p main", "-o", both).code == 0
+    assert ftpatch("watch", both).out == "".join(f"{text}\n" for text in FOUR)
     probed = plain.with_name("probed")
     assert ftpatch("probe", plain, "p main", "-o", probed).code == 0
-    for words in ([probed], [probed, "counter:rw-", "-o", "x"]):
-        result = ftpatch("watch", *words)
-        assert result.code == 2 and "run `ftpatch undo` first" in result.err
-    assert not Path("x").exists()
+    result = ftpatch("watch", probed)
+    assert result.code == 2 and "no watches in this program" in result.err
+    assert ftpatch("watch", probed, *FOUR, "-o", other).code == 0
+    assert _lines(other) == _lines(both) == list(FOUR)
 
 
 def test_what_watches_nothing(plain: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pytest
 from ftpatch.errors import UsageError
 from ftpatch.watch import Watch, parse_watch, watch_line
 from tests.support.command import ftpatch
-from tests.support.stopping import until
 from tests.support.watch_live import accesses, cannot, watching
 
 LIBRARY = """
@@ -121,24 +120,120 @@ def test_what_cannot_be(text: str, reason: str, tmp_path: Path) -> None:
     assert said.code == 2 and said.err.count("\n") == 1 and reason in said.err
 
 
-def test_a_variable_that_the_program_has_a_copy_of(tmp_path: Path) -> None:
-    """The library's own is not used then, and that is said."""
+COPIED = """
+#include <stdio.h>
+extern volatile int copied;
+void add(void);
+__attribute__((noinline)) static void own(int n) { copied = n; }
+int main(void)
+{
+	int n;
+
+	puts("ready");
+	fflush(stdout);
+	while (scanf("%d", &n) == 1) {
+		for (int i = 0; i < n; i++) {
+			own(10 * i);
+			add();
+		}
+		printf("%p\\n", (void *)&copied);
+		fflush(stdout);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("link", ["-pie -fPIE", "-no-pie -fno-pie"])
+@pytest.mark.parametrize("flags", ["", "-Wl,-Bsymbolic"])
+def test_a_variable_that_the_program_has_a_copy_of(tmp_path: Path, link: str, flags: str) -> None:
+    """Where the library uses the copy, that is what is watched, under the library's name; one that
+    is bound to its own keeps that."""
     if cannot():
         pytest.skip(cannot())
-    (tmp_path / "lib.c").write_text("int copied = 1; int get(void) { return copied; }\n")
-    (tmp_path / "main.c").write_text(
-        "#include <unistd.h>\nextern int copied; int get(void);\n"
-        "int main(void) { copied = 2; pause(); return get(); }\n"
-    )
-    words = ["gcc", "-O1", "-w", "-fPIC", "-shared", "lib.c", "-o", "libown.so"]
+    (tmp_path / "lib.c").write_text("volatile int copied = 1; void add(void) { copied++; }\n")
+    (tmp_path / "main.c").write_text(COPIED)
+    words = ["gcc", "-O1", "-w", "-fPIC", "-shared", "lib.c", *flags.split(), "-o", "libown.so"]
     subprocess.run(words, cwd=tmp_path, check=True)
-    subprocess.run(["gcc", "-O1", "main.c", "./libown.so", "-o", "main"], cwd=tmp_path, check=True)
-    with subprocess.Popen(["./main"], cwd=tmp_path) as program:
-        until(lambda: "libown" in Path(f"/proc/{program.pid}/maps").read_text())
-        words = ["libown.so:copied:rw-", "--seconds", "0.1"]
-        said = ftpatch("watch", "--pid", str(program.pid), *words)
-        program.kill()
-    assert "libown.so:copied:rw-: the program has a variable of that name" in said.err
+    words = ["gcc", "-O1", *link.split(), "main.c", "./libown.so", "-o", "main"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["./main"], stdin=pipe, stdout=pipe, text=True, cwd=tmp_path) as program:
+        assert program.stdout is not None and program.stdout.readline() == "ready\n"
+        with watching(program.pid, "libown.so:copied:-w-", "--json") as watcher:
+            program.stdin.write(f"{TIMES}\n")  # type: ignore[union-attr]
+            program.stdin.flush()  # type: ignore[union-attr]
+            program.stdout.readline()
+            result = watcher.end()
+        program.communicate()
+    note = "libown.so:copied:-w-: the library uses the one of main, which is watched"
+    assert (note in result.err) == (not flags)
+    new = [int(row["new"], 16) for row in accesses(result)]
+    both = [value for i in range(TIMES) for value in (10 * i, 10 * i + 1)]
+    assert new == ([*range(2, 2 + TIMES)] if flags else both)
+
+
+ENVIRON = """
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+int main(void)
+{
+	char *none[] = {0};
+	int n;
+#ifdef COPIED
+	extern char **environ;
+#endif
+	puts("ready");
+	fflush(stdout);
+	while (scanf("%d", &n) == 1) {
+		for (int i = 0; i < n; i++) {
+#ifdef COPIED
+			environ = none;
+#endif
+			clearenv();
+		}
+		puts("done");
+		fflush(stdout);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_variable_of_glibc(tmp_path: Path, copied: bool) -> None:
+    """The program's copy has another of its names."""
+    if cannot():
+        pytest.skip(cannot())
+    (tmp_path / "main.c").write_text(ENVIRON)
+    words = [
+        "gcc",
+        "-O1",
+        "-no-pie",
+        "-fno-pie",
+        *["-DCOPIED"][: int(copied)],
+        "main.c",
+        "-o",
+        "main",
+    ]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["./main"], stdin=pipe, stdout=pipe, text=True, cwd=tmp_path) as program:
+        assert program.stdout is not None and program.stdout.readline() == "ready\n"
+        with watching(program.pid, "libc.so.6:environ:-w-", "--json") as watcher:
+            program.stdin.write(f"{TIMES}\n")  # type: ignore[union-attr]
+            program.stdin.flush()  # type: ignore[union-attr]
+            program.stdout.readline()
+            rows = accesses(watcher.end())
+        program.communicate()
+    assert [row["new"] for row in rows if row["function"].startswith("libc.so.6+")] == [
+        "0x0"
+    ] * TIMES
+    assert len(rows) == TIMES * (1 + copied)
+    said = ftpatch("watch", tmp_path / "main", "libc.so.6:environ:-w-", "--dry-run")
+    hint = "watch environ:-w-" if copied else "use --pid"
+    assert said.code == 2 and said.err.endswith(f"; {hint}\n")
 
 
 def test_not_in_files(tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ def _in_plt(ip: int, sp: int) -> int:
 FRAME_REGISTERS: Final = FrameRegisters(
     names=NAMES,
     stack=NAMES.index("sp"),
+    frame=29,
     back=LINK,
     link=True,
     address=(1 << 48) - 1,  # what a signature (PAC) leaves
     restorer=bytes.fromhex("681180d2010000d4"),  # mov x8, 139 (rt_sigreturn); svc #0
+    vdso=True,
     signalled={number: REGS + WORD * number for number in range(len(NAMES))},
     ip=REGS + WORD * len(NAMES),
     in_plt=_in_plt,
+    vectors={64 + n: f"v{n}" for n in range(32)},
 )

@@ -41,6 +41,7 @@ class _Arm64:
     keystone: ClassVar[tuple[str, ...]] = ("KS_ARCH_ARM64", "KS_MODE_LITTLE_ENDIAN")
     capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_ARM64", "CS_MODE_ARM")
     relative: ClassVar[int] = 1027  # R_AARCH64_RELATIVE, AArch64 ELF table "Dynamic relocations"
+    irelative: ClassVar[int] = 1032  # R_AARCH64_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (1025, 1026)  # R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT
     chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 65536

@@ -76,6 +76,7 @@ LOADS: Final[dict[tuple[int, int], int]] = {
 class _Arm64:
     jump_size: ClassVar[int] = 4
     trap: ClassVar[bytes] = b"\xf7\x00\x00\x00"  # udf #0xf7
+    signal: ClassVar[str] = "SIGILL"
     pad: ClassVar[bytes] = b"\x5f\x24\x03\xd5"  # bti c
 
     def landing(self, code: bytes) -> int:
@@ -85,6 +86,10 @@ class _Arm64:
     def signing(self, code: bytes) -> int:
         """paciasp, pacibsp: Arm ARM, PACIASP, "an implicit BTI C"; so is brk of any kind."""
         return 4 if int.from_bytes(code[:4], "little") in PACISP else 0
+
+    def prefixed(self, code: bytes) -> bool:
+        """There are none."""
+        return False
 
     def joined(self, before: bytes) -> bool:
         """True after an exclusive load without its store, after movprfx, after pacm."""

@@ -20,9 +20,9 @@ BR_X17 = 0xD61F0220
 AUTIA1716 = 0xD503219F
 
 
-def entries(code: U8, address: int, size: int) -> Entries:
+def entries(code: U8, address: int, size: int, got: int) -> Entries:
     """Starts, jumps and slots."""
-    del size  # the instructions themselves mark the start
+    del size, got  # the instructions themselves mark the start
     word = np.frombuffer(code[: len(code) // 4 * 4].tobytes(), "<u4").astype(np.int64)
     word = np.append(word, [0] * 4)
     page, load, last, behind = word[:-4], word[1:-3], word[3:-1], word[4:]

@@ -19,4 +19,6 @@ REGISTERS: Final = Registers(
     arguments=tuple(range(8)),  # AAPCS64, 6.4
     behind=0,
     kernel={},
+    vectors=tuple(f"v{n}" for n in range(32)),
+    copied=16,
 )

@@ -16,6 +16,7 @@ MAX_SIZE = 12
 
 class _SystemV:
     registers = ()
+    vectors = ()
     word = 4
 
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:

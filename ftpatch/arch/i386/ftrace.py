@@ -20,6 +20,7 @@ class _I386(X86):
     capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_X86", "CS_MODE_32")
     wrap: ClassVar[int] = 0xFFFF_FFFF
     relative: ClassVar[int] = 8  # R_386_RELATIVE, i386 psABI table 4.9
+    irelative: ClassVar[int] = 42  # R_386_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_386_GLOB_DAT, R_386_JMP_SLOT
     chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 4096

@@ -45,6 +45,7 @@ class _Riscv64:
     keystone: ClassVar[tuple[str, ...]] = ()
     capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_RISCV", "CS_MODE_RISCV64", "CS_MODE_RISCVC")
     relative: ClassVar[int] = 3  # R_RISCV_RELATIVE, RISC-V psABI "Relocations"
+    irelative: ClassVar[int] = 58  # R_RISCV_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (2, 5)  # R_RISCV_64 (there is no GLOB_DAT), R_RISCV_JUMP_SLOT
     chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 4096

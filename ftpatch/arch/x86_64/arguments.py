@@ -12,14 +12,15 @@ __all__ = ["ARGUMENTS"]
 
 NONE, INTEGER, SSE, UP, X87 = range(5)
 """Classes of an eightbyte; UP: the upper half of what begins in the one before."""
-VECTORS = 8
-"""Vector registers for arguments."""
+VECTORS = range(17, 25)
+"""Vector registers for arguments, by DWARF number: xmm0 to xmm7."""
 MAX_SIZE = 16
 """Bytes of a composite that may be in registers."""
 
 
 class _SystemV:
     registers = (5, 4, 1, 2, 8, 9)  # rdi, rsi, rdx, rcx, r8, r9: psABI, figure 3.36
+    vectors = tuple(VECTORS)
     word = 8
 
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
@@ -36,15 +37,18 @@ class _SystemV:
             classes = _classes(one)
             wants, more = (classes or []).count(INTEGER), (classes or []).count(SSE)
             apart = classes is None or X87 in classes
-            if apart or used + wants > WORDS or vectors + more > VECTORS:
+            if apart or used + wants > WORDS or vectors + more > len(VECTORS):
                 out.append(Place(words=(LOST,) * -(-one.size // 8), missing="stack"))
                 continue
-            words = []
+            words, held = [], []
             for kind in classes or []:
                 words.append(used if kind == INTEGER else LOST)
+                held.append(vectors if kind == SSE else LOST)
                 used += kind == INTEGER
-            vectors += more
-            out.append(Place(words=tuple(words), missing="float"))
+                vectors += kind == SSE
+            out.append(
+                Place(words=tuple(words), missing="float", vectors=tuple(held) if more else ())
+            )
         return out
 
     @staticmethod

@@ -1,110 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Branches of x86_64. Since instruction boundaries are unknown, every byte is taken for the start
-of one:
-
-    e8, e9         rel32      call, jmp
-    0f 80 - 0f 8f  rel32      jcc
-    c7 f8          rel32      xbegin
-    eb             rel8       jmp
-    70 - 7f        rel8       jcc
-    e0 - e3        rel8       loop, jrcxz
-
-This finds more than there is. After the start of libc's and libstdc++'s functions, a rel32 hits one
-window of four bytes in two thousand, but a rel8 one in twenty. Short branches stay near, so where
-one hits, the real instructions, decoded from the start of each surrounding function, decide.
-
-After insn_jump_into_range and insn_is_indirect_jump, arch/x86/kernel/kprobes/opt.c. Opcodes: Intel
-SDM volume 2, Jcc, JMP, CALL, LOOP, XBEGIN.
-"""
+"""Branches of x86_64."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-import numpy as np
+from ftpatch.arch.branches import Branches
+from ftpatch.arch.x86.branches import x86_branches
 
-from ftpatch.arch.branches import I64, Branches
-from ftpatch.arch.contract import U8
-from ftpatch.arch.disassemble import Instruction
+__all__ = ["BRANCHES"]
 
-__all__ = [
-    "BRANCHES",
-    "has_indirect_jump",
-    "is_thunk",
-    "jumps_out",
-    "long_targets",
-    "short_targets",
-]
-
-SHORT: Final = np.zeros(256, bool)
-"""First bytes of branches with rel8."""
-SHORT[[0xEB, *range(0x70, 0x80), *range(0xE0, 0xE4)]] = True
-
-
-TOP = "(%rsp)"
-"""Suffix of operands that write what ``ret`` pops."""
-IDLE = frozenset(["endbr64", "nop", "nopw", "nopl", "lfence", "pause"])
-
-
-def long_targets(code: U8, address: int) -> I64:
-    """Targets of every rel32 in ``code``, which is at ``address``; int64, sorted."""
-    first, second = code[:-1], code[1:]
-    one = np.flatnonzero((first & 0xFE) == 0xE8)
-    two = ((first == 0x0F) & ((second & 0xF0) == 0x80)) | ((first == 0xC7) & (second == 0xF8))
-    field = np.concatenate([one + 1, np.flatnonzero(two) + 2])
-    field = field[field + 4 <= len(code)]
-    # The four bytes at any offset, as one number.
-    rel = np.zeros(len(field), np.uint32)
-    for i in range(4):
-        rel |= code[field + i].astype(np.uint32) << np.uint32(8 * i)
-    return np.sort(address + field + 4 + rel.view(np.int32))
-
-
-def short_targets(code: U8, address: int) -> I64:
-    """Targets of every rel8 in ``code``, which is at ``address``; int64, sorted."""
-    at = np.flatnonzero(SHORT[code[:-1]])
-    return np.sort(address + at + 2 + code[at + 1].view(np.int8))
-
-
-def has_indirect_jump(instructions: Iterable[Instruction]) -> bool:
-    """Return whether one of them jumps through a register or memory, or returns to an address just
-    pushed (retpolines), so that a table may lead anywhere in the function. A jump through a slot at
-    a fixed place (PLT, tail call through the GOT) does not count: it goes to a function's start."""
-    put = False
-    for insn in instructions:
-        *_, name = insn.mnemonic.split()  # bnd, notrack
-        through = "*" in insn.operands and "(%rip)" not in insn.operands
-        if name.startswith("ljmp") or (name in ("jmp", "jmpq") and through):
-            return True
-        if put and name.startswith(("ret", "lret", "iret")):
-            return True
-        put = name.startswith("push") or insn.operands.endswith(TOP)
-    return False
-
-
-def is_thunk(instructions: Iterable[Instruction]) -> bool:
-    """Return whether they only jump to where a caller's register points, as with
-    -mindirect-branch."""
-    read = [insn for insn in instructions if insn.mnemonic not in IDLE]
-    if read and read[0].mnemonic.endswith("jmp") and read[0].operands.startswith("*%"):
-        return True
-    return has_indirect_jump(insn for insn in read if "jmp" not in insn.mnemonic)
-
-
-def jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[int]:
-    """Targets of jumps, not calls, outside the addresses from low to high."""
-    return {
-        insn.target
-        for insn in instructions
-        if insn.target is not None and not low <= insn.target < high and "call" not in insn.mnemonic
-    }
-
-
-BRANCHES: Final = Branches(
-    long_targets=long_targets,
-    short_targets=short_targets,
-    has_indirect_jump=has_indirect_jump,
-    is_thunk=is_thunk,
-    jumps_out=jumps_out,
-)
+BRANCHES: Final[Branches] = x86_branches()

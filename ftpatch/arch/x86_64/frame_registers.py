@@ -35,11 +35,14 @@ def _in_plt(ip: int, sp: int) -> int:
 FRAME_REGISTERS: Final = FrameRegisters(
     names=NAMES,
     stack=NAMES.index("rsp"),
+    frame=NAMES.index("rbp"),
     back=NAMES.index("rip"),
     link=False,
     address=(1 << 64) - 1,
     restorer=bytes.fromhex("48c7c00f0000000f05"),  # mov $15, %rax (rt_sigreturn); syscall
+    vdso=False,
     signalled={NAMES.index(name): CONTEXT + 8 * row for row, name in enumerate(SAVED)},
     ip=CONTEXT + 8 * SAVED.index("rip"),
     in_plt=_in_plt,
+    vectors={17 + n: f"xmm{n}" for n in range(16)},
 )

@@ -20,6 +20,7 @@ class _X8664(X86):
     capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_X86", "CS_MODE_64")
     wrap: ClassVar[int] = 0xFFFF_FFFF_FFFF_FFFF
     relative: ClassVar[int] = 8  # R_X86_64_RELATIVE, x86-64 psABI table 4.9
+    irelative: ClassVar[int] = 37  # R_X86_64_IRELATIVE, x86-64 psABI table 4.9
     got: ClassVar[tuple[int, ...]] = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
     chain: ClassVar[bytes] = b"\x41\x52"  # push %r10
     page: ClassVar[int] = 4096

@@ -16,8 +16,9 @@ from ftpatch.arch.plt import Entries
 __all__ = ["entries"]
 
 
-def entries(code: U8, address: int, size: int) -> Entries:
+def entries(code: U8, address: int, size: int, got: int) -> Entries:
     """Starts, jumps and slots; ``size``: sh_entsize, the alignment of entries."""
+    del got
     jump = np.flatnonzero((code[:-5] == 0xFF) & (code[1:-4] == 0x25))
     rel = np.zeros(len(jump), np.uint32)
     for i in range(4):

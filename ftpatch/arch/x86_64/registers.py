@@ -24,4 +24,6 @@ REGISTERS: Final = Registers(
     arguments=(7, 6, 2, 1, 8, 9),  # System V psABI, figure 3.4: rdi, rsi, rdx, rcx, r8, r9
     behind=1,  # the return address is on the stack
     kernel={f"r{name}": name for name in (*_OLD, "ip")},
+    vectors=tuple(f"xmm{n}" for n in range(16)),
+    copied=0,
 )

@@ -20,6 +20,7 @@ from ftpatch.ftrace.check.code_rules import (
     unknown,
     unlinked,
     unplaced,
+    unstarted,
 )
 from ftpatch.ftrace.check.findings import Broken, Check, Finding, Note
 from ftpatch.ftrace.check.function_rules import off_entry, recorded, unrecorded
@@ -79,6 +80,10 @@ RULES: dict[str, tuple[str, Rule]] = {
     "site-target": (
         "each call goes to one of the image's own ftrace entries, or where the journal says",
         foreign,
+    ),
+    "entry-mapped": (
+        "a program's entry point, or a library's DT_INIT, is in one of its segments",
+        unstarted,
     ),
     "gate-at-rest": (
         "ftrace_call and ftrace_graph_call are as compiled, or as the journal says",

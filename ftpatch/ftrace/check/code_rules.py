@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ftpatch.arch import State
 from ftpatch.core.changes import Kind
@@ -14,9 +15,21 @@ from ftpatch.ftrace.check.findings import Broken, broken
 from ftpatch.ftrace.short_pads import too_short
 from ftpatch.ftrace.site_code import call_rows, read_code, written
 from ftpatch.ftrace.sites import Sites
+from ftpatch.image.injected import gone_entry
 from ftpatch.names.demangle import demangled
 
-__all__ = ["foreign", "overlapping", "relocated", "unknown", "undone", "unlinked", "unplaced"]
+__all__ = [
+    "foreign",
+    "overlapping",
+    "relocated",
+    "unknown",
+    "undone",
+    "unlinked",
+    "unplaced",
+    "unstarted",
+]
+
+STRIPPED = "strip and objcopy drop what ftpatch has inserted"
 
 
 def unplaced(sites: Sites) -> Broken:
@@ -87,8 +100,32 @@ def foreign(sites: Sites) -> Broken:
     left, _ = read_code(sites.left, sites.arch, sites.abi, sites.ip, sites.offset)
     beyond = np.arange(left.shape[1]) >= sites.width[:, None]
     ours &= ((left == sites.code) | beyond).all(axis=1)
-    rows = np.flatnonzero((sites.state == State.CALL) & ~np.isin(sites.addr, own) & ~ours)
+    away = _nowhere(sites)
+    rows = np.flatnonzero(
+        (sites.state == State.CALL) & (away | (~np.isin(sites.addr, own) & ~ours))
+    )
     names = [sites.targets.name[i] for i in sites.targets.index(sites.addr[rows]).tolist()]
+    words = (
+        "which is not one of the image's ftrace entries",
+        f"where there is nothing; {STRIPPED}",
+    )
     return sites.ip[rows], [
-        f"calls {demangled(name)}, which is not one of the image's ftrace entries" for name in names
+        f"calls {demangled(name)}, {words[int(gone)]}"
+        for name, gone in zip(names, away[rows].tolist(), strict=True)
     ]
+
+
+def _nowhere(sites: Sites) -> NDArray[np.bool_]:
+    """Sites of a program or a library with a callee that none of its segments maps, bool[n]."""
+    image = sites.image
+    if image.is_relocatable or not (image.is_program or image.is_library):
+        return np.zeros(len(sites), bool)
+    return ~image.elf.in_memory(sites.addr)
+
+
+def unstarted(sites: Sites) -> Broken:
+    """The entry point of a program or the DT_INIT of a library, if no segment maps it."""
+    image = sites.image
+    what = "entry point" if image.is_program else "address in DT_INIT"
+    gone = np.array([one for one in [gone_entry(image)] if one], np.uint64)
+    return gone, [f"there is nothing at the {what}; {STRIPPED}"] * len(gone)

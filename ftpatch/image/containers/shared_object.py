@@ -20,6 +20,7 @@ class SharedObject(ElfKind):
 
     name = "shared-object"
     order = 50
+    is_library = True
 
     def recognises(self, elf: Elf, symbols: Symbols) -> bool:
         return elf.skeleton.type == Skeleton.ET_DYN

@@ -14,8 +14,9 @@ __all__ = ["REPORT"]
 
 def _folded(source: EventSource, style: Style) -> Iterator[str]:
     """``main;parse;read 1200``: functions from the outermost inwards, and the nanoseconds that the
-    last of them spent itself: 0 of what was called last before a crash."""
-    tree = style.tree(source)
+    last of them spent itself: 0 of what was called last before a crash. Of stacks that were
+    recorded with hits or accesses, their number."""
+    tree = style.paths(source)
     # A semicolon separates functions, and Rust has it in the names of arrays.
     names = [name.replace(";", ":") for name in style.names(source.recording.functions)]
     own, callers = tree.own.tolist(), set(tree.parent.tolist())
@@ -28,8 +29,9 @@ class Folded(Report):
     """Folded stacks."""
 
     name = "folded"
-    shows = Data.CALLS | Data.HITS
+    shows = Data.CALLS | Data.HITS | Data.ACCESSES
     returns = True
+    stacks = True
     sums = True
     ends = (".folded",)
 

@@ -6,7 +6,7 @@ Where ftrace has the CPU there is the thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -16,10 +16,20 @@ from ftpatch.trace.hits import Hits
 from ftpatch.trace.order import by_time
 from ftpatch.trace.render.call_text import CallTexts
 from ftpatch.trace.render.cells import lines
-from ftpatch.trace.render.style import Strings, Style, called, returned, strings, time_text
+from ftpatch.trace.render.instant_texts import InstantTexts
+from ftpatch.trace.render.style import (
+    Strings,
+    Style,
+    ThreadTexts,
+    called,
+    returned,
+    strings,
+    time_text,
+)
 from ftpatch.trace.render.values import hit_parts, text_parts
 from ftpatch.trace.report import Report
 from ftpatch.trace.rows import Kind, Rows
+from ftpatch.trace.several_kinds import Together
 from ftpatch.trace.source import Data, EventSource, Recording
 
 __all__ = ["REPORT"]
@@ -37,20 +47,41 @@ CAME_BACK = len(Kind)
 def _function_graph(source: EventSource, style: Style) -> Iterator[str]:
     """Calls by time; what hits of other points saw stands among them, as in ftrace's
     function_graph events of others do."""
-    recording, hits = source.recording, source.hits()
-    tell = _Calls(recording, style).tell if hits is None else _Hits(recording, hits, style).tell
-    pids = recording.pids if len(recording.headers) > 1 else None
-    names = [f"{pids[i]}/{tid}" if pids else str(tid) for i, tid in enumerate(recording.tids)]
-    width = max(map(len, names), default=1)
-    yield from _header(style, "PID/TID" if pids else "TID", width)
-    thread = np.array([f" {name:>{width}}) " for name in names], object)
+    recording = source.recording
+    both = isinstance(source, Together)
+    hits = None if both else source.hits()
+    tell: Callable[[Rows], Strings] = _Calls(recording, style).tell
+    if hits is not None:
+        tell = _Hits(recording, hits, style).tell
+    batches = style.rows(source)
+    if both:
+        instants = InstantTexts(source, style)
+        tell, batches = instants.beside(tell, "/* {} */"), instants.among(batches)
+    yield from style.header(tracer="function_graph")
+    several = len(recording.headers) > 1
+
+    def names() -> list[str]:
+        pairs = [*zip(recording.pids, recording.tids, strict=True)]
+        # Before the first thread is there, its number may be the process's.
+        pairs = pairs or [(one.pid, one.pid) for one in recording.headers]
+        return [f"{pid}/{tid}" if several else str(tid) for pid, tid in pairs]
+
+    def padded() -> list[str]:
+        width = max(map(len, names()), default=1)
+        return [f" {name:>{width}}) " for name in names()]
+
+    yield _header(names(), several=several)
+    thread = ThreadTexts(recording, padded)
     indents = np.array(["  " * level for level in range(MAX_INDENT + 1)], object)
     known = recording.has_clock
-    for rows in by_time(style.rows(source), leaves=True):
+    for rows in by_time(batches, leaves=True):
+        if not several and len(recording.headers) > 1:  # a child's has come
+            several = True
+            yield _header(names(), several=several)
         rows = recording.window.within(rows)
         duration = np.where(rows.kind == Kind.UNWOUND, -1, rows.duration)
         columns = (
-            thread[rows.thread],
+            thread.of(rows.thread),
             strings(duration, lambda ns: _spent(ns, known)),
             indents[np.minimum(rows.level, MAX_INDENT)],
             tell(rows),
@@ -59,11 +90,11 @@ def _function_graph(source: EventSource, style: Style) -> Iterator[str]:
         yield "".join([f"{who}{spent}{indent}{call}\n" for who, spent, indent, call in table])
 
 
-def _header(style: Style, column: str, width: int) -> Iterator[str]:
-    yield from style.header(tracer="function_graph")
-    pad = " " * max(width - len(column) + 2, 0)
-    yield f"# {column}{pad}  DURATION                  FUNCTION CALLS\n"
-    yield f"# |{' ' * (len(column) + len(pad))}   |   |                     |   |   |   |\n"
+def _header(names: list[str], *, several: bool) -> str:
+    column = "PID/TID" if several else "TID"
+    pad = " " * max(max(map(len, names), default=1) - len(column) + 2, 0)
+    bar = f"# |{' ' * (len(column) + len(pad))}   |   |                     |   |   |   |\n"
+    return f"# {column}{pad}  DURATION                  FUNCTION CALLS\n{bar}"
 
 
 def _spent(ns: int, known: bool) -> str:
@@ -167,8 +198,10 @@ class Graph(Report):
 
     name = "function_graph"
     shows = Data.CALLS | Data.HITS
+    follows = Data.CALLS
     text = True
     returns = True
+    together = True
 
     def render(self, source: EventSource, style: Style) -> Iterator[str]:
         return _function_graph(source, style)

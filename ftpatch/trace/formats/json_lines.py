@@ -4,23 +4,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ftpatch.trace.accesses import Accesses
+from ftpatch.trace.accesses import Access, Accesses
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.arguments import Arguments
 from ftpatch.trace.by_process import totals_of
 from ftpatch.trace.hits import Group, Hits, Show
+from ftpatch.trace.instants import Instants
+from ftpatch.trace.losses import REASONS
 from ftpatch.trace.order import by_time
 from ftpatch.trace.render.cells import decimals, hexadecimals, texts
 from ftpatch.trace.render.hist_text import hist_objects
-from ftpatch.trace.render.style import Callers, Style, strings
+from ftpatch.trace.render.hit_sums import HitCounts
+from ftpatch.trace.render.stack_text import stack_cells, stack_members
+from ftpatch.trace.render.style import Callers, Style, ThreadTexts, strings
 from ftpatch.trace.render.values import Part, by_file, json_values, lines_of_hits
 from ftpatch.trace.report import Report
 from ftpatch.trace.rows import Kind, Rows
+from ftpatch.trace.several_kinds import Together
 from ftpatch.trace.source import Data, EventSource, Recording
 from ftpatch.trace.totals import Totals
 
@@ -36,14 +42,18 @@ WORDS = {
 
 
 def _json_lines(source: EventSource, style: Style) -> Iterator[str | bytes]:
-    """Events by time, and in the end what each probe or watch comes to; or sums of functions.
+    """Events by time, and in the end what each probe or watch comes to, and what each thread lost,
+    if it did; or sums of functions.
 
     Times are nanoseconds (ticks, where the clock's rate is not known), addresses strings, other
     values numbers; what is not known, or could not be read, is null.
     """
     recording, hits = source.recording, source.hits()
     sums, accesses = source.sums(), source.accesses()
-    if hits is not None:
+    if isinstance(source, Together):
+        yield from _calls(source, style, _Instants(source))
+        yield from _ends(source)
+    elif hits is not None:
         yield from _hits(recording, hits)
     elif accesses is not None:
         yield from _accesses(recording, accesses)
@@ -51,19 +61,61 @@ def _json_lines(source: EventSource, style: Style) -> Iterator[str | bytes]:
         yield from _sums(source, sums)
     else:
         yield from _calls(source, style)
+    yield from _losses(recording)
 
 
-def _calls(source: EventSource, style: Style) -> Iterator[str]:
+def _losses(recording: Recording) -> Iterator[str]:
+    """``tid`` is null for threads that nothing more is known of; ``lost``: numbers of events by
+    reason."""
+    for header in recording.headers:
+        for one in header.losses:
+            lost = {
+                REASONS.get(kind, "other"): count for kind, count in enumerate(one.lost) if count
+            }
+            row = {"pid": header.pid, "tid": one.tid, "lost": lost, "overwritten": one.overwritten}
+            yield json.dumps(row) + "\n"
+
+
+def _calls(source: EventSource, style: Style, instants: _Instants | None = None) -> Iterator[str]:
     recording = source.recording
-    pairs = zip(recording.pids, recording.tids, strict=True)
-    threads = np.array([f'{{"pid": {pid}, "tid": {tid}, ' for pid, tid in pairs], object)
+    threads = ThreadTexts(recording, lambda: _beginnings(recording))
     callers, arguments = Callers(recording, str), Arguments(recording)
-    for rows in by_time(style.rows(source)):
+    batches = style.rows(source)
+    for rows in by_time(batches if instants is None else instants.among(batches)):
         rows = recording.window.within(rows)
-        if len(rows):
-            heads = threads[rows.thread].tolist()
+        if instants is not None:
+            yield from _mixed(recording, rows, threads, callers, arguments, instants)
+        elif len(rows):
+            heads = threads.of(rows.thread).tolist()
             extras = _extras(rows, callers, arguments)
             yield "".join(_lines(recording, rows, heads, extras))
+
+
+def _mixed(
+    recording: Recording,
+    rows: Rows,
+    threads: ThreadTexts,
+    callers: Callers,
+    arguments: Arguments,
+    instants: _Instants,
+) -> Iterator[str]:
+    """Rows of calls, and instants among them."""
+    others = (rows.flags & Rows.INSTANT) > 0
+    out = np.empty(len(rows), object)
+    calls = rows.take(~others)
+    if len(calls):
+        heads = threads.of(calls.thread).tolist()
+        extras = _extras(calls, callers, arguments)
+        out[~others] = np.array(_lines(recording, calls, heads, extras), object)
+    for row, line in zip(np.flatnonzero(others), instants.lines(rows.value[others]), strict=True):
+        out[row] = line + "\n"
+    yield "".join(out.tolist())
+
+
+def _beginnings(recording: Recording) -> list[str]:
+    """What the objects of each thread begin with."""
+    pairs = zip(recording.pids, recording.tids, strict=True)
+    return [f'{{"pid": {pid}, "tid": {tid}, ' for pid, tid in pairs]
 
 
 def _lines(recording: Recording, rows: Rows, heads: list[str], extras: list[str]) -> list[str]:
@@ -113,13 +165,28 @@ def _extras(rows: Rows, known: Callers, arguments: Arguments) -> list[str]:
 
 def _hits(recording: Recording, hits: Hits) -> Iterator[str | bytes]:
     """``cut`` names the strings that go on behind what an event holds, where there are any."""
-    places = Places(recording, str)
-    pairs = zip(recording.pids, recording.tids, strict=True)
-    threads = [f'{{"pid": {pid}, "tid": {tid}, "time": ' for pid, tid in pairs]
+    places, sums = Places(recording, str), HitCounts(recording)
+    parts = _hit_parts(recording, places)
+    for some in hits.parts():
+        yield from lines_of_hits(some, parts)
+        sums.add(some)
+    yield from _hit_ends(recording, hits, places, sums)
+
+
+def _hit_ends(recording: Recording, hits: Hits, places: Places, sums: HitCounts) -> Iterator[str]:
+    """What is told of hits in the end."""
+    pids = [header.pid for header in recording.headers]
+    yield from (json.dumps(row) + "\n" for row in hist_objects(hits.hists, places, pids))
+    yield from (json.dumps(row) + "\n" for row in _hit_sums(recording, hits, sums))
+
+
+def _hit_parts(recording: Recording, places: Places) -> Callable[[Group], Iterator[Part]]:
+    threads = ThreadTexts(recording, lambda: _beginnings(recording))
 
     def parts(event: Group) -> Iterator[Part]:
         point = event.point
-        yield texts(threads, event.thread)
+        yield texts(threads.all().tolist(), event.thread)
+        yield b'"time": '
         yield decimals(event.time)
         function, _ = places.function(event.header, point)
         told = {"probe": point.name, "ip": hex(point.ip), "function": function}
@@ -136,12 +203,42 @@ def _hits(recording: Recording, hits: Hits) -> Iterator[str | bytes]:
         yield from json_values(event, places)
         yield b"}"
         yield from _cut(event)
+        if event.stack is not None:
+            yield stack_cells(event)
         yield b"}"
 
-    yield from lines_of_hits(hits, parts)
-    pids = [header.pid for header in recording.headers]
-    yield from (json.dumps(row) + "\n" for row in hist_objects(hits.hists, places, pids))
-    yield from (json.dumps(row) + "\n" for row in _hit_sums(recording, hits))
+    return parts
+
+
+class _Instants(Instants):
+    """Hits and accesses among calls, each as it is where there are no others."""
+
+    def __init__(self, source: EventSource) -> None:
+        super().__init__(source)
+        self._recording = source.recording
+        self._parts = _hit_parts(self._recording, Places(self._recording, str))
+        self._told = source.accesses()
+        self._stacks: dict[int, dict[str, Any]] = {}
+
+    def lines(self, numbers: NDArray[np.integer]) -> list[str]:
+        """The objects of some of them."""
+        return self.texts(numbers, self._parts, self._one)
+
+    def _one(self, access: Access) -> str:
+        assert self._told is not None
+        return _access(self._recording, access, self._told, self._stacks)
+
+
+def _ends(source: EventSource) -> Iterator[str]:
+    """What is told in the end of hits and of accesses."""
+    recording, hits, accesses = source.recording, source.hits(), source.accesses()
+    if hits is not None:
+        sums = HitCounts(recording)
+        for some in hits.parts():
+            sums.add(some)
+        yield from _hit_ends(recording, hits, Places(recording, str), sums)
+    if accesses is not None:
+        yield from _access_ends(recording, accesses)
 
 
 def _cut(event: Group) -> Iterator[Part]:
@@ -160,49 +257,62 @@ def _cut(event: Group) -> Iterator[Part]:
     yield texts([f', "cut": {json.dumps(some)}' if some else "" for some in names], index)
 
 
-def _hit_sums(recording: Recording, hits: Hits) -> Iterator[dict[str, Any]]:
+def _hit_sums(recording: Recording, hits: Hits, sums: HitCounts) -> Iterator[dict[str, Any]]:
     """What each point of each process comes to."""
-    owner = recording.owner[hits.thread]
     for number, header in enumerate(recording.headers):
         for point, index in zip(hits.told[number], hits.numbers[number].tolist(), strict=True):
             if index < 0:
                 continue
-            rows = np.flatnonzero((owner == number) & (hits.point == index))
             row = {"pid": header.pid, "probe": point.name, "way": point.way}
             mine = (one for one in hits.hists if one.header == number)
             counted = sum(one.hits for one in mine if one.point.name == point.name)
-            row |= {"hits": len(rows) + counted, "missed": point.missed}
-            if point.returns and len(rows):
-                took = hits.time[rows] - hits.begin[rows]
-                row |= {"total": int(took.sum()), "avg": int(took.sum()) // len(rows)}
-                row |= {"min": int(took.min()), "max": int(took.max())}
+            count, total, least, most = sums.of(number, index)
+            row |= {"hits": count + counted, "missed": point.missed}
+            if point.returns and count:
+                row |= {"total": total, "avg": total // count, "min": least, "max": most}
             yield row
 
 
 def _accesses(recording: Recording, accesses: Accesses) -> Iterator[str]:
     """``access`` is ``r``, ``w`` or ``rw``; ``new`` is what was there behind the access, ``old``
     what the one before it had left there."""
-    comms, pids, tids = recording.comms, recording.pids, recording.tids
+    stacks: dict[int, dict[str, Any]] = {}
     for access in accesses:
-        variable = access.variable
-        row: dict[str, Any] = {
-            "comm": comms[access.thread],
-            "pid": pids[access.thread],
-            "tid": tids[access.thread],
-            "cpu": access.cpu,
-            "time": access.time,
-            "watch": variable.line,
-            "symbol": variable.symbol,
-            "offset": variable.offset,
-            "length": variable.length,
-            "type": variable.type,
-            "access": access.kind or None,
-            "ip": None if access.ip is None else hex(access.ip),
-            "function": access.place,
-            "old": hex(access.before),
-            "new": hex(access.after),
-        }
-        yield json.dumps(row) + "\n"
+        yield _access(recording, access, accesses, stacks) + "\n"
+    yield from _access_ends(recording, accesses)
+
+
+def _access(
+    recording: Recording, access: Access, accesses: Accesses, stacks: dict[int, dict[str, Any]]
+) -> str:
+    """``stacks``: those that were told already, by number."""
+    variable, thread = access.variable, access.thread
+    row: dict[str, Any] = {
+        "comm": recording.comms[thread],
+        "pid": recording.pids[thread],
+        "tid": recording.tids[thread],
+        "cpu": access.cpu,
+        "time": access.time,
+        "watch": variable.line,
+        "symbol": variable.symbol,
+        "offset": variable.offset,
+        "length": variable.length,
+        "type": variable.type,
+        "access": access.kind or None,
+        "ip": None if access.ip is None else hex(access.ip),
+        "function": access.place,
+        "old": hex(access.before),
+        "new": hex(access.after),
+    }
+    if access.stack is not None:
+        assert accesses.stacks is not None
+        if access.stack not in stacks:
+            stacks[access.stack] = stack_members(accesses.stacks, access.stack)
+        row |= stacks[access.stack]
+    return json.dumps(row)
+
+
+def _access_ends(recording: Recording, accesses: Accesses) -> Iterator[str]:
     for one in accesses.variables:
         row = {"pid": recording.headers[one.header].pid, "watch": one.line, "hits": one.hits}
         row |= {"missed": one.missed, "errno": one.refusal}
@@ -240,6 +350,8 @@ class JsonLines(Report):
 
     name = "json"
     shows = Data.CALLS | Data.SUMS | Data.HITS | Data.ACCESSES
+    follows = Data.CALLS | Data.HITS | Data.ACCESSES
+    together = True
     ends = (".json", ".jsonl")
 
     def render(self, source: EventSource, style: Style) -> Iterator[str | bytes]:

@@ -5,7 +5,8 @@ kernel/trace/trace_ksym.c), with what a write changed, or what was read, at the 
        prog-123   [001] counter+0x0/0x4                W       step+0x8/0x9            0x3 -> 0x6
        prog-123   [001] counter+0x0/0x4                R       main+0x2c/0x40          0x6
 
-The type is that of the access where the code tells; else that of the watch.
+The type is that of the access where the code tells; else that of the watch. The calls that led
+there are below it, if they were recorded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftpatch.trace.accesses import Access, Accesses
-from ftpatch.trace.render.style import Style
+from ftpatch.trace.render.stack_text import stack_text
+from ftpatch.trace.render.style import Style, ThreadTexts
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource, Recording
 
@@ -36,23 +38,31 @@ def _ksym(source: EventSource, style: Style) -> Iterator[str]:
     yield from (f"# {style.clean(note)}\n" for note in notes)
     yield "#\n" if notes else ""
     yield HEADER
-    tasks = [
-        f"{style.clean(comm):>11}-{tid:<5}"
-        for comm, tid in zip(recording.comms, recording.tids, strict=True)
-    ]
+
+    def tasks() -> list[str]:
+        pairs = zip(recording.comms, recording.tids, strict=True)
+        return [f"{style.clean(comm):>11}-{tid:<5}" for comm, tid in pairs]
+
+    texts = ThreadTexts(recording, tasks)
     sums: dict[Key, list[int]] = {}
+    stacks: dict[int | None, str] = {None: ""}
     for access in accesses:
         symbol = style.shown(access.variable.place)
         place = LATE if access.place is None else access.place
         name = LATE if access.function is None else access.function
         cpu = "???" if access.cpu is None else f"{access.cpu:03}"
         type = access.kind.upper() or "?"
-        line = f"{tasks[access.thread]} [{cpu}] {symbol:<30} {type:<7} {style.shown(place)}"
-        yield f"{line:<84} {_values(access)}\n"
+        line = f"{texts.one(access.thread)} [{cpu}] {symbol:<30} {type:<7} {style.shown(place)}"
+        if access.stack not in stacks:
+            assert accesses.stacks is not None and access.stack is not None
+            stacks[access.stack] = stack_text(accesses.stacks, access.stack, style.shown)
+        yield f"{line:<84} {_values(access)}{stacks[access.stack]}\n"
         total = sums.setdefault((access.variable.line, access.variable.address, name), [0, 0, 0])
         total[0] += 1
         total[1] += "r" in access.kind
         total[2] += "w" in access.kind
+    late = [note for note in _refusals(recording, accesses) if note not in notes]
+    yield from (f"# {style.clean(note)}\n" for note in late)  # counted while it was followed
     yield "#\n"
     yield from _totals(accesses, sums, style)
 
@@ -98,6 +108,7 @@ class Ksym(Report):
 
     name = "ksym"
     shows = Data.ACCESSES
+    follows = Data.ACCESSES
     text = True
 
     def render(self, source: EventSource, style: Style) -> Iterator[str]:

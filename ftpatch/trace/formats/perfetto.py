@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.arguments import Arguments
 from ftpatch.trace.hit_calls import calls
-from ftpatch.trace.hits import Group, Hits, Show
+from ftpatch.trace.hits import FLOATS, Group, Hits, Show
 from ftpatch.trace.order import by_time
 from ftpatch.trace.render.cells import Cells, texts
 from ftpatch.trace.render.perfetto_packets import Form, Packet, framed, new_packet, tracks
 from ftpatch.trace.render.style import Callers, Style
-from ftpatch.trace.render.values import FAULT, MARK, by_file, whole
+from ftpatch.trace.render.values import FAULT, MARK, by_file, value_cells, whole
 from ftpatch.trace.report import Report
 from ftpatch.trace.rows import Kind, Rows
 from ftpatch.trace.source import Data, EventSource, Recording
@@ -211,6 +211,10 @@ class _Writer:
                 ]
                 column = texts(strings)
                 out.append((name, "string_value_iid", self._interned(column, part)))
+            elif show in FLOATS:
+                held = value_cells(one, event, self._places, for_json=False)
+                shown = [cell for cell in held if isinstance(cell, Cells)]
+                out += [(name, "string_value_iid", self._interned(cell, part)) for cell in shown]
             elif one.lost[part].any() or show is Show.SYMBOL:
                 symbols = by_file(event, one.number.view(np.uint64), self._places.symbols)
                 column = symbols.where(one.lost, FAULT)

@@ -16,8 +16,9 @@ from ftpatch.trace.address_names import Places
 from ftpatch.trace.hits import Group
 from ftpatch.trace.render.cells import Cells, decimals, texts
 from ftpatch.trace.render.hist_text import hist_lines
-from ftpatch.trace.render.hit_sums import hit_sums
-from ftpatch.trace.render.style import Style
+from ftpatch.trace.render.hit_sums import HitCounts, hit_sums
+from ftpatch.trace.render.stack_text import stack_lines
+from ftpatch.trace.render.style import Style, ThreadTexts
 from ftpatch.trace.render.values import Part, hit_parts, lines_of_hits
 from ftpatch.trace.report import Report
 from ftpatch.trace.source import Data, EventSource
@@ -36,12 +37,16 @@ def _probes(source: EventSource, style: Style) -> Iterator[str | bytes]:
     yield from style.header(tracer="probes")
     yield HEADER
     places = Places(recording, style.clean, style.shown)
-    pairs = zip(recording.comms, recording.tids, strict=True)
-    tasks = [f"{style.clean(comm):>16}-{tid:<7} " for comm, tid in pairs]
-    known = recording.has_clock
+    known, sums = recording.has_clock, HitCounts(recording)
+
+    def tasks() -> list[str]:
+        pairs = zip(recording.comms, recording.tids, strict=True)
+        return [f"{style.clean(comm):>16}-{tid:<7} " for comm, tid in pairs]
+
+    threads = ThreadTexts(recording, tasks)
 
     def parts(event: Group) -> Iterator[Part]:
-        yield texts(tasks, event.thread)
+        yield texts(threads.all().tolist(), event.thread)
         yield from _stamp(event.time, known)
         yield b": "
         yield from hit_parts(event, places)
@@ -52,10 +57,12 @@ def _probes(source: EventSource, style: Style) -> Iterator[str | bytes]:
         place = places.source(event.header, event.point)
         yield f" /* {place} */".encode() if place else b""
 
-    yield from lines_of_hits(hits, parts)
+    for some in hits.parts():
+        yield from lines_of_hits(some, parts, lambda event: stack_lines(event, style.shown))
+        sums.add(some)
     yield from hist_lines(hits.hists, places, style, known=known)
     yield "#\n"
-    yield from hit_sums(hits, style)
+    yield from hit_sums(hits, sums, style)
 
 
 def _stamp(time: NDArray[np.int64], known: bool) -> list[Part]:
@@ -79,6 +86,7 @@ class Probes(Report):
 
     name = "probes"
     shows = Data.HITS
+    follows = Data.HITS
     text = True
 
     def render(self, source: EventSource, style: Style) -> Iterator[str | bytes]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.by_process import process_name, totals_of
-from ftpatch.trace.hits import Column, Field, Group, Hits, Show
+from ftpatch.trace.hits import FLOATS, Column, Field, Group, Hits, Show, floats
 from ftpatch.trace.render.style import Style, time_text
 from ftpatch.trace.render.values import FAULT, MARK, escaped, whole
 from ftpatch.trace.report import Report
@@ -215,6 +215,8 @@ def _text(field_: Field, file: int, value: int | bytes | None, places: Places) -
         return name
     if field_.names and (name := dict(field_.names).get(value, field_.other)):
         return name
+    if field_.show in FLOATS:
+        return str(floats(np.array([value], np.uint64), field_.show)[0])
     return hex(value) if field_.show is Show.HEX else str(value)
 
 

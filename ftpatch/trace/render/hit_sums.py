@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The numbers of each probe's hits and misses, as ftrace's kprobe_profile has them."""
+"""The numbers of each probe's hits and misses, as ftrace's kprobe_profile has them, and how long
+they took, added up as they come."""
 
 from __future__ import annotations
 
@@ -10,14 +11,54 @@ import numpy as np
 from ftpatch.trace.hits import Hits
 from ftpatch.trace.render.style import Style
 from ftpatch.trace.report import Report
-from ftpatch.trace.source import Data, EventSource
+from ftpatch.trace.source import Data, EventSource, Recording
 
-__all__ = ["HitSums", "hit_sums"]
+__all__ = ["HitCounts", "HitSums", "hit_sums"]
 
 
-def hit_sums(hits: Hits, style: Style) -> Iterator[str]:
-    """The lines of the table."""
-    counts = np.bincount(hits.point, minlength=len(hits.points)).tolist()
+class HitCounts:
+    """Sums over the hits of each process's points."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._sums: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+
+    def add(self, hits: Hits) -> None:
+        """Add some hits."""
+        if not len(hits):
+            return
+        code = self._recording.owner[hits.thread].astype(np.int64) << 32 | hits.point
+        order = np.argsort(code, kind="stable")
+        took = (hits.time - hits.begin)[order]
+        distinct, first, number = np.unique(code[order], return_index=True, return_counts=True)
+        reduced = (one.reduceat(took, first) for one in (np.add, np.minimum, np.maximum))
+        columns = (column.tolist() for column in (distinct, number, *reduced))
+        for which, count, total, least, most in zip(*columns, strict=True):
+            key = which >> 32, which & 0xFFFF_FFFF
+            had = self._sums.get(key, (0, 0, least, most))
+            self._sums[key] = (
+                had[0] + count,
+                had[1] + total,
+                min(had[2], least),
+                max(had[3], most),
+            )
+
+    def of(self, header: int, point: int) -> tuple[int, int, int, int]:
+        """The hits of a header's process, and their total, least and longest duration
+        (nanoseconds); zeros if there are none."""
+        return self._sums.get((header, point), (0, 0, 0, 0))
+
+    def hits(self, points: int) -> list[int]:
+        """The hits of each of ``points`` points, those of all processes."""
+        out = [0] * points
+        for (_, point), (count, *_) in self._sums.items():
+            out[point] += count
+        return out
+
+
+def hit_sums(hits: Hits, sums: HitCounts, style: Style) -> Iterator[str]:
+    """The lines of the table; ``sums``: of all the hits."""
+    counts = sums.hits(len(hits.points))
     for table in hits.hists:
         counts[hits.points.index(table.point)] += table.hits
     totals: dict[tuple[str, str], list[int]] = {}
@@ -42,4 +83,6 @@ class HitSums(Report):
     def render(self, source: EventSource, style: Style) -> Iterator[str | bytes]:
         hits = source.hits()
         assert hits is not None
-        yield from hit_sums(hits, style)
+        sums = HitCounts(source.recording)
+        sums.add(hits)
+        yield from hit_sums(hits, sums, style)

@@ -30,9 +30,15 @@ Section = Mapping[str, Any]
 
 
 def page(
-    recording: Recording, style: Style, notes: Sequence[str], sections: Mapping[str, Section]
+    recording: Recording,
+    style: Style,
+    notes: Sequence[str],
+    sections: Mapping[str, Section],
+    *,
+    hits: bool = False,
 ) -> Iterator[str]:
-    """Render views by name, one script in ``web`` for each; ``flame`` must be one of them."""
+    """Render views by name, one script in ``web`` for each; ``flame`` must be one of them, whose
+    numbers are ``hits`` instead of times."""
     origin = recording.headers[0]
     css = _text("page.css")
     script = "".join(_text(f"{name}.js") for name in ("base", *sections, "page"))
@@ -41,7 +47,7 @@ def page(
         "policy": f"default-src 'none'; style-src {_digest(css)}; script-src {_digest(script)}",
         "style": css,
         "script": script,
-        "data": _json(recording, style, notes, sections),
+        "data": _json(recording, style, notes, sections, "hits" if hits else ""),
     }
     _, _, template = _text("page.html").partition("\n")
     for number, piece in enumerate(PLACE.split(template)):
@@ -58,7 +64,11 @@ def _digest(text: str) -> str:
 
 
 def _json(
-    recording: Recording, style: Style, notes: Sequence[str], sections: Mapping[str, Section]
+    recording: Recording,
+    style: Style,
+    notes: Sequence[str],
+    sections: Mapping[str, Section],
+    unit: str,
 ) -> str:
     """The data, with the functions that occur numbered anew."""
     functions = recording.functions
@@ -68,7 +78,7 @@ def _json(
     names = [known[i] for i in used.tolist()]
     labels = map(short_name, names)
     data: dict[str, Any] = {
-        "unit": "ns" if recording.has_clock else "ticks",
+        "unit": unit or ("ns" if recording.has_clock else "ticks"),
         "notes": list(notes),
         "names": names,
         "labels": ["" if a == b else a for a, b in zip(labels, names, strict=True)],

@@ -9,15 +9,26 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.columns import objects
 from ftpatch.names.parameters import SIGNATURE
 from ftpatch.names.short_names import short_name
 from ftpatch.trace.by_process import process_roots
 from ftpatch.trace.call_tree import Tree, grow
 from ftpatch.trace.rows import Rows
 from ftpatch.trace.source import EventSource, Recording
+from ftpatch.trace.stack_tree import access_counts, hit_counts, stack_tree
 from ftpatch.trace.symbolize import Functions
 
-__all__ = ["Callers", "Strings", "Style", "called", "returned", "strings", "time_text"]
+__all__ = [
+    "Callers",
+    "Strings",
+    "Style",
+    "ThreadTexts",
+    "called",
+    "returned",
+    "strings",
+    "time_text",
+]
 
 Strings = NDArray[np.object_]
 ERRORS = 4095
@@ -53,6 +64,17 @@ class Style:
             )
         return tree
 
+    def paths(self, source: EventSource) -> Tree:
+        """The stacks of a source's hits or accesses as a tree, if they were recorded, else its call
+        tree."""
+        if not source.has_stacks:
+            return self.tree(source)
+        hits, accesses = source.hits(), source.accesses()
+        if accesses is not None:
+            return stack_tree(access_counts(accesses), source.recording)
+        assert hits is not None
+        return stack_tree(hit_counts(hits), source.recording)
+
     def header(self, *, tracer: str = "") -> Iterator[str]:
         """The header of text reports: the tracer, and the notes."""
         yield f"# tracer: {tracer}\n#\n" if tracer else ""
@@ -67,6 +89,31 @@ class Style:
     def shown(self, name: str) -> str:
         """A function's name as it is shown."""
         return self.clean(short_name(name) if self.short else name)
+
+
+class ThreadTexts:
+    """A text of each thread of a recording, made anew when that has grown. ``make`` returns
+    them."""
+
+    def __init__(self, recording: Recording, make: Callable[[], Sequence[str]]) -> None:
+        self._recording, self._make = recording, make
+        self._size = (0, 0)
+        self._texts = np.empty(0, object)
+
+    def of(self, thread: NDArray[np.int32]) -> Strings:
+        """The text of each, object[n]."""
+        return np.asarray(self.all()[thread], object)
+
+    def one(self, thread: int) -> str:
+        """The text of one."""
+        return str(self.all()[thread])
+
+    def all(self) -> Strings:
+        """Those of all threads, object[t]."""
+        size = len(self._recording.tids), len(self._recording.headers)
+        if size != self._size:
+            self._size, self._texts = size, objects(self._make())
+        return self._texts
 
 
 class Callers:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.trace.address_names import Places
-from ftpatch.trace.hits import Column, Group, Hits, Show
+from ftpatch.trace.hits import FLOATS, Column, Group, Hits, Show, floats
 from ftpatch.trace.render.cells import Cells, decimals, hexadecimals, lines, texts
 
 __all__ = [
@@ -40,14 +40,22 @@ PLAIN = np.array([c == 0 or (32 <= c < 127 and c not in b'"\\') for c in range(2
 """Bytes of strings that text and JSON print unescaped."""
 
 
-def lines_of_hits(hits: Hits, make: Callable[[Group], Iterator[Part]]) -> Iterator[bytes]:
-    """Render a line for each hit, in order; ``make`` returns the parts for one point's."""
+def lines_of_hits(
+    hits: Hits,
+    make: Callable[[Group], Iterator[Part]],
+    below: Callable[[Group], list[bytes]] | None = None,
+) -> Iterator[bytes]:
+    """Render a line for each hit, in order; ``make`` returns the parts for one point's, ``below``
+    further lines with a line end before each."""
     for first in range(0, len(hits), STEP):
         number = hits.point[first : first + STEP]
         out = np.empty(len(number), object)
         for point in np.unique(number).tolist():
             mine = np.flatnonzero(number == point)
-            out[mine] = lines(len(mine), make(hits.group(point, mine + first)))
+            group = hits.group(point, mine + first)
+            out[mine] = lines(len(mine), make(group))
+            if below is not None and group.stack is not None:
+                out[mine] += np.array(below(group), object)
         yield b"\n".join(out.tolist()) + b"\n"
 
 
@@ -55,8 +63,8 @@ def value_cells(
     one: Column, event: Group, places: Places, *, for_json: bool, mark: bytes = b""
 ) -> list[Part]:
     """Render a value: as ftrace prints it, or ``for_json``, where unreadable values are null, and
-    hexadecimal numbers and symbols are strings. ``mark`` follows cut strings: after the quote, in
-    JSON before it."""
+    hexadecimal numbers, symbols, infinities and NaN are strings. ``mark`` follows cut strings:
+    after the quote, in JSON before it."""
     fault = b"null" if for_json else FAULT
     show = one.field.show
     if show is Show.STRING:
@@ -68,6 +76,8 @@ def value_cells(
         return [_named(one, for_json=for_json).where(one.lost, fault)]
     if show in (Show.UNSIGNED, Show.SIGNED):
         return [decimals(one.number).where(one.lost, fault)]
+    if show in FLOATS:
+        return [_floating(one, for_json=for_json).where(one.lost, fault)]
     if show is Show.SYMBOL:
         cells = by_file(event, one.number.view(np.uint64), places.symbols, as_json=for_json)
         return [cells.where(one.lost, fault)]
@@ -76,6 +86,14 @@ def value_cells(
         return [cells.where(one.lost, fault)]
     quote = Cells(np.full((len(one.lost), 1), ord('"'), np.uint8)).where(one.lost)
     return [quote, cells.where(one.lost, fault), quote]
+
+
+def _floating(one: Column, *, for_json: bool) -> Cells:
+    """Floats and doubles; JSON has no infinities and no NaN."""
+    distinct, index = np.unique(one.number, return_inverse=True)
+    values = floats(distinct, one.field.show)
+    pairs = zip(map(str, values), np.isfinite(values).tolist(), strict=True)
+    return texts([text if good or not for_json else f'"{text}"' for text, good in pairs], index)
 
 
 def _named(one: Column, *, for_json: bool) -> Cells:

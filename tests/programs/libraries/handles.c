@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-/* A library that handles SIGILL itself: nobody survives that. Twice: -DOPENED is opened later. */
+/* A library that handles the signal of traps itself: nobody survives that. Twice: -DOPENED is opened later. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef TRAPPED
+#define TRAPPED SIGILL
+#endif
 
 static void gone(int signal) { _exit(99); }
 
@@ -11,7 +15,7 @@ struct kernel_action {
 	void *handler;
 	unsigned long flags;
 	void *restorer;
-	unsigned long mask;
+	unsigned long long mask;
 };
 
 /* As sanitizers and languages with a runtime of their own do it. */
@@ -23,6 +27,8 @@ static long system_call(long number, long a, long b, long c, long d)
 
 	__asm__ __volatile__("syscall" : "=a"(ret) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10)
 			     : "rcx", "r11", "memory");
+#elif defined(__i386__)
+	__asm__ __volatile__("int $0x80" : "=a"(ret) : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d) : "memory");
 #else
 	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b;
 	register long x2 __asm__("x2") = c, x3 __asm__("x3") = d;
@@ -36,11 +42,11 @@ static long system_call(long number, long a, long b, long c, long d)
 static void by_number(void)
 {
 	struct kernel_action action = {0};
-	unsigned long bits = ~0ul;
+	unsigned long long bits = ~0ull;
 
-	system_call(SYS_rt_sigaction, SIGILL, 0, (long)&action, 8);
+	system_call(SYS_rt_sigaction, TRAPPED, 0, (long)&action, 8);
 	action.handler = gone;
-	system_call(SYS_rt_sigaction, SIGILL, (long)&action, 0, 8);
+	system_call(SYS_rt_sigaction, TRAPPED, (long)&action, 0, 8);
 	system_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&bits, 0, 8);
 }
 
@@ -48,12 +54,12 @@ static void by_number(void)
 __attribute__((constructor)) static void begins(void) { by_number(); }
 void opened(void) { by_number(); }
 #else
-__attribute__((constructor)) static void begins(void) { signal(SIGILL, gone); }
+__attribute__((constructor)) static void begins(void) { signal(TRAPPED, gone); }
 void library_handles(void)
 {
 	struct sigaction action = {.sa_handler = gone};
 
-	sigaction(SIGILL, &action, 0);
+	sigaction(TRAPPED, &action, 0);
 }
 void library_by_number(void) { by_number(); }
 void library_blocks(void)

@@ -20,6 +20,7 @@ function make(kind, properties = {}, ...children) {
 }
 
 function time(ns) {
+  if (data.unit === "hits") return count(ns, "hit");
   if (data.unit !== "ns") return `${number(ns)} ticks`;
   for (const [least, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "us"]])
     if (ns >= least) return `${(ns / least).toFixed(3)} ${unit}`;

@@ -82,6 +82,7 @@ function zoom(node) {
 
 function describe(node) {
   const part = `${time(node.time)} (${share(node.time, flame.whole)})`;
+  if (data.unit === "hits") return view.callers ? part : `${part}, itself ${number(node.own)}`;
   if (!view.callers) return `${part}, itself ${time(node.own)}, ${count(node.calls, "call")}`;
   let leaf = node;
   while (leaf.parent.parent) leaf = leaf.parent;

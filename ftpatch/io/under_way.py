@@ -10,9 +10,12 @@ x.trace meets them in a folder of the user's own.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-__all__ = ["place_of"]
+__all__ = ["place_of", "trace_of"]
+
+_FOLDER = re.compile(r"\.(.+)\.recording")
 
 
 def place_of(trace: Path) -> Path:
@@ -20,3 +23,10 @@ def place_of(trace: Path) -> Path:
     if not trace.name:  # of a folder
         return trace
     return trace.with_name(f".{trace.name}.recording") / trace.name
+
+
+def trace_of(place: Path) -> Path | None:
+    """Name the trace of a process, given the place of it or of a child's; None for any other
+    file."""
+    found = _FOLDER.fullmatch(place.parent.name)
+    return place.parent.with_name(found[1]) if found else None

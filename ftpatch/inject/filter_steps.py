@@ -4,18 +4,20 @@
 n > 3 && (name ~ "lib*" || m)      n > 3     false: jump ─────────────────────┐
                                    name ~ …  true:  jump ──────────┐          │
                                    m != 0    false: jump ──────────│──────────┤
-                                   the probe's fetches  <──────────┘          │
-                                   (the hit is not recorded)  <───────────────┘
+                                   behind the filter    <──────────┘          │
+                                   (it is not recorded)       <───────────────┘
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar, cast
 
+from ftpatch.core.filters import Compare, Count, Filter, Join, Not, Operand
+from ftpatch.core.float_numbers import ordered
 from ftpatch.errors import UsageError
+from ftpatch.inject.runtime_steps import Row, Step, form, signed, value_steps
 from ftpatch.layout import constants
-from ftpatch.probe.definition import Compare, Count, Fetch, Filter, Join, Not
-from ftpatch.probe.steps import Row, Step, form, signed, value_steps
 
 __all__ = ["filter_steps"]
 
@@ -38,6 +40,8 @@ TRUE_FOR = {
 """Numbers: when the left one is so."""
 ALIKE_FOR = {"==": EQUAL, "!=": 0, "~": GLOB | EQUAL}
 """Strings."""
+Value = TypeVar("Value", bound=Operand)
+Own = TypeVar("Own")
 
 
 class _Label:
@@ -46,22 +50,27 @@ class _Label:
     at = -1
 
 
-def filter_steps(filter: Filter, load: Callable[[Fetch], list[Row]]) -> list[Row]:
-    """Translate a filter. ``load`` gives the steps of a fetch, of which the last stores it. Raises
-    UsageError for one that is too long."""
-    steps = _Steps(load)
+def filter_steps(
+    filter: Filter[Compare[Value] | Own],
+    load: Callable[[Value], list[Row]],
+    own: Callable[[Own], list[Row]],
+) -> list[Row]:
+    """Translate a filter. ``load`` gives the steps of a value, of which the last stores it; ``own``
+    those of a feature's own test, whose value then is not 0 if it is true. Raises UsageError for
+    one that is too long."""
+    steps = _Steps(load, own)
     refused = _Label()
     steps.add(filter, False, refused)
     return steps.placed(refused)
 
 
-class _Steps:
-    def __init__(self, load: Callable[[Fetch], list[Row]]) -> None:
-        self._load = load
+class _Steps(Generic[Value, Own]):
+    def __init__(self, load: Callable[[Value], list[Row]], own: Callable[[Own], list[Row]]) -> None:
+        self._load, self._own = load, own
         self._rows: list[Row] = []
         self._jumps: list[tuple[int, _Label]] = []
 
-    def add(self, filter: Filter, sense: bool, to: _Label) -> None:
+    def add(self, filter: Filter[Compare[Value] | Own], sense: bool, to: _Label) -> None:
         """Go to a label if the filter's result is ``sense``, else on."""
         match filter:
             case Not(part):
@@ -86,13 +95,21 @@ class _Steps:
                 for word in words:
                     number = int.from_bytes(word, "little")
                     self._rows.append((Step.TEXT, 0, signed(number)))
-            case Compare(left, operator, Fetch() as right):
-                self._rows += [*value_steps(self._load(right)), (Step.KEEP, form(right), 0)]
+            case Compare(left, operator, float(number)):
                 self._rows += value_steps(self._load(left))
-                self._jump(TRUE_FOR[operator] | form(left) | KEPT, 0, sense, to)
+                what = TRUE_FOR[operator] | form(left)
+                self._jump(what, ordered(number, left.type), sense, to)
             case Compare(left, operator, int(number)):
                 self._rows += value_steps(self._load(left))
                 self._jump(TRUE_FOR[operator] | form(left), signed(number), sense, to)
+            case Compare(left, operator, other):
+                right = cast("Value", other)
+                self._rows += [*value_steps(self._load(right)), (Step.KEEP, form(right), 0)]
+                self._rows += value_steps(self._load(left))
+                self._jump(TRUE_FOR[operator] | form(left) | KEPT, 0, sense, to)
+            case own:
+                self._rows += self._own(own)
+                self._jump(TRUE_FOR["!="] | WORD, 0, sense, to)
 
     def placed(self, refused: _Label) -> list[Row]:
         """The steps with their jumps; ``refused`` lies one step behind their end."""

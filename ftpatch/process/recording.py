@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""Switching a process's recording on and off: a word in its trace file (`off` of struct
+trace_header), which it has mapped and its runtime looks at."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from ftpatch.errors import InputError, UsageError
+from ftpatch.io.cleanup import CLEANUP
+from ftpatch.layout import constants, offset_of, structure, texts, unpack
+from ftpatch.process.maps import read_maps
+from ftpatch.process.memory_target import MemoryTarget, writable_memory
+from ftpatch.process.process import Process, read_status
+from ftpatch.process.process_journal import Entry, locked, recall
+
+__all__ = ["Recorded", "record"]
+
+MAGIC = texts["TRACE_MAGIC"]
+SIZE = structure("trace_header").itemsize
+"""Bytes."""
+WORD = 4
+"""Bytes of `off`."""
+LOOKS, PAUSE = 20, 0.005
+"""Looks at a process without a file, and seconds in between: one that rotates its files has none
+for a moment."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The trace file that a process records to: its name, empty while it has none, and where its
+    header is in memory."""
+
+    trace: str
+    address: int
+
+
+def record(process: Process, *, on: bool) -> Recorded:
+    """Switch the recording on or off, of a tracer, probes or watches, however they came into the
+    process. Raises UsageError for a process that records nothing, InputError for memory that cannot
+    be written."""
+    with CLEANUP, locked(process), writable_memory(process) as target:
+        entry = recall(process)
+        found, before = _found(target, entry), None
+        while found != before:  # it may have begun the next file meanwhile
+            place = found.address + offset_of("trace_header", "off")
+            target.write(place, int(not on).to_bytes(WORD, "little"))
+            found, before = _found(target, entry), found
+    return found
+
+
+def _found(target: MemoryTarget, entry: Entry | None) -> Recorded:
+    """The same, looking again where it was just beginning the next file."""
+    for _ in range(LOOKS):
+        try:
+            return _recorded(target, entry)
+        except UsageError:
+            time.sleep(PAUSE)
+    return _recorded(target, entry)
+
+
+def _recorded(target: MemoryTarget, entry: Entry | None) -> Recorded:
+    """Find the file of a process among what it has mapped; a forked child has its parent's, too."""
+    process, others = target.process, list[int]()
+    inside = read_status(process.place).get("NSpid", str(process.pid)).split()[-1]
+    for one in read_maps(process):
+        if not (one.shared and one.writable and one.inode) or one.offset:
+            continue
+        raw = target.read(one.start, SIZE)
+        if raw is None or not raw.startswith(MAGIC):
+            continue
+        header = unpack("trace_header", raw)
+        pid = header["pid"]
+        if header["flags"] & constants["TRACE_NEXT"]:
+            continue
+        if str(pid) == inside and header["tracer"] != constants["TRACER_NOP"]:
+            name = "" if one.deleted else os.fsdecode(one.path)
+            return Recorded(entry.trace if entry else name, one.start)
+        if str(pid) != inside:
+            others.append(pid)
+    if others:
+        reason = f"{process}: it has no trace file of its own yet, but that of process {others[0]}"
+        raise UsageError(None, reason, f"use --pid {others[0]}")
+    if entry is None:
+        hint = "trace it, or run a program that ftpatch has patched"
+        raise UsageError(None, f"{process}: it records nothing", hint)
+    if target.read(entry.areas[0][0], len(entry.token)) != entry.token:
+        raise InputError(None, f"{process}: it has started another program since")
+    raise UsageError(None, f"{process}: the {entry.tracer} tracer records nothing")

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* For a stub of one's own that sees and changes registers. It defines, in C,
+ *
+ *     void ftrace_regs_caller(struct fgraph_call *call, struct ftrace_regs *regs);
+ *     void ftrace_regs_return(struct fgraph_call *call, struct ftrace_regs *regs);
+ *
+ * the first of which is called where a traced function is entered, and the second, which may be
+ * missing, where it returns. What they change in `regs` takes effect: before the function's first
+ * instruction, as with FTRACE_OPS_FL_SAVE_REGS and _IPMODIFY of the kernel, and in its caller.
+ *
+ *     gcc $(ftpatch --cflags) stub.c -o stub.elf
+ *     ftpatch enable PROG --tracer ./stub.elf
+ *
+ * They must do without libc and thread-local storage, and without vector registers: those are not
+ * saved. They are not called from within themselves: calls in a signal handler that interrupts one
+ * are counted (`missed`). Names are the kernel's (include/linux/ftrace.h, ftrace_regs.h). */
+#ifndef FTRACE_REGS_H
+#define FTRACE_REGS_H
+
+#if defined(__SSE__) || defined(__MMX__) || defined(__ARM_NEON)
+#error "compile with -mgeneral-regs-only: vector registers hold arguments and results, and are not saved"
+#endif
+
+/* Else atomic operations are calls into libgcc; clang asks for -mno-outline-atomics. */
+#if defined(__aarch64__) && !defined(__clang__)
+#pragma GCC target("no-outline-atomics")
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A call of a traced function. Times are in nanoseconds, and those of CLOCK_MONOTONIC when the
+ * program started; from then on the processor's own clock counts. */
+struct fgraph_call {
+	unsigned long func;   /* the function's address */
+	unsigned long ip;     /* of its site, as `ftpatch list` has it */
+	unsigned long parent; /* where it will return to */
+	unsigned long data;   /* yours: 0 at the entry; the return finds what that left here */
+	unsigned long long calltime, rettime; /* when it was entered and when it returned, 0: not yet */
+	unsigned long long overrun; /* this thread's calls so far that were left alone: its ret_stack was full */
+	unsigned long long missed;  /* ... and that came in a signal handler which had interrupted the tracer */
+	unsigned long long lost;    /* calls of all threads before they were set up, or had no room */
+	unsigned int depth;   /* calls that are pending below it in this thread */
+	unsigned int tid;     /* the thread's id, 0: unknown */
+};
+
+/* All general registers, and of the flags those that code computes with. At the entry `ip` (`pc`) is
+ * where the function goes on, behind its site; the stack pointer is for reading alone. At the return,
+ * so is where it returns to. */
+#if defined(__x86_64__)
+struct ftrace_regs {
+	unsigned long ax, cx, dx, bx, sp, bp, si, di, r8, r9, r10, r11, r12, r13, r14, r15;
+	unsigned long flags;
+	unsigned long reserved; /* not to be changed */
+	unsigned long ip;
+};
+#elif defined(__i386__)
+struct ftrace_regs {
+	unsigned long ax, cx, dx, bx, sp, bp, si, di;
+	unsigned long flags;
+	unsigned long reserved; /* not to be changed */
+	unsigned long ip;
+};
+#elif defined(__aarch64__)
+/* As struct user_pt_regs. x9 is the site's, which has put the return address there; a function
+ * returns to what regs[30] holds. */
+struct ftrace_regs {
+	unsigned long regs[31], sp, pc;
+	unsigned long pstate; /* of which NZCV is there, and may be changed */
+};
+#else
+#error "registers are for x86-64, i386 and arm64"
+#endif
+
+/* At the entry: where an argument is, of integers and pointers alone. Those that no register is left
+ * for (behind the sixth of x86-64, the eighth of arm64, all of i386) are on the stack. */
+static inline unsigned long *ftrace_regs_argument(struct ftrace_regs *regs, unsigned int n)
+{
+#if defined(__x86_64__)
+	switch (n) {
+	case 0: return &regs->di;
+	case 1: return &regs->si;
+	case 2: return &regs->dx;
+	case 3: return &regs->cx;
+	case 4: return &regs->r8;
+	case 5: return &regs->r9;
+	}
+	return (unsigned long *)regs->sp + 1 + (n - 6);
+#elif defined(__i386__)
+	return (unsigned long *)regs->sp + 1 + n;
+#else
+	return n < 8 ? &regs->regs[n] : (unsigned long *)regs->sp + (n - 8);
+#endif
+}
+
+static inline unsigned long ftrace_regs_get_argument(struct ftrace_regs *regs, unsigned int n)
+{
+	return *ftrace_regs_argument(regs, n);
+}
+
+static inline unsigned long ftrace_regs_get_return_value(const struct ftrace_regs *regs)
+{
+#if defined(__aarch64__)
+	return regs->regs[0];
+#else
+	return regs->ax;
+#endif
+}
+
+static inline void ftrace_regs_set_return_value(struct ftrace_regs *regs, unsigned long value)
+{
+#if defined(__aarch64__)
+	regs->regs[0] = value;
+#else
+	regs->ax = value;
+#endif
+}
+
+static inline unsigned long ftrace_regs_get_stack_pointer(const struct ftrace_regs *regs)
+{
+	return regs->sp;
+}
+
+static inline unsigned long ftrace_regs_get_instruction_pointer(const struct ftrace_regs *regs)
+{
+#if defined(__aarch64__)
+	return regs->pc;
+#else
+	return regs->ip;
+#endif
+}
+
+/* At the entry: let another function run in place of this one, with its arguments. */
+static inline void ftrace_regs_set_instruction_pointer(struct ftrace_regs *regs, unsigned long ip)
+{
+#if defined(__aarch64__)
+	regs->pc = ip;
+#else
+	regs->ip = ip;
+#endif
+}
+
+/* At the entry: let the function return at once, with the return value that is set. */
+static inline void ftrace_override_function_with_return(struct ftrace_regs *regs)
+{
+	unsigned long at;
+
+#if defined(__x86_64__)
+	__asm__("jmp 2f\n1:\tret\n2:\tleaq 1b(%%rip), %0" : "=r"(at));
+#elif defined(__i386__)
+	__asm__("call 1f\n\tret\n1:\tpopl %0" : "=r"(at));
+#else
+	__asm__("b 2f\n1:\tret\n2:\tadr %0, 1b" : "=r"(at));
+#endif
+	ftrace_regs_set_instruction_pointer(regs, at);
+}
+
+__attribute__((visibility("default"))) void ftrace_regs_caller(struct fgraph_call *call, struct ftrace_regs *regs);
+__attribute__((visibility("default"))) void ftrace_regs_return(struct fgraph_call *call, struct ftrace_regs *regs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

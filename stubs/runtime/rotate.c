@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+/* Rotation: when the trace file is full, the process goes on in another one, and keeps some of those
+ * before.
+ *
+ *     NAME      NAME.r1   NAME.r2   NAME.r3
+ *     removed   full      full      is written: threads take their next chunks there
+ *
+ * A thread finishes its chunk in the file that it is in, and may take long for that. So files are mapped in
+ * SLOTS of address space, which the next ones take the place of, and of which the header can always be
+ * read. Threads that are still in a file before the last one are made to leave it: their chunk's end is
+ * moved to where they are, which they find at their next event.
+ *
+ * One thread rotates, with all signals blocked, and others that find no chunk wait for it. */
+#ifndef NOP
+#include "file.h"
+#endif
+#ifdef ROTATING
+
+#define ESRCH 3
+#define SIG_SETMASK 2
+#define SLOTS 4
+#define NAP 100000 /* nanoseconds */
+#define NAPS 1000
+#define ANONYMOUS (2 | 0x20 | 0x4000)
+#define ANONYMOUS_FIXED (ANONYMOUS | 0x10)
+#define BARRIER 8 /* MEMBARRIER_CMD_PRIVATE_EXPEDITED */
+#define BARRIER_WANTED 16 /* _REGISTER_... */
+
+static struct {
+	ulong at; /* 0: not yet used */
+	ulong room;
+	struct trace_header *header; /* of the file there, 0: none */
+} slots[SLOTS];
+
+/* A full file that has not been removed. */
+struct kept {
+	u32 number;
+	struct trace_header *header; /* 0: nobody stores there any more, and ... */
+	u64 events;                  /* ... so many are in it, or were removed before ... */
+	u64 lost[LOST_KINDS];        /* ... or lost */
+};
+
+static struct kept *kept; /* the oldest is kept[first], of MAX_ROTATE + SLOTS in a circle */
+static u32 first, count;
+static u32 number; /* of the file that is written */
+
+static struct kept *kept_at(u32 i)
+{
+	return &kept[(first + i) % (MAX_ROTATE + SLOTS)];
+}
+
+static void nap(void)
+{
+	long time[2] = {0, NAP};
+
+	syscall6(SYS_nanosleep, (long)time, 0, 0, 0, 0, 0);
+}
+
+/* FTPATCH_TRACE_ROTATE, or what the program was patched with. */
+void rotation_wanted(char **envp)
+{
+	static const char variable[] = "FTPATCH_TRACE_ROTATE";
+	const char *text = environment(envp, variable), *at = text;
+	u32 wanted = ftpatch_config.flags >> TRACE_KEEPS, n = 0;
+	long ret;
+
+	if (text && *text) {
+		for (; *at >= '0' && *at <= '9' && n <= MAX_ROTATE; at++)
+			n = n * 10 + (u32)(*at - '0');
+		if (*at || n > MAX_ROTATE)
+			say(variable, text, "not a number of files up to 999; using the program's default");
+		else
+			wanted = n;
+	}
+	if (!wanted)
+		return;
+	if (process.flags & TRACE_RING) {
+		if (text && *text)
+			say(variable, text, "a ring is not rotated");
+		return;
+	}
+	if (ftpatch_config.clock & GIVES_UP_CALLS) {
+		say(text ? variable : 0, text, "the program may forbid system calls: its trace is not rotated");
+		return;
+	}
+	ret = mmap_(0, (MAX_ROTATE + SLOTS) * sizeof(*kept), PROT_RW, ANONYMOUS, -1);
+	if (failed(ret))
+		return;
+	kept = (struct kept *)ret;
+	process.rotate = wanted;
+	syscall6(SYS_membarrier, BARRIER_WANTED, 0, 0, 0, 0, 0);
+}
+
+/* A process has its first file, or one in place of all before. */
+void rotation_begun(struct trace_header *header)
+{
+	u32 i;
+
+	for (i = 0; i < SLOTS; i++) {
+		slots[i].at = slots[i].room = 0;
+		slots[i].header = 0;
+	}
+	slots[0].at = (ulong)header;
+	slots[0].room = (ulong)header->size;
+	slots[0].header = header;
+	first = count = number = 0;
+}
+
+/* A forked child has no use for its parent's full files, unless it interrupted a store there. */
+void rotation_forked(ulong tp, const struct trace_header *parents)
+{
+	const struct thread *t;
+	u32 i;
+
+	for (t = process.threads; t; t = t->next)
+		if (t->tp == tp && t->busy)
+			return;
+	for (i = 0; i < SLOTS && process.rotate; i++)
+		if (slots[i].at && slots[i].header != parents) {
+			munmap_(slots[i].at, slots[i].room);
+			slots[i].at = slots[i].room = 0;
+			slots[i].header = 0;
+		}
+}
+
+static int has_ended(const struct thread *t)
+{
+	return syscall6(SYS_tgkill, process.pid, t->tid, 0, 0, 0, 0) == -ESRCH;
+}
+
+/* Whether a chunk's end is in a file. */
+static int is_in(const struct trace_header *header, const u64 *end)
+{
+	return (ulong)end - (ulong)header - 1 < header->size;
+}
+
+/* Make threads leave all files but the last one. 0 if one may be storing there. */
+static int others_left(const struct trace_header *last, const struct thread *own)
+{
+	struct thread *t;
+	u32 i;
+
+	for (t = process.threads; t; t = t->next)
+		for (i = 0; i < SLOTS; i++)
+			if (slots[i].header && slots[i].header != last && is_in(slots[i].header, t->end))
+				t->end = 0;
+	/* Who is not busy by now sees it before the next event. */
+	if (failed(syscall6(SYS_membarrier, BARRIER, 0, 0, 0, 0, 0)))
+		nap();
+	for (t = process.threads; t; t = t->next)
+		if (t != own && t->busy && !t->waits && !is_in(last, t->end) && !has_ended(t))
+			return 0;
+	return 1;
+}
+
+static u64 events_in(const struct trace_header *header)
+{
+	u64 end = header->header_size + header->taken, at, n = header->overwritten;
+
+	if (end > header->accounts)
+		end = header->accounts;
+	for (at = header->header_size; at + CHUNK <= end; at += CHUNK) {
+		const struct trace_chunk *chunk = (const struct trace_chunk *)((const char *)header + at);
+
+		if (chunk->magic == CHUNK_MAGIC)
+			n += events_of(chunk);
+	}
+	return n;
+}
+
+/* Nobody stores to a file any more: its slot is free, or without `is_free`, left alone for ever. */
+static void file_left(struct trace_header *header, int is_free)
+{
+	struct kept *one;
+	u32 i, kind;
+
+	for (i = 0; i < count; i++) {
+		one = kept_at(i);
+		if (one->header != header)
+			continue;
+		one->events = events_in(header);
+		for (kind = 0; kind < LOST_KINDS; kind++)
+			one->lost[kind] = header->lost[kind];
+		one->header = 0;
+	}
+	for (i = 0; i < SLOTS; i++) {
+		if (slots[i].header != header)
+			continue;
+		slots[i].header = 0;
+		if (!is_free || failed(mmap_(slots[i].at, slots[i].room, PROT_RW, ANONYMOUS_FIXED, -1)))
+			slots[i].at = slots[i].room = 0;
+	}
+}
+
+static void files_left(const struct trace_header *last, int is_free)
+{
+	u32 i;
+
+	for (i = 0; i < SLOTS; i++)
+		if (slots[i].header && slots[i].header != last)
+			file_left(slots[i].header, is_free);
+}
+
+/* A slot for the next file. Threads that are stopped in the middle of a store have some time to go on. */
+static u32 slot_freed(const struct trace_header *last, const struct thread *own)
+{
+	u32 i, naps;
+
+	for (naps = 0;; naps++) {
+		if (others_left(last, own))
+			files_left(last, 1);
+		else if (naps == NAPS)
+			files_left(last, 0);
+		for (i = 0; i < SLOTS; i++)
+			if (!slots[i].header)
+				return i;
+		nap();
+	}
+}
+
+/* Remove the oldest file, and count what was in it. 0 if there is none, or threads are still there. */
+static int oldest_removed(struct trace_header *last)
+{
+	struct kept *one = kept_at(0);
+	char path[PATH];
+	u32 kind;
+
+	if (!count || one->header || !place_of(path, one->number))
+		return 0;
+	__atomic_fetch_add(&last->overwritten, one->events, __ATOMIC_RELAXED);
+	for (kind = 0; kind < LOST_KINDS; kind++)
+		__atomic_fetch_add(&last->lost[kind], one->lost[kind], __ATOMIC_RELAXED);
+	unlink_(path);
+	first = (first + 1) % (MAX_ROTATE + SLOTS);
+	count--;
+	return 1;
+}
+
+/* Whether there is no room for one chunk more. */
+static int is_full(const struct trace_header *header)
+{
+	return header->flags & TRACE_NO_ROOM ||
+	       header->header_size + header->taken + CHUNK > header->accounts;
+}
+
+static int rotated(struct trace_header *full, const struct thread *own)
+{
+	u32 slot = slot_freed(full, own), next = number + 1;
+	struct kept *one;
+	long ret;
+
+	while (count >= process.rotate && oldest_removed(full))
+		;
+	if (count >= MAX_ROTATE + SLOTS - 1)
+		return 0;
+	do
+		ret = make_next(full, slots[slot].at, slots[slot].room, &next);
+	while (ret == -ENOSPC && oldest_removed(full));
+	if (failed(ret))
+		return 0;
+	if ((ulong)process.header != slots[slot].at) {
+		slots[slot].at = (ulong)process.header;
+		slots[slot].room = (ulong)process.header->size;
+	}
+	slots[slot].header = process.header;
+	process.header->off = full->off; /* it may have been switched meanwhile */
+	full->flags |= TRACE_NEXT;
+	one = kept_at(count++);
+	one->number = number;
+	one->header = full;
+	number = next;
+	return 1;
+}
+
+/* See to it that a process's file is not full. 0 if there can be no other one. */
+REGISTERS int file_rotated(struct thread *t)
+{
+	u64 all = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)), old;
+	struct trace_header *full = process.header;
+	u32 pid = process.pid, other;
+	int done;
+
+	if (!full || !process.rotate || !(full->flags & TRACE_ROTATES) || full->pid != pid)
+		return 0;
+	t->pos = t->end = 0;
+	barrier();
+	t->waits = 1;
+	for (;;) {
+		syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&old, sizeof(all), 0, 0);
+		other = process.rotating;
+		if (process.pid == pid && other != pid &&
+		    __atomic_compare_exchange_n(&process.rotating, &other, pid, 0, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
+			break;
+		syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof(all), 0, 0);
+		if (process.pid != pid) /* a handler forked */
+			return 0;
+		nap();
+	}
+	full = process.header;
+	done = full && (!is_full(full) || rotated(full, t));
+	__atomic_store_n(&t->waits, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&process.rotating, 0, __ATOMIC_RELEASE);
+	syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof(all), 0, 0);
+	return done;
+}
+#endif

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Traps in what the dynamic linker calls before a program's own code runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ftpatch
+from tests.support.tracer_programs import ARCHES, run
+
+SOURCE = r"""
+#include <stdio.h>
+static long one(long n) { return n + 1; }
+__attribute__((noinline)) static int wanted(void) { __asm__ volatile(""); return 1; }
+__attribute__((noinline)) static void *choose(void)
+{
+	return wanted() ? (void *)one : 0;
+}
+long chosen(long n) __attribute__((ifunc("choose")));
+static long (*held)(long) = chosen; /* R_*_IRELATIVE, in a program without symbols too */
+__attribute__((noinline)) long work(long n) { __asm__ volatile(""); return held(n); }
+int main(void) { printf("%ld\n", work(3)); return 0; }
+"""
+REASON = "the dynamic linker calls it before a trap can be caught"
+
+
+@pytest.mark.parametrize("stripped", [False, True], ids=["symbols", "stripped"])
+@pytest.mark.parametrize("arch", ["x86_64", "i386", "arm64"])
+def test_a_resolver_and_what_it_calls(arch: str, stripped: bool, tmp_path: Path) -> None:
+    one = ARCHES[arch]
+    if shutil.which(one.gcc) is None:
+        pytest.skip(f"{one.gcc} is not installed")
+    (tmp_path / "early.c").write_text(SOURCE)
+    program, out = tmp_path / "early", tmp_path / "out"
+    subprocess.run([one.gcc, "-O1", tmp_path / "early.c", "-o", program], check=True)
+    names = ("choose", "wanted", "work")
+    listed = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout
+    at = {
+        line.split()[2]: int(line.split()[0], 16)
+        for line in listed.splitlines()
+        if len(line.split()) == 3
+    }
+    if stripped:
+        subprocess.run([f"{one.gcc.removesuffix('gcc')}strip", program], check=True)
+    probes = [f"p:{name} {at[name]:#x}" for name in names]
+    done = ftpatch("probe", program, *probes, "--no-optimize", "-o", out)
+    assert done.code == 2 and done.err.count(REASON) == 2 and not out.exists()
+    assert f"choose: {REASON}" in done.err and f"wanted: {REASON}" in done.err
+    done = ftpatch("probe", program, *probes, "--no-optimize", "--keep-going", "-o", out)
+    assert out.exists()
+    trace = tmp_path / "trace"
+    ran = run(out, cwd=tmp_path, arch=arch, env={"FTPATCH_TRACE": str(trace)})
+    assert (ran.status, ran.out) == (0, b"4\n")
+    assert [row["probe"] for row in ftpatch("report", trace, "--json").json if "time" in row] == [
+        "work"
+    ]
