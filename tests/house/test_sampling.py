@@ -89,6 +89,19 @@ def test_of_very_many_the_rest_takes_others_each_day() -> None:
     assert found[0] == found[1] != found[2] and not found[0] & some
 
 
+def test_of_slow_cases_the_rest_takes_others_each_day() -> None:
+    folder = "tests/process"
+
+    def slow_ones(names: set[str]) -> set[str]:
+        return {name for name in names if name.partition("[")[0] in sampling.SLOW}
+
+    every = slow_ones(_collected("1", "5", folder)[0])
+    left = every - slow_ones(_collected("", "5", folder)[0])
+    found = [slow_ones(_collected("rest", seed, folder)[0]) for seed in ("5", "5", "6")]
+    assert len(found[0]) == pytest.approx(sampling.SLOW_REST * len(left), abs=1)
+    assert found[0] == found[1] != found[2] and found[0] <= left
+
+
 def test_a_failure_says_how_to_repeat_it(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_runtest_makereport\n")
     (tmp_path / "test_it.py").write_text("def test_it():\n    assert False\n")

@@ -7,8 +7,8 @@ share occurs; of the cases that slow.txt names, some in each folder; tests that 
 inputs fuzzers and hypothesis draw is another matter: what a change has to pass may not depend on
 luck, so they are the same each time; FTPATCH_FUZZ chooses others, as `make fuzz` does all the time.
 FTPATCH_FULL in the environment asks for everything: ``1`` for all cases, ``rest`` for those that
-the sample of this seed leaves out, but of one test no more than MAX_REST, which are others each
-day, and ``product`` for the whole product of forms of traced
+the sample of this seed leaves out, but of one test no more than MAX_REST, and of the slow cases
+SLOW_REST, which are others each day; and ``product`` for the whole product of forms of traced
 programs besides, and for the hours of tests that go on as long as one likes (`make test-matrix`,
 `make test-processes`).
 """
@@ -42,6 +42,8 @@ SLOW_SHARE = 1 / 16
 """Of a folder's slow cases."""
 MAX_REST = 48
 """Cases of one test that takes time, of all that the sample has left out."""
+SLOW_REST = 2 / 5
+"""Of a folder's slow cases, of all that the sample has left out."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
 SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text().splitlines()[1:])
@@ -129,10 +131,17 @@ def split(
 def _more(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     """The cases of each test that are more than an hour has time for."""
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    slow: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and _takes_time(item):
-            groups[item.nodeid.partition("[")[0]].append(item)
+        name = item.nodeid.partition("[")[0]
+        if name in SLOW:
+            slow[item.path.parent.name].append(item)
+        elif isinstance(item, pytest.Function) and _takes_time(item):
+            groups[name].append(item)
     out = set[pytest.Item]()
+    for name, group in slow.items():
+        rng = random.Random(f"{SEED} more {name}")
+        out |= set(rng.sample(group, math.floor((1 - SLOW_REST) * len(group))))
     for name, group in groups.items():
         rng = random.Random(f"{SEED} more {name}")
         out |= set(rng.sample(group, max(len(group) - MAX_REST, 0)))
