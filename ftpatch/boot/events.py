@@ -41,7 +41,7 @@ __all__ = [
 STREAM = SourceKind(what="calls", data=Data.CALLS, default="function_graph")
 """Streams of boot tracers."""
 HITS = SourceKind(
-    what="probe events", data=Data.HITS, default="probes", no_returns="there is no r probe"
+    what="probe events", data=Data.HITS, default="probes", no_returns="there are no r probes"
 )
 """Streams of kernels with probes."""
 SOURCES = (STREAM, HITS)

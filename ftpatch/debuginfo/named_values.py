@@ -226,10 +226,10 @@ class NamedValues:
         declared = self._declared
         if declared is None:
             hint = "fetch $argN, or probe its first line"
-            raise NoValueError("is not told where it is at the entry", hint)
+            raise NoValueError("has no known place at the entry", hint)
         found = [one for one in declared.parameters if one.name == name]
         if len(found) != 1:
-            raise NoValueError("is not told where it is at the entry")
+            raise NoValueError("has no known place at the entry")
         if found[0].gone:
             raise NoValueError("was optimised away")
         return found[0].place

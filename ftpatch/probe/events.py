@@ -93,6 +93,6 @@ _PROBES: SourceKind = SourceKind(
     open=lambda trace: _Probes(_PROBES, trace),
     follow=lambda trace: _FollowedProbes(_PROBES, trace),
     tracers=(Tracer.PROBES,),
-    no_returns="there is no r probe",
+    no_returns="there are no r probes",
 )
 SOURCES = (_PROBES,)

@@ -54,6 +54,8 @@ memory is user memory."""
 _SIZED = re.compile(r"(?:__)?(u|s|i|uint|int)(8|16|32|64)(?:_t)?")
 _COLON = re.compile(r"(?<!:):(?!:)")
 _BITFIELD = re.compile(r"b[0-9]+@.*")
+COMPARED = {"==", "!=", "<", "<=", ">", ">=", "&", "&&", "||", "~"}
+"""Words of a filter that stand where a value should."""
 _VALUES = "%REG, @SYMBOL, $stack, $retval, $argN, $comm, \\NUMBER"
 ADDRESSES = {Source.ARGUMENT, Source.RETVAL, Source.REGISTER, Source.STACK_WORD}
 """Values of which a string is what they point to."""
@@ -206,6 +208,9 @@ def _first(value: Token, scope: Scope) -> _First:
         if number is None or rest.startswith("+-") or (rest[:1] == "-" and number > 1 << 63):
             raise value.refuse("invalid immediate value", "use a 64-bit number")
         return Source.IMMEDIATE, "", -number if rest[0] == "-" else number
+    if value.text in COMPARED:
+        hint = "write `if` before the filter, as in: if n > 3"
+        raise value.refuse("invalid fetch argument", hint)
     raise value.refuse("invalid fetch argument", _values(scope))
 
 
@@ -225,7 +230,7 @@ def _register(value: Token, scope: Scope) -> _First:
         more = [f"{vectors[0]} to {vectors[-1]}"] if vectors and not scope.kernel else []
         known = f"one of {', '.join([*names, *more])}" if names else ""
         like = near(name, [*names, *vectors] if more else names)
-        raise value.refuse("invalid register name", meant(like, known))
+        raise value.refuse("invalid register name", meant([f"%{one}" for one in like], known))
     return Source.REGISTER, name, 0
 
 

@@ -214,7 +214,12 @@ def _head(word: Token, usual: str, wild: bool) -> tuple[Literal["p", "r"], int, 
     front, colon, _ = word.text.partition(":")
     number = word.cut(1, len(front))
     if front[:1] not in ("p", "r") or (front[0] == "p" and number.text[:1] not in "0123456789"):
-        raise word.refuse("a probe starts with p or r", _FORM)
+        if word.text.startswith("-:"):
+            raise word.refuse("probes are taken away from files only", "use `ftpatch undo --pid`")
+        alone = word.text.isidentifier() and word.text == word.whole.strip()
+        raise word.refuse(
+            "a probe starts with p or r", f"write 'p {word.text}'" if alone else _FORM
+        )
     group, name = _name(word.cut(len(front) + 1), usual, wild) if colon else (usual, None)
     if front[0] == "p":
         if number.text:

@@ -112,7 +112,8 @@ def _field(token: Token, fields: Mapping[str, Fetch], scope: Scope) -> Fetch:
             raise token.refuse(f"{token.text} is a float", hint)
         return replace(found, name=token.text, type="u64")
     if fetch is None:
-        hint = meant(near(token.text, list(fields)), f"name one of {', '.join(fields)}")
+        known = f"fetch it before hist, or name one of {', '.join(fields)}"
+        hint = meant(near(token.text, list(fields)), known)
         raise token.refuse("the probe has no such value", hint)
     return fetch
 

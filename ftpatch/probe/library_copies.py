@@ -37,7 +37,7 @@ from ftpatch.names.suggest import meant, near
 from ftpatch.probe import Definition, definition_text
 from ftpatch.probe.detours import with_detours
 from ftpatch.probe.function_place import is_library
-from ftpatch.probe.placing import AFAR, Placing, place_in_library
+from ftpatch.probe.placing import AFAR, LATER, Placing, place_in_library
 from ftpatch.probe.wildcards import Wildcards
 
 __all__ = ["LibraryCopy", "needing", "place_in_libraries", "plan_copy"]
@@ -186,7 +186,7 @@ def _library(image: Image, needed: Sequence[Needed], definition: Definition) -> 
     if name in {linker_of(image), Path(linker_of(image)).name}:
         raise UsageError(image.path, f"{event}: the dynamic linker cannot be a copy", AFAR)
     known = [one.name for one in needed]
-    hint = meant(near(name, known), f"it loads {', '.join(known) or 'none'}")
+    hint = meant(near(name, known), f"it loads {', '.join(known) or 'none'}; {LATER}")
     raise UsageError(image.path, f"{event}: it loads no library {name!r}", hint)
 
 

@@ -33,6 +33,7 @@ from ftpatch.probe.wildcards import Wildcards, require_each, skipping
 
 __all__ = [
     "AFAR",
+    "LATER",
     "NEEDED",
     "Placing",
     "Room",
@@ -62,6 +63,8 @@ NEEDED = ("move", "detour", "registers", "returns_twice", "system_calls")
 """Per architecture."""
 AFAR = "use `ftpatch probe -c`"
 """The hint where a library's copy cannot be probed, and the library in a process can."""
+LATER = "one that is opened later (dlopen) can be probed in its own file"
+"""The hint about a library that is not there when a program starts."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from ftpatch.probe.found import Found, fetchings
 from ftpatch.probe.function_place import is_library
 from ftpatch.probe.implementations import implementations
 from ftpatch.probe.locations import Location, find_locations, find_pads
-from ftpatch.probe.placing import NEEDED
+from ftpatch.probe.placing import LATER, NEEDED
 from ftpatch.probe.usable import require_return
 from ftpatch.probe.wildcards import Wildcards, require_each, skipping
 from ftpatch.probe.within import Searched, with_calls
@@ -118,7 +118,7 @@ def _image(loaded: Sequence[Loaded], definition: Definition) -> int:
         raise UsageError(loaded[0].path, f"{name!r} is loaded {len(rows)} times", hint)
     if not rows:
         known = {one.path.name for one in loaded}
-        hint = meant(near(name, known), "see `ftpatch status -v --pid`")
+        hint = meant(near(name, known), f"{LATER}, or by --pid once it is there")
         raise UsageError(loaded[0].path, f"no library {name!r} is loaded", hint)
     return rows[0]
 
@@ -248,7 +248,7 @@ def _require_as_file(loaded: Loaded, asked: Asked) -> None:
     if held.any():
         at = int(bounds[held.any(axis=1)][0, 0])
         reason = f"a trap needs the system call at {at:#x}, which is not what it is in the file"
-        raise UsageError(loaded.path, reason, "see `ftpatch check --pid`")
+        raise UsageError(loaded.path, reason, f"see `ftpatch check --pid {loaded.process.pid}`")
 
 
 def _is_of(loaded: Loaded, arch: Arch) -> bool:
@@ -292,4 +292,4 @@ def _require_usable(
     offset = int(loaded.file.elf.offset_of(np.array([start], np.uint64))[0])
     if ((loaded.changed >= offset) & (loaded.changed < offset + end - start)).any():
         reason = f"{names}: {place} is not in memory what it is in the file"
-        raise UsageError(loaded.path, reason, "see `ftpatch check --pid`")
+        raise UsageError(loaded.path, reason, f"see `ftpatch check --pid {loaded.process.pid}`")

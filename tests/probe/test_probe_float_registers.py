@@ -246,7 +246,7 @@ def test_what_is_said_of_errors(tmp_path: Path) -> None:
         ("p area $arg2:f64", "$arg2 is an integer register: 'f64' at column 14 of 'p area "
          "$arg2:f64'; write %xmm0:f64 for the first float"),
         ("p area %xmm16", "invalid register name: '%xmm16' at column 8 of 'p area %xmm16'; did you "
-         "mean xmm6 or xmm1 or xmm15?"),
+         "mean %xmm6 or %xmm1 or %xmm15?"),
         ("r smaller $retval.b", "$retval.b is a part of a register, which cannot be fetched: "
          "'$retval.b' at column 11 of 'r smaller $retval.b'"),
         ("p area width if width > 1.5f", "invalid number: '1.5f' at column 25 of"),

@@ -97,6 +97,11 @@ ERRORS = [
     ("", f"empty probe; {FORM}"),
     ("p", f"no function in the probe, at column 2 of 'p'; {FORM}"),
     ("t f", f"a probe starts with p or r: 't' at column 1 of 't f'; {FORM}"),
+    ("hash", "a probe starts with p or r: 'hash' at column 1 of 'hash'; write 'p hash'"),
+    ("-:a", "probes are taken away from files only: '-:a' at column 1 of '-:a'; use `ftpatch undo "
+     "--pid`"),
+    ("p f n > 3", "invalid fetch argument: '>' at column 7 of 'p f n > 3'; write `if` before the "
+     "filter, as in: if n > 3"),
     ("px f", f"a probe starts with p or r: 'px' at column 1 of 'px f'; {FORM}"),
     (
         "p4 f",
@@ -166,7 +171,7 @@ ERRORS = [
      "'p f+4 $arg1'; use a register, or a probe at FUNC"),
     ("r f $arg1", "$argN can be used only on function entry: '$arg1' at column 5 of "
      "'r f $arg1'; use a p probe at FUNC"),
-    ("p f %rax", "invalid register name: '%rax' at column 5 of 'p f %rax'; did you mean ax?"),
+    ("p f %rax", "invalid register name: '%rax' at column 5 of 'p f %rax'; did you mean %ax?"),
     ("p f %x9", "invalid register name: '%x9' at column 5 of 'p f %x9'; one of ax, di, si, sp"),
     ("p f @", "invalid memory address: '@' at column 5 of 'p f @'; "
      "use @SYMBOL, @SYMBOL+OFFSET or @0xADDRESS"),

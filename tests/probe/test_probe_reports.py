@@ -201,7 +201,7 @@ def test_options() -> None:
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
     for form in ("function_graph", "folded", "flamegraph", "html"):
         done = ftpatch("report", "--format", form, only)
-        assert done.code == 2 and "there is no r probe" in done.err, done.err
+        assert done.code == 2 and "there are no r probes" in done.err, done.err
         assert "use probes, profile, chrome, json or perfetto" in done.err
     assert ftpatch("report", only, "--format", "profile").out.splitlines()[-1].split() == [
         *("1", "0", "jump", "-", "-", "-", "-", "one:", "main"),

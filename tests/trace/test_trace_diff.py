@@ -169,7 +169,7 @@ def test_other_events_are_refused() -> None:
     probes = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(HIT, 0, 5)]).write(Path("p"))
     refused = ftpatch("report", "--diff", old, probes)
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err == "ftpatch: p: there is no r probe, and --diff needs calls\n"
+    assert refused.err == "ftpatch: p: there are no r probes, and --diff needs calls\n"
     header: dict[str, int | bytes] = {"hz": 0, "path": b"new"}
     ticks = TraceFile([Thread(1).add(ENTRY, "main", 0)], header=header).write(Path("ticks"))
     refused = ftpatch("report", "--diff", ticks, new)

@@ -122,4 +122,4 @@ def test_names_and_clocks_that_are_odd(tmp_path: Path) -> None:
 def test_probes_that_see_returns(tmp_path: Path) -> None:
     only = ProbeFile([Told("p:one main", BASE)], [Thread(1).add(1, 0, 5)]).write(tmp_path / "p")
     done = ftpatch("report", "--format", "pprof", only)
-    assert done.code == 2 and "there is no r probe" in done.err and done.err.count("\n") == 1
+    assert done.code == 2 and "there are no r probes" in done.err and done.err.count("\n") == 1
