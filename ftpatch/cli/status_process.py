@@ -113,7 +113,8 @@ def _show(
     own = rows[0][0].own if rows else OwnCode(process)
     if own.jumps:
         names = ", ".join(dict.fromkeys(own.jumps.values()))
-        lines([f"{process}: ftpatch's own probes, which `ftpatch probe --pid` lists: {names}"])
+        listed = f"`ftpatch probe --pid {process.pid}`"
+        lines([f"{process}: ftpatch's own probes, which {listed} lists: {names}"])
     if own.tracer is not None:
         undo = f"`ftpatch undo --pid {process.pid}`"
         lines([f"{process}: ftpatch's own tracer, {own.tracer.name}, which {undo} takes out"])

@@ -165,7 +165,7 @@ def required(process: Process) -> Entry:
         raise UsageError(
             None,
             f"{process}: ftpatch is not attached",
-            "see `ftpatch check --pid` for what differs from its files",
+            f"see `ftpatch check --pid {process.pid}` for what differs from its files",
         )
     return entry
 

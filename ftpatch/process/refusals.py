@@ -104,7 +104,7 @@ def why_not_seized(process: Process, tid: int, *, beside_tracer: bool = False) -
         return InputError(None, f"{process}: {SCOPES['3'][0]} ({SCOPE} is 3)")
     return InputError(
         None,
-        f"{process}: the kernel does not allow to trace it",
+        f"{process}: the kernel does not allow tracing it",
         "a container or a security module may forbid it; run as root outside",
     )
 

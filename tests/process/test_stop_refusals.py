@@ -129,7 +129,7 @@ def test_another_users(program: Path) -> None:
         ("1", "only a process's parents may trace it"),
         ("2", "only root may trace"),
         ("3", "nobody may trace until the machine is started anew"),
-        ("0", "the kernel does not allow to trace it"),
+        ("0", "the kernel does not allow tracing it"),
     ],
 )
 def test_what_the_kernel_forbids(tmp_path: Path, scope: str, why: str) -> None:
