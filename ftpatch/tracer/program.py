@@ -64,12 +64,14 @@ def require_no_library(image: Image) -> None:
 
 
 def suggests_calls(error: NoTable, image: Image, tracing: Tracing) -> NoTable:
-    """The error for a program without sites, with what can be traced of it: library calls."""
+    """The error for a program without sites, with what can be recorded of it: library calls, and
+    what probes see."""
     try:
         with_calls(image, Choice(Selection()), tracing)
     except FtpatchError:
         return error
-    hint = f"use --libcalls to trace its library calls, or {error.hint}"
+    hint = "use --libcalls (before PROG) to trace its library calls, `ftpatch probe -c`, which "
+    hint += f"needs no pads, or {error.hint}"
     return NoTable(error.path, error.reason, hint)
 
 

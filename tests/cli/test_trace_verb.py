@@ -258,7 +258,7 @@ def test_what_force_does_not_overwrite(tmp_path: Path) -> None:
         (["nosuch_program"], "no such program 'nosuch_program'"),
         (["./nosuch"], "cannot read"),
         (["/tmp"], "/tmp: a folder; name a file in it"),
-        (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; use --libcalls to"),
+        (["/bin/true"], "no __mcount_loc and no __patchable_function_entries; use --libcalls ("),
         (["-D", "0", "/bin/true"], "ftpatch: --max-depth 0 is less than 1; see"),
         (["-D", "x", "/bin/true"], "ftpatch: --max-depth 'x' is not a whole number; see"),
         (["-D", "\u0663", "/bin/true"], "is not a whole number; see"),
