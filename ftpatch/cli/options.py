@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from ftpatch.api.recording_limits import MIN_TRACE_SIZE
 from ftpatch.api.writing import Writing
@@ -34,6 +35,8 @@ __all__ = [
     "LibCalls",
     "LiveFormat",
     "LiveReports",
+    "RunFormat",
+    "RunReports",
     "MaxEvents",
     "MaxStack",
     "Notrace",
@@ -199,26 +202,34 @@ Format = Annotated[
         help="Output format.",
     ),
 ]
-LiveFormat = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _live_format(when: str) -> OptionInfo:
+    """The option for the format of a report that is printed ``when`` something is observed."""
+    return typer.Option(
         "--format",
         metavar="FORMAT",
         autocompletion=report_formats,
-        help="Output format: text or json. With --pid: format of the printed report; see `ftpatch "
+        help=f"Output format: text or json. {when}: format of the printed report; see `ftpatch "
         "report --help`.",
-    ),
-]
-LiveReports = Annotated[
-    list[str],
-    typer.Option(
+    )
+
+
+def _live_reports(when: str) -> OptionInfo:
+    """The option for the reports that are made ``when`` something is observed."""
+    return typer.Option(
         "--report",
         metavar="FORMAT[=FILE]",
         autocompletion=report_formats,
-        help="With --pid: report to print, or to write to FILE; no other is printed, unless "
+        help=f"{when}: report to print, or to write to FILE; no other is printed, unless "
         "--format asks for one. Repeatable.",
-    ),
-]
+    )
+
+
+LiveFormat = Annotated[str | None, _live_format("With --pid")]
+LiveReports = Annotated[list[str], _live_reports("With --pid")]
+RunFormat = Annotated[str | None, _live_format("With --pid or -c")]
+RunReports = Annotated[list[str], _live_reports("With --pid or -c")]
 
 
 Args = Annotated[bool, typer.Option("--args", help="Record arguments and return values.")]

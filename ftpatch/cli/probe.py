@@ -19,13 +19,13 @@ from ftpatch.cli.options import (
     Force,
     InPlace,
     Json,
-    LiveFormat,
-    LiveReports,
     MaxStack,
     Off,
     Output,
     Quiet,
     Ring,
+    RunFormat,
+    RunReports,
     Sign,
     StripSignature,
     Verbose,
@@ -96,7 +96,7 @@ def command(
             "--keep", help="With --pid: leave the probes in place until `ftpatch undo --pid`."
         ),
     ] = False,
-    reports: LiveReports = [],  # noqa: B006
+    reports: RunReports = [],  # noqa: B006
     regex: Annotated[
         bool,
         typer.Option(
@@ -184,7 +184,7 @@ def command(
     sign: Sign = None,
     dry_run: DryRun = False,
     json: Json = False,
-    format_: LiveFormat = None,
+    format_: RunFormat = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -226,6 +226,7 @@ def command(
     ftpatch probe /bin/bash --plan                    all its functions, by way
     ftpatch probe --pid 1234 'p libc.so.6:malloc size=$arg1:u64' --seconds 5
     ftpatch probe -c 'ls -l' 'p libc.so.6:malloc n=$arg1:u64 hist:keys=n.log2'
+    ftpatch probe -c ./shop 'r sell' --format histogram    how long calls take
     ftpatch probe vmlinux 'r:mk do_mkdirat ret=$retval:s32'
     ftpatch probe vmlinux --print-events 'r:mk do_mkdirat ret=$retval:s32'
 
