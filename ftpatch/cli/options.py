@@ -345,6 +345,10 @@ def format_of(json: bool, format_: str | None, known: Collection[str] = TEXT_OR_
     """Return the format that --format or --json asks for. Raises UsageError for an unknown one, and
     for two."""
     if format_ is not None:
+        name, assigned, file = format_.partition("=")
+        if assigned and name in known and known is not TEXT_OR_JSON:
+            hint = f"use --report {format_}; with `ftpatch report`, -o {file or 'FILE'}"
+            raise UsageError(None, f"--format {format_!r} names a file", hint)
         require_known("format", format_, known)
     if json and format_ not in (None, "json"):
         raise UsageError(None, f"--json and --format {format_} conflict", "choose one")

@@ -48,9 +48,6 @@ def report_named(
     whether a trace has returns, whatever its kind says; ``stacks``: whether its hits have
     stacks."""
     name = name or kind.default
-    if name.partition("=")[0] in reports() and "=" in name:
-        reason = f"{name!r} is a format and a file"
-        raise UsageError(path, reason, f"use --report {name}; with `ftpatch report`, -o FILE")
     require_known("format", name, reports())
     found = reports()[name]
     require_fit(found, kind, path, returns=returns, stacks=stacks)

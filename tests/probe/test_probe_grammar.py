@@ -97,11 +97,11 @@ ERRORS = [
     ("", f"empty probe; {FORM}"),
     ("p", f"no function in the probe, at column 2 of 'p'; {FORM}"),
     ("t f", f"a probe starts with p or r: 't' at column 1 of 't f'; {FORM}"),
-    ("hash", "a probe starts with p or r: 'hash' at column 1 of 'hash'; write 'p hash'"),
-    ("-:a", "probes are taken away from files only: '-:a' at column 1 of '-:a'; use `ftpatch undo "
+    ("hash", "a probe starts with p or r: 'hash'; write 'p hash'"),
+    ("-:a", "probes are taken away from files only: '-:a'; use `ftpatch undo "
      "--pid`"),
-    ("p f n > 3", "invalid fetch argument: '>' at column 7 of 'p f n > 3'; write `if` before the "
-     "filter, as in: if n > 3"),
+    ("p f %ax > 3", "invalid fetch argument: '>' at column 9 of 'p f %ax > 3'; write `if` before "
+     "the filter, as in: if n > 3"),
     ("px f", f"a probe starts with p or r: 'px' at column 1 of 'px f'; {FORM}"),
     (
         "p4 f",

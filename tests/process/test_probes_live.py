@@ -190,7 +190,8 @@ def test_others_are_told_of_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("probe, why", [
     ("p sixx", "no such function 'sixx'; did you mean six"),
-    ("p libx.so:six", "no library 'libx.so' is loaded; one that is opened later"),
+    ("p libx.so:six", "no library 'libx.so' is loaded"),
+    ("p opened.so:six", "no library 'opened.so' is loaded; one that is opened later"),
     ("p libc.so:malloc", "did you mean libc.so.6"),
     (f"p {LIBC}:mallock", "did you mean malloc"),
     (f"r {LIBC}:swapcontext", "keeps its return address in memory of the program"),

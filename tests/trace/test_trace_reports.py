@@ -38,7 +38,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "reason"),
     [
         ("--format flamegrph", "unknown format 'flamegrph'; did you mean flamegraph?"),
-        ("--format json=x", "'json=x' is a format and a file; use --report json=x; with"),
+        ("--format json=x", "--format 'json=x' names a file; use --report json=x; with"),
         ("--format xml", "unknown format 'xml'; use function, function_graph,"),
         ("--format probes", "calls cannot be reported as probes; use function_graph"),
         ("--tracer function --format folded", "does not record returns, and folded needs them"),
