@@ -206,24 +206,26 @@ Format = Annotated[
 
 def _live_format(when: str) -> OptionInfo:
     """The option for the format of a report that is printed ``when`` something is observed."""
-    return typer.Option(
+    option: OptionInfo = typer.Option(
         "--format",
         metavar="FORMAT",
         autocompletion=report_formats,
         help=f"Output format: text or json. {when}: format of the printed report; see `ftpatch "
         "report --help`.",
     )
+    return option
 
 
 def _live_reports(when: str) -> OptionInfo:
     """The option for the reports that are made ``when`` something is observed."""
-    return typer.Option(
+    option: OptionInfo = typer.Option(
         "--report",
         metavar="FORMAT[=FILE]",
         autocompletion=report_formats,
         help=f"{when}: report to print, or to write to FILE; no other is printed, unless "
         "--format asks for one. Repeatable.",
     )
+    return option
 
 
 LiveFormat = Annotated[str | None, _live_format("With --pid")]
