@@ -276,8 +276,8 @@ def open_trace(path: Path) -> tuple[int, Header]:
 
 def with_losses(fd: int, header: Header) -> Header:
     """Read what the threads of a trace lost. Raises OSError."""
-    if not header.accounts or not header.accounted:
-        return header
+    if not header.accounted or not 0 < header.accounts < header.length:
+        return header  # none, or behind the file's end, where they may be anywhere
     return replace(header, known_losses=read_losses(fd, header.accounts, header.accounted))
 
 

@@ -92,6 +92,15 @@ def test_every_number_of_the_header_lies(tmp_path: Path, field: str) -> None:
             _is_told(ftpatch("report", "--format", form, path))
 
 
+@pytest.mark.parametrize("place", [1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 64])
+def test_accounts_behind_the_end(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "trace"
+    TraceFile(_threads(), header={"accounts": place, "accounted": 2, "lost0": 3}).write(path)
+    result = ftpatch("report", path)
+    _is_told(result)
+    assert result.code == 0 and "3 events lost" in result.out, result
+
+
 @settings(max_examples=scaled(30, 7))
 @given(st.lists(st.tuples(st.integers(0, 511), st.integers(1, 255)), min_size=1, max_size=12))
 def test_random_damage(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
