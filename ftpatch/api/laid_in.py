@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program that has something laid in, and the same with something else in its place.
+"""A program or a library that has something laid in, and the same with something else in its place.
 
 What is laid in is always made anew, and whole, from the program as it was before. So a program to
 which probes were added one by one is what one command would have made, and each command is undone
@@ -88,7 +88,7 @@ def laid_in(image: Image) -> LaidIn | None:
     from ftpatch.inject.anew import before_laying, holds_plan
     from ftpatch.inject.read_back import recording_of
 
-    told = recording_of(image) if image.is_program else None
+    told = recording_of(image) if image.is_program or image.is_library else None
     if told is None:
         return None
     base, contents = before_laying(image), _contents(image)

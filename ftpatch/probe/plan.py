@@ -241,7 +241,7 @@ def _plan(
             arguments=False,
             probes=table_at + shift,
             libraries=(told_at + shift if copies else 0, linker),
-            flags=LIBRARY if own else beside.flags if beside else 0,
+            flags=(LIBRARY if own else 0) | (beside.flags if beside else 0),
             ended=own.ended if own else 0,
             watches=watches_at + shift if watches_at else 0,
             user=(watches_at + beside.rules + shift if beside and watches_at else 0, 0),
