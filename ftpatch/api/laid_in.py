@@ -222,6 +222,7 @@ def _beside(base: Image, contents: Contents) -> Beside:
     from ftpatch.inject.hook_table import find_hooks
     from ftpatch.inject.runtime import TRACERS
     from ftpatch.watch.plan import pack_tables, require_watchable
+    from ftpatch.watch.rules import RULES_SIZE
     from ftpatch.watch.table import TABLE_SIZE
 
     taken: dict[int, int] = {}
@@ -242,4 +243,5 @@ def _beside(base: Image, contents: Contents) -> Beside:
         watches=watches,
         hooks=hooks,
         rules=TABLE_SIZE,
+        homes=TABLE_SIZE + RULES_SIZE,
     )

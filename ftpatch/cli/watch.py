@@ -144,12 +144,13 @@ def command(
         if output is not None or in_place or size is not None:
             raise UsageError(program, "nothing to write", "specify a watch, such as counter:rw-")
         from ftpatch.image import open_image
+        from ftpatch.watch.library_variables import LibraryVariables
         from ftpatch.watch.plan import part_notes, read_watches
 
         image = open_image(program)
         read = read_watches(image)
         if not (as_json or quiet):
-            note_lines(part_notes(image, read))
+            note_lines(part_notes(LibraryVariables(image), read))
         _said(told_watches(image, read), as_json, quiet)
         return
     require_first(program, requests, "watches")

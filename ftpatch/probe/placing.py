@@ -159,9 +159,7 @@ def place_in_library(
         return _hops(image, arch, definitions, room or Room())
 
     taken = room.beside.sites if room and room.beside else {}
-    finding = _Finding(
-        optimize=True, wildcards=wildcards, hops=hops, accept=accept, taken=taken
-    )
+    finding = _Finding(optimize=True, wildcards=wildcards, hops=hops, accept=accept, taken=taken)
     return _place(image, definitions, refused, finding)
 
 

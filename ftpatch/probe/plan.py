@@ -244,7 +244,10 @@ def _plan(
             flags=(LIBRARY if own else 0) | (beside.flags if beside else 0),
             ended=own.ended if own else 0,
             watches=watches_at + shift if watches_at else 0,
-            user=(watches_at + beside.rules + shift if beside and watches_at else 0, 0),
+            user=(
+                watches_at + beside.rules + shift if beside and watches_at else 0,
+                watches_at + beside.homes + shift if beside and watches_at else 0,
+            ),
             hooks=hooks_at + shift if hooks_at else 0,
             keeping=probing.keeping,
         )

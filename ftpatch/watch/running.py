@@ -124,7 +124,7 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
             image = others[place]
             whose = "another variable" if image is None else f"the one of {image.path.name}"
             notes.append(f"{line}: the library uses {whose}, which is watched")
-        partial += part_notes(owner.file, [own])
+        partial += part_notes(variables, [own])
     return Chosen(
         loaded=loaded, watches=watches, notes=tuple(notes), partial=tuple(partial), kind=kind
     )
