@@ -92,6 +92,7 @@ def command(
     SYMBOL:-w-           writes
     SYMBOL+OFFSET:rw-    OFFSET bytes into SYMBOL
     cart.items[2].n:rw-  a member or an element, with debug information
+    LIB:SYMBOL:rw-       a variable of a library, by its path or name
     w@SYMBOL[+OFFSET][:LEN], rw@..., r@...
                          LEN is 1, 2, 4 or 8 bytes; default: the whole symbol
                          if it has such a size, else at most its first 4 bytes

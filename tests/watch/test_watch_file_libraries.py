@@ -81,7 +81,7 @@ def _watched(program: Path, *watches: str) -> Path:
 
 
 def _rows(*traces: Path) -> list[dict[str, object]]:
-    done = ftpatch("report", *traces, "--json")
+    done = ftpatch("report", *traces, "--json", "--no-children")
     assert done.code == 0, done.err
     return [row for row in done.json if "access" in row]
 
