@@ -221,7 +221,7 @@ def _plan(
         whole, hooks_at = whole.with_data(beside.hooks, arch.page)
     own = None
     if image.is_library:
-        own = LibraryStart(image, stub, whole, page=arch.page, arch=arch.name)
+        own = LibraryStart(image, stub, whole, page=arch.page)
         whole = own.whole
     callers = stub.address("ftrace_caller") or 0, stub.address("ftrace_regs_caller") or 0
     entry = own.init if own else header_field(image.elf, "e_entry")

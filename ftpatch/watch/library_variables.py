@@ -105,9 +105,9 @@ class LibraryVariables:
             if library in one.names or real == os.path.realpath(one.path):
                 return one
         names = [one.name for one in self._needed]
-        hint = meant(near(library, names), f"it loads {', '.join(names) or 'none'}")
-        reason = f"it loads no library {library!r} when it starts"
-        raise UsageError(path, reason, f"{hint}; use `watch --pid` for one that it opens later")
+        loads = f"it loads {', '.join(names) or 'none'}"
+        hint = meant(near(library, names), f"{loads}; `watch --pid` watches those opened later")
+        raise UsageError(path, f"it loads no library {library!r} when it starts", hint)
 
     @cached_property
     def _needed(self) -> list[Needed]:
