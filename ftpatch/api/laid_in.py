@@ -173,7 +173,7 @@ def _made(base: Image, contents: Contents, refused: Refused) -> Probed:
         beside=_beside(base, contents) if together else None,
         keeping=contents.keeping,
     )
-    if together and any(one.library for one in contents.probes):
+    if together and not base.is_library and any(one.library for one in contents.probes):
         reason = "probes of libraries are not recorded together with a tracer or watches"
         raise UsageError(base.path, reason, "use `ftpatch probe -c`")
     probed = plan_probed(base, probing, refused)
