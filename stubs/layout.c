@@ -127,6 +127,7 @@ SIZE(probe, 48);
 SIZE(fetch, 16);
 SIZE(probe_table, 56);
 SIZE(watch_rule, 1024);
+SIZE(watched_library, 64);
 SIZE(hook, 16);
 SIZE(hook_table, 24);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program that has something laid in, and the same with something else in its place.
+"""A program or a library that has something laid in, and the same with something else in its place.
 
 What is laid in is always made anew, and whole, from the program as it was before. So a program to
 which probes were added one by one is what one command would have made, and each command is undone
@@ -88,7 +88,7 @@ def laid_in(image: Image) -> LaidIn | None:
     from ftpatch.inject.anew import before_laying, holds_plan
     from ftpatch.inject.read_back import recording_of
 
-    told = recording_of(image) if image.is_program else None
+    told = recording_of(image) if image.is_program or image.is_library else None
     if told is None:
         return None
     base, contents = before_laying(image), _contents(image)
@@ -173,7 +173,7 @@ def _made(base: Image, contents: Contents, refused: Refused) -> Probed:
         beside=_beside(base, contents) if together else None,
         keeping=contents.keeping,
     )
-    if together and any(one.library for one in contents.probes):
+    if together and not base.is_library and any(one.library for one in contents.probes):
         reason = "probes of libraries are not recorded together with a tracer or watches"
         raise UsageError(base.path, reason, "use `ftpatch probe -c`")
     probed = plan_probed(base, probing, refused)
@@ -222,6 +222,7 @@ def _beside(base: Image, contents: Contents) -> Beside:
     from ftpatch.inject.hook_table import find_hooks
     from ftpatch.inject.runtime import TRACERS
     from ftpatch.watch.plan import pack_tables, require_watchable
+    from ftpatch.watch.rules import RULES_SIZE
     from ftpatch.watch.table import TABLE_SIZE
 
     taken: dict[int, int] = {}
@@ -242,4 +243,5 @@ def _beside(base: Image, contents: Contents) -> Beside:
         watches=watches,
         hooks=hooks,
         rules=TABLE_SIZE,
+        homes=TABLE_SIZE + RULES_SIZE,
     )

@@ -110,8 +110,8 @@ class Enable(SitePlanner):
         return prepare_program(image, choice, with_calls(image, choice, self.tracing))
 
     def _together(self, path: Path, tracing: Tracing) -> Prepared | None:
-        """Prepare a program that has probes or watches for a tracer as well; None for one that has
-        none."""
+        """Prepare a program or a library that has probes or watches for a tracer as well; None for
+        one that has none."""
         from ftpatch.api.laid_in import laid_in
         from ftpatch.errors import Refused
         from ftpatch.ftrace.sites import read_sites
@@ -125,7 +125,7 @@ class Enable(SitePlanner):
         if path.is_dir():
             return None
         image = open_image(path)
-        if not image.is_program or laid_in_at(image) is None:
+        if not (image.is_program or image.is_library) or laid_in_at(image) is None:
             return None
         told = recording_of(image)
         if told is not None and told.tracer:

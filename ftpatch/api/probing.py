@@ -196,7 +196,7 @@ def _with_words(
         raise alone(has.image, "--handler is for all probes of a program")
     left = remaining(held.probes, removals, refused)
     more = require_new(left, new, refused)
-    if left and any(one.library for one in more):
+    if left and not has.image.is_library and any(one.library for one in more):
         raise alone(has.image, "probes of libraries cannot be added to others")
     return replace(
         held.recording(words.max_stack, words.size, Keeping(ring=words.ring, off=words.off)),

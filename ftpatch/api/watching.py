@@ -65,6 +65,7 @@ def write_watches(
     with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.image import open_image
         from ftpatch.update.update import lay_in
+        from ftpatch.watch.library_variables import LibraryVariables
         from ftpatch.watch.plan import part_notes
 
         image = open_image(writing.image)
@@ -75,7 +76,7 @@ def write_watches(
     return Watched(
         watches=tuple(told_watches(image, watched.watches)),
         notes=watched.notes,
-        partial=tuple(part_notes(image, watched.watches)),
+        partial=tuple(part_notes(LibraryVariables(image), watched.watches)),
         target=target,
         written=None if writing.dry_run else target,
         names=copy.names,
@@ -120,17 +121,18 @@ def watches_of(image: Image) -> tuple[Watch, ...]:
 def told_watches(image: Image, watches: Sequence[Read]) -> Iterator[Watch]:
     """The watches, each with the variable's own size."""
     from ftpatch.watch import readable, watch_line
-    from ftpatch.watch.variables import Variables
+    from ftpatch.watch.homes import LINK
+    from ftpatch.watch.library_variables import LibraryVariables
 
-    variables = Variables(image)
+    variables = LibraryVariables(image)
     for watch in watches:
         named = readable(watch)
         yield Watch(
             watch=watch_line(named),
             symbol=named.symbol,
             offset=watch.offset,
-            address=watch.address,
+            address=watch.address & LINK,
             length=watch.length,
-            size=variables.size(watch) or 0,
+            size=variables.size(watch),
             type=watch.type,
         )

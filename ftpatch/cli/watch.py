@@ -92,6 +92,7 @@ def command(
     SYMBOL:-w-           writes
     SYMBOL+OFFSET:rw-    OFFSET bytes into SYMBOL
     cart.items[2].n:rw-  a member or an element, with debug information
+    LIB:SYMBOL:rw-       a variable of a library, by its path or name
     w@SYMBOL[+OFFSET][:LEN], rw@..., r@...
                          LEN is 1, 2, 4 or 8 bytes; default: the whole symbol
                          if it has such a size, else at most its first 4 bytes
@@ -144,12 +145,13 @@ def command(
         if output is not None or in_place or size is not None:
             raise UsageError(program, "nothing to write", "specify a watch, such as counter:rw-")
         from ftpatch.image import open_image
+        from ftpatch.watch.library_variables import LibraryVariables
         from ftpatch.watch.plan import part_notes, read_watches
 
         image = open_image(program)
         read = read_watches(image)
         if not (as_json or quiet):
-            note_lines(part_notes(image, read))
+            note_lines(part_notes(LibraryVariables(image), read))
         _said(told_watches(image, read), as_json, quiet)
         return
     require_first(program, requests, "watches")

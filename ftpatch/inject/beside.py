@@ -29,13 +29,15 @@ TOGETHER = tuple(name for name in ("function", "function_graph") if name in TRAC
 class Beside:
     """Everything laid in with probes: the ``tracer`` and ``sites`` that call it, the end of each
     one's code by its start (link addresses); the table of ``watches`` with their rules behind it,
-    from byte ``rules`` on, and the table of ``hooks`` for them, empty without any."""
+    from byte ``rules`` on, and their libraries, from ``homes`` on, and the table of ``hooks`` for
+    them, empty without any."""
 
     tracer: Tracer | None = None
     sites: Mapping[int, int] = field(default_factory=dict)
     watches: bytes = b""
     hooks: bytes = b""
     rules: int = 0
+    homes: int = 0
 
     @property
     def recorded(self) -> Tracer:

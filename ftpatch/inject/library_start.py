@@ -52,15 +52,10 @@ class LibraryStart:
     none; ``moved``: linked address and bytes of the table that takes the place of its own, None
     where that has room."""
 
-    def __init__(self, image: Image, stub: Stub, whole: Stub, *, page: int, arch: str) -> None:
-        """Raises InputError for an image without a dynamic table, or a stub that starts in programs
-        only."""
+    def __init__(self, image: Image, stub: Stub, whole: Stub, *, page: int) -> None:
+        """Raises InputError for an image without a dynamic table."""
         started, ended = stub.address(START), stub.address(ENDED)
-        if started is None or ended is None:
-            reason = f"on {arch} a runtime starts in programs, not in a shared object"
-            name = image.path.name
-            hint = f"use the program that loads it: `trace --lib '{name}'`, or 'p {name}:FUNC'"
-            raise InputError(image.path, reason, hint)
+        assert started is not None and ended is not None  # of ftpatch's own stub
         self._image, self._started, self._ended = image, started, ended
         self._held = [(tag, value) for tag, value, _ in dynamic_values(image.elf)]
         if not self._held:

@@ -144,7 +144,7 @@ def place_in_library(
 
     def accept(placing: Placing, locations: Sequence[Location]) -> tuple[list[Location], Asked]:
         usable = []
-        for one in locations:
+        for one in _beside(placing, locations, room.beside if room else None, refused):
             names = ", ".join(each.event for each in one.definitions)
             with refused.told(image.path, skips=skipping(one.definitions)):
                 if one.chosen.method.traps:
@@ -161,7 +161,8 @@ def place_in_library(
     def hops(arch: Arch, definitions: Sequence[Definition]) -> Hops | None:
         return _hops(image, arch, definitions, room or Room())
 
-    finding = _Finding(optimize=True, wildcards=wildcards, hops=hops, accept=accept)
+    taken = room.beside.sites if room and room.beside else {}
+    finding = _Finding(optimize=True, wildcards=wildcards, hops=hops, accept=accept, taken=taken)
     return _place(image, definitions, refused, finding)
 
 

@@ -221,7 +221,7 @@ def _plan(
         whole, hooks_at = whole.with_data(beside.hooks, arch.page)
     own = None
     if image.is_library:
-        own = LibraryStart(image, stub, whole, page=arch.page, arch=arch.name)
+        own = LibraryStart(image, stub, whole, page=arch.page)
         whole = own.whole
     callers = stub.address("ftrace_caller") or 0, stub.address("ftrace_regs_caller") or 0
     entry = own.init if own else header_field(image.elf, "e_entry")
@@ -241,10 +241,13 @@ def _plan(
             arguments=False,
             probes=table_at + shift,
             libraries=(told_at + shift if copies else 0, linker),
-            flags=LIBRARY if own else beside.flags if beside else 0,
+            flags=(LIBRARY if own else 0) | (beside.flags if beside else 0),
             ended=own.ended if own else 0,
             watches=watches_at + shift if watches_at else 0,
-            user=(watches_at + beside.rules + shift if beside and watches_at else 0, 0),
+            user=(
+                watches_at + beside.rules + shift if beside and watches_at else 0,
+                watches_at + beside.homes + shift if beside and watches_at else 0,
+            ),
             hooks=hooks_at + shift if hooks_at else 0,
             keeping=probing.keeping,
         )

@@ -13,7 +13,7 @@ from ftpatch.errors import UsageError
 from ftpatch.ftrace.filter import Selection, expand, select_named, select_sites, unmatched
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
-from ftpatch.inject.runtime import RECORDING
+from ftpatch.inject.runtime import RECORDING, USER, tracer_named
 from ftpatch.names.plt import PLT, Plt
 from ftpatch.tracer.foreseen import Foreseen
 
@@ -73,4 +73,8 @@ def require_tracer(name: str, option: str) -> None:
     """Raise UsageError for a tracer that does not support libraries, which ``option`` asks for."""
     if name not in RECORDING:
         use = f"use {', '.join(RECORDING)}"
-        raise UsageError(None, f"{option} does not work with the {name} tracer", use)
+        own = tracer_named(name) is USER
+        if own:
+            use += f", or `ftpatch enable LIBRARY --tracer {name}`"
+        whose = "a tracer of your own" if own else f"the {name} tracer"
+        raise UsageError(None, f"{option} does not work with {whose}", use)

@@ -172,7 +172,7 @@ def _inject(image: Image, arch: Arch, tracing: Tracing, sites: int) -> _Injected
     if image.is_library:
         start = None
         if tracer.records:
-            own_start = LibraryStart(image, stub, whole, page=arch.page, arch=arch.name)
+            own_start = LibraryStart(image, stub, whole, page=arch.page)
             whole, entry = own_start.whole, own_start.init
 
     def fill(shift: int) -> dict[int, bytes]:

@@ -6,8 +6,8 @@ requests; the tracer answers EINVAL to all, here each has its own message. OPS a
 in fixed positions: ``r`` reads, ``w`` writes, ``x`` execution, ``-`` not. The second form is that
 of the wprobe events proposed for the kernel (patches to Documentation/trace/wprobetrace.rst). In
 both, SYMBOL may be a C++ name as in the source, which contains ``::``, or a link address, as for
-wprobe events; members and elements may follow, as in ``carts[1].total``. In a process, ``LIB:``
-before it names a library.
+wprobe events; members and elements may follow, as in ``carts[1].total``. ``LIB:`` before it
+names a library.
 
 Behind either form may be words of a probe: ``stack[(DEPTH)]`` and ``if FILTER``.
 """

@@ -8,9 +8,9 @@ it, and `undo` reverts one command after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 
@@ -30,10 +30,11 @@ from ftpatch.inject.library_tables import linker_place
 from ftpatch.inject.runtime import configuration, watch_stub
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
 from ftpatch.watch.filtering import Filtering
+from ftpatch.watch.homes import HOMES_SIZE, LINK, pack_homes, unpack_homes
+from ftpatch.watch.library_variables import LibraryVariables
 from ftpatch.watch.read_back import InjectedWatches, injected_watches, is_watched_alone
 from ftpatch.watch.rules import RULES_SIZE, pack_rules, with_rows
 from ftpatch.watch.table import SLOTS, TABLE_SIZE, pack_watches, unpack_watches
-from ftpatch.watch.variables import Variables
 
 __all__ = [
     "Watched",
@@ -52,6 +53,13 @@ SIZE = 64 << 20
 """Default size of a trace file."""
 DEPTH = 8
 """Entries of a ret_stack: no returns are hooked."""
+
+
+class Sized(Protocol):
+    """Variables whose sizes are known."""
+
+    def size(self, watch: Watch) -> int:
+        """Size of a watch's symbol in bytes, 0: unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +103,12 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
     laid = _laid_in(image)
     before = () if laid is None else _watches(image, laid)
     watches, notes = requested(image, before, requests)
-    if laid is not None and not laid.rules and any(one.filter or one.stack for one in watches):
-        reason = "its watches are of an earlier version, which had no filters and no stacks"
+    asked = any(one.filter or one.stack for one in watches)
+    missing = "filters and no stacks" if asked and laid and not laid.rules else ""
+    if laid is not None and not laid.homes and any(one.home for one in watches):
+        missing = "variables of libraries"
+    if missing:
+        reason = f"its watches are of an earlier version, which had no {missing}"
         raise UsageError(image.path, reason, "run `ftpatch undo` first, and watch again")
     if laid is None:
         plan = _first(image, arch, watches, SIZE if size is None else size)
@@ -111,8 +123,10 @@ def plan_first(image: Image, watches: Sequence[Watch], size: int) -> Plan:
 
 
 def pack_tables(watches: Sequence[Watch]) -> bytes:
-    """Pack the table of watches, and their rules behind it, from TABLE_SIZE on."""
-    return pack_watches(watches) + pack_rules(watches)
+    """Pack the table of watches, behind it their rules, from TABLE_SIZE on, and behind these their
+    libraries."""
+    homes = pack_homes([one.home for one in watches])
+    return pack_watches(watches) + pack_rules(watches) + homes
 
 
 def require_watchable(image: Image) -> Arch:
@@ -130,10 +144,7 @@ def requested(
 ) -> tuple[tuple[Watch, ...], tuple[str, ...]]:
     """Apply requests to the watches that a program has; return the resulting ones, and notes on
     them. Raises UsageError for a request that cannot be."""
-    for one in requests:
-        if one.library:
-            raise _of_library(image, one)
-    variables, filtering = Variables(image), Filtering(image)
+    variables, filtering = LibraryVariables(image, before), Filtering(image)
     spelled = [variables.asked(one) for one in requests]
     try:
         watches, notes = apply_requests(
@@ -142,7 +153,7 @@ def requested(
             slots=SLOTS,
             resolve=variables.resolve,
             read_only=False,
-            filtered=lambda text, watch: filtering.rows(text, watch, variables),
+            filtered=lambda text, watch: filtering.rows(text, watch, variables.variables(watch)),
         )
     except UsageError as error:
         raise UsageError(error.path or image.path, error.reason, error.hint) from None
@@ -151,20 +162,22 @@ def requested(
     for watch in watches:
         if watch in before:
             continue
-        line = watch_line(readable(watch))
-        if not variables.has(watch.address, watch.length):
-            raise UsageError(
-                image.path, f"{line}: it ends beyond the address space", "watch fewer bytes"
-            )
-        if watch.type == "-w-" and variables.never_written(watch.address):
+        line, own, link = (
+            watch_line(readable(watch)),
+            variables.variables(watch),
+            watch.address & LINK,
+        )
+        if not own.has(link, watch.length):
+            path = variables.path(watch)
+            raise UsageError(path, f"{line}: it ends beyond the address space", "watch fewer bytes")
+        if watch.type == "-w-" and own.never_written(link):
             notes.append(f"{line}: the variable is constant, the program cannot write it")
     notes += _together(watches)
-    return watches, tuple(notes)
+    return tuple(map(variables.at_home, watches)), tuple(notes)
 
 
-def part_notes(image: Image, watches: Sequence[Watch]) -> Iterator[str]:
+def part_notes(variables: Sized, watches: Sequence[Watch]) -> Iterator[str]:
     """Note each watch that covers only part of a symbol, or more than it, one clause each."""
-    variables = Variables(image)
     for watch in watches:
         size = variables.size(watch)
         if size and size != watch.length:
@@ -183,21 +196,6 @@ def _check(image: Image, arch: Arch | None) -> None:
     if is_go(image):
         reason = "a Go program, whose runtime treats SIGTRAP as a crash"
         raise UsageError(image.path, reason, "use a debugger")
-
-
-def _of_library(image: Image, request: Request) -> UsageError:
-    """The error for a variable of a library. One that the program refers to at a fixed address is
-    in the program: it has a copy (R_*_COPY), which everybody uses."""
-    with suppress(UsageError):
-        variables = Variables(image)
-        address, _ = variables.resolve(variables.spelled(request.symbol))
-        # Nothing else is written over a variable by its own name.
-        at = image.relocations.place == np.uint64(address)
-        if (at & (image.relocations.symbol > 0)).any():
-            reason = f"{request.place}: the program has a copy, which is used instead"
-            return UsageError(image.path, reason, f"watch {request.symbol}:{request.type}")
-    reason = f"{request.place}: libraries are watched in running processes only"
-    return UsageError(image.path, reason, "use --pid")
 
 
 def _together(watches: Sequence[Watch]) -> Iterator[str]:
@@ -223,14 +221,16 @@ def _watches(image: Image, laid: InjectedWatches) -> tuple[Watch, ...]:
         told = unpack_watches(raw)
         slots = [slot for slot, one in enumerate(told) if one is not None]
         watches = [one.watch for one in told if one is not None]
-        return with_rows(watches, slots, raw[TABLE_SIZE:].ljust(RULES_SIZE, b"\0"))
+        homes = unpack_homes(raw[TABLE_SIZE + RULES_SIZE :].ljust(HOMES_SIZE, b"\0"))
+        at_home = [replace(one, home=homes[slot]) for one, slot in zip(watches, slots, strict=True)]
+        return with_rows(at_home, slots, raw[TABLE_SIZE:].ljust(RULES_SIZE, b"\0"))
     except UsageError as error:
         raise InputError(image.path, f"its table of watches is corrupt: {error}") from None
 
 
 def _size(laid: InjectedWatches) -> int:
     """Bytes of the tables."""
-    return TABLE_SIZE + RULES_SIZE * laid.rules
+    return TABLE_SIZE + RULES_SIZE * laid.rules + HOMES_SIZE * laid.homes
 
 
 def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
@@ -256,7 +256,7 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
             sites=0,
             arguments=False,
             libraries=(0, linker),
-            user=(table_at + TABLE_SIZE + shift, 0),
+            user=(table_at + TABLE_SIZE + shift, table_at + TABLE_SIZE + RULES_SIZE + shift),
             probes=table_at + shift,
             hooks=hooks_at + shift,
         ),
@@ -269,7 +269,7 @@ def _later(image: Image, laid: InjectedWatches, watches: Sequence[Watch], size: 
     """Change only what differs, with one Change per entry of a table."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     before = image.elf.contents(laid.table, _size(laid), "table of watches").tobytes()
-    after = pack_watches(watches) + pack_rules(watches) * laid.rules
+    after = pack_tables(watches)[: _size(laid)]
     entry = TABLE_SIZE // SLOTS
     old, new = (np.frombuffer(raw, np.uint8).reshape(-1, entry) for raw in (before, after))
     offset = laid.table + entry * np.arange(len(old), dtype=np.int64)

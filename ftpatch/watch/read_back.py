@@ -10,6 +10,7 @@ from ftpatch.image import Image
 from ftpatch.inject.read_back import file_offset, injected_table, recording_of
 from ftpatch.inject.runtime import WATCH
 from ftpatch.layout import offset_of
+from ftpatch.watch.rules import RULES_SIZE
 from ftpatch.watch.table import TABLE_SIZE
 
 __all__ = ["InjectedWatches", "injected_watches", "is_watched_alone"]
@@ -18,11 +19,13 @@ __all__ = ["InjectedWatches", "injected_watches", "is_watched_alone"]
 @dataclass(frozen=True, kw_only=True)
 class InjectedWatches:
     """File offsets: of the table of watches, and of the size of a trace file. ``rules``: behind
-    the table are their rules, which earlier versions did not have."""
+    the table are their rules, and ``homes``: behind these their libraries, which earlier versions
+    did not have."""
 
     table: int
     size: int
     rules: bool
+    homes: bool
 
 
 def is_watched_alone(image: Image) -> bool:
@@ -39,11 +42,17 @@ def injected_watches(image: Image) -> InjectedWatches | None:
         return None
     at, table = found
     size = at + offset_of("stub_config", "size")
-    raw = image.elf.contents(
-        at + offset_of("stub_config", "caller"), 8, "configuration of its stub"
-    )
-    rules = int.from_bytes(raw.tobytes(), "little")
+    rules, homes = _number(image, at, "caller"), _number(image, at, "returned")
     if rules and rules != table + TABLE_SIZE:
         raise InputError(image.path, f"its filters are not behind its watches: {rules:#x}")
+    if homes and homes != table + TABLE_SIZE + RULES_SIZE:
+        raise InputError(image.path, f"its libraries are not behind its watches: {homes:#x}")
     table = file_offset(image, table, "watches")
-    return InjectedWatches(table=table, size=size, rules=bool(rules))
+    return InjectedWatches(table=table, size=size, rules=bool(rules), homes=bool(homes))
+
+
+def _number(image: Image, at: int, member: str) -> int:
+    """A number of a stub's configuration."""
+    place = at + offset_of("stub_config", member)
+    raw = image.elf.contents(place, 8, "configuration of its stub")
+    return int.from_bytes(raw.tobytes(), "little")

@@ -18,7 +18,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from ftpatch.arch import arch_of
+from ftpatch.arch import Arch, arch_of
 from ftpatch.arch.breakpoints import Breakpoints, breakpoints_of
 from ftpatch.core.token import Token
 from ftpatch.errors import InputError, UsageError
@@ -27,7 +27,7 @@ from ftpatch.inject.runtime_steps import Row
 from ftpatch.names.suggest import meant, near
 from ftpatch.process.bpf import RECORD, STACKED, load_program, make_ring
 from ftpatch.process.loaded import Loaded
-from ftpatch.process.memory import memory_file
+from ftpatch.process.memory import memory_file, opened_memory
 from ftpatch.process.perf import Breakpoint, Events
 from ftpatch.process.process import Process, read_status
 from ftpatch.process.refusals import elf_kind
@@ -35,12 +35,12 @@ from ftpatch.process.ring import Ring
 from ftpatch.trace.mapped import Mapped
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
 from ftpatch.watch.filtering import Filtering
+from ftpatch.watch.homes import slots_of
 from ftpatch.watch.plan import part_notes
 from ftpatch.watch.recorder import Recorder, mark_of
 from ftpatch.watch.table import SLOTS, TYPES, pack_watches
 from ftpatch.watch.trace_file import Traced
 from ftpatch.watch.trace_watches import reason_of
-from ftpatch.watch.used_variables import used_address
 from ftpatch.watch.variables import Variables
 
 __all__ = ["Chosen", "Watching", "choose_watches"]
@@ -50,6 +50,8 @@ RING: Final = 8 << 20
 STACKS_RING: Final = 32 << 20
 """The same where some have stacks: 4,000 accesses."""
 OWN: Final = Path("/proc/self/exe")
+WORD: Final = 8
+"""Bytes of an address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
         address, size = known[one.library].resolve(one.symbol)
         starts[place] = address
         held = owner.above(address)
-        used = used_address(owner, address, arch) if owner is not program else None
+        used = _used_address(owner, address, arch) if owner is not program else None
         if used not in (None, held):
             others[place] = next((image for image in loaded if _is_in(image, used)), None)
             held = used
@@ -124,10 +126,24 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
             image = others[place]
             whose = "another variable" if image is None else f"the one of {image.path.name}"
             notes.append(f"{line}: the library uses {whose}, which is watched")
-        partial += part_notes(owner.file, [own])
+        partial += part_notes(variables, [own])
     return Chosen(
         loaded=loaded, watches=watches, notes=tuple(notes), partial=tuple(partial), kind=kind
     )
+
+
+def _used_address(library: Loaded, address: int, arch: Arch) -> int | None:
+    """Find the address in memory of the variable that a library has at a link address; None if it
+    has no slot for it: then the variable is its own. Raises InputError for memory that cannot be
+    read."""
+    relocations = library.file.relocations
+    with opened_memory(library.process, library.mappings) as memory:
+        for row in slots_of(library.file, address, arch):
+            held, there = memory.read(library.above(int(relocations.place[row])), WORD)
+            if there.all():
+                bound = int.from_bytes(held.tobytes(), "little")
+                return (bound - int(relocations.addend[row])) % (1 << 64)
+    return None
 
 
 def _is_in(image: Loaded, address: int) -> bool:

@@ -26,6 +26,7 @@ _REASONS = {
     28: "no free breakpoint: used by a debugger or perf",
     38: "no perf_event_open(): an emulator, or a kernel without it",
     95: "no data breakpoints on this machine",
+    116: "the library is not loaded, or is another one than when it was watched",
 }
 """By errno: see perf_event_open(2), "ERRORS"."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ftpatch.core.stack_word import Stack, stack_text
 from ftpatch.core.token import Token
@@ -19,6 +19,9 @@ from ftpatch.errors import UsageError
 from ftpatch.inject.runtime_steps import Row
 from ftpatch.names.demangle import demangled
 from ftpatch.watch.grammar import CLEAR, EVERY, LENGTHS, Request, parse_watch
+
+if TYPE_CHECKING:
+    from ftpatch.watch.homes import Home
 
 __all__ = ["Watch", "apply_requests", "readable", "watch_line"]
 
@@ -33,7 +36,8 @@ class Watch:
     as ``type`` says: ``rw-``, ``-w-`` or ``r--``. ``usual``: the length is the default;
     ``library`` that has the symbol, empty for the program. ``filter``: which accesses are recorded,
     empty for all, and ``rows``, that as the runtime's steps, where they are known; ``stack``: how
-    many of the calls that led there are recorded."""
+    many of the calls that led there are recorded; ``home`` of the variable, if that is a library
+    of a program's file."""
 
     symbol: str
     offset: int
@@ -45,6 +49,7 @@ class Watch:
     filter: str = ""
     rows: tuple[Row, ...] = ()
     stack: int = 0
+    home: Home | None = None
 
 
 Named = TypeVar("Named", Watch, Request)

@@ -149,7 +149,7 @@ def take_back(copy: Copy, image: Image, undo: Undo) -> None:
 def _before(image: Image, blocks: Sequence[Block]) -> Image:
     """The image with blocks reverted. What the oldest cut off may have what the headers tell."""
     changes, oldest = [block.changes for block in blocks], blocks[-1]
-    if not oldest.cut or not image.is_program:
+    if not oldest.cut or not (image.is_program or image.is_library):
         return image.altered(changes, old=True)
     data = image.data.copy()
     for one in changes:

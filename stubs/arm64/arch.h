@@ -171,6 +171,14 @@ static inline void file_limit(u64 limit[2])
 	syscall6(SYS_getrlimit, 1, (long)limit, 0, 0, 0, 0);
 }
 
+/* Bytes that a file system has left for us, by fstatfs (<asm-generic/statfs.h>); 0 if it does not tell. */
+static inline u64 room_left(long fd)
+{
+	u64 held[15];
+
+	return syscall6(44, fd, (long)held, 0, 0, 0, 0) ? 0 : held[4] * held[1]; /* f_bavail, f_bsize */
+}
+
 #define SYS_tgkill 131
 #define SYS_rt_sigaction 134
 #define SYS_mprotect 226
@@ -262,6 +270,10 @@ static inline void goes_on(struct context *context, ulong ip)
 	context->ip = ip;
 	context->state &= ~BTYPE;
 }
+
+/* library_probes.S has put more on the stack. */
+#define LIBRARY_CALLER ftrace_library_caller
+#define LIBRARY_REGS_CALLER ftrace_library_caller
 
 /* The signals blocked when this one arrived. */
 static inline u64 *signal_mask(struct context *context)

@@ -7,6 +7,22 @@
 	.cfi_sections .eh_frame, .debug_frame
 	.text
 
+/* From a detour in a library, by library_probes.S:
+ *
+ *     | x16 of the program, back into the detour | x30, x17 of the program | ... */
+	.globl	ftrace_library_caller
+	.type	ftrace_library_caller, @function
+ftrace_library_caller:
+	.cfi_startproc
+	.cfi_adjust_cfa_offset 16
+	.cfi_rel_offset x30, 8
+	ldp	x16, x30, [sp], #16
+	.cfi_adjust_cfa_offset -16
+	.cfi_restore x30
+	b	ftrace_caller
+	.cfi_endproc
+	.size	ftrace_library_caller, . - ftrace_library_caller
+
 /* From a detour:
  *
  *     | x30, x17 of the program | ...          x17: number of the place; x30: back into the detour

@@ -164,6 +164,18 @@ static inline void file_limit(u64 limit[2])
 	limit[0] = own[0] < FILE_MOST ? own[0] : FILE_MOST;
 }
 
+/* Bytes that a file system has left for us, by fstatfs64 (<asm-generic/statfs.h>); 0 if it does not tell. */
+static inline u64 room_left(long fd)
+{
+	struct {
+		u32 type, size;
+		u64 blocks, free, available;
+		u32 more[13];
+	} __attribute__((packed)) held;
+
+	return syscall6(269, fd, sizeof(held), (long)&held, 0, 0, 0) ? 0 : held.available * held.size;
+}
+
 /* Without libgcc. */
 u64 divide(u64 number, u64 by) __attribute__((visibility("hidden")));
 

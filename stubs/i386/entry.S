@@ -204,6 +204,49 @@ ftrace_ended:
 	.cfi_endproc
 	.size	ftrace_ended, . - ftrace_ended
 
+/* In a shared library: what its DT_INIT and DT_FINI name. glibc passes argc, argv and the environment to
+ * the former, and to the library's own, if there is one: they stay where they are. */
+	.globl	ftrace_library_start
+	.type	ftrace_library_start, @function
+ftrace_library_start:
+	.cfi_startproc
+	.rept	3
+	pushl	12(%esp)
+	.cfi_adjust_cfa_offset 4
+	.endr
+	call	library_start
+	addl	$12, %esp
+	.cfi_adjust_cfa_offset -12
+	movl	$STUB_CONFIG_ENTRY, %edx
+	jmp	1f
+	.cfi_endproc
+	.size	ftrace_library_start, . - ftrace_library_start
+
+	.globl	ftrace_library_ended
+	.type	ftrace_library_ended, @function
+ftrace_library_ended:
+	.cfi_startproc
+	subl	$12, %esp
+	.cfi_adjust_cfa_offset 12
+	call	trace_ended
+	addl	$12, %esp
+	.cfi_adjust_cfa_offset -12
+	movl	$STUB_CONFIG_ENDED, %edx
+1:	call	2f
+	.cfi_adjust_cfa_offset 4
+2:	popl	%ecx
+	.cfi_adjust_cfa_offset -4
+	addl	$ftpatch_config - 2b, %ecx
+	movl	(%ecx,%edx), %eax		/* the library's own */
+	testl	%eax, %eax
+	je	3f
+	subl	STUB_CONFIG_SELF(%ecx), %ecx	/* bias */
+	addl	%ecx, %eax
+	jmp	*%eax
+3:	ret
+	.cfi_endproc
+	.size	ftrace_library_ended, . - ftrace_library_ended
+
 /* long syscall6(long number, long a, long b, long c, long d, long e, long f) */
 	.globl	syscall6
 	.hidden	syscall6

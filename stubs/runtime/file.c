@@ -15,6 +15,7 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #define STEP_LEAST (64ul << 10) /* bytes that the file grows by: its current size, but ... */
 #define STEP_MOST (1ul << 20)   /* ... within these bounds */
+#define ROOMY 16                /* files that there must be room for, where one grows by stores */
 #define ACCOUNT_SHARE 256       /* fraction of a file for what threads lose ... */
 #define ACCOUNTS_MOST (256ul << 10) /* ... and at most so many bytes */
 
@@ -34,7 +35,7 @@ static long filled(long fd, u64 size)
 
 /* Make pages of the file writable in memory, and so allocate them on disk. A store to one without a
  * block would raise SIGBUS on a full disk; this reports it. */
-REGISTERS long populate(char *at, ulong size)
+static long populated(char *at, ulong size)
 {
 	long ret;
 
@@ -42,6 +43,23 @@ REGISTERS long populate(char *at, ulong size)
 		ret = syscall6(SYS_madvise, (long)at, (long)size, MADV_POPULATE_WRITE, 0, 0, 0);
 	while (ret == -EINTR);
 	return ret;
+}
+
+/* The same without system calls, but for what the handler of SIGBUS makes on a full disk (sigbus.c). Others
+ * may have begun to use the pages. */
+static long stored(char *at, ulong size)
+{
+	ulong page = process.page ?: PAGE;
+	char *end = at + size;
+
+	for (; at < end && !process.full; at += page)
+		__atomic_fetch_add((u32 *)at, 0, __ATOMIC_RELAXED);
+	return process.full ? -ENOSPC : 0;
+}
+
+REGISTERS long populate(char *at, ulong size)
+{
+	return process.stores ? stored(at, size) : populated(at, size);
 }
 
 static inline u64 pages(u64 size)
@@ -97,7 +115,7 @@ static long mapped(long fd, u64 size, u64 first)
 	/* Most forked children need no more, and the kernel must not read ahead: of a sparse file
 	 * it makes megabytes of zeros. */
 	syscall6(SYS_madvise, at, (long)first, MADV_RANDOM, 0, 0, 0);
-	ret = populate((char *)at, (ulong)first);
+	ret = populated((char *)at, (ulong)first);
 	if (!failed(ret))
 		return at;
 	munmap_(at, (ulong)size);
@@ -157,6 +175,15 @@ static u64 accounts_size(u64 size)
 	return wanted < ACCOUNTS_MOST ? wanted : ACCOUNTS_MOST;
 }
 
+/* Nobody knows which programs forbid system calls after they have loaded a library: its file grows by stores
+ * to it. On a full disk these raise SIGBUS. So where nothing handles that, or the disk has little room, all of
+ * the file is allocated at once. */
+static void growth_chosen(long fd, int named)
+{
+	process.stores = process.wiped && named && room_left(fd) / ROOMY >= process.size && bus_kept();
+	process.grows = process.stores;
+}
+
 /* All is there that a reader needs. */
 static void marked(struct trace_header *header)
 {
@@ -189,6 +216,9 @@ long make_file(int again)
 #ifdef WATCH
 	told += WATCHES * sizeof(struct trace_watch);
 #endif
+	if (ftpatch_config.flags & TRACE_LIBRARY && !again)
+		growth_chosen(fd, path[0]);
+	process.full = 0;
 	at = sized(fd, process.size + told, LEAST + told, &size, &grown);
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
 	if (failed(at)) {

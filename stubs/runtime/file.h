@@ -43,6 +43,6 @@ void rotation_forked(ulong tp, const struct trace_header *parents);
 
 /* sigbus.c */
 void mapping_kept(ulong at, ulong size);
-void bus_kept(void);
+int bus_kept(void);
 
 #endif

@@ -3,8 +3,11 @@
  * there is no initial stack at hand, and the image is not the program's. Until then, calls of the
  * library's functions do nothing: by other libraries' constructors, and by resolvers of IFUNCs. */
 #include "file.h"
+#include "link_map.h"
 
 #define O_RDONLY_CLOEXEC 02000000
+#define AT_PAGESZ 6
+#define MOST 100000 /* arguments and variables */
 #define START_STACK 28 /* field of /proc/PID/stat (proc(5)), of which the second one is in parentheses */
 
 static char own[PATH]; /* of the library's file */
@@ -58,6 +61,26 @@ static ulong *initial_stack(void)
 	return (ulong *)(found & -sizeof(ulong));
 }
 
+/* The same without /proc, by what glibc passes to an initializer. Others pass nothing, and these are what was
+ * in registers. */
+static ulong *stack_given(ulong argc, char **argv)
+{
+	ulong *sp = (ulong *)argv - 1, *at = sp;
+	u32 ends = 0; /* of the arguments, and of the environment */
+
+	if (argc > MOST || (ulong)sp % sizeof(ulong) || !readable((ulong)sp) || *sp != argc)
+		return 0;
+	while (ends < 2)
+		if (++at - sp > MOST || !readable((ulong)at))
+			return 0;
+		else if (!*at && ++ends == 1 && (ulong)(at - sp) != argc + 1)
+			return 0;
+	for (at++; readable((ulong)at) && at[0]; at += 2)
+		if (at[0] == AT_PAGESZ)
+			return at[1] && !(at[1] & (at[1] - 1)) ? sp : 0;
+	return 0;
+}
+
 static ulong hexadecimal(struct text *text, int end)
 {
 	ulong number = 0;
@@ -101,11 +124,9 @@ void library_start(ulong argc, char **argv, char **envp)
 
 	if (process.pid)
 		return;
-	sp = initial_stack();
-	if (!sp) {
-		say(0, 0, "cannot read /proc/self/stat; nothing is recorded");
+	sp = initial_stack() ?: stack_given(argc, argv);
+	if (!sp)
 		return;
-	}
 	if (argv + argc != (char **)(sp + 1) + *sp || argc > *sp || !envp)
 		envp = (char **)(sp + 1) + *sp + 1;
 	path_kept();

@@ -11,8 +11,13 @@
 
 #define LONGEST 65536 /* maximum entries of the linker's list to examine */
 
-void ftrace_caller(void) __attribute__((visibility("hidden")));
-void ftrace_regs_caller(void) __attribute__((visibility("hidden")));
+/* What a library's detours go on to, at entries and elsewhere. */
+#ifndef LIBRARY_CALLER
+#define LIBRARY_CALLER ftrace_caller
+#define LIBRARY_REGS_CALLER ftrace_regs_caller
+#endif
+void LIBRARY_CALLER(void) __attribute__((visibility("hidden")));
+void LIBRARY_REGS_CALLER(void) __attribute__((visibility("hidden")));
 
 static struct probed_library *first(void)
 {
@@ -86,7 +91,7 @@ void libraries_connected(void)
 
 		if (library->place == ~0ull)
 			continue;
-		hook->delta = (ulong)ftrace_regs_caller;
-		__atomic_store_n(&hook->entry, (ulong)ftrace_caller, __ATOMIC_RELEASE);
+		hook->delta = (ulong)LIBRARY_REGS_CALLER;
+		__atomic_store_n(&hook->entry, (ulong)LIBRARY_CALLER, __ATOMIC_RELEASE);
 	}
 }

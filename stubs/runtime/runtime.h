@@ -148,7 +148,9 @@ struct process {
 	u64 early;              /* calls before setup */
 	u64 told;               /* those that are in this process's header, or its parents' */
 	ulong stack;            /* start of the first thread's */
-	u32 grows;              /* the file is allocated in steps */
+	u32 grows;              /* the file is allocated in steps ... */
+	u32 stores;             /* ... by stores to it, without system calls */
+	u32 full;               /* one of these found the disk full */
 	u32 overflowing;        /* something did not fit into this one's */
 	u32 flags;              /* enum trace_flags, for the next file */
 	u32 serials;            /* of threads that took chunks of a ring */

@@ -4,6 +4,7 @@
  * others there is a handler, unless the program has its own: what was recorded is lost and counted,
  * and the process goes on in another file. Any other SIGBUS keeps its effect. */
 #include "file.h"
+#include "link_map.h"
 #ifdef PROBES
 #include "probes.h"
 #endif
@@ -74,6 +75,21 @@ static u64 left_behind(void)
 	return bytes;
 }
 
+/* Whether a file that grows by stores has found the disk full there, and not been truncated: then all before is
+ * still there, and the page becomes memory that nobody reads. */
+static int was_full(const struct trace_header *header, ulong address)
+{
+	ulong page = process.page ?: PAGE;
+
+	if (!process.stores || header != process.header || !readable((ulong)header) ||
+	    address - (ulong)header < (u64)header->grown * TRACE_UNIT ||
+	    failed(mmap_(address & -page, page, PROT_RW, MAP_ANONYMOUS_FIXED, -1)))
+		return 0;
+	if (!__atomic_exchange_n(&process.full, 1, __ATOMIC_RELAXED))
+		say(0, 0, "the disk is full; what follows is counted, and not recorded");
+	return 1;
+}
+
 /* 0 if the address is in none of our files. One thread does the work; the others fault again. */
 static int was_cut(ulong address)
 {
@@ -86,6 +102,8 @@ static int was_cut(ulong address)
 			break;
 	if (i == MAPPINGS)
 		return 0;
+	if (was_full((struct trace_header *)mappings[i].at, address))
+		return 1;
 	if (other == pid ||
 	    !__atomic_compare_exchange_n(&busy, &other, pid, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return 1;
@@ -123,8 +141,8 @@ LANDING static void bus_error(int signal, const struct info *info, void *context
 		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGBUS, 0, 0, 0);
 }
 
-/* Install ours if this signal has no handler. */
-void bus_kept(void)
+/* Install ours if this signal has no handler; return whether it is there. */
+int bus_kept(void)
 {
 	struct action old = {0, 0, 0, 0}, new = {bus_error, FLAGS, 0, ~0ull};
 
@@ -133,5 +151,6 @@ void bus_kept(void)
 	new.flags |= SA_RESTORER;
 #endif
 	if (act(0, &old) == 0 && !old.handler)
-		act(&new, 0);
+		return act(&new, 0) == 0;
+	return old.handler == (void *)bus_error;
 }

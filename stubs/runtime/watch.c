@@ -18,6 +18,7 @@
 #define CLONE_VFORK 0x4000
 #define WALL 0x40000000 /* __WALL */
 #define EMFILE 24
+#define ESTALE 116
 #define TRAP_PERF 6
 #define FLAG_LATE 1 /* TRAP_PERF_FLAG_ASYNC */
 #define EVENT_WORDS 5 /* without a stack */
@@ -39,12 +40,17 @@ static u64 seen[WATCHES];     /* each one's value at the last look */
 static u32 refusal[WATCHES]; /* errno */
 u32 descriptors[WATCHES];    /* of their events, 0: none */
 
-/* A variable's bytes as a number. */
-static u64 value_at(const struct trace_watch *watch)
+static ulong address_of(u32 number)
 {
-	const volatile void *at = (const volatile void *)(ulong)(watch->address + process.bias);
+	return (ulong)(laid_watch(number)->address + watch_above[number] + process.bias);
+}
 
-	switch (watch->length) {
+/* A variable's bytes as a number. */
+static u64 value_at(u32 number)
+{
+	const volatile void *at = (const volatile void *)address_of(number);
+
+	switch (laid_watch(number)->length) {
 	case 1:
 		return *(const volatile u8 *)at;
 	case 2:
@@ -75,8 +81,10 @@ void watches_told(struct trace_header *header)
 
 	for (i = 0; i < WATCHES * sizeof(*told) / sizeof(*to); i++)
 		to[i] = from[i];
-	for (i = 0; i < WATCHES; i++)
+	for (i = 0; i < WATCHES; i++) {
 		told[i].refusal = refusal[i];
+		told[i].address += watch_above[i];
+	}
 #ifndef PROBES
 	header->probes = WATCHES;
 #endif
@@ -106,7 +114,7 @@ static u32 set(u32 number)
 	/* Forked children inherit them: nobody could set them there. */
 	wanted.flags = INHERIT | EXCLUDE_KERNEL | EXCLUDE_HV | REMOVE_ON_EXEC | SIGTRAP_;
 	wanted.bp_type = watch->type;
-	wanted.bp_addr = watch->address + process.bias;
+	wanted.bp_addr = address_of(number);
 	wanted.bp_len = watch->length;
 	wanted.data = OURS | number;
 	fd = syscall6(SYS_perf_event_open, (long)&wanted, 0, -1, -1, FLAG_CLOEXEC, 0);
@@ -145,13 +153,18 @@ void watches_set(void)
 {
 	u32 i, any = 0, no = forbidden() ? EPERM : 0;
 
-	for (i = 0; i < WATCHES; i++)
-		if (laid_watch(i)->type)
-			seen[i] = value_at(laid_watch(i));
 	for (i = 0; i < WATCHES; i++) {
 		if (!laid_watch(i)->type)
 			continue;
-		refusal[i] = no ?: set(i);
+		if (watch_found(i))
+			seen[i] = value_at(i);
+		else
+			refusal[i] = ESTALE;
+	}
+	for (i = 0; i < WATCHES; i++) {
+		if (!laid_watch(i)->type)
+			continue;
+		refusal[i] = refusal[i] ?: no ?: set(i);
 		any |= !refusal[i];
 	}
 	if (process.header)
@@ -171,7 +184,7 @@ static void accessed(u32 number, const struct trap_info *info, const struct cont
 	u64 now, after, before, *at = 0;
 
 	now = ticks();
-	after = value_at(laid_watch(number)); /* for `rw-` this traps again */
+	after = value_at(number); /* for `rw-` this traps again */
 	before = __atomic_exchange_n(&seen[number], after, __ATOMIC_RELAXED);
 	if (!process.header || is_off())
 		goto out;

@@ -9,6 +9,7 @@
 enum watch_limits {
 	WATCHES = 4,      /* entries injected: the processor's breakpoints */
 	WATCH_STEPS = 63, /* of a filter */
+	WATCH_LIBRARY = 56, /* bits of a link address; above are a number for its library, 0: the program's */
 };
 
 enum watch_flags {
@@ -33,6 +34,16 @@ struct watch_rule {
 	struct fetch step[WATCH_STEPS];
 };
 
+/* What is known of a watch's library; none for one of the program. ftpatch_config.returned points to one for
+ * each, in programs that have them. */
+struct watched_library {
+	u64 dynamic; /* link address of its dynamic table, 0: none */
+	u64 place;   /* ... of bytes by which it is known */
+	u8 id[32];
+	u64 slot;    /* ... of the slot in its GOT that has the variable's address, 0: the variable is its own */
+	u64 bound;   /* the variable's link address, with what the linker adds in that slot */
+};
+
 /* The injected table is the start of the trace file, before anything happened. */
 static inline const struct trace_watch *laid_watch(u32 number)
 {
@@ -55,6 +66,17 @@ static inline const struct watch_rule *laid_rule(u32 number)
 {
 	return (const struct watch_rule *)(ulong)(ftpatch_config.caller + process.bias) + number;
 }
+
+static inline const struct watched_library *laid_library(u32 number)
+{
+	if (!ftpatch_config.returned)
+		return 0;
+	return (const struct watched_library *)(ulong)(ftpatch_config.returned + process.bias) + number;
+}
+
+/* watch_libraries.c: whether a watch's variable is there; then its address is as far above the laid one. */
+extern u64 watch_above[WATCHES] __attribute__((visibility("hidden")));
+int watch_found(u32 number);
 
 /* Of events, 0 for none. */
 extern u32 descriptors[WATCHES] __attribute__((visibility("hidden")));

@@ -12,10 +12,10 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from tests.support.command import ftpatch
-from tests.support.gnu import runner
 from tests.support.library_programs import build
+from tests.support.tracer_programs import ARCHES
 from tests.support.uprobes import entries
-from tests.support.whole_library import Ran, built, told
+from tests.support.whole_library import Ran, built, command, told
 
 PYTHON = "/usr/bin/python3"
 ZLIB = Path("/lib/x86_64-linux-gnu/libz.so.1")
@@ -80,15 +80,13 @@ def test_a_library_of_the_system_in_a_program_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opens", [False, True], ids=["linked", "opened"])
-@pytest.mark.parametrize("arch", ["x86_64", "arm64"])
+@pytest.mark.parametrize("arch", ["x86_64", "i386", "arm64"])
 def test_it_counts_as_the_program_does(arch: str, opens: bool, tmp_path: Path) -> None:
-    compiler = {"x86_64": "gcc", "arm64": "aarch64-linux-gnu-gcc"}[arch]
-    library, program = built(tmp_path, compiler=compiler, pad="-g", opens=opens)
-    words: list[str | Path] = [program, library] if opens else [program]
-    if arch == "arm64":
-        words = [*runner("arm64"), "-L", "/usr/aarch64-linux-gnu", *words]
+    library, program = built(tmp_path, compiler=ARCHES[arch].gcc, pad="-g", opens=opens)
+    words = command(arch, program, *([library] if opens else []))
     plain = told(words, tmp_path)
-    probes = ("p:deep whole_deep n", "r:back whole_back $retval:s32", "p:leaf whole_leaf")
+    named = "n=$arg1:s32" if arch == "i386" else "n"  # names of the source are not fetched there
+    probes = (f"p:deep whole_deep {named}", "r:back whole_back $retval:s32", "p:leaf whole_leaf")
     # qemu-user does not wipe memory for children: they are known by a thread that had hits before.
     _probed(library, *probes, "p:calls whole_calls")
     ran = told(words, tmp_path)

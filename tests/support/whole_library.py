@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import PATIENCE, ftpatch
+from tests.support.gnu import runner
 from tests.support.library_programs import PAD, SOURCES
+from tests.support.tracer_programs import ARCHES
 
-__all__ = ["COUNTED", "Ran", "built", "counts", "enabled", "told"]
+__all__ = ["COUNTED", "Ran", "built", "command", "counts", "enabled", "told"]
 
 NAME = "libwhole.so.1"
 COUNTED = ("leaf", "deep", "back", "chosen", "begin")
@@ -53,6 +55,14 @@ def built(
     linked = ["-DOPENS"] if opens else [str(library), "-Wl,-rpath,$ORIGIN"]
     _do([*words, *main, str(SOURCES / "whole_main.c"), "-pthread", *linked, "-o", str(program)])
     return library, program
+
+
+def command(arch: str, program: Path, *args: str | Path) -> list[str | Path]:
+    """The words that run a program of an architecture, under qemu where it has to be."""
+    words = [*runner(arch)]
+    if words:
+        words += ["-L", ARCHES[arch].root, "-cpu", "max"]
+    return [*words, program, *args]
 
 
 def _do(words: list[str]) -> None:
