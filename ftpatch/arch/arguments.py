@@ -102,6 +102,11 @@ class Convention(Protocol):
         """Place the arguments of a function. Raises UnclearError."""
         ...
 
+    def returned(self, result: Passed) -> Place:
+        """Place what a function returns: its words are those of the registers for results, and
+        ``address`` that the first one has where it is. Raises UnclearError."""
+        ...
+
 
 def convention_of(machine: int, elf_class: int) -> Convention | None:
     """The convention of C and C++ on an architecture; None if it is not known."""

@@ -32,7 +32,6 @@ from ftpatch.names.suggest import meant, near
 
 __all__ = ["NamedValues"]
 
-WORD = 8
 SPLIT = "has parts of less than a word in vector registers"
 
 
@@ -155,11 +154,34 @@ class NamedValues:
             if early is not None:
                 return early
         passing = self._passed(name)
+        if self._declared is not None and self._declared.stacked:
+            return self._stacked(self._declared, name)
         if passing.address and passing.words[0] != LOST:
-            return InRegisters(names=self._names(passing, self._general)).pointed()
+            return self._held(self._names(passing, self._general)).pointed()
         if {*passing.words, *passing.vectors} <= {LOST}:
             return self._beyond(die, name, passing)
-        return InRegisters(names=self._names(passing, self._general))
+        return self._held(self._names(passing, self._general))
+
+    def _held(self, names: Sequence[str | None]) -> InRegisters:
+        known = self._locations.registers
+        widths = [known.width(name) for name in names if name]
+        return InRegisters(names=names, width=min(widths, default=known.word))
+
+    def _stacked(self, declared: Declaration, name: str) -> Place:
+        """Where a parameter is if all are words of the stack, in order."""
+        first = next((one.place.words[0] for one in declared.parameters if one.place.words), 0)
+        at = first + self._registers.behind
+        for one in declared.parameters:
+            if one.name == name:
+                held = self._on_stack(at)
+                return held.pointed() if one.place.address else held
+            at += len(one.place.words)
+        return self._gone()
+
+    def _on_stack(self, word: int) -> InMemory:
+        """A word from where the stack pointer is at the entry."""
+        known = self._locations.registers
+        return InMemory(start=Word(start=known.names[known.stack]), offset=known.word * word)
 
     def _stays(self, die: DIE) -> bool:
         """Test whether a parameter is, all the time, where it was passed: in registers for
@@ -179,7 +201,9 @@ class NamedValues:
         for one in self._declared.parameters:
             place = one.place
             kept = [word for word in place.words if word != LOST]
-            narrow = one.type.size <= WORD and (len(place.words) == 1 or place.address)
+            narrow = one.type.size <= self._registers.word and (
+                len(place.words) == 1 or place.address
+            )
             if one.name == name:
                 break
             if kept:
@@ -192,14 +216,11 @@ class NamedValues:
             return self._locations.told(die) or self._gone()
         held: Place
         if passing.missing == "stack":
-            pointer = self._locations.registers.names[self._locations.registers.stack]
-            held = InMemory(
-                start=Word(start=pointer), offset=WORD * (stack + self._registers.behind)
-            )
+            held = self._on_stack(stack + self._registers.behind)
         else:
             numbers, number = self._registers.numbers, self._registers.arguments[register]
             known = self._locations.registers.names
-            held = InRegisters(names=[one for one in known if numbers.get(one) == number])
+            held = self._held([one for one in known if numbers.get(one) == number])
         return held.pointed() if passing.address else held
 
     def _is_static(self, die: DIE) -> bool:
@@ -260,7 +281,7 @@ class NamedValues:
             if convention is None or found is None or not is_known:
                 raise UnclearError
             asked = passed(found)
-            (place,) = convention.place([asked], None)
+            place = convention.returned(asked)
         except UnclearError:
             raise NoValueError("is returned in a way that is not known") from None
         results = self._registers.results
@@ -268,11 +289,11 @@ class NamedValues:
         if in_memory and (asked.composite or asked.by_reference):
             if not self._registers.returns_address:
                 raise NoValueError("is where only the caller knows")
-            return InRegisters(names=results).pointed()
+            return self._held(results).pointed()
         names = self._names(place, results)
         if place.missing == "float" and not any(names):
             raise NoValueError(SPLIT)
-        return InRegisters(names=names)
+        return self._held(names)
 
 
 def _nth(names: Sequence[str], number: int) -> str | None:

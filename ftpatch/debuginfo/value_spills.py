@@ -32,7 +32,8 @@ MAX_PROLOGUE = 1 << 10
 """Bytes of code looked at."""
 MOVE = re.compile(r"mov(abs)?[bwlq]?|movs[sd]")
 """As GNU writes them, but for those that extend."""
-WORD = 8
+VECTOR = 8
+"""Bytes of a vector register that are known."""
 SINGLE, SINGLE_SIZE = "movss", 4
 """Moves a float; of a register it leaves the rest as it was."""
 MEMORY, REGISTER, IMMEDIATE = 3, 1, 2
@@ -92,7 +93,7 @@ class _Frame:
 
     def read(self, at: int, size: int) -> tuple[int, Word] | None:
         """Return the value at a place: as it was stored, or as the caller passed it."""
-        if at >= WORD * self.registers.behind:
+        if at >= self.registers.word * self.registers.behind:
             return size, Word(start=self.stack, reads=(at,))
         found = self.held.get(at)
         return (min(size, found[0]), found[1]) if found else None
@@ -110,14 +111,12 @@ def read_spills(functions: Functions, registers: Registers, start: int, end: int
     if offset < 0:
         return None
     code = functions.image.data[offset : offset + end - start].tobytes()
-    stack = next(
-        name for name, n in registers.numbers.items() if n == registers.stack and name[0] == "r"
-    )
+    whole = {number: name for name, number in sorted(registers.numbers.items(), key=_length)}
+    stack = whole[registers.stack]
     frame = _Frame(registers=registers, stack=stack, bases={stack: 0}, known={})
-    for number in registers.arguments:
-        name = max((one for one, n in registers.numbers.items() if n == number), key=len)
-        frame.known[name] = (WORD, Word(start=name))
-    frame.known |= {name: (WORD, Word(start=name)) for name in registers.vectors}
+    frame.known |= {name: (registers.word, Word(start=name)) for name in whole.values()}
+    frame.known |= {name: (VECTOR, Word(start=name)) for name in registers.vectors}
+    del frame.known[stack]
     at = start
     for insn in engine(functions.arch).disasm(code, start):
         if not _pass(frame, insn):
@@ -128,6 +127,10 @@ def read_spills(functions: Functions, registers: Registers, start: int, end: int
     return Spills(bases=frame.bases, held=frame.held, known=frame.known)
 
 
+def _length(named: tuple[str, int]) -> int:
+    return len(named[0])
+
+
 def _pass(frame: _Frame, insn: Any) -> bool:  # noqa: ANN401
     """Follow one instruction; False for one that may do anything."""
     operands, word = list(insn.operands), insn.mnemonic
@@ -135,9 +138,9 @@ def _pass(frame: _Frame, insn: Any) -> bool:  # noqa: ANN401
     targets = [one for one in operands if one.access & WRITE]
     source, target = (sources or [None])[0], (targets or [None])[0]
     if word.startswith("push") and source is not None and source.type == REGISTER:
-        frame.bases[frame.stack] -= WORD
+        frame.bases[frame.stack] -= frame.registers.word
         what = frame.known.get(frame.name(insn.reg_name(source.reg)) or "")
-        frame.store(frame.bases[frame.stack], WORD, what)
+        frame.store(frame.bases[frame.stack], frame.registers.word, what)
         return True
     to = target.reg if target is not None and target.type == REGISTER else 0
     if word.startswith("sub") and source is not None and source.type == IMMEDIATE and to:
@@ -160,7 +163,8 @@ def _moved(frame: _Frame, insn: Any, source: Any, target: Any) -> bool:  # noqa:
     what: tuple[int, Word] | None = None
     if source.type == REGISTER:
         name = frame.name(insn.reg_name(source.reg)) or ""
-        if target.type == REGISTER and source.size == WORD and name in frame.bases:
+        whole = source.size == frame.registers.word
+        if target.type == REGISTER and whole and name in frame.bases:
             to = frame.name(insn.reg_name(target.reg))
             if to is None or to == frame.stack:
                 return False

@@ -21,8 +21,6 @@ from ftpatch.probe.value_types import Shown, chosen, is_float, shown, text_in
 
 __all__ = ["NamedFetches"]
 
-WORD = 8
-
 
 class NamedFetches:
     """Fetches names at one place of a program."""
@@ -98,7 +96,7 @@ def _typed(place: Place, part: Part, kind: Token) -> Fetch:
     is_array = die is not None and die.tag == "DW_TAG_array_type"
     if kind.text == "string":
         if die is not None and die.tag in POINTERS:
-            return _fetched(place, Shown(type="string", size=WORD, follow=True))
+            return _fetched(place, Shown(type="string", size=size_of(die), follow=True))
         if not is_array:
             raise NoValueError("is no string")
         size = size_of(die, part.dimension)
@@ -122,6 +120,8 @@ def _fetched(place: Place, how: Shown) -> Fetch:
 
 
 def _read(word: Word) -> Fetch:
+    if word.upper:
+        return Fetch("", Source.PAIR, f"{word.upper}:{word.start}")
     if isinstance(word.start, str):
         return Fetch("", Source.REGISTER, word.start, reads=word.reads)
     source = Source.ADDRESS if word.reads else Source.IMMEDIATE

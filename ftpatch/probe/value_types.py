@@ -73,11 +73,11 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
         raise NoValueError("is an array", "name an element, as in items[0]")
     size = size_of(die)
     if tag in POINTERS or tag == "DW_TAG_ptr_to_member_type":
-        if size != SCALARS[-1]:
+        if size != die.cu["address_size"]:
             raise NoValueError("is no value of a word")
         if tag == "DW_TAG_pointer_type" and _is_character(stripped(die)):
             return Shown(type="string", size=size, follow=True)
-        return Shown(type="x64", size=size)
+        return Shown(type=f"x{8 * size}", size=size)
     if size not in SCALARS and is_float(die):
         raise NoValueError(f"is a {name_of(die)}", "probes read float and double")
     if size not in SCALARS:

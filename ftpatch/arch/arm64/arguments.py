@@ -60,6 +60,11 @@ class _Aapcs64:
             used += wants
         return out
 
+    def returned(self, result: Passed) -> Place:
+        """As an argument of that type."""
+        (place,) = self.place([result], None)
+        return place
+
 
 def _homogeneous(one: Passed) -> int:
     """Count the vector registers that an argument goes to, if as many are free, and else to the

@@ -51,6 +51,11 @@ class _SystemV:
             )
         return out
 
+    def returned(self, result: Passed) -> Place:
+        """As an argument of that type."""
+        (place,) = self.place([result], None)
+        return place
+
     @staticmethod
     def _in_memory(result: Passed) -> bool:
         if result.by_reference:
