@@ -95,6 +95,11 @@ class Convention(Protocol):
         results; none if there are none."""
 
     @property
+    def others(self) -> tuple[int, ...]:
+        """DWARF's numbers of further registers, in which functions get arguments that are not
+        called as the convention says."""
+
+    @property
     def word(self) -> int:
         """Bytes of a word."""
 

@@ -23,8 +23,15 @@ from ftpatch.debuginfo.source_names import RETURNED, SourceName
 from ftpatch.debuginfo.source_scopes import Scopes, source_name
 from ftpatch.debuginfo.types import COMPOSITES, Types, passed
 from ftpatch.debuginfo.value_frames import At, Locations
-from ftpatch.debuginfo.value_parts import Part, stripped
-from ftpatch.debuginfo.value_places import InMemory, InRegisters, NoValueError, Place, Word
+from ftpatch.debuginfo.value_parts import Part, size_of, stripped
+from ftpatch.debuginfo.value_places import (
+    InMemory,
+    InRegisters,
+    NoValueError,
+    Place,
+    Scattered,
+    Word,
+)
 from ftpatch.debuginfo.value_steps import dereferenced, refusing, taken
 from ftpatch.errors import UsageError
 from ftpatch.names.functions import Functions
@@ -155,7 +162,7 @@ class NamedValues:
                 return early
         passing = self._passed(name)
         if self._declared is not None and self._declared.stacked:
-            return self._stacked(self._declared, name)
+            return self._copied(die) or self._stacked(self._declared, name)
         if passing.address and passing.words[0] != LOST:
             return self._held(self._names(passing, self._general)).pointed()
         if {*passing.words, *passing.vectors} <= {LOST}:
@@ -166,6 +173,16 @@ class NamedValues:
         known = self._locations.registers
         widths = [known.width(name) for name in names if name]
         return InRegisters(names=names, width=min(widths, default=known.word))
+
+    def _copied(self, die: DIE) -> Place | None:
+        """Where a parameter is by the prologue, which copies all of it into the frame: functions
+        need not be called as declared (regparm). None if it does not."""
+        try:
+            place = self._locations.told(die)
+        except NoValueError:
+            return None
+        size = size_of(stripped(die))
+        return place if isinstance(place, Scattered) and place.covers(size) else None
 
     def _stacked(self, declared: Declaration, name: str) -> Place:
         """Where a parameter is if all are words of the stack, in order."""
@@ -185,13 +202,17 @@ class NamedValues:
 
     def _stays(self, die: DIE) -> bool:
         """Test whether a parameter is, all the time, where it was passed: in registers for
-        arguments, or in a frame of which the prologue tells."""
+        arguments, also of functions that are called in another way, or in a frame of which the
+        prologue tells."""
         operations = self._locations.parsed(die)
         convention = self._convention
         registers = (*convention.registers, *convention.vectors) if convention else ()
         named = self._locations.registers_in(operations)
         framed = any(one.op_name == "DW_OP_fbreg" for one in operations)
-        return (framed or bool(named)) and named <= set(registers)
+        others = named - set(registers)
+        if others and not (convention and others <= set(convention.others)):
+            return False
+        return (framed or bool(named)) and self._locations.uses(others)
 
     def _beyond(self, die: DIE, name: str, passing: Passing) -> Place:
         """Where a parameter is behind the registers that the convention's words are."""

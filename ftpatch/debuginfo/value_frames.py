@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from ftpatch.debuginfo.value_places import (
     Word,
     place_of,
 )
-from ftpatch.debuginfo.value_spills import Spills, read_spills
+from ftpatch.debuginfo.value_spills import Spills, read_spills, reads_first
 from ftpatch.elf.eh_frame import NO_CFA, Cfi, frame_of, pointed_at, saved_at
 from ftpatch.names.functions import Functions
 
@@ -111,6 +111,13 @@ class Locations:
             return None
         held = dict(enumerate(map(str, same)))
         return place_of(operations, self._machine(held, lambda _: 0), entry=True)
+
+    def uses(self, numbers: Collection[int]) -> bool:
+        """Test whether the function uses registers, by DWARF's numbers, as its caller left them."""
+        names = [self.registers.names[one] for one in numbers]
+        return not names or reads_first(
+            self.functions, registers_of(self.functions.arch), self.at.start, names
+        )
 
     @staticmethod
     def registers_in(operations: Sequence[Any]) -> set[int]:

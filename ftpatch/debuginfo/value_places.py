@@ -173,6 +173,16 @@ class Scattered:
             raise NoValueError("is a part of a register, which cannot be fetched")
         raise NoValueError("is in no register that probes read")
 
+    def covers(self, size: int) -> bool:
+        """Test whether each of the first bytes is somewhere."""
+        at = 0
+        while at < size:
+            held, _ = self.parts.get(self.offset + at, (0, None))
+            if not held:
+                return False
+            at += held
+        return True
+
     def pointed(self) -> InMemory:
         """The memory that it points to. Raises NoValueError."""
         return InMemory(start=self.word(self.width))

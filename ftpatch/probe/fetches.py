@@ -68,8 +68,8 @@ class Named(Protocol):
         ...
 
     def returned(self, value: Token) -> Fetch | None:
-        """Fetch what a function returns, if that is a float; None for anything else. Raises
-        UsageError."""
+        """Fetch what a function returns, if that is a float or has several words; None for anything
+        else. Raises UsageError."""
         ...
 
 

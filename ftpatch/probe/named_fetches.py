@@ -17,7 +17,7 @@ from ftpatch.debuginfo.value_steps import refusing
 from ftpatch.errors import InputError
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import FLOATS, TYPES, Fetch, Source
-from ftpatch.probe.value_types import Shown, chosen, is_float, shown, text_in
+from ftpatch.probe.value_types import Shown, chosen, is_float, is_wide, shown, text_in
 
 __all__ = ["NamedFetches"]
 
@@ -36,11 +36,12 @@ class NamedFetches:
             return _fetch(place, part, kind)
 
     def returned(self, value: Token) -> Fetch | None:
-        """Fetch what the function returns, if that is a float; None for anything else, also where
-        the debug information does not tell. Raises UsageError."""
+        """Fetch what the function returns, if that is a float or a number of two words; None for
+        anything else, also where the debug information does not tell. Raises UsageError."""
         try:
             with self._values.readable():
-                held = is_float(self._values.result())
+                die = self._values.result()
+                held = is_float(die) or is_wide(die)
         except (InputError, NoValueError, UnusableError):
             held = False
         return self(value, None) if held else None

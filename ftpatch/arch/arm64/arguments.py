@@ -23,6 +23,7 @@ MAX_SIZE = 16
 
 class _Aapcs64:
     registers = tuple(range(WORDS))
+    others = ()
     vectors = tuple(VECTORS)
     word = 8
 

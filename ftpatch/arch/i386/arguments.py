@@ -20,6 +20,7 @@ MAX_SIZE = 12
 
 class _SystemV:
     registers = ()
+    others = (0, 2, 1)  # eax, edx, ecx, of regparm, fastcall and local functions
     vectors = (11,)  # st(0): psABI for i386, table 2.14
     word = 4
 

@@ -20,6 +20,7 @@ MAX_SIZE = 16
 
 class _SystemV:
     registers = (5, 4, 1, 2, 8, 9)  # rdi, rsi, rdx, rcx, r8, r9: psABI, figure 3.36
+    others = ()
     vectors = tuple(VECTORS)
     word = 8
 
