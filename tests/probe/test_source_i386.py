@@ -191,7 +191,7 @@ def _compare(
 def test_as_gdb_prints_them(form: tuple[str, str, str], tmp_path: Path) -> None:
     program = _built(tmp_path, *form)
     # Without optimisation, and for what clang counts from a frame that is not laid yet, gdb is
-    # right behind the prologue only; what functions get in registers -O2 may have overwritten there.
+    # right behind the prologue only; what is in registers may be overwritten there.
     star = "*" * (form[0] == "gcc" and "-O0" not in form[2])
     differ, gone, compared = list[object](), 0, 0
     for function, names in TAKES.items():

@@ -162,7 +162,8 @@ def test_values_are_gdbs(
     assert compared - gone - vary > 20
     record_property(
         "measured",
-        f"{name} {level} {arch}: {len(functions)} functions, {sum(map(len, takes.values()))} parameters,"
+        f"{name} {level} {arch}: {len(functions)} functions,"
+        f" {sum(map(len, takes.values()))} parameters,"
         f" {sum(map(len, gives.values()))} results, {compared} values, {gone} gone in gdb,"
         f" {vary} vary, {unseen} results unseen by gdb;"
         f" refused {dict(against + against_gives)}",
