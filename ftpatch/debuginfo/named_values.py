@@ -162,6 +162,8 @@ class NamedValues:
                 return early
         passing = self._passed(name)
         if self._declared is not None and self._declared.stacked:
+            if self._locations.registers_in(self._locations.parsed(die)) and self._stays(die):
+                return self._locations.told(die) or self._gone()
             return self._copied(die) or self._stacked(self._declared, name)
         if passing.address and passing.words[0] != LOST:
             return self._held(self._names(passing, self._general)).pointed()
