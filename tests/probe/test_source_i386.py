@@ -163,8 +163,8 @@ def _kept(program: Path, kind: str, place: str, names: tuple[str, ...]) -> tuple
     kept = tuple(names[int(str(row["name"])[1:])] for row in done.json)
     refused = done.err.splitlines()
     assert len(kept) + len(refused) == len(names), done.err
-    reasons = ("optimised away", "not yet stored there", "is computed there", "split up there")
-    reasons += ("is not told where it is at the entry",)  # -mregparm
+    reasons = ["optimised away", "not yet stored there", "is computed there", "split up there"]
+    reasons += ["is not told where it is at the entry"]  # -mregparm
     assert all(any(reason in line for reason in reasons) for line in refused), done.err
     return kept
 
@@ -322,6 +322,11 @@ int main(void)
 """
 
 
+def _is_nearest(mine: str, theirs: str, kind: type[np.floating]) -> bool:
+    a, b = kind(mine), kind(theirs)
+    return bool(a == b or (np.isnan(a) and np.isnan(b)))
+
+
 def test_numbers_of_the_x87(tmp_path: Path) -> None:
     """As its instructions round them; and whatever is on its stack stays there."""
     program = _built(tmp_path, "gcc", "no-pie", "-O1", X87)
@@ -336,15 +341,12 @@ def test_numbers_of_the_x87(tmp_path: Path) -> None:
     )
     printed = run(program, cwd=tmp_path, arch="i386").out.decode().splitlines()[:-1]
     assert len(rows) == len(printed) + 1 > 200
-    same = [
+    wrong = [
         (row, text)
         for row, text in zip(rows, printed, strict=False)
-        for value, told, kind in zip(
-            row.values(), text.split(), (np.float64, np.float32), strict=True
-        )
-        if not np.array_equal(kind(value), kind(told), equal_nan=True)
+        if not all(map(_is_nearest, row.values(), text.split(), (np.float64, np.float32)))
     ]
-    assert not same
+    assert not wrong
     assert [float(one) for one in rows[-1].values()][:3] == [np.log(2), np.log2(np.e), np.pi]
 
 
