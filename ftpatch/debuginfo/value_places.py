@@ -210,7 +210,7 @@ def _joint(lower: Word, upper: Word | None, size: int) -> Word | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What locations refer to: ``names`` of registers by DWARF number, the ``width`` of a value in
+    """The machine that locations refer to: ``names`` of registers by DWARF number, the ``width`` of a value in
     one (bytes), what is so many bytes from the ``frame``'s base, an ``address`` by its index."""
 
     names: Mapping[int, str]
