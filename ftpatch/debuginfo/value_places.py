@@ -210,8 +210,9 @@ def _joint(lower: Word, upper: Word | None, size: int) -> Word | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The machine that locations refer to: ``names`` of registers by DWARF number, the ``width`` of a value in
-    one (bytes), what is so many bytes from the ``frame``'s base, an ``address`` by its index."""
+    """The machine that locations refer to: ``names`` of registers by DWARF number, the ``width`` of
+    a value in one and of an address, ``word`` (bytes), what is so many bytes from the ``frame``'s
+    base, an ``address`` by its index."""
 
     names: Mapping[int, str]
     width: Callable[[str], int]
