@@ -74,12 +74,12 @@ class Locations:
         if found is None or not found[0]:
             return None
         unit = die.cu
-        machine = self._machine(
+        context = self._context(
             self.registers.known, lambda index: int(self.info.dwarf.get_addr(unit, index))
         )
-        return place_of(self._parsed(found[0], unit), machine, entry=self.at.entry)
+        return place_of(self._parsed(found[0], unit), context, entry=self.at.entry)
 
-    def _machine(self, names: Mapping[int, str], address: Callable[[int], int]) -> Machine:
+    def _context(self, names: Mapping[int, str], address: Callable[[int], int]) -> Machine:
         known = self.registers
         return Machine(
             names=names, width=known.width, frame=self._framed, address=address, word=known.word
@@ -110,7 +110,7 @@ class Locations:
         if not all(number < len(same) and same[number] for number in named):
             return None
         held = dict(enumerate(map(str, same)))
-        return place_of(operations, self._machine(held, lambda _: 0), entry=True)
+        return place_of(operations, self._context(held, lambda _: 0), entry=True)
 
     def uses(self, numbers: Collection[int]) -> bool:
         """Test whether the function uses registers, by DWARF's numbers, as its caller left them."""

@@ -225,12 +225,12 @@ class Machine:
         return InRegisters(names=[name], width=self.width(name))
 
 
-def place_of(operations: Sequence[Any], machine: Machine, *, entry: bool) -> Place:
+def place_of(operations: Sequence[Any], context: Machine, *, entry: bool) -> Place:
     """The place that a location expression tells (DWARF 5, section 2.6), as pyelftools parses it.
     ``entry``: it is told of a function's entry. Raises NoValueError."""
-    names = machine.names
+    names = context.names
     if any(one.op_name in ("DW_OP_piece", "DW_OP_bit_piece") for one in operations):
-        return _pieces(operations, machine)
+        return _pieces(operations, context)
     words = [one.op_name for one in operations]
     if not words:
         raise NoValueError("was optimised away")
@@ -242,18 +242,18 @@ def place_of(operations: Sequence[Any], machine: Machine, *, entry: bool) -> Pla
         if not entry or not told:
             raise NoValueError("is not kept up to there")
         if words[1:] == ["DW_OP_stack_value"]:
-            return machine.held(told)
+            return context.held(told)
         at: Place = InMemory(start=Word(start=told))
     elif (register := _register(first, names)) and not rest:
-        return machine.held(register)
+        return context.held(register)
     elif words[0] == "DW_OP_fbreg":
-        at = machine.frame(first.args[0])
+        at = context.frame(first.args[0])
     elif words[0].startswith("DW_OP_breg") and (narrow := _narrowed(operations, entry=entry)):
-        return Scattered(parts={0: (narrow, _based(first, names).start)}, width=machine.word)
+        return Scattered(parts={0: (narrow, _based(first, names).start)}, width=context.word)
     elif words[0].startswith("DW_OP_breg"):
         at = _based(first, names)
     elif words[0] in ("DW_OP_addr", "DW_OP_addrx", "DW_OP_GNU_addr_index"):
-        where = first.args[0] if words[0] == "DW_OP_addr" else machine.address(first.args[0])
+        where = first.args[0] if words[0] == "DW_OP_addr" else context.address(first.args[0])
         at = InMemory(start=Word(start=where))
     elif words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(first)) is not None:
         return Constant(value=pushed)
@@ -273,11 +273,11 @@ def place_of(operations: Sequence[Any], machine: Machine, *, entry: bool) -> Pla
     if not isinstance(at, InMemory) or at.offset:
         raise NoValueError("is computed there")
     if isinstance(at.start.start, str) and not at.start.reads:
-        return machine.held(at.start.start)
+        return context.held(at.start.start)
     raise NoValueError("is computed there")
 
 
-def _pieces(operations: Sequence[Any], machine: Machine) -> Scattered:
+def _pieces(operations: Sequence[Any], context: Machine) -> Scattered:
     """What gcc and clang split up, by the parts of it that are told."""
     parts: dict[int, tuple[int, Word]] = {}
     before: list[Any] = []
@@ -289,24 +289,24 @@ def _pieces(operations: Sequence[Any], machine: Machine) -> Scattered:
             before.append(one)
             continue
         size = one.args[0]
-        if size <= MAX_CONSTANT and (word := _piece(before, machine, size)) is not None:
+        if size <= MAX_CONSTANT and (word := _piece(before, context, size)) is not None:
             parts[at] = size, word
         at, before = at + size, []
     if len(parts) > MAX_PIECES or not parts:
         raise NoValueError("is split up there" if parts else "is in no register that probes read")
-    return Scattered(parts=parts, width=machine.word)
+    return Scattered(parts=parts, width=context.word)
 
 
-def _piece(operations: Sequence[Any], machine: Machine, size: int) -> Word | None:
+def _piece(operations: Sequence[Any], context: Machine, size: int) -> Word | None:
     """What a piece of so many bytes is, in a register, in memory or as a number; None if it is
     anything else."""
     words = [one.op_name for one in operations]
     if len(words) == 1 and words[0].startswith("DW_OP_reg"):
-        name = machine.names.get(_number_in(operations[0]))
-        return Word(start=name) if name and size <= machine.width(name) else None
+        name = context.names.get(_number_in(operations[0]))
+        return Word(start=name) if name and size <= context.width(name) else None
     if len(words) == 1 and words[0].startswith(("DW_OP_fbreg", "DW_OP_breg")):
         try:
-            return place_of(operations, machine, entry=False).word(size)
+            return place_of(operations, context, entry=False).word(size)
         except NoValueError:
             return None
     if words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(operations[0])) is not None:
