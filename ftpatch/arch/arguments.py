@@ -95,11 +95,21 @@ class Convention(Protocol):
         results; none if there are none."""
 
     @property
+    def others(self) -> tuple[int, ...]:
+        """DWARF's numbers of further registers, in which functions get arguments that are not
+        called as the convention says."""
+
+    @property
     def word(self) -> int:
         """Bytes of a word."""
 
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
         """Place the arguments of a function. Raises UnclearError."""
+        ...
+
+    def returned(self, result: Passed) -> Place:
+        """Place what a function returns: its words are those of the registers for results, and
+        ``address`` that the first one has where it is. Raises UnclearError."""
         ...
 
 

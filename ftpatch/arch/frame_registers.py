@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 __all__ = ["FrameRegisters"]
 
+VECTOR = 8
+"""Bytes of a vector register that are recorded."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrameRegisters:
@@ -19,6 +22,7 @@ class FrameRegisters:
     number, and where the instruction pointer (``ip``), from the stack pointer on (bytes);
     ``in_plt``: the CFA inside of a PLT entry, of its address and the stack pointer;
     ``vectors``: names of the vector registers, by DWARF number; ``word``: bytes of an address;
+    ``laid``: bytes from where the frame pointer points to the CFA, if prologues always lay it so;
     ``shorter``: by how many bytes the frames of signals may be shorter, in front of
     these, which is told by where they have the stack pointer ``again``."""
 
@@ -35,6 +39,7 @@ class FrameRegisters:
     in_plt: Callable[[int, int], int]
     vectors: Mapping[int, str]
     word: int = 8
+    laid: int | None = None
     shorter: tuple[int, ...] = (0,)
     again: int | None = None
 
@@ -42,3 +47,7 @@ class FrameRegisters:
     def known(self) -> dict[int, str]:
         """Names of all registers that hold values, by DWARF number."""
         return dict(enumerate(self.names)) | dict(self.vectors)
+
+    def width(self, name: str) -> int:
+        """The bytes of a value in a register."""
+        return self.word if name in self.names else VECTOR

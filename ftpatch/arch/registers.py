@@ -23,9 +23,11 @@ class Registers:
     arguments on function entry; ``kernel``: the kernel's names (regs_query_register_offset())
     of those that only manuals call otherwise; ``copied``: number of the first register that a
     copy of a stack has (None: calls that led to a hit are not recorded); ``vectors``: names of
-    the vector registers, by their numbers for vector_(): the first returns a float; none where
-    that is not read; ``word``: bytes of an address; ``wide_result``: number of a return value
-    of two words."""
+    the vector registers, by their numbers for vector_(): the first returns a float; of the first
+    ``stacked`` ones, which hold wider floats, that is the double, and the float is as many
+    numbers behind the last one; ``word``: bytes of an address; ``paired``: the number of a pair
+    of registers is that of the lower one, and so often the upper one's plus 1 (0: a value is in
+    one register)."""
 
     numbers: Mapping[str, int]
     pc: frozenset[str]
@@ -39,12 +41,22 @@ class Registers:
     vectors: tuple[str, ...]
     copied: int | None = None
     word: int = 8
-    wide_result: int | None = None
+    paired: int = 0
+    stacked: int = 0
 
     @property
     def names(self) -> frozenset[str]:
         """All names for %REG, but for vector registers."""
         return frozenset(self.numbers) | self.pc
+
+    def pair(self, upper: str, lower: str) -> int:
+        """The number of a value whose words are in two registers."""
+        return self.paired * (1 + self.numbers[upper]) + self.numbers[lower]
+
+    def vector(self, name: str, *, single: bool) -> int:
+        """The number of a vector register, of which a float or anything else is wanted."""
+        number = self.vectors.index(name)
+        return number + len(self.vectors) * (single and number < self.stacked)
 
 
 def registers_of(arch: str) -> Registers:

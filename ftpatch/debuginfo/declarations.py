@@ -198,8 +198,9 @@ class Declarations:
         first = place.words[0] if place.words else -1
         if not registers:
             offset = _stack_offset(die, first_held)
-            if offset is None and not external:
-                raise UnclearError
+            told = REG0 <= first_held[0] <= REG31 and begin == _entry(die, self._info)
+            if offset is None and (told or not external):
+                raise UnclearError  # also of -mregparm
             # Integers of one word stay where they are, others may be copied at -O0.
             stays = type_.size == self._convention.word and type_.kind not in COPIED
             copied = offset is not None and offset < 0 and (place.address or not stays)
@@ -210,8 +211,8 @@ class Declarations:
         held_at = _is_address(first_held, registers)
         if held_at is not None and held_at != place.address and type_.kind is Kind.COMPOSITE:
             raise UnclearError
-        told = [_entry_value(one) for _, one in located]
-        at_entry = {one for one in told if one is not None}
+        values = [_entry_value(one) for _, one in located]
+        at_entry = {one for one in values if one is not None}
         # Later it may be elsewhere; but that local functions are called as declared takes a proof.
         early = begin < (_entry(die, self._info) or 0) + MAX_PROLOGUE
         if not at_entry and REG0 <= first_held[0] <= REG31 and (early or not external):

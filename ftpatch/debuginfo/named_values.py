@@ -23,8 +23,15 @@ from ftpatch.debuginfo.source_names import RETURNED, SourceName
 from ftpatch.debuginfo.source_scopes import Scopes, source_name
 from ftpatch.debuginfo.types import COMPOSITES, Types, passed
 from ftpatch.debuginfo.value_frames import At, Locations
-from ftpatch.debuginfo.value_parts import Part, stripped
-from ftpatch.debuginfo.value_places import InMemory, InRegisters, NoValueError, Place, Word
+from ftpatch.debuginfo.value_parts import Part, size_of, stripped
+from ftpatch.debuginfo.value_places import (
+    InMemory,
+    InRegisters,
+    NoValueError,
+    Place,
+    Scattered,
+    Word,
+)
 from ftpatch.debuginfo.value_steps import dereferenced, refusing, taken
 from ftpatch.errors import UsageError
 from ftpatch.names.functions import Functions
@@ -32,7 +39,6 @@ from ftpatch.names.suggest import meant, near
 
 __all__ = ["NamedValues"]
 
-WORD = 8
 SPLIT = "has parts of less than a word in vector registers"
 
 
@@ -155,21 +161,60 @@ class NamedValues:
             if early is not None:
                 return early
         passing = self._passed(name)
+        if self._declared is not None and self._declared.stacked:
+            if self._locations.registers_in(self._locations.parsed(die)) and self._stays(die):
+                return self._locations.told(die) or self._gone()
+            return self._copied(die) or self._stacked(self._declared, name)
         if passing.address and passing.words[0] != LOST:
-            return InRegisters(names=self._names(passing, self._general)).pointed()
+            return self._held(self._names(passing, self._general)).pointed()
         if {*passing.words, *passing.vectors} <= {LOST}:
             return self._beyond(die, name, passing)
-        return InRegisters(names=self._names(passing, self._general))
+        return self._held(self._names(passing, self._general))
+
+    def _held(self, names: Sequence[str | None]) -> InRegisters:
+        known = self._locations.registers
+        widths = [known.width(name) for name in names if name]
+        return InRegisters(names=names, width=min(widths, default=known.word))
+
+    def _copied(self, die: DIE) -> Place | None:
+        """Where a parameter is by the prologue, which copies all of it into the frame: functions
+        need not be called as declared (regparm). None if it does not."""
+        try:
+            place = self._locations.told(die)
+        except NoValueError:
+            return None
+        size = size_of(stripped(die))
+        return place if isinstance(place, Scattered) and place.covers(size) else None
+
+    def _stacked(self, declared: Declaration, name: str) -> Place:
+        """Where a parameter is if all are words of the stack, in order."""
+        first = next((one.place.words[0] for one in declared.parameters if one.place.words), 0)
+        at = first + self._registers.behind
+        for one in declared.parameters:
+            if one.name == name:
+                held = self._on_stack(at)
+                return held.pointed() if one.place.address else held
+            at += len(one.place.words)
+        return self._gone()
+
+    def _on_stack(self, word: int) -> InMemory:
+        """A word from where the stack pointer is at the entry."""
+        known = self._locations.registers
+        return InMemory(start=Word(start=known.names[known.stack]), offset=known.word * word)
 
     def _stays(self, die: DIE) -> bool:
         """Test whether a parameter is, all the time, where it was passed: in registers for
-        arguments, or in a frame of which the prologue tells."""
+        arguments, also of functions that are called in another way, or in a frame of which the
+        prologue tells."""
         operations = self._locations.parsed(die)
         convention = self._convention
         registers = (*convention.registers, *convention.vectors) if convention else ()
         named = self._locations.registers_in(operations)
         framed = any(one.op_name == "DW_OP_fbreg" for one in operations)
-        return (framed or bool(named)) and named <= set(registers)
+        others = named - set(registers)
+        if others and not (convention and others <= set(convention.others)):
+            return False
+        return (framed or bool(named)) and self._locations.uses(others)
 
     def _beyond(self, die: DIE, name: str, passing: Passing) -> Place:
         """Where a parameter is behind the registers that the convention's words are."""
@@ -179,7 +224,9 @@ class NamedValues:
         for one in self._declared.parameters:
             place = one.place
             kept = [word for word in place.words if word != LOST]
-            narrow = one.type.size <= WORD and (len(place.words) == 1 or place.address)
+            narrow = one.type.size <= self._registers.word and (
+                len(place.words) == 1 or place.address
+            )
             if one.name == name:
                 break
             if kept:
@@ -192,14 +239,11 @@ class NamedValues:
             return self._locations.told(die) or self._gone()
         held: Place
         if passing.missing == "stack":
-            pointer = self._locations.registers.names[self._locations.registers.stack]
-            held = InMemory(
-                start=Word(start=pointer), offset=WORD * (stack + self._registers.behind)
-            )
+            held = self._on_stack(stack + self._registers.behind)
         else:
             numbers, number = self._registers.numbers, self._registers.arguments[register]
             known = self._locations.registers.names
-            held = InRegisters(names=[one for one in known if numbers.get(one) == number])
+            held = self._held([one for one in known if numbers.get(one) == number])
         return held.pointed() if passing.address else held
 
     def _is_static(self, die: DIE) -> bool:
@@ -260,7 +304,7 @@ class NamedValues:
             if convention is None or found is None or not is_known:
                 raise UnclearError
             asked = passed(found)
-            (place,) = convention.place([asked], None)
+            place = convention.returned(asked)
         except UnclearError:
             raise NoValueError("is returned in a way that is not known") from None
         results = self._registers.results
@@ -268,11 +312,11 @@ class NamedValues:
         if in_memory and (asked.composite or asked.by_reference):
             if not self._registers.returns_address:
                 raise NoValueError("is where only the caller knows")
-            return InRegisters(names=results).pointed()
+            return self._held(results).pointed()
         names = self._names(place, results)
         if place.missing == "float" and not any(names):
             raise NoValueError(SPLIT)
-        return InRegisters(names=names)
+        return self._held(names)
 
 
 def _nth(names: Sequence[str], number: int) -> str | None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,21 +17,19 @@ from ftpatch.debuginfo.dies import DIE
 from ftpatch.debuginfo.value_places import (
     Constant,
     InMemory,
+    Machine,
     NoValueError,
     Place,
     Scattered,
     Word,
     place_of,
 )
-from ftpatch.debuginfo.value_spills import Spills, read_spills
-from ftpatch.elf.eh_frame import NO_CFA, frame_of, saved_at
+from ftpatch.debuginfo.value_spills import Spills, read_spills, reads_first
+from ftpatch.elf.eh_frame import NO_CFA, Cfi, frame_of, pointed_at, saved_at
 from ftpatch.names.functions import Functions
 
 __all__ = ["At", "Locations"]
 
-FRAME_POINTERS = {"rbp": 16}
-"""Bytes from where a frame pointer points to the CFA, where a prologue always lays it so."""
-WORD = 8
 MAX_STORED = 1 << 12
 """Bytes of a value that a prologue stores."""
 REGISTER = re.compile(r"DW_OP_b?reg(\d+|x)")
@@ -76,12 +74,15 @@ class Locations:
         if found is None or not found[0]:
             return None
         unit = die.cu
-        return place_of(
-            self._parsed(found[0], unit),
-            self.registers.known,
-            self._framed,
-            lambda index: int(self.info.dwarf.get_addr(unit, index)),
-            entry=self.at.entry,
+        context = self._context(
+            self.registers.known, lambda index: int(self.info.dwarf.get_addr(unit, index))
+        )
+        return place_of(self._parsed(found[0], unit), context, entry=self.at.entry)
+
+    def _context(self, names: Mapping[int, str], address: Callable[[int], int]) -> Machine:
+        known = self.registers
+        return Machine(
+            names=names, width=known.width, frame=self._framed, address=address, word=known.word
         )
 
     @staticmethod
@@ -104,11 +105,19 @@ class Locations:
         if spills is None or not named or any(one.op_name == "DW_OP_fbreg" for one in operations):
             return None
         had = [spills.known.get(name) for name in names]
-        same = [one[1].start if one and one[0] == WORD and not one[1].reads else "" for one in had]
+        word = self.registers.word
+        same = [one[1].start if one and one[0] == word and not one[1].reads else "" for one in had]
         if not all(number < len(same) and same[number] for number in named):
             return None
         held = dict(enumerate(map(str, same)))
-        return place_of(operations, held, self._framed, lambda _: 0, entry=True)
+        return place_of(operations, self._context(held, lambda _: 0), entry=True)
+
+    def uses(self, numbers: Collection[int]) -> bool:
+        """Test whether the function uses registers, by DWARF's numbers, as its caller left them."""
+        names = [self.registers.names[one] for one in numbers]
+        return not names or reads_first(
+            self.functions, registers_of(self.functions.arch), self.at.start, names
+        )
 
     @staticmethod
     def registers_in(operations: Sequence[Any]) -> set[int]:
@@ -136,6 +145,9 @@ class Locations:
             raise NoValueError("is in a frame of an unknown form")
         base, below = words[0].op_name, 0
         if base == "DW_OP_call_frame_cfa":
+            if (read := self._cfa_in_memory) is not None:
+                start = Word(start=names[read[0]], reads=(read[1],))
+                return InMemory(start=start, offset=offset)
             name, above = self._cfa()
         elif base.startswith("DW_OP_breg"):
             name, above = names[int(base.removeprefix("DW_OP_breg"))], words[0].args[0]
@@ -147,24 +159,34 @@ class Locations:
             if base != "DW_OP_call_frame_cfa":
                 if self._spills is not None and name in self._spills.bases:
                     return self._stored(offset + above + self._spills.bases[name])
-                below = FRAME_POINTERS.get(name, -1)
+                laid = self.registers.laid if name == names[self.registers.frame] else None
+                below = -1 if laid is None else laid
                 name, above = self._cfa()
+            if below >= 0 and offset - below < 0 and self._spills is not None:
+                return self._stored(offset - below + above)
             if below < 0 or offset - below < 0:
                 raise NoValueError("is not yet stored there", "probe the function's first line")
-        elif base != "DW_OP_call_frame_cfa" and name in FRAME_POINTERS and self._cfa()[0] != name:
+        elif base != "DW_OP_call_frame_cfa" and self._is_gone(name):
             raise NoValueError("is in a frame that is not there any more")
         return InMemory(start=Word(start=name), offset=offset - below + above)
 
+    def _is_gone(self, name: str) -> bool:
+        """Test whether a frame pointer that prologues lay does not point to the frame here."""
+        known = self.registers
+        is_laid = known.laid is not None and name == known.names[known.frame]
+        return is_laid and self._cfa_in_memory is None and self._cfa()[0] != name
+
     def _stored(self, offset: int) -> Place:
         """What will be so many bytes from where the stack pointer is at the entry."""
-        behind = WORD * registers_of(self.functions.arch).behind
+        word = self.registers.word
+        behind = word * registers_of(self.functions.arch).behind
         if offset >= behind:
             return InMemory(start=Word(start=self._cfa()[0]), offset=offset)
         held = self._spills.held if self._spills is not None else {}
         parts = {at - offset: what for at, what in held.items() if 0 <= at - offset < MAX_STORED}
         if not parts:
             raise NoValueError("is not yet stored there", "probe the function's first line")
-        return Scattered(parts=parts)
+        return Scattered(parts=parts, width=word)
 
     @cached_property
     def _spills(self) -> Spills | None:
@@ -176,19 +198,32 @@ class Locations:
         if found is None or cfi is None:
             return None
         name = self.registers.names[self.registers.stack]
-        depth = WORD * registers_of(self.functions.arch).behind - found.bases[name]
+        depth = self.registers.word * registers_of(self.functions.arch).behind - found.bases[name]
         rows = [row.cfa for row in cfi.rows] or [cfi.cfa]
         laid = [offset for register, offset in rows if register == self.registers.stack]
         return found if max(laid, default=depth) <= depth else None
+
+    @cached_property
+    def _cfi(self) -> Cfi | None:
+        frame = self.functions.frame_at(self.at.address)
+        return frame_of(self.functions.image.elf, frame) if frame else None
+
+    @cached_property
+    def _cfa_in_memory(self) -> tuple[int, int] | None:
+        """The register and the distance of where the CFA is read from, in functions that align
+        their frame further; None in others, and at the entry."""
+        if self.at.entry or self._cfi is None:
+            return None
+        found = pointed_at(self._cfi, self.at.address)[0]
+        return found if found and found[0] < len(self.registers.names) else None
 
     def _cfa(self) -> tuple[str, int]:
         """The register that the CFA counts from, and its distance."""
         at, names = self.at, self.registers.names
         if at.entry:
-            return names[self.registers.stack], WORD * registers_of(self.functions.arch).behind
-        frame = self.functions.frame_at(at.address)
-        cfi = frame_of(self.functions.image.elf, frame) if frame else None
-        register, offset = saved_at(cfi, at.address)[0] if cfi else NO_CFA
+            behind = registers_of(self.functions.arch).behind
+            return names[self.registers.stack], self.registers.word * behind
+        register, offset = saved_at(self._cfi, at.address)[0] if self._cfi else NO_CFA
         if not 0 <= register < len(names):
             raise NoValueError("is in a frame without unwind information")
         return names[register], offset

@@ -11,6 +11,7 @@ __all__ = [
     "Constant",
     "InMemory",
     "InRegisters",
+    "Machine",
     "NoValueError",
     "Place",
     "Scattered",
@@ -18,7 +19,8 @@ __all__ = [
     "place_of",
 ]
 
-WORD = 8
+MAX_CONSTANT = 8
+"""Bytes."""
 READS = 12
 """Maximum number of reads of one value."""
 MAX_PIECES = 64
@@ -46,18 +48,21 @@ class NoValueError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Word:
     """A register's contents (``start``: its name) or a number; or a word in memory: each of
-    ``reads`` adds its offset (bytes), and loads from there."""
+    ``reads`` adds its offset (bytes), and loads from there. ``upper``: the register that has the
+    second word of a value of two."""
 
     start: str | int
     reads: tuple[int, ...] = ()
+    upper: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InRegisters:
-    """A value in registers, 8 bytes in each; None for a part that is in none that probes save.
-    ``offset``: where in it a part begins."""
+    """A value in registers, ``width`` bytes in each; None for a part that is in none that probes
+    save. ``offset``: where in it a part begins."""
 
     names: Sequence[str | None]
+    width: int
     offset: int = 0
 
     def part(self, offset: int) -> InRegisters:
@@ -66,17 +71,19 @@ class InRegisters:
 
     def word(self, size: int) -> Word:
         """Read ``size`` bytes of it. Raises NoValueError."""
-        number, rest = divmod(self.offset, WORD)
-        name = self.names[number] if 0 <= number < len(self.names) else None
+        number, rest = divmod(self.offset, self.width)
+        name, upper = (
+            [*self.names[number : number + 2], None, None][:2] if number >= 0 else [None] * 2
+        )
         if name is None:
             raise NoValueError("is in no register that probes read")
-        if rest or size > WORD:
+        if rest or size > MAX_CONSTANT or (size > self.width and upper is None):
             raise NoValueError("is a part of a register, which cannot be fetched")
-        return Word(start=name)
+        return Word(start=name, upper=(upper or "") if size > self.width else "")
 
     def pointed(self) -> InMemory:
         """The memory that it points to. Raises NoValueError."""
-        return InMemory(start=self.word(WORD))
+        return InMemory(start=self.word(self.width))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +120,7 @@ class InMemory:
 
     def pointed(self) -> InMemory:
         """The memory that it points to. Raises NoValueError."""
-        return InMemory(start=self.word(WORD))
+        return InMemory(start=self.word(0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,9 +147,11 @@ class Constant:
 @dataclass(frozen=True, kw_only=True)
 class Scattered:
     """A value of which each part is elsewhere. ``parts``: how many bytes of it from an offset on
-    are the low ones of a word; ``offset``: where in it a part begins."""
+    are the low ones of a word; ``width``: bytes of an address; ``offset``: where in it a part
+    begins."""
 
     parts: Mapping[int, tuple[int, Word]]
+    width: int
     offset: int = 0
 
     def part(self, offset: int) -> Scattered:
@@ -155,33 +164,73 @@ class Scattered:
         held, word = self.parts.get(at, (0, None))
         if word is not None and size <= held:
             return word
+        second = self.parts.get(at + held, (0, None))
+        if word is not None and held == self.width == second[0] and size == 2 * held:
+            whole = _joint(word, second[1], held)
+            if whole is not None:
+                return whole
         if any(one < at + size and at < one + room for one, (room, _) in self.parts.items()):
             raise NoValueError("is a part of a register, which cannot be fetched")
         raise NoValueError("is in no register that probes read")
 
+    def covers(self, size: int) -> bool:
+        """Test whether each of the first bytes is somewhere."""
+        at = 0
+        while at < size:
+            held, _ = self.parts.get(self.offset + at, (0, None))
+            if not held:
+                return False
+            at += held
+        return True
+
     def pointed(self) -> InMemory:
         """The memory that it points to. Raises NoValueError."""
-        return InMemory(start=self.word(WORD))
+        return InMemory(start=self.word(self.width))
 
 
 Place = InRegisters | InMemory | Constant | Scattered
 
 
-def place_of(
-    operations: Sequence[Any],
-    names: Mapping[int, str],
-    frame: Callable[[int], Place],
-    address: Callable[[int], int],
-    *,
-    entry: bool,
-) -> Place:
-    """The place that a location expression tells (DWARF 5, section 2.6), as pyelftools parses it.
+def _joint(lower: Word, upper: Word | None, size: int) -> Word | None:
+    """A value of two words of so many bytes; None if it takes several steps to read."""
+    if upper is None:
+        return None
+    if lower.reads:
+        *base, first = lower.reads
+        return lower if upper == replace(lower, reads=(*base, first + size)) else None
+    if not upper.reads and isinstance(lower.start, str) and isinstance(upper.start, str):
+        return replace(lower, upper=upper.start)
+    bits = 8 * size
+    if upper == Word(start=0) and isinstance(lower.start, str):
+        return lower
+    if isinstance(lower.start, int) and isinstance(upper.start, int) and not upper.reads:
+        return Word(start=lower.start % (1 << bits) | upper.start % (1 << bits) << bits)
+    return None
 
-    ``names``: registers by DWARF number; ``frame``: what is so many bytes from the frame's base;
-    ``address``: an address by its index; ``entry``: it is told of a function's entry. Raises
-    NoValueError."""
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The machine that locations refer to: ``names`` of registers by DWARF number, the ``width`` of
+    a value in one and of an address, ``word`` (bytes), what is so many bytes from the ``frame``'s
+    base, an ``address`` by its index."""
+
+    names: Mapping[int, str]
+    width: Callable[[str], int]
+    frame: Callable[[int], Place]
+    address: Callable[[int], int]
+    word: int
+
+    def held(self, name: str) -> InRegisters:
+        """A value in a register."""
+        return InRegisters(names=[name], width=self.width(name))
+
+
+def place_of(operations: Sequence[Any], context: Machine, *, entry: bool) -> Place:
+    """The place that a location expression tells (DWARF 5, section 2.6), as pyelftools parses it.
+    ``entry``: it is told of a function's entry. Raises NoValueError."""
+    names = context.names
     if any(one.op_name in ("DW_OP_piece", "DW_OP_bit_piece") for one in operations):
-        return _pieces(operations, names)
+        return _pieces(operations, context)
     words = [one.op_name for one in operations]
     if not words:
         raise NoValueError("was optimised away")
@@ -193,22 +242,22 @@ def place_of(
         if not entry or not told:
             raise NoValueError("is not kept up to there")
         if words[1:] == ["DW_OP_stack_value"]:
-            return InRegisters(names=[told])
+            return context.held(told)
         at: Place = InMemory(start=Word(start=told))
     elif (register := _register(first, names)) and not rest:
-        return InRegisters(names=[register])
+        return context.held(register)
     elif words[0] == "DW_OP_fbreg":
-        at = frame(first.args[0])
+        at = context.frame(first.args[0])
     elif words[0].startswith("DW_OP_breg") and (narrow := _narrowed(operations, entry=entry)):
-        return Scattered(parts={0: (narrow, _based(first, names).start)})
+        return Scattered(parts={0: (narrow, _based(first, names).start)}, width=context.word)
     elif words[0].startswith("DW_OP_breg"):
         at = _based(first, names)
     elif words[0] in ("DW_OP_addr", "DW_OP_addrx", "DW_OP_GNU_addr_index"):
-        where = first.args[0] if words[0] == "DW_OP_addr" else address(first.args[0])
+        where = first.args[0] if words[0] == "DW_OP_addr" else context.address(first.args[0])
         at = InMemory(start=Word(start=where))
     elif words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(first)) is not None:
         return Constant(value=pushed)
-    elif words == ["DW_OP_implicit_value"] and len(first.args[0]) <= WORD:  # a float, mostly
+    elif words == ["DW_OP_implicit_value"] and len(first.args[0]) <= MAX_CONSTANT:  # a float
         return Constant(value=int.from_bytes(bytes(first.args[0]), "little"))
     else:
         raise _unknown(words)
@@ -224,12 +273,12 @@ def place_of(
     if not isinstance(at, InMemory) or at.offset:
         raise NoValueError("is computed there")
     if isinstance(at.start.start, str) and not at.start.reads:
-        return InRegisters(names=[at.start.start])
+        return context.held(at.start.start)
     raise NoValueError("is computed there")
 
 
-def _pieces(operations: Sequence[Any], names: Mapping[int, str]) -> Scattered:
-    """What gcc and clang split up, by the parts of it that are in registers or known."""
+def _pieces(operations: Sequence[Any], context: Machine) -> Scattered:
+    """What gcc and clang split up, by the parts of it that are told."""
     parts: dict[int, tuple[int, Word]] = {}
     before: list[Any] = []
     at = 0
@@ -240,20 +289,26 @@ def _pieces(operations: Sequence[Any], names: Mapping[int, str]) -> Scattered:
             before.append(one)
             continue
         size = one.args[0]
-        if size <= WORD and (word := _piece(before, names)) is not None:
+        if size <= MAX_CONSTANT and (word := _piece(before, context, size)) is not None:
             parts[at] = size, word
         at, before = at + size, []
     if len(parts) > MAX_PIECES or not parts:
         raise NoValueError("is split up there" if parts else "is in no register that probes read")
-    return Scattered(parts=parts)
+    return Scattered(parts=parts, width=context.word)
 
 
-def _piece(operations: Sequence[Any], names: Mapping[int, str]) -> Word | None:
-    """The register or the number that a piece is; None if it is anything else."""
+def _piece(operations: Sequence[Any], context: Machine, size: int) -> Word | None:
+    """What a piece of so many bytes is, in a register, in memory or as a number; None if it is
+    anything else."""
     words = [one.op_name for one in operations]
     if len(words) == 1 and words[0].startswith("DW_OP_reg"):
-        number = _number_in(operations[0])
-        return Word(start=names[number]) if number in names else None
+        name = context.names.get(_number_in(operations[0]))
+        return Word(start=name) if name and size <= context.width(name) else None
+    if len(words) == 1 and words[0].startswith(("DW_OP_fbreg", "DW_OP_breg")):
+        try:
+            return place_of(operations, context, entry=False).word(size)
+        except NoValueError:
+            return None
     if words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(operations[0])) is not None:
         return Word(start=pushed)
     return None

@@ -16,25 +16,30 @@ convention says where Rust passes them; but the instructions up to there do:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ftpatch.arch.registers import Registers
+from ftpatch.arch.returns_twice import takes_return
 from ftpatch.debuginfo.value_places import Word
 from ftpatch.names.functions import Functions
 
-__all__ = ["Spills", "read_spills"]
+__all__ = ["Spills", "read_spills", "reads_first"]
 
 MAX_PROLOGUE = 1 << 10
 """Bytes of code looked at."""
 MOVE = re.compile(r"mov(abs)?[bwlq]?|movs[sd]")
 """As GNU writes them, but for those that extend."""
-WORD = 8
+VECTOR = 8
+"""Bytes of a vector register that are known."""
 SINGLE, SINGLE_SIZE = "movss", 4
 """Moves a float; of a register it leaves the rest as it was."""
+ENDS = ("ret", "jmp", "call", "int", "ud2")
+CLEARING = ("xor", "sub")
+"""Of a register and itself."""
 MEMORY, REGISTER, IMMEDIATE = 3, 1, 2
 """Kinds of operands: CS_OP_*."""
 READ, WRITE = 1, 2
@@ -60,6 +65,7 @@ class _Frame:
     stack: str
     bases: dict[str, int]
     known: dict[str, tuple[int, Word]]
+    thunk: Callable[[int], Any]
     held: dict[int, tuple[int, Word]] = field(default_factory=dict)
 
     def place(self, insn: Any, operand: Any) -> int | None:  # noqa: ANN401 - of Capstone
@@ -92,7 +98,7 @@ class _Frame:
 
     def read(self, at: int, size: int) -> tuple[int, Word] | None:
         """Return the value at a place: as it was stored, or as the caller passed it."""
-        if at >= WORD * self.registers.behind:
+        if at >= self.registers.word * self.registers.behind:
             return size, Word(start=self.stack, reads=(at,))
         found = self.held.get(at)
         return (min(size, found[0]), found[1]) if found else None
@@ -110,14 +116,11 @@ def read_spills(functions: Functions, registers: Registers, start: int, end: int
     if offset < 0:
         return None
     code = functions.image.data[offset : offset + end - start].tobytes()
-    stack = next(
-        name for name, n in registers.numbers.items() if n == registers.stack and name[0] == "r"
-    )
-    frame = _Frame(registers=registers, stack=stack, bases={stack: 0}, known={})
-    for number in registers.arguments:
-        name = max((one for one, n in registers.numbers.items() if n == number), key=len)
-        frame.known[name] = (WORD, Word(start=name))
-    frame.known |= {name: (WORD, Word(start=name)) for name in registers.vectors}
+    frame = _entered(functions, registers)
+    whole = _whole(registers)
+    frame.known |= {name: (registers.word, Word(start=name)) for name in whole.values()}
+    frame.known |= {name: (VECTOR, Word(start=name)) for name in registers.vectors}
+    del frame.known[frame.stack]
     at = start
     for insn in engine(functions.arch).disasm(code, start):
         if not _pass(frame, insn):
@@ -128,6 +131,56 @@ def read_spills(functions: Functions, registers: Registers, start: int, end: int
     return Spills(bases=frame.bases, held=frame.held, known=frame.known)
 
 
+def reads_first(
+    functions: Functions, registers: Registers, start: int, names: Collection[str]
+) -> bool:
+    """Test whether the function at a link address reads registers before it writes them, and not
+    only to make room on the stack, as ``push`` does."""
+    import capstone
+
+    from ftpatch.arch.disassemble import engine
+
+    frame, left = _entered(functions, registers), set(names)
+    for found in engine(functions.arch).disasm(functions.code_at(start), start):
+        is_call = found.group(capstone.CS_GRP_CALL) and found.operands[0].type == IMMEDIATE
+        insn = frame.thunk(found.operands[0].imm) if is_call else found
+        if insn is None or insn.mnemonic.startswith(ENDS):
+            return False
+        some = ({frame.name(insn.reg_name(one)) for one in part} for part in insn.regs_access())
+        read, written = some
+        clears = insn.mnemonic.startswith(CLEARING) and len(read) == 1
+        left -= set() if insn.mnemonic.startswith("push") or clears else read
+        if left & written:
+            return False
+        if not left:
+            return True
+    return False
+
+
+def _entered(functions: Functions, registers: Registers) -> _Frame:
+    """The frame at a function's entry."""
+    from ftpatch.arch.disassemble import engine
+
+    def thunk(target: int) -> Any:  # noqa: ANN401 - of Capstone
+        """The one instruction of a function that only gives the address it returns to."""
+        if not takes_return(functions.arch, target, functions.code_at):
+            return None
+        body = engine(functions.arch).disasm(functions.code_at(target), target)
+        return next(one for one in body if one.mnemonic.startswith("mov"))
+
+    stack = _whole(registers)[registers.stack]
+    return _Frame(registers=registers, stack=stack, bases={stack: 0}, known={}, thunk=thunk)
+
+
+def _whole(registers: Registers) -> dict[int, str]:
+    """The longest names of registers, which are those of the whole ones, by number."""
+    return {number: name for name, number in sorted(registers.numbers.items(), key=_length)}
+
+
+def _length(named: tuple[str, int]) -> int:
+    return len(named[0])
+
+
 def _pass(frame: _Frame, insn: Any) -> bool:  # noqa: ANN401
     """Follow one instruction; False for one that may do anything."""
     operands, word = list(insn.operands), insn.mnemonic
@@ -135,9 +188,9 @@ def _pass(frame: _Frame, insn: Any) -> bool:  # noqa: ANN401
     targets = [one for one in operands if one.access & WRITE]
     source, target = (sources or [None])[0], (targets or [None])[0]
     if word.startswith("push") and source is not None and source.type == REGISTER:
-        frame.bases[frame.stack] -= WORD
+        frame.bases[frame.stack] -= frame.registers.word
         what = frame.known.get(frame.name(insn.reg_name(source.reg)) or "")
-        frame.store(frame.bases[frame.stack], WORD, what)
+        frame.store(frame.bases[frame.stack], frame.registers.word, what)
         return True
     to = target.reg if target is not None and target.type == REGISTER else 0
     if word.startswith("sub") and source is not None and source.type == IMMEDIATE and to:
@@ -160,7 +213,8 @@ def _moved(frame: _Frame, insn: Any, source: Any, target: Any) -> bool:  # noqa:
     what: tuple[int, Word] | None = None
     if source.type == REGISTER:
         name = frame.name(insn.reg_name(source.reg)) or ""
-        if target.type == REGISTER and source.size == WORD and name in frame.bases:
+        whole = source.size == frame.registers.word
+        if target.type == REGISTER and whole and name in frame.bases:
             to = frame.name(insn.reg_name(target.reg))
             if to is None or to == frame.stack:
                 return False
@@ -194,6 +248,9 @@ def _lost(frame: _Frame, insn: Any, targets: list[Any]) -> bool:  # noqa: ANN401
     """Forget what an instruction changes."""
     import capstone
 
+    if insn.group(capstone.CS_GRP_CALL) and insn.operands[0].type == IMMEDIATE:
+        thunk = frame.thunk(insn.operands[0].imm)
+        return thunk is not None and _lost(frame, thunk, [])
     ends = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_RET, capstone.CS_GRP_INT)
     if any(insn.group(one) for one in ends):
         return False

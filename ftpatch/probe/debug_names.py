@@ -35,8 +35,6 @@ __all__ = ["DebugNames"]
 
 MAX_ALIKE = 1 << 10
 """Symbols of one name whose debug information is looked at."""
-MIN_WORD = 8
-"""Bytes of an address, of machines whose values are fetched by name."""
 MAX_TOLD = 4
 """Names in a hint."""
 
@@ -145,9 +143,6 @@ class DebugNames:
     def values(self, definition: Definition) -> NamedFetches:
         """The names at a definition's place. Raises UsageError if it has none."""
         functions, names = self._functions, self._functions.names
-        if registers_of(functions.arch).word < MIN_WORD:
-            reason = f"names of the source cannot be fetched on {functions.arch}"
-            raise UsageError(functions.image.path, reason, "fetch $argN, or memory at +N(%REG)")
         address = definition.address or 0
         if definition.symbol is not None:
             start = names.address(definition.symbol)

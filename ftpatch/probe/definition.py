@@ -46,6 +46,8 @@ class Source(Enum):
 
     REGISTER = "%REG"
     """``text``: the register's name."""
+    PAIR = "%REG:%REG"
+    """``text``: the names of the registers that have the upper and the lower word."""
     STACK = "$stack"
     """The stack pointer itself."""
     STACK_WORD = "$stackN"

@@ -52,7 +52,8 @@ INSTEAD = {"char": "u8", USER_STRING: "string", "symstr": "symbol", "string_size
 """The kernel's types that are not supported here, and what to use instead. All of a program's
 memory is user memory."""
 _SIZED = re.compile(r"(?:__)?(u|s|i|uint|int)(8|16|32|64)(?:_t)?")
-_COLON = re.compile(r"(?<!:):(?!:)")
+_COLON = re.compile(r"(?<!:):(?!:|%)")
+"""What stands before a TYPE: not the one of ``ns::name``, nor that of ``%edx:%eax``."""
 _BITFIELD = re.compile(r"b[0-9]+@.*")
 COMPARED = {"==", "!=", "<", "<=", ">", ">=", "&", "&&", "||", "~"}
 """Words of a filter that stand where a value should."""
@@ -69,8 +70,8 @@ class Named(Protocol):
         ...
 
     def returned(self, value: Token) -> Fetch | None:
-        """Fetch what a function returns, if that is a float; None for anything else. Raises
-        UsageError."""
+        """Fetch what a function returns, if that is a float or has several words; None for anything
+        else. Raises UsageError."""
         ...
 
 
@@ -222,16 +223,34 @@ def _values(scope: Scope) -> str:
 
 
 def _register(value: Token, scope: Scope) -> _First:
+    upper, pair, lower = value.text.partition(":%")
+    if pair and not scope.kernel:
+        for one in (value.cut(0, len(upper)), value.cut(len(upper) + 1)):
+            _require_general(one, scope)
+        return Source.PAIR, f"{upper[1:]}:{lower}", 0
     name, vectors = value.text[1:], scope.vectors
     if name in vectors and scope.kernel:
         raise value.refuse("a kernel's code has no floats", "leave it out")
     if name not in scope.registers and name not in vectors:
         names = sorted(scope.registers)
-        more = [f"{vectors[0]} to {vectors[-1]}"] if vectors and not scope.kernel else []
+        more = _ranges(vectors) if not scope.kernel else []
         known = f"one of {', '.join([*names, *more])}" if names else ""
         like = near(name, [*names, *vectors] if more else names)
         raise value.refuse("invalid register name", meant([f"%{one}" for one in like], known))
     return Source.REGISTER, name, 0
+
+
+def _require_general(value: Token, scope: Scope) -> None:
+    if value.text[1:] not in scope.registers:
+        raise value.refuse("invalid register name", "a pair is of general registers")
+
+
+def _ranges(names: Sequence[str]) -> list[str]:
+    """Numbered names, each sort as its first and its last one."""
+    sorts: dict[str, list[str]] = {}
+    for name in names:
+        sorts.setdefault(name.rstrip("0123456789"), []).append(name)
+    return [f"{some[0]} to {some[-1]}" for some in sorts.values()]
 
 
 def _variable(value: Token, scope: Scope) -> _First:

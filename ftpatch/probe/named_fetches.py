@@ -17,11 +17,9 @@ from ftpatch.debuginfo.value_steps import refusing
 from ftpatch.errors import InputError
 from ftpatch.names.suggest import meant, near
 from ftpatch.probe.definition import FLOATS, TYPES, Fetch, Source
-from ftpatch.probe.value_types import Shown, chosen, is_float, shown, text_in
+from ftpatch.probe.value_types import Shown, chosen, is_float, is_wide, shown, text_in
 
 __all__ = ["NamedFetches"]
-
-WORD = 8
 
 
 class NamedFetches:
@@ -38,11 +36,12 @@ class NamedFetches:
             return _fetch(place, part, kind)
 
     def returned(self, value: Token) -> Fetch | None:
-        """Fetch what the function returns, if that is a float; None for anything else, also where
-        the debug information does not tell. Raises UsageError."""
+        """Fetch what the function returns, if that is a float or a number of two words; None for
+        anything else, also where the debug information does not tell. Raises UsageError."""
         try:
             with self._values.readable():
-                held = is_float(self._values.result())
+                die = self._values.result()
+                held = is_float(die) or is_wide(die)
         except (InputError, NoValueError, UnusableError):
             held = False
         return self(value, None) if held else None
@@ -98,7 +97,7 @@ def _typed(place: Place, part: Part, kind: Token) -> Fetch:
     is_array = die is not None and die.tag == "DW_TAG_array_type"
     if kind.text == "string":
         if die is not None and die.tag in POINTERS:
-            return _fetched(place, Shown(type="string", size=WORD, follow=True))
+            return _fetched(place, Shown(type="string", size=size_of(die), follow=True))
         if not is_array:
             raise NoValueError("is no string")
         size = size_of(die, part.dimension)
@@ -122,6 +121,8 @@ def _fetched(place: Place, how: Shown) -> Fetch:
 
 
 def _read(word: Word) -> Fetch:
+    if word.upper:
+        return Fetch("", Source.PAIR, f"{word.upper}:{word.start}")
     if isinstance(word.start, str):
         return Fetch("", Source.REGISTER, word.start, reads=word.reads)
     source = Source.ADDRESS if word.reads else Source.IMMEDIATE

@@ -10,8 +10,11 @@ from ftpatch.arch.registers import Registers
 from ftpatch.errors import UsageError
 from ftpatch.inject.runtime_steps import Row, Step, signed
 from ftpatch.probe.definition import DEFAULT_TYPE, FLOATS, TYPES, Fetch, Source
+from ftpatch.probe.text import value_text
 
 __all__ = ["Own", "fetch_steps"]
+
+SINGLE = "f32"
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,12 @@ def _pair(fetch: Fetch, registers: Registers) -> list[Row] | None:
         case Source.ARGUMENT if fetch.value > len(registers.arguments):
             behind = registers.behind - len(registers.arguments) - 1
             first, offset = registers.stack, word * (fetch.value + behind)
-        case Source.RETVAL if fetch.type not in FLOATS and registers.wide_result is not None:
-            wide_result = (Step.REGISTER, registers.wide_result, 0)
-            return [wide_result, (Step.STORE, TYPES[fetch.type], 0)]
+        case Source.RETVAL if fetch.type not in FLOATS and registers.paired:
+            lower, upper = registers.results
+            pair = (Step.REGISTER, registers.pair(upper, lower), 0)
+            return [pair, (Step.STORE, TYPES[fetch.type], 0)]
+        case Source.REGISTER if fetch.text in registers.vectors:
+            return None
         case Source.REGISTER | Source.STACK:
             held = f"%{fetch.text}" if fetch.text else "$stack"
             raise UsageError(None, f"{held} has {word} bytes", f"take s{8 * word} or u{8 * word}")
@@ -64,18 +70,23 @@ def _first(fetch: Fetch, ip: int, registers: Registers, own: Own) -> Row:
         case Source.REGISTER if fetch.text in registers.pc:
             return (Step.ADDRESS, 0, ip)
         case Source.REGISTER if fetch.text in registers.vectors:
-            return (Step.VECTOR, registers.vectors.index(fetch.text), 0)
+            single = fetch.type == SINGLE
+            return (Step.VECTOR, registers.vector(fetch.text, single=single), 0)
+        case Source.PAIR:
+            upper, lower = fetch.text.split(":")
+            if not registers.paired or not {upper, lower} <= set(registers.numbers):
+                reason = f"{value_text(fetch)} is no value in two registers"
+                raise UsageError(None, reason, "fetch each one by itself")
+            return (Step.REGISTER, registers.pair(upper, lower), 0)
         case Source.REGISTER:
             return (Step.REGISTER, registers.numbers[fetch.text], 0)
         case Source.STACK:
             return (Step.REGISTER, registers.stack, 0)
         case Source.STACK_WORD:
             return (Step.STACK, 0, fetch.value)
-        case Source.RETVAL if fetch.type in FLOATS and not fetch.reads and not registers.vectors:
-            reason = "$retval: a float is returned in st(0), which probes do not read"
-            raise UsageError(None, reason, "fetch it from memory behind the call, by a p probe")
         case Source.RETVAL if fetch.type in FLOATS and not fetch.reads:
-            return (Step.VECTOR, 0, 0)
+            single = fetch.type == SINGLE
+            return (Step.VECTOR, registers.vector(registers.vectors[0], single=single), 0)
         case Source.RETVAL:
             return (Step.REGISTER, registers.result, 0)
         case Source.ARGUMENT if fetch.value > len(registers.arguments):

@@ -149,8 +149,8 @@ def value_text(fetch: Fetch) -> str:
 
 def _source_text(fetch: Fetch) -> str:
     match fetch.source:
-        case Source.REGISTER:
-            return f"%{fetch.text}"
+        case Source.REGISTER | Source.PAIR:
+            return "%" + fetch.text.replace(":", ":%")
         case Source.STACK_WORD:
             return f"$stack{fetch.value}"
         case Source.ARGUMENT:

@@ -22,7 +22,7 @@ from ftpatch.debuginfo.value_places import NoValueError
 from ftpatch.probe.definition import FLOATS
 from ftpatch.probe.shown_as import MAX_NAMES
 
-__all__ = ["Shown", "chosen", "is_float", "shown", "text_in"]
+__all__ = ["Shown", "chosen", "is_float", "is_wide", "shown", "text_in"]
 
 CHARACTERS = {"char", "char8_t"}
 # Encodings of base types: DW_ATE_*.
@@ -73,11 +73,11 @@ def shown(die: DIE | None, dimension: int = 0) -> Shown:
         raise NoValueError("is an array", "name an element, as in items[0]")
     size = size_of(die)
     if tag in POINTERS or tag == "DW_TAG_ptr_to_member_type":
-        if size != SCALARS[-1]:
+        if size != die.cu["address_size"]:
             raise NoValueError("is no value of a word")
         if tag == "DW_TAG_pointer_type" and _is_character(stripped(die)):
             return Shown(type="string", size=size, follow=True)
-        return Shown(type="x64", size=size)
+        return Shown(type=f"x{8 * size}", size=size)
     if size not in SCALARS and is_float(die):
         raise NoValueError(f"is a {name_of(die)}", "probes read float and double")
     if size not in SCALARS:
@@ -100,6 +100,13 @@ def is_float(die: DIE | None) -> bool:
     """Test for a base type of floating-point numbers, of any size."""
     is_base = die is not None and die.tag == "DW_TAG_base_type"
     return is_base and number(die, "DW_AT_encoding", 0) == FLOAT
+
+
+def is_wide(die: DIE | None) -> bool:
+    """Test for a number that is wider than an address, but not than a value."""
+    if die is None or die.tag not in ("DW_TAG_base_type", "DW_TAG_enumeration_type"):
+        return False
+    return bool(die.cu["address_size"] < size_of(die) <= SCALARS[-1])
 
 
 def text_in(part: Part) -> Part:

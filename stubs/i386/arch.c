@@ -37,6 +37,54 @@ __attribute__((visibility("hidden"), used)) u64 fetch_add_8(u64 *at, u64 number,
 }
 
 #ifdef PROBES
+/* As fnsave leaves it (Intel SDM, volume 1, figure 8-9): 10 bytes of each register, from st(0) on. */
+struct saved {
+	u32 environment[7];
+	u16 numbers[8][5];
+};
+
+/* The double or the float that is nearest to a register's number; of two as near, the even one. No
+ * instruction converts it: the program may have chosen another rounding, and signals. */
+u64 x87(u32 number, int single)
+{
+	const int bits = single ? 24 : 53, most = single ? 255 : 2047;
+	struct saved saved;
+	u64 fraction, result, rest, half, infinite = (u64)most << (bits - 1);
+	int exponent, shift = 64 - bits;
+	u32 negative;
+
+	__asm__ __volatile__("fnsave %0\n\tfrstor %0" : "=m"(saved) : : "memory");
+	const u16 *held = saved.numbers[number];
+
+	fraction = (u64)((u32)held[3] << 16 | held[2]) << 32 | ((u32)held[1] << 16 | held[0]);
+	negative = held[4] >> 15;
+	exponent = (held[4] & 0x7fff) - 16383 + most / 2;
+	if ((held[4] & 0x7fff) == 0x7fff) {
+		result = infinite;
+		if (fraction << 1)
+			result |= 1ull << (bits - 2) | fraction << 1 >> (shift + 1);
+	} else if (exponent >= most) {
+		result = infinite;
+	} else {
+		if (exponent < 1) { /* a denormal number */
+			shift += 1 - exponent;
+			exponent = 1;
+		}
+		result = rest = 0;
+		if (shift < 64) {
+			result = fraction >> shift;
+			rest = fraction << (64 - shift);
+		} else if (shift == 64) {
+			rest = fraction;
+		}
+		half = 1ull << 63;
+		result += rest > half || (rest == half && (result & 1));
+		/* The leading bit counts as one of the exponent, and a carry as another. */
+		result += (u64)(exponent - 1) << (bits - 1);
+	}
+	return result | (u64)negative << (single ? 31 : 63);
+}
+
 /* And these. */
 #define BUILT_IN __attribute__((visibility("hidden"), used))
 

@@ -203,18 +203,38 @@ static inline ulong *return_place(struct registers *regs)
 	return (ulong *)regs->general[4];
 }
 
-/* 8 is the flags, 9 a result of two words. */
-static inline u64 register_(const struct registers *regs, u32 number)
+/* 8 is the flags; PAIRED * (1 + h) + l a value of two words, of which h has the upper one. */
+enum { PAIRED = 16 };
+
+static inline ulong word_(const struct registers *regs, u32 number)
 {
-	if (number == 9)
-		return (u64)regs->general[2] << 32 | regs->general[0];
 	return number < 8 ? regs->general[number] : regs->flags;
 }
 
+static inline u64 register_(const struct registers *regs, u32 number)
+{
+	if (number >= PAIRED)
+		return (u64)word_(regs, number / PAIRED - 1) << 32 | word_(regs, number % PAIRED);
+	return word_(regs, number);
+}
+
+/* st(0) to st(7), as a double, or from SINGLE on as a float; the low eight bytes of %xmm0 to %xmm7. */
+enum { STACKED = 8, SINGLE = 16 };
+
+u64 x87(u32 number, int single) __attribute__((visibility("hidden")));
+
 static inline u64 vector_(u32 number)
 {
-	(void)number;
-	return 0;
+	u64 held = 0;
+
+	switch (number - STACKED) {
+#define VECTOR(n) case n: __asm__ __volatile__("movlps %%xmm" #n ", %0" : "=m"(held)); break;
+		VECTOR(0) VECTOR(1) VECTOR(2) VECTOR(3) VECTOR(4) VECTOR(5) VECTOR(6) VECTOR(7)
+#undef VECTOR
+	default:
+		held = x87(number % STACKED, number >= SINGLE);
+	}
+	return held;
 }
 
 #define FRAME_POINTER(regs) ((regs)->general[5])

@@ -79,6 +79,8 @@ def _fetches(draw: st.DrawFn, sources: list[Source]) -> Fetch:
     match source:
         case Source.REGISTER:
             text = draw(st.sampled_from(REGISTERS))
+        case Source.PAIR:
+            text = ":".join(draw(st.lists(st.sampled_from(REGISTERS), min_size=2, max_size=2)))
         case Source.SYMBOL:
             text, value = draw(SYMBOLS), draw(st.integers(-(1 << 63) + 1, (1 << 63) - 1))
         case Source.ADDRESS:

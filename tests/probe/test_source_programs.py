@@ -26,7 +26,8 @@ DRAWN = scaled(10, 10, 40)
 """Functions of a program."""
 MAX_CALLS = 50
 """Calls of a function that gdb stops at."""
-CASES = [(name, level) for name in SOURCES for level in ("-O0", "-O2")]
+ARCH = ("x86_64", "i386")
+CASES = [(name, level, arch) for name in SOURCES for level in ("-O0", "-O2") for arch in ARCH]
 pytestmark = pytest.mark.skipif(not PRODUCT, reason="fetches and builds: `make test-stripped`")
 KEYS = {"p": "at", "r": "back"}
 GONE = "<optimized out>"
@@ -114,11 +115,11 @@ def _plain(value: object) -> object:
     return None if value == "(fault)" else value
 
 
-@pytest.mark.parametrize(("name", "level"), CASES)
+@pytest.mark.parametrize(("name", "level", "arch"), CASES)
 def test_values_are_gdbs(
-    name: str, level: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    name: str, level: str, arch: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    program = built(name, level, tmp_path)
+    program = built(name, level, tmp_path, arch)
     functions = functions_of(program, f"{SEED} {name}")
     random.Random(f"{SEED} {name}").shuffle(functions)
     functions = _called(program, functions)[:DRAWN]
@@ -161,7 +162,8 @@ def test_values_are_gdbs(
     assert compared - gone - vary > 20
     record_property(
         "measured",
-        f"{name} {level}: {len(functions)} functions, {sum(map(len, takes.values()))} parameters,"
+        f"{name} {level} {arch}: {len(functions)} functions,"
+        f" {sum(map(len, takes.values()))} parameters,"
         f" {sum(map(len, gives.values()))} results, {compared} values, {gone} gone in gdb,"
         f" {vary} vary, {unseen} results unseen by gdb;"
         f" refused {dict(against + against_gives)}",

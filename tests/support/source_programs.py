@@ -19,6 +19,7 @@ from elftools.elf.elffile import ELFFile
 
 from tests.kernels.apt import FetchError, folder, lock
 from tests.support.sources import source
+from tests.support.tracer_programs import ARCHES, Form, libraries
 
 __all__ = ["SOURCES", "Function", "Source", "built", "functions_of"]
 
@@ -32,7 +33,7 @@ class Source:
     words: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     text: str = ""
-    compiler: str = "gcc"
+    plus: bool = False
 
 
 LUA = """local t = {} for i = 1, 9 do t[i] = i * 7919 % 1009 end table.sort(t)
@@ -62,17 +63,18 @@ SOURCES = {
     ),
     "lua": Source("lua5.4", ("src/l*.c",), words=("-",), flags=("-lm",), text=LUA),
     "cjson": Source("cjson", ("cJSON.c", "cJSON_Utils.c", "test.c"), flags=("-lm",)),
-    "pugixml": Source("pugixml", ("main.cc",), flags=("-Isrc",), compiler="g++"),
+    "pugixml": Source("pugixml", ("main.cc",), flags=("-Isrc",), plus=True),
 }  # fmt: skip
 ADDED = {"pugixml": {"main.cc": XML}}
 
 
-def built(name: str, level: str, where: Path) -> Path:
+def built(name: str, level: str, where: Path, arch: str = "x86_64") -> Path:
     """Build a program in a folder. Skips where its source or compiler is not to be had."""
     one = SOURCES[name]
     home = folder().parent / "sources" / "trees" / one.package
-    if shutil.which(one.compiler) is None:
-        pytest.skip(f"no {one.compiler}")
+    compiler = ARCHES[arch].gxx if one.plus else ARCHES[arch].gcc
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
     with lock("trees"):
         home.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -89,7 +91,8 @@ def built(name: str, level: str, where: Path) -> Path:
     files = [path for path in files if not path.endswith("/luac.c")]
     flags = [f"-I{tree / word[2:]}" if word.startswith("-I") else word for word in one.flags]
     program = where / name
-    words = [one.compiler, level, "-g", "-w", "-no-pie", *files, *flags, "-o", str(program)]
+    flags += libraries(Form(arch, "no-pie"), plus=one.plus)
+    words = [compiler, level, "-g", "-w", "-no-pie", *files, *flags, "-o", str(program)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr[-2000:]
     (where / "input").write_text(one.text)

@@ -23,6 +23,7 @@ MAX_SIZE = 16
 
 class _Aapcs64:
     registers = tuple(range(WORDS))
+    others = ()
     vectors = tuple(VECTORS)
     word = 8
 
@@ -59,6 +60,11 @@ class _Aapcs64:
             out.append(Place(words=words, missing="not recorded", address=address))
             used += wants
         return out
+
+    def returned(self, result: Passed) -> Place:
+        """As an argument of that type."""
+        (place,) = self.place([result], None)
+        return place
 
 
 def _homogeneous(one: Passed) -> int:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Arguments on i386: words of the stack, in order (System V psABI for i386, section 2.2.3)."""
+"""Arguments on i386: words of the stack, in order (System V psABI for i386, section 2.2.3).
+
+Results are in eax and edx, floats in st(0), and structures where eax points to.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from ftpatch.arch.arguments import LOST, WORDS, Passed, Place, Sort, UnclearErro
 
 __all__ = ["ARGUMENTS"]
 
+FLOATS = (Sort.FLOAT, Sort.EXTENDED)
 MAX_SIZE = 12
 """Bytes of a scalar that is aligned to words: a long double."""
 
 
 class _SystemV:
     registers = ()
-    vectors = ()
+    others = (0, 2, 1)  # eax, edx, ecx, of regparm, fastcall and local functions
+    vectors = (11,)  # st(0): psABI for i386, table 2.14
     word = 4
 
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
@@ -29,6 +34,14 @@ class _SystemV:
             out.append(Place(words=words, missing="not recorded", address=one.by_reference))
             used += wants
         return out
+
+    def returned(self, result: Passed) -> Place:
+        """A complex float is in eax and edx too."""
+        if _in_memory(result):
+            return Place(words=(0,), address=True)
+        if len(result.scalars) == 1 and result.scalars[0].sort in FLOATS:
+            return Place(words=(LOST,), missing="float", vectors=(0,))
+        return Place(words=tuple(range(-(-result.size // 4))))
 
 
 def _in_memory(result: Passed) -> bool:

@@ -40,8 +40,9 @@ FRAME_REGISTERS: Final = FrameRegisters(
     signalled={NAMES.index(name): CONTEXT + WORD * row for row, name in enumerate(SAVED)},
     ip=CONTEXT + WORD * (len(SAVED) + 2),
     in_plt=_in_plt,
-    vectors={},
+    vectors={11 + n: f"st{n}" for n in range(8)} | {21 + n: f"xmm{n}" for n in range(8)},
     word=WORD,
+    laid=2 * WORD,  # push %ebp; mov %esp, %ebp
     shorter=(0, 2 * WORD + 128 + 20),
     again=CONTEXT + WORD * (len(SAVED) + 5),
 )

@@ -23,8 +23,9 @@ REGISTERS: Final = Registers(
     arguments=(),  # all are on the stack, psABI for i386, 2.2.3
     behind=1,  # the return address
     kernel={f"e{name}": name for name in (*_OLD, "ip")},
-    vectors=(),
+    vectors=(*(f"st{n}" for n in range(8)), *(f"xmm{n}" for n in range(8))),
+    stacked=8,
     word=4,
-    wide_result=9,
+    paired=16,
     copied=0,
 )

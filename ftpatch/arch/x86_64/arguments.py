@@ -20,6 +20,7 @@ MAX_SIZE = 16
 
 class _SystemV:
     registers = (5, 4, 1, 2, 8, 9)  # rdi, rsi, rdx, rcx, r8, r9: psABI, figure 3.36
+    others = ()
     vectors = tuple(VECTORS)
     word = 8
 
@@ -50,6 +51,11 @@ class _SystemV:
                 Place(words=tuple(words), missing="float", vectors=tuple(held) if more else ())
             )
         return out
+
+    def returned(self, result: Passed) -> Place:
+        """As an argument of that type."""
+        (place,) = self.place([result], None)
+        return place
 
     @staticmethod
     def _in_memory(result: Passed) -> bool:

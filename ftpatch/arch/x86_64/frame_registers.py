@@ -45,4 +45,5 @@ FRAME_REGISTERS: Final = FrameRegisters(
     ip=CONTEXT + 8 * SAVED.index("rip"),
     in_plt=_in_plt,
     vectors={17 + n: f"xmm{n}" for n in range(16)},
+    laid=16,  # push %rbp; mov %rsp, %rbp
 )

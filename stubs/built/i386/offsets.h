@@ -449,12 +449,15 @@
 #define METHOD_PAD 1
 #define METHOD_PUN 4
 #define METHOD_TRAP 3
+#define PAIRED 16
 #define POPPED 256
 #define PROBE_CALLS 8
 #define PROBE_CUT 4
 #define PROBE_FAULTS 2
 #define PROBE_METHOD 8
 #define PROBE_RETURN 1
+#define SINGLE 16
+#define STACKED 8
 #define STRING_WORDS 8
 #define TALLY_NS_BITS 52
 #define TEST_ABOVE 512
