@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Functions that run before a program does: IFUNC resolvers, which the dynamic linker calls while
-it relocates, and what these call.
+it relocates, those that constructors of libraries call, and what these call.
 
 No signal handler is there by then, so a trap in one of them is the program's death:
 
@@ -15,19 +15,21 @@ from ftpatch.arch import arch_of
 from ftpatch.arch.disassemble import disassemble
 from ftpatch.elf.relocations import Form
 from ftpatch.names.functions import Functions
+from ftpatch.probe.interposed import interposed
 
 __all__ = ["called_early"]
 
-MAX_EARLY = 1000
-"""Maximum number of functions to look into; resolvers are short, and call little."""
+MAX_EARLY = 1 << 15
+"""Maximum number of functions to look into."""
 MAX_SIZE = 1 << 14
 """Maximum size of one (bytes)."""
 
 
 def called_early(functions: Functions) -> frozenset[int]:
     """Find the link addresses of IFUNC resolvers, by their symbols (STT_GNU_IFUNC) and by
-    R_*_IRELATIVE relocations, and of what they call directly."""
-    left = [*functions.resolvers, *_relocated(functions)]
+    R_*_IRELATIVE relocations, of functions that libraries call in place of their own, and of what
+    they call directly."""
+    left = [*functions.resolvers, *_relocated(functions), *interposed(functions.image)]
     found: set[int] = set()
     while left and len(found) < MAX_EARLY:
         around = functions.around(left.pop())

@@ -73,7 +73,7 @@ def find_locations(
                 reason = f"{names}: {both} are the same location, before and after its landing pad"
                 raise UsageError(path, reason, "use one of them")
             if chosen.method.traps and _start(functions, ip) in early:
-                reason = "the dynamic linker calls it before a trap can be caught"
+                reason = "it may run before the program's entry, where no trap can be caught yet"
                 raise UsageError(path, f"{names}: {reason}")
             ordered = sorted(by_ip[ip], key=lambda one: one.kind)
             locations.append(Location(ip=ip, chosen=chosen, definitions=tuple(ordered)))
