@@ -22,13 +22,17 @@ __all__ = ["Stacks"]
 
 @dataclass
 class Stacks:
-    """Different stacks of a recording with these ``headers``, by number; both may get more."""
+    """Different stacks of a recording, by number; both may get more."""
 
     recording: Recording
-    headers: Sequence[Header]
     all: list[Stack] = field(default_factory=list)
     _numbers: dict[tuple[int, bool, bytes], int] = field(default_factory=dict)
     _code: dict[int, ProcessCode] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        """Those of the recording's processes, as they are by now."""
+        return self.recording.headers
 
     def arch(self, header: int) -> str:
         """The name of a process's architecture."""

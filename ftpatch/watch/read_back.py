@@ -17,11 +17,11 @@ __all__ = ["InjectedWatches", "injected_watches", "is_watched_alone"]
 
 @dataclass(frozen=True, kw_only=True)
 class InjectedWatches:
-    """File offsets: of the table of watches, and of the size of a trace file. ``rules``: behind
+    """File offsets: of the table of watches, and of the stub's configuration. ``rules``: behind
     the table are their rules, which earlier versions did not have."""
 
     table: int
-    size: int
+    config: int
     rules: bool
 
 
@@ -38,7 +38,6 @@ def injected_watches(image: Image) -> InjectedWatches | None:
     if found is None:
         return None
     at, table = found
-    size = at + offset_of("stub_config", "size")
     raw = image.elf.contents(
         at + offset_of("stub_config", "caller"), 8, "configuration of its stub"
     )
@@ -46,4 +45,4 @@ def injected_watches(image: Image) -> InjectedWatches | None:
     if rules and rules != table + TABLE_SIZE:
         raise InputError(image.path, f"its filters are not behind its watches: {rules:#x}")
     table = file_offset(image, table, "watches")
-    return InjectedWatches(table=table, size=size, rules=bool(rules))
+    return InjectedWatches(table=table, config=at, rules=bool(rules))
