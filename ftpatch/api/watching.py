@@ -57,7 +57,8 @@ def write_watches(
     wait: Wait = lambda _: None,
 ) -> Watched:
     """Carry out all requests, or none. ``size``: bytes of a trace file, None: unchanged, or the
-    default; ``keeping`` is added to what is kept of events. Raises UsageError for one that cannot be, what planning raises, and OutputError."""
+    default; ``keeping`` is added to what is kept of events. Raises UsageError for one that cannot
+    be, what planning raises, and OutputError."""
     from ftpatch.watch import parse_watch
 
     if size is not None:

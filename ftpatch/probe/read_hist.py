@@ -29,8 +29,8 @@ STACK = Source.FRAMES.value
 
 
 def read_hists(trace: Opened, told: Sequence[Sequence[Probe]]) -> list[HistTable]:
-    """Read those of all processes. ``told``: the probes of each. Raises InputError for one that cannot
-    be read."""
+    """Read those of all processes. ``told``: the probes of each. Raises InputError for one that
+    cannot be read."""
     return [
         _table(trace, process, probe, held)
         for process, probes in enumerate(told)

@@ -296,9 +296,7 @@ long make_next(struct trace_header *full, ulong place, u64 room, u32 *number)
 #endif
 	marked(header);
 	process.header = header;
-#if defined(PROBES) || defined(WATCH)
-	objects_told(header); /* one may have been loaded meanwhile */
-#endif
+	libraries_told(header); /* one may have been loaded meanwhile */
 	/* It may have been switched meanwhile. */
 	if ((__atomic_fetch_or(&full->off, OFF_MOVED, __ATOMIC_ACQ_REL) ^ off) & OFF_NOW)
 		__atomic_fetch_xor(&header->off, OFF_NOW, __ATOMIC_RELAXED);
