@@ -147,7 +147,7 @@ def _runs(folder: Path) -> dict[str, list[Path]]:
 @pytest.mark.parametrize("threads", [1, 4])
 def test_files_are_truncated_all_the_time(traced: Path, tmp_path: Path, threads: int) -> None:
     """Whichever is there: the program comes to its end, and goes on recording."""
-    command = [traced, str(threads), str(scaled(40_000_000, 10_000_000) // threads)]
+    command = [traced, str(threads), str(scaled(8_000_000, 2_000_000) // threads)]
     pipe, cuts = subprocess.PIPE, 0
     with subprocess.Popen(command, env=_env(tmp_path), stdout=pipe, text=True) as process:
         while process.poll() is None:
@@ -191,7 +191,7 @@ def test_what_is_lost_is_what_one_file_held(traced: Path, tmp_path: Path) -> Non
 
 def test_handlers_that_never_return(traced: Path, tmp_path: Path) -> None:
     """They jump out of wherever the tracer is: what is left is readable, and events go on."""
-    calls = scaled(20_000_000, 4_000_000)
+    calls = scaled(4_000_000, 400_000)
     command = [traced, "4", str(calls), "jump"]
     done = subprocess.run(
         command, env=_env(tmp_path), capture_output=True, text=True, timeout=PATIENCE, check=True
