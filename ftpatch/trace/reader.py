@@ -66,11 +66,14 @@ class Opened:
         self.headers = [source.header for source in self.sources]
         self.clocks: list[Clock] = clocks(self.headers)
         self.files = [(source.header.path, source.fd) for source in self.sources]
+        self._runs_known = runs_of(self.headers)
 
     @property
     def runs(self) -> list[list[int]]:
-        """The numbers of the files of each process."""
-        return runs_of(self.headers)
+        """The numbers of the files of each process. What a file is of never changes."""
+        if sum(map(len, self._runs_known)) != len(self.headers):
+            self._runs_known = runs_of(self.headers)
+        return self._runs_known
 
     @property
     def processes(self) -> NDArray[np.int32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class Stacks:
     @property
     def headers(self) -> Sequence[Header]:
         """Those of the recording's processes, as they are by now."""
-        return self.recording.headers
+        return cast("Sequence[Header]", self.recording.headers)  # traces have no others
 
     def arch(self, header: int) -> str:
         """The name of a process's architecture."""

@@ -40,6 +40,7 @@ class Accessors:
     """Looks up the functions of accesses, each once."""
 
     def __init__(self, trace: Opened) -> None:
+        self._trace = trace
         self._recording, self._places = trace.recording, Places(trace.recording, str)
         self._known: dict[tuple[int, int], Accessor] = {}
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
@@ -79,7 +80,7 @@ class Accessors:
 
     def _undisplaced(self, process: int, program: Program, at: int) -> int:
         """The address in its function of what a probe displaced; any other as it is."""
-        if program.image is None or not self._recording.headers[process].together:
+        if program.image is None or not self._trace.headers[self._trace.runs[process][0]].together:
             return at
         if program not in self._displaced:
             self._displaced[program] = Displaced(program.image)
