@@ -86,7 +86,7 @@ class ProbeWords:
 
     @property
     def keeping(self) -> Keeping:
-        """What is kept of hits."""
+        """The choice of hits to keep."""
         from ftpatch.inject.runtime import Keeping
 
         return Keeping(ring=self.ring, off=self.off, rotate=self.rotate, signal=self.signal)

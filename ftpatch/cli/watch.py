@@ -129,7 +129,7 @@ def command(
         from ftpatch.watch.plan import SIZE
 
         unused = {"--in-place": in_place, "--allow-setuid": allow_setuid, "--dry-run": dry_run}
-        unused |= {"--rotate": rotate > 0, "--off": off, "--signal": signal}
+        unused |= {"--rotate": rotate > 0, "--off": off, "--signal": bool(signal)}
         require_unused(unused)
         wanted = Wanted(
             requests=[*([str(program)] if program else []), *requests],

@@ -60,7 +60,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _run(traced: Path, folder: Path, *words: int, **env: str) -> list[Path]:
     """Run it; the files that are left, the latest one last."""
     environment = {**os.environ, "FTPATCH_TRACE": str(folder / "trace"), **env}
-    command = [traced, *map(str, words)]
+    command: list[str | Path] = [traced, *map(str, words)]
     done = subprocess.run(
         command, env=environment, check=True, timeout=PATIENCE, capture_output=True, text=True
     )

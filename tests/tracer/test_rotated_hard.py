@@ -147,7 +147,7 @@ def _runs(folder: Path) -> dict[str, list[Path]]:
 @pytest.mark.parametrize("threads", [1, 4])
 def test_files_are_truncated_all_the_time(traced: Path, tmp_path: Path, threads: int) -> None:
     """Whichever is there: the program comes to its end, and goes on recording."""
-    command = [traced, str(threads), str(scaled(8_000_000, 2_000_000) // threads)]
+    command: list[str | Path] = [traced, str(threads), str(scaled(8_000_000, 2_000_000) // threads)]
     pipe, cuts = subprocess.PIPE, 0
     with subprocess.Popen(command, env=_env(tmp_path), stdout=pipe, text=True) as process:
         while process.poll() is None:
@@ -168,7 +168,7 @@ def test_files_are_truncated_all_the_time(traced: Path, tmp_path: Path, threads:
 
 def test_what_is_lost_is_what_one_file_held(traced: Path, tmp_path: Path) -> None:
     """The file that is written is truncated, of which the next report says how much there was."""
-    command = [traced, "2", "1000000000"]
+    command: list[str | Path] = [traced, "2", "1000000000"]
     with subprocess.Popen(command, env=_env(tmp_path)) as process:
         try:
             until(lambda: _latest(tmp_path) > 20, PATIENCE)
@@ -192,7 +192,7 @@ def test_what_is_lost_is_what_one_file_held(traced: Path, tmp_path: Path) -> Non
 def test_handlers_that_never_return(traced: Path, tmp_path: Path) -> None:
     """They jump out of wherever the tracer is: what is left is readable, and events go on."""
     calls = scaled(4_000_000, 400_000)
-    command = [traced, "4", str(calls), "jump"]
+    command: list[str | Path] = [traced, "4", str(calls), "jump"]
     done = subprocess.run(
         command, env=_env(tmp_path), capture_output=True, text=True, timeout=PATIENCE, check=True
     )
@@ -204,7 +204,7 @@ def test_handlers_that_never_return(traced: Path, tmp_path: Path) -> None:
 
 def test_a_thread_that_stays_in_the_middle(traced: Path, tmp_path: Path) -> None:
     """It may store to its file for ever: that memory is left to it, once, and others go on."""
-    command = [traced, "1", "1000000000", "stuck"]
+    command: list[str | Path] = [traced, "1", "1000000000", "stuck"]
     with subprocess.Popen(command, env=_env(tmp_path), stdout=subprocess.DEVNULL) as process:
         try:
             sizes, place = [], Path("/proc", str(process.pid))
@@ -219,7 +219,7 @@ def test_a_thread_that_stays_in_the_middle(traced: Path, tmp_path: Path) -> None
 def test_more_names_that_exist_than_are_tried(traced: Path, tmp_path: Path) -> None:
     for number in range(1, 251):
         (tmp_path / f"trace.r{number}").write_text("mine")
-    command = [traced, "1", "300000"]
+    command: list[str | Path] = [traced, "1", "300000"]
     subprocess.run(command, env=_env(tmp_path), check=True, timeout=PATIENCE, capture_output=True)
     assert _latest(tmp_path) > 251
     own = [file for file in tmp_path.glob("trace*") if file.read_bytes() != b"mine"]
@@ -229,7 +229,7 @@ def test_more_names_that_exist_than_are_tried(traced: Path, tmp_path: Path) -> N
 
 def test_one_that_was_just_made(traced: Path, tmp_path: Path) -> None:
     """By a process that was killed then: the others are reported, and it is named."""
-    command = [traced, "2", "20000"]
+    command: list[str | Path] = [traced, "2", "20000"]
     subprocess.run(command, env=_env(tmp_path), check=True, timeout=PATIENCE, capture_output=True)
     files = sorted(tmp_path.glob("trace*"))
     whole = _counts(*files)
@@ -250,7 +250,7 @@ def test_a_signal_switches_while_files_are_rotated(program: Path, tmp_path: Path
     words = ("--tracer", "function", "-f", "leaf", "--size", "64K", "--rotate", "1")
     done = ftpatch("enable", program, *words, "--signal", "USR2", "-o", traced)
     assert done.code == 0
-    command = [traced, "4", "1000000000"]
+    command: list[str | Path] = [traced, "4", "1000000000"]
     with subprocess.Popen(command, env=_env(tmp_path), stdout=subprocess.DEVNULL) as process:
         try:
             until(lambda: _latest(tmp_path) > 5, PATIENCE)
