@@ -42,6 +42,7 @@ ENVIRONMENT = {
     "FTPATCH_TRACE_SIZE": "Size of that file, such as 64M [default: that of --size].",
     "FTPATCH_TRACE_RING": "If not empty, as --ring; 0: as without it.",
     "FTPATCH_TRACE_ROTATE": "Number of full files to keep, as with --rotate; 0: as without it.",
+    "FTPATCH_TRACE_SIGNAL": "Signal that switches recording, as with --signal; 0: none.",
     "FTPATCH_TRACE_OFF": "If not empty, as --off; 0: as without it.",
     "FTPATCH_DEBUG": "If not empty, an internal error prints a traceback.",
     "PAGER": "Program that shows reports longer than the screen [default: less -RF; empty: none].",

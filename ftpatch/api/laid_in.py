@@ -160,9 +160,6 @@ def _made(base: Image, contents: Contents, refused: Refused) -> Probed:
     if together and contents.keeping.ring:
         reason = "a ring (--ring) keeps events of one kind: a tracer's, of probes or of watches"
         raise UsageError(base.path, reason, "run `ftpatch undo`, and lay in all without --ring")
-    if (together or contents.probes) and contents.keeping.rotate:
-        reason = "files of calls alone are rotated (--rotate)"
-        raise UsageError(base.path, reason, "run `ftpatch undo`, and lay in all without --rotate")
     probing = Probing(
         definitions=contents.probes,
         optimize=contents.optimize,
@@ -200,7 +197,7 @@ def _alone(base: Image, contents: Contents) -> Plan:
     from ftpatch.watch.plan import plan_first
 
     if contents.watches:
-        return plan_first(base, contents.watches, contents.size)
+        return plan_first(base, contents.watches, contents.size, contents.keeping)
     if not contents.tracer:
         return no_probes().plan
     sites = read_sites(base)

@@ -21,6 +21,7 @@ from ftpatch.errors import Refused, UsageError
 if TYPE_CHECKING:
     from ftpatch.api.laid_in import Contents, LaidIn
     from ftpatch.image import Image
+    from ftpatch.inject.runtime import Keeping
     from ftpatch.probe import Definition
     from ftpatch.probe.found import Placed
     from ftpatch.probe.kernel_events import Form
@@ -66,7 +67,8 @@ class ProbeWords:
     """The options of ``probe``: ``handler`` is STUB:FUNC, ``size`` that of a trace file in bytes;
     wildcards are a ``regex`` or globs, and match at most ``limit`` functions; ``sink``: of a
     kernel, the device that hits go to; ``ring``: the latest hits are kept when the file is full;
-    ``off``: none until recording is switched on."""
+    ``off``: none until recording is switched on; ``rotate``: full files that are kept while it goes
+    on in another; ``signal``: the number of one that switches recording."""
 
     probes: Sequence[str]
     handler: str | None = None
@@ -79,6 +81,15 @@ class ProbeWords:
     sink: str = ""
     ring: bool = False
     off: bool = False
+    rotate: int = 0
+    signal: int = 0
+
+    @property
+    def keeping(self) -> Keeping:
+        """The choice of hits to keep."""
+        from ftpatch.inject.runtime import Keeping
+
+        return Keeping(ring=self.ring, off=self.off, rotate=self.rotate, signal=self.signal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +138,6 @@ def write_probes(
     with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.api.laid_in import laid_in
         from ftpatch.api.probed_copies import copies_beside, require_beside, written_beside
-        from ftpatch.inject.runtime import Keeping
         from ftpatch.probe.plan import Probing, plan_probed
         from ftpatch.probe.wildcards import Wildcards
         from ftpatch.update.update import cleared_name, lay_in
@@ -143,7 +153,7 @@ def write_probes(
             size=words.size,
             wildcards=Wildcards(regex=words.regex, limit=words.limit),
             folder=copies_beside(target).name,
-            keeping=Keeping(ring=words.ring, off=words.off),
+            keeping=words.keeping,
         )
         if has is None:
             probed = plan_probed(image, probing, refused)
@@ -183,7 +193,6 @@ def _with_words(
     """What a program will have: the probes that are left, ``new`` ones, and all else. Raises
     UsageError for options that all of a program's probes share."""
     from ftpatch.api.laid_in import alone
-    from ftpatch.inject.runtime import Keeping
     from ftpatch.probe.removal import remaining, require_new
     from ftpatch.probe.wildcards import Wildcards
 
@@ -199,7 +208,7 @@ def _with_words(
     if left and not has.image.is_library and any(one.library for one in more):
         raise alone(has.image, "probes of libraries cannot be added to others")
     return replace(
-        held.recording(words.max_stack, words.size, Keeping(ring=words.ring, off=words.off)),
+        held.recording(words.max_stack, words.size, words.keeping),
         probes=(*left, *more),
         optimize=held.optimize if held.probes else words.optimize,
         wildcards=Wildcards(regex=words.regex, limit=words.limit),

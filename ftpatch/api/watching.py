@@ -13,6 +13,7 @@ from ftpatch.api.writing import Wait, Writing, copy_of, output_path
 
 if TYPE_CHECKING:
     from ftpatch.image import Image
+    from ftpatch.inject.runtime import Keeping
     from ftpatch.watch import Request
     from ftpatch.watch import Watch as Read
     from ftpatch.watch.plan import Watched as Plans
@@ -52,10 +53,12 @@ def write_watches(
     requests: Sequence[str],
     *,
     size: int | None = None,
+    keeping: Keeping | None = None,
     wait: Wait = lambda _: None,
 ) -> Watched:
     """Carry out all requests, or none. ``size``: bytes of a trace file, None: unchanged, or the
-    default. Raises UsageError for one that cannot be, what planning raises, and OutputError."""
+    default; ``keeping`` is added to what is kept of events. Raises UsageError for one that cannot
+    be, what planning raises, and OutputError."""
     from ftpatch.watch import parse_watch
 
     if size is not None:
@@ -64,12 +67,13 @@ def write_watches(
     target = output_path(writing.image, writing.output, writing.in_place)
     with copy_of(writing, target, in_place=writing.in_place) as copy:
         from ftpatch.image import open_image
+        from ftpatch.inject.runtime import Keeping
         from ftpatch.update.update import lay_in
         from ftpatch.watch.library_variables import LibraryVariables
         from ftpatch.watch.plan import part_notes
 
         image = open_image(writing.image)
-        watched = _planned(image, parsed, size)
+        watched = _planned(image, parsed, size, keeping or Keeping())
         if not writing.dry_run:
             wait(copy)
             lay_in(copy, image, watched.plan)
@@ -83,7 +87,9 @@ def write_watches(
     )
 
 
-def _planned(image: Image, requests: Sequence[Request], size: int | None) -> Plans:
+def _planned(
+    image: Image, requests: Sequence[Request], size: int | None, keeping: Keeping
+) -> Plans:
     """Plan watches, beside what else the program has."""
     from ftpatch.errors import Refused
     from ftpatch.image.injected import laid_in_id
@@ -93,13 +99,18 @@ def _planned(image: Image, requests: Sequence[Request], size: int | None) -> Pla
 
     require_watchable(image)
     if laid_in_id(image) is None or is_watched_alone(image):
-        return plan_watched(image, requests, size=size)
+        return plan_watched(image, requests, size=size, keeping=keeping)
     from ftpatch.api.laid_in import laid_in
 
     has = laid_in(image)
     assert has is not None
     watches, notes = requested(has.base, has.contents.watches, requests)
-    contents = replace(has.contents, watches=watches, size=size or has.contents.size)
+    contents = replace(
+        has.contents,
+        watches=watches,
+        size=size or has.contents.size,
+        keeping=has.contents.keeping | keeping,
+    )
     refused = Refused()
     probed = has.planned(contents, refused)
     if refused.errors:

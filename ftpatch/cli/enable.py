@@ -34,6 +34,7 @@ from ftpatch.cli.options import (
     Ring,
     Rotate,
     Sign,
+    Signal,
     Sink,
     Site,
     StripSignature,
@@ -104,6 +105,7 @@ def command(
     ring: Ring = False,
     rotate: Rotate = 0,
     off: Off = False,
+    signal: Signal = "",
     site: Site = None,
     output: Output = None,
     in_place: InPlace = False,
@@ -133,11 +135,12 @@ def command(
     if tracer != BOOT and (sink or until or most is not None or time):
         words = "--sink, --until, --max and --time"
         raise UsageError(None, f"{words} require --tracer boot", "remove them")
-    named = args or ring or off or rotate or (max_stack, size) != (1024, "64M")
+    named = args or ring or off or rotate or signal or (max_stack, size) != (1024, "64M")
     if pid is not None and tracer is None and named and not recording:
         tracer = "function_graph"  # the usual one, with options
-    if tracer in (None, BOOT) and (ring or off or rotate) and not recording:
-        asked = "--ring" if ring else "--off" if off else "--rotate"
+    keeps = {"--ring": ring, "--off": off, "--rotate": rotate, "--signal": signal}
+    if tracer in (None, BOOT) and any(keeps.values()) and not recording:
+        asked = next(option for option, value in keeps.items() if value)
         raise UsageError(None, f"{asked} requires a --tracer of programs", "name one, or remove it")
     if tracer == BOOT:
         from ftpatch.boot.plan import BootTracing
@@ -145,6 +148,7 @@ def command(
         booting = BootTracing(sink=sink, until=until, most=most, time=time)
     elif tracer is not None:
         from ftpatch.inject.runtime import Keeping
+        from ftpatch.inject.switch_signal import switch_signal
         from ftpatch.tracer.plan import Tracing
 
         tracing = Tracing(
@@ -152,7 +156,7 @@ def command(
             depth=max_stack,
             size=bytes_of(size),
             arguments=args,
-            keeping=Keeping(ring=ring, off=off, rotate=rotate),
+            keeping=Keeping(ring=ring, off=off, rotate=rotate, signal=switch_signal(signal or 0)),
         )
     if image is None:
         from ftpatch.cli.process_update import (
@@ -166,7 +170,7 @@ def command(
         assert pid is not None
         unused = {"--to": to, "--site": site, "--libcalls": libcalls, "--in-place": in_place}
         unused |= {"--keep-records": keep_records, "--strip-signature": strip_signature}
-        unused |= {"--sign": sign, "--rotate": rotate > 0}
+        unused |= {"--sign": sign, "--rotate": rotate > 0, "--signal": signal}
         require_unused(unused | {"--dry-run": dry_run, "--tracer boot": booting is not None})
         if recording:
             beside: dict[str, object] = {"-f": filter_, "-n": notrace, "--lib": lib, "-o": output}

@@ -279,6 +279,14 @@ Off = Annotated[
         "it on.",
     ),
 ]
+Signal = Annotated[
+    str,
+    typer.Option(
+        "--signal",
+        metavar="SIGNAL",
+        help="Let a signal, such as USR2, switch recording off and on.",
+    ),
+]
 BOOT = "boot"
 """Name of the tracer that the next options are for."""
 Sink = Annotated[

@@ -24,9 +24,11 @@ from ftpatch.cli.options import (
     Output,
     Quiet,
     Ring,
+    Rotate,
     RunFormat,
     RunReports,
     Sign,
+    Signal,
     StripSignature,
     Verbose,
     bytes_of,
@@ -146,7 +148,9 @@ def command(
         typer.Option("--size", metavar="SIZE", help="Trace file size."),
     ] = "64M",
     ring: Ring = False,
+    rotate: Rotate = 0,
     off: Off = False,
+    signal: Signal = "",
     sink: Annotated[
         str,
         typer.Option(
@@ -261,6 +265,8 @@ def command(
                 "--lines": list_lines,
                 "--vars": list_vars,
                 "--plan": plan,
+                "--rotate": rotate > 0,
+                "--signal": signal,
             },
             "--pid" if run is None else "-c",
         )
@@ -363,6 +369,8 @@ def command(
         tell_held(image, as_json=as_json)
         return
     require_first(image, probes, "probes")
+    from ftpatch.inject.switch_signal import switch_signal
+
     words = ProbeWords(
         probes=probes,
         handler=handler,
@@ -372,6 +380,8 @@ def command(
         size=bytes_of(size),
         ring=ring,
         off=off,
+        rotate=rotate,
+        signal=switch_signal(signal or 0),
         regex=regex,
         limit=limit,
         sink=sink,

@@ -19,7 +19,7 @@ from ftpatch.cli.call_filters import (
     call_filters,
 )
 from ftpatch.cli.completion import report_formats, traces
-from ftpatch.cli.console import error_line, lines
+from ftpatch.cli.console import error_line, lines, warn_line
 from ftpatch.cli.options import FullNames, Json, format_of
 from ftpatch.cli.report_task import Task, walked, write_report
 from ftpatch.cli.report_walk import can_walk
@@ -223,7 +223,7 @@ def command(
     diff = [*map(recorded, diff)]
     for file in map(recorded, files):
         distinct.setdefault(os.path.realpath(file), file)
-    files = [*distinct.values()]
+    files = _begun([*distinct.values()])
     beside = Beside(files)
     children = [] if no_children else beside.children
     earlier = [] if no_children else children_of(diff)
@@ -294,6 +294,18 @@ def command(
     if not (walks and walked(task, tui, force=force)):
         write_report(task, choose, output, force=force, browse=open_)
         _tell_written(output)
+
+
+def _begun(files: list[Path]) -> list[Path]:
+    """Leave out files whose process was killed just after it had made them, if there are others."""
+    from ftpatch.trace.header import is_unbegun
+
+    unbegun = [file for file in files if is_unbegun(file)]
+    if len(unbegun) == len(files):
+        return files
+    for file in unbegun:
+        warn_line(f"{file}: it has no header yet, and so nothing that was recorded; left out")
+    return [file for file in files if file not in unbegun]
 
 
 def _follow(

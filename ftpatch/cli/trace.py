@@ -30,6 +30,8 @@ from ftpatch.cli.options import (
     Off,
     Regex,
     Ring,
+    Rotate,
+    Signal,
     bytes_of,
     format_of,
     require_pid,
@@ -104,7 +106,9 @@ def command(
     max_stack: MaxStack = 1024,
     size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Trace file size.")] = "256M",
     ring: Ring = False,
+    rotate: Rotate = 0,
     off: Off = False,
+    switch: Signal = "",
     format_: Annotated[
         str | None,
         typer.Option(
@@ -162,6 +166,7 @@ def command(
     """
     from ftpatch.ftrace.filter import Selection
     from ftpatch.inject.runtime import Keeping
+    from ftpatch.inject.switch_signal import switch_signal
     from ftpatch.trace.formats import reports as formats
     from ftpatch.tracer.plan import Tracing
     from ftpatch.tracer.run import Request
@@ -173,7 +178,7 @@ def command(
             depth=max_stack,
             size=bytes_of(size),
             arguments=args,
-            keeping=Keeping(ring=ring, off=off),
+            keeping=Keeping(ring=ring, off=off, rotate=rotate, signal=switch_signal(switch or 0)),
         ),
         selection=Selection(filter_, notrace, regex),
         libraries=lib,
@@ -211,6 +216,10 @@ def _trace_process(pid: int, request: Request, asked: Asked, seconds: float | No
     if request.calls:
         hint = f"use `ftpatch probe --pid {pid} 'p LIB:FUNC'` for one function of a library"
         raise UsageError(None, "--libcalls works on programs that ftpatch starts", hint)
+    for option in ("rotate", "signal"):
+        if getattr(request.tracing.keeping, option):
+            reason = f"--{option} works on programs that ftpatch starts or patches"
+            raise UsageError(None, reason, "remove it")
     if request.follow:
         raise UsageError(None, "--follow-exec works on programs that ftpatch starts", "remove it")
     process = find_process(pid)

@@ -21,8 +21,11 @@ from ftpatch.cli.options import (
     Json,
     LiveFormat,
     LiveReports,
+    Off,
     Output,
     Quiet,
+    Rotate,
+    Signal,
     bytes_of,
     live_format,
     require_first,
@@ -76,6 +79,9 @@ def command(
         str | None,
         typer.Option("--size", metavar="SIZE", help="Trace file size [default: 64M]."),
     ] = None,
+    rotate: Rotate = 0,
+    off: Off = False,
+    signal: Signal = "",
     output: Output = None,
     in_place: InPlace = False,
     force: Force = False,
@@ -124,6 +130,7 @@ def command(
         from ftpatch.watch.plan import SIZE
 
         unused = {"--in-place": in_place, "--allow-setuid": allow_setuid, "--dry-run": dry_run}
+        unused |= {"--rotate": rotate > 0, "--off": off, "--signal": bool(signal)}
         require_unused(unused)
         wanted = Wanted(
             requests=[*([str(program)] if program else []), *requests],
@@ -142,7 +149,8 @@ def command(
     if program is None:
         raise UsageError(None, "no PROG and no --pid", "name a program, or a running process")
     if not requests:
-        if output is not None or in_place or size is not None:
+        named = rotate or off or signal
+        if output is not None or in_place or size is not None or named:
             raise UsageError(program, "nothing to write", "specify a watch, such as counter:rw-")
         from ftpatch.image import open_image
         from ftpatch.watch.library_variables import LibraryVariables
@@ -164,7 +172,11 @@ def command(
         dry_run=dry_run,
     )
     room = None if size is None else bytes_of(size)
-    watched = write_watches(writing, requests, size=room, wait=wait_for)
+    from ftpatch.inject.runtime import Keeping
+    from ftpatch.inject.switch_signal import switch_signal
+
+    keeping = Keeping(off=off, rotate=rotate, signal=switch_signal(signal or 0))
+    watched = write_watches(writing, requests, size=room, keeping=keeping, wait=wait_for)
     tell_links(watched)
     note_lines(watched.notes)
     if not (as_json or quiet):

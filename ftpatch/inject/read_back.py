@@ -24,7 +24,8 @@ TRACE_TOGETHER, TRACE_WATCHES = constants["TRACE_TOGETHER"], constants["TRACE_WA
 class RecordingOf:
     """The configuration of a stub: the name of a ``tracer``, empty for none; ``depth``: entries
     of a ret_stack, ``size``: bytes of a trace file; the ``span`` of the stub's code (link
-    addresses); ``together``: for several kinds of events; what is kept of them (``keeping``)."""
+    addresses); ``together``: for several kinds of events; what is kept of them (``keeping``);
+    ``flags``: enum trace_flags, as they are in the file."""
 
     tracer: str
     depth: int
@@ -32,6 +33,7 @@ class RecordingOf:
     span: tuple[int, int]
     together: bool
     keeping: Keeping
+    flags: int
 
 
 def injected_table(image: Image, tracer: Tracer) -> tuple[int, int] | None:
@@ -67,7 +69,8 @@ def recording_of(image: Image) -> RecordingOf | None:
         size=held["size"],
         span=(held["self"], held["self"] + size),
         together=bool(held["flags"] & TRACE_TOGETHER),
-        keeping=Keeping.of(held["flags"]),
+        keeping=Keeping.of(held["flags"], held["signal"]),
+        flags=held["flags"],
     )
 
 

@@ -75,11 +75,12 @@ class Keeping:
     """A choice of the events to keep, unless the environment makes another. ``ring``: the latest,
     in place of the oldest, when the trace file is full; ``off``: none until recording is switched
     on; ``rotate``: the number of full files to keep besides the one that is written, 0: there is
-    but one file."""
+    but one file; ``signal``: the number of one that switches recording, 0: none."""
 
     ring: bool = False
     off: bool = False
     rotate: int = 0
+    signal: int = 0
 
     @property
     def flags(self) -> int:
@@ -88,10 +89,11 @@ class Keeping:
         return ring | off | self.rotate << constants["TRACE_KEEPS"]
 
     @classmethod
-    def of(cls, flags: int) -> Keeping:
-        """The choice that these flags are."""
+    def of(cls, flags: int, signal: int) -> Keeping:
+        """The choice that these flags and a signal are, as in a configuration."""
         ring, off = flags & constants["TRACE_RING"], flags & constants["TRACE_OFF"]
-        return cls(ring=bool(ring), off=bool(off), rotate=flags >> constants["TRACE_KEEPS"])
+        rotate = flags >> constants["TRACE_KEEPS"]
+        return cls(ring=bool(ring), off=bool(off), rotate=rotate, signal=signal)
 
     def __or__(self, other: Keeping) -> Keeping:
         """The choice that has all of both."""
@@ -99,11 +101,13 @@ class Keeping:
             ring=self.ring or other.ring,
             off=self.off or other.off,
             rotate=max(self.rotate, other.rotate),
+            signal=other.signal or self.signal,
         )
 
     def require_fit(self, tracer: Tracer) -> None:
         """Raise UsageError for a tracer that has no events, and for a ring that rotates."""
         options = {"--ring": self.ring, "--off": self.off, "--rotate": self.rotate}
+        options["--signal"] = self.signal
         for option, asked in options.items():
             if not asked or (tracer.records and tracer.number != constants["TRACER_USER"]):
                 continue
@@ -319,6 +323,7 @@ def configuration(
         | (keeping.flags if keeping else 0),
         profile=table,
         clock=loses & ~LOSES_CLOCK if attached else loses,
+        signal=keeping.signal if keeping else 0,
         image_id=image_id(image),
         caller=user[0],
         returned=user[1],

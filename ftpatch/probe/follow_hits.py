@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ftpatch.probe.read_hits import COLUMNS, Hits, columns_of, words_behind
 from ftpatch.probe.read_stacks import HitStacks
-from ftpatch.probe.shared_points import SharedPoints
-from ftpatch.probe.trace_probes import read_probes
+from ftpatch.probe.shared_points import SharedPoints, probes_of
 from ftpatch.trace.followed import Followed
 from ftpatch.trace.held_columns import HeldColumns
 from ftpatch.trace.open_chunks import Part
@@ -41,22 +40,27 @@ class FollowedHits(Hits):
         super().__init__(self._followed, self._probes_now(), none, self.stacks)
 
     def _probes_now(self) -> SharedPoints:
-        """The probes of all traces, with what they have missed by now."""
+        """The probes of all processes, with what they have missed by now."""
         shared = SharedPoints(self._followed.recording)
-        for source in self._followed.sources:
-            shared.add(read_probes(source.fd, source.header))
+        self._add(shared)
         return shared
+
+    def _add(self, shared: SharedPoints) -> None:
+        """Add the processes that are not there yet."""
+        trace = self._followed
+        for run in trace.runs[len(shared.all_told) :]:
+            shared.add(probes_of([trace.sources[number] for number in run]))
 
     def _behind(
         self, words: NDArray[np.uint64], file: NDArray[np.int32]
     ) -> NDArray[np.uint8] | NDArray[np.uint16]:
-        for source in self._followed.sources[len(self._shared.all_told) :]:
-            self._shared.add(read_probes(source.fd, source.header))
-        numbers = np.unique(file).tolist()
-        parts = [words_behind(self._shared.all_told[n], words[file == n]) for n in numbers]
+        self._add(self._shared)
+        process = self._followed.processes[file]
+        numbers = np.unique(process).tolist()
+        parts = [words_behind(self._shared.all_told[n], words[process == n]) for n in numbers]
         out = np.zeros(words.shape, np.result_type(np.uint8, *parts))
         for number, part in zip(numbers, parts, strict=True):
-            out[file == number] = part
+            out[process == number] = part
         return out
 
     def _columns(self, part: Part) -> Iterator[NDArray[np.int64]]:

@@ -22,7 +22,7 @@ from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_start import LibraryStart
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.runtime import LIBRARY, Keeping, configuration, probes_stub
+from ftpatch.inject.runtime import LIBRARY, PROBES, Keeping, configuration, probes_stub
 from ftpatch.inject.stub import Stub, read_stub
 from ftpatch.layout import structure
 from ftpatch.probe import Definition
@@ -91,6 +91,10 @@ class Probed:
 def plan_probed(image: Image, probing: Probing, refused: Refused) -> Probed:
     """Plan probes at all places that are not ``refused``. Raises UsageError if none is left or the
     program cannot be probed; InputError if there is no room."""
+    probing.keeping.require_fit(PROBES)
+    if probing.keeping.rotate and any(one.hist for one in probing.definitions):
+        reason = "--rotate: a histogram is in one file"
+        raise UsageError(image.path, reason, "remove it, or the histograms")
     placing, libraries = _placed(image, probing, refused)
     if not placing.found and not libraries and (refused.errors or probing.beside is None):
         if refused.errors:

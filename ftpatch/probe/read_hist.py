@@ -29,12 +29,12 @@ STACK = Source.FRAMES.value
 
 
 def read_hists(trace: Opened, told: Sequence[Sequence[Probe]]) -> list[HistTable]:
-    """Read those of all files. ``told``: the probes of each. Raises InputError for one that cannot
-    be read."""
+    """Read those of all processes. ``told``: the probes of each. Raises InputError for one that
+    cannot be read."""
     return [
-        _table(trace, file, probe, held)
-        for file, probes in enumerate(told)
-        for probe, held in _tables(trace, file, probes)
+        _table(trace, process, probe, held)
+        for process, probes in enumerate(told)
+        for probe, held in _tables(trace, process, probes)
     ]
 
 
@@ -57,9 +57,11 @@ def _entries(raw: bytes, size: int) -> _Entries:
     return _Entries(held[made], np.column_stack([held["key"], behind])[made])
 
 
-def _tables(trace: Opened, file: int, probes: Sequence[Probe]) -> Iterator[tuple[Probe, _Entries]]:
+def _tables(
+    trace: Opened, process: int, probes: Sequence[Probe]
+) -> Iterator[tuple[Probe, _Entries]]:
     """Each probe's entries: they are the last of what precedes a file's events."""
-    source = trace.sources[file]
+    source = trace.sources[trace.runs[process][0]]  # with histograms, it has one file
     hists = [one.definition.hist for one in probes]
     sizes = [hist.size * entry_size(hist) if hist else 0 for hist in hists]
     at = source.header.header_size - sum(sizes)
@@ -75,9 +77,10 @@ def _tables(trace: Opened, file: int, probes: Sequence[Probe]) -> Iterator[tuple
         at += size
 
 
-def _table(trace: Opened, file: int, probe: Probe, entries: _Entries) -> HistTable:
+def _table(trace: Opened, process: int, probe: Probe, entries: _Entries) -> HistTable:
     hist = probe.definition.hist
     assert hist is not None
+    file = trace.runs[process][0]
     rate, bias = trace.clocks[file].rate, trace.sources[file].header.bias
     rows = []
     for one, words in zip(entries.held, entries.keys, strict=True):
@@ -90,7 +93,7 @@ def _table(trace: Opened, file: int, probe: Probe, entries: _Entries) -> HistTab
     fetches = [key.fetch for key in hist.keys]
     return HistTable(
         point=probe,
-        header=file,
+        header=process,
         names=tuple(
             STACK if one.source is Source.FRAMES else one.name.removeprefix("$") for one in fetches
         ),

@@ -16,8 +16,8 @@ from ftpatch.layout import constants
 from ftpatch.probe.fetched import comm_table, fetched
 from ftpatch.probe.read_hist import read_hists
 from ftpatch.probe.read_stacks import HitStacks, long_words, stack_room
-from ftpatch.probe.shared_points import SharedPoints
-from ftpatch.probe.trace_probes import Probe, read_probes
+from ftpatch.probe.shared_points import SharedPoints, probes_of
+from ftpatch.probe.trace_probes import Probe
 from ftpatch.trace.decode import FUNC, FUNC_SHIFT, TYPE, Decoded, Event, decode
 from ftpatch.trace.hits import Group, HistTable, Point
 from ftpatch.trace.reader import Opened, Trace
@@ -31,8 +31,8 @@ STACKS = 1 << 12
 """Stacks read at a time."""
 GAP = 1 << 16
 """Minimum gap in bytes between two events for separate reads."""
-COLUMNS = 5
-"""Of hits: thread, point, time, begin, and file offset of the first word."""
+COLUMNS = 6
+"""Of hits: thread, point, time, begin, and of the first word the file and its offset."""
 
 
 class Hits:
@@ -48,7 +48,7 @@ class Hits:
         self._trace, self._shared, self.stacks = trace, shared, stacks
         self.points: list[Point] = [*shared.probes]
         self.header, self.numbers, self.told = shared.header, shared.numbers, shared.told
-        thread, point, self.time, self.begin, self._at = columns
+        thread, point, self.time, self.begin, self._file, self._at = columns
         self.thread, self.point = thread.astype(np.int32), point.astype(np.int32)
 
     @cached_property
@@ -76,7 +76,7 @@ class Hits:
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Keep only the hits of a mask, bool[n]."""
-        for name in ("thread", "point", "time", "begin", "_at"):
+        for name in ("thread", "point", "time", "begin", "_file", "_at"):
             setattr(self, name, getattr(self, name)[mask])
 
     def group(self, number: int, rows: NDArray[np.intp]) -> Group:
@@ -118,7 +118,7 @@ class Hits:
         """Read the words after the first one of each event, uint64[m, count]; zeros where the file
         has shrunk since. Raises InputError if it cannot be read."""
         out = np.zeros((len(rows), count), np.uint64)
-        file = self._trace.recording.owner[self.thread[rows]]
+        file = self._file[rows]
         for number in np.unique(file).tolist() if count else ():
             mine = np.flatnonzero(file == number)
             mine = mine[np.argsort(self._at[rows[mine]], kind="stable")]
@@ -142,8 +142,8 @@ class Hits:
 def read_hits(trace: Trace) -> Hits:
     """Read the events of all traces. Raises InputError for a corrupt header."""
     shared = SharedPoints(trace.recording)
-    for source in trace.sources:
-        shared.add(read_probes(source.fd, source.header))
+    for run in trace.runs:
+        shared.add(probes_of([trace.sources[number] for number in run]))
     parts = [np.empty((COLUMNS, 0), np.int64)]
     parts += [found for file in range(len(trace.sources)) for found in _of(trace, shared, file)]
     columns = np.concatenate(parts, axis=1)
@@ -186,14 +186,15 @@ def columns_of(
     """Return the columns of the hits ``found`` in words, uint64[k, n], of chunks of one trace, and
     the number of chunks with others; of each chunk ``thread`` int32[k], and ``place`` int64[k],
     the words' file offset."""
-    probes = shared.all_told[file]
+    process = int(trace.processes[file])
+    probes = shared.all_told[process]
     types = _types(probes)
     func = np.minimum(found.func, len(probes)).astype(np.intp)
     good = found.type == types[func]
     clock, at = trace.clocks[file], found.at
     time = clock.times(found.ticks)
     low, high = trace.recording.window.span
-    mapped = np.append(shared.numbers[file], np.int32(-1))[func]
+    mapped = np.append(shared.numbers[process], np.int32(-1))[func]
     kept = np.flatnonzero(good & (mapped >= 0) & (time >= low) & (time <= high))
     began = found.ticks[kept]
     back = np.flatnonzero(found.type[kept] == RETURNED)
@@ -201,16 +202,16 @@ def columns_of(
     chunk, time = found.row[kept], time[kept]
     places = place[chunk] + 8 * (at[kept] - chunk * words.shape[1])
     begin = np.minimum(clock.times(began), time)
-    columns = (thread[chunk], mapped[kept], time, begin, places)
+    columns = (thread[chunk], mapped[kept], time, begin, np.full(len(kept), file), places)
     wrong = len(np.unique(found.row[~good]))
     return np.stack([column.astype(np.int64) for column in columns]), wrong
 
 
 def _of(trace: Trace, shared: SharedPoints, file: int) -> Iterator[NDArray[np.int64]]:
     """Read the columns of a file's chunks, some at a time, int64[COLUMNS, m]."""
-    chunks = trace.chunks
+    chunks, probes = trace.chunks, shared.all_told[int(trace.processes[file])]
     for rows, words in trace.batches.of_file(file, BATCH_WORDS):
-        behind = words_behind(shared.all_told[file], words)
+        behind = words_behind(probes, words)
         found = decode(words, chunks.words[rows], chunks.base[rows], behind)
         columns, wrong = columns_of(
             trace,

@@ -66,12 +66,12 @@ class HitStacks:
     """The stacks of a recording's hits; ``known`` has each different one."""
 
     def __init__(self, trace: Opened) -> None:
-        self._headers, self.known = trace.headers, Stacks(trace.recording, trace.headers)
+        self.known = Stacks(trace.recording)
 
     def numbers(self, header: int, probe: Probe, caller: Block, block: Block) -> NDArray[np.int32]:
         """Find the stacks of n events of the process of a ``header``, by its number: their numbers,
         int32[n]. ``caller`` as in a Group; ``block`` uint64[n, room]: what follows their values."""
-        reader = _Reader(self.known, header, self._headers[header].bias)
+        reader = _Reader(self.known, header, self.known.headers[header].bias)
         return self.known.number(header, reader.walked(probe, caller, block))
 
 

@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""The probes of several traces as one list, in which those that are the same are one."""
+"""The probes of several processes as one list, in which those that are the same are one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.probe.trace_probes import Probe
+from ftpatch.errors import InputError
+from ftpatch.probe.trace_probes import Probe, read_probes
 from ftpatch.trace.address_names import Places
 from ftpatch.trace.hits import Point
+from ftpatch.trace.reader import OpenFile
 from ftpatch.trace.source import Recording
 
-__all__ = ["SharedPoints"]
+__all__ = ["SharedPoints", "probes_of"]
 
 
 class SharedPoints:
-    """The probes that a recording's window selects, trace by trace. ``header``, ``told`` and
-    ``numbers`` are those of Hits; ``all_told``: all probes of each trace."""
+    """The probes that a recording's window selects, process by process. ``header``, ``told`` and
+    ``numbers`` are those of Hits; ``all_told``: all probes of each process."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -30,18 +33,18 @@ class SharedPoints:
 
     @property
     def told(self) -> list[list[Point]]:
-        """The probes of each trace, as points."""
+        """The probes of each process, as points."""
         return [[*probes] for probes in self.all_told]
 
     def add(self, probes: list[Probe]) -> None:
-        """Add the probes of the next trace."""
-        recording, file = self._recording, len(self.all_told)
+        """Add the probes of the next process."""
+        recording, process = self._recording, len(self.all_told)
         window, places = recording.window, Places(recording, str)
         numbers = np.full(len(probes), -1, np.int32)
-        program = recording.program[file]
+        program = recording.program[process]
         for number, probe in enumerate(probes):
-            function = places.function(file, probe)[0]
-            symbol = recording.program_of(file).symbols.get(function, function)
+            function = places.function(process, probe)[0]
+            symbol = recording.program_of(process).symbols.get(function, function)
             names = dict.fromkeys([probe.name, probe.definition.name, function, symbol])
             if window.globs and not window.names_match(*names):
                 continue
@@ -53,6 +56,18 @@ class SharedPoints:
                 self.probes[same] = replace(probe, missed=missed)
             else:
                 self.probes.append(probe)
-                self.header.append(file)
+                self.header.append(process)
         self.all_told.append(probes)
         self.numbers.append(numbers)
+
+
+def probes_of(sources: Sequence[OpenFile]) -> list[Probe]:
+    """Read the probes of one process from all its files: each begins with the counts of the one
+    before. Raises InputError for corrupt data."""
+    first, *others = (read_probes(one.fd, one.header) for one in sources)
+    for source, other in zip(sources[1:], others, strict=True):
+        if [replace(one, missed=0) for one in other] != [replace(one, missed=0) for one in first]:
+            reason = f"it has other probes than {sources[0].header.path}"
+            raise InputError(source.header.path, reason)
+    same = zip(first, *others, strict=True)
+    return [replace(one[0], missed=max(each.missed for each in one)) for one in same]

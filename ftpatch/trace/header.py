@@ -24,6 +24,7 @@ __all__ = [
     "Flag",
     "Header",
     "Tracer",
+    "is_unbegun",
     "open_trace",
     "parse_header",
     "with_losses",
@@ -274,6 +275,21 @@ def open_trace(path: Path) -> tuple[int, Header]:
         raise
 
 
+def is_unbegun(path: Path) -> bool:
+    """Test whether this is a trace file that has no header yet: where its process was killed just
+    after it had made it, there is nothing in it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode) and not any(os.pread(fd, len(MAGIC), 0))
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
 def with_losses(fd: int, header: Header) -> Header:
     """Read what the threads of a trace lost. Raises OSError."""
     if not header.accounted or not 0 < header.accounts < header.length:
@@ -342,7 +358,7 @@ def parse_header(path: Path, raw: bytes, length: int) -> Header:
         overwritten=held["overwritten"],
         accounts=held["accounts"] if held["accounts"] >= header_size else 0,
         accounted=held["accounted"],
-        off=held["off"],
+        off=held["off"] & constants["OFF_NOW"],
         grown=held["grown"],
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ftpatch.errors import InputError, UsageError
 from ftpatch.trace.batches import Batches
@@ -65,6 +66,22 @@ class Opened:
         self.headers = [source.header for source in self.sources]
         self.clocks: list[Clock] = clocks(self.headers)
         self.files = [(source.header.path, source.fd) for source in self.sources]
+        self._runs_known = runs_of(self.headers)
+
+    @property
+    def runs(self) -> list[list[int]]:
+        """The numbers of the files of each process. What a file is of never changes."""
+        if sum(map(len, self._runs_known)) != len(self.headers):
+            self._runs_known = runs_of(self.headers)
+        return self._runs_known
+
+    @property
+    def processes(self) -> NDArray[np.int32]:
+        """The number of each file's process, int32[n]."""
+        out = np.zeros(len(self.headers), np.int32)
+        for number, run in enumerate(self.runs):
+            out[run] = number
+        return out
 
     def notes(self) -> list[str]:
         """Irregularities found so far, one clause each, and the formats' ``remarks``; complete once
@@ -119,7 +136,7 @@ class Trace(Opened):
                 super(Trace, part).__init__(of_kind)
             chunks = with_threads([part.found() for part in parts])
             recording = Recording(
-                headers=[source.header for source in sources],
+                headers=processes_in([source.header for source in sources]),
                 tids=chunks[0].tid.tolist(),
                 owner=chunks[0].owner,
                 window=window,
@@ -141,8 +158,8 @@ class Trace(Opened):
             (source.fd, source.header, clock)
             for source, clock in zip(self.sources, self.clocks, strict=True)
         ]
-        runs = runs_of(self.headers)
-        return join_chunks([find_chunks([files[n] for n in run]) for run in runs], runs)
+        parts = [find_chunks([files[n] for n in run]) for run in self.runs]
+        return join_chunks(parts, self.runs)
 
     def _take(self, chunks: Chunks) -> None:
         """Take those chunks that the window shows."""

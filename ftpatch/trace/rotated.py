@@ -56,6 +56,8 @@ def merged(headers: Sequence[Header]) -> Header:
         path=headers[0].path,
         flags=flags,
         off=last.off,
+        libraries=last.libraries,
+        objects=last.objects,
         ended_ticks=last.ended_ticks,
         lost=tuple(map(sum, zip(*(header.lost for header in headers), strict=True))),
         overwritten=sum(header.overwritten for header in headers),

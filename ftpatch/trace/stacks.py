@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,17 @@ __all__ = ["Stacks"]
 
 @dataclass
 class Stacks:
-    """Different stacks of a recording with these ``headers``, by number; both may get more."""
+    """Different stacks of a recording, by number; both may get more."""
 
     recording: Recording
-    headers: Sequence[Header]
     all: list[Stack] = field(default_factory=list)
     _numbers: dict[tuple[int, bool, bytes], int] = field(default_factory=dict)
     _code: dict[int, ProcessCode] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        """Those of the recording's processes, as they are by now."""
+        return cast("Sequence[Header]", self.recording.headers)  # traces have no others
 
     def arch(self, header: int) -> str:
         """The name of a process's architecture."""

@@ -37,6 +37,7 @@ class TraceFiles:
     ``image``. Existing files with such names are left alone, unless ``overwrite`` says that this
     run takes the place of an earlier one, whose files go when this one has one to name.
     ``image`` is None for a program that is no copy, and whose children alone are traced.
+    ``named``: processes make them all, by name.
     ``attached``: the folder in /proc of a process that runs ``program`` already, and not a copy:
     its files lie elsewhere until nobody writes to them (place_of()).
     Raises OutputError where a file is still written, or for attached there is one already."""
@@ -48,6 +49,7 @@ class TraceFiles:
         image: Path | None,
         *,
         overwrite: bool = False,
+        named: bool = False,
         attached: Path | None = None,
     ) -> None:
         self._trace, self._program, self._image = trace, program, image
@@ -69,7 +71,8 @@ class TraceFiles:
         self._server: Server | None = None
         with contextlib.suppress(OSError):
             network = attached and attached / "ns" / "net"
-            self._server = Server(self._trace.parent, program, self._sweep, network)
+            if not named:
+                self._server = Server(self._trace.parent, program, self._sweep, network)
         if self._server is None:  # the program itself makes the files
             if attached and attached.stat().st_uid != os.geteuid():  # and not where only we may
                 leave_place(trace)
@@ -202,7 +205,7 @@ class TraceFiles:
 
     def _named(self) -> list[Path]:
         """The files that processes may have made themselves, by name: no links."""
-        name = re.compile(re.escape(self._trace.name) + r"(\.\d+)*")
+        name = re.compile(re.escape(self._trace.name) + r"(\.r?\d+)*")
         try:
             with os.scandir(self._trace.parent) as entries:
                 found = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]

@@ -233,7 +233,8 @@ def _recorded(
     trace = (request.recording or folder / "trace").absolute()
     environment = libraries.environment if libraries else os.environ
     image = path.absolute() if patched != path.absolute() else None
-    with TraceFiles(trace, patched, image, overwrite=request.overwrite) as made:
+    rotates = request.tracing.keeping.rotate > 0
+    with TraceFiles(trace, patched, image, overwrite=request.overwrite, named=rotates) as made:
         executed.environment = made.environment
         if executed.later is not None:
             executed.later.environment = made.environment

@@ -48,33 +48,33 @@ class AccessStacks:
     """The stacks of a recording's accesses; ``known`` has each different one."""
 
     def __init__(self, trace: Opened) -> None:
-        self.known = Stacks(trace.recording, trace.headers)
+        self.known = Stacks(trace.recording)
 
     def numbers(
         self,
         told: Sequence[Sequence[Told | None]],
         words: Block,
         at: NDArray[np.intp],
-        file: NDArray[np.int32],
+        process: NDArray[np.int32],
         number: NDArray[np.uint32],
         before: int,
     ) -> NDArray[np.int64]:
         """Find the stacks of accesses, int64[m]: their numbers, -1 where there is none. ``words``:
-        flat; ``at``: indices of their first words; ``number``: those of their files' watches.
+        flat; ``at``: indices of their first words; ``number``: those of their processes' watches.
 
         An access that was late was elsewhere: the stack is not its own."""
         out = np.full(len(at), -1, np.int64)
-        for trace in np.unique(file).tolist():
-            for watch in np.unique(number[file == trace]).tolist():
-                one = told[trace][watch]
+        for mine in np.unique(process).tolist():
+            for watch in np.unique(number[process == mine]).tolist():
+                one = told[mine][watch]
                 if one is None or not one.watch.stack:
                     continue
-                rows = np.flatnonzero((file == trace) & (number == watch))
+                rows = np.flatnonzero((process == mine) & (number == watch))
                 rows = rows[words[at[rows] + before] & LATE == 0]
                 for some in np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)):
                     place = at[some, None] + 1 + before + np.arange(COPY_ROOM)
                     block = words[np.minimum(place, len(words) - 1)]
                     ip = words[at[some] + 1] | np.uint64(EXACT)
-                    walked = unwound(self.known, trace, ip, block, one.watch.stack)
-                    out[some] = self.known.number(trace, walked)
+                    walked = unwound(self.known, mine, ip, block, one.watch.stack)
+                    out[some] = self.known.number(mine, walked)
         return out

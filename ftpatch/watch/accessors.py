@@ -40,7 +40,7 @@ class Accessors:
     """Looks up the functions of accesses, each once."""
 
     def __init__(self, trace: Opened) -> None:
-        self._headers = trace.headers
+        self._trace = trace
         self._recording, self._places = trace.recording, Places(trace.recording, str)
         self._known: dict[tuple[int, int], Accessor] = {}
         self._code: dict[tuple[Program, int], dict[int, set[int]]] = {}
@@ -48,7 +48,7 @@ class Accessors:
 
     def of(self, access: Recorded) -> Accessor:
         """Look up the accessor."""
-        key = access.file, access.ip
+        key = access.process, access.ip
         if key not in self._known:
             self._known[key] = self._find(*key)
         return self._known[key]
@@ -61,11 +61,11 @@ class Accessors:
         told = "" if access.late else self.of(access).kind
         return told or ("w" if access.before != access.after else "")
 
-    def _find(self, file: int, ip: int) -> Accessor:
+    def _find(self, process: int, ip: int) -> Accessor:
         recording = self._recording
-        program = recording.program_of(file)
-        at = (ip - recording.headers[file].bias) % (1 << 64)
-        at = self._undisplaced(file, program, at)
+        program = recording.program_of(process)
+        at = (ip - recording.headers[process].bias) % (1 << 64)
+        at = self._undisplaced(process, program, at)
         # The recorded address is a function's start: it was called through the variable, or repeats
         # its first instruction; the instruction before it does not continue there.
         for address in (at, (at - 1) % (1 << 64)):
@@ -75,12 +75,12 @@ class Accessors:
                 size = program.size(start)
                 place = f"{name}+{at - start:#x}" + (f"/{size:#x}" if size else "")
                 return Accessor(name, place, self._kind(program, start, size, at))
-        place = self._places.linked(file, at)
+        place = self._places.linked(process, at)
         return Accessor(place, place, "")
 
-    def _undisplaced(self, file: int, program: Program, at: int) -> int:
+    def _undisplaced(self, process: int, program: Program, at: int) -> int:
         """The address in its function of what a probe displaced; any other as it is."""
-        if program.image is None or not self._headers[file].together:
+        if program.image is None or not self._trace.headers[self._trace.runs[process][0]].together:
             return at
         if program not in self._displaced:
             self._displaced[program] = Displaced(program.image)

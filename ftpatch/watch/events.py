@@ -57,7 +57,7 @@ class _Accesses:
 
     def __iter__(self) -> Iterator[Access]:
         for one in self._recorded():
-            variable = self._known[one.file, one.watch]
+            variable = self._known[one.process, one.watch]
             if variable.meant:
                 yield self._shown(one, variable)
 
@@ -66,7 +66,7 @@ class _Accesses:
         raise NotImplementedError
 
     def _tell(self, told: Sequence[Sequence[Told | None]]) -> None:
-        """Make the variables of all traces."""
+        """Make the variables of all processes."""
         self._told = told
         self._known = {
             (header, one.watch): _variable(self._recording, header, one)
@@ -117,7 +117,7 @@ class _FollowedAccesses(_Accesses):
                 part.found,
                 part.words,
                 part.time,
-                file=part.file,
+                process=trace.processes[part.file],
                 thread=part.thread,
                 told=self._told,
                 stacks=self._stacks,
@@ -132,13 +132,14 @@ class _FollowedAccesses(_Accesses):
     def _behind(
         self, words: NDArray[np.uint64], file: NDArray[np.int32]
     ) -> NDArray[np.uint8] | NDArray[np.uint16]:
-        if len(self._told) < len(self._trace.sources):
+        if len(self._told) < len(self._trace.runs):
             self._tell(watches_of(self._trace))
-        numbers = np.unique(file).tolist()
-        parts = [words_behind(self._told[n], words[file == n]) for n in numbers]
+        process = self._trace.processes[file]
+        numbers = np.unique(process).tolist()
+        parts = [words_behind(self._told[n], words[process == n]) for n in numbers]
         out = np.zeros(words.shape, np.result_type(np.uint8, *parts))
         for number, part in zip(numbers, parts, strict=True):
-            out[file == number] = part
+            out[process == number] = part
         return out
 
 

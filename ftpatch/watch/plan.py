@@ -27,7 +27,9 @@ from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.hook_table import find_hooks
 from ftpatch.inject.inject import inject
 from ftpatch.inject.library_tables import linker_place
-from ftpatch.inject.runtime import configuration, watch_stub
+from ftpatch.inject.read_back import recording_of
+from ftpatch.inject.runtime import WATCH, Keeping, configuration, watch_stub
+from ftpatch.layout import offset_of, structure
 from ftpatch.watch import Request, Watch, apply_requests, readable, watch_line
 from ftpatch.watch.filtering import Filtering
 from ftpatch.watch.homes import HOMES_SIZE, LINK, pack_homes, unpack_homes
@@ -93,8 +95,11 @@ def injected_watch_list(image: Image) -> tuple[Watch, ...]:
     return _watches(image, laid) if laid else ()
 
 
-def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None) -> Watched:
-    """Plan all requests, or none. ``size``: bytes of a trace file, None: unchanged, or the default.
+def plan_watched(
+    image: Image, requests: Sequence[Request], *, size: int | None, keeping: Keeping
+) -> Watched:
+    """Plan all requests, or none. ``size``: bytes of a trace file, None: unchanged, or the default;
+    ``keeping`` is added to what is kept of accesses.
 
     Raises UsageError for what cannot be watched, or a program that has a tracer or probes already;
     InputError if there is no room, or for an architecture without watches.
@@ -111,15 +116,15 @@ def plan_watched(image: Image, requests: Sequence[Request], *, size: int | None)
         reason = f"its watches are of an earlier version, which had no {missing}"
         raise UsageError(image.path, reason, "run `ftpatch undo` first, and watch again")
     if laid is None:
-        plan = _first(image, arch, watches, SIZE if size is None else size)
+        plan = _first(image, arch, watches, SIZE if size is None else size, keeping)
     else:
-        plan = _later(image, laid, watches, size)
+        plan = _later(image, laid, watches, size, keeping)
     return Watched(plan=plan, watches=watches, notes=notes)
 
 
-def plan_first(image: Image, watches: Sequence[Watch], size: int) -> Plan:
+def plan_first(image: Image, watches: Sequence[Watch], size: int, keeping: Keeping) -> Plan:
     """Plan watches for a program that has nothing laid in. Raises as plan_watched does."""
-    return _first(image, require_watchable(image), watches, size)
+    return _first(image, require_watchable(image), watches, size, keeping)
 
 
 def pack_tables(watches: Sequence[Watch]) -> bytes:
@@ -233,7 +238,7 @@ def _size(laid: InjectedWatches) -> int:
     return TABLE_SIZE + RULES_SIZE * laid.rules + HOMES_SIZE * laid.homes
 
 
-def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Plan:
+def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int, keeping: Keeping) -> Plan:
     """Plan the first watches of a program."""
     linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
     tracer, stub = watch_stub(image, arch.name)
@@ -259,13 +264,20 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int) -> Pla
             user=(table_at + TABLE_SIZE + shift, table_at + TABLE_SIZE + RULES_SIZE + shift),
             probes=table_at + shift,
             hooks=hooks_at + shift,
+            keeping=keeping,
         ),
     )
     changes, tail = for_debuggers(image, stub, laid)
     return replace(_plan(arch, changes), tail=tail)
 
 
-def _later(image: Image, laid: InjectedWatches, watches: Sequence[Watch], size: int | None) -> Plan:
+def _later(
+    image: Image,
+    laid: InjectedWatches,
+    watches: Sequence[Watch],
+    size: int | None,
+    keeping: Keeping,
+) -> Plan:
     """Change only what differs, with one Change per entry of a table."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     before = image.elf.contents(laid.table, _size(laid), "table of watches").tobytes()
@@ -274,12 +286,18 @@ def _later(image: Image, laid: InjectedWatches, watches: Sequence[Watch], size: 
     old, new = (np.frombuffer(raw, np.uint8).reshape(-1, entry) for raw in (before, after))
     offset = laid.table + entry * np.arange(len(old), dtype=np.int64)
     parts = [Changes.of(Kind.LITERAL, offset, old, new, NO_OWNER).effective()]
-    if size is not None:
-        was = image.elf.contents(laid.size, 8, "size of its trace").tobytes()
-        now = size.to_bytes(8, "little")
-        was_, now_ = (np.frombuffer(raw, np.uint8)[None] for raw in (was, now))
-        place = np.array([laid.size], np.int64)
-        parts.append(Changes.of(Kind.LITERAL, place, was_, now_, NO_OWNER).effective())
+    told = recording_of(image)
+    assert told is not None
+    kept = told.keeping | keeping
+    kept.require_fit(WATCH)
+    now = {"flags": told.flags & ~told.keeping.flags | kept.flags, "signal": kept.signal}
+    for name, value in (now if size is None else now | {"size": size}).items():
+        at = laid.config + offset_of("stub_config", name)
+        width = structure("stub_config")[name].itemsize
+        was = image.elf.contents(at, width, "configuration of its stub")[None]
+        new = np.frombuffer(value.to_bytes(width, "little"), np.uint8)[None]
+        place = np.array([at], np.int64)
+        parts.append(Changes.of(Kind.LITERAL, place, was, new, NO_OWNER).effective())
     assert arch is not None
     return _plan(arch, Changes.concat(parts))
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.errors import InputError
 from ftpatch.layout import constants
 from ftpatch.trace.decode import TYPE, Decoded, Event, decode
 from ftpatch.trace.reader import Opened, Trace
@@ -33,7 +34,7 @@ ACCESS = constants["EVENT_ACCESS"]
 WORDS: Final = 4
 """Words of an event after the first: ip, the value before, the value now, CPU."""
 PLACE: Final = 5
-"""Columns that tell of an access: file, thread, number of the file's watch, time, stack."""
+"""Columns that tell of an access: process, thread, number of its watch, time, stack."""
 NO_CPU = 0xFFFF_FFFF
 LATE = constants["TRACE_LATE"]
 
@@ -45,7 +46,7 @@ class Recorded:
     if unknown; ``late``: SIGTRAP was blocked, and ``ip`` is where it was unblocked. ``stack``:
     number of the calls that led there, None if they are not recorded."""
 
-    file: int
+    process: int
     thread: int
     time: int
     watch: Watch
@@ -60,16 +61,16 @@ class Recorded:
 def recorded(
     place: NDArray[np.int64], words: NDArray[np.uint64], told: Sequence[Sequence[Told | None]]
 ) -> Iterator[Recorded]:
-    """Yield accesses. ``place`` int64[n, PLACE]: file, thread, number of the file's watch, time
+    """Yield accesses. ``place`` int64[n, PLACE]: process, thread, number of its watch, time
     (nanoseconds), number of the stack or -1; ``words`` uint64[n, 4] as in events; ``told``: each
-    file's watches."""
+    process's watches."""
     rows = zip(place.tolist(), words.tolist(), strict=True)
-    for (file, thread, number, time, stack), (ip, before, after, cpu) in rows:
-        one = told[file][number]
+    for (process, thread, number, time, stack), (ip, before, after, cpu) in rows:
+        one = told[process][number]
         assert one is not None
         low = cpu & NO_CPU
         yield Recorded(
-            file=file,
+            process=process,
             thread=thread,
             time=time,
             watch=one.watch,
@@ -97,7 +98,7 @@ def places_of(
     words: NDArray[np.uint64],
     time: NDArray[np.int64],
     *,
-    file: NDArray[np.int32],
+    process: NDArray[np.int32],
     thread: NDArray[np.int32],
     told: Sequence[Sequence[Told | None]],
     stacks: AccessStacks,
@@ -105,16 +106,16 @@ def places_of(
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64], int]:
     """Return ``place`` and ``words``, as recorded() takes them, of the accesses ``found`` in words,
     uint64[k, n], at ``time`` int64[m] in a ``span`` of nanoseconds, and the number of chunks with
-    others. ``file`` and ``thread`` int32[k] are those of the chunks."""
+    others. ``process`` and ``thread`` int32[k] are those of the chunks."""
     slots = max(map(len, told), default=0)
     there = np.array([[one is not None for one in watches] for watches in told], bool)
     good = (found.type == ACCESS) & (found.func < slots)
-    good &= there[file[found.row], np.where(good, found.func, 0)]
+    good &= there[process[found.row], np.where(good, found.func, 0)]
     wrong = len(np.unique(found.row[~good]))
     good &= (time >= span[0]) & (time <= span[1])
     row, at = found.row[good], found.at[good]
-    number = stacks.numbers(told, words.ravel(), at, file[row], found.func[good], WORDS)
-    columns = (file[row], thread[row], found.func[good], time[good], number)
+    number = stacks.numbers(told, words.ravel(), at, process[row], found.func[good], WORDS)
+    columns = (process[row], thread[row], found.func[good], time[good], number)
     place = np.stack([column.astype(np.int64) for column in columns], axis=1)
     return place, words.ravel()[at[:, None] + np.arange(1, 1 + WORDS)], wrong
 
@@ -135,28 +136,44 @@ def read_accesses(
 
 
 def watches_of(trace: Opened) -> list[list[Told | None]]:
-    """Read each trace's watches, with what they have counted by now. Raises InputError for a
+    """Read each process's watches, with what they have counted by now. Raises InputError for a
     corrupt header."""
-    recording = trace.recording
-    return [
-        read_watched(source.fd, source.header, plain=recording.program_of(number).plain)
-        for number, source in enumerate(trace.sources)
-    ]
+    out = list[list[Told | None]]()
+    for process, run in enumerate(trace.runs):
+        plain = trace.recording.program_of(process).plain
+        sources = [trace.sources[number] for number in run]
+        first, *others = (read_watched(one.fd, one.header, plain=plain) for one in sources)
+        for source, other in zip(sources[1:], others, strict=True):
+            if [one and one.watch for one in other] != [one and one.watch for one in first]:
+                reason = f"it has other watches than {sources[0].header.path}"
+                raise InputError(source.header.path, reason)
+        out.append([*map(_latest, zip(first, *others, strict=True))])
+    return out
+
+
+def _latest(told: Sequence[Told | None]) -> Told | None:
+    """A watch as the last file of its process has it: each begins with the counts of the one
+    before."""
+    known = [one for one in told if one is not None]
+    if not known:
+        return None
+    hits, missed = (max(getattr(one, name) for one in known) for name in ("hits", "missed"))
+    return replace(known[0], hits=hits, missed=missed)
 
 
 def _of(
     trace: Trace, told: Sequence[Sequence[Told | None]], stacks: AccessStacks, file: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
     """Yield ``place`` and ``words`` of a file's accesses, some chunks at a time."""
-    chunks = trace.chunks
+    chunks, process = trace.chunks, int(trace.processes[file])
     for rows, words in trace.batches.of_file(file):
-        behind = words_behind(told[file], words)
+        behind = words_behind(told[process], words)
         found = decode(words, chunks.words[rows], chunks.base[rows], behind)
         place, values, wrong = places_of(
             found,
             words,
             trace.clocks[file].times(found.ticks),
-            file=chunks.file[rows],
+            process=np.full(len(rows), process, np.int32),
             thread=chunks.thread[rows],
             told=told,
             stacks=stacks,

@@ -18,12 +18,12 @@ __all__ = ["InjectedWatches", "injected_watches", "is_watched_alone"]
 
 @dataclass(frozen=True, kw_only=True)
 class InjectedWatches:
-    """File offsets: of the table of watches, and of the size of a trace file. ``rules``: behind
+    """File offsets: of the table of watches, and of the stub's configuration. ``rules``: behind
     the table are their rules, and ``homes``: behind these their libraries, which earlier versions
     did not have."""
 
     table: int
-    size: int
+    config: int
     rules: bool
     homes: bool
 
@@ -41,14 +41,13 @@ def injected_watches(image: Image) -> InjectedWatches | None:
     if found is None:
         return None
     at, table = found
-    size = at + offset_of("stub_config", "size")
     rules, homes = _number(image, at, "caller"), _number(image, at, "returned")
     if rules and rules != table + TABLE_SIZE:
         raise InputError(image.path, f"its filters are not behind its watches: {rules:#x}")
     if homes and homes != table + TABLE_SIZE + RULES_SIZE:
         raise InputError(image.path, f"its libraries are not behind its watches: {homes:#x}")
     table = file_offset(image, table, "watches")
-    return InjectedWatches(table=table, size=size, rules=bool(rules), homes=bool(homes))
+    return InjectedWatches(table=table, config=at, rules=bool(rules), homes=bool(homes))
 
 
 def _number(image: Image, at: int, member: str) -> int:

@@ -3,16 +3,10 @@
  * counter as well: seccomp_set_mode_strict() calls disable_TSC(), and rdtsc raises SIGSEGV. If a
  * program may do so, there is a handler: it makes the instruction return the latest time that the
  * thread has seen. Any other SIGSEGV keeps its effect. */
+#include "action.h"
 #include "threads.h"
 
 #ifdef CLOCK_INSTRUCTION
-
-struct action {
-	void *handler;
-	ulong flags;
-	void *restorer;
-	u64 mask;
-};
 
 extern const char runtime_end[] __attribute__((visibility("hidden")));
 
@@ -38,7 +32,7 @@ static u64 latest(void)
 
 static long act(struct action *new, struct action *old)
 {
-	return syscall6(SYS_rt_sigaction, SIGSEGV, (long)new, (long)old, sizeof(new->mask), 0, 0);
+	return act_on(SIGSEGV, new, old);
 }
 
 /* Whether the runtime's own clock faulted; if so, set the registers as if it had worked. */

@@ -80,12 +80,14 @@ REGISTERS int file_grown(struct trace_header *header, u64 end)
 			to = pages(end);
 		if (to > header->size)
 			to = header->size;
+		if (to <= had) /* somebody has just truncated it */
+			return 0;
 		if (failed(populate((char *)header + had, (ulong)(to - had)))) {
 			to = pages(end); /* the last that fits */
 			if (to > header->size)
 				to = header->size;
 			if (failed(populate((char *)header + had, (ulong)(to - had)))) {
-				header->flags |= TRACE_NO_ROOM;
+				__atomic_fetch_or(&header->flags, TRACE_NO_ROOM, __ATOMIC_RELAXED);
 				return 0;
 			}
 		}
@@ -281,17 +283,17 @@ long make_file(int again)
 /* Make the file after one that is full, in the `room` bytes of address space at `place`; or elsewhere if
  * it needs more. What the header says of the process is what it said before. `number` is that of its
  * name, or a later one that is free. 0, or a negative errno: then nothing has changed. */
-long make_next(const struct trace_header *full, ulong place, u64 room, u32 *number)
+long make_next(struct trace_header *full, ulong place, u64 room, u32 *number)
 {
 	char path[PATH];
 	struct trace_header *header;
-	u64 size = 0, grown = 0;
+	u64 size = 0, grown = 0, told = full->header_size - TRACE_HEADER;
 	long fd = place_next(path, number), at, ret;
-	u32 i;
+	u32 i, off;
 
 	if (failed(fd))
 		return fd;
-	at = sized(fd, process.size, LEAST, &size, &grown);
+	at = sized(fd, process.size + told, LEAST + told, &size, &grown);
 	syscall6(SYS_close, fd, 0, 0, 0, 0, 0);
 	if (!failed(at) && size <= room) {
 		ret = syscall6(SYS_mremap, at, (long)size, (long)size, MREMAP_TO, (long)place, 0);
@@ -315,8 +317,19 @@ long make_next(const struct trace_header *full, ulong place, u64 room, u32 *numb
 		header->lost[i] = 0;
 	header->taken = header->overwritten = header->cut = 0;
 	header->accounted = header->children = header->refusal = 0;
+	off = header->off &= OFF_NOW;
+#ifdef PROBES
+	probes_told(header);
+#endif
+#ifdef WATCH
+	watches_told(header);
+#endif
 	marked(header);
 	process.header = header;
+	libraries_told(header); /* one may have been loaded meanwhile */
+	/* It may have been switched meanwhile. */
+	if ((__atomic_fetch_or(&full->off, OFF_MOVED, __ATOMIC_ACQ_REL) ^ off) & OFF_NOW)
+		__atomic_fetch_xor(&header->off, OFF_NOW, __ATOMIC_RELAXED);
 	return 0;
 }
 #endif

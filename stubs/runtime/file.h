@@ -28,21 +28,30 @@ long file_handed(int again);
 
 /* file.c: 0, or a negative errno */
 long make_file(int again);
-long make_next(const struct trace_header *full, ulong at, u64 room, u32 *number);
+long make_next(struct trace_header *full, ulong at, u64 room, u32 *number);
 
 /* rotate.c */
 #ifdef ROTATING
 void rotation_wanted(char **envp);
 void rotation_begun(struct trace_header *header);
+void rotation_cut(struct trace_header *header, u64 size);
+int is_rotator(void);
 void rotation_forked(ulong tp, const struct trace_header *parents);
 #else
 #define rotation_wanted(envp) ((void)(envp))
 #define rotation_begun(header) ((void)(header))
+#define is_rotator() 0
+#define rotation_cut(header, size) ((header) == process.header ? file_lost(size) : (void)0)
 #define rotation_forked(tp, parents) ((void)(tp), (void)(parents))
 #endif
+
+/* switch.c */
+void switch_kept(char **envp);
 
 /* sigbus.c */
 void mapping_kept(ulong at, ulong size);
 int bus_kept(void);
+int is_cut(ulong at);
+void file_lost(u64 size);
 
 #endif

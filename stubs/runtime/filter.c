@@ -52,7 +52,7 @@ int passes(struct thread *t, u32 number, const struct probe_instance *instance,
 	const struct probe *probe = probe_at(number);
 	const struct fetch *step = linked(struct fetch, probe_table()->fetches) + probe->fetch;
 	const struct fetch *after = step + probe->filter;
-	struct trace_probe *told = trace_probe(process.header, number);
+	struct trace_probe *told = process.states + number;
 	u64 value = 0, kept = 0;
 	int fault = 0, is;
 

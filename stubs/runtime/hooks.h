@@ -4,6 +4,7 @@
 #ifndef FTPATCH_HOOKS_H
 #define FTPATCH_HOOKS_H
 
+#include "action.h"
 #include "threads.h"
 
 struct context;
@@ -35,14 +36,6 @@ struct trap_info {
 #define IS_BLOCKED 1u
 #define IS_PENDING 2u
 #define IS_OPEN 2u
-
-/* As in the kernel. */
-struct action {
-	void *handler;
-	ulong flags;
-	void *restorer;
-	u64 mask;
-};
 
 /* signals.c */
 int signal_passed_on(int signal, void *info, struct context *context, int sent);

@@ -95,7 +95,7 @@ static inline int is_counted(u32 number)
 
 static int instance_taken(struct thread *t, u32 number, u64 now)
 {
-	struct trace_probe *told = trace_probe(process.header, number);
+	struct trace_probe *told = process.states + number;
 	u32 most = probe_at(number)->maxactive;
 
 	if (!is_counted(number))

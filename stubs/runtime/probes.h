@@ -193,7 +193,7 @@ static inline void instance_freed(struct frame *frame)
 
 	if (!(frame->func & INSTANCE) || !process.header)
 		return;
-	told = trace_probe(process.header, (u32)(frame->func >> TYPE_BITS));
+	told = process.states + (frame->func >> TYPE_BITS);
 	if (__atomic_fetch_and(&frame->func, ~(u64)INSTANCE, __ATOMIC_RELAXED) & INSTANCE)
 		__atomic_fetch_sub(&told->active, 1, __ATOMIC_RELAXED);
 }

@@ -16,6 +16,9 @@
 #ifdef PROBES
 #include "probes.h"
 #endif
+#ifdef WATCH
+#include "watch.h"
+#endif
 
 #define ESRCH 3
 #define ASKED 4 /* holders that may have ended, per chunk handed out */
@@ -83,36 +86,77 @@ REGISTERS struct trace_chunk *ring_chunk(struct thread *t, struct trace_header *
 	return own < header->size ? t->chunk : 0;
 }
 
-/* Words of the event at `at`; 0 for what is none. */
-static u32 words_of(const u64 *at, const u64 *end)
+/* Words of an event, of which `n` come before the calls that led to it. */
+#if defined(PROBES) || defined(WATCH)
+static u32 with_calls(const u64 *at, const u64 *end, u32 n, u32 registers)
 {
-	u32 type = *at & ((1 << TYPE_BITS) - 1);
-#if defined(WATCH)
-	(void)end;
-	return type == EVENT_ACCESS ? 5 : type == EVENT_TIME ? 2 : 0;
-#elif defined(PROBES)
-	u32 number = (u32)(*at >> TYPE_BITS) & ((1u << FUNC_BITS) - 1), n;
+	if (end - at <= (s64)n || (u32)at[n] > CALLS_WORDS)
+		return 0;
+	return n + 1 + registers + (u32)at[n];
+}
+#endif
+
+#ifdef WATCH
+static u32 words_of_access(const u64 *at, const u64 *end)
+{
+	u32 number = (u32)(*at >> TYPE_BITS) & ((1u << FUNC_BITS) - 1);
+
+	if ((*at & ((1 << TYPE_BITS) - 1)) != EVENT_ACCESS || number >= WATCHES)
+		return 0;
+	return laid_rule(number)->flags & WATCH_CALLS ? with_calls(at, end, 5, CALLS_REGISTERS) : 5;
+}
+#endif
+
+#ifdef PROBES
+static u32 words_of_hit(const u64 *at, const u64 *end)
+{
+	u32 type = *at & ((1 << TYPE_BITS) - 1), n;
+	u32 number = (u32)(*at >> TYPE_BITS) & ((1u << FUNC_BITS) - 1);
 	const struct probe *probe;
 
-	if (type == EVENT_TIME)
-		return 2;
 	if ((type != EVENT_HIT && type != EVENT_RETURNED) || number >= probe_table()->probe_count)
 		return 0;
 	probe = probe_at(number);
 	n = (type == EVENT_RETURNED ? 3 : 1) + probe->words;
 	if (!(probe->flags & PROBE_CALLS))
 		return n;
-	if (end - at <= (s64)n || (u32)at[n] > CALLS_WORDS)
-		return 0;
-	return n + 1 + (calls_step(probe)->what ? CALLS_TOP : CALLS_REGISTERS) + (u32)at[n];
-#else
+	return with_calls(at, end, n, calls_step(probe)->what ? CALLS_TOP : CALLS_REGISTERS);
+}
+#endif
+
+#if defined(TOGETHER) || (!defined(PROBES) && !defined(WATCH))
+static u32 words_of_call(const u64 *at)
+{
 	static const u8 words[1 << TYPE_BITS] = {
 		[EVENT_ENTRY] = 1, [EVENT_EXIT] = 1, [EVENT_ENTRY_FROM] = 2, [EVENT_ENTRY_ARGS] = 7,
-		[EVENT_EXIT_VALUE] = 2, [EVENT_UNWOUND] = 1, [EVENT_TIME] = 2,
+		[EVENT_EXIT_VALUE] = 2, [EVENT_UNWOUND] = 1,
 	};
 
+	return words[*at & ((1 << TYPE_BITS) - 1)];
+}
+#endif
+
+/* Words of the event at `at`; 0 for what is none. */
+static u32 words_of(const struct trace_chunk *chunk, const u64 *at, const u64 *end)
+{
+	(void)chunk;
 	(void)end;
-	return words[type];
+	if ((*at & ((1 << TYPE_BITS) - 1)) == EVENT_TIME)
+		return 2;
+#ifdef TOGETHER
+	if (chunk->held == KIND_CALLS)
+		return words_of_call(at);
+#ifdef WATCH
+	if (chunk->held == KIND_ACCESSES)
+		return words_of_access(at, end);
+#endif
+	return words_of_hit(at, end);
+#elif defined(WATCH)
+	return words_of_access(at, end);
+#elif defined(PROBES)
+	return words_of_hit(at, end);
+#else
+	return words_of_call(at);
 #endif
 }
 
@@ -122,7 +166,7 @@ REGISTERS u32 events_of(const struct trace_chunk *chunk)
 	const u64 *at = (const u64 *)(chunk + 1), *end = (const u64 *)((const char *)chunk + CHUNK);
 	u32 words, n = 0;
 
-	for (; at < end && *at && (words = words_of(at, end)) != 0; at += words)
+	for (; at < end && *at && (words = words_of(chunk, at, end)) != 0; at += words)
 		n += (*at & ((1 << TYPE_BITS) - 1)) != EVENT_TIME;
 	return n;
 }

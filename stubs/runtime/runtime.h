@@ -50,7 +50,8 @@ struct stub_config {
 	u32 tracer;   /* enum trace_tracer */
 	u32 flags;    /* enum trace_flags */
 	u32 profile;  /* bytes of a profile's chunk, a power of two */
-	u32 clock;    /* enum gives_up */
+	u16 clock;    /* enum gives_up */
+	u16 signal;   /* that switches recording, 0: none */
 	u8 image_id[32];
 	u64 caller;   /* a user's ftrace_caller or ftrace_regs_caller; of watches struct watch_rule[4] ... */
 	u64 returned; /* ... and ftrace_return, or ftrace_regs_return, 0: none */
@@ -103,7 +104,9 @@ struct thread {
 	struct trace_account *account; /* what it lost, once it did */
 	u32 serial;           /* of the threads of a ring, or of files that are rotated */
 	u32 waits;            /* for another thread that begins a file: it has no place in any */
+	u32 stuck;            /* in a file whose memory was left to it, until it has a place in another */
 #ifdef TOGETHER
+	struct thread *whole; /* of a stream: whose it is */
 	struct thread *streams[KINDS - 1]; /* stand for it where events of other kinds than calls are
 	                                      stored, and have no frames */
 	u32 kind;
@@ -160,6 +163,8 @@ struct process {
 	u64 hz;
 	ulong phdr, phnum;      /* AT_PHDR, AT_PHNUM */
 	u64 flushed;            /* ticks at the last search for ended threads that hold instances */
+	struct trace_probe *states; /* probes' `counted`, `first` and `active`: of the file, or if it rotates,
+	                               of memory that all of them have in common */
 #ifdef REGS
 	u64 ticks, nanoseconds; /* when times began */
 	u32 mult;               /* nanoseconds of a tick, as a fraction */

@@ -3,27 +3,16 @@
  * store past the end raises SIGBUS. The files of `ftpatch trace` have no name to do that by. For
  * others there is a handler, unless the program has its own: what was recorded is lost and counted,
  * and the process goes on in another file. Any other SIGBUS keeps its effect. */
+#include "action.h"
 #include "file.h"
 #include "link_map.h"
 #ifdef PROBES
 #include "probes.h"
 #endif
 
-#define FLAGS (0x4 | 0x10000000) /* SA_SIGINFO | SA_RESTART */
-#define SA_RESTORER 0x04000000
 #define MAP_ANONYMOUS_FIXED (2 | 0x10 | 0x20 | 0x4000) /* MAP_PRIVATE | _FIXED | _ANONYMOUS | _NORESERVE */
+#define BUS_ADRERR 2 /* no such place in the file */
 #define MAPPINGS 8 /* own files, and the latest of the processes this one was forked from */
-
-#ifndef LANDING
-#define LANDING
-#endif
-
-struct action {
-	void *handler;
-	ulong flags;
-	void *restorer;
-	u64 mask;
-};
 
 struct info {
 	int signal, error, code;
@@ -32,6 +21,7 @@ struct info {
 
 static struct {
 	ulong at, size;
+	u32 is_cut; /* there is no file behind it any more */
 } mappings[MAPPINGS];
 static u32 next, busy; /* process id of whoever is at it: a forked child is not */
 
@@ -44,13 +34,20 @@ void mapping_kept(ulong at, ulong size)
 		;
 	if (i == MAPPINGS)
 		i = next++ % MAPPINGS;
+	mappings[i].is_cut = 0;
 	mappings[i].at = at;
 	mappings[i].size = size;
 }
 
-static long act(struct action *new, struct action *old)
+/* Whether the file that was mapped there is gone. */
+int is_cut(ulong at)
 {
-	return syscall6(SYS_rt_sigaction, SIGBUS, (long)new, (long)old, sizeof(new->mask), 0, 0);
+	u32 i;
+
+	for (i = 0; i < MAPPINGS; i++)
+		if (mappings[i].at == at && mappings[i].is_cut)
+			return 1;
+	return 0;
 }
 
 /* Upper bound of what threads wrote there (bytes). */
@@ -90,22 +87,39 @@ static int was_full(const struct trace_header *header, ulong address)
 	return 1;
 }
 
+/* A process goes on in another file than one of `size` bytes that was truncated. */
+void file_lost(u64 size)
+{
+	u64 bytes;
+
+	process.header = 0;
+	bytes = left_behind();
+	do /* who truncates that one as well has left nothing that is sure of it */
+		process.header = 0;
+	while (!failed(make_file(1)) && is_cut((ulong)process.header));
+	if (process.header)
+		process.header->cut = bytes < size ? bytes : size;
+}
+
 /* 0 if the address is in none of our files. One thread does the work; the others fault again. */
 static int was_cut(ulong address)
 {
 	struct trace_header *header;
 	u32 i, pid = (u32)syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0), other = busy;
-	u64 cut;
+	int begins = is_rotator(); /* it is in the middle of what others may be waiting for */
 
 	for (i = 0; i < MAPPINGS; i++)
 		if (address - mappings[i].at < mappings[i].size)
 			break;
 	if (i == MAPPINGS)
 		return 0;
+	if (mappings[i].is_cut) /* by now there is memory */
+		return 1;
 	if (was_full((struct trace_header *)mappings[i].at, address))
 		return 1;
-	if (other == pid ||
-	    !__atomic_compare_exchange_n(&busy, &other, pid, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	if (!begins &&
+	    (other == pid ||
+	     !__atomic_compare_exchange_n(&busy, &other, pid, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)))
 		return 1;
 	/* Stores in progress go on, to memory that nobody reads. */
 	header = (struct trace_header *)mappings[i].at;
@@ -113,15 +127,12 @@ static int was_cut(ulong address)
 		return 0;
 	header->chunk_size = CHUNK;
 	header->header_size = CHUNK; /* with a `size` of 0: no room */
-	mappings[i].size = 0;
+	mappings[i].is_cut = 1;
 	if (process.overflow == header)
 		process.overflow = 0;
-	if (process.header == header) {
-		process.header = 0;
-		cut = left_behind();
-		if (!failed(make_file(1)))
-			process.header->cut = cut;
-	}
+	if (begins)
+		return 1; /* file_rotated() sees to the rest */
+	rotation_cut(header, mappings[i].size);
 	__atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
 	return 1;
 }
@@ -132,11 +143,11 @@ LANDING static void bus_error(int signal, const struct info *info, void *context
 
 	(void)signal;
 	(void)context;
-	if (info->code > 0 && was_cut(info->address))
+	if (info->code == BUS_ADRERR && was_cut(info->address))
 		return;
 	/* Blocked while it is being handled, and pending: afterwards it acts as it would without a
 	 * handler. */
-	act(&none, 0);
+	act_on(SIGBUS, &none, 0);
 	syscall6(SYS_tgkill, syscall6(SYS_getpid, 0, 0, 0, 0, 0, 0),
 		 syscall6(SYS_gettid, 0, 0, 0, 0, 0, 0), SIGBUS, 0, 0, 0);
 }
@@ -144,13 +155,10 @@ LANDING static void bus_error(int signal, const struct info *info, void *context
 /* Install ours if this signal has no handler; return whether it is there. */
 int bus_kept(void)
 {
-	struct action old = {0, 0, 0, 0}, new = {bus_error, FLAGS, 0, ~0ull};
+	struct action old = {0, 0, 0, 0}, new = {bus_error, SA_SIGINFO | SA_RESTART, 0, ~0ull};
 
-#ifdef RESTORER
-	new.restorer = RESTORER;
-	new.flags |= SA_RESTORER;
-#endif
-	if (act(0, &old) == 0 && !old.handler)
-		return act(&new, 0) == 0;
+	with_restorer(&new);
+	if (act_on(SIGBUS, 0, &old) == 0 && !old.handler)
+		return act_on(SIGBUS, &new, 0) == 0;
 	return old.handler == (void *)bus_error;
 }

@@ -7,7 +7,6 @@
 
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
-#define SA_SIGINFO 4
 #define SA_RESTORER 0x04000000ul
 #define SA_RESETHAND 0x80000000ul
 #define SIG_DFL ((void *)0)

@@ -230,6 +230,7 @@ void process_started(ulong *sp, char **envp)
 			return;
 		}
 		early_told();
+		switch_kept(envp);
 	}
 	barrier();
 	process.ready = 1;
@@ -260,7 +261,7 @@ static void file_forked(struct trace_header *parents)
 		process.size = LEAST;
 	}
 	if (parents)
-		process.flags = (process.flags & ~(u32)TRACE_OFF) | (parents->off ? TRACE_OFF : 0);
+		process.flags = (process.flags & ~(u32)TRACE_OFF) | (parents->off & OFF_NOW ? TRACE_OFF : 0);
 	ret = make_file(1);
 	if (!failed(ret) || !parents)
 		return;

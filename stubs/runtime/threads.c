@@ -90,6 +90,7 @@ REGISTERS struct thread *stream_made(struct thread *t, enum trace_kind kind)
 			return 0;
 		at->tp = 0; /* no thread's */
 		at->kind = kind;
+		at->whole = t;
 		barrier();
 		t->streams[kind - 1] = at;
 	}
@@ -203,7 +204,7 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 
 	if (!header)
 		return 0;
-	t->waits = 0; /* a handler that interrupted that may not have returned */
+	whole_of(t)->waits = 0; /* a handler that interrupted that may not have returned */
 	if (t->full) {
 		if (header->flags & (TRACE_RING | TRACE_ROTATES))
 			t->full--;
@@ -277,6 +278,7 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	t->stored = 0;
 	t->pos = (u64 *)(chunk + 1);
 	t->end = (u64 *)((char *)chunk + header->chunk_size);
+	whole_of(t)->stuck = 0;
 	if (held && held != chunk) {
 		barrier();
 		__atomic_store_n(&held->held, 0, __ATOMIC_RELEASE);

@@ -5,8 +5,8 @@
 
 #include "runtime.h"
 
-/* Tracers of calls have files that are rotated: those of probes and watches hold more than events. */
-#if !defined(PROBES) && !defined(WATCH) && !defined(PROFILE) && !defined(USER) && !defined(NOP)
+/* Files of events are rotated; those of sums are not, nor are histograms. */
+#if !defined(PROFILE) && !defined(USER) && !defined(NOP)
 #define ROTATING
 #endif
 
@@ -107,12 +107,23 @@ static inline int is_off(void)
 {
 	struct trace_header *header = process.header;
 
-	return header && *(volatile u32 *)&header->off;
+	return header && *(volatile u32 *)&header->off & OFF_NOW;
+}
+
+/* The thread that a struct stands for: for itself, or in part (streams). */
+static inline struct thread *whole_of(struct thread *t)
+{
+#ifdef TOGETHER
+	return t->whole ?: t;
+#else
+	return t;
+#endif
 }
 
 /* A thread's own number, as ids are used again. */
 static inline u16 serial_of(struct thread *t)
 {
+	t = whole_of(t);
 	if (!t->serial)
 		t->serial = __atomic_add_fetch(&process.serials, 1, __ATOMIC_RELAXED);
 	return (u16)t->serial;

@@ -118,6 +118,11 @@ enum trace_flags {
 
 enum trace_rotation { MAX_ROTATE = 999 };
 
+enum trace_off {
+	OFF_NOW = 1,
+	OFF_MOVED = 2, /* what the next file says holds (TRACE_NEXT) */
+};
+
 /* Calls that were not recorded, by reason. */
 enum trace_lost {
 	LOST_FULL,   /* no room in the file; in a ring: more threads than chunks */
@@ -155,8 +160,8 @@ struct trace_header {
 	u64 accounts;       /* 168: where structs trace_account begin, from the file's start; 0: there are
 	                       none. Chunks end before them, and they with the file */
 	u32 accounted;      /* 176: how many of them were wanted; may exceed their number */
-	u32 off;            /* 180: nonzero: recording is switched off. Calls that were recorded before are
-	                       recorded when they return, too. Whoever wants writes to it */
+	u32 off;            /* 180: enum trace_off: whether recording is switched off. Calls that were recorded
+	                       before are recorded when they return, too. Whoever wants writes to it */
 	u8 image_id[32];    /* 184: of the patched file, as recorded in its injected segment */
 	char comm[16];      /* 216: the task's name when it began, ended by NUL */
 	u32 probes;         /* 232: structs trace_probe, or trace_watch, right after these

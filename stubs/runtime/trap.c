@@ -9,9 +9,7 @@
 #endif
 
 #define SIG_DFL 0
-#define SA_SIGINFO 4ul
 #define SA_ONSTACK 0x08000000ul
-#define SA_RESTART 0x10000000ul
 #define SA_NODEFER 0x40000000ul
 /* Blocked meanwhile: all but synchronous signals. */
 #define WAITING (~(1ull << (SIGTRAP - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGILL - 1) | \
@@ -23,7 +21,7 @@
 
 static long act(const struct action *new, struct action *old)
 {
-	return syscall6(SYS_rt_sigaction, OUR_SIGNAL, (long)new, (long)old, sizeof(new->mask), 0, 0);
+	return act_on(OUR_SIGNAL, new, old);
 }
 
 void signal_raised(void)
@@ -85,7 +83,7 @@ void traps_taken(void)
 
 #ifdef WATCH
 	/* Other signals wait, but not the ones that our own look at the value raises. */
-	own.mask = ~(1ull << (OUR_SIGNAL - 1) | 1ull << (SIGSEGV - 1));
+	own.mask = ~(1ull << (OUR_SIGNAL - 1) | 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1));
 #endif
 	__asm__("" : "+r"(handler)); /* no constant struct: nothing would relocate it */
 	own.handler = handler;

@@ -180,7 +180,7 @@ static void accessed(u32 number, const struct trap_info *info, const struct cont
 	struct thread *t = begun(slot), *to = t ? stream(t, KIND_ACCESSES) : 0;
 	const struct watch_rule *rule = laid_rule(number);
 	u32 late = info->flags & FLAG_LATE, room = EVENT_WORDS, n = EVENT_WORDS;
-	struct trace_watch *told;
+	struct trace_header *header;
 	u64 now, after, before, *at = 0;
 
 	now = ticks();
@@ -196,13 +196,13 @@ static void accessed(u32 number, const struct trap_info *info, const struct cont
 		if (!watch_passes(number, words))
 			goto out;
 	}
-	told = watches_in(process.header) + number;
 	if (rule->flags & WATCH_CALLS)
 		room += 1 + CALLS_REGISTERS + CALLS_WORDS;
 	if (t && !(at = to ? event_at(to, now, room) : 0))
 		lost(t, LOST_FULL);
 	if (!at || !place_holds(to, at)) {
-		__atomic_fetch_add(&told->missed, 1, __ATOMIC_RELAXED);
+		if ((header = process.header))
+			__atomic_fetch_add(&watches_in(header)[number].missed, 1, __ATOMIC_RELAXED);
 		goto out;
 	}
 	at[1] = context->ip;
@@ -217,7 +217,8 @@ static void accessed(u32 number, const struct trap_info *info, const struct cont
 	}
 	event_put(to, at, n,
 		  event(to, now, (u64)number << TYPE_BITS, (enum trace_event)EVENT_ACCESS));
-	__atomic_fetch_add(&told->hits, 1, __ATOMIC_RELAXED);
+	if ((header = process.header)) /* it may be another one by now */
+		__atomic_fetch_add(&watches_in(header)[number].hits, 1, __ATOMIC_RELAXED);
 out:
 	if (t)
 		end(t, slot);

@@ -12,6 +12,7 @@ import pytest
 
 from ftpatch.image import open_image
 from ftpatch.image.injected import laid_in_at
+from ftpatch.layout import offset_of
 from ftpatch.watch import watch_line
 from ftpatch.watch.plan import read_watches
 from ftpatch.watch.read_back import injected_watches
@@ -113,10 +114,11 @@ def test_the_size_of_the_trace(plain: Path, four: Path) -> None:
     image = open_image(four)
     laid = injected_watches(image)
     assert laid is not None
-    assert int.from_bytes(image.data[laid.size : laid.size + 8].tobytes(), "little") == 64 << 20
+    size = laid.config + offset_of("stub_config", "size")
+    assert int.from_bytes(image.data[size : size + 8].tobytes(), "little") == 64 << 20
     assert ftpatch("watch", four, "flag:---", "--size", "1M", "--in-place").code == 0
     image = open_image(four)
-    assert int.from_bytes(image.data[laid.size : laid.size + 8].tobytes(), "little") == 1 << 20
+    assert int.from_bytes(image.data[size : size + 8].tobytes(), "little") == 1 << 20
     assert ftpatch("watch", plain, "flag:rw-", "--size", "1K", "-o", "x").code == 2
 
 
