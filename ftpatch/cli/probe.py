@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -40,9 +40,6 @@ from ftpatch.cli.options import (
 from ftpatch.cli.outcome import all_told, skipped_lines
 from ftpatch.cli.probe_told import print_lines, tell_held, tell_inserted
 from ftpatch.errors import Exit, Refused, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["command"]
 
@@ -241,14 +238,10 @@ def command(
     If any probe cannot be inserted, each such probe is reported and nothing is written, unless
     --keep-going is given. Strip a program before: strip(1) drops probes.
     """
+    from ftpatch.cli.process_update import require_unused, require_unused_beside
+
     if pid is not None or run is not None:
-        from ftpatch.cli.probe_process import (
-            Wanted,
-            list_probes,
-            probe_command,
-            probe_process,
-        )
-        from ftpatch.cli.process_update import require_unused, require_unused_beside
+        from ftpatch.cli.probe_process import Wanted, list_probes, probe_command, probe_process
 
         require_unused_beside("--pid", {"-c": pid is not None and run is not None})
         require_unused(
@@ -321,8 +314,6 @@ def command(
         )
     image = Path(program)
     if list_lines or list_vars:
-        from ftpatch.cli.process_update import require_unused_beside
-
         option = "--lines" if list_lines else "--vars"
         both = bool(list_lines and list_vars)
         beside = {"PROBE": probes, "--vars": both, "--json": json, "--output": output}
@@ -330,8 +321,6 @@ def command(
         lines(probe_listing(image, function=list_lines, place=list_vars))
         return
     if print_events or print_bootconfig:
-        from ftpatch.cli.process_update import require_unused_beside
-
         option = "--print-events" if print_events else "--print-bootconfig"
         others = {"--output": output, "--in-place": in_place, "--handler": handler, "--json": json}
         both = print_events and print_bootconfig
@@ -342,7 +331,6 @@ def command(
         return
     if plan:
         from ftpatch.cli.probe_plan import tell_plan
-        from ftpatch.cli.process_update import require_unused_beside
 
         others = {"--output": output, "--in-place": in_place, "--handler": handler}
         require_unused_beside("--plan", others)

@@ -46,6 +46,17 @@ UNCOUNTED = (0x62, 0xC4, 0xC5)
 """First bytes of functions that uprobes cannot count: the prefix EVEX, which Linux 6.18's run as
 something else (BusyBox's option letters come out wrong with one on its strchr()), and VEX, which
 they do not take, without saying so (gdb's breakpoints count these as we do)."""
+HANDLED = r"""
+#include <signal.h>
+static void handler(int number) { signal(number, SIG_DFL); }
+__attribute__((constructor)) static void handle(void)
+{
+	signal(SIGBUS, handler);
+	signal(SIGSEGV, handler);
+}
+"""
+"""A library whose handlers stand where the runtime's do: a program that asks finds one (Python's
+signal module), and goes on in another way."""
 AGAIN = 3
 """How often it is counted again where numbers differ."""
 ATEXIT = 8
@@ -88,6 +99,11 @@ class Bench:
         self.program.parent.mkdir()
         (folder / "share").symlink_to((self._root or Path("/")) / "usr/share")  # as ../share
         self.traces = folder / "traces"
+        self._handling = folder / "handling.so"
+        (folder / "handling.c").write_text(HANDLED)
+        gcc = "gcc" if arch == "amd64" else "i686-linux-gnu-gcc"
+        words = ("-shared", "-fPIC", folder / "handling.c", "-o", self._handling)
+        subprocess.run([gcc, *words], check=True)
 
     def run(self, program: Path, loaded: str = "") -> Outcome:
         """Run what is to be called as the original."""
@@ -122,6 +138,11 @@ class Bench:
         if self._arch == "amd64":
             return NOTHING
         return [one for one in NOTHING if (LINKER.resolve().parent / one).exists()]
+
+    @property
+    def everything(self) -> str:
+        """All of these, and one with signal handlers."""
+        return " ".join([*self.nothing, str(self._handling)])
 
     def _environment(self) -> dict[str, str]:
         root = str(self._root)
@@ -207,7 +228,7 @@ def test_all_functions_are_probed(
     at = dict(zip(every, offsets, strict=True))
     at = {where: offset for where, offset in at.items() if image.data[offset] not in UNCOUNTED}
     counts = bench.counted(entries, at, expected)
-    again = bench.counted(entries, at, expected, loaded=" ".join(bench.nothing))
+    again = bench.counted(entries, at, expected, loaded=bench.everything)
     steady = [one for one in at if counts[one] == again[one]]
     reached = sorted((at for at in steady if counts[at]), key=lambda at: counts[at])
     vary = len(at) - len(steady)
