@@ -283,7 +283,11 @@ class NamedValues:
         at = self._at
         if self._declarations is None:
             return None
-        return self._declarations.of(at.symbol, at.start, at.size)
+        found = self._declarations.of(at.symbol, at.start, at.size)
+        others = self._convention.others if self._convention else ()
+        if found is not None and any(self._locations.uses({one}) for one in others):
+            return None  # regparm, say, which clang does not tell
+        return found
 
     @cached_property
     def _convention(self) -> Convention | None:

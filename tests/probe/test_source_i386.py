@@ -118,7 +118,7 @@ FORMS = [
     ("gcc", "no-pie", "-O0 -gdwarf-4"),
     ("gcc", "no-pie", "-O2 -fno-omit-frame-pointer"),
     ("gcc", "static", "-O1 -fomit-frame-pointer"),
-    ("gcc", "static-pie", "-O0 -fomit-frame-pointer"),
+    ("gcc", "static-pie", "-O0"),
     ("gcc", "pie", "-Os -msse2 -mfpmath=sse"),
     ("gcc", "pie", "-O2 -mregparm=3"),
     ("clang", "no-pie", "-O0"),
@@ -164,7 +164,7 @@ def _kept(program: Path, kind: str, place: str, names: tuple[str, ...]) -> tuple
     refused = done.err.splitlines()
     assert len(kept) + len(refused) == len(names), done.err
     reasons = ["optimised away", "not yet stored there", "is computed there", "split up there"]
-    reasons += ["is not told where it is at the entry"]  # -mregparm
+    reasons += ["has no known place at the entry", "part of a register", "is not kept up to there"]
     assert all(any(reason in line for reason in reasons) for line in refused), done.err
     return kept
 

@@ -235,9 +235,10 @@ def test_a_variable_of_glibc(tmp_path: Path, copied: bool) -> None:
     assert said.code == 0 and said.out.startswith("libc.so.6:environ:-w-\n")
 
 
-def test_not_in_files(tmp_path: Path) -> None:
+def test_not_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _running(tmp_path):
         pass
+    monkeypatch.chdir(tmp_path)  # it needs ./libone.so
     said = ftpatch("watch", tmp_path / "main", "libtwo.so:counter:rw-", "--dry-run")
     assert said.code == 2
     assert "it loads no library 'libtwo.so' when it starts" in said.err
