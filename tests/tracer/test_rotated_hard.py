@@ -281,7 +281,7 @@ def _pending(pid: int) -> bool:
 
 ARM = r"""
 #include <stdlib.h>
-void leaf(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void leaf(void) { __asm__ volatile("" ::: "memory"); }
 __attribute__((patchable_function_entry(0))) int main(int argc, char **argv)
 {
 	for (long i = atol(argv[1]); i; i--)
