@@ -163,4 +163,80 @@ static inline u64 divide(u64 number, u64 by)
 	return number / by;
 }
 
+/* Saved by a detour (probes.S), and restored but for gp and tp. */
+struct registers {
+	ulong x[32];       /* as instructions number them */
+	ulong back, place; /* of a hit: into the detour; number of the place */
+};
+
+static inline ulong stack_pointer(const struct registers *regs)
+{
+	return regs->x[2];
+}
+
+/* The location of the return address on function entry. */
+static inline ulong *return_place(struct registers *regs)
+{
+	return &regs->x[1];
+}
+
+#define FRAME_POINTER(regs) ((regs)->x[8])
+#define is_signed_handler is_handler
+#define unsigned_(address) (address)
+
+static inline u64 register_(const struct registers *regs, u32 number)
+{
+	return regs->x[number & 31];
+}
+
+/* The low eight bytes of fa0 to fa7, which are f10 to f17, then of f0 to f9 and f18 to f31. Only who asks
+ * for one needs the D extension. */
+static inline u64 vector_(u32 number)
+{
+	u64 held = 0;
+
+	switch (number < 8 ? number + 10 : number < 18 ? number - 8 : number) {
+#define VECTOR(n) case n: __asm__ __volatile__(".option push\n\t.option arch, +d\n\tfmv.x.d %0, f" #n \
+					       "\n\t.option pop" : "=r"(held)); break;
+		VECTOR(0) VECTOR(1) VECTOR(2) VECTOR(3) VECTOR(4) VECTOR(5) VECTOR(6) VECTOR(7)
+		VECTOR(8) VECTOR(9) VECTOR(10) VECTOR(11) VECTOR(12) VECTOR(13) VECTOR(14) VECTOR(15)
+		VECTOR(16) VECTOR(17) VECTOR(18) VECTOR(19) VECTOR(20) VECTOR(21) VECTOR(22) VECTOR(23)
+		VECTOR(24) VECTOR(25) VECTOR(26) VECTOR(27) VECTOR(28) VECTOR(29) VECTOR(30) VECTOR(31)
+#undef VECTOR
+	}
+	return held;
+}
+
+/* The vdso provides it. */
+static inline void restored_by(ulong *flags, void **restorer)
+{
+	(void)flags;
+	(void)restorer;
+}
+
+/* A signal handler's context, up to the registers (arch/riscv/include/uapi/asm). */
+struct context {
+	ulong before[22]; /* struct ucontext up to uc_mcontext */
+	ulong ip, x[31];  /* from ra on */
+};
+
+#define LANDING
+
+/* Go on at another place. */
+static inline void goes_on(struct context *context, ulong ip)
+{
+	context->ip = ip;
+}
+
+/* The signals blocked when this one arrived. */
+static inline u64 *signal_mask(struct context *context)
+{
+	return (u64 *)((char *)context + 40);
+}
+
+/* No place has a trap, since no call can be redirected: system_calls.c. */
+#define LEAD_JUMP 4 /* bytes */
+#define LEAD_REACH 0x100000ul
+#define LEAD_RESULT(call) ((call)->args[0])
+
 #endif
