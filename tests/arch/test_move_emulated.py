@@ -62,11 +62,12 @@ ALONE = {
           for r in ("a0, a1", "s2, zero", "ra, t0")),
         *(f"{b} {r}, .+0x30" for b in ("c.beqz", "c.bnez") for r in ("a0", "s0", "a5")),
         "j target", "c.j .+0x40", "jal target", "jal t0, target", "jal .+4", "call target",
-        "call t0, target", "ret", "jr t1", "jr 16(a5)", "c.jr s1", "c.jalr a5", "jalr a4",
+        "ret", "jr t1", "jr 16(a5)", "c.jr s1", "c.jalr a5", "jalr a4",
         "jalr t0, 8(s3)", "auipc a0, 0", "auipc ra, 0xfffff", "auipc t1, 0x12345", "auipc zero, 1",
-        "addi sp, sp, -64", "c.addi16sp sp, -32", "c.sdsp ra, 8(sp)", "sd s0, 16(sp)", "c.mv a0, a1",
-        "ld a0, 8(s1)", "c.li a0, 5", "lui a0, 0x12345", "c.nop", "nop", "mul a0, a1, a2",
-        "amoadd.w a0, a1, (a2)", "fld fa0, 8(sp)", "fadd.d fa0, fa1, fa2", "fence rw, rw",
+        "addi sp, sp, -64", "c.addi16sp sp, -32", "c.sdsp ra, 8(sp)", "sd s0, 16(sp)",
+        "c.mv a0, a1", "ld a0, 8(s1)", "c.li a0, 5", "lui a0, 0x12345", "c.nop", "nop",
+        "mul a0, a1, a2", "amoadd.w a0, a1, (a2)", "fld fa0, 8(sp)", "fence",
+        "fadd.d fa0, fa1, fa2",
     ],
 }  # fmt: skip
 

@@ -43,7 +43,7 @@ def test_registers_are_what_gdb_sees(form: str, tmp_path: Path) -> None:
     fetched = " ".join(f"{name}=%{name}" for name in NAMES)
     rows = _reported(program, *(f"p:{name} {name} {fetched}" for name in FUNCTIONS))
     entries = [(name, held) for kind, name, held in seen if kind == 0]
-    assert len(rows) == len(entries) > 20
+    assert len(rows) == len(entries) > 15
     for row, (name, held) in zip(rows, entries, strict=True):
         assert row["probe"] == name
         values = {key: int(str(value), 0) for key, value in dict(row["values"]).items()}  # type: ignore[call-overload]
@@ -83,11 +83,12 @@ def test_every_instruction_of_a_function(tmp_path: Path) -> None:
     assert places[0] == start
     probed = 0
     for at in places:
-        done = ftpatch("probe", program, f"p:one fib+{at - start}", "-o", tmp_path / "out", "--force")
+        one = f"p:one fib+{at - start}"
+        done = ftpatch("probe", program, one, "-o", tmp_path / "out", "--force")
         if done.code:
             assert f"no probe at {at:#x}" in done.err
             continue
-        rows = _reported(program, f"p:one fib+{at - start}")
+        rows = _reported(program, one)
         assert rows or at != start
         probed += 1
     assert probed > len(places) // 3

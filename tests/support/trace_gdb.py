@@ -106,7 +106,8 @@ def tree_by_gdb(
     socket = program.with_suffix(".gdb.socket")
     with program.open("rb") as file:
         start = ELFFile(file)["e_entry"]
-    head = f"PLACES = {places!r}\nTARGET = {str(target)!r}\nSTART = {start}\nLINK = {LINKS.get(arch, '')!r}\n"
+    head = f"PLACES = {places!r}\nTARGET = {str(target)!r}\nSTART = {start}\n"
+    head += f"LINK = {LINKS.get(arch, '')!r}\n"
     head += f"PATIENCE = {PATIENCE / 2}\n"
     script.write_text(f"{head}SOCKET = {str(socket) if emulator else ''!r}\n{SCRIPT}")
     gdb = "gdb-multiarch" if emulator else "gdb"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Branches of riscv64. Since instructions have two or four bytes, every second byte is taken for the
-start of one:
+"""Branches of riscv64. Since instructions have two or four bytes, every second byte is taken for
+the start of one:
 
     jal                        1 MB either way
     beq, bne, blt, ...         4 KB

@@ -22,7 +22,11 @@ from ftpatch.core.columns import addresses
 
 __all__ = ["DETOUR"]
 
-PUSH: Final = (0xFF01_0113, 0x0011_3023, 0x0051_3423)  # addi sp, sp, -16; sd ra, 0(sp); sd t0, 8(sp)
+PUSH: Final = (
+    0xFF01_0113,
+    0x0011_3023,
+    0x0051_3423,
+)  # addi sp, sp, -16; sd ra, 0(sp); sd t0, 8(sp)
 POP: Final = (0x0001_3083, 0x0081_3283, 0x0101_0113)  # ld ra, 0(sp); ld t0, 8(sp); addi sp, sp, 16
 LUI_T0, ADDIW_T0 = 0x0000_02B7, 0x0002_829B  # lui t0, 0; addiw t0, t0, 0
 LD_RA, JALR_RA = 0x0000_B083, 0x0000_80E7  # ld ra, 0(ra); jalr ra, 0(ra)
