@@ -116,7 +116,7 @@ def test_each_form_alone(arch: str) -> None:
     mover, chance = _mover(arch), random.Random(3)
     # The last page of the image is data, so that targets can be read and written.
     bias = BIAS[arch]
-    machine = Machine(arch, ((0, bytes(0x3_0000)),), bias)
+    machine = Machine(arch, ((0, bytes.fromhex("0100") * 0x1_8000),), bias)  # riscv64: c.nop
     target = bias + 0x6000
     machine.uc.mem_write(target, chance.randbytes(64))
     ats = [bias + 0x1000 + 64 * i for i in range(len(ALONE[arch]))]
