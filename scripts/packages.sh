@@ -18,13 +18,14 @@ gcc-aarch64-linux-gnu     arm64 encodings by GNU as, rebuilding the samples
 libc6-dev-arm64-cross     arm64 programs under qemu-user
 gcc-riscv64-linux-gnu     riscv64 encodings by GNU as, rebuilding the samples
 libc6-dev-riscv64-cross   riscv64 programs under qemu-user
+g++-riscv64-linux-gnu     exceptions of riscv64 programs through traced calls
 gcc-i686-linux-gnu        i386 programs
 g++-i686-linux-gnu        exceptions of i386 programs through traced calls
 g++-aarch64-linux-gnu     exceptions of arm64 programs through traced calls
 libc6-dev-i386-cross      i386 programs
 busybox-static            functions of a stripped static program
 gdb                       what debuggers see of traced programs
-gdb-multiarch             what debuggers see of arm64 programs under qemu-user
+gdb-multiarch             what debuggers see of arm64 and riscv64 programs under qemu-user
 chromium                  HTML reports in a browser
 chromium-driver           HTML reports in a browser
 uftrace                   the bench of tracers, and reports for uftrace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Every structure and constant that ftpatch or assembly shares with the runtime, for the debug
  * information, from which layout.py writes ftpatch/layout/ARCH.json and built/ARCH/offsets.h.
- * Nothing of this is linked.
+ * Nothing of this gets into a stub.
  *
  * What is asserted here must not change: trace files of earlier versions rely on it, and programs
  * patched by them; and code that stores consecutive registers. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Writes what debug information says of the structures and constants of layout.c.
 
-    layout.py OBJECT JSON HEADER
+    layout.py ELF JSON HEADER
 
 JSON is for ftpatch/layout, HEADER for assembly.
 """
@@ -74,7 +74,7 @@ def member(die: DIE) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """All that an object's debug information says, by names in their order."""
+    """All that a linked file's debug information says, by names in their order."""
     constants: dict[str, int] = {}
     structures: dict[str, dict[str, Any]] = {}
     texts: dict[str, str] = {}
@@ -94,8 +94,9 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
                     }
         for symbol in elf.get_section_by_name(".symtab").iter_symbols():
             if symbol.name.startswith(TEXT):
-                at, size = symbol["st_value"], symbol["st_size"]
-                data = elf.get_section(symbol["st_shndx"]).data()[at : at + size]
+                section = elf.get_section(symbol["st_shndx"])
+                at = symbol["st_value"] - section["sh_addr"]
+                data = section.data()[at : at + symbol["st_size"]]
                 texts[symbol.name.removeprefix(TEXT)] = data.decode("ascii")
     parts: dict[str, dict[str, Any]]
     parts = {"constants": constants, "structures": structures, "texts": texts}
@@ -133,7 +134,7 @@ def as_header(layout: dict[str, dict[str, Any]]) -> str:
 
 
 def main(words: list[str]) -> None:
-    """Read the object, write the two files."""
+    """Read the first file, write the other two."""
     layout = read(Path(words[0]))
     for path, text in zip(words[1:], (as_json(layout), as_header(layout)), strict=True):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -27,13 +27,14 @@ class Branches:
     at an address, decoded at every byte; int64, sorted. For a sequence of instructions:
     ``has_indirect_jump``: a table may lead anywhere in the function; ``is_thunk``: they only jump
     to where a caller's register points; ``jumps_out``: targets of jumps, not calls, outside the
-    given addresses."""
+    given addresses; ``near``: the range of a short branch plus one instruction (bytes)."""
 
     long_targets: Callable[[U8, int], I64]
     short_targets: Callable[[U8, int], I64]
     has_indirect_jump: Callable[[Iterable[Instruction]], bool]
     is_thunk: Callable[[Iterable[Instruction]], bool]
     jumps_out: Callable[[Iterable[Instruction], int, int], set[int]]
+    near: int
 
 
 def branches_of(arch: str) -> Branches:

@@ -23,8 +23,6 @@ from ftpatch.names.functions import Functions
 
 __all__ = ["MAX_INSTRUCTION", "Boundaries"]
 
-NEAR = 144
-"""The range of a short branch plus one instruction (bytes)."""
 MAX_INSTRUCTION = 16
 """Bytes."""
 MAX_THUNK = 32
@@ -107,8 +105,9 @@ class Boundaries:
             return "a branch may target the displaced bytes"
         if any(targets_in(near, low, high)[0] for _, near in self._targets):
             # A byte that merely looks like a branch does not count.
-            at = place - NEAR
-            while at < end + NEAR:
+            around_it = self._branches.near
+            at = place - around_it
+            while at < end + around_it:
                 found = self._functions.around(at)
                 read = found and self._instructions(*found)
                 if found and (read is None or branched_into(read, place + 1, end)):

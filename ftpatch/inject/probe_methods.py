@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ftpatch.arch import Arch
+from ftpatch.arch import Arch, supports
 from ftpatch.arch.contract import U64
 from ftpatch.arch.move import Immovable, Moved, Mover
 from ftpatch.arch.puns import Pun
@@ -129,6 +129,8 @@ class _Trap:
         return len(mover.trap)
 
     def refusal(self, place: Candidate, methods: Methods) -> str | None:
+        if not supports(methods.arch.name, "system_calls"):
+            return f"traps are not supported on {methods.arch.name}"
         try:
             methods.mover.move(place.code, place.address, place.address, 1)
         except Immovable as error:
@@ -201,7 +203,7 @@ class Methods:
     ) -> None:
         self._taken = taken or {}
         self.mover, self.hops, self._guarded = mover, hops, guarded
-        self._image, self._arch = image, arch
+        self._image, self.arch = image, arch
         self._functions, self._pads = functions, pads
         self._boundaries = Boundaries(image, arch, mover, functions, tables=tables)
 
@@ -324,7 +326,7 @@ class Methods:
             return "another probe is too close"
         if self._guarded and self.mover.signing(code):
             return "it begins with an instruction that must not move"
-        if moved.size == self._arch.align or self._is_one(place):
+        if moved.size == self.arch.align or self._is_one(place):
             return ""
         if place.entry and not self._functions.is_called(around[0]):
             return "it is part of a function and may be entered anywhere"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ftpatch.arch import Arch
+from ftpatch.arch import Arch, supports
 from ftpatch.arch.system_calls import system_calls
 from ftpatch.image import Image
 
@@ -35,7 +35,10 @@ class Asked:
 
 
 def find_asked(image: Image, arch: Arch) -> Asked:
-    """Find the program's own system calls; the runtime finds those of its libraries."""
+    """Find the program's own system calls; the runtime finds those of its libraries. There are none
+    where there are no traps."""
+    if not supports(arch.name, "system_calls"):
+        return Asked()
     led, unled = [], []
     for address, size in image.elf.text.tolist():
         offset = int(image.elf.offset_of(np.array([address], np.uint64), executable=True)[0])

@@ -76,10 +76,12 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
             f"but an event holds {MAX_WORDS}",
             f"fetch less (a string takes {STRING_WORDS})",
         )
+    frames = definition.hist.keys if definition.hist else ()
+    stacks = any(key.fetch.source is Source.FRAMES for key in frames)
+    if (definition.stack or stacks) and registers.copied is None:
+        reason = f"probe {definition.name}: stacks are not recorded on this architecture"
+        raise UsageError(None, reason, "leave `stack` out")
     if definition.stack:
-        if registers.copied is None:
-            reason = f"probe {definition.name}: stacks are not recorded on this architecture"
-            raise UsageError(None, reason, "leave `stack` out")
         steps.append((Step.CALLS, definition.stack.depth if definition.stack.frames else 0, 0))
     sums = _hist_steps(definition.hist, load) if definition.hist else []
     entries = definition.hist.size if definition.hist else 0

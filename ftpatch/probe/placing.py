@@ -59,7 +59,7 @@ OF_LIBRARIES = 2
 """Those of probed libraries: their list, and strings of the dynamic table."""
 TEXTREL = 22
 """DT_TEXTREL: code is relocated, and so is not in memory what it is in the file."""
-NEEDED = ("move", "detour", "registers", "returns_twice", "system_calls")
+NEEDED = ("move", "detour", "registers", "returns_twice")
 """Per architecture."""
 AFAR = "use `ftpatch probe -c`"
 """The hint where a library's copy cannot be probed, and the library in a process can."""

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: MIT
 COMPILER := i686-linux-gnu-gcc
-FLAGS := -fcf-protection=none -march=i686 -fomit-frame-pointer
+FLAGS := -mgeneral-regs-only -fcf-protection=none -march=i686 -fomit-frame-pointer
 FURTHER := probes library_probes user_regs

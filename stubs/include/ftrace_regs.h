@@ -20,6 +20,9 @@
 #if defined(__SSE__) || defined(__MMX__) || defined(__ARM_NEON)
 #error "compile with -mgeneral-regs-only: vector registers hold arguments and results, and are not saved"
 #endif
+#ifdef __riscv_flen
+#error "compile with -march=rv64ima -mabi=lp64: floating-point registers hold arguments and results, and are not saved"
+#endif
 
 /* Else atomic operations are calls into libgcc; clang asks for -mno-outline-atomics. */
 #if defined(__aarch64__) && !defined(__clang__)
@@ -69,12 +72,18 @@ struct ftrace_regs {
 	unsigned long regs[31], sp, pc;
 	unsigned long pstate; /* of which NZCV is there, and may be changed */
 };
+#elif defined(__riscv) && __riscv_xlen == 64
+/* As struct user_regs_struct. t0 is the site's; a function returns to what ra holds. */
+struct ftrace_regs {
+	unsigned long pc, ra, sp, gp, tp, t0, t1, t2, s0, s1, a0, a1, a2, a3, a4, a5, a6, a7;
+	unsigned long s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, t3, t4, t5, t6;
+};
 #else
-#error "registers are for x86-64, i386 and arm64"
+#error "registers are for x86-64, i386, arm64 and riscv64"
 #endif
 
 /* At the entry: where an argument is, of integers and pointers alone. Those that no register is left
- * for (behind the sixth of x86-64, the eighth of arm64, all of i386) are on the stack. */
+ * for (behind the sixth of x86-64, the eighth of arm64 and riscv64, all of i386) are on the stack. */
 static inline unsigned long *ftrace_regs_argument(struct ftrace_regs *regs, unsigned int n)
 {
 #if defined(__x86_64__)
@@ -89,6 +98,8 @@ static inline unsigned long *ftrace_regs_argument(struct ftrace_regs *regs, unsi
 	return (unsigned long *)regs->sp + 1 + (n - 6);
 #elif defined(__i386__)
 	return (unsigned long *)regs->sp + 1 + n;
+#elif defined(__riscv)
+	return n < 8 ? &regs->a0 + n : (unsigned long *)regs->sp + (n - 8);
 #else
 	return n < 8 ? &regs->regs[n] : (unsigned long *)regs->sp + (n - 8);
 #endif
@@ -103,6 +114,8 @@ static inline unsigned long ftrace_regs_get_return_value(const struct ftrace_reg
 {
 #if defined(__aarch64__)
 	return regs->regs[0];
+#elif defined(__riscv)
+	return regs->a0;
 #else
 	return regs->ax;
 #endif
@@ -112,6 +125,8 @@ static inline void ftrace_regs_set_return_value(struct ftrace_regs *regs, unsign
 {
 #if defined(__aarch64__)
 	regs->regs[0] = value;
+#elif defined(__riscv)
+	regs->a0 = value;
 #else
 	regs->ax = value;
 #endif
@@ -124,7 +139,7 @@ static inline unsigned long ftrace_regs_get_stack_pointer(const struct ftrace_re
 
 static inline unsigned long ftrace_regs_get_instruction_pointer(const struct ftrace_regs *regs)
 {
-#if defined(__aarch64__)
+#if defined(__aarch64__) || defined(__riscv)
 	return regs->pc;
 #else
 	return regs->ip;
@@ -134,7 +149,7 @@ static inline unsigned long ftrace_regs_get_instruction_pointer(const struct ftr
 /* At the entry: let another function run in place of this one, with its arguments. */
 static inline void ftrace_regs_set_instruction_pointer(struct ftrace_regs *regs, unsigned long ip)
 {
-#if defined(__aarch64__)
+#if defined(__aarch64__) || defined(__riscv)
 	regs->pc = ip;
 #else
 	regs->ip = ip;
@@ -150,6 +165,8 @@ static inline void ftrace_override_function_with_return(struct ftrace_regs *regs
 	__asm__("jmp 2f\n1:\tret\n2:\tleaq 1b(%%rip), %0" : "=r"(at));
 #elif defined(__i386__)
 	__asm__("call 1f\n\tret\n1:\tpopl %0" : "=r"(at));
+#elif defined(__riscv)
+	__asm__("j 2f\n1:\tret\n2:\tlla %0, 1b" : "=r"(at));
 #else
 	__asm__("b 2f\n1:\tret\n2:\tadr %0, 1b" : "=r"(at));
 #endif

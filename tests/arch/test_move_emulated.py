@@ -14,9 +14,9 @@ from tests.support.emulator import Machine, Outcome
 from tests.support.gnu import link_at
 from tests.support.moves import LIBRARIES, library
 
-BIAS = {"x86_64": 0x1_0000_0000, "i386": 0x100_0000, "arm64": 0x1_0000_0000}
+BIAS = {"i386": 0x100_0000} | dict.fromkeys(("x86_64", "arm64", "riscv64"), 0x1_0000_0000)
 SAMPLE = 1500
-ARCHES = ("x86_64", "i386", "arm64")
+ARCHES = ("x86_64", "i386", "arm64", "riscv64")
 
 ALONE = {
     "x86_64": [
@@ -56,6 +56,18 @@ ALONE = {
         *(f"ldr {r}, target" for r in ("x1", "w2", "xzr", "x30", "s0", "d1", "q2", "q31")),
         "ldrsw x4, target", "prfm pldl1keep, target", "paciasp", "stp x29, x30, [sp, #-32]!",
         "sub sp, sp, #64", "casp x0, x1, x2, x3, [x4]", "ldr q0, [sp]", "str d3, [sp, #-8]!",
+    ],
+    "riscv64": [
+        *(f"{b} {r}, .+0x60" for b in ("beq", "bne", "blt", "bge", "bltu", "bgeu")
+          for r in ("a0, a1", "s2, zero", "ra, t0")),
+        *(f"{b} {r}, .+0x30" for b in ("c.beqz", "c.bnez") for r in ("a0", "s0", "a5")),
+        "j target", "c.j .+0x40", "jal target", "jal t0, target", "jal .+4", "call target",
+        "ret", "jr t1", "jr 16(a5)", "c.jr s1", "c.jalr a5", "jalr a4",
+        "jalr t0, 8(s3)", "auipc a0, 0", "auipc ra, 0xfffff", "auipc t1, 0x12345", "auipc zero, 1",
+        "addi sp, sp, -64", "c.addi16sp sp, -32", "c.sdsp ra, 8(sp)", "sd s0, 16(sp)",
+        "c.mv a0, a1", "ld a0, 8(s1)", "c.li a0, 5", "lui a0, 0x12345", "c.nop", "nop",
+        "mul a0, a1, a2", "amoadd.w a0, a1, (a2)", "fld fa0, 8(sp)", "fence",
+        "fadd.d fa0, fa1, fa2",
     ],
 }  # fmt: skip
 
@@ -104,7 +116,7 @@ def test_each_form_alone(arch: str) -> None:
     mover, chance = _mover(arch), random.Random(3)
     # The last page of the image is data, so that targets can be read and written.
     bias = BIAS[arch]
-    machine = Machine(arch, ((0, bytes(0x3_0000)),), bias)
+    machine = Machine(arch, ((0, bytes.fromhex("0100") * 0x1_8000),), bias)  # riscv64: c.nop
     target = bias + 0x6000
     machine.uc.mem_write(target, chance.randbytes(64))
     ats = [bias + 0x1000 + 64 * i for i in range(len(ALONE[arch]))]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +20,11 @@ from tests.support.command import ROOT
 
 STUBS, KEPT = ROOT / "stubs", ROOT / "ftpatch" / "layout"
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted(KEPT.glob("*.json"))}
-PREFIX = {"x86_64": "x86_64-linux-gnu", "i386": "i686-linux-gnu", "arm64": "aarch64-linux-gnu"}
-FLAGS = ["-std=gnu11", "-ffreestanding", "-mgeneral-regs-only"]
-FLAGS += ["-Iruntime", "-Ireader", "-Iinclude"]
+COMPILED = {path.parent.name: path.read_text() for path in STUBS.glob("*/arch.mk")}
+PREFIX = {
+    arch: re.findall(r"^COMPILER := (\S+)-gcc$", text, re.M)[0] for arch, text in COMPILED.items()
+}
+FLAGS = ["-std=gnu11", "-ffreestanding", "-Iruntime", "-Ireader", "-Iinclude"]
 INCLUDES = (
     "system_calls.h",
     "ftrace_regs.h",
@@ -84,11 +87,12 @@ def test_gcc_agrees(arch: str, tmp_path: Path) -> None:
     """Its offsetof and sizeof, for every member of every structure; and it finds one that is not
     so."""
     gcc = _gcc(arch)
+    own = re.findall(r"^FLAGS := (.*)$", COMPILED[arch], re.M)[0].split()
 
     def compiles(layout: dict[str, Any]) -> bool:
         source = tmp_path / "facts.c"
         source.write_text(_asserted(arch, layout))
-        words = [gcc, *FLAGS, f"-I{arch}", "-fsyntax-only", str(source)]
+        words = [gcc, *FLAGS, *own, f"-I{arch}", "-fsyntax-only", str(source)]
         done = subprocess.run(words, cwd=STUBS, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or "static assertion failed" in done.stderr, done.stderr
         return done.returncode == 0
@@ -150,7 +154,7 @@ def test_packs_what_it_unpacks() -> None:
         unpack("trace_header", raw[:-1])
     assert offset_of("library_hook", "delta", "i386") == offset_of("library_hook", "delta", "arm64")
     sizes = {arch: structure("library_hook", arch)["delta"].itemsize for arch in FILES}
-    assert sizes == {"x86_64": 8, "i386": 4, "arm64": 8}
+    assert sizes == {"x86_64": 8, "i386": 4, "arm64": 8, "riscv64": 8}
 
 
 PROGRAM = """

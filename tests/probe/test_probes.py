@@ -66,6 +66,7 @@ LOOPS = SOURCE.replace(
     1,
 ).replace("(char *)8", '"b"')
 ARCHES_PROBED = ("x86_64", "i386", "arm64")
+"""Those with a handler of one's own."""
 TAKE = (
     "p:take take name=+0(+8($arg1)):string text=+0($arg2):string number=$arg3:s32 small=$arg4:u8 "
     "six=$arg6 last=+0(+8(+0($arg1))):string none=+0(+0(+0($arg1))):u64 second=@table+2:s16 "
@@ -110,11 +111,20 @@ WAYS = [
     ("i386", "none"),
     ("arm64", "none"),
     ("arm64", "pad"),
+    ("riscv64", "none"),
+    ("riscv64", "pad"),
 ]
 
 
-@pytest.mark.parametrize("trap", ["--optimize", "--no-optimize"])
-@pytest.mark.parametrize(("arch", "site"), WAYS)
+@pytest.mark.parametrize(
+    ("arch", "site", "trap"),
+    [
+        (*way, trap)
+        for way in WAYS
+        for trap in ("--optimize", "--no-optimize")
+        if (*way, trap) != ("riscv64", "none", "--no-optimize")
+    ],
+)
 def test_values(arch: str, site: str, trap: str, tmp_path: Path) -> None:
     program = _built(SAFE, tmp_path, Form(arch, "pie", "-O1", site))
     take = NARROW if arch == "i386" else TAKE
@@ -146,7 +156,7 @@ def test_values(arch: str, site: str, trap: str, tmp_path: Path) -> None:
     assert round(calls[0]["dur"] * 1000) == back["duration"]  # us, of which 1.001 is no float
 
 
-@pytest.mark.parametrize("arch", ARCHES_PROBED)
+@pytest.mark.parametrize("arch", [*ARCHES_PROBED, "riscv64"])
 def test_maxactive(arch: str, tmp_path: Path) -> None:
     """A call that finds no free instance goes through; what was left or ended is free again."""
     program = _built(LOOPS, tmp_path, Form(arch, "pie", "-O0", "none"))

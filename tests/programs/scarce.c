@@ -6,6 +6,8 @@
 
 #ifdef __aarch64__
 #define PAD __attribute__((patchable_function_entry(2)))
+#elif defined(__riscv)
+#define PAD __attribute__((patchable_function_entry(4)))
 #else
 #define PAD __attribute__((patchable_function_entry(5)))
 #endif

@@ -36,7 +36,12 @@ class Machine:
 
     def __init__(self, arch: str, segments: tuple[tuple[int, bytes], ...], bias: int) -> None:
         self.u = pytest.importorskip("unicorn", reason="pip install unicorn")
-        kind = {"x86_64": ("X86", "64"), "i386": ("X86", "32"), "arm64": ("ARM64", "ARM")}[arch]
+        kind = {
+            "x86_64": ("X86", "64"),
+            "i386": ("X86", "32"),
+            "arm64": ("ARM64", "ARM"),
+            "riscv64": ("RISCV", "RISCV64"),
+        }[arch]
         self.uc: Any = self.u.Uc(
             getattr(self.u, f"UC_ARCH_{kind[0]}"), getattr(self.u, f"UC_MODE_{kind[1]}")
         )
@@ -75,6 +80,15 @@ class Machine:
             kind, other = "X86", ["eax", "ebx", "ecx", "edx", "esi", "edi", "ebp"]
             self.flags, vector, self.mask = names.UC_X86_REG_EFLAGS, "XMM", 0x8D5
             vectors, fixed = 8, []
+        elif arch == "riscv64":
+            import unicorn.riscv_const as names
+
+            kind, vector, self.mask = "RISCV", "F", 0
+            self.flags = names.UC_RISCV_REG_FFLAGS
+            other = [f"x{i}" for i in range(1, 32) if i != 2]
+            vectors, fixed = 32, []
+            # mstatus.FS: floating-point instructions are allowed.
+            self.uc.reg_write(names.UC_RISCV_REG_MSTATUS, 1 << 13)
         else:
             import unicorn.arm64_const as names
 
@@ -89,7 +103,7 @@ class Machine:
 
         self.general, self.fixed = numbers(other), numbers(fixed)
         self.vectors = numbers([f"{vector}{i}" for i in range(vectors)])
-        pair = {"x86_64": ["rsp", "rip"], "i386": ["esp", "eip"], "arm64": ["sp", "pc"]}[arch]
+        pair = {"x86_64": ["rsp", "rip"], "i386": ["esp", "eip"]}.get(arch, ["sp", "pc"])
         self.sp, self.pc = numbers(pair)
         self.always = 2 if kind == "X86" else 0
 

@@ -23,9 +23,10 @@ FOLDERS = {
     "x86_64": ("/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"),
     "i386": ("/usr/i686-linux-gnu/lib", "/lib/i386-linux-gnu", "/lib32"),
     "arm64": ("/usr/aarch64-linux-gnu/lib", "/lib/aarch64-linux-gnu"),
+    "riscv64": ("/usr/riscv64-linux-gnu/lib", "/lib/riscv64-linux-gnu"),
 }
 LIBRARIES = ("libc.so.6", "libstdc++.so.6")
-MACHINE = {"x86_64": "EM_X86_64", "i386": "EM_386", "arm64": "EM_AARCH64"}
+MACHINE = {"x86_64": "EM_X86_64", "i386": "EM_386", "arm64": "EM_AARCH64", "riscv64": "EM_RISCV"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def library(arch: str, name: str) -> Library:
                 elf = ELFFile(file)
                 if elf["e_machine"] == MACHINE[arch]:
                     return _read(elf)
-    pytest.skip(f"no {name} of {arch}: install libc6 and libstdc++6, for arm64 those for cross")
+    pytest.skip(f"no {name} of {arch}: install libc6 and libstdc++6, elsewhere those for cross")
 
 
 def _read(elf: ELFFile) -> Library:

@@ -50,7 +50,8 @@ class Entry(gdb.Breakpoint):
     name = ""
     def stop(self):
         seen.append([0, self.name, registers()])
-        back = value("x30") if "x30" in NAMES else word(value("sp"))
+        links = [name for name in ("x30", "ra") if name in NAMES]
+        back = value(links[0]) if links else word(value("sp"))
         if back not in returns:
             returns[back] = Return("*%#x" % back, internal=True)
         return False

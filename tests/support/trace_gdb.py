@@ -20,6 +20,9 @@ from tests.support.command import PATIENCE
 
 __all__ = ["tree_by_gdb"]
 
+LINKS = {"arm64": "x30", "riscv64": "ra"}
+"""Registers that hold where a function returns to, where that is not on the stack."""
+
 SCRIPT = '''
 import gdb, json, time
 
@@ -34,12 +37,12 @@ def word(address):
 
 def back_of(sp):
     """Where the function that begins here will return to."""
-    return register("x30") if ARCH == "arm64" else word(sp)
+    return register(LINK) if LINK else word(sp)
 
 def close(sp):
     """All frames below this stack pointer have returned: the innermost first. On x86 what they
     returned to is off the stack as well."""
-    while stack and (stack[-1][1] <= sp if ARCH == "arm64" else stack[-1][1] < sp):
+    while stack and (stack[-1][1] <= sp if LINK else stack[-1][1] < sp):
         lines.append(["exit", stack.pop()[0]])
 
 class Return(gdb.Breakpoint):
@@ -103,7 +106,8 @@ def tree_by_gdb(
     socket = program.with_suffix(".gdb.socket")
     with program.open("rb") as file:
         start = ELFFile(file)["e_entry"]
-    head = f"PLACES = {places!r}\nTARGET = {str(target)!r}\nSTART = {start}\nARCH = {arch!r}\n"
+    head = f"PLACES = {places!r}\nTARGET = {str(target)!r}\nSTART = {start}\n"
+    head += f"LINK = {LINKS.get(arch, '')!r}\n"
     head += f"PATIENCE = {PATIENCE / 2}\n"
     script.write_text(f"{head}SOCKET = {str(socket) if emulator else ''!r}\n{SCRIPT}")
     gdb = "gdb-multiarch" if emulator else "gdb"

@@ -65,10 +65,14 @@ SHORTER: dict[str, Runs] = {"throws.cpp": (("9",),)}
 EMULATED = "qemu-user"
 LEFT_OUT: dict[tuple[str, str, str], str] = {
     # architecture, program, its argument: why it does not run there without a tracer either
-    ("arm64", "sandbox.c", "filtered"): f"{EMULATED} has no seccomp()",
-    ("arm64", "sandbox.c", "forking"): f"{EMULATED} has no seccomp()",
-    ("arm64", "limits.c", "files=4"): f"{EMULATED} needs more descriptors for itself",
-    ("arm64", "forks.c", "shared"): f"{EMULATED} lets only threads share memory",
+    (arch, program, mode): f"{EMULATED} {reason}"
+    for arch in ("arm64", "riscv64")
+    for program, mode, reason in (
+        ("sandbox.c", "filtered", "has no seccomp()"),
+        ("sandbox.c", "forking", "has no seccomp()"),
+        ("limits.c", "files=4", "needs more descriptors for itself"),
+        ("forks.c", "shared", "lets only threads share memory"),
+    )
 }
 SAMPLE = 5
 """Forms of each slow program, on x86_64."""
@@ -117,6 +121,9 @@ def _more(arch: str) -> list[Form]:
     elif arch == "arm64":
         found.append(Form(arch, "pie", "-O2", more=("-mbranch-protection=standard",)))
         found.append(Form(arch, "static", "-O2", more=("-mno-outline-atomics",)))
+    elif arch == "riscv64":
+        found.append(Form(arch, "pie", "-O2", more=("-msave-restore",)))
+        found.append(Form(arch, "static", "-O2", more=("-march=rv64g", "-mno-relax")))
     return found
 
 

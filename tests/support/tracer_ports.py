@@ -58,7 +58,11 @@ class Port:
         return Path("/usr", self.prefix)
 
 
-PORTS = {"i386": Port("i686-linux-gnu", 5), "arm64": Port("aarch64-linux-gnu", 2)}
+PORTS = {
+    "i386": Port("i686-linux-gnu", 5),
+    "arm64": Port("aarch64-linux-gnu", 2),
+    "riscv64": Port("riscv64-linux-gnu", 4),
+}
 LINKS = {
     "static": ("-static", "-fno-pie"),
     "pie": ("-pie", "-fPIE"),

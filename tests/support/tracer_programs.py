@@ -23,6 +23,7 @@ from tests.support.gnu import i386_libraries, runner
 __all__ = [
     "ARCHES",
     "LINKS",
+    "REGISTERED",
     "SOURCES",
     "TRACERS",
     "Form",
@@ -75,7 +76,16 @@ ARCHES = {
         fentry=False,
         root="/usr/aarch64-linux-gnu",
     ),
+    "riscv64": Arch(
+        "riscv64-linux-gnu-gcc",
+        "riscv64-linux-gnu-g++",
+        "-fpatchable-function-entry=4",
+        fentry=False,
+        root="/usr/riscv64-linux-gnu",
+    ),
 }
+REGISTERED = [arch for arch in ARCHES if (STUBS / arch / "user_regs.elf").is_file()]
+"""Architectures on which a user's stub may take registers."""
 LINKS = {
     "static": ("-static", "-fno-pie"),
     "pie": ("-pie", "-fPIE"),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ftpatch
+from tests.support.gnu import runner
 from tests.support.sampling import scaled
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
@@ -24,6 +25,7 @@ WAYS = {
     "x86_64": ("g++", [], 200_000),
     "i386": ("i686-linux-gnu-g++", ["-static"], 200_000),
     "arm64": ("aarch64-linux-gnu-g++", ["-static"], 5_000),
+    "riscv64": ("riscv64-linux-gnu-g++", ["-static"], 5_000),
 }
 """By architecture: its compiler and flags, and the exceptions that it throws in a few seconds."""
 
@@ -32,9 +34,9 @@ WAYS = {
 @pytest.mark.parametrize("arch", WAYS)
 def test_every_exception_is_caught(arch: str, tracer: str, tmp_path: Path) -> None:
     compiler, flags, rounds = WAYS[arch]
-    runs = ["qemu-aarch64-static"] if arch == "arm64" else []
-    if shutil.which(compiler) is None or (runs and shutil.which(runs[0]) is None):
-        pytest.skip(f"no {compiler}, or nothing to run its programs with")
+    runs = runner(arch)
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
     rounds = rounds // scaled(1, 4)
     program, traced = tmp_path / "throws", tmp_path / "traced"
     built = [compiler, "-O2", "-fno-inline", "-fpatchable-function-entry=5", *flags]

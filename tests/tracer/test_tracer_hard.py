@@ -101,7 +101,7 @@ def _possible(program: str, mode: str, form: str, arch: str, reason: str) -> boo
         return True
     if (program, mode) in CHANCE or (arch, program, mode) in LEFT_OUT:
         return False
-    return arch != "arm64" or (FORMS[form].site != "fentry" and reason not in EVERY)
+    return ARCHES[arch].fentry or (FORMS[form].site != "fentry" and reason not in EVERY)
 
 
 def _case(program: str, mode: str, form: str, tracer: str, arch: str, reason: str) -> object:

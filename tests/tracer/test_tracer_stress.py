@@ -22,6 +22,8 @@ FOREIGN = [
     Form("i386"),
     Form("arm64"),
     Form("arm64", "static", "-O0"),
+    Form("riscv64"),
+    Form("riscv64", "static", "-O0"),
 ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from ftpatch.layout import constants, structure
 from tests.support.command import ftpatch
-from tests.support.tracer_programs import ARCHES, SOURCES, emulator, traced
+from tests.support.tracer_programs import ARCHES, REGISTERED, SOURCES, emulator, traced
 from tests.support.user_stubs import (
     CALLER,
     HEAD,
@@ -29,7 +29,7 @@ from tests.support.user_stubs import (
     told_words,
 )
 
-every_arch = pytest.mark.parametrize("arch", list(ARCHES))
+every_arch = pytest.mark.parametrize("arch", REGISTERED)
 DEEP = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -132,7 +132,7 @@ static void tell(struct fgraph_call *call)
     __attribute__((noipa)) int first(int n) { return second(n + 1); }
     int main(void) { return first(1) - 4; }
     """
-    for arch in ARCHES:
+    for arch in REGISTERED:
         program = compiled_program(arch, tmp_path, "-O2", text=source)
         names = ("first", "second", "third")
         chosen = [word for name in names for word in ("-f", name)]

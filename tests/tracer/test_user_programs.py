@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.command import ftpatch
 from tests.support.tracer_matrix import QUICK, SLOW, runs
-from tests.support.tracer_programs import ARCHES, SOURCES, Form, build, differences, traced
+from tests.support.tracer_programs import REGISTERED, SOURCES, Form, build, differences, traced
 from tests.support.user_stubs import (
     CALLER,
     EMPTY,
@@ -31,7 +31,7 @@ def _hard() -> list[object]:
     processes."""
     return [
         pytest.param(name, link, arch, id=f"{name}-{link}-{arch}")
-        for arch in ARCHES
+        for arch in REGISTERED
         for name in (*QUICK, *SLOW)
         for link in ("pie", "static")
         if name not in ("limits.c", "many.c") and (link == "pie" or name in QUICK)

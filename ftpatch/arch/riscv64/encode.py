@@ -7,18 +7,30 @@
 ``low`` is signed, so ``high`` is rounded: (distance + 0x800) >> 12.
 
 Keystone has no RISC-V, so there are no templates here: the tests compare with GNU as and Capstone.
-Encodings: The RISC-V Instruction Set Manual, volume I, "RV32I Base Integer Instruction Set" (AUIPC,
-JALR, NOP) and "C Standard Extension" (C.NOP).
+Encodings: The RISC-V Instruction Set Manual, volume I, "RV32/64G Instruction Set Listings" and
+"RVC Instruction Set Listings".
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8, U64
 
-__all__ = ["RV", "is_pair", "opcodes", "pair", "pair_target", "words"]
+__all__ = [
+    "RV",
+    "address_of",
+    "branch_distance",
+    "is_pair",
+    "jump_word",
+    "opcodes",
+    "pair",
+    "pair_target",
+    "words",
+]
 
 
 class RV:
@@ -32,6 +44,34 @@ class RV:
     RA, T0, T3 = 1, 5, 28  # numbers of registers
     ROUND = 0x800
     REACH = 1 << 31
+    JAL, BRANCH = 0x6F, 0x63  # jal rd, imm20; beq, bne, blt, bge, bltu, bgeu
+    BRANCH_FIELD = 0xFE00_0F80  # imm12 of a branch
+    JAL_REACH = 1 << 20
+    FORMS: ClassVar[dict[str, tuple[int, int]]] = {
+        # name: mask and value. Those of two bytes are told apart by the lowest two bits.
+        "jal": (0x7F, JAL),
+        "branch": (0x7F, BRANCH),
+        "auipc": (0x7F, AUIPC),
+        "ebreak": (0xFFFF_FFFF, 0x0010_0073),
+        "jalr": (0x707F, JALR),
+        "lr": (0xF9F0_607F, 0x1000_202F),  # lr.w, lr.d
+        "sc": (0xF800_607F, 0x1800_202F),  # sc.w, sc.d
+        "c.j": (0xE003, 0xA001),
+        "c.b": (0xC003, 0xC001),  # c.beqz, c.bnez
+        "c.ebreak": (0xFFFF, 0x9002),
+        "c.jr": (0xF07F, 0x8002),
+        "c.jalr": (0xF07F, 0x9002),
+    }
+    FIELDS: ClassVar[dict[str, tuple[tuple[int, int, int], ...]]] = {
+        # Of their distances: from bit, so many, to bit; the last one has the sign.
+        "jal": ((21, 10, 1), (20, 1, 11), (12, 8, 12), (31, 1, 20)),
+        "branch": ((8, 4, 1), (25, 6, 5), (7, 1, 11), (31, 1, 12)),
+        "c.j": (
+            *((3, 3, 1), (11, 1, 4), (2, 1, 5), (7, 1, 6)),
+            *((6, 1, 7), (9, 2, 8), (8, 1, 10), (12, 1, 11)),
+        ),
+        "c.b": ((3, 2, 1), (10, 2, 3), (2, 1, 5), (5, 2, 6), (12, 1, 8)),
+    }
     PADS = (
         np.array([C_NOP | C_NOP << 16] * 2, "<u4"),  # c.nop; c.nop; c.nop; c.nop
         np.array([NOP] * 2, "<u4"),  # nop; nop
@@ -71,3 +111,32 @@ def is_pair(insn: NDArray[np.uint32], link: int) -> NDArray[np.bool_]:
     auipc, jalr = opcodes(link)
     first = insn[:, 0] & np.uint32(RV.AUIPC_MASK) == auipc
     return np.asarray(first & (insn[:, 1] & np.uint32(RV.JALR_MASK) == jalr))
+
+
+def branch_distance(form: str, insn: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Distances that branches of a form in RV.FIELDS go, int64[n]."""
+    out = np.zeros(len(insn), np.int64)
+    wide = insn.astype(np.int64)
+    for at, bits, to in RV.FIELDS[form]:
+        out |= (wide >> at & (1 << bits) - 1) << to
+    sign = RV.FIELDS[form][-1][2]
+    return out - ((out >> sign & 1) << sign + 1)
+
+
+def jump_word(distance: int) -> int:
+    """``j .+distance``, which must be in reach."""
+    word = RV.JAL
+    for to, bits, at in RV.FIELDS["jal"]:
+        word |= (distance >> at & (1 << bits) - 1) << to
+    return word
+
+
+def address_of(at: int, addr: int, register: int) -> bytes:
+    """auipc register, high; addi register, register, low, of addr, at address ``at``; empty where
+    addr is more than 2 GB away."""
+    distance = addr - at
+    if not -RV.REACH - RV.ROUND <= distance < RV.REACH - RV.ROUND:
+        return b""
+    auipc = RV.AUIPC | register << 7 | (distance + RV.ROUND) & 0xFFFF_F000
+    addi = RV.NOP | register << 7 | register << 15 | (distance & 0xFFF) << 20
+    return auipc.to_bytes(4, "little") + addi.to_bytes(4, "little")

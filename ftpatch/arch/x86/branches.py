@@ -43,6 +43,8 @@ SHORT: Final = np.zeros(256, bool)
 SHORT[[0xEB, *range(0x70, 0x80), *range(0xE0, 0xE4)]] = True
 
 
+NEAR: Final = 144
+"""The range of a rel8 plus one instruction (bytes)."""
 TOP = re.compile(r"(?:.*, )?\(%[re]sp\)")
 """Operands that write what ``ret`` pops."""
 READS = ("f", "test", "cmp", "push", "call")
@@ -123,4 +125,5 @@ def x86_branches() -> Branches:
         has_indirect_jump=has_indirect_jump,
         is_thunk=is_thunk,
         jumps_out=jumps_out,
+        near=NEAR,
     )
