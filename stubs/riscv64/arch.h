@@ -158,6 +158,14 @@ static inline void file_limit(u64 limit[2])
 	syscall6(SYS_getrlimit, 1, (long)limit, 0, 0, 0, 0);
 }
 
+/* Bytes that a file system has left for us, by fstatfs (<asm-generic/statfs.h>); 0 if it does not tell. */
+static inline u64 room_left(long fd)
+{
+	u64 held[15];
+
+	return syscall6(44, fd, (long)held, 0, 0, 0, 0) ? 0 : held[4] * held[1]; /* f_bavail, f_bsize */
+}
+
 static inline u64 divide(u64 number, u64 by)
 {
 	return number / by;
