@@ -44,7 +44,8 @@ struct kept {
 	u32 number;
 	struct trace_header *header; /* 0: nobody stores there any more, and ... */
 	u64 events;                  /* ... so many are in it, or were removed before ... */
-	u64 lost[LOST_KINDS];        /* ... or lost */
+	u64 lost[LOST_KINDS];        /* ... or lost, and so many bytes */
+	u64 cut;                     /* truncated */
 };
 
 #ifdef PROBES
@@ -309,6 +310,7 @@ static void file_left(struct trace_header *header, struct trace_header *last, in
 		one->events = events_in(header);
 		for (kind = 0; kind < LOST_KINDS; kind++)
 			one->lost[kind] = header->lost[kind];
+		one->cut = header->cut;
 		one->header = 0;
 	}
 	for (i = 0; i < SLOTS; i++) {
@@ -360,6 +362,7 @@ static int oldest_removed(struct trace_header *last)
 	__atomic_fetch_add(&last->overwritten, one->events, __ATOMIC_RELAXED);
 	for (kind = 0; kind < LOST_KINDS; kind++)
 		__atomic_fetch_add(&last->lost[kind], one->lost[kind], __ATOMIC_RELAXED);
+	__atomic_fetch_add(&last->cut, one->cut, __ATOMIC_RELAXED);
 	unlink_(path);
 	first = (first + 1) % (MAX_ROTATE + SLOTS);
 	count--;

@@ -131,8 +131,8 @@ def _counts(*files: Path) -> tuple[int, int, int]:
     return shown, gone, sum(sum(one["lost"].values()) for one in losses)
 
 
-def _latest(folder: Path) -> int:
-    names = (re.fullmatch(r"trace(?:\.\d+)*\.r(\d+)", one.name) for one in folder.iterdir())
+def _latest(folder: Path, name: str = r"trace(?:\.\d+)*") -> int:
+    names = (re.fullmatch(rf"{name}\.r(\d+)", one.name) for one in folder.iterdir())
     return max((int(one[1]) for one in names if one), default=0)
 
 
@@ -181,7 +181,7 @@ def test_what_is_lost_is_what_one_file_held(traced: Path, tmp_path: Path) -> Non
                     file.chmod(0o600)
                     os.truncate(file, 0)
                 time.sleep(0.001)
-            until(lambda: (tmp_path / f"{name}.r3").exists(), PATIENCE)
+            until(lambda: _latest(tmp_path, name) > 2, PATIENCE)  # each is there for an instant
         finally:
             process.kill()
     said = ftpatch("report", *sorted(tmp_path.glob(f"{name}*"))[:1], "--format", "profile")
