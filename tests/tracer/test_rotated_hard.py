@@ -20,6 +20,7 @@ from tests.support.padded import padded
 from tests.support.sampling import scaled
 from tests.support.stopping import until
 from tests.support.tracer_ports import FORMS, Form, run_with
+from tests.support.tracer_programs import ARCHES
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -295,9 +296,9 @@ DYNAMIC = [form for form in FORMS if form.level == "-O2" and form.link != "stati
 @pytest.mark.parametrize("form", DYNAMIC, ids=str)
 def test_on_processors_that_are_emulated(form: Form, tmp_path: Path) -> None:
     """A program that cannot forbid system calls."""
-    prefix = {"arm64": "aarch64-linux-gnu", "i386": "i686-linux-gnu"}[form.arch]
-    if shutil.which(f"{prefix}-gcc") is None:
-        pytest.skip(f"{prefix}-gcc is not installed")
+    gcc = ARCHES[form.arch].gcc
+    if shutil.which(gcc) is None:
+        pytest.skip(f"{gcc} is not installed")
     from tests.support import tracer_ports
 
     source = tmp_path / "leaf.c"
