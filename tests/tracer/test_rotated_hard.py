@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,10 @@ def _env(folder: Path, **env: str) -> dict[str, str]:
     return {**os.environ, "FTPATCH_TRACE": str(folder / "trace"), **env}
 
 
+def _is_past(folder: Path, number: int) -> bool:
+    return _latest(folder) > number
+
+
 def _counts(*files: Path) -> tuple[int, int, int]:
     """Calls that are there, that were removed, and that were lost."""
     said = ftpatch("report", *files, "--json")
@@ -132,17 +137,11 @@ def _counts(*files: Path) -> tuple[int, int, int]:
     return shown, gone, sum(sum(one["lost"].values()) for one in losses)
 
 
-def _latest(folder: Path, name: str = r"trace(?:\.\d+)*") -> int:
-    names = (re.fullmatch(rf"{name}\.r(\d+)", one.name) for one in folder.iterdir())
+def _latest(folder: Path, first: str = "trace") -> int:
+    """The number of the latest file of a run, by the name of its first one."""
+    whole = re.compile(re.escape(first) + r"\.r(\d+)")
+    names = (whole.fullmatch(one.name) for one in folder.iterdir())
     return max((int(one[1]) for one in names if one), default=0)
-
-
-def _runs(folder: Path) -> dict[str, list[Path]]:
-    """The files of each run, by the name of the first: those of one that was truncated are over."""
-    runs: dict[str, list[Path]] = {}
-    for file in sorted(folder.glob("trace*")):
-        runs.setdefault(re.sub(r"\.r\d+$", "", file.name), []).append(file)
-    return runs
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -182,10 +181,11 @@ def test_what_is_lost_is_what_one_file_held(traced: Path, tmp_path: Path) -> Non
                     file.chmod(0o600)
                     os.truncate(file, 0)
                 time.sleep(0.001)
-            until(lambda: _latest(tmp_path, name) > 2, PATIENCE)  # each is there for an instant
+            until(lambda: _latest(tmp_path, name) > 9, PATIENCE)
         finally:
             process.kill()
-    said = ftpatch("report", *sorted(tmp_path.glob(f"{name}*"))[:1], "--format", "profile")
+    files = [one for one in tmp_path.glob(f"{name}*") if any(one.read_bytes()[:8])]
+    said = ftpatch("report", *files, "--format", "profile")
     found = re.search(r"truncated while it was being written: up to (\d+) bytes", said.out)
     assert found and 0 < int(found[1]) <= 64 << 10, said.out[:400] + said.err
 
@@ -208,10 +208,12 @@ def test_a_thread_that_stays_in_the_middle(traced: Path, tmp_path: Path) -> None
     command: list[str | Path] = [traced, "1", "1000000000", "stuck"]
     with subprocess.Popen(command, env=_env(tmp_path), stdout=subprocess.DEVNULL) as process:
         try:
-            sizes, place = [], Path("/proc", str(process.pid))
-            for number in (40, 400):
-                until(lambda number=number: _latest(tmp_path) > number, PATIENCE)  # type: ignore[misc]
-                sizes.append(int(re.findall(r"VmSize:\s+(\d+)", (place / "status").read_text())[0]))
+            status = Path("/proc", str(process.pid), "status")
+            until(lambda: "Threads:\t3" in status.read_text(), PATIENCE)
+            sizes, begun = [], _latest(tmp_path)
+            for more in (40, 400):
+                until(partial(_is_past, tmp_path, begun + more), PATIENCE)
+                sizes.append(int(re.findall(r"VmSize:\s+(\d+)", status.read_text())[0]))
             assert sizes[1] - sizes[0] <= 512
         finally:
             process.kill()
@@ -257,9 +259,8 @@ def test_a_signal_switches_while_files_are_rotated(program: Path, tmp_path: Path
             until(lambda: _latest(tmp_path) > 5, PATIENCE)
             for _ in range(scaled(300, 60)):
                 for _ in range(2):
-                    before = _pending(process.pid)
                     process.send_signal(signal.SIGUSR2)
-                    until(lambda before=before: not _pending(process.pid), PATIENCE)  # type: ignore[misc]
+                    until(lambda: not _pending(process.pid), PATIENCE)
                     time.sleep(0.0005)
             time.sleep(0.05)
             now = _latest(tmp_path)
