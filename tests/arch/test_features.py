@@ -54,7 +54,8 @@ CODES = {"diff": 1, "boot": 1}
 PROBES = {"probe", "trap"}
 REFUSED = {
     "boot": {"boot"},
-    **dict.fromkeys(("move", "detour", "registers", "returns_twice", "system_calls"), PROBES),
+    **dict.fromkeys(("move", "detour", "registers", "returns_twice"), PROBES),
+    "system_calls": {"trap"},
 }
 """A feature and the commands that need it."""
 

@@ -177,7 +177,7 @@ def test_a_callee_by_its_name(cart: Path) -> None:
         ("enable KERNEL --tracer boot --sink seral", "sink seral for x86_64; did you mean serial?"),
         ("boot KERNEL --sink seral", "unsupported sink seral for x86_64; did you mean serial?"),
         ("probe PROG p@fib@$retvl", "'p fib $retvl'; did you mean $retval?"),
-        ("probe PROG p@fib@%rdii", "'p fib %rdii'; did you mean rdi or di?"),
+        ("probe PROG p@fib@%rdii", "'p fib %rdii'; did you mean %rdi or %di?"),
         ("probe PROG p@fib@$arg1:strng", "'p fib $arg1:strng'; did you mean string?"),
         ("trace envv", "no such program 'envv'; did you mean env"),
         ("list KERNEL -f ftrace_caller", "matches no site; see `ftpatch list`"),

@@ -314,7 +314,7 @@ def test_in_place(built: Built) -> None:
 
 
 REFUSED = {
-    "p libnone.so:work": "it loads no library 'libnone.so'; it loads ",
+    "p libnone.so:work": "it loads no library 'libnone.so'; ",
     "p libinner.so:inter": "no such function 'inter'; did you mean inner",
     "p libinner.so:nothing*": "no function matches 'nothing*'",
     "p ld-linux-x86-64.so.2:_dl_catch_error": "the dynamic linker cannot be a copy; ",
