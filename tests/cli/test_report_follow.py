@@ -172,6 +172,7 @@ def test_probes_of_a_running_process(tmp_path: Path, keep: bool) -> None:
                 assert probing.wait(PATIENCE) == 0
             until(place.exists, PATIENCE)
             until(lambda: _is_followed(trace), PATIENCE)
+            until(lambda: _is_probed(program.pid), PATIENCE)  # the file is there before
             with following(trace) as follower, following(trace, "--json") as lines:
                 program.do("s1", "t2", "s3")
                 follower.wait_for("cost: (", 3)
@@ -188,6 +189,11 @@ def test_probes_of_a_running_process(tmp_path: Path, keep: bool) -> None:
     assert result.out == ftpatch("report", trace).out
     assert objects.out == ftpatch("report", trace, "--json").out
     assert " n=3\n => sell+" in result.out and "# sale" in result.out
+
+
+def _is_probed(pid: int) -> bool:
+    """Whether the process has probes."""
+    return "ftpatch's own probes" in ftpatch("status", "--pid", str(pid)).out
 
 
 def _is_followed(trace: Path) -> bool:
