@@ -15,7 +15,7 @@ from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image import Image
 
-__all__ = ["Needed", "Needs", "linker_of", "matching"]
+__all__ = ["Needed", "Needs", "linker_of", "loaded_by", "matching"]
 
 LINE = re.compile(rb"\t(?:(.+) => )?(/?.*/.+) \(0x[0-9a-f]+\)")
 """``libz.so.1 => /lib/libz.so.1 (0x7f...)``, or only a path."""
@@ -76,6 +76,13 @@ class Needs:
             reason = said[-1] if said else f"exit code {done.returncode}"
             raise InputError(self._path, f"cannot list its libraries: {reason}")
         return found
+
+
+def loaded_by(image: Image) -> list[Needed]:
+    """List the libraries that a program loads: what is preloaded now is none of them. Raises
+    UsageError for a static program, and InputError if its linker does not report them."""
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return Needs(image).of(image.path, environment)
 
 
 def linker_of(image: Image) -> str:

@@ -21,7 +21,7 @@ from ftpatch.elf.headers import Segment
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import FtpatchError, InputError
 from ftpatch.image import Image, open_image
-from ftpatch.image.needed import Needs, linker_of
+from ftpatch.image.needed import linker_of, loaded_by
 
 __all__ = ["interposed"]
 
@@ -45,8 +45,7 @@ def interposed(image: Image) -> list[int]:
 def _bound(image: Image) -> set[str]:
     """The symbols that relocations of a program's libraries name. Raises FtpatchError if one of
     them is missing, or cannot be read."""
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    listed = Needs(image).of(image.path, environment)
+    listed = loaded_by(image)
     libraries = [open_image(one.path) for one in listed]
     known = {Path(linker_of(image)).name, *(one.name for one in listed)}
     found = set[str]()

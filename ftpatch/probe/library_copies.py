@@ -26,7 +26,7 @@ from ftpatch.errors import InputError, Refused, UsageError
 from ftpatch.ftrace.plan import Plan
 from ftpatch.image import Image, open_image
 from ftpatch.image.injected import image_id
-from ftpatch.image.needed import Needed, Needs, linker_of
+from ftpatch.image.needed import Needed, linker_of, loaded_by
 from ftpatch.inject.debug_sections import for_debuggers
 from ftpatch.inject.dynamic_entries import DynamicEntries, Entry
 from ftpatch.inject.dynamic_strings import with_origin
@@ -170,9 +170,7 @@ def _needed(image: Image) -> list[Needed]:
     if stub is None:
         reason = "libraries of files cannot be probed on its architecture"
         raise UsageError(path, reason, f"{AFAR} or --pid")
-    # What is preloaded now is none that the program needs.
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    return Needs(image).of(path, environment)
+    return loaded_by(image)
 
 
 def _library(image: Image, needed: Sequence[Needed], definition: Definition) -> Needed:

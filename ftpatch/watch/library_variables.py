@@ -13,7 +13,7 @@ from pathlib import Path
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import FtpatchError, UsageError
 from ftpatch.image import Image, open_image
-from ftpatch.image.needed import Needed, Needs
+from ftpatch.image.needed import Needed, loaded_by
 from ftpatch.names.suggest import meant, near
 from ftpatch.watch import Request, Watch
 from ftpatch.watch.homes import LINK, home_of, rank_of, ranked
@@ -111,6 +111,4 @@ class LibraryVariables:
 
     @cached_property
     def _needed(self) -> list[Needed]:
-        # What is preloaded now is none that the program needs.
-        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-        return Needs(self._program.image).of(self._program.image.path, environment)
+        return loaded_by(self._program.image)
