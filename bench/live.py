@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from frida_place import frida_place
+
 __all__ = ["live"]
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +33,6 @@ CALLS, TRIES = 300_000, 3
 REQUESTS = 150_000
 WATCHED = 2500
 """Milliseconds in which a tool comes and goes."""
-FRIDA = "frida==16.5.9"
 ONE = "f1000"
 """The function that is called for the cost of a call."""
 
@@ -167,17 +168,6 @@ def frida(place: Path, pid: str, *words: str) -> Iterator[None]:
             raise subprocess.CalledProcessError(1, "frida")
         yield
         process.communicate("\n")
-
-
-def frida_place(folder: Path) -> Path | None:
-    """Where Frida is; None where it cannot be had."""
-    place = folder / "frida"
-    words = (sys.executable, "-m", "pip", "install", "-q", "--target", str(place), FRIDA)
-    done = subprocess.run(words, capture_output=True, check=False)
-    if done.returncode:
-        print("no Frida")
-        return None
-    return place
 
 
 def gaps(path: Path, folder: Path, place: Path | None) -> None:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What a probed call costs: by the pad, by a jump, by a punned one, by a trap; and by gdb and the
-kernel.
+"""The cost of a probed call: by the pad, a jump, a punned jump, a trap; by gdb, bpftrace, Frida
+and the kernel.
 
 usage: python bench/probing.py
 
 step.c does nothing but calls of one function, signal.c (x86-64) nothing but signals of its own:
-the least that a trap can cost. gdb stops there and finishes the function, a few times; the kernel's
-uprobes are measured where there are any.
+the least that a trap can cost. gdb stops there and finishes the function, a few times. bpftrace
+counts the calls, as Frida's interceptor does; the kernel's uprobes record them. What is missing
+is said.
 """
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,11 +23,13 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from frida_place import frida_place
+
 __all__ = ["probing"]
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = 5
-CALLS, TRAPS, STOPS = 10_000_000, 500_000, 300
+CALLS, HOOKED, TRAPS, STOPS = 10_000_000, 2_000_000, 500_000, 300
 PAD = "-fpatchable-function-entry=5"
 UNFOLLOWED = ["-DUNFOLLOWED"]
 TRACING = Path("/sys/kernel/tracing")
@@ -35,8 +39,11 @@ MORE = {
     "passes": " n=$arg1:s64 if n >= 0",
     "counted": " hist",
     "by log2": " n=$arg1:s64 hist:keys=n.log2:vals=n",
+    "string of 16": " text=$arg2:string",
 }
 """Probes by a jump, and what comes on top."""
+AIMS = {"pad": 60, "jump": 60, "pun": 60, "trap": 3000, "string": 150}
+"""Nanoseconds, at most."""
 NUMBERS = count()
 """Of probed programs."""
 EVENT = "{kind}:bench/step {program}:{offset:#x}\n"
@@ -90,6 +97,63 @@ def per_call(
     return {name: statistics.median(times) for name, times in found.items()}
 
 
+HOOKS = r"""
+import sys, threading, frida
+pid = frida.spawn(sys.argv[2:], stdio="inherit")
+session = frida.attach(pid)
+gone = threading.Event()
+session.on("detached", lambda *_: gone.set())
+script = session.create_script('''
+let n = 0;
+const module = Process.enumerateModules()[0];
+const step = module.enumerateSymbols().find(found => found.name === 'step').address;
+Interceptor.attach(step, {onEnter(args) { n++; } RETURN});
+Interceptor.flush();
+'''.replace("RETURN", ", onLeave(value) {}" if sys.argv[1] == "r" else ""))
+script.load()
+frida.resume(pid)
+gone.wait()
+"""
+
+
+def hooked(place: Path, kind: str, program: Path, calls: int) -> list[str | Path]:
+    """The program, with Frida's interceptor on its function."""
+    path = f"import sys; sys.path.insert(0, {str(place)!r})\n"
+    return [sys.executable, "-c", path + HOOKS, kind, program, str(calls)]
+
+
+def bpftrace(kind: str, program: Path, calls: int) -> list[str | Path]:
+    """The program, whose calls bpftrace counts."""
+    what = {"p": "uprobe", "r": "uretprobe"}[kind]
+    return [
+        "bpftrace",
+        "-e",
+        f"{what}:{program}:step {{ @ = count(); }}",
+        "-c",
+        f"{program} {calls}",
+    ]
+
+
+def others(program: Path, folder: Path) -> dict[str, tuple[Callable[[int], list[str | Path]], int]]:
+    """What others do about the same function, and how often in a run."""
+    ways: dict[str, tuple[Callable[[int], list[str | Path]], int]] = {}
+    ways["gdb finish"] = (partial(finished, program), STOPS)
+    place = frida_place(folder)
+    tracing = (
+        not subprocess.run(bpftrace("p", program, 1), capture_output=True, check=False).returncode
+        if shutil.which("bpftrace")
+        else False
+    )
+    if not tracing:
+        print("  bpftrace: it does not run here")
+    for kind in ("p", "r"):
+        if place:
+            ways[f"Frida {kind}"] = (partial(hooked, place, kind, program), HOOKED)
+        if tracing:
+            ways[f"bpftrace {kind}"] = (partial(bpftrace, kind, program), TRAPS)
+    return ways
+
+
 def uprobe(program: Path, kind: str) -> None:
     """Set the kernel's own probe on the function. Raises OSError where it has none."""
     offset = next(
@@ -138,7 +202,7 @@ def probing() -> None:
         built = subprocess.run(["gcc", "-O2", HERE / "signal.c", "-o", bare], check=False)
         if not built.returncode:
             ways["bare signal"] = (partial(called, bare), TRAPS)
-        ways["gdb finish"] = (partial(finished, plain), STOPS)
+        ways |= others(plain, folder)
         ways["no probe"] = (partial(called, plain), CALLS)
         if unfollowed.exists():
             ways["no pun"] = (partial(called, unfollowed), CALLS)
@@ -156,7 +220,7 @@ def probing() -> None:
     print("a probed call, above one that is not")
     for way, ns in found.items():
         if not way.startswith("no "):
-            aim = {"pad": 60, "jump": 60, "pun": 60, "trap": 3000}.get(way.split()[0])
+            aim = AIMS.get(way.split()[0])
             told = f"  (aim {aim})" if aim else ""
             base = found["no pun" if way.startswith("pun") else "no probe"]
             print(f"  {way:12} {ns - base:12.1f} ns{told}")

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-__attribute__((noinline)) long step(long n)
+__attribute__((noipa)) long step(long n, const char *text)
 {
 #ifdef UNFOLLOWED /* nobody can tell where it jumps, so only one instruction can be replaced */
 	__asm__ volatile("lea 1f(%%rip), %%rdx; jmp *%%rdx; 1:" ::: "rdx");
 #else
-	__asm__ volatile("");
+	__asm__ volatile("" : : "r"(text));
 #endif
 	return n * 3 + 1;
 }
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 	long n = argc > 1 ? atol(argv[1]) : 1, sum = 0;
 
 	for (long i = 0; i < n; i++)
-		sum += step(i);
+		sum += step(i, "sixteen letters!");
 	printf("%ld\n", sum);
 	return 0;
 }

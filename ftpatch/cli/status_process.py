@@ -15,6 +15,7 @@ from ftpatch.names.demangle import demangled
 from ftpatch.process.loaded import Loaded, loaded_images
 from ftpatch.process.own_code import OwnCode
 from ftpatch.process.process import find_process
+from ftpatch.process.recording import is_recording
 
 if TYPE_CHECKING:
     from ftpatch.process.process import Process
@@ -35,10 +36,10 @@ def process_status(pids: Sequence[int], *, as_json: bool, quiet: bool, verbose: 
             error_line(str(error))
             fine = False
             continue
-        rows = list[tuple[Loaded, dict[str, Any]]]()
+        rows, recording = list[tuple[Loaded, dict[str, Any]]](), is_recording(process)
         for one in found:
             try:
-                rows.append((one, _row(one)))
+                rows.append((one, _row(one) | {"recording": recording}))
             except FtpatchError as error:
                 errors.append(error)
                 if not process.is_alive:
@@ -50,7 +51,7 @@ def process_status(pids: Sequence[int], *, as_json: bool, quiet: bool, verbose: 
             for _, row in rows:
                 json_line(row)
         elif not quiet:
-            _show(process, rows, len(errors), verbose=verbose)
+            _show(process, rows, len(errors), recording=recording, verbose=verbose)
     return fine
 
 
@@ -73,6 +74,7 @@ def _show(
     rows: Sequence[tuple[Loaded, dict[str, Any]]],
     unreadable: int,
     *,
+    recording: bool | None,
     verbose: bool,
 ) -> None:
     having = [(loaded, row) for loaded, row in rows if row["table"] is not None]
@@ -118,6 +120,9 @@ def _show(
     if own.tracer is not None:
         undo = f"`ftpatch undo --pid {process.pid}`"
         lines([f"{process}: ftpatch's own tracer, {own.tracer.name}, which {undo} takes out"])
+    if recording is not None:
+        switch = f"`ftpatch {'disable' if recording else 'enable'} --pid {process.pid} --recording`"
+        lines([f"{process}: recording {'on' if recording else 'off'}; {switch} switches it"])
     if verbose:
         lines(f"  {_named(loaded)}" for loaded, row in rows if row["table"] is None)
 

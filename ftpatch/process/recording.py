@@ -12,11 +12,12 @@ from ftpatch.errors import InputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.layout import constants, offset_of, structure, texts, unpack
 from ftpatch.process.maps import read_maps
+from ftpatch.process.memory import memory_file
 from ftpatch.process.memory_target import MemoryTarget, writable_memory
 from ftpatch.process.process import Process, read_status
 from ftpatch.process.process_journal import Entry, locked, recall
 
-__all__ = ["Recorded", "record"]
+__all__ = ["Recorded", "is_recording", "record"]
 
 MAGIC = texts["TRACE_MAGIC"]
 SIZE = structure("trace_header").itemsize
@@ -49,6 +50,19 @@ def record(process: Process, *, on: bool) -> Recorded:
             target.write(place, int(not on).to_bytes(WORD, "little"))
             found, before = _found(target, entry), found
     return found
+
+
+def is_recording(process: Process) -> bool | None:
+    """Test whether the recording is switched on; None for a process that records nothing, or whose
+    memory cannot be read."""
+    try:
+        with memory_file(process, os.O_RDONLY) as fd:
+            target = MemoryTarget(process, fd)
+            found = _recorded(target, recall(process))
+            held = target.read(found.address + offset_of("trace_header", "off"), WORD)
+    except (InputError, UsageError):
+        return None
+    return None if held is None else not any(held)
 
 
 def _found(target: MemoryTarget, entry: Entry | None) -> Recorded:

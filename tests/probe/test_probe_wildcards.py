@@ -254,3 +254,20 @@ def test_status_names_a_few() -> None:
     words = {"probes": [f"p:probes/n{number} f{number}" for number in range(10)]}
     assert inserted_words(words).endswith(", p:probes/n7 f7 and 2 more")
     assert inserted_words({"probes": words["probes"][:8]}).endswith(", p:probes/n7 f7")
+
+
+IDLE = "".join(f"CALLED void idle_{n}(void) {{ __asm__ volatile(''); }}\n" for n in range(30))
+
+
+@pytest.mark.parametrize("idle", [9, 30])
+def test_probes_without_hits_do_not_hide_the_others(tmp_path: Path, idle: int) -> None:
+    lines = [line.replace("''", '""') for line in IDLE.splitlines()[:idle]]
+    program = _built(tmp_path, SOURCE.replace("int main", "\n".join(lines) + "\nint main"))
+    hits = _hits(program, "p:* str*", "p:* idle_*")
+    assert hits == CALLS | {f"idle_{n}": 0 for n in range(idle)}
+    table = ftpatch("report", program.with_name("trace")).out.partition("# PROBE ")[2]
+    named = [line.split()[1] for line in table.splitlines()[1:]]
+    if idle > 20:
+        assert {*named} == {*CALLS, "and"} and f"and {idle} probes without hits" in table
+    else:
+        assert sorted(named) == sorted(hits)

@@ -98,6 +98,8 @@ class Told:
         done = ftpatch(verb, "--pid", str(pid or self.pid), "--recording")
         state = "on" if on else "off"
         assert done.code == 0 and f"recording {state}; its sites stay" in done.out, done.err
+        told = ftpatch("status", "--pid", str(pid or self.pid), "--json")
+        assert {row["recording"] for row in told.json} == {on}, told.err
 
     def end(self) -> str:
         """Let it end; what is printed after that."""

@@ -15,6 +15,9 @@ from ftpatch.trace.source import Data, EventSource, Recording
 
 __all__ = ["HitCounts", "HitSums", "hit_sums"]
 
+MAX_IDLE = 20
+"""Probes without hits that get a line each."""
+
 
 class HitCounts:
     """Sums over the hits of each process's points."""
@@ -57,7 +60,8 @@ class HitCounts:
 
 
 def hit_sums(hits: Hits, sums: HitCounts, style: Style) -> Iterator[str]:
-    """The lines of the table; ``sums``: of all the hits."""
+    """The lines of the table; ``sums``: of all the hits. The idle probes of a wildcard are counted,
+    where they would hide the others."""
     counts = sums.hits(len(hits.points))
     for table in hits.hists:
         counts[hits.points.index(table.point)] += table.hits
@@ -66,10 +70,15 @@ def hit_sums(hits: Hits, sums: HitCounts, style: Style) -> Iterator[str]:
         total = totals.setdefault((style.clean(point.name), point.way), [0, 0])
         total[0] += number
         total[1] += point.missed
+    idle = sum(not any(total) for total in totals.values())
+    if idle > MAX_IDLE:
+        totals = {key: total for key, total in totals.items() if any(total)}
     width = max([len("PROBE"), *(len(name) for name, _ in totals)])
     yield f"# {'PROBE':{width}}  WAY   {'HITS':>10}  {'MISSED':>10}\n"
     for (name, way), (hit, missed) in totals.items():
         yield f"# {name:{width}}  {way:4}  {hit:>10}  {missed:>10}\n"
+    if idle > MAX_IDLE:
+        yield f"# and {idle} probes without hits\n"
 
 
 class HitSums(Report):
