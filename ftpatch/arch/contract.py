@@ -15,6 +15,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import ByteOrder
+
 __all__ = ["U8", "U64", "Abi", "Arch", "Deadly", "State"]
 
 U8 = NDArray[np.uint8]
@@ -39,10 +41,13 @@ class Abi:
     ``pad``: the compiled-in form is NOPs. ``prefix``: bytes of pad before the function (M of
     ``-fpatchable-function-entry=N,M``) that most records point at. ``nop``: the image's own NOP,
     empty where it names none; ``chosen``: those of which its kernel takes one when it boots.
-    ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a
-    literal (CALL_OPS), else 0. ``kernel``: ``ftrace_init`` will run over the table. ``null_seen``:
-    the table begins with null records, as scripts/sorttable.c leaves it, so this kernel tests for
-    them before ``ftrace_call_adjust``, and skips records that are not in its text.
+    ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a literal (CALL_OPS), else 0.
+    ``trampolines``: address of those that ``ftrace_init_nop`` hands out one after the other, 0
+    where there are none. ``stubs``: sites branch to stubs outside of their function, which
+    ftrace_init writes, and are no more than that branch. ``kernel``: ``ftrace_init`` will run over
+    the table. ``null_seen``: the table begins with null records, as scripts/sorttable.c leaves it,
+    so this kernel tests for them before ``ftrace_call_adjust``, and skips records that are not in
+    its text.
     """
 
     mcount: int = 0
@@ -53,6 +58,8 @@ class Abi:
     nop: bytes = b""
     chosen: tuple[bytes, ...] = ()
     nop_ops: int = 0
+    trampolines: int = 0
+    stubs: bool = False
     kernel: bool = False
     null_seen: bool = False
 
@@ -73,6 +80,8 @@ class Arch(Protocol):
     name: ClassVar[str]
     """That of its folder."""
     machine: ClassVar[int]
+    order: ClassVar[ByteOrder]
+    """That of its files; code may have another."""
     elf_class: ClassVar[int]
     keystone: ClassVar[tuple[str, ...]]
     """Keystone's constants for it, architecture and modes; empty if Keystone lacks it."""

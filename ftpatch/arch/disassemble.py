@@ -11,6 +11,10 @@ from ftpatch.arch import arch_named
 
 __all__ = ["Instruction", "disassemble", "engine"]
 
+UNGROUPED = {"bras", "brasl"}
+"""Calls of z/Architecture, which Capstone 5 does not count among them."""
+NEVER = {"brc", "brcl"}
+"""Its branches whose first operand, a mask, is printed for those that are never taken."""
 SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
 """Branches that Capstone prints with a suffix; objdump since 2.38 prints none."""
 
@@ -19,7 +23,7 @@ SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
 class Instruction:
     """One instruction; ``size`` bytes at ``address``. ``target`` is a branch's target, else None.
     ``operands`` is GNU's AT&T text on x86, the manual's elsewhere; auipc and jalr of one register
-    are a ``call``, with that register if it is not ra."""
+    are a ``call``, with that register if it is not ra, and z/Architecture's calls name theirs."""
 
     address: int
     size: int
@@ -80,7 +84,8 @@ def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
 
     branches = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_BRANCH_RELATIVE)
     target = None
-    if any(insn.group(group) for group in branches):
+    call = insn.mnemonic in UNGROUPED
+    if insn.mnemonic not in NEVER and (call or any(insn.group(group) for group in branches)):
         # CS_OP_IMM is 2 on every architecture of Capstone 5. In tbz, a bit number precedes it.
         immediates = [op.imm for op in insn.operands if op.type == capstone.CS_OP_IMM]
         target = immediates[-1] if immediates else None
@@ -88,6 +93,8 @@ def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
             target = None if insn.mnemonic == "jalr" else insn.address + target
         target = None if target is None else target & 0xFFFF_FFFF_FFFF_FFFF
     mnemonic, operands = insn.mnemonic, insn.op_str
+    if call:
+        mnemonic += f" {operands.partition(',')[0]},"
     if mnemonic in SUFFIXED:
         mnemonic = mnemonic[:-1]
     if mnemonic.startswith(("nop", "lea")):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["addresses", "among", "held", "looked_up", "objects"]
+__all__ = ["addresses", "among", "held", "looked_up", "objects", "stacked"]
 
 
 def addresses(*values: int) -> NDArray[np.uint64]:
@@ -41,6 +41,12 @@ def looked_up(table: NDArray[np.uint8], column: NDArray[np.uint8]) -> NDArray[np
     more than twice as long."""
     found = bytearray(column).translate(table.tobytes().ljust(256, b"\0"))
     return np.frombuffer(found, np.uint8)
+
+
+def stacked(*parts: NDArray[np.void]) -> NDArray[np.void]:
+    """Records of one dtype, one part after the other. (np.concatenate gives numbers of another byte
+    order the machine's.)"""
+    return np.frombuffer(b"".join(part.tobytes() for part in parts), parts[0].dtype).copy()
 
 
 def objects(values: Sequence[object]) -> NDArray[np.object_]:

@@ -78,7 +78,7 @@ def _link(elf: Elf) -> tuple[str, int]:
     name, end, _ = held.partition(b"\0")
     if not end or b"/" in name or len(held) < len(name) + 5:
         return "", 0
-    return os.fsdecode(name), int.from_bytes(held[-4:], "little")
+    return os.fsdecode(name), elf.order.integer(held[-4:])
 
 
 def _crc(path: Path) -> int:

@@ -10,7 +10,7 @@ which tells what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from typing import Any
+from typing import Any, Literal
 
 from ftpatch.debuginfo.dies import DIE, below
 
@@ -112,6 +112,7 @@ def _scanned(top: DIE, wanted: _Wanted) -> list[int]:
     unit, out = top.cu, list[int]()
     raw: memoryview = top.stream.getbuffer()
     table = unit.get_abbrev_table()
+    ends: Literal["little", "big"] = "little" if unit.structs.little_endian else "big"
     skips: dict[int, _Skip] = {}
     start, at, end = unit.cu_offset, top.offset + top.size, unit.cu_offset + unit.size
     inside, outside = int(top.has_children), 0  # scopes around, and entries within another one
@@ -131,7 +132,7 @@ def _scanned(top: DIE, wanted: _Wanted) -> list[int]:
         if skip is None:
             skip = skips[code] = _Skip(table, code, unit, wanted)
         for step in skip.steps:
-            at = at + step if step > 0 else _told(raw, at, step)
+            at = at + step if step > 0 else _told(raw, at, step, ends)
         if outside:
             outside += skip.has_children
             continue
@@ -145,7 +146,7 @@ def _scanned(top: DIE, wanted: _Wanted) -> list[int]:
         place = at
         if skip.sibling:
             told = at - skip.sibling
-            place = start + int.from_bytes(raw[told : told + 4], "little")
+            place = start + int.from_bytes(raw[told : told + 4], ends)
         if at < place < end:
             at = place
         else:
@@ -162,7 +163,7 @@ def _size(form: str, unit: Any) -> int:  # noqa: ANN401 - of pyelftools
     return TOLD[form] if form in TOLD else SIZES[form]
 
 
-def _told(raw: memoryview, at: int, what: int) -> int:
+def _told(raw: memoryview, at: int, what: int, ends: Literal["little", "big"]) -> int:
     """What is behind a value that tells its size. Raises IndexError."""
     if what == NUMBER:
         return _behind(raw, at)
@@ -173,7 +174,7 @@ def _told(raw: memoryview, at: int, what: int) -> int:
             at += 1
         return at + 1
     size = {BLOCK1: 1, BLOCK2: 2, BLOCK4: 4}[what]
-    return at + size + int.from_bytes(raw[at : at + size], "little")
+    return at + size + int.from_bytes(raw[at : at + size], ends)
 
 
 def _behind(raw: memoryview, at: int) -> int:

@@ -42,7 +42,7 @@ def field_differences(
     for name, size in FIELDS:
         end = at + (size or old.image.elf.word)
         if ((differing >= at) & (differing < end)).any():
-            sides = [int.from_bytes(s.image.data[at:end].tobytes(), "little") for s in (old, new)]
+            sides = [s.image.elf.order.integer(s.image.data[at:end]) for s in (old, new)]
             out.append(("header", None, at, name, hex(sides[0]), hex(sides[1])))
         at = end
     return (differing >= IDENT) & (differing < at), out

@@ -42,7 +42,7 @@ def _notes(elf: Elf) -> Iterator[tuple[int, bytes, int, bytes]]:
         data = elf.data[section.offset : section.offset + section.size].tobytes()
         at = 0
         while at + 12 <= len(data):
-            sizes = [int.from_bytes(data[at + i : at + i + 4], "little") for i in (0, 4, 8)]
+            sizes = [elf.order.integer(data[at + i : at + i + 4]) for i in (0, 4, 8)]
             name_size, value_size, kind = sizes
             value = at + 12 + (name_size + 3 & ~3)
             name = data[at + 12 : at + 12 + name_size]

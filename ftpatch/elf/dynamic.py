@@ -58,8 +58,8 @@ def dynamic_values(elf: Elf) -> list[tuple[int, int, int]]:
     if segment is None or segment.size < 2 * elf.word:
         return []
     size = segment.size - segment.size % (2 * elf.word)
-    raw = elf.contents(segment.offset, size, "dynamic table").tobytes()
-    pairs = np.frombuffer(raw, f"<u{elf.word}").reshape(-1, 2)
+    raw = elf.contents(segment.offset, size, "dynamic table")
+    pairs = elf.order.unsigned(raw, elf.word).reshape(-1, 2)
     ends = np.flatnonzero(pairs[:, 0] == 0)
     held = pairs[: int(ends[0])].tolist() if len(ends) else pairs.tolist()
     return [(tag, value, (2 * n + 1) * elf.word) for n, (tag, value) in enumerate(held)]

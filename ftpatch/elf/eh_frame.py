@@ -106,9 +106,10 @@ def frame_of(elf: Elf, frame: int) -> Cfi | None:
 
 def _read(elf: Elf, frame: int) -> Cfi | None:
     fde = _bytes(elf, frame)
-    pointer, start = struct.unpack_from("<Ii", fde, 4)
+    order = elf.order
+    pointer, start = order.integer(fde[4:8]), int(order.signed(fde[8:12], 4)[0])
     cie = _bytes(elf, frame + 4 - pointer)
-    identity, version = struct.unpack_from("<IB", cie, 4)
+    identity, version = order.integer(cie[4:8]), cie[8]
     text, _, rest = cie[9:].partition(b"\0")
     if identity or version != 1 or not text.startswith(b"z") or b"S" in text:
         return None
@@ -200,8 +201,7 @@ def _base(code: bytes) -> tuple[int, int] | None:
 
 def size_of_fde(elf: Elf, frame: int) -> int:
     """The number of bytes of code that an FDE describes."""
-    (size,) = struct.unpack_from("<I", _bytes(elf, frame), 12)
-    return int(size)
+    return elf.order.integer(_bytes(elf, frame)[12:16])
 
 
 def _bytes(elf: Elf, address: int) -> bytes:
@@ -211,7 +211,7 @@ def _bytes(elf: Elf, address: int) -> bytes:
     offset = int(elf.offset_of(np.array([address], np.int64).view(np.uint64))[0])
     if offset < 0:
         raise IndexError(address)
-    (length,) = struct.unpack_from("<I", elf.data[offset : offset + 4].tobytes())
+    length = elf.order.integer(elf.data[offset : offset + 4])
     if not 8 <= length < MAX_ENTRY:
         raise IndexError(length)
     return elf.data[offset : offset + 4 + length].tobytes()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError
@@ -24,14 +25,16 @@ table's start. All link editors write these."""
 Rows = NDArray[np.int64]
 
 
-def read_table(data: NDArray[np.uint8], address: int, where: str) -> tuple[int, Rows]:
+def read_table(
+    data: NDArray[np.uint8], address: int, where: str, order: ByteOrder = LITTLE
+) -> tuple[int, Rows]:
     """Parse a table at ``address`` with the bytes ``data``, uint8[m]: the address of .eh_frame, and
     rows of (function, FDE), int64[n, 2], all addresses. Raises InputError for other encodings."""
     if len(data) < 12 or data[:4].tobytes() != HEAD:
         raise InputError(where, "unsupported encoding in .eh_frame_hdr")
     if address >= 1 << 62:
         raise InputError(where, ".eh_frame_hdr is at an invalid address")
-    words = np.frombuffer(data[: len(data) // 4 * 4].tobytes(), "<i4").astype(np.int64)
+    words = order.signed(data[: len(data) // 4 * 4], 4)
     count = int(words[2]) & 0xFFFF_FFFF
     if count > (len(words) - 3) // 2:
         raise InputError(where, ".eh_frame_hdr is truncated")
@@ -54,10 +57,10 @@ def merged_table(elf: Elf, frame: int, added: Rows, address: int) -> bytes:
     rows = added
     if own is not None:
         held = elf.contents(own.offset, own.size, ".eh_frame_hdr")
-        frame, before = read_table(held, own.address, str(elf.path))
+        frame, before = read_table(held, own.address, str(elf.path), elf.order)
         rows = np.concatenate([before, added])
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     words = np.concatenate([[frame - address - 4, len(rows)], (rows - address).reshape(-1)])
     if (np.abs(words) > 0x7FFF_FFFF).any():
         raise InputError(elf.path, "its unwind information is out of range")
-    return HEAD + words.astype("<i4").tobytes()
+    return HEAD + elf.order.rows(words, 4).tobytes()

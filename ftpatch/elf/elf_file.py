@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Section, Segment, Skeleton
 from ftpatch.elf.skeleton import read_skeleton
@@ -66,7 +67,7 @@ def map_file(path: Path) -> tuple[NDArray[np.uint8], bool]:
 
 @dataclass(frozen=True)
 class Elf:
-    """A little-endian ELF file. ``data`` is uint8[size], the whole file; ``mapped``: these are
+    """An ELF file. ``data`` is uint8[size], the whole file; ``mapped``: these are
     pages of the file at ``path`` (otherwise it may also be the contents of a compressed file)."""
 
     path: Path
@@ -95,6 +96,11 @@ class Elf:
     def word(self) -> int:
         """Bytes of an address: 4 or 8."""
         return self.skeleton.elf_class // 8
+
+    @property
+    def order(self) -> ByteOrder:
+        """That of its numbers."""
+        return self.skeleton.order
 
     @property
     def has_header(self) -> bool:
@@ -200,7 +206,7 @@ class Elf:
 
     def word_at(self, offset: int) -> int:
         """Read the address-sized integer at a file offset. Raises InputError outside the file."""
-        return int.from_bytes(self.contents(offset, self.word, "word").tobytes(), "little")
+        return self.order.integer(self.contents(offset, self.word, "word"))
 
     def contents(self, offset: int, size: int, what: str) -> NDArray[np.uint8]:
         """Read ``size`` bytes at a file offset, uint8[size]. Raises InputError outside the file."""

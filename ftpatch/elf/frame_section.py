@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +24,8 @@ def frames_in_section(elf: Elf) -> NDArray[np.int64]:
         held = elf.data[section.offset : section.offset + section.size].tobytes()
     at, base = 0, section.address if section else 0
     while at + 16 <= len(held):
-        length, pointer, start, size = struct.unpack_from("<IIiI", held, at)
+        length, pointer, start, size = elf.order.unsigned(held[at : at + 16], 4).tolist()
+        start -= (start & 1 << 31) << 1
         cie = at + 4 - pointer
         if not length or length > len(held) - at - 4:
             break

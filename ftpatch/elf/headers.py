@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ftpatch.core.byte_order import LITTLE, ByteOrder
+
 __all__ = ["Section", "Segment", "Skeleton"]
 
 
@@ -78,7 +80,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """Contents of the headers; ``elf_class`` is 32 or 64 (bits), ``section_headers`` e_shoff."""
+    """Contents of the headers; ``elf_class`` is 32 or 64 (bits), ``section_headers`` e_shoff,
+    ``order`` that of all numbers."""
 
     elf_class: int
     machine: int
@@ -86,6 +89,7 @@ class Skeleton:
     sections: tuple[Section, ...]
     segments: tuple[Segment, ...]
     section_headers: int = 0
+    order: ByteOrder = LITTLE
 
     ET_REL = 1
     ET_EXEC = 2

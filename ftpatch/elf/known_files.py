@@ -28,7 +28,6 @@ class Known(NamedTuple):
 
 
 MAGICS: tuple[tuple[str, str, int, bytes], ...] = (
-    ("an s390x kernel (bzImage)", "", 0x10008, b"S390EP"),
     ("an ISO 9660 image", "use a file from it", 0x8001, b"CD001"),
     ("a tar archive", "unpack it: `tar -xf FILE`", 257, b"ustar"),
     ("a zImage (32-bit ARM kernel)", "", 0x24, b"\x18\x28\x6f\x01"),
@@ -150,7 +149,7 @@ def what_is(data: memoryview) -> Known | None:
 def supported() -> str:
     """Advice for a file of an unsupported architecture."""
     *first, last = sorted(arch.name for arch in architectures().values())
-    return f"supported: little-endian ELF files of {', '.join(first)} and {last}"
+    return f"supported: ELF files of {', '.join(first)} and {last}"
 
 
 def elf_words(data: memoryview) -> str:

@@ -40,9 +40,9 @@ def without_shadow_stack(elf: Elf, feature: tuple[int, int]) -> Changes:
                 values[start + 8] = _word(elf, start + 8)
             start += 8 + (_word(elf, start + 4) + align - 1) // align * align
     found = sorted(place for place in places if values[place] & bit)
-    old = np.array([values[place] for place in found], "<u4")
+    old = np.array([values[place] for place in found], np.uint32)
     new = old & np.uint32(~bit & 0xFFFF_FFFF)
-    before, after = (c.astype("<u4").view(np.uint8).reshape(-1, 4) for c in (old, new))
+    before, after = (elf.order.rows(column, 4) for column in (old, new))
     return Changes.of(Kind.HEADER, np.array(found, np.int64), before, after, NO_OWNER)
 
 
@@ -76,4 +76,4 @@ def _notes(elf: Elf) -> Iterator[tuple[int, int, int]]:
 
 
 def _word(elf: Elf, offset: int) -> int:
-    return int.from_bytes(elf.data[offset : offset + 4].tobytes(), "little")
+    return elf.order.integer(elf.data[offset : offset + 4])

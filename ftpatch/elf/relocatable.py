@@ -85,13 +85,10 @@ def lay_out(elf: Elf) -> Elf:
     return Elf(
         elf.path,
         elf.data,
-        Skeleton(
-            skeleton.elf_class,
-            skeleton.machine,
-            skeleton.type,
-            tuple(sections),
-            tuple(segment for segment in segments if segment.size),
-            skeleton.section_headers,
+        replace(
+            skeleton,
+            sections=tuple(sections),
+            segments=tuple(segment for segment in segments if segment.size),
         ),
         elf.mapped,
     )

@@ -170,8 +170,7 @@ def _read(elf: Elf, form: int, offset: int, size: int) -> tuple[NDArray[np.gener
     raw = elf.contents(offset, count * entry_size, "relocation table")
     entry = offset + np.arange(count, dtype=np.int64) * entry_size
     if form == Form.RELR:
-        word = np.frombuffer(raw.tobytes(), f"<u{elf.word}").astype(np.uint64)
-        return _relr(elf, word, entry)
+        return _relr(elf, elf.order.unsigned(raw, elf.word), entry)
     return _columns(elf, form, raw, entry)
 
 
@@ -180,16 +179,13 @@ def _columns(
 ) -> tuple[NDArray[np.generic], ...]:
     """Parse the REL or RELA entries at file offsets ``entry``, whose bytes are ``raw``."""
     wide, count = elf.word == 8, len(entry)
-    table = (
-        np.frombuffer(raw.tobytes(), f"<u{elf.word}")
-        .reshape(count, 3 if form == Form.RELA else 2)
-        .astype(np.uint64)
-    )
+    table = elf.order.unsigned(raw, elf.word).reshape(count, 3 if form == Form.RELA else 2)
     info = table[:, 1]
     addend = np.zeros(count, np.int64)
     if form == Form.RELA:
-        signed = table[:, 2].astype(f"<u{elf.word}").view(f"<i{elf.word}")
-        addend = signed.astype(np.int64)
+        addend = (
+            table[:, 2].view(np.int64) if wide else table[:, 2].astype(np.int32).astype(np.int64)
+        )
     return (
         table[:, 0],
         (info & np.uint64(0xFFFF_FFFF if wide else 0xFF)).astype(np.uint32),

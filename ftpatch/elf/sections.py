@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.core.columns import addresses, stacked
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
 from ftpatch.elf.segments import header_field
@@ -59,7 +60,7 @@ class Headers:
     def __init__(self, elf: Elf, tail: Tail) -> None:
         self.elf = elf
         self.tail = tail
-        kind = _ROW[elf.word]
+        kind = elf.order.record(_ROW[elf.word])
         self.at = elf.skeleton.section_headers
         held = elf.contents(self.at, len(elf.sections) * kind.itemsize, "section headers")
         self.before = np.frombuffer(held.tobytes(), kind)
@@ -88,7 +89,7 @@ class Headers:
             raise InputError(self.elf.path, f"{len(self.rows)} sections, and no room for another")
         row = self.before[like.index].copy()
         row["offset"], row["size"], row["info"] = self.tail.append(data), len(data), info
-        self.rows = np.append(self.rows, row)
+        self.rows = stacked(self.rows, row)
 
     def append(self, name: int, kind: int, data: bytes, align: int = 8, **fields: int) -> int:
         """Add a section, not loaded unless its other ``fields`` say so, and return its index;
@@ -100,7 +101,7 @@ class Headers:
         row["offset"], row["size"] = self.tail.append(data, align), len(data)
         for field, value in fields.items():
             row[field] = value
-        self.rows = np.append(self.rows, row)
+        self.rows = stacked(self.rows, row)
         return len(self.rows) - 1
 
     def names(self, *texts: str) -> list[int]:
@@ -138,13 +139,9 @@ class Headers:
             ]
         )
 
-    @staticmethod
-    def _number(offset: int, size: int, old: int, new: int) -> Changes:
-        rows = [
-            np.frombuffer(value.to_bytes(size, "little"), np.uint8).reshape(1, -1)
-            for value in (old, new)
-        ]
-        return Changes.of(Kind.HEADER, np.array([offset], np.int64), rows[0], rows[1], NO_OWNER)
+    def _number(self, offset: int, size: int, old: int, new: int) -> Changes:
+        before, after = (self.elf.order.rows(addresses(value), size) for value in (old, new))
+        return Changes.of(Kind.HEADER, np.array([offset], np.int64), before, after, NO_OWNER)
 
 
 def _bytes(rows: NDArray[np.void]) -> NDArray[np.uint8]:

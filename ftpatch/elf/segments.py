@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.core.columns import addresses, stacked
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError
@@ -40,7 +41,7 @@ MAX_HEADERS = 0xFFFE
 def header_field(elf: Elf, name: str) -> int:
     """Read a field of the ELF header."""
     offset, size = _FIELD[name][elf.word]
-    return int.from_bytes(elf.data[offset : offset + size].tobytes(), "little")
+    return elf.order.integer(elf.data[offset : offset + size])
 
 
 class ProgramHeaders:
@@ -50,7 +51,7 @@ class ProgramHeaders:
     def __init__(self, elf: Elf) -> None:
         self.elf = elf
         self.word = elf.word
-        kind = _ROW[self.word]
+        kind = elf.order.record(_ROW[self.word])
         count = header_field(elf, "e_phnum")
         if header_field(elf, "e_phentsize") != kind.itemsize or not 0 < count <= MAX_HEADERS:
             raise InputError(elf.path, "its program headers do not have the ABI's size")
@@ -70,7 +71,7 @@ class ProgramHeaders:
             row[name] = value
         last = np.flatnonzero(self.rows["type"] == Segment.PT_LOAD)
         at = int(last[-1]) + 1 if kind == Segment.PT_LOAD and len(last) else len(self.rows)
-        self.rows = np.concatenate([self.rows[:at], row, self.rows[at:]])
+        self.rows = stacked(self.rows[:at], row, self.rows[at:])
         if len(self.rows) > MAX_HEADERS:
             raise InputError(self.elf.path, "no room for more program headers")
 
@@ -94,7 +95,7 @@ class ProgramHeaders:
     def _field(self, name: str, value: int) -> Changes:
         offset, size = _FIELD[name][self.word]
         old, new = (
-            np.frombuffer(number.to_bytes(size, "little"), np.uint8).reshape(1, -1)
+            self.elf.order.rows(addresses(number), size)
             for number in (header_field(self.elf, name), value)
         )
         return Changes.of(Kind.HEADER, np.array([offset], np.int64), old, new, NO_OWNER)

@@ -17,9 +17,10 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import BIG, LITTLE, ByteOrder
 from ftpatch.core.columns import among
 from ftpatch.elf.headers import Section, Segment, Skeleton
-from ftpatch.elf.known_files import elf_words, what_is
+from ftpatch.elf.known_files import what_is
 from ftpatch.errors import InputError
 
 __all__ = ["read_skeleton"]
@@ -38,18 +39,27 @@ class _Layout:
     """The headers of one ELF class, of so many bits, as records."""
 
     bits: int
+    order: ByteOrder
     header: np.dtype[np.void]
     program: np.dtype[np.void]
     section: np.dtype[np.void]
 
 
-def _layout(word: str) -> _Layout:
-    """``word``: the type of addresses, offsets and sizes. Of a segment its flags stand second in 64
-    bits, where the words behind them stay aligned, and near the end in 32."""
-    flags = [("flags", "<u4")]
-    early, late = (flags, []) if word == "<u8" else ([], flags)
+def _layout(word: str, order: ByteOrder) -> _Layout:
+    """``word``: the type of addresses, offsets and sizes, in little-endian files."""
     return _Layout(
         64 if word == "<u8" else 32,
+        order,
+        *map(order.record, _records(word)),
+    )
+
+
+def _records(word: str) -> tuple[np.dtype[np.void], ...]:
+    """Of a segment its flags stand second in 64 bits, where the words behind them stay aligned, and
+    near the end in 32."""
+    flags = [("flags", "<u4")]
+    early, late = (flags, []) if word == "<u8" else ([], flags)
+    return (
         np.dtype(
             [
                 *(("ident", f"V{EI_NIDENT}"), ("type", "<u2"), ("machine", "<u2")),
@@ -74,14 +84,17 @@ def _layout(word: str) -> _Layout:
     )
 
 
-_LAYOUT = {ELFCLASS32: _layout("<u4"), ELFCLASS64: _layout("<u8")}
+_LAYOUT = {
+    (kind, data): _layout(word, order)
+    for kind, word in ((ELFCLASS32, "<u4"), (ELFCLASS64, "<u8"))
+    for data, order in ((ELFDATA2LSB, LITTLE), (ELFDATA2MSB, BIG))
+}
 
 
 def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
     """Read the header, sections and segments of the ELF file with the bytes ``data`` (uint8[size]).
 
-    Raises InputError for anything but ELF files, for big-endian ones, and for headers that are
-    outside the file.
+    Raises InputError for anything but ELF files, and for headers that are outside the file.
     """
     layout = _layout_of(path, data)
     size = len(data)
@@ -134,6 +147,7 @@ def read_skeleton(path: str, data: NDArray[np.uint8]) -> Skeleton:
         sections=tuple(_sections(sections, names)),
         segments=tuple(_segments(programs)),
         section_headers=shoff if shnum else 0,
+        order=layout.order,
     )
 
 
@@ -145,14 +159,11 @@ def _layout_of(path: str, data: NDArray[np.uint8]) -> _Layout:
         if known is not None:
             raise InputError(path, f"{known.name}, not an ELF file", known.advice)
         raise InputError(path, "not an ELF file", "use a kernel, a module, a program or a library")
-    if len(ident) < EI_NIDENT or ident[EI_CLASS] not in _LAYOUT:
+    if len(ident) < EI_NIDENT or ident[EI_CLASS] not in (ELFCLASS32, ELFCLASS64):
         raise InputError(path, "the ELF header is truncated or has an unknown class")
-    if ident[EI_DATA] == ELFDATA2MSB:
-        named = elf_words(data.data) if len(data) >= 20 else "big-endian ELF"
-        raise InputError(path, f"{named}: big-endian ELF is not supported")
-    if ident[EI_DATA] != ELFDATA2LSB:
+    if ident[EI_DATA] not in (ELFDATA2LSB, ELFDATA2MSB):
         raise InputError(path, f"invalid EI_DATA {ident[EI_DATA]}")
-    return _LAYOUT[ident[EI_CLASS]]
+    return _LAYOUT[ident[EI_CLASS], ident[EI_DATA]]
 
 
 def _names(path: str, start: NDArray[np.uint32], table: bytes) -> list[str]:

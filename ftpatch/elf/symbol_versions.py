@@ -76,7 +76,7 @@ def symbol_versions(elf: Elf, count: int) -> SymbolVersions:
     held = elf.data[at : at + 2 * count].tobytes() if at >= 0 else b""
     if len(held) < 2 * count or not count:
         return SymbolVersions(np.zeros(0, np.uint16), np.zeros(0, bool), {})
-    words = np.frombuffer(held, "<u2")
+    words = elf.order.unsigned(held, 2).astype(np.uint16)
     return SymbolVersions(
         words & np.uint16(HIDDEN - 1), (words & np.uint16(HIDDEN)) > 0, _names(elf, tags)
     )
@@ -89,9 +89,9 @@ def _names(elf: Elf, tags: dict[int, int]) -> dict[int, str]:
         held = elf.data[at : at + DEFINITION.itemsize].tobytes() if at >= 0 else b""
         if len(held) < DEFINITION.itemsize:
             break
-        row = np.frombuffer(held, DEFINITION)[0]
+        row = np.frombuffer(held, elf.order.record(DEFINITION))[0]
         place = at + int(row["names"])
-        name = int.from_bytes(elf.data[place : place + 4].tobytes(), "little")
+        name = elf.order.integer(elf.data[place : place + 4])
         text = dynamic_string(elf, name).decode("utf-8", "backslashreplace")
         if int(row["number"]) > BASE:
             out.setdefault(int(row["number"]), text)

@@ -40,7 +40,7 @@ _ENTRY = {
 class Symbols:
     """n symbols: ``value`` and ``size`` uint64[n] (virtual address, bytes), ``type`` (STT_*) and
     ``bind`` (STB_*) uint8[n], ``section`` uint16[n], ``name`` uint32[n] (offset in ``strings``,
-    uint8[m], the string table)."""
+    uint8[m], the string table), ``other`` uint8[n] (st_other; 0 where the source has none)."""
 
     value: NDArray[np.uint64]
     size: NDArray[np.uint64]
@@ -52,6 +52,7 @@ class Symbols:
     path: Path
     ranked: bool = False
     """True if symbols of equal address are in kallsyms' order already."""
+    st_other: NDArray[np.uint8] | None = None
 
     STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
     STT_GNU_IFUNC = 10
@@ -63,6 +64,11 @@ class Symbols:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    @property
+    def other(self) -> NDArray[np.uint8]:
+        """st_other, uint8[n]; 0 where the source of the symbols has none."""
+        return np.zeros(len(self), np.uint8) if self.st_other is None else self.st_other
 
     @cached_property
     def _text(self) -> bytes:
@@ -180,7 +186,7 @@ def no_symbols(path: Path) -> Symbols:
 
 
 def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int) -> Symbols:
-    entry = _ENTRY[elf.word]
+    entry = elf.order.record(_ENTRY[elf.word])
     count = size // entry.itemsize
     raw = elf.contents(offset, count * entry.itemsize, "symbol table")
     strings = elf.contents(strings_at, strings_size, "string table")
@@ -194,4 +200,5 @@ def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int)
         name=table["name"].astype(np.uint32),
         strings=strings,
         path=elf.path,
+        st_other=table["other"],
     )

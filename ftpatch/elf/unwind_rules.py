@@ -71,7 +71,7 @@ class UnwindRules:
         if own is not None:
             try:
                 held = self._elf.contents(own.offset, own.size, ".eh_frame_hdr")
-                frame, rows = read_table(held, own.address, str(self._elf.path))
+                frame, rows = read_table(held, own.address, str(self._elf.path), self._elf.order)
             except InputError:
                 pass
         if section is not None and section.address != frame:

@@ -22,6 +22,9 @@ __all__ = ["certain_abi", "got_base", "read_abi"]
 NOP_SIZE = 5
 """Bytes of the NOP that ``x86_nops[NOP_SIZE]`` points at."""
 
+TRAMPOLINES = "__ftrace_hotpatch_trampolines_start"
+"""Symbol of the trampolines that a kernel's ``ftrace_init_nop`` hands out."""
+
 
 def certain_abi(image: Image, arch: Arch, *, null_seen: bool) -> Abi | None:
     """The abi of a kernel or module that has the compiled-in callee, so that its ftrace_init
@@ -57,6 +60,11 @@ def read_abi(
     call = Abi(kernel=image.has_table, null_seen=null_seen, got_base=got_base(image))
     pad = replace(call, pad=True, prefix=common)
     as_pad, pad_addr, pad_got = _decode(image, arch, record + prefix.view(np.uint64), pad)
+    if image.has_table and int((as_pad == State.NOP).sum()) * 2 < len(record):
+        short = replace(pad, stubs=True)
+        read = _decode(image, arch, record + prefix.view(np.uint64), short)
+        if int((read[0] == State.NOP).sum()) > int((as_pad == State.NOP).sum()):
+            pad, (as_pad, pad_addr, pad_got) = short, read
     as_call, addr, got = as_pad, pad_addr, pad_got
     if arch.mcount_is_pad or common:  # else both forms are read alike
         as_call, addr, got = _decode(image, arch, record, call)
@@ -68,6 +76,7 @@ def read_abi(
             mcount=_symbol(image, arch),
             nop=_own_nop(image, arch),
             nop_ops=nop_ops or 0 if image.is_kernel else 0,
+            trampolines=image.symbols.find(TRAMPOLINES) or 0,
         )
     mcount, mcount_got = _callee(image, arch, addr[calls], got[calls])
     return replace(call, mcount=mcount, mcount_got=mcount_got, nop=_own_nop(image, arch))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import State
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
 from ftpatch.elf.sections import Headers
 from ftpatch.elf.symbols import Symbols
@@ -34,6 +35,8 @@ __all__ = ["Added", "add_symbols", "name_callee"]
 STB_GLOBAL = 1
 SIZE = {8: 24, 4: 16}
 """Bytes of a symbol."""
+WIDE = 8
+"""Bytes of an address in ELFCLASS64."""
 ST_SHNDX = {8: 6, 4: 14}
 """Bytes from a symbol to its st_shndx, two bytes."""
 
@@ -61,7 +64,7 @@ def add_symbols(headers: Headers, added: Sequence[Added], held: bytes | None = N
         raise InputError(elf.path, f"{strings.name} is not a string table")
     rows = headers.contents(table) if held is None else held
     for one in added:
-        rows += _row(len(names), one, elf.word)
+        rows += _row(len(names), one, elf)
         names += one.name.encode() + b"\0"
     headers.move(strings.index, names)
     headers.move(table.index, rows)
@@ -90,18 +93,14 @@ def name_callee(
     place = added * SIZE[elf.word] + ST_SHNDX[elf.word]
     used = np.isin(added, sorted(called))
     old, new = (
-        np.where(undefined, Symbols.SHN_UNDEF, Symbols.SHN_ABS).astype("<u2")
+        elf.order.rows(np.where(undefined, Symbols.SHN_UNDEF, Symbols.SHN_ABS), 2)
         for undefined in (symbols.section[added] == Symbols.EXTERNAL, used)
     )
     if callee is None or callee.row >= 0:
         row = 0 if callee is None else callee.row
-        was, becomes = (column.view(np.uint8).reshape(-1, 2) for column in (old, new))
-        return row, Changes.of(
-            Kind.HEADER, table.offset + place, was, becomes, NO_OWNER
-        ).effective()
+        return row, Changes.of(Kind.HEADER, table.offset + place, old, new, NO_OWNER).effective()
     held = np.frombuffer(headers.contents(table), np.uint8).copy()
-    for at, value in zip(place.tolist(), new.tolist(), strict=True):
-        held[at : at + 2] = (value & 0xFF, value >> 8)
+    held[place[:, None] + np.arange(2)] = new
     add_symbols(headers, [Added(name=callee.name)], held.tobytes())
     return len(symbols), Changes.concat([])
 
@@ -114,9 +113,12 @@ def _table(headers: Headers) -> Section:
     return table
 
 
-def _row(name: int, added: Added, word: int) -> bytes:
+def _row(name: int, added: Added, elf: Elf) -> bytes:
     """A global symbol (System V ABI, chapter 4, "Symbol Table")."""
     info = STB_GLOBAL << 4 | added.type
-    if word == 8:
-        return struct.pack("<IBBHQQ", name, info, 0, added.section, added.value, added.size)
-    return struct.pack("<IIIBBH", name, added.value, added.size, info, 0, added.section)
+    numbers = name, info, 0, added.section, added.value, added.size
+    order, sizes = ">" if elf.order.big else "<", "IBBHQQ"
+    if elf.word != WIDE:
+        numbers = name, added.value, added.size, info, 0, added.section
+        sizes = "IIIBBH"
+    return struct.pack(order + sizes, *numbers)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ftpatch.arch import supports
 from ftpatch.core.columns import addresses
 from ftpatch.elf.relocatable import STEP, externals
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import UsageError
+from ftpatch.ftrace.local_entries import entered_at
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
 from ftpatch.names.demangle import demangled
@@ -63,7 +65,7 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
         if not NAME.fullmatch(text):
             raise UsageError(image.path, f"invalid symbol name {text!r}")
         row = len(image.symbols)
-        return Callee(externals(image.elf) + STEP * row, text, undefined=True)
+        return _outside(sites, Callee(externals(image.elf) + STEP * row, text, undefined=True))
     kinds = image.symbols.type[rows]
     if np.isin(kinds, [Symbols.STT_GNU_IFUNC, Symbols.STT_TLS]).any():
         raise UsageError(image.path, f"{text!r} is not a function that can be called directly")
@@ -83,8 +85,8 @@ def resolve_target(sites: Sites, text: str | None) -> Callee:
     ours = image.is_relocatable and row >= len(sites.original.symbols)
     if ours and kind in (Symbols.EXTERNAL, Symbols.SHN_ABS):  # in use or not
         return Callee(externals(image.elf) + STEP * row, text, row, undefined=True)
-    callee = Callee(int(values[0]), text, row)
-    return callee if kind == Symbols.EXTERNAL else _code(image, callee)
+    callee = Callee(entered_at(image, sites.arch, row), text, row)
+    return _outside(sites, callee) if kind == Symbols.EXTERNAL else _code(image, callee)
 
 
 def _spelled(image: Image, text: str) -> str:
@@ -106,6 +108,19 @@ def _spelled(image: Image, text: str) -> str:
             image.path, f"symbol {text!r} is ambiguous ({len(found)} definitions)", hint
         )
     return found[0] if found else text
+
+
+def _outside(sites: Sites, callee: Callee) -> Callee:
+    """A callee that another file defines. Raises UsageError where a site cannot call one."""
+    own = callee.name in sites.arch.mcount_names  # a loader knows these, and saves nothing
+    if supports(sites.arch.name, "local_entry") and not own:
+        raise UsageError(
+            sites.image.path,
+            f"{callee.name} is in another file: calls there save a register in their caller's "
+            "frame, which a site does not have yet",
+            "use a function of this file",
+        )
+    return callee
 
 
 def _code(image: Image, callee: Callee) -> Callee:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import Arch
 from ftpatch.core.columns import addresses, among
+from ftpatch.ftrace.local_entries import local_entries
 from ftpatch.image import Image
 from ftpatch.image.kallsyms.kallsyms import read_kallsyms
 
@@ -48,7 +49,7 @@ def read_targets(
     unique, first = np.unique(addr, return_index=True)
     slots = got[first]
     names, finals = [], []
-    direct, named = _names(image, unique), _named_slots(image, arch)
+    direct, named = _entry_names(image, arch, unique), _named_slots(image, arch)
     codes, _ = image.elf.gather(image.elf.offset_of(unique, executable=True), arch.around)
     rows = zip(unique.tolist(), slots.tolist(), codes, strict=True)
     for value, slot, code in rows:
@@ -66,6 +67,16 @@ def _names(image: Image, addr: NDArray[np.uint64]) -> dict[int, str]:
     known = read_kallsyms(image.symbols, only=addr)
     names = image.symbols.names(known.row[known.first])
     return dict(zip(known.start.tolist(), names, strict=True))
+
+
+def _entry_names(image: Image, arch: Arch, addr: NDArray[np.uint64]) -> dict[int, str]:
+    """Names of functions by their symbol's address, or by that of their local entry."""
+    rows, entry = local_entries(image, arch)
+    called = np.isin(entry, addr)
+    start, entry = image.symbols.value[rows[called]], entry[called]
+    names = _names(image, np.unique(np.concatenate([addr, start])))
+    pairs = zip(entry.tolist(), start.tolist(), strict=True)
+    return {local: names[at] for local, at in pairs if at in names} | names
 
 
 def _stub(

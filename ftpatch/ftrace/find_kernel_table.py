@@ -83,7 +83,7 @@ def _pointers(image: Image, arch: Arch) -> _Pointers:
         skip = -segment.address % word
         count = max(segment.size - skip, 0) // word
         raw = elf.contents(segment.offset + skip, count * word, "segment")
-        value = raw.view(f"<u{word}")
+        value = raw.view(elf.order.kind(f"u{word}"))
         start = np.uint64(segment.address + skip)
         moved = relocations.place[rela] - start
         inside = (moved < np.uint64(count * word)) & (moved % np.uint64(word) == 0)
@@ -131,6 +131,7 @@ def _nulls_before(image: Image, arch: Arch, start: int) -> int:
     row = relocations.at(reach, (arch.relative,))
     relr = relocations.form[row] == Form.RELR
     raw, there = image.elf.gather(image.elf.offset_of(reach), word)
-    held = np.where(relr, raw.view(f"<u{word}")[:, 0], relocations.addend[row].view(np.uint64))
+    own = image.elf.order.unsigned(raw, word)
+    held = np.where(relr, own, relocations.addend[row].view(np.uint64))
     null = (row >= 0) & there & (held == 0)
     return start - word * int((~null).argmax())

@@ -76,7 +76,7 @@ def _candidates(
         skip = (shift - segment.address) % word
         count = max(segment.size - skip, 0) // word
         raw = elf.contents(segment.offset + skip, count * word, "segment")
-        held = np.frombuffer(raw.tobytes(), f"<u{word}")
+        held = np.frombuffer(raw.tobytes(), elf.order.kind(f"u{word}"))
         # Hardly any word is an address of code: filter first.
         near = np.flatnonzero(held - held.dtype.type(low) < size)
         start = addresses(segment.address + skip)[0]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import Arch
 from ftpatch.core.columns import among
 from ftpatch.elf.symbols import Symbols
+from ftpatch.ftrace.local_entries import local_entries
 from ftpatch.image import Image
 
 __all__ = ["function_starts", "prefixes"]
@@ -42,7 +43,8 @@ def prefixes(
     just the size of a site is all inside, but of a longer one any part may lie before: a call in
     the wrong place would have its end executed.
     """
-    starts = function_starts(image)
+    _, local = local_entries(image, arch)
+    starts = np.unique(np.concatenate([function_starts(image), local]))
     code, _ = image.elf.gather(image.elf.offset_of(record), arch.around)
     run = arch.prefix(code)
     longer = run > arch.pad_size

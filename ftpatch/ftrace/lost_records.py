@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch import State
+from ftpatch.arch import State, supports
 from ftpatch.core.columns import among
 from ftpatch.elf.eh_frame_hdr import read_table
 from ftpatch.elf.headers import Section, Segment
@@ -68,9 +68,14 @@ def find_lost(sites: Sites) -> Lost:
     begin = sites.ip - np.uint64(sites.lead)
     landing = np.uint64(arch.landing_size)
     entry = _entries(sites, begin)
+    if abi.stubs:  # one NOP may be anything
+        entry = entry[:0]
     known = np.sort(np.concatenate([begin, begin - landing, sites.table_before.value]))
     entry = entry[~_among(entry, known)]  # few are left
     code, there = image.elf.gather(image.elf.offset_of(entry, executable=True), arch.around)
+    if supports(arch.name, "local_entry"):
+        # Behind a global entry link editors leave NOPs, where the register reaches without them.
+        there &= ~arch.landing(code)
     entry, code = entry[there], code[there]
     at = entry + arch.landing(code) * landing if len(entry) else entry
     if not len(at):
@@ -131,7 +136,7 @@ def _frames(image: Image) -> NDArray[np.uint64]:
         if header is None:
             return np.zeros(0, np.uint64)
         held = image.elf.contents(header.offset, header.size, ".eh_frame_hdr")
-        rows = read_table(held, header.address, str(image.path))[1]
+        rows = read_table(held, header.address, str(image.path), image.elf.order)[1]
     except InputError:
         return np.zeros(0, np.uint64)
     return np.unique(rows[:, 0]).view(np.uint64)
@@ -193,7 +198,7 @@ def _led_to(image: Image, low: int, high: int) -> NDArray[np.uint64]:
     size = (high - low) // 4 * 4
     if offset < 0 or size <= 0 or offset + size > len(image.data):
         return np.zeros(0, np.uint64)
-    distance = np.frombuffer(image.data[offset : offset + size].tobytes(), "<i4").astype(np.int64)
+    distance = image.elf.order.signed(image.data[offset : offset + size], 4)
     return low + np.arange(0, size, 4, dtype=np.uint64) + distance.view(np.uint64)
 
 

@@ -74,6 +74,13 @@ def plan_enable(
     """
     addr = callee.addr
     action = "Setting ftrace call site to call ftrace function"
+    if sites.abi.stubs and mask.any():
+        raise SiteRefused(
+            sites.image.path,
+            "its sites branch to stubs, one for each, which ftrace_init makes when it runs: they "
+            "cannot be enabled in a file",
+            "enable them in the running kernel: set_ftrace_filter of tracefs",
+        )
     if sites.arch.mcount_is_pad and sites.abi.pad and addr == sites.abi.mcount != 0:
         mask = np.zeros(len(sites), bool)
     already = (sites.state == State.CALL) & (_final(sites) == addr)

@@ -81,9 +81,9 @@ def _drop(sites: Sites, fresh: NDArray[np.bool_], taken: NDArray[np.bool_]) -> l
             "--keep-records leaves the table alone, and `ftpatch check` predicts the result",
         )
     table, rows = sites.table, sites.row[fresh]
-    word, owner = sites.image.elf.word, sites.ip[fresh]
-    old = _words(table.raw[rows], word)
-    new = _words(np.full(len(rows), value, np.uint64), word)
+    word, owner, order = sites.image.elf.word, sites.ip[fresh], sites.image.elf.order
+    old = order.rows(table.raw[rows], word)
+    new = order.rows(np.full(len(rows), value, np.uint64), word)
     parts = [Changes.of(Kind.RECORD, table.offset[rows], old, new, owner)]
     relocations = sites.image.relocations
     at = table.relocation[rows]
@@ -94,7 +94,7 @@ def _drop(sites: Sites, fresh: NDArray[np.bool_], taken: NDArray[np.bool_]) -> l
     info = np.isin(form, [Form.REL, Form.RELA]) & ~(literal & (form == Form.RELA))
     if info.any():
         entry = relocations.entry[at[info]] + word
-        was = _words(np.full(len(entry), sites.arch.relative, np.uint64), word)
+        was = order.rows(np.full(len(entry), sites.arch.relative), word)
         parts.append(Changes.of(Kind.RELOCATION, entry, was, np.zeros_like(was), owner[info]))
     relr = at[form == Form.RELR]
     if len(relr):
@@ -115,37 +115,38 @@ def _bits(
     sites: Sites, relocations: Relocations, row: NDArray[np.int64], *, set_them: bool
 ) -> Changes:
     """Changes to RELR bitmaps: one for each word, which many records may share."""
-    word = sites.image.elf.word
+    word, order = sites.image.elf.word, sites.image.elf.order
     entry, inverse = np.unique(relocations.entry[row], return_inverse=True)
     bits = np.zeros(len(entry), np.uint64)
     np.bitwise_or.at(bits, inverse, np.uint64(1) << relocations.bit[row].astype(np.uint64))
     held, _ = sites.left.elf.gather(entry, word)
-    new = _numbers(held) | bits if set_them else _numbers(held) & ~bits
-    return Changes.of(Kind.RELOCATION, entry, held, _words(new, word), NO_OWNER)
+    now = order.unsigned(held, word)
+    new = now | bits if set_them else now & ~bits
+    return Changes.of(Kind.RELOCATION, entry, held, order.rows(new, word), NO_OWNER)
 
 
 def _literals(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bool_]) -> list[Changes]:
     """The ops pointer of each site: eight bytes, aligned, 12 or 16 before the branch."""
-    relocations, abi = sites.image.relocations, sites.abi
+    relocations, abi, order = sites.image.relocations, sites.abi, sites.image.elf.order
     owner = sites.ip[calls]
     literal = sites.arch.literal(owner)
     offset = sites.image.elf.offset_of(literal, executable=True)
     held, _ = sites.image.elf.gather(offset, 8)
     there = relocations.at(literal, (sites.arch.relative,)) >= 0
     if not len(relocations.place):
-        there = _numbers(held) == abi.nop_ops
+        there = order.unsigned(held, 8) == abi.nop_ops
     fresh = np.flatnonzero(~there)
     if not len(fresh):
         return []
     offset, literal, owner = offset[fresh], literal[fresh], owner[fresh]
     nops = sites.arch.compiled(literal, held[fresh], np.full(len(fresh), 8, np.uint8), abi)
     ops = np.full(len(fresh), abi.nop_ops, np.uint64)
-    parts = [Changes.of(Kind.LITERAL, offset, nops, _words(ops, 8), owner)]
+    parts = [Changes.of(Kind.LITERAL, offset, nops, order.rows(ops, 8), owner)]
     if not len(relocations.place):  # a kernel that is not relocated
         return parts
     new = np.stack([literal, np.full_like(ops, sites.arch.relative), ops], axis=1)
     entry, old = _entries(sites, sites.row[calls][fresh], dropping[calls][fresh])
-    packed = new.astype("<u8").view(np.uint8).reshape(-1, 24)
+    packed = order.rows(new.reshape(-1), 8).reshape(-1, 24)
     parts.append(Changes.of(Kind.RELOCATION, entry, old, packed, owner))
     return parts
 
@@ -177,7 +178,7 @@ def _entries(
     old[wanted, 0] = relocations.place[free]
     old[wanted, 1] = relocations.symbol[free].astype(np.uint64) << np.uint64(32)
     old[wanted, 2] = relocations.addend[free].view(np.uint64)
-    return entry, old.astype("<u8").view(np.uint8).reshape(-1, 24)
+    return entry, sites.image.elf.order.rows(old.reshape(-1), 8).reshape(-1, 24)
 
 
 def _own_entry(
@@ -209,11 +210,3 @@ def literals_fit(sites: Sites, calls: NDArray[np.bool_], dropping: NDArray[np.bo
     dropping = (dropping & ~sites.dropped)[calls][held < 0]
     own = _own_entry(sites, sites.row[calls][held < 0], dropping)
     return int((~own).sum()) <= len(_free_entries(sites))
-
-
-def _words(value: NDArray[np.uint64], size: int) -> U8:
-    return value.astype(f"<u{size}").view(np.uint8).reshape(-1, size)
-
-
-def _numbers(code: U8) -> NDArray[np.uint64]:
-    return np.ascontiguousarray(code).view(f"<u{code.shape[1]}")[:, 0].astype(np.uint64)

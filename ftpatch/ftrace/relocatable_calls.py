@@ -135,7 +135,7 @@ def _add_entries(
             symbol[own],
             np.full(count, arch.call_addend),
         )
-        head = offset.astype(f"<u{elf.word}").view(np.uint8).reshape(count, -1)
+        head = elf.order.rows(offset, elf.word)
         added = np.concatenate([head, rest], axis=1).tobytes()
         table = next((s for s in tables if s.info == target.index), None)
         if table is not None:
@@ -170,8 +170,8 @@ def _words(
     columns = [info]
     if _form(sites) == Form.RELA:
         columns.append(addend.astype(np.int64).view(np.uint64))
-    rows = np.stack(columns, axis=1).astype(f"<u{word}")
-    return rows.view(np.uint8).reshape(len(kind), -1)
+    rows = sites.image.elf.order.rows(np.stack(columns, axis=1).reshape(-1), word)
+    return rows.reshape(len(kind), -1)
 
 
 def _form(sites: Sites) -> int:

@@ -85,13 +85,14 @@ def _table(sites: Sites, missing: NDArray[np.bool_]) -> tuple[U8, U8]:
     """Slots, uint8[m, word], and relocations, uint8[m, entry], with the last records moved into
     the holes. Beyond the new end both stay as they were."""
     original, word = sites.original.relocations, sites.image.elf.word
+    order = sites.image.elf.order
     row = sites.table_before.relocation
     count = int((~missing).sum())
     source = np.arange(len(missing))
     holes = np.flatnonzero(missing[:count])
     movers = np.flatnonzero(~missing[count:]) + count
     source[holes] = movers
-    slots = sites.table_before.raw[source].astype(f"<u{word}").view(np.uint8).reshape(-1, word)
+    slots = order.rows(sites.table_before.raw[source], word)
     shift = np.uint64(32 if word == 8 else 8)
     columns = [
         (sites.table_before.slot - sites.table_before.slot[0]),
@@ -99,5 +100,5 @@ def _table(sites: Sites, missing: NDArray[np.bool_]) -> tuple[U8, U8]:
     ]
     if original.form[row[0]] == Form.RELA:
         columns.append(original.addend[row[source]].view(np.uint64))
-    entries = np.stack(columns, axis=1).astype(f"<u{word}").view(np.uint8)
+    entries = order.rows(np.stack(columns, axis=1).reshape(-1), word)
     return slots, entries.reshape(len(row), -1)

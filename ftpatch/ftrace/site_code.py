@@ -44,7 +44,7 @@ def read_code(
         addend = relocations.addend[at]
         if (relocations.form[at] == Form.REL).any():
             held, _ = image.elf.gather(offset[call] + arch.lead(abi) + arch.call_field, 4)
-            addend = np.ascontiguousarray(held).view("<i4")[:, 0].astype(np.int64)
+            addend = image.elf.order.signed(held, 4)
         distance = (addend - arch.call_addend).view(np.uint64)
         addr = image.symbols.value[symbol] + distance
         code[call] = arch.make_call(ip[call], addr, width[call], abi)[:, : code.shape[1]]

@@ -107,7 +107,7 @@ def read_table(image: Image, arch: Arch, span: Span) -> Table:
         step = np.arange(size // word, dtype=np.int64) * word
         slots.append(np.uint64(address) + step.astype(np.uint64))
         offsets.append(offset + step)
-        raws.append(np.frombuffer(held.tobytes(), f"<u{word}").astype(np.uint64))
+        raws.append(image.elf.order.unsigned(held, word))
     slot = np.concatenate([np.zeros(0, np.uint64), *slots])
     raw = np.concatenate([np.zeros(0, np.uint64), *raws])
     if image.is_relocatable:

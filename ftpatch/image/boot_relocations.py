@@ -61,7 +61,7 @@ def read_boot_relocations(elf: Elf, end: int) -> BootRelocations:
     start = elf.end
     if not elf.sections or not 2 * WORD <= end - start <= MAX_SIZE or (end - start) % WORD:
         return none
-    word = np.frombuffer(elf.data[start:end].tobytes(), "<u4")
+    word = elf.order.unsigned(elf.data[start:end], 4).astype(np.uint32)
     ends = word == 0
     fewest, most = LISTS[elf.word]
     # An entry may be gone from the front of a list: then there are more zeros.

@@ -17,6 +17,7 @@ import stat
 from pathlib import Path
 
 from ftpatch.arch import arch_of
+from ftpatch.core.byte_order import BIG, LITTLE
 from ftpatch.errors import FtpatchError, NoImages
 from ftpatch.image.compression import kind_of
 from ftpatch.image.decoders import LZ4_LEGACY
@@ -81,8 +82,10 @@ def is_image(path: Path, *, relocatable: bool = False) -> bool:
 def _known(head: bytes, relocatable: bool) -> bool:
     if head[:4] != ELF:
         return begins_as_image(memoryview(head))
-    if len(head) < 20 or head[5:6] != b"\1":
+    order = {1: LITTLE, 2: BIG}.get(head[5]) if len(head) >= 20 else None
+    if order is None:
         return False
-    kind, number = (int.from_bytes(head[at : at + 2], "little") for at in (16, 18))
-    bits = {1: 32, 2: 64}.get(head[4], 0)
-    return kind in (*LINKED, *[RELOCATABLE] * relocatable) and arch_of(number, bits) is not None
+    kind, number = (order.integer(head[at : at + 2]) for at in (16, 18))
+    arch = arch_of(number, {1: 32, 2: 64}.get(head[4], 0))
+    known = arch is not None and arch.order == order
+    return known and kind in (*LINKED, *[RELOCATABLE] * relocatable)

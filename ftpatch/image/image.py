@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch import arch_of
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.core.journal import Block, read_blocks
 from ftpatch.elf.elf_file import Elf, map_file
-from ftpatch.elf.headers import Skeleton
-from ftpatch.elf.known_files import elf_words
+from ftpatch.elf.headers import Section, Skeleton
+from ftpatch.elf.known_files import elf_words, supported
 from ftpatch.elf.relocatable import lay_out, lay_out_symbols, module_name
 from ftpatch.elf.relocations import Relocations, read_relocations
 from ftpatch.elf.symbols import Symbols, dynamic_symbols, read_symbols
@@ -226,6 +227,10 @@ def _raw(kind: RawKind, path: Path, data: NDArray[np.uint8]) -> Image:
 
 
 def _image(read: Elf) -> Image:
+    arch = arch_of(read.skeleton.machine, read.skeleton.elf_class)
+    if arch is not None and arch.order != read.order:
+        reason = f"{elf_words(read.data.data)}, which is not supported"
+        raise InputError(read.path, reason, supported())
     elf = lay_out(read)
     symbols = read_symbols(elf)
     container = next((one for one in elf_kinds() if one.recognises(elf, symbols)), None)
@@ -242,8 +247,10 @@ def _image(read: Elf) -> Image:
 
 
 def _named(image: Image) -> Image:
-    """Without a symbol table, use the names in the kernel's own kallsyms."""
-    if not image.is_kernel or len(image.symbols):
+    """Without a symbol table, use the names in the kernel's own kallsyms. A position-independent
+    kernel may have dynamic symbols all the same, which name hardly anything."""
+    kept = any(section.type == Section.SHT_SYMTAB for section in image.elf.sections)
+    if not image.is_kernel or (len(image.symbols) and kept):
         return image
     own = read_own_symbols(image.elf, image.relocations)
     return image if own is None else replace(image, symbols=own.symbols(image.path))

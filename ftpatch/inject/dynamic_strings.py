@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
+from ftpatch.core.columns import addresses
 from ftpatch.elf.dynamic import Tag, dynamic_tags
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError
@@ -48,6 +49,6 @@ def replaced(image: Image, places: Mapping[int, int], address: int) -> Changes:
         offset = segment.offset + entry
         value = (address + place - start) % (1 << 8 * word)
         old = image.elf.contents(offset, word, "dynamic table").reshape(1, -1)
-        new = np.frombuffer(value.to_bytes(word, "little"), np.uint8).reshape(1, -1)
+        new = image.elf.order.rows(addresses(value), word)
         parts.append(Changes.of(Kind.HEADER, np.array([offset], np.int64), old, new, NO_OWNER))
     return Changes.concat(parts)

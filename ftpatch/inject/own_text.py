@@ -133,12 +133,12 @@ class OwnText:
 
 def _words(image: Image, at: NDArray[np.uint64]) -> NDArray[np.uint64]:
     held, _ = image.elf.gather(image.elf.offset_of(at), WORD)
-    return np.ascontiguousarray(held).view("<u8")[:, 0].astype(np.uint64)
+    return image.elf.order.unsigned(held, WORD)
 
 
 def _targets(image: Image, at: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """What distances of four bytes lead to, each from itself."""
     held, _ = image.elf.gather(image.elf.offset_of(at), 4)
-    distance = np.ascontiguousarray(held).view("<i4")[:, 0].astype(np.int64)
+    distance = image.elf.order.signed(held, 4)
     found: NDArray[np.uint64] = at + distance.view(np.uint64)
     return found

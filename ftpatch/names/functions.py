@@ -119,7 +119,7 @@ class Functions:
         if not self.frame[row]:
             return True
         offset = int(self.image.elf.offset_of(self.frame[row : row + 1].view(np.uint64))[0])
-        length = int.from_bytes(self.image.data[offset : offset + 4].tobytes(), "little")
+        length = self.image.elf.order.integer(self.image.data[offset : offset + 4])
         held = self.image.data[offset + 16 : offset + 4 + min(length, MAX_FDE_SIZE)].tobytes()
         at, augmented, shift = 0, 0, 0
         while at < len(held):
@@ -202,12 +202,12 @@ def _of_frames(image: Image) -> NDArray[np.int64]:
         return frames_in_section(image.elf)
     try:
         held = image.elf.contents(own.offset, own.size, ".eh_frame_hdr")
-        _, rows = read_table(held, own.address, str(image.path))
+        _, rows = read_table(held, own.address, str(image.path), image.elf.order)
     except InputError:
         return none
     offsets = image.elf.offset_of(rows[:, 1].view(np.uint64))
     entries, there = image.elf.gather(offsets, 16)
-    words = np.ascontiguousarray(entries).view("<i4").astype(np.int64)
+    words = image.elf.order.signed(entries, 4).reshape(-1, 4)
     start = rows[:, 1] + 8 + words[:, 2]
     size = words[:, 3] & 0xFFFF_FFFF
     # With another encoding, the decoded start is not the row's.

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from ftpatch.arch.arm64.encode import A64, address_of, branch, branch_target, words
 from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
+from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.core.columns import addresses
 
 __all__ = ["ARM64"]
@@ -38,6 +39,7 @@ class _Arm64:
     name: ClassVar[str] = "arm64"
     machine: ClassVar[int] = 183  # EM_AARCH64
     elf_class: ClassVar[int] = 64
+    order: ClassVar[ByteOrder] = LITTLE
     keystone: ClassVar[tuple[str, ...]] = ("KS_ARCH_ARM64", "KS_MODE_LITTLE_ENDIAN")
     capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_ARM64", "CS_MODE_ARM")
     relative: ClassVar[int] = 1027  # R_AARCH64_RELATIVE, AArch64 ELF table "Dynamic relocations"

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from ftpatch.arch.contract import Arch
 from ftpatch.arch.x86.common import X86
 from ftpatch.arch.x86.nops import CLANG_PADS, P6
+from ftpatch.core.byte_order import LITTLE, ByteOrder
 
 __all__ = ["I386"]
 
@@ -16,6 +17,7 @@ class _I386(X86):
     name: ClassVar[str] = "i386"
     machine: ClassVar[int] = 3  # EM_386
     elf_class: ClassVar[int] = 32
+    order: ClassVar[ByteOrder] = LITTLE
     keystone: ClassVar[tuple[str, ...]] = ("KS_ARCH_X86", "KS_MODE_32")
     capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_X86", "CS_MODE_32")
     wrap: ClassVar[int] = 0xFFFF_FFFF

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
 from ftpatch.arch.riscv64.encode import RV, is_pair, opcodes, pair, pair_target, words
+from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.core.columns import addresses
 
 __all__ = ["RISCV64"]
@@ -42,6 +43,7 @@ class _Riscv64:
     name: ClassVar[str] = "riscv64"
     machine: ClassVar[int] = 243  # EM_RISCV
     elf_class: ClassVar[int] = 64
+    order: ClassVar[ByteOrder] = LITTLE
     keystone: ClassVar[tuple[str, ...]] = ()
     capstone: ClassVar[tuple[str, ...]] = ("CS_ARCH_RISCV", "CS_MODE_RISCV64", "CS_MODE_RISCVC")
     relative: ClassVar[int] = 3  # R_RISCV_RELATIVE, RISC-V psABI "Relocations"

@@ -76,7 +76,7 @@ def _raw(elf: Elf, at: int, size: int) -> bytes | None:
 
 def _offsets(elf: Elf, at: int, count: int) -> NDArray[np.int64] | None:
     raw = _raw(elf, at, 4 * count)
-    return None if raw is None else np.frombuffer(raw, "<i4").astype(np.int64)
+    return None if raw is None else elf.order.signed(raw, 4)
 
 
 def _values(elf: Elf, relocations: Relocations, at: int, count: int) -> NDArray[np.uint64] | None:
@@ -85,7 +85,7 @@ def _values(elf: Elf, relocations: Relocations, at: int, count: int) -> NDArray[
     raw = _raw(elf, at, elf.word * count)
     if raw is None:
         return None
-    value = np.frombuffer(raw, f"<u{elf.word}").astype(np.uint64)
+    value = elf.order.unsigned(raw, elf.word)
     rows = np.flatnonzero(
         (relocations.form == Form.RELA) & (relocations.symbol == 0) & (relocations.type != 0)
     )

@@ -73,7 +73,7 @@ def read_own_symbols(elf: Elf, relocations: Relocations) -> OwnSymbols | None:
     none (CONFIG_KALLSYMS off, fewer than 257) or their tables are damaged."""
     # What follows the last segment, symbols and debug information, is not part of the kernel.
     end = max((s.offset + s.size for s in elf.skeleton.segments), default=0)
-    tables = find_tables(elf.data[:end], elf.word)
+    tables = find_tables(elf.data[:end], elf.word, elf.order)
     if tables is None:
         return None
     names = read_names(elf.data, tables)

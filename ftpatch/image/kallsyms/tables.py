@@ -31,6 +31,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import ByteOrder
+
 __all__ = ["Tables", "find_tables"]
 
 DIGITS = re.compile(re.escape(b"".join(b"%d\0" % digit for digit in range(10))))
@@ -74,23 +76,26 @@ class Tables:
         return len(self.first)
 
 
-def find_tables(data: NDArray[np.uint8], word: int) -> Tables | None:
-    """Find the tables in ``data`` (uint8[size], a kernel with words of ``word`` bytes); None if
-    there are none, or damaged ones. Kernels with fewer than 257 symbols are not recognised."""
+def find_tables(data: NDArray[np.uint8], word: int, order: ByteOrder) -> Tables | None:
+    """Find the tables in ``data`` (uint8[size], a kernel with words of ``word`` bytes in this
+    ``order``); None if there are none, or damaged ones. Kernels with fewer than 257 symbols are not
+    recognised."""
     for number, match in enumerate(DIGITS.finditer(data.data)):
         if number == TRIES:
             return None
-        tokens = _tokens(data, match.start())
+        tokens = _tokens(data, match.start(), order)
         if tokens is None:
             continue
         start, at, index = tokens
-        for marker, size in _markers(data, start, word):
-            if (names := _names(data, marker, size)) is not None:
+        for marker, size in _markers(data, start, word, order):
+            if (names := _names(data, marker, size, order)) is not None:
                 return Tables(data[start:at], index, *names, behind=at + 512)
     return None
 
 
-def _tokens(data: NDArray[np.uint8], digit: int) -> tuple[int, int, NDArray[np.uint16]] | None:
+def _tokens(
+    data: NDArray[np.uint8], digit: int, order: ByteOrder
+) -> tuple[int, int, NDArray[np.uint16]] | None:
     """Start of token_table, position and contents of token_index; located by the string "0"."""
     ends = np.flatnonzero(data[digit : digit + (1 << 16)] == 0)[: 256 - ZERO]
     if len(ends) < 256 - ZERO:
@@ -100,7 +105,7 @@ def _tokens(data: NDArray[np.uint8], digit: int) -> tuple[int, int, NDArray[np.u
         raw = data[at : at + 512].tobytes()
         if len(raw) < 512:
             return None
-        index = np.frombuffer(raw, "<u2")
+        index = order.unsigned(raw, 2).astype(np.uint16)
         start = digit - int(index[ZERO])
         if start < 0 or index[0]:
             continue
@@ -111,14 +116,14 @@ def _tokens(data: NDArray[np.uint8], digit: int) -> tuple[int, int, NDArray[np.u
 
 
 def _markers(
-    data: NDArray[np.uint8], stop: int, word: int
+    data: NDArray[np.uint8], stop: int, word: int, order: ByteOrder
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Positions before ``stop`` where possible markers begin, with their values (int64[c], of which
     the last may be something else); the longest first."""
     found: list[tuple[int, int, int]] = []
     for size in sorted({4, word}):
         low = stop - min(REGION, stop) // size * size
-        value = np.frombuffer(data[low:stop].tobytes(), f"<u{size}").astype(np.int64)
+        value = order.unsigned(data[low:stop], size).view(np.int64)
         step = np.diff(value)
         rises = (step >= 2 * PER_MARKER) & (step <= PER_MARKER * MAX_NAME)
         begins = np.flatnonzero(rises & (value[:-1] == 0))
@@ -128,11 +133,11 @@ def _markers(
         found += [(end - begin, low + begin * size, size) for end, begin in runs]
     for count, at, size in sorted(found, reverse=True)[:RUNS]:
         raw = data[at : at + count * size].tobytes()
-        yield at, np.frombuffer(raw, f"<u{size}").astype(np.int64)
+        yield at, order.unsigned(raw, size).view(np.int64)
 
 
 def _names(
-    data: NDArray[np.uint8], stop: int, marker: NDArray[np.int64]
+    data: NDArray[np.uint8], stop: int, marker: NDArray[np.int64], order: ByteOrder
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, int, int] | None:
     """(first, length, names, end, before) of Tables. The names end where the markers begin, at
     ``stop``, and before their beginning stands how many they are.
@@ -142,7 +147,7 @@ def _names(
     """
     reach = int(marker[-1]) + PER_MARKER * MAX_NAME + 16
     low = stop - min(reach, stop) // 4 * 4
-    value = np.frombuffer(data[low:stop].tobytes(), "<u4").astype(np.int64)
+    value = order.signed(data[low:stop], 4)
     room = np.arange(len(value), 0, -1) * 4  # bytes from each word up to the markers
     groups = -(-value // PER_MARKER)
     known = (groups >= 2) & (groups <= len(marker))
@@ -162,7 +167,9 @@ def _names(
         if found is not None:
             first, length, end = found
             if stop - at - end < 8 and not data[at + end : stop].any():
-                return first + at, length, at, at + end, at - gap
+                # Of a big-endian number of eight bytes the lower half is next to the names.
+                wide = order.big and gap == 4 and not at % 8 and row > 0 and not value[row - 1]
+                return first + at, length, at, at + end, at - gap - 4 * wide
     return None
 
 
