@@ -40,6 +40,7 @@ MORE = {
     "counted": " hist",
     "by log2": " n=$arg1:s64 hist:keys=n.log2:vals=n",
     "string of 16": " text=$arg2:string",
+    "string, heap": " text=$arg3:string",
 }
 """Probes by a jump, and what comes on top."""
 AIMS = {"pad": 60, "jump": 60, "pun": 60, "trap": 3000, "string": 150}

@@ -2,51 +2,71 @@
 /* Fetching values, as process_fetch_insn() of kernel/trace/trace_probe_tmpl.h does. */
 #include "fetch.h"
 
-/* Number of leading bytes, of `size` at `at`, that could be read. */
-static ulong copied(void *to, ulong at, ulong size)
-{
-	const volatile u8 *from = (const volatile u8 *)at;
-	ulong i;
+#define ONES (~0ull / 0xff) /* 01 01 01 01 01 01 01 01 */
 
-	for (i = 0; i < size; i++) {
-		if ((!i || !((at + i) % LEAST_PAGE)) && !is_mapped(at + i))
-			break;
-		((volatile u8 *)to)[i] = from[i];
-	}
-	return i;
+/* Eight bytes from an address on, however it is aligned. */
+struct unaligned {
+	u64 value;
+} __attribute__((packed));
+
+/* Whether all bytes are there: eight of them at most. */
+static inline int are_there(ulong at, ulong size, ulong *known)
+{
+	return page_is_there(at / LEAST_PAGE, known) && page_is_there((at + size - 1) / LEAST_PAGE, known);
 }
 
-int readable(u64 *to, ulong at, ulong size)
+int readable(u64 *to, ulong at, ulong size, ulong *known)
 {
+	const volatile u8 *from = (const volatile u8 *)at;
 	u64 held = 0;
+	ulong i;
 
-	if (copied(&held, at, size) != size)
+	if (!are_there(at, size, known))
 		return 0;
+	if (size == sizeof(u64))
+		held = ((const volatile struct unaligned *)at)->value;
+	else
+		for (i = 0; i < size; i++)
+			((u8 *)&held)[i] = from[i];
 	*to = held;
 	return 1;
 }
 
 /* A string, as far as it goes: the last byte is 0 if it ends there or before, and nonzero if it
  * goes on, or may (PROBE_CUT). -1 in the first word: it could not be read. */
-int text(u64 *to, ulong at)
+int text(u64 *to, ulong at, ulong *known)
 {
-	char *bytes = (char *)to;
-	ulong i, size = STRING_WORDS * sizeof(u64), n;
+	const volatile u8 *from = (const volatile u8 *)at;
+	ulong size = STRING_WORDS * sizeof(u64), n;
+	u64 word, ends;
+	u8 *bytes;
 
-	for (i = 0; i < STRING_WORDS; i++)
-		to[i] = 0;
-	n = copied(bytes, at, size);
-	for (i = 0; i < n && bytes[i]; i++)
-		;
-	if (i == n && n < size - 1) { /* it continues on an unmapped page */
-		to[0] = ~0ull;
-		return 0;
+	for (n = 0; n < STRING_WORDS; n++)
+		to[n] = 0;
+	for (n = 0; n < size; n += sizeof(u64)) {
+		if (!are_there(at + n, sizeof(u64), known))
+			break; /* it may end before that */
+		word = ((const volatile struct unaligned *)(at + n))->value;
+		ends = (word - ONES) & ~word & ONES << 7; /* 80 at the first byte that is 0 */
+		if (ends) {
+			to[n / sizeof(u64)] = word & (((ends & -ends) >> 7) - 1);
+			return 1;
+		}
+		to[n / sizeof(u64)] = word;
 	}
-	if (i == n && n < size)
-		bytes[i++] = 1;
-	for (; i < size; i++)
-		bytes[i] = 0;
-	return 1;
+	for (bytes = (u8 *)to; n < size && page_is_there((at + n) / LEAST_PAGE, known); n++) {
+		bytes[n] = from[n];
+		if (!bytes[n])
+			return 1;
+	}
+	if (n == size)
+		return 1;
+	if (n == size - 1) {
+		bytes[n] = 1;
+		return 1;
+	}
+	to[0] = ~0ull; /* it continues on an unmapped page */
+	return 0;
 }
 
 /* Nothing of ours uses them (-mgeneral-regs-only), and a signal's return has restored them: they are
@@ -68,12 +88,13 @@ u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs
 	const struct fetch *after = step + probe->fetches;
 	u32 n = probe->flags & PROBE_FAULTS ? 1 : 0, number = 0;
 	u64 value = 0, faults = 0;
+	ulong known = own_page(regs);
 	int fault = 0;
 
 	for (; step < after; step++) {
 		switch (step->op) {
 		case FETCH_STRING:
-			if (fault || !text(values + n, (ulong)(value + (u64)step->value)))
+			if (fault || !text(values + n, (ulong)(value + (u64)step->value), &known))
 				values[n] = ~0ull;
 			n += STRING_WORDS;
 			fault = 0;
@@ -86,7 +107,7 @@ u32 fetched(u64 *values, const struct probe *probe, const struct registers *regs
 			fault = 0;
 			break;
 		default:
-			fault = fault || !stepped(step, &value, regs);
+			fault = fault || !stepped(step, &value, regs, &known);
 		}
 	}
 	if (probe->flags & PROBE_FAULTS)

@@ -6,14 +6,20 @@
 #include "compared.h"
 #include "mapped.h"
 
-/* fetch.c: 0 if it cannot be read. A string is STRING_WORDS words. */
-int readable(u64 *to, ulong at, ulong size);
-int text(u64 *to, ulong at);
+/* fetch.c: 0 if it cannot be read; `known`: the last page that was. A string is STRING_WORDS words. */
+int readable(u64 *to, ulong at, ulong size, ulong *known);
+int text(u64 *to, ulong at, ulong *known);
 u64 vector(u32 number);
+
+/* What is known to be there at first. */
+static inline ulong own_page(const struct registers *regs)
+{
+	return stack_pointer(regs) / LEAST_PAGE;
+}
 
 /* Take a step of those that modify a value. 0: it could not be read. */
 static inline __attribute__((always_inline)) int
-stepped(const struct fetch *step, u64 *value, const struct registers *regs)
+stepped(const struct fetch *step, u64 *value, const struct registers *regs, ulong *known)
 {
 	switch (step->op) {
 	case FETCH_REGISTER:
@@ -22,15 +28,9 @@ stepped(const struct fetch *step, u64 *value, const struct registers *regs)
 	case FETCH_VECTOR:
 		*value = vector(step->what);
 		return 1;
-	case FETCH_STACK: {
-		ulong at = stack_pointer(regs) + (ulong)step->value * sizeof(ulong);
-
-		/* The stack pointer's own page is mapped. */
-		if (at / LEAST_PAGE != stack_pointer(regs) / LEAST_PAGE)
-			return readable(value, at, sizeof(ulong));
-		*value = *(volatile ulong *)at;
-		return 1;
-	}
+	case FETCH_STACK:
+		return readable(value, stack_pointer(regs) + (ulong)step->value * sizeof(ulong),
+				sizeof(ulong), known);
 	case FETCH_NUMBER:
 		*value = (u64)step->value;
 		return 1;
@@ -38,7 +38,7 @@ stepped(const struct fetch *step, u64 *value, const struct registers *regs)
 		*value = (ulong)((u64)step->value + process.bias);
 		return 1;
 	case FETCH_READ:
-		return readable(value, (ulong)(*value + (u64)step->value), step->what);
+		return readable(value, (ulong)(*value + (u64)step->value), step->what, known);
 	case FETCH_OWN: {
 		const volatile u8 *at = (const volatile u8 *)(ulong)(*value + (u64)step->value);
 		u32 i;
@@ -58,7 +58,7 @@ stepped(const struct fetch *step, u64 *value, const struct registers *regs)
 /* Those that only a hit knows. */
 static inline __attribute__((always_inline)) int
 stepped_at(const struct fetch *step, u64 *value, const struct thread *t,
-	   const struct probe_instance *instance, const struct registers *regs)
+	   const struct probe_instance *instance, const struct registers *regs, ulong *known)
 {
 	switch (step->op) {
 	case FETCH_TID:
@@ -71,7 +71,7 @@ stepped_at(const struct fetch *step, u64 *value, const struct thread *t,
 		*value = instance->ticks;
 		return 1;
 	default:
-		return stepped(step, value, regs);
+		return stepped(step, value, regs, known);
 	}
 }
 

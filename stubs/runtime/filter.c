@@ -28,12 +28,12 @@ static int is_like(const char *name, const char *glob)
 	return !*glob;
 }
 
-static int matched(const struct fetch *step, u64 at)
+static int matched(const struct fetch *step, u64 at, ulong *known)
 {
 	u64 name[STRING_WORDS], right[STRING_WORDS], differs = 0;
 	u32 i;
 
-	if (!text(name, (ulong)at))
+	if (!text(name, (ulong)at, known))
 		return 0;
 	for (i = 0; i < STRING_WORDS; i++) {
 		right[i] = (s64)i < step->value ? (u64)step[1 + i].value : 0;
@@ -54,6 +54,7 @@ int passes(struct thread *t, u32 number, const struct probe_instance *instance,
 	const struct fetch *after = step + probe->filter;
 	struct trace_probe *told = process.states + number;
 	u64 value = 0, kept = 0;
+	ulong known = own_page(regs);
 	int fault = 0, is;
 
 	for (; step < after; step++) {
@@ -76,7 +77,7 @@ int passes(struct thread *t, u32 number, const struct probe_instance *instance,
 		case FETCH_TEST:
 		case FETCH_MATCH:
 			is = step->op == FETCH_MATCH ?
-				     !fault && matched(step, value) :
+				     !fault && matched(step, value, &known) :
 				     !fault && tested(ordered(value, step->what),
 						      step->what & TEST_KEPT ? kept : (u64)step->value,
 						      step->what);
@@ -85,7 +86,7 @@ int passes(struct thread *t, u32 number, const struct probe_instance *instance,
 				step += step->what >> TEST_SKIP;
 			break;
 		default:
-			fault = fault || !stepped_at(step, &value, t, instance, regs);
+			fault = fault || !stepped_at(step, &value, t, instance, regs, &known);
 		}
 	}
 	return step == after;

@@ -32,6 +32,7 @@ static int taken(struct hist_hit *hit, const struct fetch *step, const struct fe
 		 const struct registers *regs)
 {
 	u64 value = 0;
+	ulong known = own_page(regs);
 
 	hit->keys = hit->values = 0;
 	for (; step < after; step++) {
@@ -50,7 +51,7 @@ static int taken(struct hist_hit *hit, const struct fetch *step, const struct fe
 			hit->key[hit->keys++] = value;
 			break;
 		case FETCH_NAME:
-			if (!text(hit->key + hit->keys, (ulong)value))
+			if (!text(hit->key + hit->keys, (ulong)value, &known))
 				return 0;
 			hit->keys += STRING_WORDS;
 			break;
@@ -66,7 +67,7 @@ static int taken(struct hist_hit *hit, const struct fetch *step, const struct fe
 			hit->value[hit->values++] = (s64)value;
 			break;
 		default:
-			if (!stepped_at(step, &value, t, instance, regs))
+			if (!stepped_at(step, &value, t, instance, regs, &known))
 				return 0;
 		}
 	}

@@ -8,11 +8,14 @@
 #define LEAST_PAGE 4096ul
 
 int is_mapped(ulong at);
+void own_pages_found(void);
 
 /* Whether a page is mapped; `known`: the last one that was. */
 static inline int page_is_there(ulong page, ulong *known)
 {
-	if (page != *known && !is_mapped(page * LEAST_PAGE))
+	if (page == *known || page - process.own_page < process.own_pages)
+		return 1;
+	if (!is_mapped(page * LEAST_PAGE))
 		return 0;
 	*known = page;
 	return 1;

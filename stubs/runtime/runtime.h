@@ -162,6 +162,7 @@ struct process {
 	u64 size;
 	u64 hz;
 	ulong phdr, phnum;      /* AT_PHDR, AT_PHNUM */
+	ulong own_page, own_pages; /* the first of the pages that the program cannot write, and their number */
 	u64 flushed;            /* ticks at the last search for ended threads that hold instances */
 	struct trace_probe *states; /* probes' `counted`, `first` and `active`: of the file, or if it rotates,
 	                               of memory that all of them have in common */

@@ -13,6 +13,9 @@
 #ifdef REGS
 #include "regs.h"
 #endif
+#ifdef PROBES
+#include "mapped.h"
+#endif
 #include "libraries.h"
 
 struct process process __attribute__((section(".data")));
@@ -197,6 +200,9 @@ void process_started(ulong *sp, char **envp)
 #ifdef REGS
 	process.hz = ticks_hz() ?: measured_hz();
 	regs_started();
+#endif
+#ifdef PROBES
+	own_pages_found();
 #endif
 	if (ftpatch_config.clock & GIVES_UP_CLOCK)
 		clock_kept();

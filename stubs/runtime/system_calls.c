@@ -6,12 +6,10 @@
  *     stub      mov eax, 13; call ftrace_asked; jmp syscall, or past it
  *
  * A library opened later is caught where the linker notifies debuggers of it. */
-#include "system_calls.h"
+#include "elf.h"
 #include "libraries.h"
+#include "system_calls.h"
 
-#define PT_LOAD 1
-#define PF_X 1
-#define PF_W 2
 #define PROT_NONE 0
 #define PROT_RX 5
 #define MAP_PRIVATE 2
@@ -24,34 +22,6 @@
 #define OBJECTS 1024
 #define STEP 0x100000ul /* bytes: granularity of the search for free space */
 #define STEPS 16
-
-/* As <elf.h> has them. */
-#if __SIZEOF_POINTER__ == 4
-struct elf_header {
-	u8 ident[16];
-	u16 type, machine;
-	u32 version, entry, phoff, shoff, flags;
-	u16 ehsize, phentsize, phnum;
-};
-
-struct elf_segment {
-	u32 type, offset, address, physical, file_size, size, flags, align;
-};
-#else
-struct elf_header {
-	u8 ident[16];
-	u16 type, machine;
-	u32 version;
-	u64 entry, phoff, shoff;
-	u32 flags;
-	u16 ehsize, phentsize, phnum;
-};
-
-struct elf_segment {
-	u32 type, flags;
-	u64 offset, address, physical, file_size, size, align;
-};
-#endif
 
 #ifndef FILE_OFFSET
 #define FILE_OFFSET(bytes) (bytes) /* of mmap() */
