@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 
 import pytest
 
@@ -67,5 +68,5 @@ def test_the_sample_of_each_machine_takes_turns_too() -> None:
 
 def test_days_follow_each_other() -> None:
     numbers = [day_of(seed) for seed in _seeds(0, 800)]
-    assert [b - a for a, b in zip(numbers, numbers[1:], strict=False)] == [1] * 799
+    assert [b - a for a, b in itertools.pairwise(numbers)] == [1] * 799
     assert [day_of(seed) for seed in (0, 7, 99_999_999)] == [0, 7, 99_999_999]
