@@ -18,6 +18,10 @@ gcc-aarch64-linux-gnu     arm64 encodings by GNU as, rebuilding the samples
 libc6-dev-arm64-cross     arm64 programs under qemu-user
 gcc-riscv64-linux-gnu     riscv64 encodings by GNU as, rebuilding the samples
 libc6-dev-riscv64-cross   riscv64 programs under qemu-user
+gcc-s390x-linux-gnu       s390x encodings by GNU as
+libc6-dev-s390x-cross     s390x programs under qemu-user
+gcc-powerpc64le-linux-gnu ppc64le encodings by GNU as
+libc6-dev-ppc64el-cross   ppc64le programs under qemu-user
 g++-riscv64-linux-gnu     exceptions of riscv64 programs through traced calls
 gcc-i686-linux-gnu        i386 programs
 g++-i686-linux-gnu        exceptions of i386 programs through traced calls
@@ -35,7 +39,7 @@ kernelshark               reports for KernelShark
 apache2-utils             nginx under load, traced while it runs
 valgrind                  what valgrind says of traced programs
 musl-tools                traced and probed programs of another libc
-qemu-user-static          arm64 and riscv64 programs
+qemu-user-static          programs of other architectures
 acl                       setfacl and getfacl as oracles of who may do what
 man-db                    what man makes of the manual pages
 mandoc                    what mandoc finds wrong with them
@@ -47,7 +51,8 @@ lz4                       lz4 as an oracle
 bzip2                     bzip2 as an oracle
 qemu-system-x86           booting x86 kernels
 qemu-system-arm           booting arm64 kernels
-qemu-system-misc          booting riscv64 kernels
+qemu-system-misc          booting riscv64 and s390x kernels
+qemu-system-ppc           booting ppc64le kernels
 opensbi                   booting riscv64 kernels
 ovmf                      booting patched kernels by UEFI
 qemu-efi-aarch64          booting patched arm64 kernels by UEFI

@@ -66,6 +66,17 @@ def test_prefix_counts_whole_nops(name: str) -> None:
         assert arch.prefix(_rows(*pads)).tolist() == [8, 8, 6, 0, 32, 0]
         assert arch.prefix(_rows(four * 2, width=6)).tolist() == [4], "half of one is none"
         return
+    if name == "s390x":
+        two, four, six = (bytes.fromhex(t) for t in ("0700", "47000000", "c00400000000"))
+        pads = (two * 3, six, four + two, two * 16, b"\x07\x07" + six, four[:2])
+        assert arch.prefix(_rows(*pads)).tolist() == [6, 6, 6, 32, 0, 0]
+        assert arch.prefix(_rows(two + six, width=6)).tolist() == [2], "half of one is none"
+        return
+    if name == "ppc64le":
+        nop, mflr = bytes.fromhex("00000060"), bytes.fromhex("a602087c")
+        pads = (nop * 2 + mflr, mflr + nop, nop * 8, nop[::-1] * 2)
+        assert arch.prefix(_rows(*pads)).tolist() == [8, 0, 32, 0]
+        return
     nopl = bytes.fromhex("0f1f440008")
     codes = (b"\x90" * 5 + b"\x55", b"\x55\x90", b"\x90" * 32, nopl, b"\x90\x90" + nopl)
     assert arch.prefix(_rows(*codes)).tolist() == [5, 0, 32, 5, 2]
@@ -80,8 +91,14 @@ def test_landing_pads(name: str) -> None:
     if name == "riscv64":  # lpad 0; lpad 1; auipc t0, 0; nop
         codes = [bytes.fromhex(t) for t in ("17000000", "17100000", "97020000", "13000000")]
         wanted = [True, True, False, False]
+    if name == "ppc64le":  # addis; addi, lis; addi, ld; add: global entries; then others
+        pairs = ("0100 4c3c 0200 4238", "0100 403c 0200 4238", "0800 4ce8 1462 427c")
+        codes = [bytes.fromhex(t) for t in (*pairs, "0100 4c3c 0200 6238", "0000 0060 0200 4238")]
+        wanted = [True] * 3 + [False] * 2
+    if name == "s390x":
+        wanted = [False] * 3
     assert arch.landing(_rows(*codes)).tolist() == wanted
-    assert arch.landing_size == 4
+    assert arch.landing_size == {"ppc64le": 8, "s390x": 2}.get(name, 4)
 
 
 def _states(arch: Arch, abi: Abi, *codes: bytes) -> list[tuple[int, int]]:

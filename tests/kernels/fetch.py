@@ -7,6 +7,8 @@ Run as ``python -m tests.kernels.fetch`` it fetches what FTPATCH_KERNEL_SET name
 
     <package>_<version>/vmlinux    taken out of the package, which is not kept
     <package>_<version>/image/     of the package without symbols: see trees.py
+    <package>_<version>            a link to an older version, where the archive lists a package
+                                   that it does not have (yet)
     <meta package>                 a link to the above; its own mtime says when apt was last asked
     apt-<architecture>[-<suite>]/  apt's lists, apart from the system's
 """
@@ -22,10 +24,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.sampling import SEED
+
 from .apt import DAY, Archive, FetchError, files_of, folder, lock
+from .rotation import in_turn
 
-__all__ = ["FetchError", "Kernel", "Meta", "ensure", "find_kernel", "kernels"]
+__all__ = ["METAS", "FetchError", "Kernel", "Meta", "ensure", "find_kernel", "kernels", "wanted"]
 
+SETS = ("rotation", "all", "required", "none")
 UNKNOWN = "unknown"  # what a link says when apt does not know the meta package
 
 
@@ -50,6 +56,16 @@ METAS = (
     Meta("linux-image-6.12-arm64-dbg", "arm64", required=False),
     Meta("linux-image-686-pae-dbg", "i386", required=False),
     Meta("linux-image-riscv64-dbg", "riscv64", required=False, suite="trixie"),
+    Meta("linux-image-s390x-dbg", "s390x", required=False, suite="trixie"),
+    Meta("linux-image-powerpc64le-dbg", "ppc64el", required=False, suite="trixie"),
+)
+FLAVOURS = {
+    "amd64": "amd64", "arm64": "arm64", "686": "i386", "riscv64": "riscv64", "s390x": "s390x",
+    "powerpc64le": "ppc64el",
+}  # fmt: skip
+"""Of the packages' names, and what a kernel is called here."""
+VERSIONED = re.compile(
+    r"linux-image-(?P<series>\d+\.\d+)(?P<rest>[.\d]*([+~]\w+)?(-\d+)?)-(?P<flavour>.+)"
 )
 
 
@@ -69,13 +85,12 @@ class Kernel:
 
 def kernels() -> list[Kernel]:
     """The kernels that the environment asks for. Asks apt at most once a day; downloads nothing."""
-    which = os.environ.get("FTPATCH_KERNEL_SET", "all")
-    if which not in ("all", "required", "none"):
-        raise FetchError(f"FTPATCH_KERNEL_SET={which}: it takes all, required or none")
+    which = os.environ.get("FTPATCH_KERNEL_SET", "rotation")
+    if which not in SETS:
+        raise FetchError(f"FTPATCH_KERNEL_SET={which}: it takes {', '.join(SETS)}")
     found: dict[str, Kernel] = {}
-    for meta in METAS:
-        wanted = which == "all" or (which == "required" and meta.required)
-        if wanted and (kernel := _from_apt(meta)):
+    for meta in wanted(which, SEED):
+        if kernel := _from_apt(meta):
             found.setdefault(kernel.name, kernel)  # two metas may stand for one package
     for text in filter(None, os.environ.get("FTPATCH_KERNELS", "").split(":")):
         path = Path(text).resolve()
@@ -84,6 +99,15 @@ def kernels() -> list[Kernel]:
         name = _short(f"{path.parent.name}/{path.name}")
         found[name if name not in found else text] = Kernel(name, path)
     return list(found.values())
+
+
+def wanted(which: str, seed: int) -> list[Meta]:
+    """The meta packages of a set, in a rotation those of a day."""
+    if which == "none":
+        return []
+    optional = [meta for meta in METAS if not meta.required]
+    drawn = {"all": optional, "required": []}.get(which, in_turn(optional, seed))
+    return [meta for meta in METAS if meta.required or meta in drawn]
 
 
 def find_kernel(key: str | Path) -> Kernel:
@@ -105,8 +129,8 @@ def ensure(kernel: Kernel) -> Path:
 
 def _short(text: str) -> str:
     """`6.1-amd64` out of `linux-image-6.1.0-56-amd64-dbg`; other names stay as they are."""
-    match = re.search(r"(\d+\.\d+)[\w.+~-]*?-(amd64|arm64|686|riscv64)\b", text)
-    return f"{match[1]}-{match[2].replace('686', 'i386')}" if match else text.replace("/", "-")
+    match = re.search(rf"(\d+\.\d+)[\w.+~-]*?-({'|'.join(FLAVOURS)})\b", text)
+    return f"{match[1]}-{FLAVOURS[match[2]]}" if match else text.replace("/", "-")
 
 
 def _from_apt(meta: Meta) -> Kernel | None:
@@ -145,20 +169,61 @@ def _resolve(meta: Meta) -> str:
     package = re.search(r"^ *Depends: (linux-image-\S+-dbg)$", depends, re.MULTILINE)
     if package is None:
         return UNKNOWN
-    shown = archive.run("apt-cache", "show", "--no-all-versions", package[1])
-    (version,) = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)
-    return f"{package[1]}_{version}"
+    return _shown(archive, package[1])
 
 
 def _download(path: Path, meta: Meta) -> None:
-    package, _, version = path.parent.name.partition("_")
-    path.parent.mkdir(exist_ok=True)
+    """Fetch it, or the newest older one of the same series that can be had, with a link to it."""
+    wanted = path.parent
+    complaints = []
+    for name in [wanted.name, *_older(wanted.name, meta)]:
+        held = wanted.with_name(name)
+        try:
+            if not (held / "vmlinux").is_file():
+                _fetch(held, meta)
+        except FetchError as error:
+            complaints.append(str(error))
+            continue
+        if held != wanted:
+            print(f"{meta.name}: {complaints[0]}; taking {name}", file=sys.stderr)
+            wanted.symlink_to(name)
+        _prune(keep=held)
+        return
+    raise FetchError("; ".join(complaints))
+
+
+def _fetch(held: Path, meta: Meta) -> None:
+    package, _, version = held.name.partition("_")
     with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as scratch:
         deb = meta.archive.download(f"{package}={version}", Path(scratch))
         part = Path(scratch) / "vmlinux"
         _take_vmlinux(deb, part)
-        part.replace(path)
-    _prune(keep=path.parent)
+        held.mkdir(exist_ok=True)
+        part.replace(held / "vmlinux")
+
+
+def _older(name: str, meta: Meta) -> list[str]:
+    """`<package>_<version>` of all older packages of the same series and flavour, the newest
+    first."""
+    package, _, _ = name.partition("_")
+    own = VERSIONED.fullmatch(package)
+    if own is None:
+        return []
+    listed = meta.archive.run("apt-cache", "pkgnames", f"linux-image-{own['series']}").split()
+    found = [m for m in map(VERSIONED.fullmatch, listed) if m and m["flavour"] == own["flavour"]]
+    older = [m for m in found if m["series"] == own["series"] and _number(m) < _number(own)]
+    return [_shown(meta.archive, m[0]) for m in sorted(older, key=_number, reverse=True)]
+
+
+def _number(package: re.Match[str]) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", package["rest"])]
+
+
+def _shown(archive: Archive, package: str) -> str:
+    """`<package>_<version>` of a package."""
+    shown = archive.run("apt-cache", "show", "--no-all-versions", package)
+    (version,) = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)
+    return f"{package}_{version}"
 
 
 def _take_vmlinux(deb: Path, part: Path) -> None:
@@ -176,8 +241,11 @@ def _prune(keep: Path) -> None:
     linked = {str(link.readlink()) for link in folder().iterdir() if link.is_symlink()}
     for held in folder().glob("linux-image-*_*"):
         old = time.time() - held.lstat().st_mtime > DAY
-        if old and held != keep and held.name not in linked and not held.is_symlink():
-            shutil.rmtree(held, ignore_errors=True)
+        if old and held != keep and held.name not in linked:
+            if held.is_symlink():
+                held.unlink()
+            else:
+                shutil.rmtree(held, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def ensure_tree(kernel: Kernel) -> Tree:
     archive = kernel.meta.archive
     where = kernel.path.parent / "image"
     with lock(kernel.meta.name):
-        package = kernel.path.parent.name.partition("_")[0].removesuffix("-dbg")
+        package = kernel.path.parent.resolve().name.partition("_")[0].removesuffix("-dbg")
         if not where.is_dir():
             _download(archive, package, where)
         elif not (where / "vmlinuz").is_file():  # by an earlier version of this

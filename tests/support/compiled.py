@@ -84,17 +84,50 @@ ftrace_caller:
     addi sp, sp, 16
     jr t0
 """
+S390X = """
+    .globl ftrace_caller, __fentry__
+    .type ftrace_caller, %function
+    .type __fentry__, %function
+ftrace_caller:
+    larl %r1, calls
+    asi 0(%r1), 1
+__fentry__:
+    lgr %r1, %r0
+    br %r1
+"""
+PPC64LE = """
+    .globl ftrace_caller
+    .type ftrace_caller, %function
+ftrace_caller:
+    std 9, -8(1)  // r1 protects what is below it
+    std 10, -16(1)
+    mflr 12
+    bcl 20, 31, 1f
+1:  mflr 9
+    addis 9, 9, calls - 1b@ha
+    lwz 10, calls - 1b@l(9)
+    addi 10, 10, 1
+    stw 10, calls - 1b@l(9)
+    ld 9, -8(1)
+    ld 10, -16(1)
+    mtctr 12
+    mtlr 0
+    bctr
+"""
 
 
 @dataclass(frozen=True)
 class Target:
-    """``clang`` are the flags that make clang's code like gcc's."""
+    """``clang`` are the flags that make clang's code like gcc's, ``own`` those that every source of
+    an architecture gets, ``cpu`` the processor that its emulator needs for them."""
 
     arch: str
     triple: str
     gcc: str
     caller: str
     clang: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    cpu: str = ""
 
     def command(self, compiler: str) -> list[str]:
         """The compiler (gcc or clang) for this architecture; skips where there is none."""
@@ -108,7 +141,16 @@ class Target:
     def compile(self, compiler: str, flags: Sequence[str], source: Path) -> Path:
         """One object, beside its source."""
         part = source.with_suffix(".o")
-        command = [*self.command(compiler), "-O2", "-c", *flags, str(source), "-o", str(part)]
+        command = [
+            *self.command(compiler),
+            "-O2",
+            "-c",
+            *self.own,
+            *flags,
+            str(source),
+            "-o",
+            str(part),
+        ]
         subprocess.run(command, check=True)
         return part
 
@@ -138,7 +180,8 @@ class Target:
         if (command or self.arch == "i386") and not (libraries / "lib").exists():
             pytest.skip(f"no libraries for {self.arch} in {libraries}")
         if command:
-            command = [*command, "-L", str(libraries)]
+            cpu = ["-cpu", self.cpu] if self.cpu else []
+            command = [*command, *cpu, "-L", str(libraries)]
         elif self.arch == "i386":  # whose loader is not where the program looks for it
             folder = libraries / "lib"
             command = [str(folder / "ld-linux.so.2"), "--library-path", str(folder)]
@@ -158,6 +201,16 @@ TARGETS = {
             "riscv64-linux-gnu-gcc",
             RISCV64,
             ("-march=rv64gc", "-mabi=lp64d", "-mno-relax"),
+        ),
+        Target("s390x", "s390x-linux-gnu", "s390x-linux-gnu-gcc", S390X),
+        # Addresses relative to pc: each function has one entry, with the pad behind it.
+        Target(
+            "ppc64le",
+            "powerpc64le-linux-gnu",
+            "powerpc64le-linux-gnu-gcc",
+            PPC64LE,
+            own=("-mcpu=power10",),
+            cpu="power10",
         ),
     )
 }

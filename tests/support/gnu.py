@@ -19,12 +19,13 @@ PREFIXES = {
     "i386": ("i686-linux-gnu-", "x86_64-linux-gnu-"),
     "arm64": ("aarch64-linux-gnu-",),
     "riscv64": ("riscv64-linux-gnu-",),
+    "s390x": ("s390x-linux-gnu-",),
+    "ppc64le": ("powerpc64le-linux-gnu-",),
 }
-AS_MODE = {"x86_64": ["--64"], "i386": ["--32"], "arm64": [], "riscv64": ["-march=rv64gc"]}
+AS_MODE = {"x86_64": ["--64"], "i386": ["--32"], "riscv64": ["-march=rv64gc"]}
 LD_MODE = {
     "x86_64": ["-m", "elf_x86_64"],
     "i386": ["-m", "elf_i386"],
-    "arm64": [],
     "riscv64": ["--no-relax"],
 }
 EMULATORS = {
@@ -32,6 +33,8 @@ EMULATORS = {
     "i386": "qemu-i386-static",
     "arm64": "qemu-aarch64-static",
     "riscv64": "qemu-riscv64-static",
+    "s390x": "qemu-s390x-static",
+    "ppc64le": "qemu-ppc64le-static",
 }
 
 
@@ -44,7 +47,7 @@ def _tool(arch: str, name: str) -> str:
 
 def _object(arch: str, source: str, folder: str) -> Path:
     target = Path(folder, "code.o")
-    command = [_tool(arch, "as"), *AS_MODE[arch], "-o", str(target), "-"]
+    command = [_tool(arch, "as"), *AS_MODE.get(arch, []), "-o", str(target), "-"]
     subprocess.run(command, input=source, text=True, check=True, capture_output=True)
     return target
 
@@ -61,7 +64,7 @@ def link_at(arch: str, pieces: Sequence[tuple[int, str, int]]) -> list[bytes]:
         layout.write_text(f"SECTIONS {{ {script} /DISCARD/ : {{ *(*) }} }}\n")
         # The pieces are far from each other and in no order.
         options = ["--no-check-sections", "-z", "max-page-size=0x1000", "-e", "0", "-T"]
-        command = [_tool(arch, "ld"), *LD_MODE[arch], *options, str(layout), str(code)]
+        command = [_tool(arch, "ld"), *LD_MODE.get(arch, []), *options, str(layout), str(code)]
         done = subprocess.run(
             [*command, "-o", str(linked)], capture_output=True, text=True, check=False
         )
@@ -81,7 +84,7 @@ def link_sections(
     layout = target.with_suffix(".ld")
     layout.write_text(f"SECTIONS {{ {script} /DISCARD/ : {{ *(*) }} }}\n")
     options = ["-z", "max-page-size=0x1000", "-e", "0", "-T", str(layout), "-o", str(target)]
-    command = [_tool(arch, "ld"), *LD_MODE[arch], *options, str(file)]
+    command = [_tool(arch, "ld"), *LD_MODE.get(arch, []), *options, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -90,7 +93,7 @@ def program(arch: str, source: str, target: Path) -> None:
     """Assemble and link a program without libc that starts at ``_start``."""
     with tempfile.TemporaryDirectory() as folder:
         code = _object(arch, source, folder)
-        command = [_tool(arch, "ld"), *LD_MODE[arch], "-o", str(target), str(code)]
+        command = [_tool(arch, "ld"), *LD_MODE.get(arch, []), "-o", str(target), str(code)]
         subprocess.run(command, check=True, capture_output=True)
 
 

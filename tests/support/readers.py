@@ -15,11 +15,14 @@ CAPSTONE = {
     "i386": (capstone.CS_ARCH_X86, capstone.CS_MODE_32),
     "arm64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
     "riscv64": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
+    "s390x": (capstone.CS_ARCH_SYSZ, capstone.CS_MODE_BIG_ENDIAN),
+    "ppc64le": (capstone.CS_ARCH_PPC, capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN),
 }
 KEYSTONE = {
     "x86_64": (keystone.KS_ARCH_X86, keystone.KS_MODE_64),
     "i386": (keystone.KS_ARCH_X86, keystone.KS_MODE_32),
     "arm64": (keystone.KS_ARCH_ARM64, keystone.KS_MODE_LITTLE_ENDIAN),
+    "ppc64le": (keystone.KS_ARCH_PPC, keystone.KS_MODE_PPC64 | keystone.KS_MODE_LITTLE_ENDIAN),
 }
 
 
