@@ -38,7 +38,7 @@ def shown(value):
                 if one == ENDS_STRING:
                     break
                 held.append(one)
-            return held[:TEXT].decode("latin-1")
+            return held[:TEXT].decode("utf-8", "backslashreplace")
         return int(value)
     except gdb.MemoryError:
         return None

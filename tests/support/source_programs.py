@@ -61,11 +61,15 @@ SOURCES = {
         words=("-c",),
         text="patch site record veneer journal " * 40,
     ),
-    "lua": Source("lua5.4", ("src/l*.c",), words=("-",), flags=("-lm",), text=LUA),
+    "lua": Source("lua5.4", ("src/l*.c",), words=("-",), flags=("-lm", "-Dluai_makeseed(L)=7"), text=LUA),
     "cjson": Source("cjson", ("cJSON.c", "cJSON_Utils.c", "test.c"), flags=("-lm",)),
     "pugixml": Source("pugixml", ("main.cc",), flags=("-Isrc",), plus=True),
 }  # fmt: skip
-ADDED = {"pugixml": {"main.cc": XML}}
+MULTIARCH = '#define DEB_HOST_MULTIARCH "none"\n'
+"""Its folder of modules, which Debian's build tells Lua."""
+ZEROED = "-ftrivial-auto-var-init=zero"
+"""What a program does not initialize has the same value in each run."""
+ADDED = {"pugixml": {"main.cc": XML}, "lua": {"lua5.4-deb-multiarch.h": MULTIARCH}}
 
 
 def built(name: str, level: str, where: Path, arch: str = "x86_64") -> Path:
@@ -92,7 +96,19 @@ def built(name: str, level: str, where: Path, arch: str = "x86_64") -> Path:
     flags = [f"-I{tree / word[2:]}" if word.startswith("-I") else word for word in one.flags]
     program = where / name
     flags += libraries(Form(arch, "no-pie"), plus=one.plus)
-    words = [compiler, level, "-g", "-w", "-no-pie", *files, *flags, "-o", str(program)]
+    words = [
+        compiler,
+        level,
+        "-g",
+        "-w",
+        "-no-pie",
+        ZEROED,
+        f"-I{where}",
+        *files,
+        *flags,
+        "-o",
+        str(program),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr[-2000:]
     (where / "input").write_text(one.text)
