@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 __all__ = [
-    "APPEND", "BOXED", "CRAMPED", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot", "kaslr_choices",
+    "APPEND", "BOXED", "CRAMPED", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot",
+    "kaslr_choices",
     "need", "normal", "raw_image", "read_console", "run_machine", "run_qemu", "two_processors",
 ]  # fmt: skip
 
