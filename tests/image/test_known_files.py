@@ -196,6 +196,8 @@ def test_rustc_s_flag_is_what_gives_a_table() -> None:
         ("x86_64", "clang", 4, 5),
         ("arm64", "gcc", 1, 2),
         ("riscv64", "gcc", 2, 4),
+        ("s390x", "gcc", 2, 3),
+        ("ppc64le", "gcc", 1, 2),
     ],
 )
 def test_pads_that_are_too_short(arch: str, compiler: str, nops: int, right: int) -> None:
