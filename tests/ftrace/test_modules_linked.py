@@ -249,6 +249,24 @@ def test_what_objdump_says(name: str, tmp_path: Path) -> None:
     assert kind[build.arch] in body[at] and verb[build.arch] in body[at - 1]
 
 
+def test_a_table_that_must_not_be_empty(tmp_path: Path) -> None:
+    """s390x's loader wants memory for a trampoline each, and gets none of no size: a null slot stays
+    that no relocation fills."""
+    path = _module(BUILDS["s390x"], tmp_path)
+    data = path.read_bytes()
+    assert ftpatch("enable", "--in-place", path, "--to", "my_tracer").code == 0
+    elf = ELFFile(io.BytesIO(path.read_bytes()))
+    assert elf.get_section_by_name("__mcount_loc").data() == bytes(8)
+    assert elf.get_section_by_name(".rela__mcount_loc")["sh_size"] == 0
+    assert ftpatch("check", path).code == 0
+    row = ftpatch("status", "--json", path).only
+    assert (row["sites"], row["dropped"]) == (6, 6)
+    assert ftpatch("disable", "--in-place", path, "-f", "one").code == 0
+    assert ftpatch("status", "--json", path).only["dropped"] == 5
+    assert len(_linked(BUILDS["s390x"], path).table) == 1
+    assert ftpatch("undo", "--all", path).code == 0 and path.read_bytes() == data
+
+
 def test_names_of_sections_and_symbols_in_one_table(tmp_path: Path) -> None:
     """As clang leaves them. A symbol more, a section more: all have their names still."""
     build = BUILDS["arm64-clang"]

@@ -137,9 +137,11 @@ class ModuleFile:
         return next(r for r in self.records if r.function == function)
 
     def lasting(self) -> set[str]:
-        """The functions with a record that stay when the module's .init sections are freed."""
+        """The functions with a record that stay when the module's .init sections are freed;
+        powerpc's loader keeps all (module_init_section() in arch/powerpc/kernel/module_64.c)."""
+        freed = "\0" if self.machine == "EM_PPC64" else ".init"
         names = ((self.sections[r.section].name, r.function) for r in self.records)
-        return {function for name, function in names if not name.startswith(".init")}
+        return {function for name, function in names if not name.startswith(freed)}
 
     def relocation_at(self, section: int, offset: int) -> Relocation:
         return next(r for r in self.relocations(section) if r.offset == offset)
