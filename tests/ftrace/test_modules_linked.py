@@ -250,8 +250,8 @@ def test_what_objdump_says(name: str, tmp_path: Path) -> None:
 
 
 def test_a_table_that_must_not_be_empty(tmp_path: Path) -> None:
-    """s390x's loader wants memory for a trampoline each, and gets none of no size: a null slot stays
-    that no relocation fills."""
+    """s390x's loader wants memory for a trampoline each, and gets none of no size: a null slot
+    stays that no relocation fills."""
     path = _module(BUILDS["s390x"], tmp_path)
     data = path.read_bytes()
     assert ftpatch("enable", "--in-place", path, "--to", "my_tracer").code == 0

@@ -14,7 +14,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,8 @@ OBJCOPY = {"arm64": "aarch64-linux-gnu-objcopy", "riscv64": "riscv64-linux-gnu-o
 """QEMU takes the raw Image of these, and x86's vmlinux for its PVH note; ppc64le's as it is."""
 BOXED = ("s390x",)
 """A vmlinux of these runs behind its decompressor only (ipl.py)."""
+MOVED = {"s390x": 0x3FF_E000_0000}
+"""Bytes from where these are linked to where they run without KASLR (CONFIG_KERNEL_IMAGE_BASE)."""
 CRAMPED = ("s390x",)
 """Their installed kernels have no room for the changes of all their sites."""
 # x86 checks its timer against others, which fails where the host is busy.
@@ -83,6 +85,11 @@ class Console:
     allocating: int | None  # N of "ftrace: allocating N entries"
     ftrace_bug: FtraceBug | None
     warnings: frozenset[str]  # headlines, without what differs from boot to boot
+
+    def linked_bug(self, arch: str) -> FtraceBug | None:
+        """The bug of a boot without KASLR, with the address that the file has for its place."""
+        bug = self.ftrace_bug
+        return bug and replace(bug, address=(bug.address - MOVED.get(arch, 0)) % 2**64)
 
     @property
     def tail(self) -> str:
