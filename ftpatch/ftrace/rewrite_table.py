@@ -8,6 +8,8 @@ relocations end earlier.
     slot    0  1  2  3  4  5          0  1  2  3
     record  a  b  c  d  e  f    ->    a  f  c  d          b and e are dropped
                                         ^ from 5         sh_size: 4 words, 4 relocations
+
+Where a loader wants no empty table, a slot without a relocation stays, which is null.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8
+from ftpatch.arch.least_records import least_records
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.elf.headers import Section
 from ftpatch.elf.relocations import Form
@@ -45,7 +48,8 @@ def rewrite_table(sites: Sites, dropped: NDArray[np.bool_], headers: Headers) ->
         )
     old, new = (_table(sites, missing) for missing in (before, after))
     count = int((~after).sum())
-    headers.resize(table.index, count * sites.image.elf.word)
+    least = min(least_records(sites.arch.name), len(after))
+    headers.resize(table.index, max(count, least) * sites.image.elf.word)
     headers.resize(entries.index, count * old[1].shape[1])
     parts = []
     for kind, start, was, becomes in (

@@ -68,8 +68,8 @@ watch {0}.watch
 """
 """Of a program that has got these."""
 NAMING = {
-    "status foreign": "supported: little-endian ELF files of {}",
-    "status s390x": "supported: little-endian ELF files of {}",
+    "status foreign": "supported: ELF files of {}",
+    "status zimage": "supported: ELF files of {}",
     "boot --help": "{} kernel.",
     "enable --help": "debugcon (default) or serial on {}",
 }
@@ -198,13 +198,13 @@ def test_they_are_named_where_architectures_are(house: Path) -> None:
     foreign = bytearray((BUILT / "pad").read_bytes())
     foreign[E_MACHINE] = (0x5A66).to_bytes(2, "little")
     (folder / "foreign").write_bytes(foreign)
-    (folder / "s390x").write_bytes(bytes(0x10008) + b"S390EP" + bytes(100))
+    (folder / "zimage").write_bytes(bytes(0x24) + bytes.fromhex("016f2818") + bytes(100))
     said = {
         command: " ".join((found.out + found.err).split())
         for command, found in _run(house, "naming", list(NAMING)).items()
     }
-    every = "arm64, bare64, i386, riscv64, x86_64 and zed64"
+    every = "arm64, bare64, i386, ppc64le, riscv64, s390x, x86_64 and zed64"
     assert NAMING["status foreign"].format(every) in said["status foreign"]
-    assert NAMING["status s390x"].format(every) in said["status s390x"]
+    assert NAMING["status zimage"].format(every) in said["status zimage"]
     assert NAMING["boot --help"].format("arm64, i386, x86_64 or zed64") in said["boot --help"]
     assert NAMING["enable --help"].format("i386, x86_64 and zed64") in said["enable --help"]

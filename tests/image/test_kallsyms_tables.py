@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftpatch.core.byte_order import BIG, LITTLE
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Segment, Skeleton
 from ftpatch.elf.relocations import Form, Relocations
@@ -100,7 +101,7 @@ def test_every_form_of_the_tables(layout: Layout, word: int, count: int) -> None
     symbols = _symbols(count, layout, word)
     written = _written(symbols, layout, word)
     _assert_is(_read(_text(written.data, word), word), symbols)
-    tables = find_tables(np.frombuffer(_text(written.data, word), np.uint8), word)
+    tables = find_tables(np.frombuffer(_text(written.data, word), np.uint8), word, LITTLE)
     assert tables is not None
     assert tables.names == BEFORE + written.at["names"]
     assert tables.before == BEFORE + written.at["num_syms"]
@@ -189,8 +190,9 @@ def test_damage_is_never_more_than_no_table(which: int, changes: list[tuple[int,
 def test_anything(data: bytes) -> None:
     digits = b"".join(b"%d\0" % i for i in range(10))
     for word in (4, 8):
-        assert find_tables(np.frombuffer(data, np.uint8), word) is None
-        assert find_tables(np.frombuffer(data + digits * 20 + data, np.uint8), word) is None
+        for order in (LITTLE, BIG):
+            for whole in (data, data + digits * 20 + data):
+                assert find_tables(np.frombuffer(whole, np.uint8), word, order) is None
 
 
 def test_names_that_unpack_to_too_much() -> None:
@@ -200,7 +202,7 @@ def test_names_that_unpack_to_too_much() -> None:
     try:
         symbols = [(BASE[8] + 8 * i, "T", "a" * 600 * 400) for i in range(257)]
         data = np.frombuffer(_text(_written(symbols, LAYOUTS[2], 8).data, 8), np.uint8)
-        tables = find_tables(data, 8)
+        tables = find_tables(data, 8, LITTLE)
         assert tables is not None
         assert read_names(data, tables) is None
     finally:

@@ -44,7 +44,6 @@ FILES = {
     "script": (b"#!/usr/bin/env python3\nprint()\n", "a script for /usr/bin/env", "starts"),
     "zImage": (_at(0x24, struct.pack("<I", 0x016F2818)), "a zImage (32-bit ARM kernel)", ""),
     "zImage-be": (_at(0x24, struct.pack(">I", 0x016F2818)), "a big-endian zImage", ""),
-    "s390x": (_at(0x10008, b"S390EP\0\1"), "an s390x kernel (bzImage)", "supported: little-endian"),
     "uImage": (_at(0, struct.pack(">I", 0x27051956)), "a U-Boot image (uImage)", "dumpimage -p 0"),
     "fit": (_at(0, struct.pack(">I", 0xD00DFEED)), "U-Boot FIT image", "dumpimage"),
     "android": (_at(0, b"ANDROID!"), "an Android boot image", "unpack_bootimg"),
@@ -95,14 +94,15 @@ def test_what_it_unpacks_to() -> None:
         (8, 64, False, "a 64-bit MIPS"),
         (20, 32, True, "a 32-bit big-endian PowerPC"),
         (21, 64, True, "a 64-bit big-endian PowerPC64"),
-        (21, 64, False, "a 64-bit PowerPC64"),
-        (22, 64, True, "a 64-bit big-endian s390"),
+        (22, 32, True, "a 32-bit big-endian s390"),
+        (22, 64, False, "a 64-bit s390"),
         (40, 32, False, "a 32-bit ARM"),
         (43, 64, True, "a 64-bit big-endian SPARC"),
         (62, 32, False, "a 32-bit x86-64"),
         (183, 64, True, "a 64-bit big-endian AArch64"),
         (243, 32, False, "a 32-bit RISC-V"),
         (247, 64, False, "a 64-bit BPF"),
+        (258, 32, False, "a 32-bit LoongArch"),
         (258, 64, False, "a 64-bit LoongArch"),
         (4711, 64, False, "a 64-bit machine 4711"),
     ],
@@ -114,7 +114,8 @@ def test_other_machines(verb: str, machine: int, bits: int, big: bool, words: st
     Path("file").write_bytes(image.build())
     result = ftpatch(verb, "file")
     assert result.code == 2 and result.err.startswith(f"ftpatch: file: {words} ELF file")
-    assert "is not supported" in result.err
+    assert "is not supported" in result.err and result.err.count("\n") == 1
+    assert "; supported: ELF files of " in result.err and "s390x" in result.err
 
 
 def test_a_core_dump() -> None:
@@ -195,6 +196,8 @@ def test_rustc_s_flag_is_what_gives_a_table() -> None:
         ("x86_64", "clang", 4, 5),
         ("arm64", "gcc", 1, 2),
         ("riscv64", "gcc", 2, 4),
+        ("s390x", "gcc", 2, 3),
+        ("ppc64le", "gcc", 1, 2),
     ],
 )
 def test_pads_that_are_too_short(arch: str, compiler: str, nops: int, right: int) -> None:

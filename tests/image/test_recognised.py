@@ -11,7 +11,7 @@ import pytest
 from ftpatch.image.container import RawKind, Wrapper
 from ftpatch.image.containers import containers, elf_kinds, raw_kinds, wrappers
 from ftpatch.image.payload import begins_as_image, bytes_that_tell
-from tests.support.boot_images import bzimage, zboot
+from tests.support.boot_images import bzimage, ipl_image, zboot
 from tests.support.boxes import PACKERS, sized
 from tests.support.command import ftpatch
 from tests.support.loose_forms import FORMS
@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parent.parent.parent / "ftpatch/image/containers"
 STREAM = sized("xz", b"\x7fELF" + bytes(2000))
 SAMPLES = {
     "bzImage": bzimage(STREAM),
+    "bzImage (IPL)": ipl_image(sized("xz", bytes(1 << 21)), [0x10_0000]),
     "zboot": zboot(STREAM, len(STREAM), "xz"),
     "compressed": STREAM,
 }

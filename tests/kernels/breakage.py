@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .independent import MOV_X9_X30, R_AARCH64_RELATIVE, Vmlinux
+from .independent import MOV_X9_X30, Vmlinux
 from .sitecode import nop5
 
 __all__ = ["BREAKAGES", "SITES", "Breakage", "broken"]
@@ -20,7 +20,12 @@ __all__ = ["BREAKAGES", "SITES", "Breakage", "broken"]
 Edits = list[tuple[int, bytes]]  # file offset, bytes
 Breakage = Callable[[Vmlinux, int], Edits]  # of the site with this number
 
+MFLR_R0 = 0x7C0802A6  # mflr r0
+MEDIUM = 0x60420000  # ori 2,2,0, which sets a thread's priority: not the NOP
+NOPR = bytes.fromhex("070007000700")  # nopr; nopr; nopr: not the compiler's brcl
 CSDB = 0xD503229F  # csdb: a hint like the NOP, and not the NOP
+SAVED = {"arm64": MOV_X9_X30, "ppc64le": MFLR_R0}
+HINTS = {"arm64": CSDB, "ppc64le": MEDIUM}
 NOWHERE = 0x1000  # no kernel maps this
 INSIDE = 16  # bytes from a function's entry
 SHORT = 100  # records
@@ -66,16 +71,16 @@ def two_sites(image: Vmlinux, number: int) -> Edits:
 
 def move_for_nop(image: Vmlinux, number: int) -> Edits:
     """What the kernel itself makes of a site, before it has made it so."""
-    return [(_at(image, number, -4), _word(MOV_X9_X30))]
+    return [(_at(image, number, -4), _word(SAVED[image.arch]))]
 
 
 def hint_for_nop(image: Vmlinux, number: int) -> Edits:
-    return [(_at(image, number, -4), _word(CSDB))]
+    return [(_at(image, number, -4), _word(HINTS[image.arch]))]
 
 
 def second_word(image: Vmlinux, number: int) -> Edits:
-    """ftrace_init_nop reads the first word only: the kernel says nothing."""
-    return [(_at(image, number), _word(CSDB))]
+    """arm64's ftrace_init_nop reads the first word only: the kernel says nothing."""
+    return [(_at(image, number), _word(HINTS[image.arch]))]
 
 
 def other_bytes(image: Vmlinux, number: int) -> Edits:
@@ -85,6 +90,26 @@ def other_bytes(image: Vmlinux, number: int) -> Edits:
 
 def half_a_pad(image: Vmlinux, number: int) -> Edits:
     return [(_at(image, number, 4 - image.extent[0]), bytes(4))]
+
+
+def short_nops(image: Vmlinux, number: int) -> Edits:
+    """gcc's other pad of six bytes."""
+    return [(_at(image, number), NOPR)]
+
+
+def brcl_elsewhere(image: Vmlinux, number: int) -> Edits:
+    """Never taken, but not to itself: what the kernel makes of a site."""
+    return [(_at(image, number, 2), (4).to_bytes(4, "big"))]
+
+
+def last_halfword(image: Vmlinux, number: int) -> Edits:
+    return [(_at(image, number, 4), (1).to_bytes(2, "big"))]
+
+
+def brasl(image: Vmlinux, number: int) -> Edits:
+    """An enabled site, whose record was not dropped."""
+    distance = image.address("ftrace_caller") - int(image.sites[number])
+    return [(_at(image, number), b"\xc0\x05" + (distance // 2).to_bytes(4, "big", signed=True))]
 
 
 def record_in_data(image: Vmlinux, number: int) -> Edits:
@@ -142,11 +167,11 @@ def _record(image: Vmlinux, number: int, value: int) -> Edits:
     width = image.bits // 8
     slot = image.table[0] + index * width
     rows = image.rela
-    hit = np.flatnonzero((rows["offset"] == slot) & (rows["info"] == R_AARCH64_RELATIVE))
+    hit = np.flatnonzero((rows["offset"] == slot) & (rows["info"] == image.relative_type))
     at = image.offset(slot)
     if len(hit):
         at = image.sections[".rela.dyn"][1] + int(hit[0]) * rows.itemsize + 16  # r_addend
-    return [(at, value.to_bytes(width, "little"))]
+    return [(at, image.packed(value))]
 
 
 EVERY: list[Breakage] = [
@@ -157,9 +182,19 @@ ON_SITES: dict[str, list[Breakage]] = {
     "x86": [nop_for_call, call_elsewhere, call_past_the_entry, trap],
     "arm64": [move_for_nop, hint_for_nop, second_word, record_misaligned, record_four_off],
     "riscv64": [other_bytes, half_a_pad],
+    "s390x": [short_nops, brcl_elsewhere, last_halfword, brasl],
+    "ppc64le": [move_for_nop, hint_for_nop, second_word, record_misaligned, record_four_off],
 }
 BREAKAGES = {arch: [*own, *EVERY] for arch, own in ON_SITES.items()}
-SITES = {"nop_for_call", "trap", "move_for_nop", "hint_for_nop", "other_bytes", "record_inside"}
+SITES = {
+    "short_nops",
+    "nop_for_call",
+    "trap",
+    "move_for_nop",
+    "hint_for_nop",
+    "other_bytes",
+    "record_inside",
+}
 """These are done to a second site as well, chosen at random."""
 
 

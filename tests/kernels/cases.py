@@ -21,10 +21,6 @@ __all__ = ["SEED", "Case", "Patched", "cases", "entry_sites"]
 
 SEED = int(os.environ.get("FTPATCH_SEED", "1"))
 RANDOM_NAMES = 2000  # of some 40,000
-# An instrumented function's ip is at most this many bytes after its symbol: endbr64 on x86 (4),
-# BTI and a NOP on arm64 (8). What lies further is left of a weak function that another overrode,
-# and kallsyms, which has lost its name, calls it by the function before.
-ENTRY = 8
 
 
 @dataclass(frozen=True)
@@ -77,8 +73,11 @@ def cases(kernel: Kernel, pads: bool) -> list[Case]:
 
 
 def entry_sites(image: Vmlinux) -> NDArray[np.bool_]:
-    """Which sites stand at the entry of the function that kallsyms names for them."""
-    return np.array([offset <= ENTRY for _, offset, _ in image.kallsyms.lookup(image.sites)])
+    """Which sites stand at the entry of the function that kallsyms names for them: their code
+    begins where it does, or behind a landing. What lies further is left of a weak function that
+    another overrode, and kallsyms, which has lost its name, calls it by the function before."""
+    entry = image.landing + 4 * image.pads
+    return np.array([offset <= entry for _, offset, _ in image.kallsyms.lookup(image.sites)])
 
 
 @dataclass

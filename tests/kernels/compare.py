@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .independent import R_AARCH64_NONE, R_AARCH64_RELATIVE, Vmlinux
+from .independent import R_NONE, Vmlinux
 
 __all__ = ["different_bytes", "other_relocations", "spread"]
 
@@ -31,5 +31,5 @@ def spread(starts: NDArray[np.int64], width: int) -> NDArray[np.int64]:
 def other_relocations(image: Vmlinux) -> list[tuple[int, int, int]]:
     """The entries of .rela.dyn that are neither RELATIVE nor NONE."""
     info = image.rela["info"]
-    rows = image.rela[(info != R_AARCH64_NONE) & (info != R_AARCH64_RELATIVE)]
+    rows = image.rela[(info != R_NONE) & (info != image.relative_type)]
     return sorted((int(r["offset"]), int(r["info"]), int(r["addend"])) for r in rows)

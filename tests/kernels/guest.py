@@ -22,6 +22,8 @@ APPEND = {
     "i386": "console=ttyS0 no_timer_check",
     "arm64": "console=ttyAMA0",
     "riscv64": "console=ttyS0",
+    "s390x": "console=ttysclp0",
+    "ppc64le": "console=hvc0",
 }
 LIMIT = 600  # seconds; a boot with all its steps takes 5 to 15
 STEP, SAID, LOG, END = "@@ step ", "@@ said ", "@@ log ", "@@ end"

@@ -17,17 +17,21 @@ from numpy.typing import NDArray
 
 from .kallsyms import Kallsyms
 
-__all__ = ["NOP", "MOV_X9_X30", "Vmlinux"]
+__all__ = ["NOP", "MOV_X9_X30", "PADS", "R_NONE", "Vmlinux"]
 
 Addresses = NDArray[np.uint64]
 
 NOP = 0xD503201F  # nop
 MOV_X9_X30 = 0xAA1E03E9  # mov x9, x30
 BTI_C = 0xD503245F  # bti c
-R_AARCH64_NONE = 0
-R_AARCH64_RELATIVE = 1027
+R_NONE = 0  # of every machine
+RELATIVE = {"arm64": 1027, "ppc64le": 22}
+"""R_*_RELATIVE of kernels that relocate themselves by .rela.dyn."""
 
-ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64", "EM_RISCV": "riscv64"}
+ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64", "EM_RISCV": "riscv64",
+          "EM_S390": "s390x", "EM_PPC64": "ppc64le"}  # fmt: skip
+PADS = ("arm64", "riscv64", "s390x", "ppc64le")
+EXTENT = {"arm64": (4, 8), "ppc64le": (4, 8), "s390x": (0, 6)}
 SYMBOL = {
     64: np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("shndx", "<u2"),
                   ("value", "<u8"), ("size", "<u8")]),
@@ -47,6 +51,7 @@ class Vmlinux:
             elf = ELFFile(file)
             self.arch = ARCHES[elf["e_machine"]]
             self.bits = int(elf.elfclass)
+            self.order = "<" if elf.little_endian else ">"
             self.sections = {
                 s.name: (int(s["sh_addr"]), int(s["sh_offset"]), int(s["sh_size"]))
                 for s in elf.iter_sections()
@@ -62,7 +67,8 @@ class Vmlinux:
     def _symbols(self) -> tuple[NDArray[np.void], bytes]:
         _, at, size = self.sections[".symtab"]
         _, strings_at, strings_size = self.sections[".strtab"]
-        table = np.frombuffer(self.data[at : at + size], SYMBOL[self.bits])
+        kind = SYMBOL[self.bits].newbyteorder(self.order)
+        table = np.frombuffer(self.data[at : at + size], kind)
         return table, self.data[strings_at : strings_at + strings_size].tobytes()
 
     def find(self, name: str) -> int | None:
@@ -99,7 +105,8 @@ class Vmlinux:
 
     def array(self, name: str, dtype: str, count: int) -> NDArray[np.generic]:
         at = self.offset(self.address(name))
-        return np.frombuffer(self.data[at : at + np.dtype(dtype).itemsize * count], dtype)
+        kind = np.dtype(dtype).newbyteorder(self.order)
+        return np.frombuffer(self.data[at : at + kind.itemsize * count], kind)
 
     def word(self, address: int) -> int:
         """The pointer-sized value at an address as the running kernel (no KASLR) sees it."""
@@ -110,10 +117,19 @@ class Vmlinux:
 
     def _words(self, start: int, end: int) -> NDArray[np.uint64]:
         at = self.offset(start)
-        raw = np.frombuffer(self.data[at : at + end - start], f"<u{self.bits // 8}")
+        raw = np.frombuffer(self.data[at : at + end - start], f"{self.order}u{self.bits // 8}")
         return raw.astype(np.uint64)
 
-    # Relocations (arm64)
+    def packed(self, value: int) -> bytes:
+        """A pointer-sized value, as the file has it."""
+        return value.to_bytes(self.bits // 8, "little" if self.order == "<" else "big")
+
+    # Relocations (arm64, ppc64le)
+
+    @cached_property
+    def relative_type(self) -> int:
+        """R_*_RELATIVE; -1 where the kernel does not relocate itself."""
+        return RELATIVE.get(self.arch, -1)
 
     @cached_property
     def rela(self) -> NDArray[np.void]:
@@ -123,7 +139,7 @@ class Vmlinux:
     @cached_property
     def relative(self) -> tuple[Addresses, Addresses]:
         """(places, values) of all RELATIVE relocations, RELA's and RELR's, sorted by place."""
-        rows = self.rela[(self.rela["info"] == R_AARCH64_RELATIVE)]
+        rows = self.rela[(self.rela["info"] == self.relative_type)]
         packed = self._relr()
         in_place = np.array([self._words(p, p + 8)[0] for p in packed.tolist()], np.uint64)
         places = np.concatenate([rows["offset"], packed])
@@ -169,6 +185,17 @@ class Vmlinux:
         return self.find("ftrace_nop_ops") is not None
 
     @cached_property
+    def landing(self) -> int:
+        """Bytes that may stand between a function's symbol and the code of its site: endbr64, bti
+        c; what makes r2 at a global entry."""
+        return 8 if self.arch == "ppc64le" else 4
+
+    @cached_property
+    def init_compares(self) -> bool:
+        """Whether ftrace_init_nop reads a site before it writes."""
+        return self.arch != "riscv64"
+
+    @cached_property
     def sites(self) -> Addresses:
         """ip of every record that is not null, in the table's order."""
         return self.call_adjust(self.records[self.records != 0])
@@ -176,19 +203,19 @@ class Vmlinux:
     @cached_property
     def pads(self) -> bool:
         """Whether the compiler left NOPs: there, nothing is left to disable."""
-        return self.arch in ("arm64", "riscv64")
+        return self.arch in PADS
 
     @cached_property
     def extent(self) -> tuple[int, int]:
         """Of the code at a site: bytes before ip, and bytes in all."""
         if self.arch == "riscv64":
             return 4 if self.call_ops else 0, 8
-        return (4, 8) if self.pads else (0, 5)
+        return EXTENT.get(self.arch, (0, 5))
 
     def call_adjust(self, records: Addresses) -> Addresses:
         if self.arch == "riscv64":
             return records + np.uint64(12 if self.call_ops else 0)
-        if self.arch != "arm64":
+        if self.arch not in ("arm64", "ppc64le"):
             return records
         if not self.call_ops:  # the second of two NOPs
             return records + np.uint64(4)
@@ -211,6 +238,11 @@ class Vmlinux:
         if self.arch == "riscv64":
             mode = capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC
             return capstone.Cs(capstone.CS_ARCH_RISCV, mode)
+        if self.arch == "s390x":
+            return capstone.Cs(capstone.CS_ARCH_SYSZ, capstone.CS_MODE_BIG_ENDIAN)
+        if self.arch == "ppc64le":
+            mode = capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN
+            return capstone.Cs(capstone.CS_ARCH_PPC, mode)
         mode = capstone.CS_MODE_64 if self.bits == 64 else capstone.CS_MODE_32
         return capstone.Cs(capstone.CS_ARCH_X86, mode)
 

@@ -7,13 +7,15 @@ import struct
 from collections.abc import Callable
 
 from .modfile import ModuleFile, Record
+from .trees import ARCHES
 
 __all__ = ["ALWAYS_REFUSED", "KEPT", "MODULE_BREAKAGES", "ModuleBreakage", "module_breakages"]
 
 ModuleBreakage = Callable[[ModuleFile, Record], None]
 
 NOP5 = {"EM_X86_64": "0f1f440000", "EM_386": "3e8d742600"}
-MOVE, HINT = bytes.fromhex("e9031eaa"), bytes.fromhex("9f2203d5")  # mov x9, x30; csdb
+MOVE = {"EM_AARCH64": "e9031eaa", "EM_PPC64": "a602087c"}  # mov x9, x30; mflr r0
+HINT = {"EM_AARCH64": "9f2203d5", "EM_PPC64": "00004260"}  # csdb; ori 2,2,0
 NEUTRAL = {"EM_X86_64": 0, "EM_386": 1}  # R_X86_64_NONE; R_386_32 of no symbol adds 0
 INSIDE = 16  # bytes
 FAR = 1 << 30  # bytes behind a section
@@ -45,19 +47,28 @@ def call_elsewhere(module: ModuleFile, record: Record) -> None:
 
 
 def move_for_nop(module: ModuleFile, record: Record) -> None:
-    module.put(_site(module, record), MOVE)
+    module.put(_site(module, record), bytes.fromhex(MOVE[module.machine]))
 
 
 def hint_for_nop(module: ModuleFile, record: Record) -> None:
-    module.put(_site(module, record), HINT)
+    module.put(_site(module, record), bytes.fromhex(HINT[module.machine]))
 
 
 def second_word(module: ModuleFile, record: Record) -> None:
-    module.put(_site(module, record) + 4, HINT)
+    module.put(_site(module, record) + 4, bytes.fromhex(HINT[module.machine]))
 
 
 def other_bytes(module: ModuleFile, record: Record) -> None:
     module.put(_site(module, record), bytes(8))
+
+
+def short_nops(module: ModuleFile, record: Record) -> None:
+    """nopr; nopr; nopr for the compiler's brcl."""
+    module.put(_site(module, record), bytes.fromhex("070007000700"))
+
+
+def brcl_elsewhere(module: ModuleFile, record: Record) -> None:
+    module.put(_site(module, record) + 2, (4).to_bytes(4, "big"))
 
 
 def record_in_data(module: ModuleFile, record: Record) -> None:
@@ -116,6 +127,8 @@ MODULE_BREAKAGES: dict[str, list[ModuleBreakage]] = {
     "i386": [*X86, *EVERY],
     "arm64": [move_for_nop, hint_for_nop, second_word, *EVERY],
     "riscv64": [other_bytes, *EVERY],
+    "s390x": [short_nops, brcl_elsewhere, *EVERY],
+    "ppc64le": [move_for_nop, hint_for_nop, second_word, *EVERY],
 }
 KEPT = "keep_records"
 """And one that ftpatch makes, by --keep-records."""
@@ -123,8 +136,9 @@ KEPT = "keep_records"
 
 def module_breakages(arch: str) -> list[str]:
     """The names of all of an architecture, by Debian's word for it."""
-    rows = MODULE_BREAKAGES["x86_64" if arch == "amd64" else arch]
+    rows = MODULE_BREAKAGES[ARCHES.get(arch, arch)]
     return [*(breakage.__name__ for breakage in rows), KEPT]
 
 
-ALWAYS_REFUSED = {"nop_for_call", "call_elsewhere", "move_for_nop", "hint_for_nop"}
+ALWAYS_REFUSED = {"nop_for_call", "call_elsewhere", "move_for_nop", "hint_for_nop", "short_nops",
+                  "brcl_elsewhere"}  # fmt: skip

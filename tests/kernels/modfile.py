@@ -14,8 +14,9 @@ from elftools.elf.elffile import ELFFile
 __all__ = ["ModuleFile", "Record", "Relocation", "unsigned"]
 
 MAGIC = b"~Module signature appended~\n"
-TABLES = {"EM_X86_64": "__mcount_loc", "EM_386": "__mcount_loc"}
-ABSOLUTE = {"EM_X86_64": 1, "EM_386": 1, "EM_AARCH64": 257, "EM_RISCV": 2}
+TABLES = dict.fromkeys(("EM_X86_64", "EM_386", "EM_S390"), "__mcount_loc")
+ABSOLUTE = {"EM_X86_64": 1, "EM_386": 1, "EM_AARCH64": 257, "EM_RISCV": 2, "EM_S390": 22,
+            "EM_PPC64": 38}  # fmt: skip
 
 
 def unsigned(data: bytes) -> bytes:
@@ -56,6 +57,7 @@ class ModuleFile:
         self.elf = ELFFile(io.BytesIO(data))
         self.machine: str = self.elf["e_machine"]
         self.wide = self.elf.elfclass == 64
+        self.order = "<" if self.elf.little_endian else ">"
         self.sections: list[Any] = list(self.elf.iter_sections())
         self.symbols: list[Any] = list(self.elf.get_section_by_name(".symtab").iter_symbols())
 
@@ -101,7 +103,7 @@ class ModuleFile:
                 start, size = int(table["sh_offset"]), int(table["sh_entsize"])
                 for at in range(start, start + int(table["sh_size"]), size):
                     if self.wide:
-                        offset, info, addend = struct.unpack_from("<QQq", self.data, at)
+                        offset, info, addend = struct.unpack_from(f"{self.order}QQq", self.data, at)
                         rows.append(Relocation(at, offset, info >> 32, info & 0xFFFFFFFF, addend))
                     else:
                         offset, info = struct.unpack_from("<II", self.data, at)
@@ -124,8 +126,10 @@ class ModuleFile:
                 (addend,) = struct.unpack_from("<i", self.data, slot)
             symbol = self.symbols[entry.symbol]
             section, value = symbol["st_shndx"], symbol["st_value"] + addend
-            # The function may begin before the site (endbr64) or after the record (CALL_OPS).
-            names = [functions.get((section, value + d), "") for d in (0, -4, 8)]
+            # The function may begin before the site (endbr64; a global entry), or after the record
+            # (CALL_OPS).
+            before = -8 if self.machine == "EM_PPC64" else -4
+            names = [functions.get((section, value + d), "") for d in (0, before, 8)]
             rows.append(Record(slot, entry, section, value, next(filter(None, names), "")))
         return rows
 
@@ -133,9 +137,11 @@ class ModuleFile:
         return next(r for r in self.records if r.function == function)
 
     def lasting(self) -> set[str]:
-        """The functions with a record that stay when the module's .init sections are freed."""
+        """The functions with a record that stay when the module's .init sections are freed;
+        powerpc's loader keeps all (module_init_section() in arch/powerpc/kernel/module_64.c)."""
+        freed = "\0" if self.machine == "EM_PPC64" else ".init"
         names = ((self.sections[r.section].name, r.function) for r in self.records)
-        return {function for name, function in names if not name.startswith(".init")}
+        return {function for name, function in names if not name.startswith(freed)}
 
     def relocation_at(self, section: int, offset: int) -> Relocation:
         return next(r for r in self.relocations(section) if r.offset == offset)
@@ -146,7 +152,9 @@ class ModuleFile:
     def point(self, entry: Relocation, symbol: int, type_: int, addend: int, place: int) -> None:
         """Give a relocation another symbol, type and addend (where it is, or in ``place``)."""
         if self.wide:
-            struct.pack_into("<Qq", self.data, entry.at + 8, symbol << 32 | type_, addend)
+            struct.pack_into(
+                f"{self.order}Qq", self.data, entry.at + 8, symbol << 32 | type_, addend
+            )
         else:
             struct.pack_into("<I", self.data, entry.at + 4, symbol << 8 | type_)
             struct.pack_into("<i", self.data, place, addend)
@@ -161,6 +169,6 @@ class ModuleFile:
         """Take bytes from the end of a section, by its header alone."""
         header = self.elf["e_shoff"] + section * self.elf["e_shentsize"]
         at = header + (32 if self.wide else 20)  # sh_size
-        form = "<Q" if self.wide else "<I"
+        form = self.order + ("Q" if self.wide else "I")
         (old,) = struct.unpack_from(form, self.data, at)
         struct.pack_into(form, self.data, at, old - size)

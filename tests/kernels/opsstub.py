@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .independent import R_AARCH64_NONE, Vmlinux
+from .independent import R_NONE, Vmlinux
 
 __all__ = ["STUB_SIZE", "needs_stub", "reads_as_stub", "was_padding"]
 
@@ -25,7 +25,7 @@ def needs_stub(original: Vmlinux, calls: int) -> bool:
         return False
     start, end = original.table
     own = (original.rela["offset"] >= start) & (original.rela["offset"] < end)
-    free = int((original.rela["info"] == R_AARCH64_NONE).sum())
+    free = int((original.rela["info"] == R_NONE).sum())
     return calls > free and not own.any()
 
 

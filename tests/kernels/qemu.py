@@ -14,13 +14,14 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 __all__ = [
-    "APPEND", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot", "kaslr_choices",
+    "APPEND", "BOXED", "CRAMPED", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot",
+    "kaslr_choices",
     "need", "normal", "raw_image", "read_console", "run_machine", "run_qemu", "two_processors",
 ]  # fmt: skip
 
@@ -36,15 +37,26 @@ PC = ["qemu-system-x86_64", *BARE]
 # to emulate as the architecture's.
 VIRT = ["qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", *BARE]
 RISCV = ["qemu-system-riscv64", "-M", "virt", *BARE]
-MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV}
+ZVM = ["qemu-system-s390x", "-M", "s390-ccw-virtio", *BARE]
+PSERIES = ["qemu-system-ppc64", "-M", "pseries,x-vof=on", *BARE]  # without the firmware's seconds
+MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV, "s390x": ZVM,
+            "ppc64le": PSERIES}  # fmt: skip
 OBJCOPY = {"arm64": "aarch64-linux-gnu-objcopy", "riscv64": "riscv64-linux-gnu-objcopy"}
-"""QEMU takes the raw Image of these, and x86's vmlinux for its PVH note."""
+"""QEMU takes the raw Image of these, and x86's vmlinux for its PVH note; ppc64le's as it is."""
+BOXED = ("s390x",)
+"""A vmlinux of these runs behind its decompressor only (ipl.py)."""
+MOVED = {"s390x": 0x3FF_E000_0000}
+"""Bytes from where these are linked to where they run without KASLR (CONFIG_KERNEL_IMAGE_BASE)."""
+CRAMPED = ("s390x",)
+"""Their installed kernels have no room for the changes of all their sites."""
 # x86 checks its timer against others, which fails where the host is busy.
 APPEND = {
     "x86_64": "console=ttyS0 earlyprintk=serial panic=-1 no_timer_check",
     "i386": "console=ttyS0 earlyprintk=serial panic=-1 no_timer_check",
     "arm64": "console=ttyAMA0 earlycon panic=-1",
     "riscv64": "console=ttyS0 earlycon panic=-1",
+    "s390x": "console=ttysclp0 earlyprintk panic=-1",
+    "ppc64le": "console=hvc0 panic=-1",
 }
 
 STAMP = re.compile(r"^\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
@@ -74,6 +86,11 @@ class Console:
     ftrace_bug: FtraceBug | None
     warnings: frozenset[str]  # headlines, without what differs from boot to boot
 
+    def linked_bug(self, arch: str) -> FtraceBug | None:
+        """The bug of a boot without KASLR, with the address that the file has for its place."""
+        bug = self.ftrace_bug
+        return bug and replace(bug, address=(bug.address - MOVED.get(arch, 0)) % 2**64)
+
     @property
     def tail(self) -> str:
         return "\n".join(self.text.splitlines()[-30:])
@@ -100,6 +117,20 @@ def boot(
 @contextmanager
 def raw_image(vmlinux: Path, arch: str, scratch: Path) -> Iterator[Path]:
     """What QEMU takes: the vmlinux, or the raw image that objcopy makes of it, in ``scratch``."""
+    if arch in BOXED:
+        from .fetch import kernels
+        from .ipl import OBJCOPY as TOOL
+        from .ipl import boxed
+        from .trees import ARCHES, ensure_tree
+
+        need(TOOL)
+        metas = (one for one in kernels() if one.meta is not None)
+        kernel = next((k for k in metas if ARCHES.get(k.meta.arch, k.meta.arch) == arch), None)
+        if kernel is None:
+            pytest.skip(f"no installed kernel of {arch}, whose decompressor starts this one")
+        with boxed(vmlinux, ensure_tree(kernel).vmlinuz, scratch) as image:
+            yield image
+        return
     if arch not in OBJCOPY:
         yield vmlinux
         return
@@ -123,8 +154,9 @@ def need(program: str) -> None:
 
 
 def kaslr_choices(arch: str) -> tuple[bool, ...]:
-    """x86's KASLR is the decompressor's, which a bare vmlinux does without."""
-    return (False, True) if arch == "arm64" else (False,)
+    """x86's KASLR is the decompressor's, which a bare vmlinux does without; s390x's too, but there
+    a vmlinux has it."""
+    return (False, True) if arch == "arm64" or arch in BOXED else (False,)
 
 
 def two_processors(arch: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def read_sites(
 ) -> tuple[NDArray[np.str_], NDArray[np.uint64]]:
     """(state, target) of each site: `nop`, `call` or `unexpected`; a target of 0 is none."""
     states, targets = [], []
-    read = {"arm64": _arm64_site, "riscv64": _riscv64_site}.get(image.arch, _x86_site)
+    read = READERS.get(image.arch, _x86_site)
     start, width = image.extent
     rows = image.code(sites - np.uint64(start), width)
     nop = b"" if image.pads else nop5(image)
@@ -66,6 +66,33 @@ def _riscv64_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str,
     return "unexpected", 0
 
 
+def _s390x_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str, int]:
+    match [(insn[2], insn[3].split(", ")) for insn in cs.disasm_lite(code, at)]:
+        case [("brcl", ["0", target])] if int(target, 16) == at:
+            return "nop", 0
+        case [("brasl", ["%r0", target])]:
+            return "call", int(target, 16)
+    return "unexpected", 0
+
+
+def _ppc64le_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str, int]:
+    text = [f"{mnemonic} {operand}".strip() for _, _, mnemonic, operand in cs.disasm_lite(code, at)]
+    match text:
+        case ["nop" | "mflr 0" | "mflr r0", "nop"]:
+            return "nop", 0
+        case ["mflr 0" | "mflr r0", call] if call.startswith("bl "):
+            return "call", int(call[3:], 16) % 2**64
+    return "unexpected", 0
+
+
+READERS = {
+    "arm64": _arm64_site,
+    "riscv64": _riscv64_site,
+    "s390x": _s390x_site,
+    "ppc64le": _ppc64le_site,
+}
+
+
 def nop5(image: Vmlinux) -> bytes:
     """The five-byte NOP that this x86 kernel writes: x86_nops[5]."""
     entry = image.address("x86_nops") + 5 * image.bits // 8
@@ -103,6 +130,16 @@ def _mentions(image: Vmlinux, function: str, wanted: int) -> bool:
             known = page is not None and last.type == arm64_const.ARM64_OP_IMM
             if known and (page + last.imm) % 2**64 == wanted:
                 return True
+        elif insn.mnemonic == "larl":
+            if insn.operands[1].imm % 2**64 == wanted:
+                return True
+        elif insn.mnemonic == "addis":  # of r2, which is 32 KiB behind the start of .got
+            base = image.sections[".got"][0] + 0x8000
+            pages[insn.operands[0].reg] = base + (insn.operands[2].imm << 16)
+        elif image.arch == "ppc64le" and insn.mnemonic == "addi":
+            page = pages.get(insn.operands[1].reg)
+            if page is not None and (page + insn.operands[2].imm - wanted) % 2**32 == 0:
+                return True
         elif insn.mnemonic == "auipc":
             pages[insn.operands[0].reg] = insn.address + (insn.operands[1].imm << 12)
         elif image.arch == "riscv64" and insn.mnemonic == "addi":
@@ -131,6 +168,7 @@ def announced(image: Vmlinux) -> int:
 
 def drop_value(image: Vmlinux) -> int:
     """The record that this kernel skips: 0, or what call_adjust makes 0 where that is tested."""
-    if image.arch == "arm64" and not skips_early(image):
-        return 2**64 - 4
-    return 0
+    if skips_early(image):
+        return 0
+    minus_4 = np.array([2**64 - 4], np.uint64)
+    return 2**64 - 4 if image.extent[0] and image.call_adjust(minus_4)[0] == 0 else 0

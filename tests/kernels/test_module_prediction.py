@@ -18,11 +18,13 @@ import pytest
 from .cases import SEED
 from .cli import Foretold, ftpatch, read_check
 from .guest import Step, run_steps
+from .independent import PADS
 from .mod_breakage import ALWAYS_REFUSED, KEPT, MODULE_BREAKAGES
 from .modfile import ModuleFile, unsigned
 from .oracle import DIFFERS, PROPERTY, Row, summary
 from .qemu import FtraceBug, normal, read_console
 from .trees import Tree
+from .variants import CLOSED, OWN
 
 LOAD = """
 load() {
@@ -55,8 +57,8 @@ def _make(tree: Tree, scratch: Path) -> dict[str, tuple[str, bytes]]:
     path = scratch / f"{tree.name}-kept.ko"
     path.write_bytes(tree.module("dummy"))
     words = ["--in-place", "--strip-signature", "--keep-records", "-f", "dummy_xmit"]
-    callee = ["--to", "ether_setup"]
-    pads = tree.arch in ("arm64", "riscv64")
+    callee = ["--to", OWN if tree.arch in CLOSED else "ether_setup"]
+    pads = tree.arch in PADS
     done = ftpatch("enable" if pads else "disable", path, *words, *(callee if pads else [])).one
     assert (done["changed"], done["dropped"]) == (1, 0)
     return made | {KEPT: ("dummy_xmit", path.read_bytes())}

@@ -7,9 +7,11 @@ enabled is run, its call goes where it should, and comes back.
 
 from __future__ import annotations
 
+import pytest
+
 from .modfile import unsigned
 from .tracer import CALLEE
-from .variants import COUNT, COUNT_AGAIN, PINGS, USES, Loaded
+from .variants import CLOSED, COUNT, COUNT_AGAIN, PINGS, USES, Loaded
 
 TAINT_WARN, TAINT_DIE, TAINT_UNSIGNED = 1 << 9, 1 << 7, 1 << 13
 # Forced module, unsigned module: the tracer has no version of what it exports.
@@ -76,7 +78,15 @@ def test_functions_run_and_only_known_ones_are_traced(loaded: Loaded) -> None:
         assert bool(traced) == bool(listed), name
 
 
-def test_enabled_sites_call_the_tracer(loaded: Loaded) -> None:
+@pytest.fixture
+def called(loaded: Loaded) -> Loaded:
+    if loaded.tree.arch in CLOSED:
+        pytest.skip(f"sites of {loaded.tree.arch} cannot call another module")
+    return loaded
+
+
+def test_enabled_sites_call_the_tracer(called: Loaded) -> None:
+    loaded = called
     for name in ("one calls", *(["compressed"] if "compressed" in loaded.variants else [])):
         assert loaded.steps[name].value("calls") == str(PINGS), name
     for name in ("all call", "veth calls", "brd calls"):
@@ -87,7 +97,7 @@ def test_enabled_sites_call_the_tracer(loaded: Loaded) -> None:
             assert counted == ["0"], name
 
 
-def test_a_symbol_that_no_one_exports_is_refused(loaded: Loaded) -> None:
-    step = loaded.steps["unknown symbol"]
+def test_a_symbol_that_no_one_exports_is_refused(called: Loaded) -> None:
+    step = called.steps["unknown symbol"]
     assert step.value("insmod") != "0"
     assert "dummy: Unknown symbol ftrace_caller (err -2)" in step.log

@@ -36,6 +36,12 @@ count_calls:
 	stxr w13, w12, [x11]
 	cbnz w13, 1b
 	ret x10
+#elif defined(__s390x__)
+	// Called by `brasl %r0`; only r0 and r1 are free.
+	larl %r1, calls
+	asi 0(%r1), 1
+	lgr %r1, %r0
+	br %r1
 #else
 	// Called by `auipc t0; jalr t0`.
 	lla t1, calls
@@ -57,7 +63,7 @@ parameter: .asciz "calls"
 	.section __param, "a"	// struct kernel_param
 	.p2align WIDTH / 4 + 1
 	WORD parameter, __this_module, param_ops_int
-	.hword 0444		// perm
+	.2byte 0444		// perm
 	.byte -1, 0		// level, flags
 	.p2align WIDTH / 4 + 1
 	WORD calls
@@ -68,7 +74,7 @@ namespace: .asciz ""
 
 	.section __ksymtab, "a"	// struct kernel_symbol, by HAVE_ARCH_PREL32_RELOCATIONS or not
 	.p2align WIDTH / 4 + 1
-#if defined(__riscv)
+#if defined(__riscv) || defined(__s390x__)
 	WORD count_calls, exported, namespace
 #else
 	.long count_calls - ., exported - ., namespace - .

@@ -18,7 +18,8 @@ __all__ = ["CALLEE", "loader_program", "tracer_module"]
 CALLEE = "count_calls"
 HERE = Path(__file__).parent
 PREFIX = {"x86_64": "", "i386": "i686-linux-gnu-", "arm64": "aarch64-linux-gnu-",
-          "riscv64": "riscv64-linux-gnu-"}  # fmt: skip
+          "riscv64": "riscv64-linux-gnu-", "s390x": "s390x-linux-gnu-",
+          "ppc64le": "powerpc64le-linux-gnu-"}  # fmt: skip
 # Has the kernel itself unpack a module: busybox's insmod would do it before.
 LOADER = """
 #include <fcntl.h>

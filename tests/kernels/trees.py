@@ -14,10 +14,12 @@ import zstandard
 from .apt import Archive, FetchError, files_of, folder, lock
 from .fetch import Kernel
 
-__all__ = ["MODULES", "Tree", "busybox", "ensure_tree"]
+__all__ = ["ARCHES", "MODULES", "Tree", "busybox", "ensure_tree"]
 
 MODULES = ("dummy", "veth", "brd", "ifb")
 """None of them needs another, nor a device."""
+ARCHES = {"amd64": "x86_64", "ppc64el": "ppc64le"}
+"""ftpatch's words for Debian's, where they differ."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def ensure_tree(kernel: Kernel) -> Tree:
             (where.with_name("image.part") / "vmlinuz").replace(where / "vmlinuz")
             shutil.rmtree(where.with_name("image.part"))
     held = {path.name.partition(".")[0]: path for path in where.glob("*.ko*")}
-    arch = {"amd64": "x86_64"}.get(archive.arch, archive.arch)
+    arch = ARCHES.get(archive.arch, archive.arch)
     return Tree(kernel.name, arch, where / "kernel", where / "vmlinuz", held, busybox(archive))
 
 

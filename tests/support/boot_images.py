@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
-__all__ = ["SETUP", "bzimage", "zboot"]
+__all__ = ["SETUP", "bzimage", "ipl_image", "zboot"]
 
 SETUP = 5 * 512
 """Bytes before the protected-mode code of a bzImage."""
@@ -24,6 +25,20 @@ def bzimage(
     struct.pack_into("<II", header, 0x248, 100, size)
     lengths = struct.pack("<I", size) + stream[-4:]  # input_len, output_len
     return bytes(header) + b"\x90" * 92 + lengths + stream + b"decompressor" * 20
+
+
+def ipl_image(stream: bytes, relocations: Sequence[int], room: int = 0) -> bytes:
+    """A bzImage of IBM Z around a stream with its size behind it, and ``room`` bytes more."""
+    head = bytearray(0x11000)
+    head[0x10008:0x10010] = b"S390EP\0\1"
+    listed = struct.pack(f">{len(relocations)}I", *relocations)
+    start = len(head) + len(listed)
+    at = start + -start % 8
+    # The decompressor's addresses of the list and of the stream, from the start and to the end.
+    struct.pack_into(">4Q", head, 0x10F00, len(head), start, at, at + len(stream))
+    out = bytes(head) + listed + bytes(at - start) + stream + bytes(room)
+    trailer = bytes(24) + b"\0\0\0\x20zIPL"
+    return out + bytes(-(len(out) + len(trailer)) % 4096) + trailer
 
 
 def zboot(stream: bytes, size: int, word: str, offset: int = 0x1000) -> bytes:
