@@ -49,14 +49,14 @@ def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
     """Disassemble ``code`` at ``address``, up to the first invalid byte."""
     from capstone import CS_ARCH_RISCV as RISCV
 
-    reader = engine(arch)
+    reader, top = engine(arch), (1 << arch_named(arch).elf_class) - 1
     insns = list(reader.disasm(code, address))
     out: list[Instruction] = []
     for before, insn in zip([None, *insns], insns, strict=False):
         if before is not None and (call := _pair(before, insn)):
             out[-1:] = [call]
         else:
-            out.append(_instruction(insn, relative=reader.arch == RISCV))
+            out.append(_instruction(insn, relative=reader.arch == RISCV, top=top))
     return out
 
 
@@ -78,8 +78,9 @@ def _pair(auipc: Any, jalr: Any) -> Instruction | None:  # noqa: ANN401
     return Instruction(auipc.address, auipc.size + jalr.size, mnemonic, hex(target), target)
 
 
-def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
-    """``relative``: Capstone returns distances, jalr's from a register."""
+def _instruction(insn: Any, *, relative: bool, top: int) -> Instruction:  # noqa: ANN401
+    """``relative``: Capstone returns distances, jalr's from a register. ``top``: the last
+    address."""
     import capstone
 
     branches = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_BRANCH_RELATIVE)
@@ -91,7 +92,7 @@ def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
         target = immediates[-1] if immediates else None
         if target is not None and relative:
             target = None if insn.mnemonic == "jalr" else insn.address + target
-        target = None if target is None else target & 0xFFFF_FFFF_FFFF_FFFF
+        target = None if target is None else target & top
     mnemonic, operands = insn.mnemonic, insn.op_str
     if call:
         mnemonic += f" {operands.partition(',')[0]},"

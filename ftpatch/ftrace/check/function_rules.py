@@ -26,7 +26,7 @@ from ftpatch.image import Image
 
 __all__ = ["off_entry", "recorded", "unrecorded"]
 
-BEHIND = ("mcount", "_mcount")
+BEHIND = ("mcount", "_mcount", "__gnu_mcount_nc")
 """Callees of -pg without -mfentry: called behind the prologue."""
 
 
@@ -47,8 +47,10 @@ def recorded(sites: Sites) -> tuple[str, ...]:
     names = kallsyms.lookup(ip)
     deep = np.array([offset for _, offset, _ in names], np.int64) - sites.lead
     own = (group < 0) | (deep == 0) | (deep == sites.arch.landing_size)
+    inside = ip < kallsyms.ends[group]
     if not sites.image.has_table:  # it may call mcount, behind the prologue
-        own |= ip < kallsyms.ends[group]
+        own |= inside
+    own |= inside & _behind(sites, np.flatnonzero(~sites.dropped))
     rows = zip(names, ip.tolist(), own.tolist(), strict=True)
     return tuple(sorted(name or hex(at) for (name, _, _), at, whole in rows if whole))
 
