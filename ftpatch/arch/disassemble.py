@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from ftpatch.arch import arch_named
+from ftpatch.arch.instruction_set import instruction_set
 
 __all__ = ["Instruction", "disassemble", "engine"]
 
@@ -33,11 +34,13 @@ class Instruction:
 
 
 @cache
-def engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
-    """Capstone for an architecture by name, with details; cached."""
+def engine(arch: str, mode: str = "") -> Any:  # noqa: ANN401 - Capstone has no types
+    """Capstone for an architecture by name, with details; ``mode``: another one than that of the
+    architecture. Cached."""
     import capstone
 
     kind, *modes = arch_named(arch).capstone
+    modes = [mode] if mode else modes
     reader = capstone.Cs(getattr(capstone, kind), sum(getattr(capstone, mode) for mode in modes))
     reader.detail = True
     if kind == "CS_ARCH_X86":
@@ -49,7 +52,9 @@ def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
     """Disassemble ``code`` at ``address``, up to the first invalid byte."""
     from capstone import CS_ARCH_RISCV as RISCV
 
-    reader, top = engine(arch), (1 << arch_named(arch).elf_class) - 1
+    second = instruction_set(arch)
+    thumb = second.mode if second is not None and second.holds(code) else ""
+    reader, top = engine(arch, thumb), (1 << arch_named(arch).elf_class) - 1
     insns = list(reader.disasm(code, address))
     out: list[Instruction] = []
     for before, insn in zip([None, *insns], insns, strict=False):

@@ -15,6 +15,7 @@ from ftpatch.core.columns import addresses
 from ftpatch.elf.dynamic import Tag, dynamic_tags
 from ftpatch.ftrace.call_adjust import adjust
 from ftpatch.ftrace.callees import read_targets
+from ftpatch.ftrace.local_entries import entered_at
 from ftpatch.ftrace.site_code import read_code
 from ftpatch.image import Image
 
@@ -107,7 +108,8 @@ def _decode(
 
 
 def _symbol(image: Image, arch: Arch) -> int:
-    found = (image.symbols.find(name) for name in arch.mcount_names)
+    rows = (row for name in arch.mcount_names for row in image.symbols.rows_named(name)[:1])
+    found = (entered_at(image, arch, int(row)) for row in rows)
     return next((address for address in found if address), 0)
 
 

@@ -21,6 +21,7 @@ from ftpatch.elf.symbols import Symbols
 from ftpatch.ftrace.callees import read_targets
 from ftpatch.ftrace.check.findings import Broken
 from ftpatch.ftrace.lost_records import find_lost
+from ftpatch.ftrace.site_code import read_code
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
 
@@ -92,6 +93,7 @@ def _behind(sites: Sites, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Test which of the rows called mcount as compiled."""
     if not len(rows):
         return np.zeros(0, bool)
-    code, _ = sites.original.elf.gather(sites.offset[rows], sites.arch.width)
-    _, addr, _, got = sites.arch.decode(code, sites.ip[rows], sites.abi)
+    original, arch, abi, ip = sites.original, sites.arch, sites.abi, sites.ip[rows]
+    code, _ = read_code(original, arch, abi, ip, sites.offset[rows])
+    _, addr, _, got = arch.decode(code, ip, abi)
     return np.isin(addr, read_targets(sites.original, sites.arch, addr, got).are(BEHIND))
