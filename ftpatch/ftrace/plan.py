@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import State
 from ftpatch.arch.contract import U8
+from ftpatch.arch.instruction_set import instruction_set
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.core.columns import within
 from ftpatch.core.journal import journalled
@@ -227,6 +228,12 @@ def _link(
     the linked code of the sites in ``wanted``, bool[n], goes from ``old`` to ``new``, uint8[n, k],
     and the records in ``dropped``, bool[n], are to be missing. Raises SiteRefused or InputError
     where the file has no room for it."""
+    if sites.abi.pad and instruction_set(sites.arch.name) is not None and callee is not None:
+        raise SiteRefused(
+            sites.image.path,
+            "in a relocatable file of two instruction sets pads cannot become calls",
+            "link it into a program, and enable that",
+        )
     headers = Headers(sites.image.elf, Tail(sites.image.end))
     named = Changes.concat([])
     if isinstance(callee, LaidCallee):
