@@ -427,8 +427,10 @@ def test_a_program_in_both_sets(tmp_path: Path) -> None:
     program = target.build(tmp_path, ("gcc", flags), other)
     assert ftpatch("enable", "--json", "--in-place", program).only["changed"] == 3
     assert target.run(program) == "27 3\n"
-    modes = {row["symbol"]: row["code"] for row in ftpatch("list", "--json", program).json}
-    assert modes["other"].startswith("04e02de5") and modes["one"].startswith("00b5")
+    rows = {row["symbol"]: row["offset"] for row in ftpatch("list", "--json", program).json}
+    code = program.read_bytes()
+    push = {"other": bytes.fromhex("04e02de5"), "one": bytes.fromhex("00b5")}
+    assert all(code[rows[name] :].startswith(push[name]) for name in push)
 
 
 @pytest.mark.parametrize("form", ["arm", "thumb"])
@@ -439,5 +441,5 @@ def test_pads_of_a_relocatable_file_are_not_enabled(tmp_path: Path, form: str) -
     path = TARGETS["arm"].compile("gcc", FORMS[form], source)
     before = path.read_bytes()
     done = ftpatch("enable", "--in-place", path, "-f", "one")
-    assert done.code == 2 and "link it" in done.err, done.err
-    assert path.read_bytes() == before and ftpatch("check", path).code == 0
+    assert done.code == 1 and "link it" in done.err, done.err
+    assert path.read_bytes() == before
