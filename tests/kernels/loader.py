@@ -11,11 +11,13 @@ registers are set as Documentation/arch/arm/booting.rst has them:
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-__all__ = ["with_start"]
+__all__ = ["started"]
 
 MEMORY = 0x4000_0000  # of QEMU's virt
 VIRTUAL = 0xC000_0000  # PAGE_OFFSET
@@ -24,7 +26,18 @@ HEADER, SEGMENT = struct.Struct("<4sBBB9xHHIIIIIHHHHHH"), struct.Struct("<IIIIII
 ALIGN = 0x1_0000
 
 
-def with_start(vmlinux: Path, out: Path) -> None:
+@contextmanager
+def started(vmlinux: Path, scratch: Path) -> Iterator[Path]:
+    """What QEMU starts, while it is needed."""
+    image = scratch / f"{vmlinux.name}.started"
+    _write(vmlinux, image)
+    try:
+        yield image
+    finally:
+        image.unlink()
+
+
+def _write(vmlinux: Path, out: Path) -> None:
     with vmlinux.open("rb") as file:
         elf = ELFFile(file)
         entry = elf.header["e_entry"] - VIRTUAL + MEMORY
