@@ -30,6 +30,7 @@ class Known(NamedTuple):
 MAGICS: tuple[tuple[str, str, int, bytes], ...] = (
     ("an ISO 9660 image", "use a file from it", 0x8001, b"CD001"),
     ("a tar archive", "unpack it: `tar -xf FILE`", 257, b"ustar"),
+    ("a zImage (32-bit ARM kernel)", "", 0x24, b"\x18\x28\x6f\x01"),
     ("a big-endian zImage (32-bit ARM kernel)", "", 0x24, b"\x01\x6f\x28\x18"),
     (
         "a U-Boot image (uImage)",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""armhf and armel: 32-bit ARM, of which most programs are in Thumb."""
+"""32-bit ARM (EM_ARM), of which most programs are in Thumb."""
