@@ -35,8 +35,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.arm.encode import A32, T32, halves, link, linked, words
-from ftpatch.arch.arm.stubs import stub_target
+from ftpatch.arch.arm.encode import A32, T32, halves, link, linked, stub_target, words
 from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
 from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.core.columns import addresses
