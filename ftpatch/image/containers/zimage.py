@@ -46,7 +46,7 @@ class ZImage(Wrapper):
     is_kernel = True
     head = HEADER
     names_image = True
-    repacks = ("gzip", "xz")
+    repacks = ("xz",)
     holds_journal = False
 
     def begins(self, head: memoryview) -> bool:
