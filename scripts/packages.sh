@@ -22,6 +22,9 @@ gcc-s390x-linux-gnu       s390x encodings by GNU as
 libc6-dev-s390x-cross     s390x programs under qemu-user
 gcc-powerpc64le-linux-gnu ppc64le encodings by GNU as
 libc6-dev-ppc64el-cross   ppc64le programs under qemu-user
+binutils-arm-linux-gnueabihf  32-bit ARM encodings by GNU as
+gcc-arm-linux-gnueabihf   32-bit ARM programs
+libc6-dev-armhf-cross     32-bit ARM programs under qemu-user
 g++-riscv64-linux-gnu     exceptions of riscv64 programs through traced calls
 gcc-i686-linux-gnu        i386 programs
 g++-i686-linux-gnu        exceptions of i386 programs through traced calls
@@ -50,7 +53,7 @@ kmod                      modinfo as an oracle of compressed modules
 lz4                       lz4 as an oracle
 bzip2                     bzip2 as an oracle
 qemu-system-x86           booting x86 kernels
-qemu-system-arm           booting arm64 kernels
+qemu-system-arm           booting arm64 and 32-bit ARM kernels
 qemu-system-misc          booting riscv64 and s390x kernels
 qemu-system-ppc           booting ppc64le kernels
 opensbi                   booting riscv64 kernels

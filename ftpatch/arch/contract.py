@@ -44,10 +44,11 @@ class Abi:
     ``nop_ops``: address of ``ftrace_nop_ops`` where sites carry a literal (CALL_OPS), else 0.
     ``trampolines``: address of those that ``ftrace_init_nop`` hands out one after the other, 0
     where there are none. ``stubs``: sites branch to stubs outside of their function, which
-    ftrace_init writes, and are no more than that branch. ``kernel``: ``ftrace_init`` will run over
-    the table. ``null_seen``: the table begins with null records, as scripts/sorttable.c leaves it,
-    so this kernel tests for them before ``ftrace_call_adjust``, and skips records that are not in
-    its text.
+    ftrace_init writes, and are no more than that branch. ``unchecked``: start and end of the text
+    in which ftrace_init compares nothing, 0, 0 where there is none. ``kernel``: ``ftrace_init``
+    will run over the table. ``null_seen``: the table begins with null records, as
+    scripts/sorttable.c leaves it, so this kernel tests for them before ``ftrace_call_adjust``, and
+    skips records that are not in its text.
     """
 
     mcount: int = 0
@@ -60,6 +61,7 @@ class Abi:
     nop_ops: int = 0
     trampolines: int = 0
     stubs: bool = False
+    unchecked: tuple[int, int] = (0, 0)
     kernel: bool = False
     null_seen: bool = False
 

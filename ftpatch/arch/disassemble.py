@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from ftpatch.arch import arch_named
+from ftpatch.arch.instruction_set import instruction_set
 
 __all__ = ["Instruction", "disassemble", "engine"]
 
@@ -33,11 +34,13 @@ class Instruction:
 
 
 @cache
-def engine(arch: str) -> Any:  # noqa: ANN401 - Capstone has no types
-    """Capstone for an architecture by name, with details; cached."""
+def engine(arch: str, mode: str = "") -> Any:  # noqa: ANN401 - Capstone has no types
+    """Capstone for an architecture by name, with details; ``mode``: another one than that of the
+    architecture. Cached."""
     import capstone
 
     kind, *modes = arch_named(arch).capstone
+    modes = [mode] if mode else modes
     reader = capstone.Cs(getattr(capstone, kind), sum(getattr(capstone, mode) for mode in modes))
     reader.detail = True
     if kind == "CS_ARCH_X86":
@@ -49,14 +52,16 @@ def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
     """Disassemble ``code`` at ``address``, up to the first invalid byte."""
     from capstone import CS_ARCH_RISCV as RISCV
 
-    reader = engine(arch)
+    second = instruction_set(arch)
+    thumb = second.mode if second is not None and second.holds(code) else ""
+    reader, top = engine(arch, thumb), (1 << arch_named(arch).elf_class) - 1
     insns = list(reader.disasm(code, address))
     out: list[Instruction] = []
     for before, insn in zip([None, *insns], insns, strict=False):
         if before is not None and (call := _pair(before, insn)):
             out[-1:] = [call]
         else:
-            out.append(_instruction(insn, relative=reader.arch == RISCV))
+            out.append(_instruction(insn, relative=reader.arch == RISCV, top=top))
     return out
 
 
@@ -78,8 +83,9 @@ def _pair(auipc: Any, jalr: Any) -> Instruction | None:  # noqa: ANN401
     return Instruction(auipc.address, auipc.size + jalr.size, mnemonic, hex(target), target)
 
 
-def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
-    """``relative``: Capstone returns distances, jalr's from a register."""
+def _instruction(insn: Any, *, relative: bool, top: int) -> Instruction:  # noqa: ANN401
+    """``relative``: Capstone returns distances, jalr's from a register. ``top``: the last
+    address."""
     import capstone
 
     branches = (capstone.CS_GRP_CALL, capstone.CS_GRP_JUMP, capstone.CS_GRP_BRANCH_RELATIVE)
@@ -91,7 +97,7 @@ def _instruction(insn: Any, *, relative: bool) -> Instruction:  # noqa: ANN401
         target = immediates[-1] if immediates else None
         if target is not None and relative:
             target = None if insn.mnemonic == "jalr" else insn.address + target
-        target = None if target is None else target & 0xFFFF_FFFF_FFFF_FFFF
+        target = None if target is None else target & top
     mnemonic, operands = insn.mnemonic, insn.op_str
     if call:
         mnemonic += f" {operands.partition(',')[0]},"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["addresses", "among", "held", "looked_up", "objects", "stacked"]
+__all__ = ["addresses", "among", "held", "looked_up", "objects", "stacked", "within"]
 
 
 def addresses(*values: int) -> NDArray[np.uint64]:
@@ -54,3 +54,8 @@ def objects(values: Sequence[object]) -> NDArray[np.object_]:
     out = np.empty(len(values), object)
     out[:] = values
     return out
+
+
+def within(column: NDArray[np.uint64], bounds: tuple[int, int]) -> NDArray[np.bool_]:
+    """Test which of the addresses are in a range, bool[n]: from its start to before its end."""
+    return np.asarray((column >= bounds[0]) & (column < bounds[1]))

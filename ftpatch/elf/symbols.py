@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch.instruction_set import marks_functions
+from ftpatch.core.columns import among
 from ftpatch.elf.dynamic import Tag, dynamic_tags, offset_of_tag
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
@@ -40,7 +42,9 @@ _ENTRY = {
 class Symbols:
     """n symbols: ``value`` and ``size`` uint64[n] (virtual address, bytes), ``type`` (STT_*) and
     ``bind`` (STB_*) uint8[n], ``section`` uint16[n], ``name`` uint32[n] (offset in ``strings``,
-    uint8[m], the string table), ``other`` uint8[n] (st_other; 0 where the source has none)."""
+    uint8[m], the string table), ``other`` uint8[n] (st_other; 0 where the source has none),
+    ``mark`` uint8[n] (1 for a function in its machine's second instruction set, whose value is
+    without the bit that says so)."""
 
     value: NDArray[np.uint64]
     size: NDArray[np.uint64]
@@ -53,6 +57,7 @@ class Symbols:
     ranked: bool = False
     """True if symbols of equal address are in kallsyms' order already."""
     st_other: NDArray[np.uint8] | None = None
+    marks: NDArray[np.uint8] | None = None
 
     STT_OBJECT, STT_FUNC, STT_SECTION, STT_FILE, STT_TLS = 1, 2, 3, 4, 6
     STT_GNU_IFUNC = 10
@@ -69,6 +74,11 @@ class Symbols:
     def other(self) -> NDArray[np.uint8]:
         """st_other, uint8[n]; 0 where the source of the symbols has none."""
         return np.zeros(len(self), np.uint8) if self.st_other is None else self.st_other
+
+    @property
+    def mark(self) -> NDArray[np.uint8]:
+        """1 for a function in the second instruction set, uint8[n]."""
+        return np.zeros(len(self), np.uint8) if self.marks is None else self.marks
 
     @cached_property
     def _text(self) -> bytes:
@@ -191,14 +201,21 @@ def _table(elf: Elf, offset: int, size: int, strings_at: int, strings_size: int)
     raw = elf.contents(offset, count * entry.itemsize, "symbol table")
     strings = elf.contents(strings_at, strings_size, "string table")
     table = np.frombuffer(raw, entry)
+    value, kind = table["value"].astype(np.uint64), table["info"] & np.uint8(0xF)
+    marks = None
+    if marks_functions(elf.skeleton.machine, elf.skeleton.elf_class):
+        function = among(kind, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC))
+        marks = (function & (value % np.uint64(2) == 1)).astype(np.uint8)
+        value -= marks
     return Symbols(
-        value=table["value"].astype(np.uint64),
+        value=value,
         size=table["size"].astype(np.uint64),
-        type=table["info"] & np.uint8(0xF),
+        type=kind,
         bind=table["info"] >> np.uint8(4),
         section=table["shndx"].astype(np.uint16),
         name=table["name"].astype(np.uint32),
         strings=strings,
         path=elf.path,
         st_other=table["other"],
+        marks=marks,
     )

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch, State
+from ftpatch.arch.init_text import init_text
 from ftpatch.core.columns import addresses
 from ftpatch.elf.dynamic import Tag, dynamic_tags
 from ftpatch.ftrace.call_adjust import adjust
 from ftpatch.ftrace.callees import read_targets
+from ftpatch.ftrace.local_entries import entered_at
 from ftpatch.ftrace.site_code import read_code
 from ftpatch.image import Image
 
@@ -40,6 +42,7 @@ def certain_abi(image: Image, arch: Arch, *, null_seen: bool) -> Abi | None:
         mcount=mcount,
         nop=nop,
         chosen=arch.chosen_nops if chosen else (),
+        unchecked=_unchecked(image, arch),
         kernel=True,
         null_seen=null_seen,
     )
@@ -57,7 +60,12 @@ def read_abi(
     """The abi of any other image in its original state; ``record`` and ``prefix`` are those of its
     non-null records. ``pads``: one of several tables is known to list pads."""
     common = _majority(prefix)
-    call = Abi(kernel=image.has_table, null_seen=null_seen, got_base=got_base(image))
+    call = Abi(
+        kernel=image.has_table,
+        null_seen=null_seen,
+        got_base=got_base(image),
+        unchecked=_unchecked(image, arch),
+    )
     pad = replace(call, pad=True, prefix=common)
     as_pad, pad_addr, pad_got = _decode(image, arch, record + prefix.view(np.uint64), pad)
     if image.has_table and int((as_pad == State.NOP).sum()) * 2 < len(record):
@@ -100,7 +108,8 @@ def _decode(
 
 
 def _symbol(image: Image, arch: Arch) -> int:
-    found = (image.symbols.find(name) for name in arch.mcount_names)
+    rows = (row for name in arch.mcount_names for row in image.symbols.rows_named(name)[:1])
+    found = (entered_at(image, arch, int(row)) for row in rows)
     return next((address for address in found if address), 0)
 
 
@@ -128,6 +137,14 @@ def got_base(image: Image) -> int:
     """_GLOBAL_OFFSET_TABLE_, which DT_PLTGOT names on x86 (i386 psABI, "Dynamic Section")."""
     base = dynamic_tags(image.elf).get(Tag.PLTGOT)
     return base or image.symbols.find("_GLOBAL_OFFSET_TABLE_") or 0
+
+
+def _unchecked(image: Image, arch: Arch) -> tuple[int, int]:
+    """Start and end of a kernel's text in which its ftrace_init compares nothing."""
+    text = init_text(arch.name)
+    if text is None or not image.is_kernel or image.symbols.find(text.sign) is None:
+        return 0, 0
+    return image.symbols.find(text.start) or 0, image.symbols.find(text.end) or 0
 
 
 def _own_nop(image: Image, arch: Arch) -> bytes:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, Arch
+from ftpatch.arch.instruction_set import instruction_set
 from ftpatch.image import Image
 
 __all__ = ["adjust"]
@@ -23,7 +24,7 @@ def adjust(
     where it is not given."""
     skip = np.full(len(record), abi.prefix, np.int64) if prefix is None else prefix
     entry = record + skip.view(np.uint64)
-    if abi.kernel and not abi.pad:  # every kernel takes the record of a call as it is
-        return entry
+    if abi.kernel and not abi.pad and instruction_set(arch.name) is None:
+        return entry  # every kernel takes the record of a call as it is, but for that bit
     code, _ = image.elf.gather(image.elf.offset_of(entry), arch.around)
     return arch.call_adjust(entry, code, abi)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8
-from ftpatch.core.columns import addresses
+from ftpatch.core.columns import addresses, within
 from ftpatch.ftrace.call_adjust import adjust
 from ftpatch.ftrace.ftrace_bug import FtraceBug
 from ftpatch.ftrace.print_ip_ins import signed_bytes
@@ -89,7 +89,8 @@ def predict(sites: Sites) -> FtraceInit:
     again = np.zeros(len(ip), bool)
     again[1:] = ip[1:] == ip[:-1]
     actual[again] = arch.after_init(ip, abi)[again]
-    refused = np.flatnonzero(~there | (actual != expected).any(axis=1))
+    checked = ~within(ip, abi.unchecked)
+    refused = np.flatnonzero(checked & (~there | (actual != expected).any(axis=1)))
     entries = len(record) if abi.null_seen else len(value)
     death = _death(sites, record, ip, there, refused)
     if not len(refused) or death is not None:

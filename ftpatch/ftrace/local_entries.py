@@ -16,12 +16,13 @@ __all__ = ["entered_at", "local_entries"]
 
 
 def local_entries(image: Image, arch: Arch) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Rows of the functions that have a local entry, intp[n], and its address, uint64[n]."""
+    """Rows of the functions that are called at another address than their symbol's, intp[n], and
+    that, uint64[n]: at a local entry, or with the bit of the second instruction set."""
     symbols = image.symbols
     functions = among(symbols.type, (Symbols.STT_FUNC, Symbols.STT_GNU_IFUNC)) & (
         symbols.section != Symbols.SHN_UNDEF
     )
-    step = local_entry(arch.name, symbols.other)
+    step = local_entry(arch.name, symbols.other) + symbols.mark
     rows = np.flatnonzero(functions & (step > 0))
     return rows, symbols.value[rows] + step[rows]
 
@@ -31,8 +32,10 @@ def entered_at(image: Image, arch: Arch, row: int) -> int:
     file that is the symbol: its loader adds the rest. Without st_other, as in a kernel's own
     kallsyms, the code tells."""
     value = int(image.symbols.value[row])
-    if image.is_relocatable or not supports(arch.name, "local_entry"):
+    if image.is_relocatable:
         return value
+    if not supports(arch.name, "local_entry"):
+        return value + int(image.symbols.mark[row])
     if image.symbols.st_other is None:
         at = image.elf.offset_of(image.symbols.value[row : row + 1], executable=True)
         code, there = image.elf.gather(at, arch.around)

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import State
 from ftpatch.arch.contract import U8
+from ftpatch.arch.instruction_set import instruction_set
 from ftpatch.core.changes import Changes, Kind
+from ftpatch.core.columns import within
 from ftpatch.core.journal import journalled
 from ftpatch.elf.sections import Headers, Tail
 from ftpatch.errors import SiteRefused
@@ -153,8 +155,8 @@ def plan_disable(
         keep_records=keep_records,
         action="Setting ftrace call site to NOP",
     )
-    shown = sites.arch.make_nop(np.array([5], np.uint8), nop, sites.abi)[0]
-    size = 5 if sites.arch.lead(sites.abi) == 0 and sites.arch.nops else sites.arch.width
+    size = 5 if sites.arch.nops else int(sites.width.max(initial=0))
+    shown = sites.arch.make_nop(np.array([size], np.uint8), nop, sites.abi)[0]
     return replace(plan, new=shown[:size].tobytes(), unrecorded=of_nop(sites, nop))
 
 
@@ -226,6 +228,12 @@ def _link(
     the linked code of the sites in ``wanted``, bool[n], goes from ``old`` to ``new``, uint8[n, k],
     and the records in ``dropped``, bool[n], are to be missing. Raises SiteRefused or InputError
     where the file has no room for it."""
+    if sites.abi.pad and instruction_set(sites.arch.name) is not None and callee is not None:
+        raise SiteRefused(
+            sites.image.path,
+            "in a relocatable file of two instruction sets pads cannot become calls",
+            "link it into a program, and enable that",
+        )
     headers = Headers(sites.image.elf, Tail(sites.image.end))
     named = Changes.concat([])
     if isinstance(callee, LaidCallee):
@@ -254,6 +262,7 @@ def _records(
     state, addr, _, _ = sites.arch.decode(final, sites.ip, sites.abi)
     if not expected.shape[1]:  # it compares nothing, and turns any code into a NOP
         fits = state == State.NOP
+    fits |= (state == State.NOP) & within(sites.ip, sites.abi.unchecked)
     calls = mask & (state == State.CALL) & ~fits
     if sites.abi.nop_ops:
         calls &= ~load_ops(sites, addr, laid)

@@ -30,7 +30,7 @@ def read_code(
     code, there = image.elf.gather(offset, arch.width)
     if not image.is_relocatable or not len(ip):
         return code, there
-    state, _, width, _ = arch.decode(code, ip, abi)
+    state, held, width, _ = arch.decode(code, ip, abi)
     relocations = image.relocations
     row = call_rows(image, arch, ip)
     call = (state == State.CALL) & (row >= 0) & there
@@ -41,12 +41,12 @@ def read_code(
     at = row[call]
     if len(at):
         symbol = relocations.symbol[at]
-        addend = relocations.addend[at]
+        distance = relocations.addend[at] - arch.call_addend
         if (relocations.form[at] == Form.REL).any():
-            held, _ = image.elf.gather(offset[call] + arch.lead(abi) + arch.call_field, 4)
-            addend = image.elf.order.signed(held, 4)
-        distance = (addend - arch.call_addend).view(np.uint64)
-        addr = image.symbols.value[symbol] + distance
+            # The addend is in the code, which reads as if S were the place of the relocation.
+            away = held[call] - ip[call] - np.uint64(arch.call_field)
+            distance = away.astype(np.uint32).view(np.int32).astype(np.int64)
+        addr = image.symbols.value[symbol] + distance.view(np.uint64)
         code[call] = arch.make_call(ip[call], addr, width[call], abi)[:, : code.shape[1]]
     return code, there
 

@@ -6,7 +6,8 @@ build's own settings come first (cmd_gzip, cmd_xzkern, cmd_zstd22, ... in script
 
     gzip    gzip -n -9                  lzma   lzma -9
     bzip2   bzip2 -9                    lz4    lz4 -l -9
-    xz      the filters and the dictionary of the stream that was there (scripts/xz_wrap.sh)
+    xz      the filters, the dictionary and the bits of the stream that was there (lc, lp and pb:
+            scripts/xz_wrap.sh)
     zstd    zstd -22 --ultra, with the window of the frame that was there
 
 then stronger ones and, where the stream must not become much shorter, weaker ones.
@@ -32,6 +33,8 @@ BRANCHES = (0x04, 0x05, 0x06, 0x07, 0x08, 0x09)
 """IDs of the filters of branches that Python can set: x86, PowerPC, IA-64, ARM, ARM-Thumb, SPARC
 (The .xz File Format, 5.3.2)."""
 LZMA2 = 0x21
+NEW_BITS, MAX_BITS = 0xC0, 224
+"""Control byte of the chunks that have lc, lp and pb, and the largest such value."""
 
 
 def pack_kernel(
@@ -89,11 +92,12 @@ def _xz(held: memoryview) -> Iterator[Packer]:
     import lzma
 
     check, branches, dictionary = _xz_settings(held)
+    bits = _xz_bits(held)
 
     def at(preset: int, **options: int) -> Packer:
         chain: list[dict[str, Any]] = [
             *({"id": one} for one in branches),
-            {"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": dictionary, **options},
+            {"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": dictionary, **bits, **options},
         ]
         return lambda data: lzma.compress(data, lzma.FORMAT_XZ, check, filters=chain)
 
@@ -126,6 +130,18 @@ def _xz_settings(held: memoryview) -> tuple[int, list[int], int]:
             branches.append(one)
         at += size
     return held[7] & 0xF, branches, dictionary
+
+
+def _xz_bits(held: memoryview) -> dict[str, int]:
+    """lc, lp and pb of a stream's first block, which its first LZMA2 chunk has: control, unpacked
+    size (2), packed size (2), (pb * 5 + lp) * 9 + lc. Empty if that is not compressed."""
+    start = 12 + 4 * (held[12] + 1) if held[12] else len(held)
+    chunk = held[start : start + 6].tobytes()
+    if len(chunk) < 6 or chunk[0] < NEW_BITS or chunk[5] > MAX_BITS:
+        return {}
+    rest, lc = divmod(chunk[5], 9)
+    pb, lp = divmod(rest, 5)
+    return {"lc": lc, "lp": lp, "pb": pb}
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -26,6 +26,8 @@ NOPR = bytes.fromhex("070007000700")  # nopr; nopr; nopr: not the compiler's brc
 CSDB = 0xD503229F  # csdb: a hint like the NOP, and not the NOP
 SAVED = {"arm64": MOV_X9_X30, "ppc64le": MFLR_R0}
 HINTS = {"arm64": CSDB, "ppc64le": MEDIUM}
+ADD_SP = 0xE28DD004  # add sp, sp, #4
+UDF = 0xE7F001F0  # udf #16
 NOWHERE = 0x1000  # no kernel maps this
 INSIDE = 16  # bytes from a function's entry
 SHORT = 100  # records
@@ -112,6 +114,30 @@ def brasl(image: Vmlinux, number: int) -> Edits:
     return [(_at(image, number), b"\xc0\x05" + (distance // 2).to_bytes(4, "big", signed=True))]
 
 
+def idle_call(image: Vmlinux, number: int) -> Edits:
+    """A site that is disabled, and whose record was not dropped."""
+    return [(_at(image, number), _word(ADD_SP))]
+
+
+def bl_elsewhere(image: Vmlinux, number: int) -> Edits:
+    return [(_at(image, number), _bl(image, number, image.address("ftrace_caller")))]
+
+
+def bl_past_the_entry(image: Vmlinux, number: int) -> Edits:
+    """One instruction behind __gnu_mcount_nc."""
+    return [(_at(image, number), _bl(image, number, image.address("__gnu_mcount_nc") + 4))]
+
+
+def undefined(image: Vmlinux, number: int) -> Edits:
+    """udf, as a kprobe has it there."""
+    return [(_at(image, number), _word(UDF))]
+
+
+def _bl(image: Vmlinux, number: int, target: int) -> bytes:
+    distance = target - int(image.sites[number]) - 8
+    return _word(0xEB000000 | distance >> 2 & 0xFFFFFF)
+
+
 def record_in_data(image: Vmlinux, number: int) -> Edits:
     """A record outside of the text: a bug on 6.1, silently skipped later."""
     return _record(image, number, image.address("linux_banner"))
@@ -182,11 +208,21 @@ ON_SITES: dict[str, list[Breakage]] = {
     "x86": [nop_for_call, call_elsewhere, call_past_the_entry, trap],
     "arm64": [move_for_nop, hint_for_nop, second_word, record_misaligned, record_four_off],
     "riscv64": [other_bytes, half_a_pad],
+    "arm": [
+        idle_call,
+        bl_elsewhere,
+        bl_past_the_entry,
+        undefined,
+        record_misaligned,
+        record_four_off,
+    ],
     "s390x": [short_nops, brcl_elsewhere, last_halfword, brasl],
     "ppc64le": [move_for_nop, hint_for_nop, second_word, record_misaligned, record_four_off],
 }
 BREAKAGES = {arch: [*own, *EVERY] for arch, own in ON_SITES.items()}
 SITES = {
+    "idle_call",
+    "undefined",
     "short_nops",
     "nop_for_call",
     "trap",

@@ -24,6 +24,7 @@ APPEND = {
     "riscv64": "console=ttyS0",
     "s390x": "console=ttysclp0",
     "ppc64le": "console=hvc0",
+    "arm": "console=ttyAMA0",
 }
 LIMIT = 600  # seconds; a boot with all its steps takes 5 to 15
 STEP, SAID, LOG, END = "@@ step ", "@@ said ", "@@ log ", "@@ end"

@@ -29,9 +29,10 @@ RELATIVE = {"arm64": 1027, "ppc64le": 22}
 """R_*_RELATIVE of kernels that relocate themselves by .rela.dyn."""
 
 ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64", "EM_RISCV": "riscv64",
-          "EM_S390": "s390x", "EM_PPC64": "ppc64le"}  # fmt: skip
+          "EM_S390": "s390x", "EM_PPC64": "ppc64le", "EM_ARM": "arm"}  # fmt: skip
 PADS = ("arm64", "riscv64", "s390x", "ppc64le")
-EXTENT = {"arm64": (4, 8), "ppc64le": (4, 8), "s390x": (0, 6)}
+PROLOGUE = 24  # bytes: registers pushed, room made for variables, lr pushed
+EXTENT = {"arm64": (4, 8), "ppc64le": (4, 8), "s390x": (0, 6), "arm": (0, 4)}
 SYMBOL = {
     64: np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("shndx", "<u2"),
                   ("value", "<u8"), ("size", "<u8")]),
@@ -187,8 +188,8 @@ class Vmlinux:
     @cached_property
     def landing(self) -> int:
         """Bytes that may stand between a function's symbol and the code of its site: endbr64, bti
-        c; what makes r2 at a global entry."""
-        return 8 if self.arch == "ppc64le" else 4
+        c; what makes r2 at a global entry; with -pg the prologue."""
+        return {"ppc64le": 8, "arm": PROLOGUE}.get(self.arch, 4)
 
     @cached_property
     def init_compares(self) -> bool:
@@ -243,6 +244,8 @@ class Vmlinux:
         if self.arch == "ppc64le":
             mode = capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN
             return capstone.Cs(capstone.CS_ARCH_PPC, mode)
+        if self.arch == "arm":
+            return capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_ARM)
         mode = capstone.CS_MODE_64 if self.bits == 64 else capstone.CS_MODE_32
         return capstone.Cs(capstone.CS_ARCH_X86, mode)
 

@@ -38,15 +38,18 @@ PC = ["qemu-system-x86_64", *BARE]
 VIRT = ["qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", *BARE]
 RISCV = ["qemu-system-riscv64", "-M", "virt", *BARE]
 ZVM = ["qemu-system-s390x", "-M", "s390-ccw-virtio", *BARE]
+ARM = ["qemu-system-arm", "-M", "virt", *BARE]
 PSERIES = ["qemu-system-ppc64", "-M", "pseries,x-vof=on", *BARE]  # without the firmware's seconds
 MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV, "s390x": ZVM,
-            "ppc64le": PSERIES}  # fmt: skip
+            "ppc64le": PSERIES, "arm": ARM}  # fmt: skip
 OBJCOPY = {"arm64": "aarch64-linux-gnu-objcopy", "riscv64": "riscv64-linux-gnu-objcopy"}
 """QEMU takes the raw Image of these, and x86's vmlinux for its PVH note; ppc64le's as it is."""
 BOXED = ("s390x",)
 """A vmlinux of these runs behind its decompressor only (ipl.py)."""
 MOVED = {"s390x": 0x3FF_E000_0000}
 """Bytes from where these are linked to where they run without KASLR (CONFIG_KERNEL_IMAGE_BASE)."""
+STARTED = ("arm",)
+"""A vmlinux of these gets the start that a decompressor gives it (loader.py)."""
 CRAMPED = ("s390x",)
 """Their installed kernels have no room for the changes of all their sites."""
 # x86 checks its timer against others, which fails where the host is busy.
@@ -57,6 +60,7 @@ APPEND = {
     "riscv64": "console=ttyS0 earlycon panic=-1",
     "s390x": "console=ttysclp0 earlyprintk panic=-1",
     "ppc64le": "console=hvc0 panic=-1",
+    "arm": "console=ttyAMA0 earlycon panic=-1",
 }
 
 STAMP = re.compile(r"^\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
@@ -129,6 +133,12 @@ def raw_image(vmlinux: Path, arch: str, scratch: Path) -> Iterator[Path]:
         if kernel is None:
             pytest.skip(f"no installed kernel of {arch}, whose decompressor starts this one")
         with boxed(vmlinux, ensure_tree(kernel).vmlinuz, scratch) as image:
+            yield image
+        return
+    if arch in STARTED:
+        from .loader import started
+
+        with started(vmlinux, scratch) as image:
             yield image
         return
     if arch not in OBJCOPY:

@@ -23,7 +23,7 @@ def read_sites(
     read = READERS.get(image.arch, _x86_site)
     start, width = image.extent
     rows = image.code(sites - np.uint64(start), width)
-    nop = b"" if image.pads else nop5(image)
+    nop = b"" if image.pads or image.arch in READERS else nop5(image)
     for ip, row in zip(sites.tolist(), rows, strict=True):
         state, target = read(image.disassembler, row.tobytes(), ip - start, nop)
         states.append(state)
@@ -66,6 +66,16 @@ def _riscv64_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str,
     return "unexpected", 0
 
 
+def _arm_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str, int]:
+    """Behind ``push {lr}``, which no one changes."""
+    match [(insn[2], insn[3]) for insn in cs.disasm_lite(code, at)]:
+        case [("add", "sp, sp, #4")]:
+            return "nop", 0
+        case [("bl", target)]:
+            return "call", int(target[1:], 16) % 2**32
+    return "unexpected", 0
+
+
 def _s390x_site(cs: capstone.Cs, code: bytes, at: int, _: bytes) -> tuple[str, int]:
     match [(insn[2], insn[3].split(", ")) for insn in cs.disasm_lite(code, at)]:
         case [("brcl", ["0", target])] if int(target, 16) == at:
@@ -90,6 +100,7 @@ READERS = {
     "riscv64": _riscv64_site,
     "s390x": _s390x_site,
     "ppc64le": _ppc64le_site,
+    "arm": _arm_site,
 }
 
 
@@ -130,6 +141,14 @@ def _mentions(image: Vmlinux, function: str, wanted: int) -> bool:
             known = page is not None and last.type == arm64_const.ARM64_OP_IMM
             if known and (page + last.imm) % 2**64 == wanted:
                 return True
+        elif insn.mnemonic == "movw":
+            pages[insn.operands[0].reg] = insn.operands[1].imm
+        elif insn.mnemonic == "movt":
+            low = pages.get(insn.operands[0].reg, 0)
+            if insn.operands[1].imm << 16 | low == wanted:
+                return True
+        elif image.arch == "arm":
+            pass
         elif insn.mnemonic == "larl":
             if insn.operands[1].imm % 2**64 == wanted:
                 return True

@@ -18,7 +18,7 @@ __all__ = ["ARCHES", "MODULES", "Tree", "busybox", "ensure_tree"]
 
 MODULES = ("dummy", "veth", "brd", "ifb")
 """None of them needs another, nor a device."""
-ARCHES = {"amd64": "x86_64", "ppc64el": "ppc64le"}
+ARCHES = {"amd64": "x86_64", "ppc64el": "ppc64le", "armhf": "arm"}
 """ftpatch's words for Debian's, where they differ."""
 
 

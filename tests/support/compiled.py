@@ -114,6 +114,25 @@ ftrace_caller:
     mtlr 0
     bctr
 """
+ARM = """
+    .arm
+    .globl ftrace_caller
+    .type ftrace_caller, %function
+ftrace_caller:
+    push {r0, r1, r2}
+    mrs r2, cpsr
+    ldr r0, 1f
+2:  add r0, pc, r0
+    ldr r1, [r0]
+    add r1, r1, #1
+    str r1, [r0]
+    msr cpsr_f, r2
+    pop {r0, r1, r2}
+    mov ip, lr
+    pop {lr}
+    bx ip
+1:  .word calls - (2b + 8)
+"""
 
 
 @dataclass(frozen=True)
@@ -212,5 +231,6 @@ TARGETS = {
             own=("-mcpu=power10",),
             cpu="power10",
         ),
+        Target("arm", "arm-linux-gnueabihf", "arm-linux-gnueabihf-gcc", ARM),
     )
 }

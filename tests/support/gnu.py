@@ -21,12 +21,19 @@ PREFIXES = {
     "riscv64": ("riscv64-linux-gnu-",),
     "s390x": ("s390x-linux-gnu-",),
     "ppc64le": ("powerpc64le-linux-gnu-",),
+    "arm": ("arm-linux-gnueabihf-",),
 }
-AS_MODE = {"x86_64": ["--64"], "i386": ["--32"], "riscv64": ["-march=rv64gc"]}
+AS_MODE = {
+    "x86_64": ["--64"],
+    "i386": ["--32"],
+    "riscv64": ["-march=rv64gc"],
+    "arm": ["-march=armv7-a"],
+}
 LD_MODE = {
     "x86_64": ["-m", "elf_x86_64"],
     "i386": ["-m", "elf_i386"],
     "riscv64": ["--no-relax"],
+    "arm": [],
 }
 EMULATORS = {
     "x86_64": "qemu-x86_64-static",
@@ -35,6 +42,7 @@ EMULATORS = {
     "riscv64": "qemu-riscv64-static",
     "s390x": "qemu-s390x-static",
     "ppc64le": "qemu-ppc64le-static",
+    "arm": "qemu-arm-static",
 }
 
 

@@ -17,6 +17,8 @@ CAPSTONE = {
     "riscv64": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
     "s390x": (capstone.CS_ARCH_SYSZ, capstone.CS_MODE_BIG_ENDIAN),
     "ppc64le": (capstone.CS_ARCH_PPC, capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN),
+    "arm": (capstone.CS_ARCH_ARM, capstone.CS_MODE_ARM),
+    "thumb": (capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB),
 }
 KEYSTONE = {
     "x86_64": (keystone.KS_ARCH_X86, keystone.KS_MODE_64),

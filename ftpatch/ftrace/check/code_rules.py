@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import State
 from ftpatch.core.changes import Kind
-from ftpatch.core.columns import addresses
+from ftpatch.core.columns import addresses, within
 from ftpatch.core.journal import journalled
 from ftpatch.ftrace.callees import CALLERS
 from ftpatch.ftrace.check.findings import Broken, broken
@@ -65,9 +65,16 @@ def undone(sites: Sites) -> Broken:
     mask = np.zeros(len(sites), bool)
     if sites.abi.kernel and not sites.arch.init_expects(sites.ip[:1], sites.abi)[1].shape[1]:
         mask = (sites.state == State.CALL) & ~sites.dropped
+    mask |= _unseen(sites)
     return broken(
         sites, mask, "ftrace_init turns this call into a NOP, because its record is present"
     )
+
+
+def _unseen(sites: Sites) -> NDArray[np.bool_]:
+    """Sites with another call than the compiled one where ftrace_init compares nothing, bool[n]."""
+    calls = (sites.state == State.CALL) & (sites.addr != sites.abi.mcount) & ~sites.dropped
+    return calls & within(sites.ip, sites.abi.unchecked)
 
 
 def unlinked(sites: Sites) -> Broken:

@@ -21,12 +21,13 @@ from ftpatch.elf.symbols import Symbols
 from ftpatch.ftrace.callees import read_targets
 from ftpatch.ftrace.check.findings import Broken
 from ftpatch.ftrace.lost_records import find_lost
+from ftpatch.ftrace.site_code import read_code
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
 
 __all__ = ["off_entry", "recorded", "unrecorded"]
 
-BEHIND = ("mcount", "_mcount")
+BEHIND = ("mcount", "_mcount", "__gnu_mcount_nc")
 """Callees of -pg without -mfentry: called behind the prologue."""
 
 
@@ -47,8 +48,10 @@ def recorded(sites: Sites) -> tuple[str, ...]:
     names = kallsyms.lookup(ip)
     deep = np.array([offset for _, offset, _ in names], np.int64) - sites.lead
     own = (group < 0) | (deep == 0) | (deep == sites.arch.landing_size)
+    inside = ip < kallsyms.ends[group]
     if not sites.image.has_table:  # it may call mcount, behind the prologue
-        own |= ip < kallsyms.ends[group]
+        own |= inside
+    own |= inside & _behind(sites, np.flatnonzero(~sites.dropped))
     rows = zip(names, ip.tolist(), own.tolist(), strict=True)
     return tuple(sorted(name or hex(at) for (name, _, _), at, whole in rows if whole))
 
@@ -90,6 +93,7 @@ def _behind(sites: Sites, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Test which of the rows called mcount as compiled."""
     if not len(rows):
         return np.zeros(0, bool)
-    code, _ = sites.original.elf.gather(sites.offset[rows], sites.arch.width)
-    _, addr, _, got = sites.arch.decode(code, sites.ip[rows], sites.abi)
+    original, arch, abi, ip = sites.original, sites.arch, sites.abi, sites.ip[rows]
+    code, _ = read_code(original, arch, abi, ip, sites.offset[rows])
+    _, addr, _, got = arch.decode(code, ip, abi)
     return np.isin(addr, read_targets(sites.original, sites.arch, addr, got).are(BEHIND))

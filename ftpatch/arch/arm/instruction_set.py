@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+"""Thumb (T32), beside A32: ELF for the Arm Architecture, 5.5.3 "Symbol Values"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ftpatch.arch.arm.encode import T32
+from ftpatch.arch.instruction_set import SecondSet
+
+__all__ = ["INSTRUCTION_SET"]
+
+
+def _is_thumb(code: bytes) -> bool:
+    """Return whether code begins as a pad does in T32, with a NOP or ``push {lr}``."""
+    return int.from_bytes(code[:2], "little") in (*T32.NOPS, T32.PUSH_LR)
+
+
+INSTRUCTION_SET: Final = SecondSet(_is_thumb, "CS_MODE_THUMB")
