@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How many records a module's table must have for its loader, null ones included."""
+"""The records that a module's table must have for its loader, null ones included."""
 
 from __future__ import annotations
 

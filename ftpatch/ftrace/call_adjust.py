@@ -24,7 +24,8 @@ def adjust(
     where it is not given."""
     skip = np.full(len(record), abi.prefix, np.int64) if prefix is None else prefix
     entry = record + skip.view(np.uint64)
-    if abi.kernel and not abi.pad and instruction_set(arch.name) is None:
+    second = instruction_set(arch.name)
+    if abi.kernel and not abi.pad and second is None:
         return entry  # every kernel takes the record of a call as it is, but for that bit
     code, _ = image.elf.gather(image.elf.offset_of(entry), arch.around)
     return arch.call_adjust(entry, code, abi)

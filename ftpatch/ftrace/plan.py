@@ -228,7 +228,8 @@ def _link(
     the linked code of the sites in ``wanted``, bool[n], goes from ``old`` to ``new``, uint8[n, k],
     and the records in ``dropped``, bool[n], are to be missing. Raises SiteRefused or InputError
     where the file has no room for it."""
-    if sites.abi.pad and instruction_set(sites.arch.name) is not None and callee is not None:
+    second = instruction_set(sites.arch.name)
+    if sites.abi.pad and second is not None and callee is not None:
         raise SiteRefused(
             sites.image.path,
             "in a relocatable file of two instruction sets pads cannot become calls",

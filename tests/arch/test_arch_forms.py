@@ -74,8 +74,8 @@ def test_prefix_counts_whole_nops(name: str) -> None:
         return
     if name == "ppc64le":
         nop, mflr = bytes.fromhex("00000060"), bytes.fromhex("a602087c")
-        pads = (nop * 2 + mflr, mflr + nop, nop * 8, nop[::-1] * 2)
-        assert arch.prefix(_rows(*pads)).tolist() == [8, 0, 32, 0]
+        some = (nop * 2 + mflr, mflr + nop, nop * 8, nop[::-1] * 2)
+        assert arch.prefix(_rows(*some)).tolist() == [8, 0, 32, 0]
         return
     nopl = bytes.fromhex("0f1f440008")
     codes = (b"\x90" * 5 + b"\x55", b"\x55\x90", b"\x90" * 32, nopl, b"\x90\x90" + nopl)

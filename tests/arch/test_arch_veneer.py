@@ -168,9 +168,9 @@ def test_named_sites_are_what_the_kernel_writes(name: str, site: str) -> None:
     assert target_of(insn) & ((1 << arch.elf_class) - 1) == addr
     other = "ftrace_graph_call" if not graph else "ftrace_call"
     assert arch.named_site_target(other, code, ip) is None
-    rest = "" if graph and arm64 else "ftrace_stub"
+    leads = "" if graph and arm64 else "ftrace_stub"
     if name == "ppc64le":
-        rest = "ftrace_graph_stub" if graph else "ftrace_stub"
-    assert arch.named_site_rest(site) == rest
+        leads = "ftrace_graph_stub" if graph else "ftrace_stub"
+    assert arch.named_site_rest(site) == leads
     if graph and name == "arm64":
         assert arch.named_site_target(site, arch.named_site_code(site, ip, 0, Abi()), ip) == 0

@@ -329,12 +329,12 @@ def test_a_kernel_enabled_disabled_and_undone(mode: str, odd: int, tmp_path: Pat
     assert status["targets"] == {"__gnu_mcount_nc": 47}
     done = ftpatch("check", path)
     assert done.code == 0, done.out
-    done = ftpatch("enable", "--json", "--in-place", path).only
-    assert (done["changed"], done["dropped"]) == (47, 47)
+    told = ftpatch("enable", "--json", "--in-place", path).only
+    assert (told["changed"], told["dropped"]) == (47, 47)
     assert {row["target"] for row in ftpatch("list", "--json", path).json} == {"ftrace_caller"}
     assert ftpatch("check", path).code == 0
-    done = ftpatch("disable", "--json", "--in-place", path).only
-    assert (done["changed"], done["restored"]) == (47, 10)  # of .init.text
+    told = ftpatch("disable", "--json", "--in-place", path).only
+    assert (told["changed"], told["restored"]) == (47, 10)  # of .init.text
     assert {row["state"] for row in ftpatch("list", "--json", path).json} == {"nop"}
     assert ftpatch("undo", "--all", path).code == 0 and path.read_bytes() == original
 

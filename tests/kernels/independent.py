@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import capstone
 import numpy as np
@@ -52,7 +53,7 @@ class Vmlinux:
             elf = ELFFile(file)
             self.arch = ARCHES[elf["e_machine"]]
             self.bits = int(elf.elfclass)
-            self.order = "<" if elf.little_endian else ">"
+            self.order: Literal["<", ">"] = "<" if elf.little_endian else ">"
             self.sections = {
                 s.name: (int(s["sh_addr"]), int(s["sh_offset"]), int(s["sh_size"]))
                 for s in elf.iter_sections()

@@ -128,8 +128,8 @@ def raw_image(vmlinux: Path, arch: str, scratch: Path) -> Iterator[Path]:
         from .trees import ARCHES, ensure_tree
 
         need(TOOL)
-        metas = (one for one in kernels() if one.meta is not None)
-        kernel = next((k for k in metas if ARCHES.get(k.meta.arch, k.meta.arch) == arch), None)
+        metas = ((one, one.meta.arch) for one in kernels() if one.meta is not None)
+        kernel = next((k for k, name in metas if ARCHES.get(name, name) == arch), None)
         if kernel is None:
             pytest.skip(f"no installed kernel of {arch}, whose decompressor starts this one")
         with boxed(vmlinux, ensure_tree(kernel).vmlinuz, scratch) as image:

@@ -74,7 +74,7 @@ def undone(sites: Sites) -> Broken:
 def _unseen(sites: Sites) -> NDArray[np.bool_]:
     """Sites with another call than the compiled one where ftrace_init compares nothing, bool[n]."""
     calls = (sites.state == State.CALL) & (sites.addr != sites.abi.mcount) & ~sites.dropped
-    return calls & within(sites.ip, sites.abi.unchecked)
+    return np.asarray(calls & within(sites.ip, sites.abi.unchecked))
 
 
 def unlinked(sites: Sites) -> Broken:

@@ -36,7 +36,8 @@ def unfilled(sites: Sites) -> Broken:
     """Slots of a relocatable file's table that no relocation will fill; the address is the slot's
     place in the file. Where a loader wants no empty table, one without records has null slots."""
     empty = (sites.table.relocation < 0) & sites.image.is_relocatable
-    if empty.all() and len(empty) <= least_records(sites.arch.name):
+    least = least_records(sites.arch.name)
+    if empty.all() and len(empty) <= least:
         empty &= sites.table.value != 0
     slots = sites.table.slot[empty]
     return slots, ["no relocation fills this slot of the table"] * len(slots)
