@@ -19,6 +19,7 @@
     kernel_text.py    KernelText: where that can have no jump
     stub_entry.py     StubEntry: what calls a user's stub in a kernel's module
     local_entry.py    LocalEntry: functions with a second entry, for their own file
+    instructions.py   Read: instructions where Capstone lacks the architecture
     gdb_stub.py       GdbStub: registers of QEMU's
     injected_call.py  InjectedCall: code for a running thread to pass through
     signal_frames.py  FindFrames: where threads in signal handlers go on
@@ -80,6 +81,7 @@ FEATURES: Final = {
     "kernel_text": "probes within a kernel's functions are",
     "stub_entry": "a stub in a module is",
     "local_entry": "a local entry is",
+    "instructions": "disassembling is",
     "gdb_stub": "watching a kernel's variables is",
     "held_call": "tracing programs that others start is",
     "injected_call": "tracing a running process is",
