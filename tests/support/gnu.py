@@ -19,19 +19,23 @@ PREFIXES = {
     "i386": ("i686-linux-gnu-", "x86_64-linux-gnu-"),
     "arm64": ("aarch64-linux-gnu-",),
     "riscv64": ("riscv64-linux-gnu-",),
+    "loongarch64": ("loongarch64-linux-gnu-",),  # see cross_root.py
 }
 AS_MODE = {"x86_64": ["--64"], "i386": ["--32"], "arm64": [], "riscv64": ["-march=rv64gc"]}
+AS_MODE |= {"loongarch64": []}
 LD_MODE = {
     "x86_64": ["-m", "elf_x86_64"],
     "i386": ["-m", "elf_i386"],
     "arm64": [],
     "riscv64": ["--no-relax"],
+    "loongarch64": ["--no-relax"],
 }
 EMULATORS = {
     "x86_64": "qemu-x86_64-static",
     "i386": "qemu-i386-static",
     "arm64": "qemu-aarch64-static",
     "riscv64": "qemu-riscv64-static",
+    "loongarch64": "qemu-loongarch64",  # since 8.1, for libc's vector instructions
 }
 
 
