@@ -18,6 +18,7 @@ __all__ = ["MODULES", "Tree", "busybox", "ensure_tree"]
 
 MODULES = ("dummy", "veth", "brd", "ifb")
 """None of them needs another, nor a device."""
+SPLIT = ("binary", "modules")
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,29 @@ def _download(archive: Archive, package: str, where: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as scratch:
         part = Path(scratch) / "image"
         part.mkdir()
-        deb = archive.download(package, Path(scratch))
-        for name, content in files_of(deb):
-            file = Path(name)
-            module = ".ko" in file.suffixes and file.name.partition(".")[0] in MODULES
-            kernel = file.parent.name == "boot" and file.name.startswith("vmlinu")
-            if module or kernel:
-                with (part / ("vmlinuz" if kernel else file.name)).open("wb") as out:
-                    shutil.copyfileobj(content, out, 1 << 20)
+        # Debian has split linux-image since 7.x.
+        parts = [package.replace("linux-image-", f"linux-{part}-") for part in SPLIT]
+        known = archive.run("apt-cache", "pkgnames", parts[0]).split()
+        for source in parts if parts[0] in known else [package]:
+            fetched = Path(scratch) / source
+            fetched.mkdir()
+            _take(archive.download(source, fetched), part)
         shutil.copyfile(part / "vmlinuz", part / "kernel")
         _unpack(part / "kernel")
         if len(list(part.iterdir())) != 2 + len(MODULES):
-            raise FetchError(f"{deb.name} holds no kernel with {', '.join(MODULES)}")
+            raise FetchError(f"{package} holds no kernel with {', '.join(MODULES)}")
         part.replace(where)
+
+
+def _take(deb: Path, part: Path) -> None:
+    """Take the boot image and the modules of a package."""
+    for name, content in files_of(deb):
+        file = Path(name)
+        module = ".ko" in file.suffixes and file.name.partition(".")[0] in MODULES
+        kernel = file.name.startswith("vmlinu")
+        if module or kernel:
+            with (part / ("vmlinuz" if kernel else file.name)).open("wb") as out:
+                shutil.copyfileobj(content, out, 1 << 20)
 
 
 def _unpack(kernel: Path) -> None:
