@@ -20,7 +20,9 @@ __all__ = ["BREAKAGES", "SITES", "Breakage", "broken"]
 Edits = list[tuple[int, bytes]]  # file offset, bytes
 Breakage = Callable[[Vmlinux, int], Edits]  # of the site with this number
 
-CSDB = 0xD503229F  # csdb: a hint like the NOP, and not the NOP
+MOVE = {"arm64": MOV_X9_X30, "loongarch64": 0x0015002C}  # move $t0, $ra
+HINT = {"arm64": 0xD503229F, "loongarch64": 0x38728000}
+"""csdb, ibar 0: like the NOP, and not the NOP."""
 NOWHERE = 0x1000  # no kernel maps this
 INSIDE = 16  # bytes from a function's entry
 SHORT = 100  # records
@@ -66,16 +68,16 @@ def two_sites(image: Vmlinux, number: int) -> Edits:
 
 def move_for_nop(image: Vmlinux, number: int) -> Edits:
     """What the kernel itself makes of a site, before it has made it so."""
-    return [(_at(image, number, -4), _word(MOV_X9_X30))]
+    return [(_at(image, number, -image.extent[0]), _word(MOVE[image.arch]))]
 
 
 def hint_for_nop(image: Vmlinux, number: int) -> Edits:
-    return [(_at(image, number, -4), _word(CSDB))]
+    return [(_at(image, number, -image.extent[0]), _word(HINT[image.arch]))]
 
 
 def second_word(image: Vmlinux, number: int) -> Edits:
     """ftrace_init_nop reads the first word only: the kernel says nothing."""
-    return [(_at(image, number), _word(CSDB))]
+    return [(_at(image, number, 4 - image.extent[0]), _word(HINT[image.arch]))]
 
 
 def other_bytes(image: Vmlinux, number: int) -> Edits:
@@ -157,6 +159,7 @@ ON_SITES: dict[str, list[Breakage]] = {
     "x86": [nop_for_call, call_elsewhere, call_past_the_entry, trap],
     "arm64": [move_for_nop, hint_for_nop, second_word, record_misaligned, record_four_off],
     "riscv64": [other_bytes, half_a_pad],
+    "loong64": [move_for_nop, hint_for_nop, second_word, half_a_pad, record_misaligned],
 }
 BREAKAGES = {arch: [*own, *EVERY] for arch, own in ON_SITES.items()}
 SITES = {"nop_for_call", "trap", "move_for_nop", "hint_for_nop", "other_bytes", "record_inside"}

@@ -31,7 +31,7 @@ from .variants import Loaded, load_all
 
 pytest_plugins = ["tests.kernels.run"]
 HERE = Path(__file__).parent
-EM_AARCH64, EM_RISCV = 183, 243
+EM_AARCH64, EM_RISCV, EM_LOONGARCH = 183, 243, 258
 MODULES_TRACED = ("x86_64", "arm64")
 
 
@@ -70,7 +70,8 @@ def _machine(kernel: Kernel) -> str:
         return kernel.meta.arch if kernel.meta.arch in BREAKAGES else "x86"
     with kernel.path.open("rb") as file:
         machine = int.from_bytes(file.read(20)[18:], "little")
-    return {EM_AARCH64: "arm64", EM_RISCV: "riscv64"}.get(machine, "x86")
+    names = {EM_AARCH64: "arm64", EM_RISCV: "riscv64", EM_LOONGARCH: "loong64"}
+    return names.get(machine, "x86")
 
 
 @cache  # pytest keeps a fixture while its parameter is the same object

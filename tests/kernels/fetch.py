@@ -50,6 +50,7 @@ METAS = (
     Meta("linux-image-6.12-arm64-dbg", "arm64", required=False),
     Meta("linux-image-686-pae-dbg", "i386", required=False),
     Meta("linux-image-riscv64-dbg", "riscv64", required=False, suite="trixie"),
+    Meta("linux-image-loong64-dbg", "loong64", required=False, suite="sid"),
 )
 
 
@@ -105,7 +106,7 @@ def ensure(kernel: Kernel) -> Path:
 
 def _short(text: str) -> str:
     """`6.1-amd64` out of `linux-image-6.1.0-56-amd64-dbg`; other names stay as they are."""
-    match = re.search(r"(\d+\.\d+)[\w.+~-]*?-(amd64|arm64|686|riscv64)\b", text)
+    match = re.search(r"(\d+\.\d+)[\w.+~-]*?-(amd64|arm64|686|riscv64|loong64)\b", text)
     return f"{match[1]}-{match[2].replace('686', 'i386')}" if match else text.replace("/", "-")
 
 

@@ -22,6 +22,7 @@ APPEND = {
     "i386": "console=ttyS0 no_timer_check",
     "arm64": "console=ttyAMA0",
     "riscv64": "console=ttyS0",
+    "loongarch64": "console=ttyS0 initcall_blacklist=i8042_init",
 }
 LIMIT = 600  # seconds; a boot with all its steps takes 5 to 15
 STEP, SAID, LOG, END = "@@ step ", "@@ said ", "@@ log ", "@@ end"

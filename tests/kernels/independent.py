@@ -28,6 +28,8 @@ R_AARCH64_NONE = 0
 R_AARCH64_RELATIVE = 1027
 
 ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64", "EM_RISCV": "riscv64"}
+ARCHES |= {"EM_LOONGARCH": "loongarch64"}
+RELATIVE = {"loongarch64": 3}  # R_LARCH_RELATIVE
 SYMBOL = {
     64: np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("shndx", "<u2"),
                   ("value", "<u8"), ("size", "<u8")]),
@@ -123,7 +125,7 @@ class Vmlinux:
     @cached_property
     def relative(self) -> tuple[Addresses, Addresses]:
         """(places, values) of all RELATIVE relocations, RELA's and RELR's, sorted by place."""
-        rows = self.rela[(self.rela["info"] == R_AARCH64_RELATIVE)]
+        rows = self.rela[(self.rela["info"] == RELATIVE.get(self.arch, R_AARCH64_RELATIVE))]
         packed = self._relr()
         in_place = np.array([self._words(p, p + 8)[0] for p in packed.tolist()], np.uint64)
         places = np.concatenate([rows["offset"], packed])
@@ -176,13 +178,15 @@ class Vmlinux:
     @cached_property
     def pads(self) -> bool:
         """Whether the compiler left NOPs: there, nothing is left to disable."""
-        return self.arch in ("arm64", "riscv64")
+        return self.arch in ("arm64", "riscv64", "loongarch64")
 
     @cached_property
     def extent(self) -> tuple[int, int]:
         """Of the code at a site: bytes before ip, and bytes in all."""
         if self.arch == "riscv64":
             return 4 if self.call_ops else 0, 8
+        if self.arch == "loongarch64":
+            return 0, 8
         return (4, 8) if self.pads else (0, 5)
 
     def call_adjust(self, records: Addresses) -> Addresses:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cross_root import use_cross_root
+
 __all__ = [
     "APPEND", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot", "kaslr_choices",
     "need", "normal", "raw_image", "read_console", "run_machine", "run_qemu", "two_processors",
@@ -36,7 +38,8 @@ PC = ["qemu-system-x86_64", *BARE]
 # to emulate as the architecture's.
 VIRT = ["qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", *BARE]
 RISCV = ["qemu-system-riscv64", "-M", "virt", *BARE]
-MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV}
+LOONGARCH = ["qemu-system-loongarch64", "-M", "virt", *BARE]  # of cross_root.py
+MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV, "loongarch64": LOONGARCH}
 OBJCOPY = {"arm64": "aarch64-linux-gnu-objcopy", "riscv64": "riscv64-linux-gnu-objcopy"}
 """QEMU takes the raw Image of these, and x86's vmlinux for its PVH note."""
 # x86 checks its timer against others, which fails where the host is busy.
@@ -45,6 +48,8 @@ APPEND = {
     "i386": "console=ttyS0 earlyprintk=serial panic=-1 no_timer_check",
     "arm64": "console=ttyAMA0 earlycon panic=-1",
     "riscv64": "console=ttyS0 earlycon panic=-1",
+    # There is no keyboard controller: looking for one is an oops.
+    "loongarch64": "console=ttyS0 earlycon panic=-1 initcall_blacklist=i8042_init",
 }
 
 STAMP = re.compile(r"^\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
@@ -154,6 +159,8 @@ def run_qemu(
     command: Sequence[str | Path], until: str, *, bug_ends: bool = False, limit: int = BOOT_LIMIT
 ) -> str:
     """What comes out of a machine's serial port, up to the line that holds ``until``."""
+    if "loongarch64" in str(command[0]):
+        use_cross_root("loongarch64")
     need(str(command[0]))
     lines, bug_seen = [], False
     with subprocess.Popen(

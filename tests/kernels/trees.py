@@ -54,7 +54,7 @@ def ensure_tree(kernel: Kernel) -> Tree:
             (where.with_name("image.part") / "vmlinuz").replace(where / "vmlinuz")
             shutil.rmtree(where.with_name("image.part"))
     held = {path.name.partition(".")[0]: path for path in where.glob("*.ko*")}
-    arch = {"amd64": "x86_64"}.get(archive.arch, archive.arch)
+    arch = {"amd64": "x86_64", "loong64": "loongarch64"}.get(archive.arch, archive.arch)
     return Tree(kernel.name, arch, where / "kernel", where / "vmlinuz", held, busybox(archive))
 
 

@@ -3,6 +3,7 @@
 and never installed.
 
     ~/.cache/ftpatch/cross/<arch>/usr/bin    <triple>-gcc, -as, -ld, ...: scripts; qemu-<arch>
+                                             and qemu-system-<arch>
                                  /usr/own    the programs that they start, by the loader and with the
                                              libraries of that suite
                                  /usr/parts  what gcc starts: cc1, collect2, as, ld
@@ -30,6 +31,17 @@ HOST, LIBRARIES, LOADER = "amd64", "usr/lib/x86_64-linux-gnu", "usr/lib64/ld-lin
 SUITE = "trixie"
 HOST_PACKAGES = "libc6 libgcc-s1 libstdc++6 libgmp10 libisl23 libjansson4 libmpc3 libmpfr6"
 HOST_PACKAGES += " libsframe1 libzstd1 zlib1g binutils-common qemu-user"
+MACHINE_PACKAGES = """
+    qemu-system-data qemu-system-misc libaio1t64 libasound2t64 libblkid1 libbpf1 libbrlapi0.8
+    libbz2-1.0 libcacard0 libcap-ng0 libcap2 libcapstone5 libdaxctl1 libelf1t64 libfdt1 libffi8
+    libfuse3-4 libglib2.0-0t64 libgnutls30t64 libhogweed6t64 libibverbs1 libidn2-0 libjpeg62-turbo
+    libkmod2 liblz4-1 liblzma5 libmount1 libncursesw6 libndctl6 libnettle8t64 libnl-3-200
+    libnl-route-3-200 libnspr4 libnss3 libnuma1 libp11-kit0 libpcre2-8-0 libpcsclite1 libpixman-1-0
+    libpmem1 libpng16-16t64 librdmacm1t64 libsasl2-2 libseccomp2 libselinux1 libslirp0 libsqlite3-0
+    libssl3t64 libsystemd0 libtasn1-6 libtinfo6 libudev1 libunistring5 liburing2 libusb-1.0-0
+    libusbredirparser1t64 libuuid1 libvdeplug2t64 libxxhash0
+"""
+"""qemu-system-loongarch64 and what it needs: QEMU 7.2 boots no kernel of today by -kernel."""
 TOOLS = ("as", "ld", "ld.bfd", "nm", "objcopy", "objdump", "readelf", "strip", "ar")
 
 
@@ -45,6 +57,7 @@ class _Tools:
         cross = f"{self.debian}-cross"
         return [
             *HOST_PACKAGES.split(),
+            *MACHINE_PACKAGES.split(),
             *(f"{name}-{self.triple}" for name in ("binutils", f"cpp-{self.gcc}")),
             f"gcc-{self.gcc}-{self.triple}",
             *(f"{name}-{cross}" for name in ("libc6", "libc6-dev", "libgcc-s1", "linux-libc-dev")),
@@ -105,11 +118,14 @@ def _scripts(tools: _Tools, part: Path, root: Path) -> None:
     options += ["-isystem", str(libc / "include"), f"-L{lib}", f"-L{libc / 'lib'}"]
     gcc = usr / "own" / f"{triple}-gcc-{tools.gcc}"
     _script(part / "usr/bin" / f"{triple}-gcc", root, gcc, str(gcc), *options)
+    machine = f"qemu-system-{triple.partition('-')[0]}"
+    data = ["-L", str(usr / "share/qemu")]
+    _script(part / "usr/bin" / machine, root, usr / "own" / machine, machine, *data)
     for path in (part / "usr/own").glob("qemu-*"):
         if path.name == f"qemu-{triple.partition('-')[0]}":
             shutil.move(path, part / "usr/bin" / path.name)
-        else:
-            path.unlink()  # 30 others
+        elif path.name != machine:
+            path.unlink()  # 60 others
 
 
 def _script(path: Path, root: Path, program: Path, name: str, *options: str) -> None:
