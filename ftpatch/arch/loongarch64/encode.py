@@ -78,7 +78,7 @@ def long_jump(at: int, addr: int) -> bytes:
     """pcaddu18i $t1, high; jirl $zero, $t1, low, at address ``at``; empty where ``addr`` is out of
     reach."""
     distance = addr - at
-    if distance % 4 or not -LA.FAR - LA.ROUND <= distance < LA.FAR - LA.ROUND:
+    if distance % 4 or not -LA.FAR <= distance < LA.FAR - LA.ROUND:
         return b""
     high = (distance + LA.ROUND >> 18) & 0xF_FFFF
     pair = LA.PCADDU18I_T1 | high << 5, LA.JIRL_ZERO_T1 | (distance >> 2 & 0xFFFF) << 10
