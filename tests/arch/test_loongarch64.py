@@ -149,7 +149,9 @@ def test_unlinked_is_what_gnu_as_makes(tmp_path: Path) -> None:
     assert [row.tobytes() for row in made] == [text.read_bytes(), NOP * 2]
     command = [f"{tool}readelf", "-rW", str(part)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = re.search(r"^0*(\w+) +\w{8}(\w{8}) R_LARCH_B26 +0+ target \+ (\w+)$", said, re.MULTILINE)
+    found = re.search(
+        r"^0*(\w+) +\w{8}(\w{8}) R_LARCH_B26 +0+ target \+ (\w+)$", said, re.MULTILINE
+    )
     assert found is not None, said
     assert [int(word, 16) for word in found.groups()] == [
         *(ARCH.call_field, ARCH.calls[0], ARCH.call_addend)
@@ -353,7 +355,9 @@ def test_calls_of_mcount_are_switched(tmp_path: Path, linked: str) -> None:
     command = [*target.command("gcc"), "-O2", code, "-pg", "-S", str(source), "-o", str(assembly)]
     subprocess.run(command, check=True)
     record = r'.Lcall\g<0>:\n\g<0>\n\t.section __mcount_loc,"aw"\n\t.dword .Lcall\n\t.previous'
-    text, calls = re.subn(r"^\tbl\t\S*_mcount\)?$", record, assembly.read_text(), flags=re.MULTILINE)
+    text, calls = re.subn(
+        r"^\tbl\t\S*_mcount\)?$", record, assembly.read_text(), flags=re.MULTILINE
+    )
     assert calls == 2
     for number in range(calls):
         text = re.sub(r"\.Lcall\t.*:", f".Lcall{number}:", text, count=1)

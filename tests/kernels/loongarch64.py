@@ -27,7 +27,7 @@ def read_sites(
     for at, first, second in zip(ip.tolist(), text[::2], text[1::2], strict=True):
         target = 0
         match first, second:
-            case (("nop", "") | ("move", "$t0, $ra")), ("nop", ""):
+            case ((("nop", "") | ("move", "$t0, $ra")), ("nop", "")):
                 state = "nop"
             case ("move", "$t0, $ra"), ("bl", distance):
                 state, target = "call", at + 4 + int(distance)

@@ -13,7 +13,8 @@ __all__ = ["ALWAYS_REFUSED", "KEPT", "MODULE_BREAKAGES", "ModuleBreakage", "modu
 ModuleBreakage = Callable[[ModuleFile, Record], None]
 
 NOP5 = {"EM_X86_64": "0f1f440000", "EM_386": "3e8d742600"}
-MOVE, HINT = bytes.fromhex("e9031eaa"), bytes.fromhex("9f2203d5")  # mov x9, x30; csdb
+MOVE = {"EM_AARCH64": "e9031eaa", "EM_LOONGARCH": "2c001500"}  # mov x9, x30; move $t0, $ra
+HINT = {"EM_AARCH64": "9f2203d5", "EM_LOONGARCH": "00807238"}  # csdb; ibar 0
 NEUTRAL = {"EM_X86_64": 0, "EM_386": 1}  # R_X86_64_NONE; R_386_32 of no symbol adds 0
 INSIDE = 16  # bytes
 FAR = 1 << 30  # bytes behind a section
@@ -45,15 +46,15 @@ def call_elsewhere(module: ModuleFile, record: Record) -> None:
 
 
 def move_for_nop(module: ModuleFile, record: Record) -> None:
-    module.put(_site(module, record), MOVE)
+    module.put(_site(module, record), bytes.fromhex(MOVE[module.machine]))
 
 
 def hint_for_nop(module: ModuleFile, record: Record) -> None:
-    module.put(_site(module, record), HINT)
+    module.put(_site(module, record), bytes.fromhex(HINT[module.machine]))
 
 
 def second_word(module: ModuleFile, record: Record) -> None:
-    module.put(_site(module, record) + 4, HINT)
+    module.put(_site(module, record) + 4, bytes.fromhex(HINT[module.machine]))
 
 
 def other_bytes(module: ModuleFile, record: Record) -> None:
@@ -116,6 +117,7 @@ MODULE_BREAKAGES: dict[str, list[ModuleBreakage]] = {
     "i386": [*X86, *EVERY],
     "arm64": [move_for_nop, hint_for_nop, second_word, *EVERY],
     "riscv64": [other_bytes, *EVERY],
+    "loongarch64": [move_for_nop, hint_for_nop, second_word, *EVERY],
 }
 KEPT = "keep_records"
 """And one that ftpatch makes, by --keep-records."""
@@ -123,7 +125,7 @@ KEPT = "keep_records"
 
 def module_breakages(arch: str) -> list[str]:
     """The names of all of an architecture, by Debian's word for it."""
-    rows = MODULE_BREAKAGES["x86_64" if arch == "amd64" else arch]
+    rows = MODULE_BREAKAGES[{"amd64": "x86_64", "loong64": "loongarch64"}.get(arch, arch)]
     return [*(breakage.__name__ for breakage in rows), KEPT]
 
 

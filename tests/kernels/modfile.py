@@ -15,7 +15,7 @@ __all__ = ["ModuleFile", "Record", "Relocation", "unsigned"]
 
 MAGIC = b"~Module signature appended~\n"
 TABLES = {"EM_X86_64": "__mcount_loc", "EM_386": "__mcount_loc"}
-ABSOLUTE = {"EM_X86_64": 1, "EM_386": 1, "EM_AARCH64": 257, "EM_RISCV": 2}
+ABSOLUTE = {"EM_X86_64": 1, "EM_386": 1, "EM_AARCH64": 257, "EM_RISCV": 2, "EM_LOONGARCH": 2}
 
 
 def unsigned(data: bytes) -> bytes:

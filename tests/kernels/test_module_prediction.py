@@ -23,6 +23,7 @@ from .modfile import ModuleFile, unsigned
 from .oracle import DIFFERS, PROPERTY, Row, summary
 from .qemu import FtraceBug, normal, read_console
 from .trees import Tree
+from .variants import PADS
 
 LOAD = """
 load() {
@@ -56,7 +57,7 @@ def _make(tree: Tree, scratch: Path) -> dict[str, tuple[str, bytes]]:
     path.write_bytes(tree.module("dummy"))
     words = ["--in-place", "--strip-signature", "--keep-records", "-f", "dummy_xmit"]
     callee = ["--to", "ether_setup"]
-    pads = tree.arch in ("arm64", "riscv64")
+    pads = tree.arch in PADS
     done = ftpatch("enable" if pads else "disable", path, *words, *(callee if pads else [])).one
     assert (done["changed"], done["dropped"]) == (1, 0)
     return made | {KEPT: ("dummy_xmit", path.read_bytes())}

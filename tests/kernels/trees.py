@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
+import struct
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,9 +91,15 @@ def _take(deb: Path, part: Path) -> None:
 
 
 def _unpack(kernel: Path) -> None:
-    """Leave of a bzImage the vmlinux in it, which QEMU boots without unpacking it under emulation
+    """Leave of a zboot image the Image in it, and of a bzImage the vmlinux in it, which QEMU boots
+    without unpacking it under emulation
     (Documentation/arch/x86/boot.rst: setup_sects, payload_offset, payload_length)."""
     data = kernel.read_bytes()
+    if data[4:8] == b"zimg" and data[0x18:0x1C] == b"zstd":  # see ftpatch/image/containers/zboot.py
+        start, length = struct.unpack_from("<II", data, 8)
+        stream = zstandard.ZstdDecompressor().decompressobj()
+        kernel.write_bytes(stream.decompress(data[start : start + length]))
+        return
     if data[0x202:0x206] != b"HdrS":
         return
     start = (data[0x1F1] + 1) * 512 + int.from_bytes(data[0x248:0x24C], "little")

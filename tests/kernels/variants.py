@@ -24,7 +24,8 @@ __all__ = [
     "load_all",
 ]
 
-PADS = ("arm64", "riscv64")  # compiled with NOPs: a call is what ftrace_init would not expect
+PADS = ("arm64", "riscv64", "loongarch64")
+"""Compiled with NOPs: a call is what ftrace_init would not expect."""
 PINGS = 3
 # IPv6 would send packets of its own, at times of its own.
 COUNT, COUNT_AGAIN = "count", "count again"
