@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The kernel as arm64, riscv64 and loongarch64 boot it: an Image, which is its memory behind a small
-header.
+"""The kernel as arm64, riscv64 and loongarch64 boot it: an Image, its memory behind a small header.
 
     arm64   Documentation/arch/arm64/booting.rst     riscv64   .../arch/riscv/boot-image-header.rst
     0x00  code0, code1 (4 bytes each)                the same

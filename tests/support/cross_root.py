@@ -4,8 +4,8 @@ and never installed.
 
     ~/.cache/ftpatch/cross/<arch>/usr/bin    <triple>-gcc, -as, -ld, ...: scripts; qemu-<arch>
                                              and qemu-system-<arch>
-                                 /usr/own    the programs that they start, by the loader and with the
-                                             libraries of that suite
+                                 /usr/own    the programs that they start, by the loader and
+                                             with the libraries of that suite
                                  /usr/parts  what gcc starts: cc1, collect2, as, ld
                                  /usr/<triple>    libc and its headers
 """
