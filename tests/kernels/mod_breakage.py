@@ -64,7 +64,11 @@ def other_bytes(module: ModuleFile, record: Record) -> None:
 def record_in_data(module: ModuleFile, record: Record) -> None:
     """Into strings, where the loader changes nothing."""
     names = (s.name for s in module.sections if s.name.startswith(".rodata.str"))
-    module.redirect(record, module.section(next(names)), 0)
+    section = module.section(next(names, ".rodata"))
+    written = {r.offset for r in module.relocations(section)}
+    places = range(0, 64 * INSIDE, 8)
+    free = (at for at in places if not any(at - 8 < r < at + 16 for r in written))
+    module.redirect(record, section, next(free))
 
 
 def record_inside(module: ModuleFile, record: Record) -> None:
